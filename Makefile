@@ -1,0 +1,79 @@
+# `make` alone lists what can be made. Everything that needs Python makes its environment first.
+
+PYTHON = python3
+ONLY =
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The environment's stamps are named by content, so that a changed lock is noticed and a new checkout's file times are not.
+LOCK_SUM := $(shell cksum < requirements.lock | awk '{ print $$1 }')
+PROJECT_SUM := $(shell cksum < pyproject.toml | awk '{ print $$1 }')
+INSTALLED := $(VENV)/.installed-$(LOCK_SUM)
+READY := $(INSTALLED)-$(PROJECT_SUM)
+INSTALL := python -m pip install --quiet --disable-pip-version-check
+
+NBVAL := --nbval --nbval-current-env --nbval-sanitize-with notebooks/nbval_sanitize.cfg --nbval-cell-timeout 600
+
+.PHONY: help setup lab notebooks images lock test lint format clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## install what requirements.lock names into .venv, if that is not done (PYTHON=python3)
+
+# A stamp is the last thing made, and making an environment removes the one that was there with its stamps:
+# an installation that broke off is begun again.
+$(INSTALLED):
+	@$(PYTHON) -c 'import sys; sys.version_info < (3, 11) and sys.exit("annotated needs Python 3.11: make PYTHON=...")'
+	$(PYTHON) -m venv --clear $(VENV)
+	@echo "Installing requirements.lock: a minute or two, about 2 GB"
+	$(BIN)/$(INSTALL) -r requirements.lock
+	@touch $@
+
+$(READY): $(INSTALLED)
+	@rm -f $(INSTALLED)-*
+	$(BIN)/$(INSTALL) --no-deps --editable .
+	@touch $@
+
+lab: $(READY) ## open the notebooks in JupyterLab
+	$(BIN)/python -m jupyterlab --LabApp.default_url=/lab/tree/notebooks
+
+notebooks: $(READY) ## execute the notebooks and write them with their outputs (ONLY=02_attention: this one)
+	$(BIN)/python notebooks/build.py $(ONLY)
+
+images: $(READY) ## draw the pictures of the README and the notebooks
+	$(BIN)/python images/draw.py
+
+# The unit tests share the cores, one thread each. Notebooks run one at a time: some of them measure time.
+test: $(READY) ## lint, unit tests, pair check, notebooks compared with their outputs
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
+	$(BIN)/python notebooks/build.py --check
+	$(BIN)/python -m pytest $(NBVAL) notebooks
+
+lint: $(READY) ## tell what ruff has to say
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+format: $(READY) ## let ruff put the code in order
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+EXTRAS := 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"], sep=",")'
+LOCK_HEAD := \# Exact versions of everything that \`make notebooks\` and \`make test\` use. Made by \`make lock\`.
+
+# torch stays at its version: a newer one is a decision, and may fetch gigabytes. What follows a plus sign (+cpu) names
+# the build that this machine got, not the version.
+lock: ## resolve the dependencies of pyproject.toml anew and write requirements.lock
+	$(PYTHON) -m venv --clear build/lock
+	build/lock/bin/$(INSTALL) "$$(grep '^torch==' requirements.lock)" \
+	  --editable ".[$$(build/lock/bin/python -c $(EXTRAS))]"
+	build/lock/bin/python -m pip freeze --exclude-editable > build/lock/frozen
+	echo "$(LOCK_HEAD)" > build/lock/requirements
+	sed 's/+.*//' build/lock/frozen >> build/lock/requirements
+	mv build/lock/requirements requirements.lock
+
+clean: ## remove what was built and cached; the environment and trained models stay
+	rm -rf build dist site .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find . -path ./$(VENV) -prune -o \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +

@@ -1,0 +1,67 @@
+"""Attention Is All You Need, in code that a reader can hold in mind and a test holds to account.
+
+    import annotated
+    model = annotated.make_model(src_vocab=11, tgt_vocab=11, N=2)
+
+Everything here also lives in a module named after what it does; heavier parts (plots, spaCy, torchtext) are
+loaded only when they are asked for.
+"""
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+
+try:
+    __version__ = version("annotated")
+except PackageNotFoundError:  # run from a checkout that was never installed
+    __version__ = "unknown"
+
+# Where each public name lives. A name is imported when it is first asked for, so that `import annotated` is cheap.
+_HOMES = {
+    "masks": ("Batch", "padding_mask", "subsequent_mask"),
+    "attention": ("KeyValueCache", "MultiHeadedAttention", "attention", "capture_attention", "clones"),
+    "layers": (
+        "Embeddings",
+        "LearnedPositions",
+        "PositionalEncoding",
+        "PositionwiseFeedForward",
+        "SublayerConnection",
+        "sinusoids",
+    ),
+    "model": (
+        "Decoder",
+        "DecoderCache",
+        "DecoderLayer",
+        "Encoder",
+        "EncoderDecoder",
+        "EncoderLayer",
+        "Generator",
+        "TransformerConfig",
+        "evaluating",
+        "make_model",
+    ),
+    "loss": ("LabelSmoothing", "smoothed_cross_entropy"),
+    "schedule": ("noam_scheduler", "rate"),
+    "tokenizers": ("SentencePieceTokenizer", "WordTokenizer"),
+    "data": ("data_gen",),
+    "decoding": ("Hypothesis", "beam_search", "greedy_decode", "length_penalty"),
+    "evaluation": ("bleu", "chrf", "score_tokens", "tokenized_bleu"),
+    "checkpoints": ("average_checkpoints", "load_model", "save_model"),
+    "translator": ("Translator", "load_pretrained"),
+    "training": ("SimpleLossCompute", "TrainState", "run_epoch"),
+    "trainer": ("Trainer", "TrainingConfig"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name from its home when it is first used."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'annotated' has no attribute {name!r}")
+    value = getattr(import_module(f"annotated.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,185 @@
+"""Attention: equation 1, several heads of it side by side, and a way to look at what they attend to.
+
+Shape letters: B batch, h heads, T queries, S keys, d_k = d_model / h.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: nn.Module | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Scaled dot-product attention (section 3.2.1, equation 1): softmax(Q K^T / sqrt(d_k)) V.
+
+    Args:
+        query: (..., T, d_k), floating point.
+        key: (..., S, d_k).
+        value: (..., S, d_v).
+        mask: bool, broadcastable to (..., T, S), True where attention is allowed; None allows everything.
+        dropout: applied to the weights, which keeps whole value vectors from being relied upon.
+
+    Returns:
+        output (..., T, d_v) and weights (..., T, S), as they were before dropout. A row of weights sums to 1;
+        a query that may see nothing gets zeros, not NaN, in its row, its output and its gradients.
+
+    Raises:
+        ValueError: the mask is not boolean.
+    """
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (..., T, S)
+    if mask is not None:
+        check_mask(mask)
+        # The lowest finite number, not -inf: a row of -inf alone would have the softmax divide 0 by 0.
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(dim=-1)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)
+    kept = weights if dropout is None else dropout(weights)
+    return kept @ value, weights  # (..., T, d_v), (..., T, S)
+
+
+def check_mask(mask: Tensor) -> None:
+    """Refuse a mask that is not boolean: whether its ones allow or forbid could only be guessed."""
+    if mask.dtype != torch.bool:
+        raise ValueError(f"a mask must be torch.bool, True where attention is allowed, not {mask.dtype}")
+
+
+def clones(module: nn.Module, N: int) -> nn.ModuleList:
+    """N copies of a module, equal at birth and trained apart."""
+    return nn.ModuleList(deepcopy(module) for _ in range(N))
+
+
+class KeyValueCache:
+    """The projected keys and values of one attention layer, kept from one decoding step to the next.
+
+    `key` and `value` are (B, h, S, d_k), or None before the first step.
+    """
+
+    def __init__(self) -> None:
+        self.key: Tensor | None = None
+        self.value: Tensor | None = None
+
+    def __len__(self) -> int:
+        """How many positions are held."""
+        return 0 if self.key is None else self.key.size(-2)
+
+    def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the keys and values (B, h, new, d_k) of further positions; returns all that are held."""
+        if self.key is not None:
+            key, value = torch.cat([self.key, key], dim=-2), torch.cat([self.value, value], dim=-2)
+        self.key, self.value = key, value
+        return key, value
+
+    def select(self, rows: Tensor) -> None:
+        """Keep the given rows of the batch, in that order; a row may come more than once."""
+        if self.key is not None:
+            self.key, self.value = self.key[rows], self.value[rows]
+
+
+class MultiHeadedAttention(nn.Module):
+    """h attentions of width d_k = d_model / h, side by side (section 3.2.2).
+
+    The four `linears` are W^Q, W^K, W^V, each holding the projections of all heads, and W^O.
+    PyTorch's fused kernel computes the heads; while `on_weights` is set (see `capture_attention`) the readable
+    `attention` does, and hands its weights over.
+
+    Raises ValueError if d_model is not a multiple of h.
+    """
+
+    def __init__(self, h: int, d_model: int, dropout: float = 0.1):
+        super().__init__()
+        if h < 1 or d_model % h:
+            raise ValueError(f"d_model must be a multiple of h, but d_model={d_model} and h={h}")
+        self.h = h
+        self.d_k = d_model // h
+        self.linears = clones(nn.Linear(d_model, d_model), 4)
+        self.dropout = nn.Dropout(dropout)
+        self.on_weights: Callable[[Tensor], None] | None = None
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        mask: Tensor | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Tensor:
+        """Attend from `query` (B, T, d_model) to `key` and `value` (B, S, d_model); returns (B, T, d_model).
+
+        `mask` is bool (B, 1 or T, S), the same for every head. With a `cache`, the new keys and values join
+        those of earlier steps, and S counts them all; with `key` and `value` None, nothing joins.
+        """
+        if mask is not None:
+            check_mask(mask)
+            mask = mask.unsqueeze(-3)  # (B, 1, 1 or T, S)
+        to_query, to_key, to_value, to_output = self.linears
+        q = self.split(to_query(query))  # (B, h, T, d_k)
+        if key is not None:
+            k, v = self.split(to_key(key)), self.split(to_value(value))  # (B, h, S, d_k)
+        if cache is not None:
+            k, v = cache.extend(k, v) if key is not None else (cache.key, cache.value)
+        return to_output(self.join(self.attend(q, k, v, mask)))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """All heads at once: (B, h, T, d_k), two of (B, h, S, d_k) -> (B, h, T, d_k)."""
+        if self.on_weights is None:
+            p = self.dropout.p if self.training else 0.0
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p)
+        output, weights = attention(q, k, v, mask, self.dropout)
+        self.on_weights(weights)
+        return output
+
+    def split(self, x: Tensor) -> Tensor:
+        """Cut the model's width into heads: (B, T, d_model) -> (B, h, T, d_k)."""
+        return x.unflatten(-1, (self.h, self.d_k)).transpose(-3, -2)
+
+    def join(self, x: Tensor) -> Tensor:
+        """Lay the heads side by side again: (B, h, T, d_k) -> (B, T, d_model)."""
+        return x.transpose(-3, -2).flatten(-2)
+
+
+AttentionMaps = dict[tuple[str, int], Tensor]
+
+
+@contextmanager
+def capture_attention(model: nn.Module) -> Iterator[AttentionMaps]:
+    """Record the attention weights of every layer and head while the block runs.
+
+    Yields a dictionary: `maps["encoder", 0]`, `maps["decoder", 0]` and `maps["cross", 0]` are the weights
+    (batch, h, queries, keys) of the first layer's attention of each kind, from the latest forward pass:
+    float32, on the CPU, without gradient. `model` is an `EncoderDecoder`.
+
+        with capture_attention(model) as maps:
+            model(src, tgt, src_mask, tgt_mask)
+        maps["cross", 0][0]  # (h, tgt_len, src_len)
+    """
+    maps: AttentionMaps = {}
+    named = {
+        **{("encoder", i): layer.self_attn for i, layer in enumerate(model.encoder.layers)},
+        **{("decoder", i): layer.self_attn for i, layer in enumerate(model.decoder.layers)},
+        **{("cross", i): layer.src_attn for i, layer in enumerate(model.decoder.layers)},
+    }
+
+    def recorder(name: tuple[str, int]) -> Callable[[Tensor], None]:
+        def record(weights: Tensor) -> None:
+            maps[name] = weights.detach().float().cpu()
+
+        return record
+
+    for name, module in named.items():
+        module.on_weights = recorder(name)
+    try:
+        yield maps
+    finally:
+        for module in named.values():
+            module.on_weights = None

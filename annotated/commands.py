@@ -1,0 +1,155 @@
+"""What each command does, given its flags. `__main__` describes the flags; other modules do the work."""
+
+import argparse
+import dataclasses
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import distributed as dist
+
+from annotated.checkpoints import average_checkpoints, find_model, load_model, load_weights, save_model
+from annotated.data import Corpus, TokenBatches, encode_corpus, load_corpus, read_parallel
+from annotated.data.parallel import split_lines
+from annotated.evaluation import bleu, chrf, moses_tokenized, score_tokens, tokenized_bleu
+from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.tokenizers import SentencePieceTokenizer, Tokenizer
+from annotated.trainer import Trainer, TrainingConfig
+from annotated.translator import Translator
+
+
+def choose_device(args: argparse.Namespace) -> torch.device:
+    """The device asked for, threads and seed set. Raises ValueError for a device that is not there."""
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    name = next(name for name in found if found[name]) if args.device == "auto" else args.device
+    if not found[name]:
+        raise ValueError(f"there is no {name} device here; use --device auto or cpu")
+    return torch.device(name, int(os.environ.get("LOCAL_RANK", 0))) if name == "cuda" else torch.device(name)
+
+
+@contextmanager
+def processes(device: torch.device) -> Iterator[None]:
+    """Join the other processes, where `torchrun` started several."""
+    if int(os.environ.get("WORLD_SIZE", 1)) == 1:
+        yield
+        return
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def say(text: str) -> None:
+    """Tell the user something, on standard error, from the first process only."""
+    if int(os.environ.get("RANK", 0)) == 0:
+        print(text, file=sys.stderr)
+
+
+def settings_from(cls: type, args: argparse.Namespace) -> dict[str, object]:
+    """The fields of a settings class that the command line or its file gave."""
+    given = vars(args)
+    return {field.name: given[field.name] for field in dataclasses.fields(cls) if field.name in given}
+
+
+def training_corpus(args: argparse.Namespace) -> Corpus:
+    """The user's own files, or a corpus by name."""
+    if (args.src is None) != (args.tgt is None) or (args.val_src is None) != (args.val_tgt is None):
+        raise ValueError("--src and --tgt belong together, and so do --val-src and --val-tgt")
+    if args.src is None:
+        return load_corpus(args.corpus, args.pair, args.path, args.variant)
+    splits = {"train": read_parallel(args.src, args.tgt)}
+    if args.val_src is not None:
+        splits["val"] = read_parallel(args.val_src, args.val_tgt)
+    return Corpus(str(args.src), *args.pair.split("-"), splits)
+
+
+def new_model(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
+    """A fresh model with subwords learned from the training text alone."""
+    text = corpus["train"]
+    tokenizer = SentencePieceTokenizer.train([*text.src, *text.tgt], args.vocab)
+    preset = getattr(TransformerConfig, args.preset)
+    config = preset(len(tokenizer), len(tokenizer), **settings_from(TransformerConfig, args))
+    return EncoderDecoder.from_config(config), tokenizer, tokenizer
+
+
+def train(args: argparse.Namespace) -> None:
+    """Train a model; see `annotated train --help`."""
+    device = choose_device(args)
+    with processes(device):
+        config = getattr(TrainingConfig, args.preset)(**settings_from(TrainingConfig, args))
+        corpus = training_corpus(args)
+        run = args.resume and (args.out / "config.json").exists()
+        start = args.out if run else args.init_from and find_model(args.init_from)
+        model, *tokenizers = load_model(start, device) if start else new_model(args, corpus)
+        say(f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}")
+
+        def batches(split: str, epoch: int = 0, dropout: float = 0.0) -> TokenBatches:
+            seed = config.seed * 1_000_000 + epoch
+            pairs = encode_corpus(corpus[split], *tokenizers, config.max_sentence, dropout, seed)
+            if epoch == 0:
+                say(pairs.report())
+            return TokenBatches(pairs, config.max_tokens, seed=config.seed, shuffle=split == "train")
+
+        fixed = None if config.subword_dropout else batches("train")
+        trainer = Trainer(
+            model,
+            tokenizers,
+            lambda epoch: fixed or batches("train", epoch, config.subword_dropout),
+            batches("val") if "val" in corpus.splits else None,
+            config,
+            args.out,
+            device,
+        )
+        folder = trainer.train(args.resume)
+        finished = "finished" if trainer.finished() else "stopped; go on with --resume"
+        say(f"{finished} at step {trainer.progress.step}: the model is in {folder}")
+
+
+def translate(args: argparse.Namespace) -> None:
+    """Translate standard input; see `annotated translate --help`."""
+    translator = Translator.load(args.model, choose_device(args))
+    options = {"beam": args.beam, "alpha": args.alpha, "penalty": args.penalty}
+    sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+    if sys.stdin.isatty():
+        for line in sys.stdin:
+            print(*translator.translate([line.rstrip("\n")], **options), flush=True)
+        return
+    lines = split_lines(sys.stdin.buffer.read(), "standard input")
+    for line in translator.translate(lines, **options, progress=True):
+        print(line)
+
+
+def evaluate(args: argparse.Namespace) -> None:
+    """Score a model; see `annotated evaluate --help`."""
+    translator = Translator.load(args.model, choose_device(args))
+    corpus = load_corpus(args.corpus, args.pair, args.path, args.variant)
+    text = corpus[args.split]
+    options = {"beam": args.beam, "alpha": args.alpha, "penalty": args.penalty}
+    found = translator.translate(text.src, **options, progress=True)
+    if args.save is not None:
+        args.save.write_text("".join(line + "\n" for line in found), encoding="utf-8")
+    pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer)
+    batches = TokenBatches(pairs, max(4096, max(map(len, pairs.src + pairs.tgt))), shuffle=False)
+    tokens = score_tokens(translator.model, batches.epoch(0))
+    if args.variant == "tok":
+        print("tokenised, lower-cased:", tokenized_bleu(found, text.tgt))
+    else:
+        print("as written:", bleu(found, text.tgt))
+        moses = (moses_tokenized(side, corpus.tgt_language) for side in (found, text.tgt))
+        print("tokenised, lower-cased:", tokenized_bleu(*moses))
+    print(chrf(found, text.tgt))
+    print(f"perplexity = {tokens.perplexity:.2f} per subword, accuracy = {tokens.accuracy:.1%}, no smoothing")
+
+
+def average(args: argparse.Namespace) -> None:
+    """Average checkpoints; see `annotated average --help`."""
+    model, src_tokenizer, tgt_tokenizer = load_model(args.checkpoints[0])
+    load_weights(model, average_checkpoints(args.checkpoints), args.out)
+    save_model(args.out, model, src_tokenizer, tgt_tokenizer)
+    say(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")

@@ -1,0 +1,28 @@
+"""Corpora, and batches made of them. The classic torchtext way is in `annotated.data.torchtext_fields`."""
+
+from annotated.data.batching import EncodedPairs, TokenBatches, encode_corpus, pad_rows
+from annotated.data.corpora import hold_out, load_corpus, own_files, tatoeba
+from annotated.data.iwslt import iwslt
+from annotated.data.multi30k import multi30k
+from annotated.data.parallel import Corpus, ParallelText, read_lines, read_parallel, read_tsv, split_lines
+from annotated.data.synthetic import data_gen
+
+__all__ = [
+    "Corpus",
+    "EncodedPairs",
+    "ParallelText",
+    "TokenBatches",
+    "data_gen",
+    "encode_corpus",
+    "hold_out",
+    "iwslt",
+    "load_corpus",
+    "multi30k",
+    "own_files",
+    "pad_rows",
+    "read_lines",
+    "read_parallel",
+    "read_tsv",
+    "split_lines",
+    "tatoeba",
+]

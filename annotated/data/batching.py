@@ -1,0 +1,199 @@
+"""From sentence pairs to batches of about equally many tokens (section 5.1).
+
+Pairs of like length go into one batch, so that little of it is padding. Which pairs those are, and the
+order of the batches, follow from (seed, epoch) alone: training can be taken up again at any batch of any
+epoch.
+"""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from annotated.data.parallel import ParallelText, report
+from annotated.masks import Batch
+from annotated.tokenizers import PAD, Tokenizer, seed_dropout
+
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    """Sentence pairs as numbers: each source ends with `</s>`, each target begins with `<s>` and ends with
+    `</s>`.
+
+    `lines[i]` is the line of the corpus that pair i stood in; `dropped` counts the pairs left out, by reason.
+    """
+
+    src: list[list[int]]
+    tgt: list[list[int]]
+    lines: list[int]
+    name: str
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def report(self) -> str:
+        """One line for a person: how many pairs there are, and how many were dropped and why."""
+        return report(self.name, len(self), self.dropped)
+
+
+def encode_corpus(
+    text: ParallelText,
+    src_tokenizer: Tokenizer,
+    tgt_tokenizer: Tokenizer,
+    max_len: int | None = None,
+    dropout: float = 0.0,
+    seed: int = 0,
+) -> EncodedPairs:
+    """Numbers for `text`. Pairs with more than `max_len` tokens on a side (`<s>`, `</s>` not counted) are
+    dropped.
+
+    `dropout` leaves out merges at random (`SentencePieceTokenizer.encode`), the same ones for the same
+    `seed`; give each epoch its own. What was dropped before is counted too. Raises ValueError if no pair
+    is left.
+    """
+    if dropout:
+        seed_dropout(seed)
+    src = [src_tokenizer.encode(sentence, dropout) for sentence in text.src]
+    tgt = [tgt_tokenizer.encode(sentence, dropout) for sentence in text.tgt]
+    limit = float("inf") if max_len is None else max_len
+    kept = [i for i in range(len(text)) if max(len(src[i]), len(tgt[i])) <= limit]
+    if not kept:
+        raise ValueError(f"{text.name}: none of {len(text):,} pairs has at most {max_len} tokens a side")
+    dropped = dict(text.dropped)
+    if len(kept) < len(text):
+        dropped[f"more than {max_len} tokens"] = len(text) - len(kept)
+    return EncodedPairs(
+        [[*src[i], src_tokenizer.end] for i in kept],
+        [[tgt_tokenizer.start, *tgt[i], tgt_tokenizer.end] for i in kept],
+        [text.lines[i] for i in kept],
+        text.name,
+        dropped,
+    )
+
+
+class TokenBatches:
+    """Cuts `pairs` into batches of at most `max_tokens` positions a side, padding counted.
+
+    A batch's size is its rows times the length of its longest sentence, source or target. Every pair comes
+    once an epoch, and each epoch has the same number of batches, `len(self)`.
+    """
+
+    def __init__(
+        self, pairs: EncodedPairs, max_tokens: int, pad: int = PAD, seed: int = 0, shuffle: bool = True
+    ) -> None:
+        """Raises ValueError if there are no pairs, or naming the line of a pair longer than `max_tokens`."""
+        self.pairs, self.max_tokens, self.pad, self.seed, self.shuffle = pairs, max_tokens, pad, seed, shuffle
+        if not len(pairs):
+            raise ValueError(f"{pairs.name}: no pairs to make batches of")
+        self._lengths = _lengths(pairs)
+        self._widths = self._lengths.amax(dim=1)
+        self._check()
+        self._sizes = _cut(self._widths.sort(descending=True).values.tolist(), max_tokens)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def batches(self, epoch: int, rank: int = 0, world_size: int = 1) -> list[list[int]]:
+        """The batches of an epoch, each as indices of pairs; the order is random unless `shuffle` is False.
+
+        Of `world_size` processes the one of number `rank` gets every `world_size`-th batch. All get
+        equally many: where the last round has too few batches, the largest of them are split. Raises
+        ValueError if there are too few pairs for that.
+        """
+        batches = self._plan(epoch)
+        return batches if world_size == 1 else _share(batches, rank, world_size)
+
+    def epoch(self, epoch: int, start: int = 0, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
+        """The batches of an epoch as tensors, from batch number `start` on."""
+        return map(self.collate, self.batches(epoch, rank, world_size)[start:])
+
+    def collate(self, indices: Sequence[int]) -> Batch:
+        """The pairs at `indices` as one padded batch: src (rows, src_len), tgt (rows, tgt_len - 1), int64."""
+        src = pad_rows([self.pairs.src[i] for i in indices], self.pad)
+        tgt = pad_rows([self.pairs.tgt[i] for i in indices], self.pad)
+        return Batch(src, tgt, self.pad, lines=[self.pairs.lines[i] for i in indices])
+
+    def padding_share(self, epoch: int = 0) -> float:
+        """Which share of all positions that the model sees in an epoch, source and target, is padding."""
+        lengths = [self._lengths[batch] for batch in self.batches(epoch)]
+        positions = sum(len(batch) * int(batch.amax(dim=0).sum()) for batch in lengths)
+        return 1 - int(self._lengths.sum()) / positions
+
+    def _check(self) -> None:
+        longest = int(self._widths.argmax())
+        tokens = int(self._widths[longest])
+        if tokens > self.max_tokens:
+            where = f"{self.pairs.name}, line {self.pairs.lines[longest]}"
+            raise ValueError(
+                f"{where}: {tokens:,} tokens do not fit into a batch of max_tokens={self.max_tokens:,}; "
+                "raise it, or drop long pairs with max_len"
+            )
+
+    def _plan(self, epoch: int) -> list[list[int]]:
+        generator = epoch_generator(self.seed, epoch)
+        count = len(self.pairs)
+        order = torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
+        by_length = self._widths[order].argsort(descending=True, stable=True)  # random among equals
+        batches = [batch.tolist() for batch in order[by_length].split(self._sizes)]
+        if not self.shuffle:
+            return batches
+        return [batches[i] for i in torch.randperm(len(batches), generator=generator)]
+
+
+def epoch_generator(seed: int, epoch: int) -> torch.Generator:
+    """A random stream for each (seed, epoch).
+
+    torch keeps 32 bits of a seed, so both are mixed into as many.
+    """
+    return torch.Generator().manual_seed(zlib.crc32(f"{seed} {epoch}".encode()))
+
+
+def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
+    """Rows of unequal length as one int64 tensor (len(rows), longest), filled up with `pad` on the right."""
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows], dtype=torch.int64)
+
+
+def _lengths(pairs: EncodedPairs) -> Tensor:
+    """How many positions each pair takes, (pairs, 2): the decoder reads all of the target but its last
+    token.
+    """
+    src, tgt = [len(ids) for ids in pairs.src], [len(ids) - 1 for ids in pairs.tgt]
+    return torch.tensor([src, tgt]).T
+
+
+def _cut(widths: list[int], max_tokens: int) -> list[int]:
+    """How many rows each batch takes from pairs sorted from long to short."""
+    sizes, start = [], 0
+    while start < len(widths):
+        sizes.append(min(max_tokens // widths[start], len(widths) - start))
+        start += sizes[-1]
+    return sizes
+
+
+def _share(batches: list[list[int]], rank: int, world_size: int) -> list[list[int]]:
+    whole = len(batches) - len(batches) % world_size
+    rounds, last = batches[:whole], batches[whole:]
+    if last and sum(map(len, last)) < world_size:
+        largest = max(range(whole), key=lambda i: len(rounds[i]), default=None)
+        if largest is not None:
+            rounds[largest], last[0] = last[0], rounds[largest]
+    return rounds[rank::world_size] + ([_split(last, world_size)[rank]] if last else [])
+
+
+def _split(batches: list[list[int]], parts: int) -> list[list[int]]:
+    """As many batches as `parts`, by halving the largest again and again.
+
+    Raises ValueError if the pairs run out.
+    """
+    if sum(map(len, batches)) < parts:
+        raise ValueError(f"{parts} processes are too many for a corpus whose largest batch has fewer pairs")
+    split = list(batches)
+    while len(split) < parts:
+        split.sort(key=len)
+        largest = split.pop()
+        split += [largest[::2], largest[1::2]]
+    return split

@@ -1,0 +1,92 @@
+"""Finding a corpus's files: in the reader's data folder, in the cache, or on the network.
+
+A downloaded file is written under a temporary name, its checksum verified, and only then renamed: a file
+that bears its final name is whole.
+"""
+
+import contextlib
+import hashlib
+import os
+import urllib.request
+from collections.abc import Callable
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+Check = Callable[[Path, str], None]  # of a file and of what errors call it; raises ValueError
+
+_CHUNK = 1 << 16
+_TIMEOUT = 30.0  # seconds without a byte
+
+
+def cache_folder(corpus: str) -> Path:
+    """Where a downloaded corpus is kept: the platform's cache folder for this project."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("annotated")) / corpus
+
+
+def corpus_folders(corpus: str) -> list[Path]:
+    """The folders in which a corpus is looked for, in that order: `$ANNOTATED_DATA/<corpus>`, then the
+    cache.
+    """
+    mine = os.environ.get("ANNOTATED_DATA")
+    return [*([Path(mine) / corpus] if mine else []), cache_folder(corpus)]
+
+
+def find(corpus: str, *relatives: str) -> Path | None:
+    """The first of the paths `relatives` that exists in the first of `corpus_folders` to have one."""
+    candidates = (folder / relative for folder in corpus_folders(corpus) for relative in relatives)
+    return next((path for path in candidates if path.exists()), None)
+
+
+def download(url: str, path: Path, check: Check) -> Path:
+    """Fetches `url` to `path`, with a progress bar, and lets `check` judge it before it bears its final name.
+
+    Raises what `check` raises, and FileNotFoundError naming the file, the URL and the folder into which to
+    put it by hand if it cannot be had. Nothing half-written is left.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _fetch(url, temporary)
+        check(temporary, url)
+        temporary.replace(path)
+    except (OSError, HTTPException) as error:
+        raise FileNotFoundError(
+            f"{path.name} cannot be downloaded ({error}); put {url} into {path.parent} by hand"
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+    return path
+
+
+def sha256_check(expected: str) -> Check:
+    """A check that raises ValueError, naming the file, where its content has another SHA-256 than
+    `expected`.
+    """
+
+    def check(path: Path, name: str) -> None:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        if found != expected:
+            raise ValueError(f"{name} is damaged or another version: SHA-256 {found}, expected {expected}")
+
+    return check
+
+
+def _fetch(url: str, path: Path) -> None:
+    with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer, path.open("wb") as file:
+        _copy(answer, file, Path(url).name)
+
+
+def _copy(answer: Any, file: Any, name: str) -> None:
+    total = int(answer.headers.get("Content-Length") or 0)
+    with tqdm(total=total or None, desc=name, unit="B", unit_scale=True, leave=False, disable=None) as bar:
+        while chunk := answer.read(_CHUNK):
+            file.write(chunk)
+            bar.update(len(chunk))
+    if total and file.tell() != total:
+        raise OSError(f"{file.tell():,} of {total:,} bytes came")

@@ -1,0 +1,168 @@
+"""Parallel text: sentences and their translations, line by line, and how they are read from files.
+
+A line ends at LF and nowhere else: NEL, U+2028, vertical tabs and form feeds are characters of the
+sentence. One CR before the LF (files written on Windows) and a byte order mark at the start of a file are
+not part of the text, and are dropped.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+EMPTY_SIDE = "an empty side"
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """Sentence pairs: `src[i]` is translated by `tgt[i]`, and stood in line `lines[i]` (from 1) of the
+    source file.
+
+    `dropped` counts the pairs that were left out, by reason. Raises ValueError where the three lists
+    differ in length.
+    """
+
+    src: list[str]
+    tgt: list[str]
+    lines: list[int]
+    name: str
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not len(self.src) == len(self.tgt) == len(self.lines):
+            raise ValueError(
+                f"{self.name}: {len(self.src):,} source sentences, {len(self.tgt):,} target sentences and "
+                f"{len(self.lines):,} line numbers; all three must be as many"
+            )
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return zip(self.src, self.tgt, strict=True)
+
+    def take(self, indices: Iterable[int], name: str | None = None) -> "ParallelText":
+        """The pairs at `indices`, in that order, with their line numbers and nothing counted as dropped."""
+        chosen = list(indices)
+        src, tgt, lines = ([column[i] for i in chosen] for column in (self.src, self.tgt, self.lines))
+        return ParallelText(src, tgt, lines, name or self.name)
+
+    def report(self) -> str:
+        """One line for a person: how many pairs there are, and how many were dropped and why."""
+        return report(self.name, len(self), self.dropped)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus in its splits: `corpus["train"]`, `corpus["val"]`, ..."""
+
+    name: str
+    src_language: str
+    tgt_language: str
+    splits: dict[str, ParallelText]
+
+    def __getitem__(self, split: str) -> ParallelText:
+        if split not in self.splits:
+            raise ValueError(f"{self.name} has no split {split!r}; its splits are {', '.join(self.splits)}")
+        return self.splits[split]
+
+
+def report(name: str, pairs: int, dropped: dict[str, int]) -> str:
+    """`train: 28,990 pairs (dropped: 7 with an empty side, 3 with ...)`, in one line."""
+    reasons = ", ".join(f"{count:,} with {reason}" for reason, count in dropped.items() if count)
+    return f"{name}: {pairs:,} pairs" + (f" (dropped: {reasons})" if reasons else "")
+
+
+def read_parallel(src_path: str | Path, tgt_path: str | Path, name: str | None = None) -> ParallelText:
+    """Two files, plain or .gz, line i of the one translated by line i of the other.
+
+    A pair with an empty side is dropped and counted in `dropped`. Raises FileNotFoundError; ValueError
+    naming the files where they have different numbers of lines or no pair at all, and the file and line
+    where it is not UTF-8.
+    """
+    sides = [numbered_lines(path) for path in (src_path, tgt_path)]
+    return align(*sides, name or Path(src_path).name, (str(src_path), str(tgt_path)))
+
+
+def read_tsv(path: str | Path, name: str | None = None) -> ParallelText:
+    """A file, plain or .gz, with `source<TAB>target` in each line; further columns (an attribution) are
+    not read.
+
+    Pairs with an empty side, and wholly empty lines, are dropped and counted. Raises as `read_parallel`
+    does, and ValueError naming the line that has no second column.
+    """
+    rows = [(number, *line.split("\t")[:2]) for number, line in numbered_lines(path)]
+    for number, *columns in rows:
+        if len(columns) < 2 and columns[0].strip():
+            raise ValueError(f"{path}, line {number}: no tab; each line must be source<TAB>target")
+    return _filled(((n, src, *(tgt or [""])) for n, src, *tgt in rows), name or Path(path).name, str(path))
+
+
+def align(
+    src: Sequence[tuple[int, str]], tgt: Sequence[tuple[int, str]], name: str, where: tuple[str, str]
+) -> ParallelText:
+    """Pairs two lists of (line number, sentence); `where` says what errors call the two.
+
+    Drops and raises as `read_parallel` does.
+    """
+    if len(src) != len(tgt):
+        raise ValueError(
+            f"{where[0]} has {len(src):,} lines, but {where[1]} has {len(tgt):,}; "
+            "line i of the one must be the translation of line i of the other"
+        )
+    pairs = ((number, one, other) for (number, one), (_, other) in zip(src, tgt, strict=True))
+    return _filled(pairs, name, " and ".join(where))
+
+
+def numbered_lines(path: str | Path) -> list[tuple[int, str]]:
+    """`read_lines` with line numbers from 1."""
+    return list(enumerate(read_lines(path), start=1))
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """The lines of a UTF-8 file, plain or .gz.
+
+    Raises FileNotFoundError, or ValueError naming the file (and line).
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; a file with one sentence a line is wanted")
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        data = _gunzip(data, path)
+    return split_lines(data, str(path))
+
+
+def split_lines(data: bytes, name: str) -> list[str]:
+    """Bytes to lines, cut at LF alone; `name` is what an error calls them.
+
+    Raises ValueError for bytes that are not UTF-8.
+    """
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{name}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8") from None
+    lines = text.removeprefix("\ufeff").split("\n")
+    if not lines[-1]:
+        lines.pop()  # what follows the last LF is not a line
+    return [line.removesuffix("\r") for line in lines]
+
+
+def _gunzip(data: bytes, path: Path) -> bytes:
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is not a whole gzip file: {error}") from None
+
+
+def _filled(pairs: Iterable[tuple[int, str, str]], name: str, where: str) -> ParallelText:
+    """The pairs with both sides filled; the others are counted."""
+    rows = list(pairs)
+    kept = [row for row in rows if row[1].strip() and row[2].strip()]
+    if not kept:
+        raise ValueError(f"{where}: no sentence pair with both sides filled")
+    dropped = {EMPTY_SIDE: len(rows) - len(kept)} if len(kept) < len(rows) else {}
+    lines, src, tgt = (list(column) for column in zip(*kept, strict=True))
+    return ParallelText(src, tgt, lines, name, dropped)

@@ -1,0 +1,237 @@
+"""From the model's probabilities to a sentence: greedy search and beam search (section 6.1), with a cache.
+
+Shape letters: B sentences, k hypotheses kept for each (the beam), V target vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from annotated.model import DecoderCache, EncoderDecoder, evaluating
+
+
+def greedy_decode(
+    model: EncoderDecoder,
+    src: Tensor,
+    src_mask: Tensor | None,
+    max_len: int,
+    start_symbol: int,
+    end_symbol: int | None = None,
+    forbidden: Sequence[int] = (),
+) -> Tensor:
+    """Take the likeliest token at each step, for a batch of sentences at once.
+
+    Args:
+        src: int64 (B, src_len); `src_mask`: bool (B, 1, src_len).
+        max_len: the length at most, start symbol included.
+        end_symbol: a sentence ends here, and is filled up with it; None goes on to `max_len`.
+        forbidden: tokens that are never taken.
+
+    Returns int64 (B, at most max_len), each row beginning with `start_symbol`.
+    The model is put in evaluation mode for the time, and no gradients are kept.
+    """
+    with evaluating(model):
+        memory = model.encode(src, src_mask)
+        cache = DecoderCache(len(model.decoder.layers))
+        tokens = src.new_full((len(src), 1), start_symbol)  # (B, 1), a column more each step
+        ended = torch.zeros_like(tokens[:, 0], dtype=torch.bool)
+        for _ in range(max_len - 1):
+            log_probs = next_log_probs(model, memory, src_mask, tokens, cache, forbidden)  # (B, V)
+            token = log_probs.argmax(dim=-1)
+            if end_symbol is not None:
+                token = token.masked_fill(ended, end_symbol)
+                ended |= token == end_symbol
+            tokens = torch.cat([tokens, token.unsqueeze(1)], dim=1)
+            if ended.all():
+                break
+    return tokens
+
+
+def next_log_probs(
+    model: EncoderDecoder,
+    memory: Tensor,
+    src_mask: Tensor | None,
+    tokens: Tensor,
+    cache: DecoderCache,
+    forbidden: Sequence[int],
+) -> Tensor:
+    """One step: log-probabilities (B, V) of what follows `tokens` (B, len), of which the last is new to the cache."""
+    states = model.decode(memory, src_mask, tokens[:, -1:], None, cache)  # (B, 1, d_model)
+    log_probs = model.generator(states[:, -1])
+    if forbidden:
+        log_probs[:, list(forbidden)] = -torch.inf
+    return log_probs
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A translation that beam search ended: tokens without start and end, and how good it is held to be."""
+
+    tokens: tuple[int, ...]
+    log_prob: float  # of all tokens and the end symbol
+    score: float  # log_prob divided by the length penalty
+
+
+Penalty = Literal["gnmt", "power"]
+
+
+def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> float:
+    """What a hypothesis of `length` tokens, the end symbol counted, has its log-probability divided by.
+
+    "gnmt" is ((5 + length) / 6)^alpha, of Wu et al. 2016, which section 6.1 uses with alpha 0.6;
+    "power" is length^alpha, as Hugging Face and CTranslate2 have it. Raises ValueError for another name.
+    """
+    if penalty == "gnmt":
+        return ((5 + length) / 6) ** alpha
+    if penalty == "power":
+        return float(length**alpha)
+    raise ValueError(f"penalty must be 'gnmt' or 'power', not {penalty!r}")
+
+
+def beam_search(
+    model: EncoderDecoder,
+    src: Tensor,
+    src_mask: Tensor,
+    max_len: int | None = None,
+    start_symbol: int = 0,
+    end_symbol: int = 1,
+    beam: int = 4,
+    alpha: float = 0.6,
+    penalty: Penalty = "gnmt",
+    n_best: int = 1,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    forbidden: Sequence[int] = (),
+) -> list[list[Hypothesis]]:
+    """Keep the `beam` likeliest beginnings of each sentence at every step; return its best ends.
+
+    A hypothesis whose end symbol is among its sentence's `beam` best continuations is done. A sentence is done
+    when `beam` hypotheses are, or when no unfinished one can still reach the `n_best`, for a log-probability
+    only falls as a sentence grows. At its length limit a hypothesis has to end.
+
+    Args:
+        src: int64 (B, src_len); `src_mask`: bool (B, 1, src_len).
+        max_len: tokens generated at most, the end symbol included; None is the paper's input length + 50.
+        alpha, penalty: see `length_penalty`; alpha 0 compares plain log-probabilities.
+        n_best: hypotheses returned for each sentence, the best first (fewer, where fewer were found).
+        prefixes: for each sentence, tokens with which its translation must begin.
+        forbidden: tokens that are never taken.
+
+    Raises ValueError for a beam below 1, an n_best above the beam or a negative alpha.
+    """
+    if beam < 1 or not 1 <= n_best <= beam:
+        raise ValueError(f"beam must be at least 1 and n_best from 1 to beam, not {beam} and {n_best}")
+    if alpha < 0:
+        raise ValueError(f"alpha must not be negative, not {alpha}: long sentences would be penalised twice")
+    lengths = src_mask.sum(dim=(1, 2)).tolist()
+    searches = [
+        SentenceSearch(
+            limit=max_len if max_len is not None else length + 50,
+            beam=beam,
+            n_best=n_best,
+            alpha=alpha,
+            penalty=penalty,
+            prefix=tuple(prefixes[i]) if prefixes is not None else (),
+        )
+        for i, length in enumerate(lengths)
+    ]
+    with evaluating(model):
+        run_beams(model, src, src_mask, searches, beam, start_symbol, end_symbol, forbidden)
+    return [search.best() for search in searches]
+
+
+class SentenceSearch:
+    """The state of one sentence's search that lives outside tensors: its limit, its rules, what has ended."""
+
+    def __init__(
+        self, limit: int, beam: int, n_best: int, alpha: float, penalty: Penalty, prefix: tuple[int, ...]
+    ):
+        self.limit = max(limit, len(prefix) + 1)
+        self.beam = beam
+        self.n_best = n_best
+        self.alpha = alpha
+        self.penalty = penalty
+        self.prefix = prefix
+        self.ended: list[Hypothesis] = []
+        length_penalty(self.limit, alpha, penalty)  # an unknown penalty is refused before any work
+
+    def end(self, tokens: Sequence[int], log_prob: float) -> None:
+        """Take in a hypothesis whose end symbol has just been counted into `log_prob`."""
+        score = log_prob / length_penalty(len(tokens) + 1, self.alpha, self.penalty)
+        self.ended.append(Hypothesis(tuple(tokens), log_prob, score))
+
+    def best(self) -> list[Hypothesis]:
+        """The n_best hypotheses that have ended, best first."""
+        return sorted(self.ended, key=lambda hypothesis: -hypothesis.score)[: self.n_best]
+
+    def done(self, length: int, log_prob: float) -> bool:
+        """Whether to stop, when the best unfinished hypothesis has `length` tokens and this log-probability."""
+        if length >= self.limit or len(self.ended) >= self.beam or log_prob == -torch.inf:
+            return True
+        best_left = log_prob / length_penalty(self.limit, self.alpha, self.penalty)
+        return len(self.ended) >= self.n_best and self.best()[-1].score >= best_left
+
+    def only(self, length: int, end_symbol: int) -> int | None:
+        """The one token allowed after `length` tokens, or None where all are."""
+        if length < len(self.prefix):
+            return self.prefix[length]
+        return end_symbol if length + 1 >= self.limit else None
+
+
+def run_beams(
+    model: EncoderDecoder,
+    src: Tensor,
+    src_mask: Tensor,
+    searches: list[SentenceSearch],
+    k: int,
+    start_symbol: int,
+    end_symbol: int,
+    forbidden: Sequence[int],
+) -> None:
+    """Search all sentences side by side, dropping each from the batch when it is done."""
+    rows = torch.arange(len(src), device=src.device).repeat_interleave(k)
+    memory, src_mask = model.encode(src, src_mask)[rows], src_mask[rows]  # (B * k, src_len, d_model)
+    cache = DecoderCache(len(model.decoder.layers))
+    tokens = src.new_full((len(rows), 1), start_symbol)
+    # All beams of a sentence begin alike: but for the first they count as impossible, or all k would stay alike.
+    scores = memory.new_full((len(src), k), -torch.inf)  # (B, k) log-probabilities
+    scores[:, 0] = 0
+    length = 0  # tokens generated so far
+    while searches:
+        log_probs = next_log_probs(model, memory, src_mask, tokens, cache, forbidden)
+        totals = scores.unsqueeze(-1) + log_probs.unflatten(0, (-1, k))  # (B, k, V)
+        for total, search in zip(totals, searches, strict=True):
+            if (only := search.only(length, end_symbol)) is not None:
+                total[:, torch.arange(total.size(-1), device=total.device) != only] = -torch.inf
+        # Twice the beam: even if half of them end, k remain to go on.
+        best, index = totals.flatten(1).topk(min(2 * k, totals[0].numel()))  # (B, 2k)
+        origin, token = index // totals.size(-1), index % totals.size(-1)
+        collect_ended(searches, tokens.unflatten(0, (-1, k)), best, origin, token == end_symbol, k)
+        length += 1
+        scores, slot = best.masked_fill(token == end_symbol, -torch.inf).topk(k)  # (B, k)
+        left = [i for i, search in enumerate(searches) if not search.done(length, scores[i, 0].item())]
+        searches = [searches[i] for i in left]
+        keep = torch.tensor(left, dtype=torch.long, device=src.device)
+        scores, origin, token = (
+            x[keep] for x in (scores, origin.gather(1, slot), token.gather(1, slot))
+        )  # each (B, k)
+        rows = (keep.unsqueeze(1) * k + origin).flatten()
+        tokens = torch.cat([tokens[rows], token.flatten().unsqueeze(1)], dim=1)
+        cache.select(rows)
+        memory, src_mask = memory[rows], src_mask[rows]
+
+
+def collect_ended(
+    searches: list[SentenceSearch],
+    tokens: Tensor,
+    best: Tensor,
+    origin: Tensor,
+    is_end: Tensor,
+    k: int,
+) -> None:
+    """Hand each search those of its k best continuations that end: tokens (B, k, len), the rest (B, 2k)."""
+    ends = is_end[:, :k] & best[:, :k].isfinite()
+    for i, j in ends.nonzero().tolist():
+        searches[i].end(tokens[i, origin[i, j], 1:].tolist(), best[i, j].item())

@@ -1,0 +1,70 @@
+"""Masks say who may look at whom, and `Batch` makes them for a batch of sentence pairs.
+
+A mask is a boolean tensor, **True where attention is allowed**, of shape (batch, 1 or queries, keys).
+"""
+
+import torch
+from torch import Tensor
+
+
+def subsequent_mask(size: int, device: torch.device | str | None = None) -> Tensor:
+    """Let each position see itself and what came before it, never what follows (section 3.2.3).
+
+    Returns a bool tensor (1, size, size), query down and key across: the lower triangle, diagonal included.
+    Raises ValueError for a negative size.
+    """
+    if size < 0:
+        raise ValueError(f"subsequent_mask needs a size of 0 or more, not {size}")
+    return torch.ones(1, size, size, dtype=torch.bool, device=device).tril()
+
+
+def padding_mask(tokens: Tensor, pad: int) -> Tensor:
+    """Let every query see the real tokens and none of the padding.
+
+    `tokens` (batch, len), integer; returns a bool tensor (batch, 1, len) that serves every query alike.
+    """
+    return (tokens != pad).unsqueeze(-2)
+
+
+class Batch:
+    """Sentence pairs, padded to one length a side, with the masks that training needs (section 5.1).
+
+    The decoder reads `tgt`, the target without its last token, and is asked for `tgt_y`, the target without
+    its first: at each position it must say what comes next.
+
+    Args:
+        src: source tokens (batch, src_len), int64, padded with `pad`.
+        tgt: target tokens (batch, tgt_len), from `<s>` to `</s>`, padded likewise; None at inference.
+        pad: the padding symbol's number.
+        lines: for each row the line of the corpus that it came from, so that an error can name it.
+
+    Attributes:
+        src_mask: bool (batch, 1, src_len).
+        tgt, tgt_y: int64 (batch, tgt_len - 1).
+        tgt_mask: bool (batch, tgt_len - 1, tgt_len - 1), padding and future hidden.
+        ntokens: how many target tokens are predicted, padding not counted.
+    """
+
+    def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = 2, lines: list[int] | None = None):
+        self.src = src
+        self.src_mask = padding_mask(src, pad)
+        self.lines = lines
+        if tgt is not None:
+            if len(tgt) != len(src):
+                raise ValueError(f"a batch needs as many targets as sources, not {len(tgt)} for {len(src)}")
+            self.tgt = tgt[:, :-1]
+            self.tgt_y = tgt[:, 1:]
+            self.tgt_mask = self.make_std_mask(self.tgt, pad)
+            self.ntokens = int((self.tgt_y != pad).sum())
+
+    @staticmethod
+    def make_std_mask(tgt: Tensor, pad: int) -> Tensor:
+        """Hide padding and the future: tokens (batch, len) give a bool mask (batch, len, len)."""
+        return padding_mask(tgt, pad) & subsequent_mask(tgt.size(-1), tgt.device)
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """Move every tensor to `device`, in place; returns the batch itself."""
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(self, name, value.to(device, non_blocking=True))
+        return self

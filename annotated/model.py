@@ -1,0 +1,353 @@
+"""The Transformer: encoder, decoder, generator, and the settings from which `make_model` builds them (section 3)."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from annotated.attention import KeyValueCache, MultiHeadedAttention, clones
+from annotated.layers import (
+    Embeddings,
+    LearnedPositions,
+    PositionalEncoding,
+    PositionwiseFeedForward,
+    SublayerConnection,
+)
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """Everything that decides the shape and behaviour of a model. The defaults are the paper's base model.
+
+    Raises ValueError for settings that contradict each other, naming them.
+    """
+
+    src_vocab: int  # source vocabulary size
+    tgt_vocab: int  # target vocabulary size; with all embeddings tied, the same vocabulary
+    N: int = 6  # layers in the encoder, and again in the decoder
+    d_model: int = 512  # width of every state between layers
+    d_ff: int = 2048  # width inside the feed-forward networks
+    h: int = 8  # attention heads; each has d_k = d_v = d_model / h
+    dropout: float = 0.1  # P_drop, on every sub-layer's output and on embeddings plus positions (section 5.4)
+    attention_dropout: float = 0.0  # on the attention weights; not in the paper, 0.1 in much code
+    relu_dropout: float = 0.0  # inside the feed-forward networks; not in the paper, 0.1 in much code
+    activation: Literal["relu", "gelu", "swish"] = "relu"  # inside the feed-forward networks
+    norm_first: bool = False  # pre-norm; the paper normalises after the residual sum
+    layer_norm_eps: float = 1e-5  # added to the variance, torch's default
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"  # section 3.5; Table 3 row E compares them
+    max_len: int = 5000  # positions made ahead (sinusoidal, which then grow) or learned (a limit)
+    tied_embeddings: Literal["all", "target", "none"] = "all"  # which share the output's matrix (section 3.4)
+
+    def __post_init__(self) -> None:
+        for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h", "max_len"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("dropout", "attention_dropout", "relu_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), not {getattr(self, name)}")
+        for name, choices in (
+            ("positions", ("sinusoidal", "learned")),
+            ("tied_embeddings", ("all", "target", "none")),
+        ):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")
+        if self.tied_embeddings == "all" and self.src_vocab != self.tgt_vocab:
+            raise ValueError(
+                "tied_embeddings='all' needs one vocabulary for both sides, but "
+                f"src_vocab={self.src_vocab} and tgt_vocab={self.tgt_vocab}; use 'target' or 'none'"
+            )
+
+    @classmethod
+    def base(cls, src_vocab: int, tgt_vocab: int, **settings) -> "TransformerConfig":
+        """The base model of Table 3: 6 layers of width 512."""
+        return cls(src_vocab, tgt_vocab, **settings)
+
+    @classmethod
+    def big(cls, src_vocab: int, tgt_vocab: int, **settings) -> "TransformerConfig":
+        """The big model of Table 3: 6 layers of width 1024, 16 heads, dropout 0.3."""
+        return cls(src_vocab, tgt_vocab, **{"d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3, **settings})
+
+    @classmethod
+    def tiny(cls, src_vocab: int, tgt_vocab: int, **settings) -> "TransformerConfig":
+        """A model that a laptop trains on Multi30k: 4 layers of width 128, 4 heads, dropout 0.3."""
+        return cls(
+            src_vocab, tgt_vocab, **{"N": 4, "d_model": 128, "d_ff": 256, "h": 4, "dropout": 0.3, **settings}
+        )
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then a feed-forward network, each in a `SublayerConnection` (Figure 1, left)."""
+
+    def __init__(
+        self,
+        size: int,
+        self_attn: MultiHeadedAttention,
+        feed_forward: nn.Module,
+        dropout: float,
+        norm_first: bool = False,
+        layer_norm_eps: float = 1e-5,
+    ):
+        super().__init__()
+        self.self_attn = self_attn
+        self.feed_forward = feed_forward
+        self.sublayer = clones(SublayerConnection(size, dropout, norm_first, layer_norm_eps), 2)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """(batch, src_len, d_model), mask (batch, 1, src_len) -> (batch, src_len, d_model)."""
+        x = self.sublayer[0](x, lambda y: self.self_attn(y, y, y, mask))
+        return self.sublayer[1](x, self.feed_forward)
+
+
+class LayerCache:
+    """What one decoder layer keeps between decoding steps: keys and values of the target so far, and of the memory."""
+
+    def __init__(self) -> None:
+        self.target = KeyValueCache()
+        self.memory = KeyValueCache()
+
+
+class DecoderCache:
+    """What a decoder of N layers keeps between decoding steps, so that each step computes one position only."""
+
+    def __init__(self, N: int):
+        self.layers = [LayerCache() for _ in range(N)]
+
+    def __len__(self) -> int:
+        """How many target positions are held."""
+        return len(self.layers[0].target)
+
+    def select(self, rows: Tensor) -> None:
+        """Keep the given rows of the batch, in that order; a row may come more than once."""
+        for layer in self.layers:
+            layer.target.select(rows)
+            layer.memory.select(rows)
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention, attention to the memory, then a feed-forward network (Figure 1, right)."""
+
+    def __init__(
+        self,
+        size: int,
+        self_attn: MultiHeadedAttention,
+        src_attn: MultiHeadedAttention,
+        feed_forward: nn.Module,
+        dropout: float,
+        norm_first: bool = False,
+        layer_norm_eps: float = 1e-5,
+    ):
+        super().__init__()
+        self.self_attn = self_attn
+        self.src_attn = src_attn
+        self.feed_forward = feed_forward
+        self.sublayer = clones(SublayerConnection(size, dropout, norm_first, layer_norm_eps), 3)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        src_mask: Tensor | None,
+        tgt_mask: Tensor | None,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
+        """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model)."""
+        known, projected = (cache.target, cache.memory) if cache is not None else (None, None)
+        m = None if projected else memory  # once the cache holds the memory's projections, they serve every step
+        x = self.sublayer[0](x, lambda y: self.self_attn(y, y, y, tgt_mask, known))
+        x = self.sublayer[1](x, lambda y: self.src_attn(y, m, m, src_mask, projected))
+        return self.sublayer[2](x, self.feed_forward)
+
+
+def final_norm(layer: EncoderLayer | DecoderLayer) -> nn.Module:
+    """Pre-norm leaves the last sum unnormalised, so its stack ends in one more norm; post-norm must not."""
+    connection = layer.sublayer[0]
+    if not connection.norm_first:
+        return nn.Identity()
+    return nn.LayerNorm(connection.norm.normalized_shape, eps=connection.norm.eps)
+
+
+class Encoder(nn.Module):
+    """N encoder layers (section 3.1), and a final norm if they are pre-norm."""
+
+    def __init__(self, layer: EncoderLayer, N: int):
+        super().__init__()
+        self.layers = clones(layer, N)
+        self.norm = final_norm(layer)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """(batch, src_len, d_model), mask (batch, 1, src_len) -> the memory (batch, src_len, d_model)."""
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.norm(x)
+
+
+class Decoder(nn.Module):
+    """N decoder layers (section 3.1), and a final norm if they are pre-norm."""
+
+    def __init__(self, layer: DecoderLayer, N: int):
+        super().__init__()
+        self.layers = clones(layer, N)
+        self.norm = final_norm(layer)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        src_mask: Tensor | None,
+        tgt_mask: Tensor | None,
+        cache: DecoderCache | None = None,
+    ) -> Tensor:
+        """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model)."""
+        for i, layer in enumerate(self.layers):
+            x = layer(x, memory, src_mask, tgt_mask, None if cache is None else cache.layers[i])
+        return self.norm(x)
+
+
+class Generator(nn.Module):
+    """From the decoder's states to log-probabilities of the next token: linear, then softmax (section 3.4)."""
+
+    def __init__(self, d_model: int, vocab: int):
+        super().__init__()
+        self.proj = nn.Linear(d_model, vocab)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., d_model) -> (..., vocab); the exponentials of a row sum to 1."""
+        return F.log_softmax(self.proj(x), dim=-1)
+
+
+class EmbeddedPositions(nn.Sequential):
+    """Tokens to vectors, then their positions added: what enters either stack."""
+
+    def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
+        """(batch, len), whose first position is number `start` -> (batch, len, d_model)."""
+        embeddings, positions = self
+        return positions(embeddings(tokens), start)
+
+
+class EncoderDecoder(nn.Module):
+    """The whole model. It gives the decoder's states; `generator` turns those into log-probabilities.
+
+    Build it with `make_model`, or with `EncoderDecoder.from_config`.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        decoder: Decoder,
+        src_embed: nn.Module,
+        tgt_embed: nn.Module,
+        generator: Generator,
+    ):
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+        self.src_embed = src_embed
+        self.tgt_embed = tgt_embed
+        self.generator = generator
+
+    @classmethod
+    def from_config(cls, config: TransformerConfig) -> "EncoderDecoder":
+        """Build a freshly initialised model; its settings stay at hand as `.config`."""
+        c = config
+        attn = MultiHeadedAttention(c.h, c.d_model, c.attention_dropout)
+        ff = PositionwiseFeedForward(c.d_model, c.d_ff, c.relu_dropout, c.activation)
+        wrap = (c.dropout, c.norm_first, c.layer_norm_eps)
+        positions = PositionalEncoding if c.positions == "sinusoidal" else LearnedPositions
+        model = cls(
+            Encoder(EncoderLayer(c.d_model, attn, ff, *wrap), c.N),
+            # The layer's two attentions start as two modules: `clones` would keep one shared by both shared.
+            Decoder(DecoderLayer(c.d_model, *clones(attn, 2), ff, *wrap), c.N),
+            EmbeddedPositions(
+                Embeddings(c.d_model, c.src_vocab), positions(c.d_model, c.dropout, c.max_len)
+            ),
+            EmbeddedPositions(
+                Embeddings(c.d_model, c.tgt_vocab), positions(c.d_model, c.dropout, c.max_len)
+            ),
+            Generator(c.d_model, c.tgt_vocab),
+        )
+        model.config = c
+        model.tie_embeddings()
+        model.reset_parameters()
+        return model
+
+    def tie_embeddings(self) -> None:
+        """Let the embeddings named by the settings be one matrix with the output projection (section 3.4)."""
+        if self.config.tied_embeddings != "none":
+            self.generator.proj.weight = self.tgt_embed[0].lut.weight
+        if self.config.tied_embeddings == "all":
+            self.src_embed[0].lut.weight = self.tgt_embed[0].lut.weight
+
+    def reset_parameters(self) -> None:
+        """Xavier-uniform matrices, zero biases; embeddings normal with deviation d_model^-1/2.
+
+        So an embedding times sqrt(d_model) has entries of variance 1, as large as the positions added to it.
+        """
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+        for module in self.modules():  # after the linear maps: the output projection may share these
+            if isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=1 / math.sqrt(module.embedding_dim))
+
+    def forward(
+        self, src: Tensor, tgt: Tensor, src_mask: Tensor | None, tgt_mask: Tensor | None
+    ) -> Tensor:
+        """Tokens (batch, src_len) and (batch, tgt_len), and their masks -> states (batch, tgt_len, d_model)."""
+        return self.decode(self.encode(src, src_mask), src_mask, tgt, tgt_mask)
+
+    def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
+        """Tokens (batch, src_len), mask (batch, 1, src_len) -> the memory (batch, src_len, d_model)."""
+        return self.encoder(self.src_embed(src), src_mask)
+
+    def decode(
+        self,
+        memory: Tensor,
+        src_mask: Tensor | None,
+        tgt: Tensor,
+        tgt_mask: Tensor | None,
+        cache: DecoderCache | None = None,
+    ) -> Tensor:
+        """Memory (batch, src_len, d_model) and tokens (batch, tgt_len) -> states (batch, tgt_len, d_model).
+
+        With a `cache`, `tgt` holds only the tokens that the cache has not seen, and so do the states.
+        """
+        x = self.tgt_embed(tgt, len(cache) if cache is not None else 0)
+        return self.decoder(x, memory, src_mask, tgt_mask, cache)
+
+
+def make_model(
+    src_vocab: int,
+    tgt_vocab: int,
+    N: int = 6,
+    d_model: int = 512,
+    d_ff: int = 2048,
+    h: int = 8,
+    dropout: float = 0.1,
+    **settings,
+) -> EncoderDecoder:
+    """Build a model with separate vocabularies and embeddings, unless `settings` say otherwise.
+
+    `settings` are the further fields of `TransformerConfig`, such as `norm_first=True` or
+    `tied_embeddings="all"`. Raises ValueError for settings that contradict each other.
+    """
+    settings = {"tied_embeddings": "none", **settings}
+    config = TransformerConfig(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout, **settings)
+    return EncoderDecoder.from_config(config)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Switch dropout off and keep no gradients while the block runs; then set the model back as it was."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)

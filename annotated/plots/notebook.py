@@ -1,0 +1,164 @@
+"""What every notebook needs at its head: one look for all figures, live charts with a still beside them, and
+`show_source`, which shows the package's own code, so that no notebook holds a second copy of it."""
+
+import ast
+import base64
+import importlib
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+# vl-convert draws 72 points an inch; twice that, shown at half size, is sharp on every screen.
+STILL_PPI = 144
+# Attention of every layer and head is one chart of some 50,000 rows; altair's own limit is 5,000.
+MOST_ROWS = 100_000
+FONT = "DejaVu Sans"
+FIGURE_STYLE = {
+    "figure.figsize": (8.0, 4.5),
+    "figure.dpi": 100,
+    "figure.constrained_layout.use": True,
+    "font.family": FONT,
+    "font.size": 13,
+    "axes.titlesize": 15,
+    "axes.labelsize": 13,
+    "xtick.labelsize": 12,
+    "ytick.labelsize": 12,
+    "legend.fontsize": 12,
+    "lines.linewidth": 2.0,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "image.cmap": "viridis",
+    "svg.hashsalt": "annotated",
+}
+
+MimeBundle = tuple[dict[str, Any], dict[str, Any]]
+
+
+def setup_notebook() -> None:
+    """Give matplotlib, seaborn and altair the look of the series, and altair the renderer `chart_bundle`.
+
+    Whatever the reader's own settings are, figures come out the same. Colours are seaborn's colour-blind-safe
+    palette, text can be read at half size. There is no grid, which would lie over every heatmap:
+    `axes.grid(True)` draws one. Raises ModuleNotFoundError that names the extra to install.
+    """
+    _style_figures()
+    _style_charts()
+
+
+def chart_bundle(spec: dict[str, Any]) -> MimeBundle:
+    """Turn a Vega-Lite `spec` into what a notebook shows: a live chart and a still of it.
+
+    JupyterLab takes the `application/vnd.vegalite.v5+json`, offline too; GitHub, which runs nothing, takes
+    the PNG. In Colab the live chart is HTML that fetches Vega from the network. The text names the chart and
+    its parameters; strict comparison reads it, since pictures and last digits differ between machines.
+    """
+    convert = _load("altair.utils.mimebundle").spec_to_mimebundle
+    display = _load("altair.vegalite.v5.display")
+    _load("vl_convert")
+    still, size = convert(spec, format="png", mode="vega-lite", ppi=STILL_PPI)
+    if "google.colab" in sys.modules:
+        live = display.html_renderer(spec)
+    else:
+        live = {display.VEGALITE_MIME_TYPE: spec}
+    png = base64.b64encode(still["image/png"]).decode("ascii")
+    return {**live, "image/png": png, "text/plain": _describe(spec)}, size
+
+
+def show_source(*objects: Callable[..., Any] | type, docstring: bool = True) -> None:
+    """Show the source of functions and classes of the package, as a block of code below its file's name.
+
+    With `docstring=False` docstrings are left out, where the text around the cell says the same already.
+    Raises ValueError for what has no source in a file, such as a function defined in the notebook itself.
+    """
+    from IPython.display import Markdown, display
+
+    for item in objects:
+        code, file = _source(item)
+        if not docstring:
+            code = _without_docstrings(code)
+        fence = "````" if "```" in code else "```"
+        display(Markdown(f"`{file}`\n\n{fence}python\n{code}\n{fence}"))
+
+
+def _load(module: str) -> ModuleType:
+    """Import a module of the `notebooks` extra; where it is missing, say what to install."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f'{error.name} is missing: pip install "annotated[notebooks]"') from error
+
+
+def _style_figures() -> None:
+    matplotlib, seaborn = _load("matplotlib"), _load("seaborn")
+    _load("matplotlib.pyplot")  # sets the inline backend up, which is adjusted below
+    matplotlib.rcdefaults()
+    seaborn.set_theme(style="ticks", palette="colorblind", rc=FIGURE_STYLE)
+    if shell := _load("IPython").get_ipython():
+        backend = _load("matplotlib_inline.config").InlineBackend.instance(parent=shell)
+        backend.figure_formats = {"retina"}
+
+
+def _style_charts() -> None:
+    altair, vl_convert = _load("altair"), _load("vl_convert")
+    vl_convert.register_font_directory(str(Path(_load("matplotlib").get_data_path(), "fonts", "ttf")))
+    altair.theme.register("annotated", enable=True)(_chart_theme)
+    altair.renderers.register("annotated", chart_bundle)
+    altair.renderers.enable("annotated")
+    altair.data_transformers.enable("default", max_rows=MOST_ROWS)
+
+
+def _chart_theme() -> dict[str, Any]:
+    """The same look for altair: sizes in pixels, colours of the palette that the figures have."""
+    colours = _load("seaborn").color_palette("colorblind").as_hex()
+    text = {"labelFontSize": 13, "titleFontSize": 14, "titleFontWeight": "normal"}
+    viridis = {"scheme": "viridis"}
+    config = {
+        "font": f"{FONT}, sans-serif",
+        "view": {"continuousWidth": 480, "continuousHeight": 300},
+        "title": {"fontSize": 16, "fontWeight": "normal", "anchor": "start"},
+        "axis": text,
+        "legend": text,
+        "header": text,
+        "text": {"fontSize": 13},
+        "range": {"category": colours, "heatmap": viridis, "ramp": viridis},
+    }
+    return {"config": config}
+
+
+def _describe(spec: dict[str, Any]) -> str:
+    title = spec.get("title", "untitled")
+    text = title.get("text", "untitled") if isinstance(title, dict) else title
+    words = " ".join(text) if isinstance(text, list) else text
+    names = ", ".join(param["name"] for param in spec.get("params", []))
+    return f"<Chart: {words}; parameters: {names}>" if names else f"<Chart: {words}>"
+
+
+def _source(item: Any) -> tuple[str, str]:
+    """The source of `item`, dedented, and its file, named from the package's folder down."""
+    try:
+        code, module = inspect.getsource(item), inspect.getmodule(item)
+        path = Path(module.__file__)
+    except (TypeError, OSError, AttributeError) as error:
+        raise ValueError(f"no source of {item!r} to show: give a function or class of the package") from error
+    depth = module.__name__.count(".") + 1 + (path.stem == "__init__")
+    return textwrap.dedent(code).rstrip(), "/".join(path.parts[-depth:])
+
+
+def _without_docstrings(code: str) -> str:
+    """Cut every docstring out of `code`, and the blank lines below it; one that is a whole body stays."""
+    lines = code.splitlines()
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    bodies = [node.body for node in ast.walk(ast.parse(code)) if isinstance(node, kinds)]
+    for body in bodies:
+        if len(body) > 1 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+            first, after = body[0].lineno - 1, body[0].end_lineno
+            while not lines[after].strip():
+                after += 1
+            lines[first:after] = [None] * (after - first)
+    return "\n".join(line for line in lines if line is not None)

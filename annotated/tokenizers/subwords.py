@@ -1,0 +1,199 @@
+"""SentencePiece subwords that give every text back exactly."""
+
+import hashlib
+import io
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from annotated.files import replacing, write_json
+from annotated.tokenizers.common import (
+    END,
+    PAD,
+    SPECIALS,
+    START,
+    UNK,
+    printable,
+    read_settings,
+    replace_surrogates,
+)
+
+# SentencePiece writes a space as U+2581, so that character itself must be written in another way to come
+# back. We spell it with an escape from the private use area, which is rare in text, and spell the escape
+# with itself.
+_SPACE_MARK = "\u2581"
+_ESCAPE = "\ue000"
+_ESCAPED = re.compile(f"{_ESCAPE}([em])")
+
+# A training sentence that holds one of these is left out by SentencePiece (or would put a line break into a
+# piece), so the characters are taken out instead; in text to be encoded they are spelled in bytes.
+_RESERVED = dict.fromkeys(map(ord, "\0\t\r\u2581\u2585"))
+
+_TRAINING: dict[str, Any] = {
+    "model_type": "bpe",
+    "byte_fallback": True,
+    "normalization_rule_name": "identity",
+    "remove_extra_whitespaces": False,
+    "bos_id": START,
+    "eos_id": END,
+    "pad_id": PAD,
+    "unk_id": UNK,
+    "bos_piece": SPECIALS[START],
+    "eos_piece": SPECIALS[END],
+    "pad_piece": SPECIALS[PAD],
+    "unk_piece": SPECIALS[UNK],
+    "hard_vocab_limit": False,  # a small text gives a small vocabulary, not an error
+    "max_sentence_length": 2**24,  # in bytes; longer sentences would be left out
+    "num_threads": 1,
+    "minloglevel": 2,
+}
+
+
+class SentencePieceTokenizer:
+    """Byte-pair encoding (section 5.1) with byte fallback: no text is unknown, and `decode(encode(text))
+    == text`.
+
+    White space is kept as it is, and nothing is normalised. The one exception is a lone surrogate, which
+    is no character: it becomes U+FFFD, and `replaced` counts how often that was done.
+    """
+
+    kind: ClassVar[str] = "sentencepiece"
+    start, end, pad, unk = START, END, PAD, UNK
+
+    def __init__(self, model: bytes) -> None:
+        """`model` is the content of a SentencePiece file.
+
+        Raises ValueError if it is not one with our four symbols.
+        """
+        self.model = model
+        self.replaced = 0
+        self._processor = _processor(model)
+        pieces = [self._processor.id_to_piece(i) for i in range(len(self))]
+        if tuple(pieces[:4]) != SPECIALS:
+            raise ValueError(f"this SentencePiece model begins with {pieces[:4]}, not with {list(SPECIALS)}")
+        self.forbidden_ids = tuple(i for i, piece in enumerate(pieces) if _breaks_line(piece))
+
+    @classmethod
+    def train(
+        cls, sentences: Iterable[str], vocab_size: int, character_coverage: float = 0.9999
+    ) -> "SentencePieceTokenizer":
+        """Learns `vocab_size` pieces from `sentences`; give it both languages for a shared vocabulary.
+        Deterministic.
+
+        Characters outside the most frequent `character_coverage` are spelled in bytes. A text too small
+        for `vocab_size` gives as many pieces as it can, with a warning. Raises ValueError if there is no
+        text, or if `vocab_size` has no room for the four symbols, 256 bytes and the text's characters.
+        """
+        lines = _trainable(sentences)
+        tokenizer = cls(_train(lines, vocab_size, character_coverage))
+        if len(tokenizer) < vocab_size:
+            message = f"the text yields {len(tokenizer):,} pieces, fewer than the {vocab_size:,} asked for"
+            warnings.warn(message, stacklevel=2)
+        return tokenizer
+
+    def __len__(self) -> int:
+        return len(self._processor)
+
+    def encode(self, text: str, dropout: float = 0.0) -> list[int]:
+        """Ids without `<s>` and `</s>`.
+
+        With `dropout`, each merge is left out with that probability (BPE dropout), so that the model sees
+        many spellings of a word; `seed_dropout` makes that repeatable.
+        """
+        text, surrogates = replace_surrogates(text)
+        self.replaced += surrogates
+        if not dropout:
+            return self._processor.encode(_escape(text))
+        return self._processor.encode(_escape(text), enable_sampling=True, alpha=dropout, nbest_size=-1)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of `ids`; special symbols give nothing, bytes that form no character give U+FFFD."""
+        return _unescape(self._processor.decode([int(i) for i in ids if i > UNK]))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The pieces as SentencePiece writes them, U+2581 for a space; the unprintable is spelled out."""
+        return [printable(self._processor.id_to_piece(int(i))) for i in ids]
+
+    def save(self, folder: Path, name: str) -> None:
+        """Writes `name.model`, and `name.json` with the kind and the model's checksum."""
+        with replacing(Path(folder) / f"{name}.model") as partial:
+            partial.write_bytes(self.model)
+        write_json(Path(folder) / f"{name}.json", {"kind": self.kind, "sha256": _checksum(self.model)})
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> "SentencePieceTokenizer":
+        """What `save` wrote.
+
+        Raises FileNotFoundError, or ValueError if the two files do not belong together.
+        """
+        path = Path(folder) / f"{name}.model"
+        saved, model = read_settings(Path(folder), name), path.read_bytes()
+        if _checksum(model) != saved.get("sha256"):
+            raise ValueError(f"{path} is not the file that was saved with {name}.json: its checksum differs")
+        return cls(model)
+
+
+def seed_dropout(seed: int) -> None:
+    """Starts anew the random stream from which `encode(text, dropout)` draws.
+
+    SentencePiece has one stream for the whole process: after the same seed, the same calls in the same
+    order give the same ids.
+    """
+    import sentencepiece
+
+    sentencepiece.set_random_generator_seed(seed)
+
+
+def _train(lines: list[str], vocab_size: int, character_coverage: float) -> bytes:
+    import sentencepiece
+
+    model = io.BytesIO()
+    sizes = {"vocab_size": vocab_size, "character_coverage": character_coverage}
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines), model_writer=model, **sizes, **_TRAINING
+        )
+    except RuntimeError as error:
+        need = re.search(r"required_chars\. -?\d+ vs (\d+)", str(error))
+        if not need:
+            raise ValueError(f"SentencePiece cannot learn from this text: {error}") from None
+        least = f"the symbols, 256 bytes and the characters of this text need {need[1]}"
+        raise ValueError(f"vocab_size is {vocab_size}, but {least}") from None
+    return model.getvalue()
+
+
+def _trainable(sentences: Iterable[str]) -> list[str]:
+    lines = (line.translate(_RESERVED) for sentence in sentences for line in sentence.split("\n"))
+    usable = [replace_surrogates(line)[0] for line in lines if line.strip()]
+    if not usable:
+        raise ValueError("a tokenizer cannot be trained on no text")
+    return usable
+
+
+def _processor(model: bytes) -> Any:
+    import sentencepiece
+
+    if not model:
+        raise ValueError("an empty file is no SentencePiece model")
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=model)
+    except RuntimeError as error:
+        raise ValueError(f"not a SentencePiece model: {error}") from None
+
+
+def _checksum(model: bytes) -> str:
+    return hashlib.sha256(model).hexdigest()
+
+
+def _escape(text: str) -> str:
+    return text.replace(_ESCAPE, _ESCAPE + "e").replace(_SPACE_MARK, _ESCAPE + "m")
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPED.sub(lambda match: _ESCAPE if match[1] == "e" else _SPACE_MARK, text)
+
+
+def _breaks_line(piece: str) -> bool:
+    return piece in ("<0x0A>", "<0x0D>") or "\n" in piece or "\r" in piece

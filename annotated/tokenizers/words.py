@@ -1,0 +1,124 @@
+"""Words as tokens, cut by spaCy's rules or at white space."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from annotated.files import write_json
+from annotated.tokenizers.common import (
+    END,
+    PAD,
+    SPECIALS,
+    START,
+    UNK,
+    printable,
+    read_settings,
+    replace_surrogates,
+)
+
+
+class WordTokenizer:
+    """Words as spaCy's rules cut them (no model is downloaded), or, with `language=None`, what white space
+    separates.
+
+    Rare and new words become `<unk>`, and `decode` joins with spaces: unlike subwords, words do not give
+    the text back.
+    """
+
+    kind: ClassVar[str] = "words"
+    start, end, pad, unk = START, END, PAD, UNK
+    forbidden_ids: tuple[int, ...] = ()  # no word holds white space, so none breaks the line
+
+    def __init__(self, words: Sequence[str], language: str | None, lower: bool = False) -> None:
+        """`words` in the order of their ids, from 4 on.
+
+        Raises ValueError if spaCy does not know `language`.
+        """
+        self.words, self.language, self.lower = list(words), language, lower
+        self.replaced = 0
+        self._ids = {word: i for i, word in enumerate(self.words, start=len(SPECIALS))}
+        self._cut = word_splitter(language)
+
+    @classmethod
+    def train(
+        cls, sentences: Iterable[str], language: str | None, lower: bool = False, min_freq: int = 2
+    ) -> "WordTokenizer":
+        """The words that occur at least `min_freq` times, the most frequent first, ties in alphabetical
+        order.
+        """
+        cutter = cls([], language, lower)
+        counts = Counter(word for sentence in sentences for word in cutter.split(sentence))
+        frequent = [word for word, count in counts.items() if count >= min_freq and word not in SPECIALS]
+        return cls(sorted(frequent, key=lambda word: (-counts[word], word)), language, lower)
+
+    def __len__(self) -> int:
+        return len(SPECIALS) + len(self.words)
+
+    def split(self, text: str) -> list[str]:
+        """The words of `text`, before they become numbers.
+
+        A lone surrogate becomes U+FFFD, counted in `replaced`.
+        """
+        text, surrogates = replace_surrogates(text)
+        self.replaced += surrogates
+        return self._cut(text.lower() if self.lower else text)
+
+    def encode(self, text: str, dropout: float = 0.0) -> list[int]:
+        """Ids without `<s>` and `</s>`.
+
+        Raises ValueError for `dropout`: a word can be spelled in one way only.
+        """
+        if dropout:
+            raise ValueError(f"dropout is {dropout}, but words cannot be cut in other ways: it must be 0")
+        return [self._ids.get(word, UNK) for word in self.split(text)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The words of `ids` with a space between each two; `<unk>` gives itself, other special symbols
+        nothing.
+        """
+        return " ".join(self._word(int(i)) for i in ids if i >= UNK)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The words of `ids`, special symbols too."""
+        return [printable(self._word(int(i))) for i in ids]
+
+    def save(self, folder: Path, name: str) -> None:
+        """Writes `name.json`: the kind, the language, and the words in the order of their ids."""
+        settings = {"kind": self.kind, "language": self.language, "lower": self.lower, "words": self.words}
+        write_json(Path(folder) / f"{name}.json", settings)
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> "WordTokenizer":
+        """What `save` wrote. Raises FileNotFoundError, or ValueError if the file is not whole."""
+        saved = read_settings(Path(folder), name)
+        words, language, lower = (saved.get(key) for key in ("words", "language", "lower"))
+        whole = isinstance(words, list) and all(isinstance(word, str) for word in words)
+        if not whole or not isinstance(language, str | None) or not isinstance(lower, bool):
+            raise ValueError(
+                f"{Path(folder) / f'{name}.json'} is no vocabulary: it needs words, language and lower"
+            )
+        return cls(words, language, lower)
+
+    def _word(self, index: int) -> str:
+        return SPECIALS[index] if index < len(SPECIALS) else self.words[index - len(SPECIALS)]
+
+
+def word_splitter(language: str | None) -> Callable[[str], list[str]]:
+    """The function that cuts a text into words: spaCy's rules for "de", "en", ..., or white space for None.
+
+    Raises ImportError where spaCy is missing, ValueError where it does not know the language.
+    """
+    if language is None:
+        return str.split
+    try:
+        import spacy
+    except ImportError:
+        raise ImportError(
+            'words are cut by spaCy, which is missing: pip install "annotated[notebooks]"'
+        ) from None
+    try:
+        cut = spacy.blank(language).tokenizer
+    except ImportError:
+        raise ValueError(f"spaCy knows no language {language!r}; try 'de' or 'en'") from None
+    return lambda text: [token.text for token in cut(text) if not token.is_space]

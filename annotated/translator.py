@@ -1,0 +1,145 @@
+"""Text in, text out: a trained model with its tokenizers and its search."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from tqdm import tqdm
+
+from annotated.attention import AttentionMaps, capture_attention
+from annotated.checkpoints import find_model, load_model, shipped_models
+from annotated.decoding import Penalty, beam_search
+from annotated.masks import padding_mask, subsequent_mask
+from annotated.model import EncoderDecoder, evaluating
+from annotated.tokenizers import Tokenizer
+
+
+class Translator:
+    """Translates sentences: `Translator.load("runs/first")("A dog runs.")`.
+
+    The defaults are the paper's search: beam 4, length penalty alpha 0.6 (section 6.1).
+    """
+
+    def __init__(self, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer):
+        self.model = model
+        self.src_tokenizer = src_tokenizer
+        self.tgt_tokenizer = tgt_tokenizer
+
+    @classmethod
+    def load(cls, name_or_folder: str | Path, device: str | torch.device = "cpu") -> "Translator":
+        """From a model folder, or by the name of a shipped model. Raises as `load_model` does."""
+        return cls(*load_model(find_model(name_or_folder), device))
+
+    def __call__(self, sentence: str, beam: int = 4, alpha: float = 0.6) -> str:
+        """Translate one sentence."""
+        return self.translate([sentence], beam, alpha)[0]
+
+    def translate(
+        self,
+        sentences: Iterable[str],
+        beam: int = 4,
+        alpha: float = 0.6,
+        penalty: Penalty = "gnmt",
+        max_tokens: int = 4096,
+        progress: bool = False,
+    ) -> list[str]:
+        """Translate sentences, one for one and in order; one of white space alone gives an empty one.
+
+        Sentences of like length are searched together, at most about `max_tokens` source tokens at a time.
+        """
+        sentences = list(sentences)
+        encoded = {i: self.encode(text) for i, text in enumerate(sentences) if text.strip()}
+        results = [""] * len(sentences)
+        with tqdm(total=len(sentences), unit="line", disable=None if progress else True) as bar:
+            bar.update(len(sentences) - len(encoded))
+            for indices in by_length(encoded, max(1, max_tokens // beam)):
+                src = self.batch([encoded[i] for i in indices])
+                found = beam_search(
+                    self.model,
+                    src,
+                    padding_mask(src, self.src_tokenizer.pad),
+                    beam=beam,
+                    alpha=alpha,
+                    penalty=penalty,
+                    forbidden=self.forbidden,
+                )
+                for i, hypotheses in zip(indices, found, strict=True):
+                    results[i] = self.tgt_tokenizer.decode(hypotheses[0].tokens)
+                bar.update(len(indices))
+        return results
+
+    def encode(self, sentence: str) -> list[int]:
+        """A source sentence as the model reads it: its tokens, then the end symbol."""
+        return [*self.src_tokenizer.encode(sentence), self.src_tokenizer.end]
+
+    def batch(self, encoded: list[list[int]]) -> Tensor:
+        """Pad token lists to one int64 tensor (batch, len), on the model's device."""
+        rows = [torch.tensor(tokens) for tokens in encoded]
+        padded = pad_sequence(rows, batch_first=True, padding_value=self.src_tokenizer.pad)
+        return padded.to(next(self.model.parameters()).device)
+
+    @property
+    def forbidden(self) -> tuple[int, ...]:
+        """Tokens that a translation never contains: start, padding, and whatever would break the line."""
+        tokenizer = self.tgt_tokenizer
+        return (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
+
+    def attention(self, sentence: str, translation: str | None = None) -> "TranslationAttention":
+        """Where each head looked while `translation` (by default, our own) was written token by token."""
+        translation = self(sentence) if translation is None else translation
+        src = self.batch([self.encode(sentence)])
+        tgt = [self.tgt_tokenizer.start, *self.tgt_tokenizer.encode(translation)]
+        tokens = torch.tensor([tgt], device=src.device)
+        with evaluating(self.model), capture_attention(self.model) as maps:
+            self.model(
+                src,
+                tokens,
+                padding_mask(src, self.src_tokenizer.pad),
+                subsequent_mask(tokens.size(1), tokens.device),
+            )
+        return TranslationAttention(
+            self.src_tokenizer.pieces(src[0].tolist()),
+            self.tgt_tokenizer.pieces(tgt),
+            {name: weights[0] for name, weights in maps.items()},
+        )
+
+
+class TranslationAttention:
+    """The attention weights of one translation, with the tokens that stand on their axes.
+
+    `maps["encoder" | "decoder" | "cross", layer]` is float32 (h, queries, keys). Encoder queries and keys are
+    `src_tokens`; decoder queries are `tgt_tokens`, those read, from `<s>` on; cross keys are `src_tokens`.
+    """
+
+    def __init__(self, src_tokens: list[str], tgt_tokens: list[str], maps: AttentionMaps):
+        self.src_tokens = src_tokens
+        self.tgt_tokens = tgt_tokens
+        self.maps = maps
+
+    def tokens(self, kind: str) -> tuple[list[str], list[str]]:
+        """The tokens down (queries) and across (keys) a map of this kind."""
+        queries = self.src_tokens if kind == "encoder" else self.tgt_tokens
+        keys = self.tgt_tokens if kind == "decoder" else self.src_tokens
+        return queries, keys
+
+
+def by_length(encoded: dict[int, list[int]], max_tokens: int) -> Iterator[list[int]]:
+    """Group sentences of like length, the longest first, so that rows times longest stays within `max_tokens`."""
+    group: list[int] = []
+    for i in sorted(encoded, key=lambda i: -len(encoded[i])):
+        if group and len(encoded[group[0]]) * (len(group) + 1) > max_tokens:
+            yield group
+            group = []
+        group.append(i)
+    if group:
+        yield group
+
+
+def load_pretrained(name: str, device: str | torch.device = "cpu") -> Translator:
+    """A model that comes with the package, by its name. Raises ValueError that lists the names."""
+    if name not in shipped_models():
+        shipped = ", ".join(shipped_models()) or "none yet"
+        raise ValueError(f"{name!r} is not the name of a shipped model; they are: {shipped}")
+    return Translator.load(name, device)

@@ -1,0 +1,165 @@
+"""Build the notebooks: execute each NN_name.py (percent format) and write what comes out to NN_name.ipynb.
+
+    python notebooks/build.py                 all of them
+    python notebooks/build.py 02_attention    this one
+    python notebooks/build.py --check         execute nothing; tell whether each pair is as it should be
+
+The .py is the source; the .ipynb is never edited. Repeatable outputs give the same bytes each time.
+Exit code 1: a cell failed, or a pair is not as it should be. Exit code 2: there is no such notebook.
+"""
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import nbformat
+from jupyter_client import AsyncKernelManager
+from jupyter_client.kernelspec import KernelSpecManager
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+from traitlets import default
+
+from pairs import METADATA, Fault, check_folder, check_pair, find_sources, first_cell, read_source
+
+HERE = Path(__file__).resolve().parent
+SECONDS_PER_CELL = 600
+
+
+class OwnKernel(AsyncKernelManager):
+    """Starts the kernel of the Python that runs this, whatever other kernels the machine knows."""
+
+    @default("kernel_spec_manager")
+    def _search_no_folder(self) -> KernelSpecManager:
+        return KernelSpecManager(kernel_dirs=[])
+
+    @default("transport_encryption")
+    def _encrypt_where_possible(self) -> str:
+        return "auto"  # otherwise the kernel warns, once a notebook
+
+
+class BuildError(Exception):
+    """A notebook did not run to its end; the message says where and why."""
+
+
+def build(source: Path) -> Path:
+    """Execute `source` into the `.ipynb` beside it; where a cell fails (BuildError), that stays as it is."""
+    notebook = read_source(source)
+    execute(notebook, source)
+    target = source.with_suffix(".ipynb")
+    write_atomically(target, nbformat.writes(notebook) + "\n")
+    return target
+
+
+def execute(notebook: NotebookNode, source: Path) -> None:
+    """Put the outputs into `notebook`: run it top to bottom in a new kernel, in the folder of `source`."""
+    started = []
+    client = NotebookClient(
+        notebook,
+        kernel_manager_class=OwnKernel,
+        kernel_name="python3",
+        timeout=SECONDS_PER_CELL,
+        record_timing=False,
+        resources={"metadata": {"path": str(source.parent)}},
+        on_cell_start=lambda cell, cell_index: started.append(cell_index),
+    )
+    try:
+        client.execute()
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        raise BuildError(explain(notebook, source, started[-1], error)) from error
+    notebook.metadata = nbformat.from_dict(METADATA)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = merge_streams(cell.outputs)
+
+
+def merge_streams(outputs: Sequence[NotebookNode]) -> list[NotebookNode]:
+    """Join the pieces in which a cell's text happened to arrive; their number differs from run to run."""
+    merged: list[NotebookNode] = []
+    for output in outputs:
+        last = merged[-1] if merged else None
+        if last and output.output_type == last.output_type == "stream" and output.name == last.name:
+            last.text += output.text
+        else:
+            merged.append(output)
+    return merged
+
+
+def explain(notebook: NotebookNode, source: Path, index: int, error: Exception) -> str:
+    """The message for a cell that failed: where it stands, what it says, what happened."""
+    cell = notebook.cells[index]
+    if isinstance(error, CellExecutionError):
+        trace = next(output.traceback for output in cell.outputs if output.output_type == "error")
+        reason = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(trace))
+    elif isinstance(error, CellTimeoutError):
+        reason = f"The cell was not done after {SECONDS_PER_CELL} seconds."
+    else:
+        reason = "The kernel died while the cell was running."
+    return f"{source.name}, cell {index + 1} of {len(notebook.cells)} failed:\n\n{cell.source}\n\n{reason}"
+
+
+def write_atomically(target: Path, text: str) -> None:
+    """Write under another name and rename, so that nobody ever finds half a file."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.chmod(name, 0o644)  # mkstemp keeps its files from everybody else
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def build_all(sources: Sequence[Path], start: str) -> int:
+    """Build one after the other, telling on stderr how it goes; 0 if all ran and each pair is faultless."""
+    faults = []
+    for source in sources:
+        say(f"{source.stem} ...")
+        began = time.perf_counter()
+        try:
+            built = build(source)
+        except BuildError as error:
+            say(str(error))
+            return 1
+        say(f"{source.stem} built in {time.perf_counter() - began:.1f} s")
+        faults += check_pair(source, built, start)
+    return report(faults)
+
+
+def report(faults: Sequence[Fault]) -> int:
+    """Tell the faults, one below the other; 1 if there are any."""
+    for fault in faults:
+        say(str(fault))
+    return 1 if faults else 0
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None, folder: Path = HERE) -> int:
+    parser = argparse.ArgumentParser(description="Execute the notebooks' sources into .ipynb files.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="such as 02_attention (default: all)")
+    parser.add_argument("--check", action="store_true", help="execute nothing; check the pairs")
+    options = parser.parse_args(arguments)
+    names = [Path(name).stem for name in options.names]
+    sources = find_sources(folder)
+    if unknown := [name for name in names if name not in sources]:
+        parser.error(f"there is no notebook {', '.join(unknown)}; there are: {', '.join(sources) or 'none'}")
+    start = first_cell(HERE.parent / "pyproject.toml")
+    if not options.check:
+        return build_all([sources[name] for name in names or sources], start)
+    if status := report(check_folder(folder, start, names)):
+        return status
+    say(f"{len(names or sources)} notebooks, each with its source, in order")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

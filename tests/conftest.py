@@ -1,0 +1,21 @@
+"""Fixtures that several test files use."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def multi30k_folder() -> Path:
+    """`$ANNOTATED_DATA/multi30k`.
+
+    Skips where the variable is not set; fails where it is set and the corpus is missing.
+    """
+    data = os.environ.get("ANNOTATED_DATA")
+    if not data:
+        pytest.skip("the corpus multi30k: ANNOTATED_DATA is not set")
+    folder = Path(data) / "multi30k"
+    if not folder.is_dir():
+        pytest.fail(f"ANNOTATED_DATA is set, but there is no corpus multi30k at {folder}")
+    return folder

@@ -1,0 +1,200 @@
+import math
+import time
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotated.data import EncodedPairs, ParallelText, TokenBatches, data_gen, encode_corpus
+from annotated.data.batching import epoch_generator
+from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
+
+
+def pairs_of(lengths):
+    """Pairs of the given (source, target) lengths, each recognisable by its tokens."""
+    src = [[10 + i] * (a - 1) + [1] for i, (a, b) in enumerate(lengths)]
+    tgt = [[0] + [10 + i] * (b - 2) + [1] for i, (a, b) in enumerate(lengths)]
+    return EncodedPairs(src, tgt, [1000 + i for i in range(len(lengths))], "made up")
+
+
+def random_pairs(count, longest=40, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    src = torch.randint(1, longest, (count,), generator=generator)
+    tgt = (src + torch.randint(-3, 4, (count,), generator=generator)).clamp(2, longest)
+    return pairs_of(list(zip(src.tolist(), tgt.tolist(), strict=True)))
+
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 12), st.integers(2, 13)), min_size=1, max_size=60)
+
+
+@settings(deadline=None)
+@given(LENGTHS, st.integers(12, 80), st.booleans(), st.integers(0, 5))
+def test_every_pair_once_an_epoch_and_no_batch_too_large(lengths, max_tokens, shuffle, epoch):
+    batches = TokenBatches(pairs_of(lengths), max_tokens, shuffle=shuffle)
+    plan = batches.batches(epoch)
+    assert sorted(i for batch in plan for i in batch) == list(range(len(lengths)))
+    assert len(plan) == len(batches)
+    for indices in plan:
+        batch = batches.collate(indices)
+        assert max(batch.src.numel(), batch.tgt.numel()) <= max_tokens
+
+
+@settings(deadline=None)
+@given(LENGTHS)
+def test_collate_pads_on_the_right_and_keeps_the_lines(lengths):
+    pairs = pairs_of(lengths)
+    batches = TokenBatches(pairs, 40)
+    for indices, batch in zip(batches.batches(3), batches.epoch(3), strict=True):
+        assert batch.lines == [1000 + i for i in indices]
+        assert batch.src.dtype == batch.tgt.dtype == torch.int64
+        for row, i in enumerate(indices):
+            src, tgt = pairs.src[i], pairs.tgt[i]
+            assert batch.src[row].tolist() == src + [2] * (batch.src.size(1) - len(src))
+            assert batch.tgt[row, : len(tgt) - 1].tolist() == tgt[:-1]
+            assert batch.tgt_y[row].tolist() == tgt[1:] + [2] * (batch.tgt.size(1) + 1 - len(tgt))
+        assert batch.src.size(1) == max(len(pairs.src[i]) for i in indices)
+        assert batch.ntokens == sum(len(pairs.tgt[i]) - 1 for i in indices)
+
+
+def test_batches_are_tight():
+    pairs = random_pairs(3000)
+    batches = TokenBatches(pairs, 1000)
+    widths = [max(len(src), len(tgt) - 1) for src, tgt in zip(pairs.src, pairs.tgt, strict=True)]
+    assert len(batches) <= 1.05 * math.ceil(sum(widths) / 1000)
+    assert batches.padding_share() < 0.1
+
+
+def test_padding_share_is_counted_on_the_batches():
+    batches = TokenBatches(random_pairs(200), 300)
+    padded, positions = 0, 0
+    for batch in batches.epoch(0):
+        for side in (batch.src, batch.tgt_y):
+            padded, positions = padded + int((side == 2).sum()), positions + side.numel()
+    assert batches.padding_share() == pytest.approx(padded / positions)
+
+
+def test_the_order_follows_from_seed_and_epoch_alone():
+    pairs = random_pairs(500)
+    first = TokenBatches(pairs, 200, seed=7)
+    again = TokenBatches(pairs, 200, seed=7)
+    torch.rand(3)  # the global random stream plays no part
+    assert again.batches(5) == first.batches(5)
+    assert again.batches(4) != first.batches(5)
+    assert TokenBatches(pairs, 200, seed=8).batches(5) != first.batches(5)
+    assert TokenBatches(pairs, 200, shuffle=False).batches(0) == TokenBatches(
+        pairs, 200, shuffle=False
+    ).batches(1)
+
+
+def test_pairs_meet_others_in_another_epoch():
+    batches = TokenBatches(random_pairs(500), 200)
+    assert {frozenset(batch) for batch in batches.batches(0)} != {
+        frozenset(batch) for batch in batches.batches(1)
+    }
+
+
+def test_an_epoch_can_be_taken_up_at_any_batch():
+    batches = TokenBatches(random_pairs(100), 100)
+    whole = [batch.lines for batch in batches.epoch(2)]
+    for start in (0, 1, len(whole) - 1, len(whole)):
+        assert [batch.lines for batch in batches.epoch(2, start)] == whole[start:]
+
+
+def test_each_seed_and_epoch_has_its_own_stream():
+    places = [(0, 0), (0, 1), (1, 0), (1, 1), (2**32, 0), (2**40 + 1, 1), (11, 1), (1, 11)]
+    draws = {tuple(torch.randperm(20, generator=epoch_generator(*place)).tolist()) for place in places}
+    assert len(draws) == len(places)
+
+
+@settings(deadline=None)
+@given(LENGTHS, st.integers(2, 5), st.integers(0, 3))
+def test_processes_share_an_epoch(lengths, world_size, epoch):
+    batches = TokenBatches(pairs_of(lengths), 30)
+    single = batches.batches(epoch)
+    if len(single) % world_size and max(map(len, single)) < world_size:
+        return  # may be refused, see below
+    shares = [batches.batches(epoch, rank, world_size) for rank in range(world_size)]
+    assert len({len(share) for share in shares}) == 1
+    assert sorted(i for share in shares for batch in share for i in batch) == list(range(len(lengths)))
+    assert all(batch for share in shares for batch in share)
+    for share in shares:
+        for batch in share:
+            assert batches.collate(batch).src.numel() <= 30
+
+
+def test_each_round_of_processes_has_the_pairs_of_as_many_single_batches():
+    batches = TokenBatches(random_pairs(300), 100)
+    assert len(batches) % 4  # so that the last round is a short one
+    single = batches.batches(1)
+    shares = [batches.batches(1, rank, 4) for rank in range(4)]
+    for step in range(math.ceil(len(single) / 4)):
+        together = sorted(i for share in shares for i in share[step])
+        assert together == sorted(i for batch in single[4 * step : 4 * step + 4] for i in batch)
+
+
+def test_too_few_pairs_for_the_processes_is_an_error():
+    with pytest.raises(ValueError, match="3 processes are too many"):
+        TokenBatches(pairs_of([(9, 9), (9, 9)]), 9).batches(0, 0, 3)
+
+
+def test_a_pair_that_fits_no_batch_is_named():
+    with pytest.raises(ValueError, match=r"made up, line 1001: 9 tokens do not fit .*max_tokens=8"):
+        TokenBatches(pairs_of([(2, 2), (9, 3), (3, 3)]), 8)
+    assert len(TokenBatches(pairs_of([(2, 2), (9, 3), (3, 10)]), 9)) == 3
+
+
+def test_no_pairs_is_an_error():
+    with pytest.raises(ValueError, match="no pairs"):
+        TokenBatches(EncodedPairs([], [], [], "empty"), 100)
+
+
+def test_encoding_adds_the_symbols_and_drops_long_pairs():
+    text = ParallelText(["a b", "a b c", "a"], ["x", "y", "x y z"], [1, 4, 9], "mine", {"an empty side": 2})
+    words = WordTokenizer(list("abcxyz"), None)
+    pairs = encode_corpus(text, words, words, max_len=2)
+    assert (pairs.src, pairs.tgt, pairs.lines) == ([[4, 5, 1]], [[0, 7, 1]], [1])
+    assert pairs.report() == "mine: 1 pairs (dropped: 2 with an empty side, 2 with more than 2 tokens)"
+    assert len(encode_corpus(text, words, words)) == 3
+    with pytest.raises(ValueError, match="none of 3 pairs has at most 0 tokens"):
+        encode_corpus(text, words, words, max_len=0)
+
+
+def test_encoding_with_dropout_is_repeatable():
+    text = ParallelText(
+        ["the cat and the dog sing"] * 20, ["die Katze und der Hund singen"] * 20, [*range(20)], "mine"
+    )
+    with pytest.warns(UserWarning, match="fewer"):
+        tokenizer = SentencePieceTokenizer.train(text.src + text.tgt, 1000)
+    first = encode_corpus(text, tokenizer, tokenizer, dropout=0.2, seed=3)
+    assert encode_corpus(text, tokenizer, tokenizer, dropout=0.2, seed=3) == first
+    assert encode_corpus(text, tokenizer, tokenizer, dropout=0.2, seed=4) != first
+    assert {tokenizer.decode(ids) for ids in first.src} == {text.src[0]}
+
+
+def test_an_epoch_over_many_pairs_takes_under_a_second():
+    batches = TokenBatches(random_pairs(29_000, longest=30), 4096)
+    begun = time.process_time()
+    rows = sum(len(batch.lines) for batch in batches.epoch(1))
+    assert rows == 29_000
+    assert time.process_time() - begun < 1
+
+
+def test_the_copy_task():
+    made = list(data_gen(V=5, batch_size=64, nbatches=3))
+    assert len(made) == 3
+    for batch in made:
+        assert batch.src.shape == (64, 10)
+        assert set(batch.src.unique().tolist()) == {1, 2, 3, 4}
+        assert (batch.src[:, 0] == 1).all()
+        assert torch.equal(batch.tgt, batch.src[:, :-1])
+        assert torch.equal(batch.tgt_y, batch.src[:, 1:])
+        assert batch.ntokens == 64 * 9
+    assert next(data_gen(5, 2, 1, length=4)).src.shape == (2, 4)
+    assert not torch.equal(made[0].src, made[1].src)
+
+
+@pytest.mark.parametrize(("V", "length"), [(1, 10), (5, 1)])
+def test_an_impossible_copy_task_is_refused(V, length):
+    with pytest.raises(ValueError, match="2 or more"):
+        data_gen(V, 2, 1, length=length)

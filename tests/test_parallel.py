@@ -1,0 +1,120 @@
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotated.data import Corpus, ParallelText, read_lines, read_parallel, read_tsv, split_lines
+
+
+def write(path, data):
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r\ufeff", exclude_categories=["Cs"]))))
+def test_a_line_ends_at_lf_alone(lines):
+    data = "".join(line + "\n" for line in lines).encode()
+    assert split_lines(data, "file") == lines
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"no end", ["no end"]),
+        (b"a\n\nb\n", ["a", "", "b"]),
+        ("a\u2028b\x85c\vd\fe\x1cf\n".encode(), ["a\u2028b\x85c\vd\fe\x1cf"]),
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"a\rb\r\r\n", ["a\rb\r"]),
+        ("\ufeffa\n\ufeffb\n".encode(), ["a", "\ufeffb"]),
+        (b"\0\t\n", ["\0\t"]),
+    ],
+)
+def test_lines_by_hand(data, lines, tmp_path):
+    assert split_lines(data, "file") == lines
+    assert read_lines(write(tmp_path / "a.txt", data)) == lines
+    assert read_lines(write(tmp_path / "a.txt.gz", data)) == lines
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_bytes_that_are_not_utf8_name_file_and_line(tmp_path, ending):
+    path = write(tmp_path / f"de{ending}", "eins\nzwei\ndrei ä\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=rf"de{ending}, line 3: byte 0xe4"):
+        read_lines(path)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-9], lambda data: b"not gzip", lambda data: data[:20] + b"##" * 9]
+)
+def test_a_damaged_gzip_file_is_named(tmp_path, damage):
+    path = tmp_path / "text.gz"
+    path.write_bytes(damage(gzip.compress(b"some text\n" * 100)))
+    with pytest.raises(ValueError, match=r"text\.gz is not a whole gzip file"):
+        read_lines(path)
+
+
+def test_missing_files_and_folders_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="missing"):
+        read_lines(tmp_path / "missing")
+    with pytest.raises(ValueError, match="is a folder"):
+        read_lines(tmp_path)
+
+
+def test_empty_sides_are_dropped_counted_and_keep_the_line_numbers(tmp_path):
+    src = write(tmp_path / "src.gz", "a\n\nc\n \u2003\ne\n".encode())
+    tgt = write(tmp_path / "tgt", b"A\nB\nC\nD\n\n")
+    text = read_parallel(src, tgt, "mine")
+    assert list(text) == [("a", "A"), ("c", "C")]
+    assert text.lines == [1, 3]
+    assert sum(text.dropped.values()) == 3
+    assert text.report() == "mine: 2 pairs (dropped: 3 with an empty side)"
+
+
+def test_nothing_dropped_is_nothing_reported(tmp_path):
+    src, tgt = write(tmp_path / "src", b"a\n"), write(tmp_path / "tgt", b"A\n")
+    assert read_parallel(src, tgt).report() == "src: 1 pairs"
+
+
+def test_sides_of_different_length_name_both_files_and_counts(tmp_path):
+    src, tgt = write(tmp_path / "src", b"a\nb\n"), write(tmp_path / "tgt", b"A\nB\nC\n")
+    with pytest.raises(ValueError, match=r"src has 2 lines, but .*tgt has 3"):
+        read_parallel(src, tgt)
+
+
+def test_no_pair_at_all_is_an_error(tmp_path):
+    src, tgt = write(tmp_path / "src", b"\na\n"), write(tmp_path / "tgt", b"A\n\n")
+    with pytest.raises(ValueError, match=r"src and .*tgt: no sentence pair"):
+        read_parallel(src, tgt)
+
+
+def test_tsv_reads_two_columns_and_ignores_further_ones(tmp_path):
+    text = read_tsv(write(tmp_path / "t.tsv", b"a\tA\r\nb\tB\tCC-BY #1\n\n\tC\nd\t\n"))
+    assert list(text) == [("a", "A"), ("b", "B")]
+    assert text.lines == [1, 2]
+    assert sum(text.dropped.values()) == 3
+
+
+def test_tsv_line_without_a_tab_is_named(tmp_path):
+    with pytest.raises(ValueError, match="line 2: no tab"):
+        read_tsv(write(tmp_path / "t.tsv", b"a\tA\nno tab here\n"))
+
+
+def test_parallel_text_checks_its_lengths():
+    with pytest.raises(ValueError, match=r"mine: 1 source sentences, 2 target sentences and 1 line"):
+        ParallelText(["a"], ["A", "B"], [1], "mine")
+
+
+def test_take_keeps_pairs_and_lines_together():
+    text = ParallelText(["a", "b", "c"], ["A", "B", "C"], [1, 5, 9], "mine", {"x": 2})
+    taken = text.take([2, 0])
+    assert (list(taken), taken.lines) == ([("c", "C"), ("a", "A")], [9, 1])
+    assert taken.dropped == {}
+
+
+def test_a_corpus_lists_its_splits():
+    corpus = Corpus("mine", "de", "en", {"train": ParallelText([], [], [], "train")})
+    assert len(corpus["train"]) == 0
+    with pytest.raises(ValueError, match=r"mine has no split 'tset'; its splits are train"):
+        corpus["tset"]

@@ -1,0 +1,292 @@
+import json
+import sys
+import warnings
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotated.data import multi30k
+from annotated.tokenizers import (
+    SPECIALS,
+    SentencePieceTokenizer,
+    WordTokenizer,
+    load_tokenizer,
+    save_tokenizer,
+    seed_dropout,
+)
+
+SENTENCES = [
+    "Der kleine Hund sieht die Katze im Garten.",
+    "The small dog sees the cat in the garden.",
+    "Morgen kaufen wir drei frische Brote und zwei Äpfel.",
+    "Tomorrow we buy three fresh loaves and two apples.",
+    "<s> and </s> and <blank> and <unk> and <0x0A> stand in this text.",
+] * 20
+
+NASTY = [
+    "",
+    " ",
+    "  two  spaces at both ends  ",
+    "word",
+    "word " * 2000,
+    "?!... --- ,,,",
+    "<s> </s> <blank> <unk> <0x0A> ⁇",
+    "שלום עולם",
+    "مرحبا بالعالم",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f3f3\ufe0f\u200d\U0001f308",
+    "NUL \0 in the middle\0",
+    "\ttabs\tand\vother\fspace\u00a0\u3000\u2028\u0085",
+    "Windows\r",
+    "\ufeffBOM",
+    "▁ ▁▁a▁ \ue000 \ue000m \ue000e▁\ue000",
+    "cafe\u0301 ﬁne Ⅷ ①",  # nothing is normalised
+    "\ufffd",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the text is small
+        return SentencePieceTokenizer.train(SENTENCES, 600)
+
+
+NASTY_CHARACTERS = st.sampled_from("▁\ue000em <s>/unk_x0A\t\0\r\v\u2028\u0085\u200d\ufeff\ufffdäe")
+LINES = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"])) | st.text(NASTY_CHARACTERS)
+
+
+@settings(max_examples=400, deadline=None)
+@given(LINES)
+def test_any_line_comes_back(tokenizer, line):
+    assert tokenizer.decode(tokenizer.encode(line)) == line
+    assert tokenizer.decode(tokenizer.encode(line, dropout=0.5)) == line
+
+
+@pytest.mark.parametrize("text", [*NASTY, "a\nb", "\n"])
+def test_nasty_text_comes_back_without_special_symbols(tokenizer, text):
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    assert all(len(SPECIALS) <= i < len(tokenizer) for i in ids)
+
+
+@settings(deadline=None)
+@given(st.text(st.sampled_from("ab \ud800\udc00\udfff")))
+def test_lone_surrogates_become_replacement_characters_and_are_counted(tokenizer, text):
+    before = tokenizer.replaced
+    expected = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
+    assert tokenizer.decode(tokenizer.encode(text)) == expected
+    assert tokenizer.replaced - before == expected.count("\ufffd")
+
+
+def test_special_symbols_stand_first_and_give_no_text(tokenizer):
+    assert tuple(tokenizer.pieces(range(4))) == SPECIALS
+    assert (tokenizer.start, tokenizer.end, tokenizer.pad, tokenizer.unk) == (0, 1, 2, 3)
+    ids = tokenizer.encode("the dog")
+    assert tokenizer.decode([0, *ids[:1], 3, *ids[1:], 1, 2, 2]) == "the dog"
+
+
+def test_forbidden_ids_are_those_that_break_the_line(tokenizer):
+    breaking = [i for i in range(len(tokenizer)) if set("\r\n") & set(tokenizer.decode([i]))]
+    assert breaking
+    assert list(tokenizer.forbidden_ids) == breaking
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_whatever_is_generated_stays_on_one_line(tokenizer, data):
+    allowed = sorted(set(range(len(tokenizer))) - set(tokenizer.forbidden_ids))
+    text = tokenizer.decode(data.draw(st.lists(st.sampled_from(allowed))))
+    assert "\n" not in text
+    assert "\r" not in text
+
+
+def test_no_piece_holds_a_line_break_even_if_the_text_is_full_of_them():
+    with pytest.warns(UserWarning, match="fewer than the 500"):
+        tokenizer = SentencePieceTokenizer.train(["one\rtwo\nthree\r\n"] * 50, 500)
+    assert [tokenizer.decode([i]) for i in tokenizer.forbidden_ids] == ["\n", "\r"]
+    assert tokenizer.decode(tokenizer.encode("one\rtwo\nthree\r\n")) == "one\rtwo\nthree\r\n"
+
+
+def test_pieces_are_printable_and_spell_the_text(tokenizer):
+    for text in NASTY:
+        pieces = tokenizer.pieces(tokenizer.encode(text))
+        assert all(piece.isprintable() for piece in pieces)
+    pieces = tokenizer.pieces(tokenizer.encode("The dog sees the garden"))
+    assert "".join(pieces).replace("▁", " ").strip() == "The dog sees the garden"
+
+
+def test_training_is_deterministic_quiet_and_keeps_to_the_size(capfd):
+    models = [SentencePieceTokenizer.train(iter(SENTENCES), 350) for _ in range(2)]
+    assert models[0].model == models[1].model
+    assert len(models[0]) == 350
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_small_text_gives_a_small_vocabulary_with_a_warning():
+    with pytest.warns(UserWarning, match=r"fewer than the 8,000 asked for"):
+        tokenizer = SentencePieceTokenizer.train(["one short line"], 8000)
+    assert len(tokenizer) < 8000
+    assert tokenizer.decode(tokenizer.encode("another line: Ä")) == "another line: Ä"
+
+
+def test_too_small_a_vocabulary_names_the_least():
+    with pytest.raises(ValueError, match=r"vocab_size is 200, but .* need (\d+)") as error:
+        SentencePieceTokenizer.train(SENTENCES, 200)
+    least = int(str(error.value).rsplit(" ", 1)[-1])
+    assert len(SentencePieceTokenizer.train(SENTENCES, least)) == least
+
+
+@pytest.mark.parametrize("sentences", [[], ["", "  "], ["\t\0"]])
+def test_training_on_no_text_is_an_error(sentences):
+    with pytest.raises(ValueError, match="no text"):
+        SentencePieceTokenizer.train(sentences, 300)
+
+
+@pytest.mark.parametrize("awkward", ["\0", "\t", "▁", "\u2585", "\ud800", " filler" * 3000])
+def test_no_training_sentence_is_left_out(awkward):
+    with pytest.warns(UserWarning, match="fewer"):
+        tokenizer = SentencePieceTokenizer.train([f"xylophone{awkward} and xylophone"] * 10 + ["other"], 2000)
+    assert len(tokenizer.encode("xylophone")) == 1
+
+
+def test_dropout_is_repeatable_by_seed_and_cuts_words_in_several_ways(tokenizer):
+    def sample(seed):
+        seed_dropout(seed)
+        return [tokenizer.encode("The small dog sees the cat", dropout=0.3) for _ in range(10)]
+
+    first = sample(1)
+    assert sample(1) == first
+    assert sample(2) != first
+    assert len({tuple(ids) for ids in first}) > 1
+    assert {tokenizer.decode(ids) for ids in first} == {"The small dog sees the cat"}
+
+
+def test_multi30k_comes_back(multi30k_folder):
+    text = multi30k()["test_2016_flickr"]
+    tokenizer = SentencePieceTokenizer.train(text.src + text.tgt, 2000)
+    for sentence in text.src + text.tgt:
+        assert tokenizer.decode(tokenizer.encode(sentence)) == sentence
+
+
+def test_words_are_ordered_by_frequency_and_rare_ones_are_unknown():
+    tokenizer = WordTokenizer.train(["b a c b", "a b rare <s> <s>"], language=None)
+    assert tokenizer.pieces(range(len(tokenizer))) == [*SPECIALS, "b", "a"]
+    assert tokenizer.encode("a b rare new <s> <blank>") == [5, 4, 3, 3, 3, 3]
+    assert tokenizer.decode([0, 5, 4, 3, 1, 2]) == "a b <unk>"
+    assert tokenizer.forbidden_ids == ()
+
+
+def test_words_in_lower_case():
+    tokenizer = WordTokenizer.train(["Hund HUND"], language=None, lower=True, min_freq=1)
+    assert tokenizer.words == ["hund"]
+    assert tokenizer.encode("hUnD") == [4]
+
+
+def test_spacy_cuts_words_without_a_downloaded_model():
+    assert WordTokenizer([], "de").split("Das ist z.B. ein Haus.") == [
+        "Das",
+        "ist",
+        "z.B.",
+        "ein",
+        "Haus",
+        ".",
+    ]
+    assert WordTokenizer([], "en").split("I can't  stop.\r\n") == ["I", "ca", "n't", "stop", "."]
+
+
+@pytest.mark.parametrize("language", [None, "de"])
+def test_no_word_holds_white_space(language):
+    tokenizer = WordTokenizer.train(NASTY, language, min_freq=1)
+    for text in [*NASTY, "a\nb", "\ud800"]:
+        assert not any(set(word) & set("\r\n\t ") for word in tokenizer.split(text))
+        tokenizer.decode(tokenizer.encode(text)).encode()
+
+
+def test_words_refuse_dropout_and_unknown_languages():
+    with pytest.raises(ValueError, match=r"dropout is 0\.1"):
+        WordTokenizer([], None).encode("a", dropout=0.1)
+    with pytest.raises(ValueError, match="'klingon'"):
+        WordTokenizer([], "klingon")
+
+
+def test_missing_spacy_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    with pytest.raises(ImportError, match=r"annotated\[notebooks\]"):
+        WordTokenizer([], "de")
+
+
+def test_any_tokenizer_is_saved_and_loaded(tokenizer, tmp_path):
+    words = WordTokenizer.train(SENTENCES, "de", lower=True)
+    for kind in (tokenizer, words):
+        save_tokenizer(kind, tmp_path / "new folder", kind.kind)
+        loaded = load_tokenizer(tmp_path / "new folder", kind.kind)
+        assert type(loaded) is type(kind)
+        assert len(loaded) == len(kind)
+        for text in [*SENTENCES, *NASTY]:
+            assert loaded.encode(text) == kind.encode(text)
+    written = {path.name for path in (tmp_path / "new folder").iterdir()}
+    assert written == {"sentencepiece.json", "sentencepiece.model", "words.json"}
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("t.model", lambda data: data[:-1]),
+        ("t.model", lambda data: data[:100] + b"!" + data[101:]),
+        ("t.model", lambda data: b""),
+        ("t.json", lambda data: data[:20]),
+        ("t.json", lambda data: b"[]"),
+        ("t.json", lambda data: b"{}"),
+        ("t.json", lambda data: b"\xff"),
+        ("t.json", lambda data: b'{"kind": ["sentencepiece"]}'),
+        ("t.json", lambda data: b'{"kind": "sentencepiece"}'),
+        ("t.json", lambda data: b'{"kind": "words", "words": [1], "language": null, "lower": false}'),
+        ("t.json", lambda data: b'{"kind": "words", "words": ["a"], "language": "zzz", "lower": false}'),
+        ("t.json", lambda data: b'{"kind": "pickle"}'),
+    ],
+)
+def test_a_damaged_file_is_one_clear_line(tokenizer, tmp_path, file, damage):
+    save_tokenizer(tokenizer, tmp_path, "t")
+    path = tmp_path / file
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=r"^[^\n]+$"):
+        load_tokenizer(tmp_path, "t")
+
+
+@pytest.mark.parametrize("file", ["t.model", "t.json"])
+def test_a_missing_file_is_named(tokenizer, tmp_path, file):
+    save_tokenizer(tokenizer, tmp_path, "t")
+    (tmp_path / file).unlink()
+    with pytest.raises(FileNotFoundError, match=file):
+        load_tokenizer(tmp_path, "t")
+
+
+@pytest.mark.parametrize("model", [b"", b"xx", b"\x80\x04N."])
+def test_only_sentencepiece_models_are_taken(model):
+    with pytest.raises(ValueError, match="SentencePiece model"):
+        SentencePieceTokenizer(model)
+
+
+def test_a_model_with_other_symbols_is_refused(tmp_path):
+    import sentencepiece
+
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES), model_prefix=str(tmp_path / "m"), vocab_size=60, minloglevel=2
+    )
+    with pytest.raises(ValueError, match="begins with"):
+        SentencePieceTokenizer((tmp_path / "m.model").read_bytes())
+
+
+def test_a_write_that_fails_leaves_the_old_tokenizer(tokenizer, tmp_path, monkeypatch):
+    save_tokenizer(WordTokenizer(["old"], None), tmp_path, "t")
+
+    def full(*args, **kwargs):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(json, "dumps", full)
+    with pytest.raises(OSError, match="disk full"):
+        save_tokenizer(WordTokenizer(["new"], None), tmp_path, "t")
+    monkeypatch.undo()
+    assert load_tokenizer(tmp_path, "t").words == ["old"]
+    assert [path.name for path in tmp_path.iterdir()] == ["t.json"]
