@@ -7,18 +7,18 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from annotated.cache import KeyValueCache
+from annotated.masks import Mask
+
 
 def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None = None,
-    dropout: nn.Module | None = None,
+    query: Tensor, key: Tensor, value: Tensor, mask: Mask = None, dropout: nn.Module | None = None
 ) -> tuple[Tensor, Tensor]:
     """Scaled dot-product attention (section 3.2.1, equation 1): softmax(Q K^T / sqrt(d_k)) V.
 
@@ -59,33 +59,6 @@ def clones(module: nn.Module, N: int) -> nn.ModuleList:
     return nn.ModuleList(deepcopy(module) for _ in range(N))
 
 
-class KeyValueCache:
-    """The projected keys and values of one attention layer, kept from one decoding step to the next.
-
-    `key` and `value` are (B, h, S, d_k), or None before the first step.
-    """
-
-    def __init__(self) -> None:
-        self.key: Tensor | None = None
-        self.value: Tensor | None = None
-
-    def __len__(self) -> int:
-        """How many positions are held."""
-        return 0 if self.key is None else self.key.size(-2)
-
-    def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Add the keys and values (B, h, new, d_k) of further positions; returns all that are held."""
-        if self.key is not None:
-            key, value = torch.cat([self.key, key], dim=-2), torch.cat([self.value, value], dim=-2)
-        self.key, self.value = key, value
-        return key, value
-
-    def select(self, rows: Tensor) -> None:
-        """Keep the given rows of the batch, in that order; a row may come more than once."""
-        if self.key is not None:
-            self.key, self.value = self.key[rows], self.value[rows]
-
-
 class MultiHeadedAttention(nn.Module):
     """h attentions of width d_k = d_model / h, side by side (section 3.2.2).
 
@@ -111,13 +84,13 @@ class MultiHeadedAttention(nn.Module):
         query: Tensor,
         key: Tensor | None,
         value: Tensor | None,
-        mask: Tensor | None = None,
+        mask: Mask = None,
         cache: KeyValueCache | None = None,
     ) -> Tensor:
-        """Attend from `query` (B, T, d_model) to `key` and `value` (B, S, d_model); returns (B, T, d_model).
+        """From `query` (B, T, d_model) to `key` and `value` (B, S, d_model): returns (B, T, d_model).
 
         `mask` is bool (B, 1 or T, S), the same for every head. With a `cache`, the new keys and values join
-        those of earlier steps, and S counts them all; with `key` and `value` None, nothing joins.
+        those of earlier steps, and S counts them all; with `key` and `value` None, those alone are read.
         """
         if mask is not None:
             check_mask(mask)
@@ -130,7 +103,7 @@ class MultiHeadedAttention(nn.Module):
             k, v = cache.extend(k, v) if key is not None else (cache.key, cache.value)
         return to_output(self.join(self.attend(q, k, v, mask)))
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         """All heads at once: (B, h, T, d_k), two of (B, h, S, d_k) -> (B, h, T, d_k)."""
         if self.on_weights is None:
             p = self.dropout.p if self.training else 0.0
@@ -157,29 +130,25 @@ def capture_attention(model: nn.Module) -> Iterator[AttentionMaps]:
 
     Yields a dictionary: `maps["encoder", 0]`, `maps["decoder", 0]` and `maps["cross", 0]` are the weights
     (batch, h, queries, keys) of the first layer's attention of each kind, from the latest forward pass:
-    float32, on the CPU, without gradient. `model` is an `EncoderDecoder`.
+    float32, on the CPU, without gradient. `model` is an `EncoderDecoder`. Blocks may nest: the inner one records.
 
         with capture_attention(model) as maps:
             model(src, tgt, src_mask, tgt_mask)
         maps["cross", 0][0]  # (h, tgt_len, src_len)
     """
     maps: AttentionMaps = {}
-    named = {
-        **{("encoder", i): layer.self_attn for i, layer in enumerate(model.encoder.layers)},
-        **{("decoder", i): layer.self_attn for i, layer in enumerate(model.decoder.layers)},
-        **{("cross", i): layer.src_attn for i, layer in enumerate(model.decoder.layers)},
-    }
+    named = {("encoder", i): layer.self_attn for i, layer in enumerate(model.encoder.layers)}
+    for i, layer in enumerate(model.decoder.layers):
+        named["decoder", i], named["cross", i] = layer.self_attn, layer.src_attn
 
-    def recorder(name: tuple[str, int]) -> Callable[[Tensor], None]:
-        def record(weights: Tensor) -> None:
-            maps[name] = weights.detach().float().cpu()
+    def record(name: tuple[str, int], weights: Tensor) -> None:
+        maps[name] = weights.detach().float().cpu()
 
-        return record
-
+    before = [module.on_weights for module in named.values()]
     for name, module in named.items():
-        module.on_weights = recorder(name)
+        module.on_weights = partial(record, name)
     try:
         yield maps
     finally:
-        for module in named.values():
-            module.on_weights = None
+        for module, on_weights in zip(named.values(), before, strict=True):
+            module.on_weights = on_weights

@@ -4,20 +4,21 @@
     model.safetensors    the weights, each shared matrix once
     tokenizer.* or src_tokenizer.* and tgt_tokenizer.*
 
-The weights come last: a folder that has them has all else.
+The weights come last: a folder that has them has all else. Weights may be written over older ones of the same
+settings and tokenizers, as training does in its run's folder: whenever that is cut off, a whole model remains.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
-from annotated.files import read_json, replacing, write_json
+from annotated.files import read_json, replacing, settings_from_json, write_json
 from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
 
@@ -28,7 +29,7 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     """Write safetensors, whole or not at all."""
     with replacing(path) as partial:
-        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, partial)
+        partial.write_bytes(save({name: tensor.detach().contiguous() for name, tensor in tensors.items()}))
 
 
 def read_tensors(path: Path, device: str | torch.device = "cpu") -> dict[str, Tensor]:
@@ -46,35 +47,38 @@ def weights(model: EncoderDecoder) -> dict[str, Tensor]:
     return dict(model.named_parameters())
 
 
-def load_weights(model: EncoderDecoder, tensors: dict[str, Tensor], source: object) -> None:
-    """Copy weights into a model, all or none.
-
-    Raises ValueError naming the first missing, surplus or misshapen tensor; `source` says where they come from.
-    """
-    own = weights(model)
-    for name, parameter in own.items():
+def check_tensors(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], source: object) -> None:
+    """Raise ValueError naming the first tensor that is missing, surplus or of another shape than `wanted`."""
+    for name, tensor in wanted.items():
         if name not in tensors:
             raise ValueError(f"{source}: tensor {name} is missing")
-        if tensors[name].shape != parameter.shape:
-            found, wanted = tuple(tensors[name].shape), tuple(parameter.shape)
-            raise ValueError(f"{source}: tensor {name} has shape {found}, but the settings ask for {wanted}")
+        if tensors[name].shape != tensor.shape:
+            found, shape = tuple(tensors[name].shape), tuple(tensor.shape)
+            raise ValueError(f"{source}: tensor {name} has shape {found}, but the settings ask for {shape}")
     for name in tensors:
-        if name not in own:
-            raise ValueError(f"{source}: tensor {name} is not part of the model that its settings describe")
+        if name not in wanted:
+            raise ValueError(f"{source}: tensor {name} is not part of what the settings describe")
+
+
+def load_weights(model: EncoderDecoder, tensors: Mapping[str, Tensor], source: object) -> None:
+    """Copy weights into a model, all or none; `source` says where they come from.
+
+    Raises ValueError as `check_tensors` does.
+    """
+    own = weights(model)
+    check_tensors(tensors, own, source)
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(tensors[name])
 
 
-def config_from(values: dict, source: object) -> TransformerConfig:
-    """Model settings from JSON. Raises ValueError naming an unknown, missing or impossible setting."""
-    known = {field.name for field in dataclasses.fields(TransformerConfig)}
-    if unknown := sorted(set(values) - known):
-        raise ValueError(f"{source}: unknown setting {unknown[0]!r}; the known ones are {', '.join(sorted(known))}")
+def model_from(values: dict, source: object) -> EncoderDecoder:
+    """A model from its settings in JSON. Raises ValueError naming what is wrong with them."""
+    config = settings_from_json(TransformerConfig, values, source)
     try:
-        return TransformerConfig(**values)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{source}: {error}") from None
+        return EncoderDecoder.from_config(config)
+    except (ValueError, RuntimeError, MemoryError) as error:  # contradictory, or larger than the memory
+        raise ValueError(f"{source}: no model can be built from these settings: {error}") from None
 
 
 def save_model(folder: Path, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:
@@ -113,7 +117,7 @@ def load_model(
     for name in ("model", "tokenizers"):
         if not isinstance(settings.get(name), dict):
             raise ValueError(f"{folder / CONFIG}: the settings {name!r} are missing")
-    model = EncoderDecoder.from_config(config_from(settings["model"], folder / CONFIG))
+    model = model_from(settings["model"], folder / CONFIG)
     load_weights(model, read_tensors(folder / WEIGHTS), folder / WEIGHTS)
     src_tokenizer, tgt_tokenizer = load_tokenizers(folder, settings["tokenizers"])
     for tokenizer, size in ((src_tokenizer, model.config.src_vocab), (tgt_tokenizer, model.config.tgt_vocab)):
@@ -132,7 +136,7 @@ def load_tokenizers(folder: Path, names: dict[str, str]) -> tuple[Tokenizer, Tok
 
 
 def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
-    """The arithmetic mean of the weights in several folders (section 6.1), float32.
+    """The arithmetic mean of the weights in several model folders (section 6.1), in their own dtype.
 
     Raises ValueError for no folders, or naming the tensor and folder where names or shapes differ.
     """
@@ -142,18 +146,30 @@ def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
     total = {name: tensor.double() for name, tensor in first.items()}  # float64: their order does not show
     for folder in folders[1:]:
         tensors = read_tensors(Path(folder) / WEIGHTS)
-        for name in first.keys() | tensors.keys():
+        for name in [*first, *tensors]:
             here, there = (tuple(t[name].shape) if name in t else None for t in (tensors, first))
             if here != there:
                 raise ValueError(f"{folder}: tensor {name} has shape {here}, but {there} in {folders[0]}")
-            total[name] += tensors[name]
-    return {name: (tensor / len(folders)).float() for name, tensor in total.items()}
+        for name, tensor in tensors.items():
+            total[name] += tensor
+    return {name: (tensor / len(folders)).to(first[name].dtype) for name, tensor in total.items()}
 
 
 def shipped_models() -> list[str]:
     """The names of the models that come with the package."""
     folder = resources.files("annotated") / "pretrained"
     return sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
+
+
+def shipped_model(name: str) -> Path:
+    """The folder of a model that comes with the package.
+
+    Raises ValueError that lists the names: only those are looked up, so no `..` or separator leads elsewhere.
+    """
+    if name not in shipped_models():
+        names = ", ".join(shipped_models()) or "none yet"
+        raise ValueError(f"{name!r} is not the name of a shipped model; they are: {names}")
+    return Path(str(resources.files("annotated") / "pretrained" / name))
 
 
 def find_model(name_or_folder: str | Path) -> Path:
@@ -163,7 +179,7 @@ def find_model(name_or_folder: str | Path) -> Path:
     """
     if Path(name_or_folder).is_dir():
         return Path(name_or_folder)
-    if str(name_or_folder) in shipped_models():
-        return Path(str(resources.files("annotated") / "pretrained" / str(name_or_folder)))
-    shipped = ", ".join(shipped_models()) or "none yet"
-    raise FileNotFoundError(f"no model folder {name_or_folder}, and no shipped model of that name ({shipped})")
+    try:
+        return shipped_model(str(name_or_folder))
+    except ValueError as error:
+        raise FileNotFoundError(f"there is no model folder {name_or_folder}, and {error}") from None

@@ -1,18 +1,27 @@
 """Files that appear under their final name only when they are whole, and JSON in them."""
 
+import dataclasses
 import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal, TypeVar, get_args, get_origin
+
+Settings = TypeVar("Settings")
+
+
+def partial_name(path: Path) -> Path:
+    """The hidden neighbour of `path` that stands for it while it is incomplete."""
+    return path.with_name(f".{path.name}.partial")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a neighbouring path to write a file to; it takes `path`'s place only if the block succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
+    partial = partial_name(path)
     try:
         yield partial
         with partial.open("rb+") as file:
@@ -24,17 +33,29 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def creating_folder(path: Path) -> Iterator[Path]:
-    """Yield a neighbouring folder to fill; it takes `path`'s name only if the block succeeds."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
+    """Yield a neighbouring folder to fill; it takes `path`'s name only if the block succeeds.
+
+    Raises FileExistsError if there is something at `path`: to make room for the new would leave a moment
+    with neither.
+    """
+    if path.exists():
+        raise FileExistsError(f"{path} exists already")
+    partial = partial_name(path)
     shutil.rmtree(partial, ignore_errors=True)  # left by a process that was killed
-    partial.mkdir()
+    partial.mkdir(parents=True)
     try:
         yield partial
-        shutil.rmtree(path, ignore_errors=True)
         partial.rename(path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Delete a folder; a process killed midway leaves nothing under its name that could be taken for whole."""
+    partial = partial_name(path)
+    shutil.rmtree(partial, ignore_errors=True)
+    path.rename(partial)
+    shutil.rmtree(partial)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -47,8 +68,39 @@ def read_json(path: Path) -> dict:
     """Read a JSON object. Raises FileNotFoundError, or ValueError that names the file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise ValueError(f"{path} must hold a JSON object, not {type(value).__name__}")
     return value
+
+
+def settings_from_json(cls: type[Settings], values: dict, source: object) -> Settings:
+    """An instance of a dataclass from a JSON object.
+
+    Raises ValueError naming `source` and the setting that is unknown, missing, of the wrong type or
+    impossible.
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    for name, value in values.items():
+        if name not in fields:
+            raise ValueError(f"{source}: unknown setting {name!r}; the known ones are {', '.join(fields)}")
+        if not fits(value, fields[name].type):
+            wanted = getattr(fields[name].type, "__name__", fields[name].type)
+            raise ValueError(f"{source}: {name} must be {wanted}, not {value!r}")
+    for name, field in fields.items():
+        if name not in values and field.default is dataclasses.MISSING:
+            raise ValueError(f"{source}: the setting {name!r} is missing")
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+
+
+def fits(value: object, kind: type) -> bool:
+    """Whether a value read from JSON may stand in a field of this type."""
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, int | float if kind is float else kind)

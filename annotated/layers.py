@@ -11,7 +11,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 
 
 class Dropout(nn.Module):
-    """Set a share p of the entries to 0 at random and scale the others by 1 / (1 - p), in training only (section 5.4).
+    """In training, set a share p of the entries to 0 at random and scale the others by 1 / (1 - p) (section 5.4).
 
     On a CPU, torch's own draws a 64-bit number for each entry, which costs more than a small model's matrix
     products; here one such draw serves four entries, so p is rounded to a multiple of 1 / 65,536.
@@ -29,7 +29,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
-        dropped = round(self.p * 65536)
+        dropped = min(round(self.p * 65536), 65535)
         draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
         uniform = draws.view(torch.int16)[: x.numel()].view(x.shape)  # each of 65,536 values equally likely
         return x * (uniform >= dropped - 32768) * (65536 / (65536 - dropped))

@@ -6,6 +6,8 @@ A mask is a boolean tensor, **True where attention is allowed**, of shape (batch
 import torch
 from torch import Tensor
 
+Mask = Tensor | None  # None allows everything
+
 
 def subsequent_mask(size: int, device: torch.device | str | None = None) -> Tensor:
     """Let each position see itself and what came before it, never what follows (section 3.2.3).

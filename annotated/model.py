@@ -1,16 +1,16 @@
-"""The Transformer: encoder, decoder, generator, and the settings from which `make_model` builds them (section 3)."""
+"""The Transformer (section 3): encoder, decoder, generator, and the settings that decide their shape."""
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from annotated.attention import KeyValueCache, MultiHeadedAttention, clones
+from annotated.attention import MultiHeadedAttention, clones
+from annotated.cache import DecoderCache, LayerCache
 from annotated.layers import (
     Embeddings,
     LearnedPositions,
@@ -18,6 +18,7 @@ from annotated.layers import (
     PositionwiseFeedForward,
     SublayerConnection,
 )
+from annotated.masks import Mask
 
 
 @dataclass(frozen=True)
@@ -44,18 +45,16 @@ class TransformerConfig:
     tied_embeddings: Literal["all", "target", "none"] = "all"  # which share the output's matrix (section 3.4)
 
     def __post_init__(self) -> None:
-        for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h", "max_len"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("dropout", "attention_dropout", "relu_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), not {getattr(self, name)}")
-        for name, choices in (
-            ("positions", ("sinusoidal", "learned")),
-            ("tied_embeddings", ("all", "target", "none")),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")
+        for field in fields(self):
+            value, choices = getattr(self, field.name), get_args(field.type)
+            if field.type is int and value < 1:
+                raise ValueError(f"{field.name} must be at least 1, not {value}")
+            if "dropout" in field.name and not 0 <= value < 1:
+                raise ValueError(f"{field.name} must be in [0, 1), not {value}")
+            if choices and value not in choices:
+                raise ValueError(f"{field.name} must be one of {', '.join(choices)}, not {value!r}")
+        if self.d_model % self.h:
+            raise ValueError(f"d_model must be a multiple of h, but d_model={self.d_model} and h={self.h}")
         if self.tied_embeddings == "all" and self.src_vocab != self.tgt_vocab:
             raise ValueError(
                 "tied_embeddings='all' needs one vocabulary for both sides, but "
@@ -70,14 +69,14 @@ class TransformerConfig:
     @classmethod
     def big(cls, src_vocab: int, tgt_vocab: int, **settings) -> "TransformerConfig":
         """The big model of Table 3: 6 layers of width 1024, 16 heads, dropout 0.3."""
-        return cls(src_vocab, tgt_vocab, **{"d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3, **settings})
+        settings = {"d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3, **settings}
+        return cls(src_vocab, tgt_vocab, **settings)
 
     @classmethod
     def tiny(cls, src_vocab: int, tgt_vocab: int, **settings) -> "TransformerConfig":
         """A model that a laptop trains on Multi30k: 4 layers of width 128, 4 heads, dropout 0.3."""
-        return cls(
-            src_vocab, tgt_vocab, **{"N": 4, "d_model": 128, "d_ff": 256, "h": 4, "dropout": 0.3, **settings}
-        )
+        settings = {"N": 4, "d_model": 128, "d_ff": 256, "h": 4, "dropout": 0.3, **settings}
+        return cls(src_vocab, tgt_vocab, **settings)
 
 
 class EncoderLayer(nn.Module):
@@ -97,35 +96,10 @@ class EncoderLayer(nn.Module):
         self.feed_forward = feed_forward
         self.sublayer = clones(SublayerConnection(size, dropout, norm_first, layer_norm_eps), 2)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask) -> Tensor:
         """(batch, src_len, d_model), mask (batch, 1, src_len) -> (batch, src_len, d_model)."""
         x = self.sublayer[0](x, lambda y: self.self_attn(y, y, y, mask))
         return self.sublayer[1](x, self.feed_forward)
-
-
-class LayerCache:
-    """What one decoder layer keeps between decoding steps: keys and values of the target so far, and of the memory."""
-
-    def __init__(self) -> None:
-        self.target = KeyValueCache()
-        self.memory = KeyValueCache()
-
-
-class DecoderCache:
-    """What a decoder of N layers keeps between decoding steps, so that each step computes one position only."""
-
-    def __init__(self, N: int):
-        self.layers = [LayerCache() for _ in range(N)]
-
-    def __len__(self) -> int:
-        """How many target positions are held."""
-        return len(self.layers[0].target)
-
-    def select(self, rows: Tensor) -> None:
-        """Keep the given rows of the batch, in that order; a row may come more than once."""
-        for layer in self.layers:
-            layer.target.select(rows)
-            layer.memory.select(rows)
 
 
 class DecoderLayer(nn.Module):
@@ -148,16 +122,11 @@ class DecoderLayer(nn.Module):
         self.sublayer = clones(SublayerConnection(size, dropout, norm_first, layer_norm_eps), 3)
 
     def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        src_mask: Tensor | None,
-        tgt_mask: Tensor | None,
-        cache: LayerCache | None = None,
+        self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, cache: LayerCache | None = None
     ) -> Tensor:
         """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model)."""
         known, projected = (cache.target, cache.memory) if cache is not None else (None, None)
-        m = None if projected else memory  # once the cache holds the memory's projections, they serve every step
+        m = None if projected else memory  # once its projections are held, they serve every step
         x = self.sublayer[0](x, lambda y: self.self_attn(y, y, y, tgt_mask, known))
         x = self.sublayer[1](x, lambda y: self.src_attn(y, m, m, src_mask, projected))
         return self.sublayer[2](x, self.feed_forward)
@@ -179,7 +148,7 @@ class Encoder(nn.Module):
         self.layers = clones(layer, N)
         self.norm = final_norm(layer)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask) -> Tensor:
         """(batch, src_len, d_model), mask (batch, 1, src_len) -> the memory (batch, src_len, d_model)."""
         for layer in self.layers:
             x = layer(x, mask)
@@ -195,12 +164,7 @@ class Decoder(nn.Module):
         self.norm = final_norm(layer)
 
     def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        src_mask: Tensor | None,
-        tgt_mask: Tensor | None,
-        cache: DecoderCache | None = None,
+        self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, cache: DecoderCache | None = None
     ) -> Tensor:
         """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model)."""
         for i, layer in enumerate(self.layers):
@@ -217,7 +181,7 @@ class Generator(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., d_model) -> (..., vocab); the exponentials of a row sum to 1."""
-        return F.log_softmax(self.proj(x), dim=-1)
+        return self.proj(x).log_softmax(dim=-1)
 
 
 class EmbeddedPositions(nn.Sequential):
@@ -262,12 +226,8 @@ class EncoderDecoder(nn.Module):
             Encoder(EncoderLayer(c.d_model, attn, ff, *wrap), c.N),
             # The layer's two attentions start as two modules: `clones` would keep one shared by both shared.
             Decoder(DecoderLayer(c.d_model, *clones(attn, 2), ff, *wrap), c.N),
-            EmbeddedPositions(
-                Embeddings(c.d_model, c.src_vocab), positions(c.d_model, c.dropout, c.max_len)
-            ),
-            EmbeddedPositions(
-                Embeddings(c.d_model, c.tgt_vocab), positions(c.d_model, c.dropout, c.max_len)
-            ),
+            EmbeddedPositions(Embeddings(c.d_model, c.src_vocab), positions(c.d_model, c.dropout, c.max_len)),
+            EmbeddedPositions(Embeddings(c.d_model, c.tgt_vocab), positions(c.d_model, c.dropout, c.max_len)),
             Generator(c.d_model, c.tgt_vocab),
         )
         model.config = c
@@ -285,7 +245,7 @@ class EncoderDecoder(nn.Module):
     def reset_parameters(self) -> None:
         """Xavier-uniform matrices, zero biases; embeddings normal with deviation d_model^-1/2.
 
-        So an embedding times sqrt(d_model) has entries of variance 1, as large as the positions added to it.
+        So a token's vector times sqrt(d_model) has entries of variance 1, beside the waves' 1/2.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -295,23 +255,16 @@ class EncoderDecoder(nn.Module):
             if isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=1 / math.sqrt(module.embedding_dim))
 
-    def forward(
-        self, src: Tensor, tgt: Tensor, src_mask: Tensor | None, tgt_mask: Tensor | None
-    ) -> Tensor:
-        """Tokens (batch, src_len) and (batch, tgt_len), and their masks -> states (batch, tgt_len, d_model)."""
+    def forward(self, src: Tensor, tgt: Tensor, src_mask: Mask, tgt_mask: Mask) -> Tensor:
+        """Tokens (batch, src_len) and (batch, tgt_len), their masks -> states (batch, tgt_len, d_model)."""
         return self.decode(self.encode(src, src_mask), src_mask, tgt, tgt_mask)
 
-    def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
+    def encode(self, src: Tensor, src_mask: Mask) -> Tensor:
         """Tokens (batch, src_len), mask (batch, 1, src_len) -> the memory (batch, src_len, d_model)."""
         return self.encoder(self.src_embed(src), src_mask)
 
     def decode(
-        self,
-        memory: Tensor,
-        src_mask: Tensor | None,
-        tgt: Tensor,
-        tgt_mask: Tensor | None,
-        cache: DecoderCache | None = None,
+        self, memory: Tensor, src_mask: Mask, tgt: Tensor, tgt_mask: Mask, cache: DecoderCache | None = None
     ) -> Tensor:
         """Memory (batch, src_len, d_model) and tokens (batch, tgt_len) -> states (batch, tgt_len, d_model).
 
@@ -343,11 +296,12 @@ def make_model(
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch dropout off and keep no gradients while the block runs; then set the model back as it was."""
-    was_training = model.training
+    """Switch dropout off and keep no gradients while the block runs; then set every part back as it was."""
+    before = [module.training for module in model.modules()]
     model.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        model.train(was_training)
+        for module, training in zip(model.modules(), before, strict=True):
+            module.training = training

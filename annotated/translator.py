@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from annotated.attention import AttentionMaps, capture_attention
-from annotated.checkpoints import find_model, load_model, shipped_models
+from annotated.checkpoints import find_model, load_model, shipped_model
 from annotated.decoding import Penalty, beam_search
 from annotated.masks import padding_mask, subsequent_mask
 from annotated.model import EncoderDecoder, evaluating
@@ -47,8 +47,13 @@ class Translator:
     ) -> list[str]:
         """Translate sentences, one for one and in order; one of white space alone gives an empty one.
 
-        Sentences of like length are searched together, at most about `max_tokens` source tokens at a time.
+        Sentences of like length are searched together, at most about `max_tokens` source tokens at a time, each
+        counted `beam` times. Raises ValueError for one sentence in the place of several, and as `beam_search` does.
         """
+        if isinstance(sentences, str):
+            raise ValueError("translate takes a list of sentences; for one, call the translator itself")
+        if beam < 1:
+            raise ValueError(f"beam must be at least 1, not {beam}")
         sentences = list(sentences)
         encoded = {i: self.encode(text) for i, text in enumerate(sentences) if text.strip()}
         results = [""] * len(sentences)
@@ -139,7 +144,4 @@ def by_length(encoded: dict[int, list[int]], max_tokens: int) -> Iterator[list[i
 
 def load_pretrained(name: str, device: str | torch.device = "cpu") -> Translator:
     """A model that comes with the package, by its name. Raises ValueError that lists the names."""
-    if name not in shipped_models():
-        shipped = ", ".join(shipped_models()) or "none yet"
-        raise ValueError(f"{name!r} is not the name of a shipped model; they are: {shipped}")
-    return Translator.load(name, device)
+    return Translator(*load_model(shipped_model(name), device))

@@ -154,10 +154,12 @@ def main(arguments: Sequence[str] | None = None, folder: Path = HERE) -> int:
         parser.error(f"there is no notebook {', '.join(unknown)}; there are: {', '.join(sources) or 'none'}")
     start = first_cell(HERE.parent / "pyproject.toml")
     if not options.check:
+        if not sources:
+            parser.error(f"there is no notebook in {folder}: write NN_name.py")
         return build_all([sources[name] for name in names or sources], start)
     if status := report(check_folder(folder, start, names)):
         return status
-    say(f"{len(names or sources)} notebooks, each with its source, in order")
+    say(f"pairs in order: {len(names or sources)}")
     return 0
 
 

@@ -107,37 +107,6 @@ def test_each_seed_and_epoch_has_its_own_stream():
     assert len(draws) == len(places)
 
 
-@settings(deadline=None)
-@given(LENGTHS, st.integers(2, 5), st.integers(0, 3))
-def test_processes_share_an_epoch(lengths, world_size, epoch):
-    batches = TokenBatches(pairs_of(lengths), 30)
-    single = batches.batches(epoch)
-    if len(single) % world_size and max(map(len, single)) < world_size:
-        return  # may be refused, see below
-    shares = [batches.batches(epoch, rank, world_size) for rank in range(world_size)]
-    assert len({len(share) for share in shares}) == 1
-    assert sorted(i for share in shares for batch in share for i in batch) == list(range(len(lengths)))
-    assert all(batch for share in shares for batch in share)
-    for share in shares:
-        for batch in share:
-            assert batches.collate(batch).src.numel() <= 30
-
-
-def test_each_round_of_processes_has_the_pairs_of_as_many_single_batches():
-    batches = TokenBatches(random_pairs(300), 100)
-    assert len(batches) % 4  # so that the last round is a short one
-    single = batches.batches(1)
-    shares = [batches.batches(1, rank, 4) for rank in range(4)]
-    for step in range(math.ceil(len(single) / 4)):
-        together = sorted(i for share in shares for i in share[step])
-        assert together == sorted(i for batch in single[4 * step : 4 * step + 4] for i in batch)
-
-
-def test_too_few_pairs_for_the_processes_is_an_error():
-    with pytest.raises(ValueError, match="3 processes are too many"):
-        TokenBatches(pairs_of([(9, 9), (9, 9)]), 9).batches(0, 0, 3)
-
-
 def test_a_pair_that_fits_no_batch_is_named():
     with pytest.raises(ValueError, match=r"made up, line 1001: 9 tokens do not fit .*max_tokens=8"):
         TokenBatches(pairs_of([(2, 2), (9, 3), (3, 3)]), 8)

@@ -1,9 +1,10 @@
 import io
 import tarfile
+from functools import partial
 
 import pytest
 
-from annotated.data import ParallelText, hold_out, iwslt, load_corpus, own_files, tatoeba
+from annotated.data import ParallelText, grammar, hold_out, iwslt, load_corpus, own_files, tatoeba
 
 TRAIN_DE = """<url>http://example.org/talk</url>
 <keywords>talks, Tests</keywords>
@@ -33,9 +34,13 @@ def iwslt_files(pair="de-en"):
     return {name: text.encode() for name, text in files.items()}
 
 
-def tgz(files):
+def tgz(files, **links):
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as archive:
+        for name, link in links.items():
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, link
+            archive.addfile(member)
         for name, content in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
@@ -78,8 +83,11 @@ def test_iwslt_in_each_form(tmp_path, layout):
 def test_iwslt_is_found_in_the_readers_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path))
     (tmp_path / "iwslt" / "2017").mkdir(parents=True)
-    (tmp_path / "iwslt" / "2017" / "de-en.tgz").write_bytes(tgz(iwslt_files()))
-    assert len(iwslt(pair="de-en", year=2017)["train"]) == 2
+    files = iwslt_files() | {"IWSLT17.TED.tst2015.de-en.de.xml": b"a test set without references"}
+    (tmp_path / "iwslt" / "2017" / "de-en.tgz").write_bytes(tgz(files))
+    corpus = iwslt(pair="de-en", year=2017)
+    assert len(corpus["train"]) == 2
+    assert "tst2015" not in corpus.splits
     assert len(load_corpus("iwslt", "de-en", path=tmp_path / "iwslt" / "2017" / "de-en.tgz")["train"]) == 2
 
 
@@ -87,9 +95,10 @@ def test_an_archive_writes_nothing_anywhere(tmp_path):
     inside = tmp_path / "a" / "b"
     inside.mkdir(parents=True)
     files = {f"../../evil/{name}": content for name, content in iwslt_files().items()}
-    (inside / "x.tgz").write_bytes(tgz(files | {"/tmp/evil": b"x"}))
+    links = {"IWSLT16.TED.tst2011.de-en.de.xml": "/etc/passwd"}
+    (inside / "x.tgz").write_bytes(tgz(files | {"/tmp/evil": b"x"}, **links))
     before = sorted(tmp_path.rglob("*"))
-    iwslt(inside / "x.tgz")
+    assert "tst2011" not in iwslt(inside / "x.tgz").splits
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -111,9 +120,11 @@ def test_iwslt_refuses_what_does_not_fit(tmp_path):
         iwslt(tmp_path)
     with pytest.raises(FileNotFoundError, match="missing"):
         iwslt(tmp_path / "missing")
-    (tmp_path / "cut.tgz").write_bytes(tgz(files)[:-60])
-    with pytest.raises(ValueError, match=r"cut\.tgz is not a whole"):
-        iwslt(tmp_path / "cut.tgz")
+    whole = tgz(files)
+    for damaged in (whole[:-60], whole[:80] + b"damage" + whole[86:], b"no archive", b""):
+        (tmp_path / "cut.tgz").write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"cut\.tgz is not a whole"):
+            iwslt(tmp_path / "cut.tgz")
     files["IWSLT16.TED.tst2010.de-en.en.xml"] = b"<mteval><seg>cut"
     (tmp_path / "xml.tgz").write_bytes(tgz(files))
     with pytest.raises(ValueError, match=r"tst2010\.de-en\.en\.xml is not well-formed"):
@@ -193,6 +204,13 @@ def test_holding_out_depends_on_the_sentences_alone():
 def test_load_corpus_says_what_is_wrong(arguments, message):
     with pytest.raises(ValueError, match=message):
         load_corpus(**arguments)
+
+
+def test_grammar_by_name_is_in_the_direction_asked_for(monkeypatch):
+    monkeypatch.setattr(grammar, "grammar", partial(grammar.grammar, 20, 2, 2))
+    corpus = load_corpus("grammar", "en-de")
+    assert (corpus.src_language, corpus.tgt_language) == ("en", "de")
+    assert corpus["train"].src == load_corpus("grammar", "de-en")["train"].tgt
 
 
 def test_multi30k_by_name(multi30k_folder):

@@ -196,7 +196,7 @@ def test_what_was_never_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
 def test_check_says_how_many_pairs_are_in_order(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     write_pair(tmp_path, notebook_text(PLAIN))
     assert build.main(["--check", "notebooks/00_tiny.ipynb"], tmp_path) == 0
-    assert capsys.readouterr().err.startswith("1 notebook")
+    assert capsys.readouterr().err == "pairs in order: 1\n"
 
 
 def test_an_unknown_name_is_told_with_the_known_ones(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -205,6 +205,13 @@ def test_an_unknown_name_is_told_with_the_known_ones(tmp_path: Path, capsys: pyt
         build.main(["02_atention"], tmp_path)
     assert stop.value.code == 2
     assert "no notebook 02_atention; there are: 00_tiny" in capsys.readouterr().err
+
+
+def test_an_empty_folder_is_not_taken_for_built(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as stop:
+        build.main([], tmp_path)
+    assert stop.value.code == 2
+    assert "no notebook in" in capsys.readouterr().err
 
 
 def test_pieces_of_a_stream_are_joined_and_nothing_else() -> None:

@@ -49,7 +49,7 @@ def test_everything_named_is_locked_at_a_version_that_will_do() -> None:
 
 
 def test_everything_that_those_need_is_locked_too() -> None:
-    """What is not in the lock comes in the version of the day. (What torch needs depends on which build it is.)"""
+    """What is not in the lock comes in the version of the day. (What torch needs depends on its build.)"""
     pins, holes = locked(), {}
     for name in pins.keys() - {"torch"}:
         needs = [Requirement(text) for text in requires(name) or []]
@@ -110,7 +110,7 @@ def test_every_listed_target_exists_and_first_sets_up_what_it_needs(target: str)
         assert recipe.index("-m venv --clear .venv") < recipe.index(".venv/bin/")
 
 
-# Stands in for python3: its `.venv` has a python that notes what it installs, and fails if a file is `broken`.
+# Stands in for python3: the python of its `.venv` notes what it installs, and fails if a file is `broken`.
 STAND_IN = """#!/bin/sh
 case "$*" in *venv*) ;; *) exit 0 ;; esac
 rm -rf .venv; mkdir -p .venv/bin; echo venv >> log

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from annotated.data import ParallelText, TokenBatches, encode_corpus
+from annotated.data import ParallelText, TokenBatches, encode_corpus, multi30k
 from annotated.data.torchtext_fields import FieldBatches, build_vocabularies, make_dataset, make_fields
 from annotated.tokenizers import SPECIALS, WordTokenizer
 
@@ -46,6 +46,14 @@ def test_the_classic_way_gives_the_numbers_of_the_plain_way(text, classic):
     assert {line: pair for batch in found for line, pair in batch.items()} == expected
 
 
+def test_both_ways_cut_and_count_real_sentences_alike(multi30k_folder):
+    text = multi30k()["val"]
+    fields = make_fields("en", "de", lower=True)
+    build_vocabularies(fields, make_dataset(text, fields))
+    assert fields["src"].vocab.itos[4:] == WordTokenizer.train(text.src, "en", lower=True).words
+    assert fields["tgt"].vocab.itos[4:] == WordTokenizer.train(text.tgt, "de", lower=True).words
+
+
 @pytest.mark.parametrize("train", [True, False])
 def test_batches_are_tight_and_keep_to_the_limit(text, classic, train):
     batches = list(FieldBatches(classic[1], 300, train=train))
@@ -78,9 +86,11 @@ def test_the_vocabulary_is_of_the_training_set_alone():
     assert batch.src.tolist() == [[4, 3, 6, 1]]
 
 
-def test_words_that_spell_a_symbol_are_unknown():
-    fields = make_fields(None, None)
-    train = make_dataset(ParallelText(["a </s> <s> <blank>"], ["a"], [1], "train"), fields)
+@pytest.mark.parametrize("lower", [True, False])
+def test_words_that_spell_a_symbol_are_unknown(lower):
+    fields = make_fields(None, None, lower)
+    spelled = "a </s> <s> <blank>".upper() if lower else "a </s> <s> <blank>"
+    train = make_dataset(ParallelText([spelled], ["a"], [1], "train"), fields)
     build_vocabularies(fields, train, min_freq=1)
     (batch,) = FieldBatches(train, 100)
     assert batch.src.tolist() == [[4, 3, 3, 3, 1]]

@@ -19,8 +19,7 @@ from annotated.tokenizers import PAD, Tokenizer, seed_dropout
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    """Sentence pairs as numbers: each source ends with `</s>`, each target begins with `<s>` and ends with
-    `</s>`.
+    """Sentence pairs as numbers, the source ending with `</s>`, the target between `<s>` and `</s>`.
 
     `lines[i]` is the line of the corpus that pair i stood in; `dropped` counts the pairs left out, by reason.
     """
@@ -47,12 +46,11 @@ def encode_corpus(
     dropout: float = 0.0,
     seed: int = 0,
 ) -> EncodedPairs:
-    """Numbers for `text`. Pairs with more than `max_len` tokens on a side (`<s>`, `</s>` not counted) are
-    dropped.
+    """Numbers for `text`, without the pairs that have more than `max_len` tokens on a side.
 
+    `<s>` and `</s>` are not counted; the pairs left out are, in `dropped`, beside those left out before.
     `dropout` leaves out merges at random (`SentencePieceTokenizer.encode`), the same ones for the same
-    `seed`; give each epoch its own. What was dropped before is counted too. Raises ValueError if no pair
-    is left.
+    `seed`: give each epoch its own. Raises ValueError if no pair is left.
     """
     if dropout:
         seed_dropout(seed)
@@ -96,19 +94,20 @@ class TokenBatches:
     def __len__(self) -> int:
         return len(self._sizes)
 
-    def batches(self, epoch: int, rank: int = 0, world_size: int = 1) -> list[list[int]]:
-        """The batches of an epoch, each as indices of pairs; the order is random unless `shuffle` is False.
+    def batches(self, epoch: int) -> list[list[int]]:
+        """The batches of an epoch, each as indices of pairs, in random order unless `shuffle` is False."""
+        generator = epoch_generator(self.seed, epoch)
+        count = len(self.pairs)
+        order = torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
+        by_length = self._widths[order].argsort(descending=True, stable=True)  # random among equals
+        batches = [batch.tolist() for batch in order[by_length].split(self._sizes)]
+        if not self.shuffle:
+            return batches
+        return [batches[i] for i in torch.randperm(len(batches), generator=generator)]
 
-        Of `world_size` processes the one of number `rank` gets every `world_size`-th batch. All get
-        equally many: where the last round has too few batches, the largest of them are split. Raises
-        ValueError if there are too few pairs for that.
-        """
-        batches = self._plan(epoch)
-        return batches if world_size == 1 else _share(batches, rank, world_size)
-
-    def epoch(self, epoch: int, start: int = 0, rank: int = 0, world_size: int = 1) -> Iterator[Batch]:
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch as tensors, from batch number `start` on."""
-        return map(self.collate, self.batches(epoch, rank, world_size)[start:])
+        return map(self.collate, self.batches(epoch)[start:])
 
     def collate(self, indices: Sequence[int]) -> Batch:
         """The pairs at `indices` as one padded batch: src (rows, src_len), tgt (rows, tgt_len - 1), int64."""
@@ -132,23 +131,15 @@ class TokenBatches:
                 "raise it, or drop long pairs with max_len"
             )
 
-    def _plan(self, epoch: int) -> list[list[int]]:
-        generator = epoch_generator(self.seed, epoch)
-        count = len(self.pairs)
-        order = torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
-        by_length = self._widths[order].argsort(descending=True, stable=True)  # random among equals
-        batches = [batch.tolist() for batch in order[by_length].split(self._sizes)]
-        if not self.shuffle:
-            return batches
-        return [batches[i] for i in torch.randperm(len(batches), generator=generator)]
+
+def mixed_seed(*numbers: int) -> int:
+    """A seed of 32 bits, as many as torch keeps, for each (seed, epoch) or (seed, step, process)."""
+    return zlib.crc32(" ".join(map(str, numbers)).encode())
 
 
 def epoch_generator(seed: int, epoch: int) -> torch.Generator:
-    """A random stream for each (seed, epoch).
-
-    torch keeps 32 bits of a seed, so both are mixed into as many.
-    """
-    return torch.Generator().manual_seed(zlib.crc32(f"{seed} {epoch}".encode()))
+    """A random stream for each (seed, epoch)."""
+    return torch.Generator().manual_seed(mixed_seed(seed, epoch))
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
@@ -158,9 +149,7 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
 
 
 def _lengths(pairs: EncodedPairs) -> Tensor:
-    """How many positions each pair takes, (pairs, 2): the decoder reads all of the target but its last
-    token.
-    """
+    """How many positions each pair takes, (pairs, 2): the decoder does not read the target's last token."""
     src, tgt = [len(ids) for ids in pairs.src], [len(ids) - 1 for ids in pairs.tgt]
     return torch.tensor([src, tgt]).T
 
@@ -172,28 +161,3 @@ def _cut(widths: list[int], max_tokens: int) -> list[int]:
         sizes.append(min(max_tokens // widths[start], len(widths) - start))
         start += sizes[-1]
     return sizes
-
-
-def _share(batches: list[list[int]], rank: int, world_size: int) -> list[list[int]]:
-    whole = len(batches) - len(batches) % world_size
-    rounds, last = batches[:whole], batches[whole:]
-    if last and sum(map(len, last)) < world_size:
-        largest = max(range(whole), key=lambda i: len(rounds[i]), default=None)
-        if largest is not None:
-            rounds[largest], last[0] = last[0], rounds[largest]
-    return rounds[rank::world_size] + ([_split(last, world_size)[rank]] if last else [])
-
-
-def _split(batches: list[list[int]], parts: int) -> list[list[int]]:
-    """As many batches as `parts`, by halving the largest again and again.
-
-    Raises ValueError if the pairs run out.
-    """
-    if sum(map(len, batches)) < parts:
-        raise ValueError(f"{parts} processes are too many for a corpus whose largest batch has fewer pairs")
-    split = list(batches)
-    while len(split) < parts:
-        split.sort(key=len)
-        largest = split.pop()
-        split += [largest[::2], largest[1::2]]
-    return split

@@ -35,12 +35,11 @@ def load_corpus(
         return tatoeba(path, pair)
     from annotated.data.grammar import grammar
 
-    return grammar(pair)
+    return grammar(pair=pair)
 
 
 def tatoeba(path: str | Path | None, pair: str = "de-en", first: str = "en") -> Corpus:
-    """Sentences of language learners: `english<TAB>translation`, with or without a third column of
-    attribution.
+    """Sentences of language learners: `english<TAB>translation`, with or without a column of attribution.
 
     `first` is the language of the first column. 5% of the different source sentences, 2,000 at most,
     become val, as many test: no source sentence stands in two splits, and the same file is always split in

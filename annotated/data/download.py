@@ -29,9 +29,7 @@ def cache_folder(corpus: str) -> Path:
 
 
 def corpus_folders(corpus: str) -> list[Path]:
-    """The folders in which a corpus is looked for, in that order: `$ANNOTATED_DATA/<corpus>`, then the
-    cache.
-    """
+    """Where a corpus is looked for, in that order: `$ANNOTATED_DATA/<corpus>`, then the cache."""
     mine = os.environ.get("ANNOTATED_DATA")
     return [*([Path(mine) / corpus] if mine else []), cache_folder(corpus)]
 
@@ -65,9 +63,7 @@ def download(url: str, path: Path, check: Check) -> Path:
 
 
 def sha256_check(expected: str) -> Check:
-    """A check that raises ValueError, naming the file, where its content has another SHA-256 than
-    `expected`.
-    """
+    """A check that raises ValueError, naming the file, where its SHA-256 is not `expected`."""
 
     def check(path: Path, name: str) -> None:
         found = hashlib.sha256(path.read_bytes()).hexdigest()

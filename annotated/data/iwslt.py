@@ -6,6 +6,7 @@ end up elsewhere on the disk. The organisers publish no checksum, so none is ver
 
 import re
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -32,8 +33,9 @@ def iwslt(source: str | Path | None = None, pair: str = "de-en", year: int = 201
     """The splits train, val (the organisers' dev2010) and each test set under its own name (tst2010, ...).
 
     `source` is a folder of the unpacked files, the pair's .tgz or the .tgz of a whole release; without it,
-    `<year>/<pair>`, `<year>/<pair>.tgz` and the release are looked for in `$ANNOTATED_DATA/iwslt` and the
-    cache folder, and last downloaded. Line numbers are those of the training file, and of the sentences in
+    `<year>/<pair>`, `<year>/<pair>.tgz` and `<year>/<release>.tgz` are looked for in `$ANNOTATED_DATA/iwslt`
+    and the cache folder, and last downloaded. A test set of which one side is not there (its references were
+    not published) is left out. Line numbers are those of the training file, and of the sentences in
     a test set. Raises FileNotFoundError; ValueError for another year, an archive that is none, or files
     that do not match.
     """
@@ -44,7 +46,7 @@ def iwslt(source: str | Path | None = None, pair: str = "de-en", year: int = 201
     src, tgt = pair.split("-")
     path = Path(source) if source else _find(pair, year)
     files = _read(path, pair)
-    names = {"train": "train.tags"} | {_split_name(name): name for name in _test_sets(files)}
+    names = {"train": "train.tags"} | {_split_name(name): name for name in _test_sets(files, pair)}
     splits = {split: _split(files, f"{name}.{pair}", split, path) for split, name in names.items()}
     return Corpus("iwslt", src, tgt, splits)
 
@@ -52,7 +54,8 @@ def iwslt(source: str | Path | None = None, pair: str = "de-en", year: int = 201
 def _find(pair: str, year: int) -> Path:
     src, tgt = pair.split("-")
     release = _RELEASES[year]
-    found = find("iwslt", f"{year}/{pair}", f"{year}/{pair}.tgz", f"{release}.tgz", f"{year}-01-trnmted.tgz")
+    names = (pair, f"{pair}.tgz", f"{release}.tgz", "2017-01-trnmted.tgz")
+    found = find("iwslt", *(f"{year}/{name}" for name in names))
     url = _URL.format(release=release, src=src, tgt=tgt)
     return found or download(url, cache_folder("iwslt") / f"{year}/{pair}.tgz", _check_archive)
 
@@ -74,7 +77,7 @@ def _read(path: Path, pair: str) -> dict[str, bytes]:
     try:
         with path.open("rb") as file:
             return dict(_members(file, wanted, {f"{pair}.tgz", _MULTILINGUAL}))
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{path} is not a whole .tgz archive: {error}") from None
 
 
@@ -91,9 +94,11 @@ def _members(file: IO[bytes], wanted: re.Pattern[str], inner: set[str]) -> Itera
                 yield name, content.read()
 
 
-def _test_sets(files: dict[str, bytes]) -> list[str]:
-    """`IWSLT16.TED.tst2010` and so on, each once, in order."""
-    return sorted({".".join(name.split(".")[:3]) for name in files if name.endswith(".xml")})
+def _test_sets(files: dict[str, bytes], pair: str) -> list[str]:
+    """`IWSLT16.TED.tst2010` and so on, in order, where both sides are there."""
+    endings = [f".{pair}.{language}.xml" for language in pair.split("-")]
+    src, tgt = ({name.removesuffix(end) for name in files if name.endswith(end)} for end in endings)
+    return sorted(src & tgt)
 
 
 def _split_name(test_set: str) -> str:
@@ -123,4 +128,4 @@ def _segments(data: bytes, name: str) -> Side:
         root = ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
         raise ValueError(f"{name} is not well-formed XML: {error}") from None
-    return [(number, (seg.text or "").strip()) for number, seg in enumerate(root.iter("seg"), start=1)]
+    return [(number, "".join(seg.itertext()).strip()) for number, seg in enumerate(root.iter("seg"), start=1)]

@@ -16,11 +16,10 @@ EMPTY_SIDE = "an empty side"
 
 @dataclass(frozen=True)
 class ParallelText:
-    """Sentence pairs: `src[i]` is translated by `tgt[i]`, and stood in line `lines[i]` (from 1) of the
-    source file.
+    """Sentence pairs: `src[i]` is translated by `tgt[i]`.
 
-    `dropped` counts the pairs that were left out, by reason. Raises ValueError where the three lists
-    differ in length.
+    `lines[i]` is the line, from 1, of the source file in which pair i stood; `dropped` counts the pairs that
+    were left out, by reason. Raises ValueError where the three lists differ in length.
     """
 
     src: list[str]
@@ -86,11 +85,11 @@ def read_parallel(src_path: str | Path, tgt_path: str | Path, name: str | None =
 
 
 def read_tsv(path: str | Path, name: str | None = None) -> ParallelText:
-    """A file, plain or .gz, with `source<TAB>target` in each line; further columns (an attribution) are
-    not read.
+    """A file, plain or .gz, with `source<TAB>target` in each line.
 
-    Pairs with an empty side, and wholly empty lines, are dropped and counted. Raises as `read_parallel`
-    does, and ValueError naming the line that has no second column.
+    Further columns (an attribution) are not read. Pairs with an empty side, and wholly empty lines, are
+    dropped and counted. Raises as `read_parallel` does, and ValueError naming the line that has no second
+    column.
     """
     rows = [(number, *line.split("\t")[:2]) for number, line in numbered_lines(path)]
     for number, *columns in rows:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from annotated.data.parallel import ParallelText
 from annotated.masks import Batch
-from annotated.tokenizers import END, PAD, SPECIALS, START, UNK, word_splitter
+from annotated.tokenizers import END, PAD, SPECIALS, START, UNK, WordTokenizer
 
 try:
     from torchtext.data import BucketIterator, Dataset, Example, Field, RawField
@@ -23,10 +23,9 @@ Fields = dict[str, RawField]
 
 
 def make_fields(src_language: str | None, tgt_language: str | None, lower: bool = False) -> Fields:
-    """What becomes of each column: `src` and `tgt` are cut into words (`word_splitter`), `line` stays a
-    number.
+    """What becomes of each column: `src` and `tgt` are cut into words, `line` stays a number.
 
-    A source ends with `</s>`, a target stands between `<s>` and `</s>`.
+    Words are those of `WordTokenizer`. A source ends with `</s>`, a target stands between `<s>` and `</s>`.
     """
     return {
         "src": _field(src_language, lower, init_token=None),
@@ -82,18 +81,15 @@ class FieldBatches:
 
 
 def padded_size(new: Example, count: int, size: int) -> int:
-    """The size of a batch with `new` as its row number `count`, where it was `size` without: rows times
-    longest.
-    """
+    """Rows times longest, for a batch of that size `size` when `new` joins it as row number `count`."""
     longest = size // (count - 1) if count > 1 else 0
     return count * max(longest, _width(new))
 
 
 def _field(language: str | None, lower: bool, init_token: str | None) -> Field:
-    split = word_splitter(language)
+    split = WordTokenizer([], language, lower).split
     return Field(
         tokenize=lambda text: [SPECIALS[UNK] if word in SPECIALS else word for word in split(text)],
-        lower=lower,
         init_token=init_token,
         eos_token=SPECIALS[END],
         pad_token=SPECIALS[PAD],

@@ -52,11 +52,10 @@ _TRAINING: dict[str, Any] = {
 
 
 class SentencePieceTokenizer:
-    """Byte-pair encoding (section 5.1) with byte fallback: no text is unknown, and `decode(encode(text))
-    == text`.
+    """Byte-pair encoding (section 5.1) with byte fallback: `decode(encode(text)) == text`.
 
-    White space is kept as it is, and nothing is normalised. The one exception is a lone surrogate, which
-    is no character: it becomes U+FFFD, and `replaced` counts how often that was done.
+    No text is unknown, white space is kept as it is, and nothing is normalised. The one exception is a lone
+    surrogate, which is no character: it becomes U+FFFD, and `replaced` counts how often that was done.
     """
 
     kind: ClassVar[str] = "sentencepiece"
@@ -80,11 +79,11 @@ class SentencePieceTokenizer:
         cls, sentences: Iterable[str], vocab_size: int, character_coverage: float = 0.9999
     ) -> "SentencePieceTokenizer":
         """Learns `vocab_size` pieces from `sentences`; give it both languages for a shared vocabulary.
-        Deterministic.
 
-        Characters outside the most frequent `character_coverage` are spelled in bytes. A text too small
-        for `vocab_size` gives as many pieces as it can, with a warning. Raises ValueError if there is no
-        text, or if `vocab_size` has no room for the four symbols, 256 bytes and the text's characters.
+        The same sentences give the same pieces. Characters outside the most frequent `character_coverage`
+        are spelled in bytes. A text too small for `vocab_size` gives as many pieces as it can, with a
+        warning. Raises ValueError if there is no text, or if `vocab_size` has no room for the four
+        symbols, 256 bytes and the text's characters.
         """
         lines = _trainable(sentences)
         tokenizer = cls(_train(lines, vocab_size, character_coverage))
@@ -139,11 +138,11 @@ def seed_dropout(seed: int) -> None:
     """Starts anew the random stream from which `encode(text, dropout)` draws.
 
     SentencePiece has one stream for the whole process: after the same seed, the same calls in the same
-    order give the same ids.
+    order give the same ids. That holds from its version 0.2.3 on; earlier ones heed only the first seed.
     """
     import sentencepiece
 
-    sentencepiece.set_random_generator_seed(seed)
+    sentencepiece.set_random_generator_seed(seed % 2**32)
 
 
 def _train(lines: list[str], vocab_size: int, character_coverage: float) -> bytes:

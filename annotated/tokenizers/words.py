@@ -19,11 +19,10 @@ from annotated.tokenizers.common import (
 
 
 class WordTokenizer:
-    """Words as spaCy's rules cut them (no model is downloaded), or, with `language=None`, what white space
-    separates.
+    """Words as spaCy's rules cut them, or, with `language=None`, what white space separates.
 
-    Rare and new words become `<unk>`, and `decode` joins with spaces: unlike subwords, words do not give
-    the text back.
+    No model is downloaded. Rare and new words become `<unk>`, and `decode` joins with spaces: unlike
+    subwords, words do not give the text back.
     """
 
     kind: ClassVar[str] = "words"
@@ -62,7 +61,8 @@ class WordTokenizer:
         """
         text, surrogates = replace_surrogates(text)
         self.replaced += surrogates
-        return self._cut(text.lower() if self.lower else text)
+        words = self._cut(text)
+        return [word.lower() for word in words] if self.lower else words
 
     def encode(self, text: str, dropout: float = 0.0) -> list[int]:
         """Ids without `<s>` and `</s>`.

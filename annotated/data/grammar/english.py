@@ -17,9 +17,25 @@ from annotated.data.grammar.syntax import (
 from annotated.data.grammar.tree import COMMA, Tree, Word, leaf
 
 # What follows the verb, in this order.
-FIELD = (
-    "indirect object PARTICLE to predicate manner prep onto goal origin by with for place clock time cause"
-).split()
+FIELD = [
+    "indirect",
+    "object",
+    "PARTICLE",
+    "to",
+    "predicate",
+    "manner",
+    "prep",
+    "onto",
+    "goal",
+    "origin",
+    "by",
+    "with",
+    "for",
+    "place",
+    "clock",
+    "time",
+    "cause",
+]
 # Verbs that turn round in questions and take "not" themselves; the others need "do".
 OPERATORS = ("be", "will", "can", "could", "should", "would")
 TAIL_LABELS = {"breakfast": "N", "television": "N", "place": "N", "asleep": "ADJ"}
@@ -51,11 +67,14 @@ def _subordinate(sub: Subordinate) -> Tree:
     if sub.infinitive:
         return Tree("VP", (leaf("TO", "to", "sub.zu"), *_Clause(sub.clause, "sub.").infinitive()))
     clause = Tree("S", tuple(_Clause(sub.clause, "sub.").trees()))
-    return Tree("SBAR", (leaf("C", sub.conjunction[1], "sub.conjunction"), clause) if sub.conjunction[1] else (clause,))
+    return Tree(
+        "SBAR",
+        (leaf("C", sub.conjunction[1], "sub.conjunction"), clause) if sub.conjunction[1] else (clause,),
+    )
 
 
 class _Clause:
-    """One clause on its way to English: which slot is its subject, what opens it, and whether its verb turns round."""
+    """A clause on its way to English: its subject's slot, what opens it, whether its verb turns round."""
 
     def __init__(self, clause: Clause, at: str, question: bool = False) -> None:
         self.clause, self.at = clause, at
@@ -70,7 +89,7 @@ class _Clause:
     def trees(self) -> list[Tree]:
         """What opens the clause, the operator of a question, the subject, and the verb phrase."""
         operator, verbs = self.verbs()
-        turned, straight = ([operator], []) if self.inverted else ([], operator and [operator] or [])
+        turned, straight = ([operator], []) if self.inverted else ([], (operator and [operator]) or [])
         phrase = Tree("VP", (*straight, *verbs, *self.rest()))
         return [*self.opening_trees(), *turned, self.element(self.subject), phrase]
 
@@ -79,17 +98,17 @@ class _Clause:
         if not self.opening:
             return []
         opening = self.element(self.opening)
-        if self.clause.asks or self.clause.is_relative or len(list(opening.leaves())) == 1:
+        if self.clause.asks or self.clause.is_relative or len(opening.leaves()) == 1:
             return [opening]
         return [opening, COMMA]
 
     def infinitive(self) -> list[Tree]:
         """What follows "to": the bare verb and all the rest."""
-        head = self.heads()[0]
-        return [leaf(head.label, head.base, *head.links), *self.rest()]
+        bare = leaf("V", self.clause.verb.english[0], self.at + "verb")
+        return [bare, *self.rest()]
 
     def verbs(self) -> tuple[Tree | None, list[Tree]]:
-        """The operator, if there is one, and the other verbs with "not" and the adverb of frequency before them."""
+        """The operator, if there is one, and the other verbs behind "not" and "often"."""
         heads, negation = self.heads(), self.negation()
         if heads[0].base not in OPERATORS and (negation or self.inverted):
             heads.insert(0, self.do(heads[0]))
@@ -162,14 +181,14 @@ class _Clause:
     def rest(self) -> list[Tree]:
         """All that follows the verb."""
         trees = [leaf(TAIL_LABELS.get(word, "PRT"), word, self.at + "verb") for word in self.clause.verb.tail]
-        particle = [leaf("PRT", self.clause.verb.particle, self.at + "verb")] if self.clause.verb.particle else []
+        particle = (
+            [leaf("PRT", self.clause.verb.particle, self.at + "verb")] if self.clause.verb.particle else []
+        )
         target = self.clause.slots.get("object")
-        if particle and not isinstance(target, Pronoun):
-            trees += particle
+        late = isinstance(target, Pronoun) and target.kind == "personal"
+        trees += [] if late else particle
         for slot in FIELD:
-            if slot == "PARTICLE" and particle and isinstance(target, Pronoun) and target.kind == "personal":
-                trees += particle
-            trees += self.slot_trees(slot)
+            trees += particle if slot == "PARTICLE" and late else self.slot_trees(slot)
         return trees
 
     def slot_trees(self, slot: str) -> list[Tree]:
@@ -219,19 +238,15 @@ def noun_phrase(phrase: NounPhrase | Pronoun, path: str, subject: bool = False, 
     elif not bare:
         words = [*_determiner(phrase, path, words[0].children[0], subject), *words]
     if phrase.relative:
-        words.append(Tree("SBAR", (Tree("S", tuple(_Clause(phrase.relative, _relative_path(path)).trees())),)))
+        words.append(Tree("SBAR", tuple(_Clause(phrase.relative, path + ".rel.").trees())))
     return Tree("NP", tuple(words))
-
-
-def _relative_path(path: str) -> str:
-    return path + ".rel."
 
 
 def _owner(owner: NounPhrase, path: str) -> list[Tree]:
     """my brother's, the children's, the teachers'."""
     inner = noun_phrase(owner, path + ".owner")
     ends_in_s = owner.plural and inner.children[-1].children[0].endswith("s")
-    return [Tree("NP", (*inner.children, leaf("POSS", "'" if ends_in_s else "'s", path + ".det")))]
+    return [Tree("NP", (*inner.children, leaf("POSS", "'" if ends_in_s else "'s", path + ".owner")))]
 
 
 def _determiner(phrase: NounPhrase, path: str, following: str, subject: bool) -> list[Tree]:

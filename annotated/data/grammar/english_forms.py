@@ -9,7 +9,9 @@ def noun_form(noun: Noun, plural: bool) -> str:
     """The noun: woman, women; wedding, weddings."""
     if not plural:
         return noun.english
-    return noun.english_plural or noun.english[: -len(noun.english.split()[-1])] + with_s(noun.english.split()[-1])
+    return noun.english_plural or noun.english[: -len(noun.english.split()[-1])] + with_s(
+        noun.english.split()[-1]
+    )
 
 
 def with_s(word: str) -> str:

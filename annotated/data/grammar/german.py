@@ -15,11 +15,12 @@ from annotated.data.grammar.syntax import (
 )
 from annotated.data.grammar.tree import COMMA, Tree, Word, leaf
 
-# What stands between the finite verb and the verbs at the end, in this order; pronouns move up behind the subject.
+# What stands between the finite verb and the verbs at the end, in this order. Pronouns move up behind the
+# subject, what is new (ein Buch, drei Bücher, kein Brot) down to INDEFINITE.
 FIELD = (
-    "experiencer subject time clock cause frequency indirect to object NOT manner with for by prep origin onto goal "
-    "place predicate"
-).split()
+    "experiencer", "subject", "time", "clock", "cause", "frequency", "indirect", "to", "object", "NOT", "with", "for", "by",
+    "place", "INDEFINITE", "manner", "prep", "origin", "onto", "goal", "predicate",
+)  # fmt: skip
 CASES = {"subject": "nom", "object": "acc", "indirect": "dat", "to": "dat", "experiencer": "dat"}
 
 
@@ -37,7 +38,7 @@ def sentence_tree(sentence: Sentence) -> Tree:
 
 
 def _main(clause: Clause, first: str | None, at: str = "") -> list[Tree]:
-    """A main clause: at most one constituent, the finite verb, all the rest, the other verbs, a late relative clause."""
+    """A main clause: at most one constituent, the finite verb, the rest, the other verbs."""
     finite, final = _verbs(clause, at)
     opening = [_element(clause, first, at)] if first else []
     subject, field = _field(clause, at, without=first)
@@ -78,12 +79,23 @@ def _verb_last(clause: Clause, first: str | None, at: str) -> list[Tree]:
 
 def _field(clause: Clause, at: str, without: str | None) -> tuple[list[Tree], list[Tree]]:
     """The subject (with a dative that comes before it), and the rest of the middle field."""
-    slots = [slot for slot in FIELD if slot in clause.slots or (slot == "NOT" and clause.negated)]
-    slots = [slot for slot in slots if slot != without]
-    leading = [slot for slot in slots if slot in ("experiencer", "subject")]
-    others = [slot for slot in slots if slot not in leading]
+    places = {slot: FIELD.index(slot) for slot in clause.slots if slot != without}
+    if clause.negated:
+        places["NOT"] = FIELD.index("NOT")
+    if _is_new(clause.slots.get("object")) and "object" in places:
+        places["object"] = FIELD.index("INDEFINITE")
+    order = sorted(places, key=places.__getitem__)
+    leading = [slot for slot in order if slot in ("experiencer", "subject")]
+    others = [slot for slot in order if slot not in leading]
     others.sort(key=lambda slot: not _is_personal(clause.slots.get(slot)))
     return tuple([_element(clause, slot, at) for slot in group] for group in (leading, others))
+
+
+def _is_new(element: Element | None) -> bool:
+    """Whether the phrase brings up something new: ein, kein, some, a number or no article."""
+    if not isinstance(element, NounPhrase) or element.noun.is_name:
+        return False
+    return element.determiner.stem in ("ein", "kein") or element.determiner.endings == "strong"
 
 
 def _is_personal(element: Element | None) -> bool:
@@ -103,22 +115,24 @@ def _relative(clause: Clause, at: str) -> Tree:
 
 
 def _verbs(clause: Clause, at: str, apart: bool = True) -> tuple[Tree, list[Tree]]:
-    """The finite verb, and the verbs and the prefix that stand at the end; ``apart`` where the prefix is split off."""
+    """The finite verb, and the verbs at the end; ``apart`` where a separable prefix goes there."""
     verb, subject = clause.verb, clause.slots["subject"]
     number = (subject.person, subject.plural)
     if clause.modal:
         modal = forms.modal_form(clause.modal, clause.tense == "past", *number)
         return leaf("AUX", modal, at + "modal"), [leaf("V", forms.infinitive(verb), at + "verb")]
     if clause.tense == "future":
-        will = forms.auxiliary_form("werden", *number)
+        will = forms.irregular_form("werden", *number)
         return leaf("AUX", will, at + "tense"), [leaf("V", forms.infinitive(verb), at + "verb")]
     if clause.tense == "past" and not verb.simple_past:
-        have = forms.auxiliary_form(verb.auxiliary, *number)
+        have = forms.irregular_form(verb.auxiliary, *number)
         return leaf("AUX", have, at + "tense"), [leaf("V", forms.participle(verb), at + "verb")]
     return _simple_verb(verb, clause.tense == "past", number, at, apart)
 
 
-def _simple_verb(verb: Verb, past: bool, number: tuple[int, bool], at: str, apart: bool) -> tuple[Tree, list[Tree]]:
+def _simple_verb(
+    verb: Verb, past: bool, number: tuple[int, bool], at: str, apart: bool
+) -> tuple[Tree, list[Tree]]:
     """A finite verb of one word: macht ... auf in a main clause, aufmacht in a subordinate one."""
     finite = forms.past_form(verb.simple_past, *number) if past else forms.present_form(verb, *number)
     if verb.prefix and apart:
@@ -179,7 +193,7 @@ def _prepositional(phrase: PrepositionalPhrase, path: str) -> Tree:
     if isinstance(phrase.inner, Pronoun):
         return Tree("PP", (Tree("P", (preposition,)), _pronoun(phrase.inner, case, path)))
     inner = noun_phrase(phrase.inner, case, path)
-    article = next(inner.leaves())
+    article = inner.leaves()[0]
     contracted = forms.CONTRACTIONS.get((preposition, article))
     if contracted and phrase.inner.determiner.stem == "d":
         preposition = Word(contracted, *preposition.links, *article.links)

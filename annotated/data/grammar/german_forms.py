@@ -4,7 +4,8 @@ from functools import cache
 
 from annotated.data.grammar.lexicon import Adjective, Determiner, Modal, Noun, Verb
 
-# Rows: nominative, accusative, dative, genitive. Columns: masculine, feminine, neuter, plural. "." is no ending.
+# Rows: nominative, accusative, dative, genitive. Columns: masculine, feminine, neuter, plural. "." is no
+# ending.
 CASES, GENDERS = ("nom", "acc", "dat", "gen"), ("m", "f", "n", "pl")
 STRONG = "er e es e / en e es e / em er em en / en er en er"
 WEAK = "e e e en / en e e en / en en en en / en en en en"
@@ -74,20 +75,22 @@ def noun_form(noun: Noun, case: str, plural: bool) -> str:
 
 
 def genitive_ending(noun: Noun) -> str:
-    """-es behind a hiss or a single syllable (Hauses, Mannes), -s behind the rest (Lehrers, Annas)."""
+    """-es behind a hiss, and d, t, n in one syllable (Kindes, Mannes); -s otherwise (Lehrers, Annas)."""
     syllables = sum(
         letter in "aeiouäöü" and before not in "aeiouäöü"
         for before, letter in zip(" " + noun.german.lower(), noun.german.lower(), strict=False)
     )
-    return "es" if not noun.is_name and (syllables == 1 or noun.german.endswith(("s", "ß", "z"))) else "s"
+    short = (syllables == 1 and noun.german.endswith(("d", "t", "n"))) or noun.german.endswith(
+        ("s", "ß", "z")
+    )
+    return "es" if short and not noun.is_name else "s"
 
 
 @cache
 def present_form(verb: Verb, person: int, plural: bool) -> str:
     """The finite verb in the present, without its prefix: ich lese, du liest, er liest, wir lesen."""
-    column = person - 1 + (2 if plural else 0)
     if verb.german in IRREGULAR:
-        return IRREGULAR[verb.german].split()[4 if person == 3 and plural else column]
+        return irregular_form(verb.german, person, plural)
     stem = _stem(verb.german)
     if plural:
         return verb.german
@@ -110,10 +113,10 @@ def _linking(stem: str) -> str:
     return ""
 
 
-def auxiliary_form(infinitive: str, person: int, plural: bool) -> str:
-    """haben, sein or werden in the present."""
-    column = 4 if person == 3 and plural else person - 1 + (2 if plural else 0)
-    return IRREGULAR[infinitive].split()[min(column, 4)]
+def irregular_form(infinitive: str, person: int, plural: bool) -> str:
+    """sein, haben, werden or wissen in the present."""
+    place = (3 if person == 1 else 4) if plural else person - 1
+    return IRREGULAR[infinitive].split()[place]
 
 
 def past_form(stem: str, person: int, plural: bool) -> str:

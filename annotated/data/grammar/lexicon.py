@@ -38,7 +38,7 @@ class Complement:
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb of both languages. ``english`` is base, past, participle; ``particle`` can stand behind a pronoun."""
+    """A verb of both languages; ``english`` is base, past, participle, ``tail`` and ``particle`` follow."""
 
     german: str
     prefix: str
@@ -163,7 +163,7 @@ def read_verbs(table: str) -> list[Verb]:
 
 
 def _english_verb(cell: str) -> dict:
-    """"pick ~up" and "wake up, woke": the verb's three forms, its particle, and what else follows it."""
+    """ "pick ~up" and "wake up, woke": the verb's three forms, its particle, and what else follows it."""
     first, past, participle = forms(cell, 3)
     base, *tail = first.split()
     past = past or regular_past(base)
@@ -182,7 +182,7 @@ def regular_past(base: str) -> str:
 
 
 def doubled(base: str) -> str:
-    """The verb with its last letter doubled where -ed and -ing ask for it: stop-p, plan-n, travel-l, but visit."""
+    """The verb with its last letter doubled where -ed and -ing ask for it: stopp, plann, but visit."""
     vowels = [letter for letter in base if letter in "aeiou"]
     short = base[-1] not in "aeiouwxy" and base[-2:-1] in tuple("aeiou") and base[-3:-2] not in tuple("aeiou")
     if (short and len(vowels) == 1) or base in ("travel", "forget", "begin"):
@@ -191,7 +191,7 @@ def doubled(base: str) -> str:
 
 
 def _complements(cell: str) -> tuple[Complement, ...]:
-    """"indirect person; object gift" as complements."""
+    """ "indirect person; object gift" as complements."""
     found = []
     for part in cell.split(";"):
         slot, *tags = part.split() or [""]
@@ -234,7 +234,9 @@ def read_determiners(table: str) -> dict[str, Determiner]:
     found = {}
     for stem, kind, endings, english, *number in rows(table):
         singular, plural = forms(english, 2)
-        found[stem] = Determiner(stem, kind, endings, singular, plural, number != ["plural"], number != ["singular"])
+        found[stem] = Determiner(
+            stem, kind, endings, singular, plural, number != ["plural"], number != ["singular"]
+        )
     for german, english in rows(words.NUMBERS):
         found[german] = Determiner(german, "none", "strong", None, english, singular=False)
     found[""] = Determiner("", "none", "strong", None, None)

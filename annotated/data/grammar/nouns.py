@@ -7,40 +7,40 @@ Every English noun stands for one German noun alone: so each trade has one gende
 """
 
 PEOPLE = """
-der Mann, Männer            | man, men         | person
+der Mann, Männer            | man, men         | person builder
 die Frau, Frauen            | woman, women     | person
 das Kind, Kinder            | child, children  | person young
 das Mädchen, Mädchen        | girl             | person young
 der Junge, Jungen*          | boy              | person young
-der Lehrer, Lehrer          | teacher          | person
-die Ärztin, Ärztinnen       | doctor           | person
+der Lehrer, Lehrer          | teacher          | person mine
+die Ärztin, Ärztinnen       | doctor           | person mine
 der Student, Studenten*     | student          | person young
 die Schülerin, Schülerinnen | pupil            | person young
-der Nachbar, Nachbarn*      | neighbour        | person
+der Nachbar, Nachbarn*      | neighbour        | person mine
 der Freund, Freunde         | friend           | person kin
 die Kollegin, Kolleginnen   | colleague        | person kin
-der Gast, Gäste             | guest            | person
+der Gast, Gäste             | guest            | person mine
 der Tourist, Touristen*     | tourist          | person
 der Polizist, Polizisten*   | police officer   | person
 die Köchin, Köchinnen       | cook             | person
 der Bäcker, Bäcker          | baker            | person
 die Künstlerin, Künstlerinnen | artist         | person
 die Sängerin, Sängerinnen   | singer           | person
-der Bauer, Bauern*          | farmer           | person
+der Bauer, Bauern*          | farmer           | person builder
 der Kellner, Kellner        | waiter           | person
 die Verkäuferin, Verkäuferinnen | shop assistant | person
 der Fahrer, Fahrer          | driver           | person
-die Chefin, Chefinnen       | boss             | person
-der Arbeiter, Arbeiter      | worker           | person
-die Ingenieurin, Ingenieurinnen | engineer     | person
-die Mutter, Mütter          | mother           | person kin
-der Vater, Väter            | father           | person kin
+die Chefin, Chefinnen       | boss             | person kin
+der Arbeiter, Arbeiter      | worker           | person builder
+die Ingenieurin, Ingenieurinnen | engineer     | person builder
+die Mutter, Mütter          | mother           | person kin one
+der Vater, Väter            | father           | person kin builder one
 die Schwester, Schwestern   | sister           | person kin
 der Bruder, Brüder          | brother          | person kin
 die Tante, Tanten           | aunt             | person kin
-der Onkel, Onkel            | uncle            | person kin
-die Großmutter, Großmütter  | grandmother      | person kin
-der Großvater, Großväter    | grandfather      | person kin
+der Onkel, Onkel            | uncle            | person kin builder
+die Großmutter, Großmütter  | grandmother      | person kin one
+der Großvater, Großväter    | grandfather      | person kin builder one
 die Tochter, Töchter        | daughter         | person kin
 der Sohn, Söhne             | son              | person kin
 die Cousine, Cousinen       | cousin           | person kin
@@ -194,14 +194,14 @@ der Baum, Bäume             | tree             | plant watered painted
 das Fenster, Fenster        | window           | thing opened cleaned
 die Tür, Türen              | door             | thing opened
 die Haustür, Haustüren      | front door       | thing opened
-der Tisch, Tische           | table            | furniture sold cleaned on under
-der Küchentisch, Küchentische | kitchen table  | furniture sold cleaned on under
-der Schreibtisch, Schreibtische | desk         | furniture sold on under
-der Stuhl, Stühle           | chair            | furniture sold on under
-der Gartenstuhl, Gartenstühle | garden chair   | furniture sold on
-das Bett, Betten            | bed              | furniture sold on under
-das Sofa, Sofas             | sofa             | furniture sold on under
-der Sessel, Sessel          | armchair         | furniture sold on
+der Tisch, Tische           | table            | furniture sold cleaned on under top
+der Küchentisch, Küchentische | kitchen table  | furniture sold cleaned on under top
+der Schreibtisch, Schreibtische | desk         | furniture sold on under top
+der Stuhl, Stühle           | chair            | furniture sold on under seat
+der Gartenstuhl, Gartenstühle | garden chair   | furniture sold on seat
+das Bett, Betten            | bed              | furniture sold on under seat
+das Sofa, Sofas             | sofa             | furniture sold on under seat
+der Sessel, Sessel          | armchair         | furniture sold on seat
 der Schrank, Schränke       | cupboard         | furniture sold opened
 das Konzert, Konzerte       | concert          | event begun
 die Prüfung, Prüfungen      | exam             | event begun
@@ -215,13 +215,13 @@ das Spiel, Spiele           | game             | event begun watched
 PLACES = """
 der Garten, Gärten          | garden           | place out own             | in in
 der Park, Parks             | park             | place out                 | in in
-der Wald, Wälder            | forest           | place out                 | in in
+der Wald, Wälder            | forest           | place out nature          | in in
 der Strand, Strände         | beach            | place out                 | an on
-der See, Seen               | lake             | place out                 | an by
-der Fluss, Flüsse           | river            | place out                 | an by
+der See, Seen               | lake             | place out nature lake     | an at
+der Fluss, Flüsse           | river            | place out nature          | an by
 der Spielplatz, Spielplätze | playground       | place out                 | auf in
-das Dorf, Dörfer            | village          | place town                | in in
-die Stadt, Städte           | city             | place town sight          | in in
+das Dorf, Dörfer            | village          | place town street         | in in
+die Stadt, Städte           | city             | place town sight street   | in in
 das Haus, Häuser            | house            | place home own built      | in in
 die Wohnung, Wohnungen      | flat             | place home own            | in in
 die Küche, Küchen           | kitchen          | place home tidy           | in in

@@ -26,13 +26,15 @@ class Tree:
     def __str__(self) -> str:
         return f"({self.label} {' '.join(map(str, self.children))})"
 
-    def leaves(self) -> Iterator[str]:
+    def leaves(self) -> list[str]:
         """The words, left to right."""
+        found: list[str] = []
         for child in self.children:
             if isinstance(child, Tree):
-                yield from child.leaves()
+                found += child.leaves()
             else:
-                yield child
+                found.append(child)
+        return found
 
     def subtrees(self) -> Iterator["Tree"]:
         """This constituent and every one inside it, parents before children."""

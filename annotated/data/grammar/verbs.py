@@ -14,7 +14,7 @@ kaufen                          | buy, bought           | person | object sold  
 kaufen                          | buy, bought           | person | object food drink | aim for @shop
 verkaufen                       | sell, sold            | person | object sold       | aim
 suchen                          | look for              | person | object sold laid  | @home @station
-finden, -, gefunden             | find, found           | person | object sold laid  | event aim @home @station
+finden, -, gefunden | find, found | person | object sold laid | event aim @home @station
 reparieren                      | repair                | person | object repaired   | aim manner for
 essen, isst, gegessen           | eat, ate, eaten       | person | object eaten      | with @home @eat
 trinken, -, getrunken           | drink, drank, drunk   | person | object drink      | with @home @eat
@@ -37,11 +37,11 @@ waschen, wäscht, gewaschen      | wash                  | person | object washe
 putzen                          | clean                 | person | object cleaned tidy | aim manner with
 fragen                          | ask                   | person | object person      | aim
 tragen, trägt, getragen         | carry                 | person | object carried     | aim
-verlieren, -, verloren          | lose, lost            | person | object sold laid carried | event @out @station
+verlieren, -, verloren | lose, lost | person | object sold laid carried | event @out @station
 vergessen, vergisst, vergessen  | forget, forgot, forgotten | person | object laid gift | event @station @meet
 bezahlen                        | pay, paid             | person | object paid        | aim
 verlassen, verlässt, verlassen  | leave, left           | person | object home station work | aim
-bauen                           | build, built          | person | object built       | aim with
+bauen                           | build, built          | builder | object built       | aim with
 gießen, -, gegossen             | water                 | person | object watered     | aim
 pflücken                        | pick                  | person | object picked fruit | aim for with @out
 füttern                         | feed, fed             | person | object fed pet     | aim with
@@ -67,7 +67,6 @@ aus+füllen                      | fill ~in              | person | object fille
 auf+hängen                      | hang ~up, hung        | person | object hung         | aim @home
 an+schauen                      | watch                 | person | object watched      | aim with @home
 ein+packen                      | pack                  | person | object worn laid     | aim manner
-aus+trinken, -, ausgetrunken    | drink ~up, drank, drunk | person | object drink      | aim manner
 helfen, hilft, geholfen         | help                  | person | indirect person      | aim
 danken                          | thank                 | person | indirect person      | aim
 folgen, -, ist gefolgt          | follow                | person barker | indirect person  |
@@ -75,7 +74,7 @@ gratulieren                     | congratulate          | person | indirect pers
 vertrauen                       | trust                 | person | indirect person      | state
 zu+hören                        | listen to             | person | indirect person      |
 gehören                         | belong to             | clothes vehicle thing | indirect person | state
-gefallen, gefällt, gefallen     | like                  | place town sight text clothes event | experiencer person | state
+gefallen, gefällt, gefallen | like | place town sight text clothes event | experiencer person | state
 schmecken                       | enjoy                 | eaten drink | experiencer person | state
 """
 
@@ -85,7 +84,7 @@ bringen, -, gebracht            | bring, brought        | person | indirect pers
 zeigen                          | show, showed, shown   | person | indirect person; object shown painted |
 schicken                        | send, sent            | person | indirect person; object sent        | aim
 leihen, -, geliehen             | lend, lent            | person | indirect person; object worn laid carried |
-legen                           | put, put              | person | object laid; onto on                |
+legen                           | put, put              | person | object laid; onto top               |
 erzählen                        | tell, told            | person | indirect person; object told        | aim
 erklären                        | explain               | person | to person; object explained         | aim
 empfehlen, empfiehlt, empfohlen | recommend             | person | to person; object food drink read   |
@@ -100,26 +99,26 @@ lachen                          | laugh                 | person |              
 lächeln                         | smile                 | person |                      |
 weinen                          | cry                   | person |                      |
 tanzen                          | dance                 | person |                      | with @out @home @eat
-lernen                          | study                 | person |                      | aim with @study @home
+lernen | study | person | | aim with @study @home
 spielen                         | play                  | young player |                   | with @out @home
 warten                          | wait                  | person |                      | @station @meet
 frühstücken                     | have breakfast, had   | person |                      | with @home @eat
-schwimmen, -, ist geschwommen   | swim, swam, swum      | person     |                  | with @out
+schwimmen, -, ist geschwommen   | swim, swam, swum      | person |                      | with @lake
 bellen, -, gebellt              | bark                  | barker |                      |
 träumen                         | dream                 | person     |                  |
 bleiben, -, ist geblieben       | stay                  | person | place home town meet |
 wohnen                          | live                  | person | place home town      | state with
-sitzen, -, gesessen             | sit, sat              | person player | place out eat furniture | with
-stehen, -, gestanden            | stand, stood          | person animal | place out station furniture |
-liegen, -, gelegen              | lie, lay, lain        | laid   | place furniture      | event
-stehen, -, gestanden            | stand, stood          | fragile | place furniture     | event
-gehen, -, ist gegangen          | go, went, gone        | person | goal work eat meet shop sight | with
+sitzen, -, gesessen             | sit, sat              | person player | place out seat | with
+stehen, -, gestanden            | stand, stood          | person animal | place out station |
+liegen, -, gelegen              | lie, lay, lain        | laid   | place on             | event
+stehen, -, gestanden            | stand, stood          | fragile | place top           | event
+gehen, -, ist gegangen          | go, went, gone        | person | goal work eat meet shop sight street | with
 laufen, läuft, ist gelaufen     | run, ran, run         | person animal | goal out     | manner
 fahren, fährt, ist gefahren     | travel                | person | goal town            | with by
 fliegen, -, ist geflogen        | fly, flew, flown      | person | goal town            | with
-wandern, -, ist gewandert       | hike                  | person | goal out             | with
+wandern, -, ist gewandert       | hike                  | person |                      | with @nature
 kommen, -, ist gekommen         | come, came, come      | person | origin town          | state
-warten                          | wait                  | person | prep auf acc for person ride by | @station
+warten                          | wait                  | person | prep auf acc for person ride | @station
 sprechen, spricht, gesprochen   | talk                  | person | prep mit dat to person | manner @meet @home
 denken, -, gedacht              | think, thought        | person | prep an acc of person |
 träumen                         | dream                 | person | prep von dat of town gift vehicle |
@@ -135,7 +134,6 @@ um+ziehen, -, ist umgezogen     | move                  | person | goal town    
 an+kommen, -, ist angekommen    | arrive                | ride person | place station town | event
 ab+fahren, fährt, ist abgefahren | depart               | ride   |                      | event
 an+fangen, fängt, angefangen    | begin, began, begun   | begun  |                      | event
-auf+hören                       | stop                  | begun  |                      | event
 statt+finden, -, stattgefunden  | take place, took, taken | begun | place meet eat town | event
 """
 
@@ -163,7 +161,8 @@ sein, ist, ist gewesen, war     | be, was, been         | |  | state
 geben, gibt, gegeben, gab       | be, was, been         | |  | state
 """
 
-# German modal: infinitive, ich and er in the present, simple past | English, its past | English without a past has its own line.
+# German modal: infinitive, ich and er in the present, simple past | English, its past | English without a
+# past has its own line.
 MODALS = """
 können, kann, konnte            | can, could
 müssen, muss, musste            | have to, had

@@ -3,7 +3,7 @@
 Where German and English words of a phrase do not go one to one in order, "0-2 1-0 2-1" says which go together.
 """
 
-# German | English | the classes of noun (first tags in nouns.py) that it fits; "stem" is what endings are put on.
+# German | English | the tags of the nouns (in nouns.py) that it fits; "stem" is what endings are put on.
 ADJECTIVES = """
 alt          | old          | person animal text clothes thing vehicle furniture place
 jung         | young        | person animal
@@ -29,13 +29,13 @@ schmutzig    | dirty        | clothes thing vehicle
 schnell      | fast         | vehicle
 langsam      | slow         | vehicle
 bequem       | comfortable  | furniture clothes
-lang         | long         | text event
-kurz         | short        | text event
-interessant  | interesting  | text event
-langweilig   | boring       | text event
-wichtig      | important    | text event
-traurig      | sad          | text person
-lustig       | funny        | text person
+lang         | long         | told watched event
+kurz         | short        | told watched written event
+interessant  | interesting  | read told watched event
+langweilig   | boring       | read told watched event
+wichtig      | important    | event sent
+traurig      | sad          | told sung person
+lustig       | funny        | told sung person
 ruhig        | quiet        | place person
 laut         | noisy        | place
 dunkel, dunkl | dark        | place
@@ -48,7 +48,7 @@ lecker       | delicious    | food
 nett         | nice         | person
 freundlich   | friendly     | person animal
 klug         | clever       | person animal
-müde         | tired        | person animal
+müde, müd    | tired        | person animal
 hungrig      | hungry       | person animal
 durstig      | thirsty      | person animal
 krank        | sick         | person animal
@@ -60,8 +60,8 @@ mutig        | brave        | person animal
 stark        | strong       | person animal
 faul         | lazy         | person animal
 neugierig    | curious      | person animal
-wild         | wild         | animal
-gefährlich   | dangerous    | animal
+wild         | wild         | wild
+gefährlich   | dangerous    | wild
 """
 COLOURS = "red blue green yellow black white brown"
 STATES = "tired hungry thirsty sick happy nervous sad"
@@ -80,7 +80,8 @@ zu | too
 ziemlich | quite
 """
 
-# German stem | how the stem declines | endings of the adjective behind it | English, English plural | singular or plural alone
+# German stem | how the stem declines | endings of the adjective behind it | English, English plural |
+# singular or plural alone
 DETERMINERS = """
 d       | der  | weak   | the, the     |
 ein     | ein  | mixed  | a, -         | singular
@@ -112,7 +113,8 @@ elf | eleven
 zwölf | twelve
 """
 
-# nominative, accusative, dative | subject, object | person and number; "-" where a form would stand for two English words
+# nominative, accusative, dative | subject, object | person and number; "-" where a form would stand for two
+# English words
 PRONOUNS = """
 ich, mich, mir   | I, me    | 1 singular
 du, dich, dir    | you, you | 2 singular
@@ -217,9 +219,9 @@ zu/P Hause/N | at/P home/N
 nach/P Hause/N | home/N | 1-0
 """
 QUESTION_ADVERBS = """
-wo | where
-wann | when
-warum | why
+wo/WH | where/WH
+wann/WH | when/WH
+warum/WH | why/WH
 """
 CONJUNCTIONS = """
 weil | because

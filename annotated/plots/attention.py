@@ -1,0 +1,126 @@
+"""Pictures of attention weights: query down, key across, the right token beside each row and below each column."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from annotated.plots.grids import check_tokens, draw_cell_borders, label_tokens
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.axes import Axes
+
+MOST_NUMBERED = 150  # cells; with more of them, a number in each is too small to read
+LEAST_NUMBERED = 0.05  # a weight below this is not worth its ink
+
+
+def plot_attention(
+    weights: Tensor,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    ax: "Axes | None" = None,
+    title: str = "Attention weights",
+) -> "Axes":
+    """Draw the weights of one head, with its numbers where there is room for them.
+
+    Args:
+        weights: (queries, keys), each row summing to 1 (or to 0, for a query that may see nothing).
+        queries, keys: the tokens down the side and along the foot.
+        ax: where to draw; a new figure if None.
+
+    Raises ValueError if the weights do not fit the tokens.
+    """
+    import matplotlib.pyplot as plt
+
+    check_tokens(weights, queries, keys)
+    if ax is None:
+        _, ax = plt.subplots(figsize=(0.65 * len(keys) + 3.0, 0.5 * len(queries) + 1.6))
+    image = _draw(ax, weights, queries, keys)
+    if weights.numel() <= MOST_NUMBERED:
+        _write_numbers(ax, weights)
+    ax.figure.colorbar(image, ax=ax, label="weight")
+    ax.set_title(title)
+    return ax
+
+
+def plot_heads(
+    maps: Sequence[Tensor] | Tensor,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    title: str = "Attention weights of every layer and head",
+) -> "np.ndarray":
+    """Draw every head of every layer: layers down, heads across, all on one scale from 0 to 1.
+
+    `maps` holds a tensor (h, queries, keys) for each layer, the first layer first. Returns the axes as an array
+    (layers, h). Raises ValueError if there are no maps, or one does not fit the tokens or has another h.
+    """
+    import matplotlib.pyplot as plt
+
+    if len(maps) == 0 or any(layer.dim() != 3 or len(layer) != len(maps[0]) for layer in maps):
+        shapes = [tuple(layer.shape) for layer in maps]
+        raise ValueError(f"plot_heads needs a tensor (h, queries, keys) for each layer, not {shapes}")
+    rows, columns = len(maps), len(maps[0])
+    size = (0.3 * len(keys) * columns + 2.5, 0.25 * len(queries) * rows + 2.0)
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, sharex=True, sharey=True)
+    for i, layer in enumerate(maps):
+        for j, head in enumerate(layer):
+            check_tokens(head, queries, keys)
+            image = _draw(axes[i, j], head, queries, keys)
+            axes[i, j].set_title(f"layer {i + 1}, head {j + 1}", fontsize=12)
+            axes[i, j].label_outer()
+    figure.colorbar(image, ax=axes, label="weight", shrink=0.6)
+    figure.suptitle(title)
+    return axes
+
+
+def plot_soft_lookup(
+    places: Sequence[float],
+    values: Sequence[float],
+    asked: Sequence[float],
+    answers: Mapping[str, Tensor],
+    ax: "Axes | None" = None,
+    xlabel: str = "what is asked for",
+    ylabel: str = "what comes back",
+    title: str = "A look-up becoming soft",
+) -> "Axes":
+    """Draw a table's entries as points, and over them what each kind of look-up answers.
+
+    `places` and `values` are the table; `answers` has, by name, one answer for each place `asked`, the softest
+    first. Raises ValueError if lengths differ.
+    """
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    wrong = [name for name, curve in answers.items() if len(curve) != len(asked)]
+    if wrong or len(places) != len(values):
+        raise ValueError(
+            f"each of {len(places)} places needs a value, and each of {len(asked)} questions an answer"
+        )
+    if ax is None:
+        _, ax = plt.subplots()
+    shades = sns.color_palette("viridis", len(answers))
+    for (name, curve), shade in zip(answers.items(), shades, strict=True):
+        ax.plot(asked, curve.tolist(), color=shade, label=name)
+    ax.plot(places, values, "o", color="black", markersize=9, label="in the table")
+    ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    ax.grid(True)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    return ax
+
+
+def _draw(ax: "Axes", weights: Tensor, queries: Sequence[str], keys: Sequence[str]):
+    """Draw the cells, on a scale from 0 to 1 whatever the largest weight is, so that pictures compare."""
+    image = ax.imshow(weights.detach().cpu().numpy(), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
+    label_tokens(ax, queries, keys)
+    draw_cell_borders(ax, len(queries), len(keys))
+    return image
+
+
+def _write_numbers(ax: "Axes", weights: Tensor) -> None:
+    """Write each weight that counts into its cell, light on dark and dark on light."""
+    for t, row in enumerate(weights.tolist()):
+        for s, weight in enumerate(row):
+            if weight >= LEAST_NUMBERED:
+                colour = "black" if weight > 0.6 else "white"
+                ax.text(s, t, f"{weight:.2f}", ha="center", va="center", color=colour, fontsize=11)

@@ -1,0 +1,106 @@
+"""The attention explorer: every layer, head and kind of one translation in a chart that needs no kernel."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from annotated.attention import AttentionMaps
+from annotated.plots.drawing import check_names, load
+
+if TYPE_CHECKING:
+    import altair as alt
+
+KINDS = ("encoder", "decoder", "cross")
+CELL = 26  # pixels
+
+
+def explore_attention(
+    maps: AttentionMaps, src_tokens: Sequence[str], tgt_tokens: Sequence[str]
+) -> "alt.LayerChart":
+    """One map at a time, query down and key across, chosen by menus for kind, layer and head (from 0).
+
+    Args:
+        maps: `maps["encoder" | "decoder" | "cross", layer]` is (h, queries, keys), of one sentence pair.
+        src_tokens: encoder queries and keys, and cross keys.
+        tgt_tokens: decoder queries and keys, and cross queries: the tokens that the decoder read.
+
+    Parameters: `kind`, `layer`, `head`. Raises ValueError where a map's size is not that of its tokens.
+    """
+    for (kind, layer), weights in maps.items():
+        check_map(kind, layer, weights, src_tokens, tgt_tokens)
+    alt = load("altair")
+    kinds = [kind for kind in KINDS if any(kind == name for name, _ in maps)]
+    layers = sorted({layer for _, layer in maps})
+    heads = max(weights.size(0) for weights in maps.values())
+    menus = [
+        menu("kind", kinds[-1], kinds),
+        menu("layer", layers[-1], layers),
+        menu("head", 0, list(range(heads))),
+    ]
+    texts = [alt.param(name="src", value=list(src_tokens)), alt.param(name="tgt", value=list(tgt_tokens))]
+    down, across = "(kind == 'encoder' ? src : tgt)", "(kind == 'decoder' ? tgt : src)"
+    axis = {"labelLimit": 160, "ticks": False, "domain": False}
+    grid = (
+        alt.Chart(alt.Data(values=map_rows(maps)))
+        .transform_filter("datum.kind == kind && datum.layer == layer && datum.head == head")
+        .transform_calculate(key="sequence(length(datum.weights))")
+        .transform_flatten(["weights", "key"], as_=["weight", "key"])
+        .transform_calculate(query_token=f"{down}[datum.query]", key_token=f"{across}[datum.key]")
+        .mark_rect()
+        .encode(
+            x=alt.X(
+                "key:O",
+                title="key (looked at)",
+                axis=alt.Axis(orient="top", labelAngle=-45, labelExpr=f"{across}[datum.value]", **axis),
+            ),
+            y=alt.Y(
+                "query:O", title="query (looking)", axis=alt.Axis(labelExpr=f"{down}[datum.value]", **axis)
+            ),
+            color=alt.Color("weight:Q", title="weight", scale=alt.Scale(scheme="viridis", domain=[0, 1])),
+            tooltip=["query_token:N", "key_token:N", alt.Tooltip("weight:Q", format=".3f")],
+        )
+    )
+    shown = (
+        alt.Chart(alt.sequence(0, 1, as_="one"))
+        .transform_calculate(
+            words="'Counted from 0: ' + kind + ' attention, layer ' + layer + ', head ' + head"
+        )
+        .mark_text(align="left", baseline="top", dy=10)
+        .encode(x=alt.value(0), y=alt.value("height"), text="words:N")
+    )
+    return (
+        alt.layer(grid, shown, title="Who looks at whom")
+        .properties(width=alt.Step(CELL), height=alt.Step(CELL))
+        .add_params(*menus, *texts)
+    )
+
+
+def menu(name: str, value: Any, options: list[Any]) -> "alt.Parameter":
+    """A parameter that the reader sets from a list."""
+    alt = load("altair")
+    return alt.param(name=name, value=value, bind=alt.binding_select(options=options, name=f"{name}: "))
+
+
+def map_rows(maps: AttentionMaps) -> list[dict[str, Any]]:
+    """One record for each row of each head's map: `weights` holds all keys of one query, to 4 decimals."""
+    return [
+        {"kind": kind, "layer": layer, "head": head, "query": query, "weights": [round(w, 4) for w in row]}
+        for (kind, layer), weights in maps.items()
+        for head, rows in enumerate(weights.tolist())
+        for query, row in enumerate(rows)
+    ]
+
+
+def check_map(
+    kind: str, layer: int, weights: Tensor, src_tokens: Sequence[str], tgt_tokens: Sequence[str]
+) -> None:
+    """Raise ValueError unless the map's kind is known and its sides are as long as their tokens."""
+    if kind not in KINDS:
+        raise ValueError(f"a map's kind must be one of {', '.join(KINDS)}, not {kind!r}")
+    if weights.dim() != 3:
+        raise ValueError(f"map {kind}, {layer} must be (h, queries, keys), not {tuple(weights.shape)}")
+    queries = src_tokens if kind == "encoder" else tgt_tokens
+    keys = tgt_tokens if kind == "decoder" else src_tokens
+    check_names(queries, weights.size(1), f"queries of {kind}, {layer}")
+    check_names(keys, weights.size(2), f"keys of {kind}, {layer}")

@@ -1,0 +1,154 @@
+"""Pictures of masks: who may look at whom, query down and key across."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from annotated.attention import check_mask
+from annotated.plots.grids import check_tokens, draw_cell_borders, label_tokens
+
+if TYPE_CHECKING:
+    import altair as alt
+    from matplotlib.axes import Axes
+
+HIDDEN, ALLOWED = "#d9d9d9", "#0173b2"  # light grey and the palette's blue: apart in lightness too
+CELL = 30  # pixels
+
+
+def plot_mask(
+    mask: Tensor,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    ax: "Axes | None" = None,
+    title: str = "Who may look at whom",
+) -> "Axes":
+    """Draw a mask as a grid of cells: blue where the query may attend to the key, grey where it may not.
+
+    Args:
+        mask: bool (queries, keys), True where attention is allowed, or (1, keys), which serves every query.
+        queries, keys: the tokens down the side and along the foot.
+        ax: where to draw; a new figure if None.
+
+    Raises ValueError if the mask is not boolean, or does not fit the tokens.
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    mask = _spread(mask, queries, keys)
+    if ax is None:
+        _, ax = plt.subplots(figsize=(0.5 * len(keys) + 3.5, 0.5 * len(queries) + 1.5))
+    ax.imshow(mask.cpu().numpy(), cmap=ListedColormap([HIDDEN, ALLOWED]), vmin=0, vmax=1)
+    label_tokens(ax, queries, keys)
+    draw_cell_borders(ax, len(queries), len(keys))
+    ax.set_title(title)
+    patches = [Patch(color=ALLOWED, label="may attend"), Patch(color=HIDDEN, label="hidden")]
+    ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    return ax
+
+
+def mask_explorer(
+    masks: Mapping[str, Tensor],
+    queries: Sequence[str],
+    keys: Sequence[str],
+    query: int = 0,
+    title: str = "Point at a query: which keys does it see?",
+) -> "alt.HConcatChart":
+    """Draw masks side by side; the row under the pointer stays bright in all, and its keys are spelt out below.
+
+    Args:
+        masks: by name, each as in `plot_mask`.
+        query: the row that is bright before anybody points; the still image shows it.
+
+    Raises ValueError if there is no mask or no such row, if a mask is not boolean or does not fit the tokens.
+    """
+    import altair as alt
+
+    if not masks or not 0 <= query < len(queries):
+        raise ValueError(f"there must be a mask, and query must be from 0 to {len(queries) - 1}, not {query}")
+    chosen = alt.selection_point(
+        name="query", fields=["query"], on="pointerover", clear=False, empty=False, value=[{"query": query}]
+    )
+    panels = [
+        _panel(name, _spread(mask, queries, keys), queries, keys, chosen).properties(name=f"mask_{number}")
+        for number, (name, mask) in enumerate(masks.items())
+    ]
+    return alt.hconcat(*panels, title=title, spacing=12)
+
+
+def _spread(mask: Tensor, queries: Sequence[str], keys: Sequence[str]) -> Tensor:
+    """The mask with a row for each query: (queries, keys)."""
+    check_mask(mask)
+    if mask.dim() == 2 and mask.size(0) == 1:
+        mask = mask.expand(len(queries), -1)
+    check_tokens(mask, queries, keys)
+    return mask
+
+
+def _cells(mask: Tensor, queries: Sequence[str], keys: Sequence[str]) -> list[dict[str, Any]]:
+    """One row of data for each pair: numbers place the cell, for the same word may stand there twice."""
+    return [
+        {
+            "query": t,
+            "key": s,
+            "looking": queries[t],
+            "at": keys[s],
+            "may": "may attend" if allowed else "hidden",
+        }
+        for t, row in enumerate(mask.tolist())
+        for s, allowed in enumerate(row)
+    ]
+
+
+def _sentences(mask: Tensor, queries: Sequence[str], keys: Sequence[str]) -> list[dict[str, Any]]:
+    """For each query, in words, what it sees."""
+    seen = [[key for key, allowed in zip(keys, row, strict=True) if allowed] for row in mask.tolist()]
+    return [
+        {"query": t, "says": f"“{queries[t]}” sees", "words": " ".join(words) or "nothing"}
+        for t, words in enumerate(seen)
+    ]
+
+
+def _panel(
+    name: str, mask: Tensor, queries: Sequence[str], keys: Sequence[str], chosen: "alt.Parameter"
+) -> "alt.LayerChart":
+    """One mask: its cells, of which the chosen row is bright, and the sentence below them."""
+    import altair as alt
+    import pandas as pd
+
+    width, height = CELL * len(keys), CELL * len(queries)
+    kinds = alt.Scale(domain=["may attend", "hidden"], range=[ALLOWED, HIDDEN])
+    cells = (
+        alt.Chart(pd.DataFrame(_cells(mask, queries, keys)), width=width, height=height)
+        .mark_rect(stroke="white", strokeWidth=2)
+        .encode(
+            x=alt.X("key:O", title="key", axis=_token_axis(keys, labelAngle=-45)),
+            y=alt.Y("query:O", title="query", axis=_token_axis(queries)),
+            color=alt.Color("may:N", scale=kinds, title=None),
+            opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.35)),
+            tooltip=[alt.Tooltip("looking:N", title="query"), alt.Tooltip("at:N", title="key"), "may:N"],
+        )
+        .add_params(chosen)
+    )
+    sentences = pd.DataFrame(_sentences(mask, queries, keys))
+    lines = [
+        alt.Chart(sentences)
+        .mark_text(align="left", fontSize=14, fontWeight=weight)
+        .encode(text=field, x=alt.value(0), y=alt.value(height + below))
+        .transform_filter(chosen)
+        for field, weight, below in (("says:N", "normal", 100), ("words:N", "bold", 120))
+    ]
+    return alt.layer(cells, *lines, title=name)
+
+
+def _token_axis(tokens: Sequence[str], **settings: Any) -> "alt.Axis":
+    """An axis on which position n is labelled with the n-th token."""
+    import json
+
+    import altair as alt
+
+    names = json.dumps(list(tokens), ensure_ascii=False)
+    return alt.Axis(
+        labelExpr=f"{names}[datum.value]", ticks=False, domain=False, labelOverlap=False, **settings
+    )

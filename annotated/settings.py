@@ -1,0 +1,83 @@
+"""The settings of a long training run."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Everything that decides how a model is trained. The defaults are the paper's (section 5).
+
+    Raises ValueError for a setting that is out of range, naming it.
+    """
+
+    epochs: int = 100  # times through the training data at most
+    max_steps: int = 100_000  # updates at most
+    max_tokens: int = 4096  # tokens in a batch at most, padding counted, on its longer side
+    accumulate: int = 1  # batches an update
+    max_sentence: int = 256  # tokens in a sentence at most; longer pairs are left out, and counted
+    warmup: int = 4000  # updates until the rate's peak (equation 3)
+    factor: float = 1.0  # multiplies the rate of equation 3
+    beta_1: float = 0.9  # Adam: decay of the mean gradient
+    beta_2: float = 0.98  # Adam: decay of the mean squared gradient
+    eps: float = 1e-9  # Adam: added to the root of that square
+    clip: float = 0.0  # largest norm of the gradient, above which it is scaled down; 0 never scales
+    smoothing: float = 0.1  # label smoothing
+    subword_dropout: float = 0.0  # share of merges left out when training text is cut into subwords
+    precision: Literal["float32", "bf16"] = "float32"  # bf16: matrix products in half precision
+    compile: bool = False  # let torch.compile make the model faster, after a slow start
+    patience: int = 0  # epochs without a better validation loss before training stops; 0 never stops
+    keep: int = 5  # newest checkpoints kept
+    average: int = 5  # newest checkpoints averaged at the end (section 6.1); 0 or 1 takes the last as it is
+    save_every: int = 0  # updates between checkpoints; 0 saves at the end of each epoch
+    log_every: int = 50  # updates between lines of the log
+    tensorboard: bool = False  # also write the log for TensorBoard
+    seed: int = 0  # of initial weights, order of the data and dropout
+
+    def __post_init__(self) -> None:
+        at_least_one = ("epochs", "max_steps", "max_tokens", "accumulate", "max_sentence", "warmup", "keep", "log_every")
+        for name in at_least_one:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("clip", "patience", "save_every"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
+        for name in ("factor", "eps"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        for name in ("beta_1", "beta_2", "smoothing", "subword_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), not {getattr(self, name)}")
+        if not 0 <= self.average <= self.keep:
+            raise ValueError(f"average must be from 0 to keep, which is {self.keep}, not {self.average}")
+        if self.precision not in ("float32", "bf16"):
+            raise ValueError(f"precision must be float32 or bf16, not {self.precision!r}")
+
+    @classmethod
+    def base(cls, **settings) -> "TrainingConfig":
+        """The paper's base model: 100,000 updates, the last 5 checkpoints averaged."""
+        return cls(**settings)
+
+    @classmethod
+    def big(cls, **settings) -> "TrainingConfig":
+        """The paper's big model: 300,000 updates, the last 20 checkpoints averaged."""
+        return cls(**{"max_steps": 300_000, "keep": 20, "average": 20, **settings})
+
+    @classmethod
+    def tiny(cls, **settings) -> "TrainingConfig":
+        """For a small corpus on a laptop: the rate peaks at 0.005 after 2,000 updates."""
+        return cls(**{"epochs": 30, "warmup": 2000, "factor": 2.53, **settings})
+
+
+# What a resumed run may change: when it ends, and what is kept of it. All else decides the weights.
+CHANGEABLE = (
+    "epochs",
+    "max_steps",
+    "patience",
+    "keep",
+    "average",
+    "save_every",
+    "log_every",
+    "compile",
+    "tensorboard",
+)

@@ -1,0 +1,151 @@
+"""A sheet to draw on: boxes, texts, arrows and small matrices, as plain SVG that is the same bytes each time."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+FONT = "DejaVu Sans, Verdana, sans-serif"
+INK, SOFT, PAPER = "#222222", "#6b6b6b", "#ffffff"
+# Tints and lines of a palette that colour-blind readers can tell apart; the words never lean on colour alone.
+COLOURS = {
+    "attention": ("#d6e8f5", "#0173b2"),
+    "network": ("#fbe3c0", "#b87503"),
+    "norm": ("#d3efe5", "#02795a"),
+    "embedding": ("#f3dcec", "#a8598f"),
+    "output": ("#f9dccb", "#b54a00"),
+    "plain": ("#f3f3f3", "#8a8a8a"),
+}
+
+Point = tuple[float, float]
+
+
+@dataclass
+class Canvas:
+    """A white sheet of `width` by `height` pixels; `title` is for screen readers. What is drawn later lies on top."""
+
+    width: int
+    height: int
+    title: str
+    parts: list[str] = field(default_factory=list)
+
+    def box(
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        kind: str,
+        title: str,
+        note: str = "",
+        size: float = 15,
+    ) -> None:
+        """A rounded box, upper left corner at (x, y), with a title (its line breaks kept) and a note."""
+        fill, line = COLOURS[kind]
+        self.rectangle(x, y, width, height, fill, line)
+        lines = [*((text, size) for text in title.split("\n")), *([(note, size - 2)] if note else [])]
+        top = y + height / 2 - (len(lines) - 1) * size * 0.65
+        for i, (text, text_size) in enumerate(lines):
+            self.text(x + width / 2, top + i * size * 1.3, text, text_size)
+
+    def rectangle(
+        self, x: float, y: float, width: float, height: float, fill: str, line: str, dashed: bool = False
+    ) -> None:
+        """A rounded rectangle, of which nothing is written."""
+        dash = ' stroke-dasharray="6 4"' if dashed else ""
+        self.parts.append(
+            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="7" '
+            f'fill="{fill}" stroke="{line}" stroke-width="1.6"{dash}/>'
+        )
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: float = 15,
+        anchor: str = "middle",
+        colour: str = INK,
+        bold: bool = False,
+    ) -> None:
+        """One line, its middle at height y. `d~model~` sets "model" lower, `W^Q^` sets "Q" higher."""
+        weight = ' font-weight="bold"' if bold else ""
+        self.parts.append(
+            f'<text x="{x:g}" y="{y + size * 0.36:g}" font-size="{size:g}" text-anchor="{anchor}" '
+            f'fill="{colour}"{weight}>{shifted(text, size)}</text>'
+        )
+
+    def arrow(self, *points: Point, head: bool = True, width: float = 2, colour: str = INK) -> None:
+        """A line through the points, with a head at its end."""
+        way = " ".join(f"{x:g},{y:g}" for x, y in points)
+        marker = ' marker-end="url(#head)"' if head else ""
+        self.parts.append(
+            f'<polyline points="{way}" fill="none" stroke="{colour}" stroke-width="{width:g}"{marker}/>'
+        )
+
+    def plus(self, x: float, y: float) -> None:
+        """A sum: a circle with a plus."""
+        self.parts.append(
+            f'<circle cx="{x:g}" cy="{y:g}" r="11" fill="{PAPER}" stroke="{INK}" stroke-width="2"/>'
+        )
+        self.arrow((x - 6, y), (x + 6, y), head=False)
+        self.arrow((x, y - 6), (x, y + 6), head=False)
+
+    def matrix(
+        self, x: float, y: float, cells: Sequence[Sequence[float]], kind: str, cell: float = 22
+    ) -> None:
+        """A grid of cells, each as dark as its number from 0 to 1; a cell of -1 is crossed out."""
+        fill, line = COLOURS[kind]
+        for i, row in enumerate(cells):
+            for j, value in enumerate(row):
+                left, top = x + j * cell, y + i * cell
+                shade = PAPER if value < 0 else blend(fill, line, value)
+                self.parts.append(
+                    f'<rect x="{left:g}" y="{top:g}" width="{cell:g}" height="{cell:g}" '
+                    f'fill="{shade}" stroke="{line}"/>'
+                )
+                if value < 0:
+                    self.arrow(
+                        (left + 6, top + 6),
+                        (left + cell - 6, top + cell - 6),
+                        head=False,
+                        width=1,
+                        colour=SOFT,
+                    )
+
+    def svg(self) -> str:
+        """The whole sheet."""
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{self.height}" '
+            f'viewBox="0 0 {self.width} {self.height}" font-family="{FONT}" role="img">'
+        )
+        marker = (
+            '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="6" markerHeight="6" '
+            f'orient="auto"><path d="M0,0 L10,5 L0,10 z" fill="{INK}"/></marker></defs>'
+        )
+        paper = f'<rect width="{self.width}" height="{self.height}" rx="10" fill="{PAPER}"/>'
+        title = f"<title>{escape(self.title)}</title>"
+        return "\n".join([head, title, marker, paper, *self.parts, "</svg>"]) + "\n"
+
+
+def shifted(text: str, size: float) -> str:
+    """The text as SVG: `~...~` lower, `^...^` higher, both smaller, and what follows back on the line."""
+    pieces, back = [], 0.0
+    for part in re.split(r"(~[^~]+~|\^[^^]+\^)", text):
+        if not part:
+            continue
+        if part[0] in "~^" and len(part) > 2:
+            shift = size * (0.22 if part[0] == "~" else -0.36)
+            inner, small = part[1:-1], f' font-size="{size * 0.72:g}"'
+        else:
+            shift, inner, small = 0.0, part, ""
+        move = f' dy="{shift - back:g}"' if shift != back else ""
+        pieces.append(f"<tspan{move}{small}>{escape(inner)}</tspan>" if move or small else escape(inner))
+        back = shift
+    return "".join(pieces)
+
+
+def blend(light: str, dark: str, share: float) -> str:
+    """The colour `share` of the way from light to dark, both as #rrggbb."""
+    ends = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in (light, dark)]
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in zip(*ends, strict=True))
