@@ -15,10 +15,12 @@ try:
 except PackageNotFoundError:  # run from a checkout that was never installed
     __version__ = "unknown"
 
-# Where each public name lives. A name is imported when it is first asked for, so that `import annotated` is cheap.
+# Where each public name lives. It is imported when it is first asked for: `import annotated` stays cheap.
+# The function `attention` is not among them: `annotated.attention` is the module that holds it.
 _HOMES = {
     "masks": ("Batch", "padding_mask", "subsequent_mask"),
-    "attention": ("KeyValueCache", "MultiHeadedAttention", "attention", "capture_attention", "clones"),
+    "cache": ("DecoderCache", "KeyValueCache"),
+    "attention": ("MultiHeadedAttention", "capture_attention", "clones"),
     "layers": (
         "Embeddings",
         "LearnedPositions",
@@ -29,7 +31,6 @@ _HOMES = {
     ),
     "model": (
         "Decoder",
-        "DecoderCache",
         "DecoderLayer",
         "Encoder",
         "EncoderDecoder",
@@ -48,7 +49,8 @@ _HOMES = {
     "checkpoints": ("average_checkpoints", "load_model", "save_model"),
     "translator": ("Translator", "load_pretrained"),
     "training": ("SimpleLossCompute", "TrainState", "run_epoch"),
-    "trainer": ("Trainer", "TrainingConfig"),
+    "settings": ("TrainingConfig",),
+    "trainer": ("Trainer", "TrainingError"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME)
@@ -64,4 +66,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted({*globals(), *__all__})

@@ -7,16 +7,22 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from annotated import __version__, commands
 from annotated.data.corpora import NAMES as CORPORA
 from annotated.files import read_json
 from annotated.model import TransformerConfig
-from annotated.trainer import TrainingConfig, TrainingError
+from annotated.runs import SETTINGS
+from annotated.settings import TrainingConfig
+from annotated.trainer import TrainingError
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and ends with exit code 2."""
+    """Says what is wrong in one line, and ends with exit code 2; takes no abbreviated flags."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, allow_abbrev=False, **options)
 
     def error(self, message: str) -> None:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
@@ -36,62 +42,74 @@ def field_comments(settings: type) -> dict[str, str]:
     return {name: comment.replace("%", "%%") for name, comment in lines}
 
 
-def add_settings(parser: argparse.ArgumentParser, title: str, settings: type, without: Sequence[str] = ()) -> None:
+def add_settings(
+    parser: argparse.ArgumentParser, title: str, settings: type, without: Sequence[str] = ()
+) -> None:
     """A flag for each field of a settings class; those not given keep the preset's value."""
     group = parser.add_argument_group(title)
     comments = field_comments(settings)
     for field in dataclasses.fields(settings):
         if field.name in without:
             continue
-        flag = "--" + field.name.replace("_", "-")
-        default = f" (base: {field.default})"
         if field.type is bool:
-            group.add_argument(
-                flag,
-                action=argparse.BooleanOptionalAction,
-                default=argparse.SUPPRESS,
-                help=comments[field.name] + default,
-            )
+            kind = {"action": argparse.BooleanOptionalAction}
+        elif choices := get_args(field.type):
+            kind = {"choices": choices}
         else:
-            choices = getattr(field.type, "__args__", None)
-            kind = str if choices else field.type
-            group.add_argument(
-                flag,
-                type=kind,
-                choices=choices,
-                default=argparse.SUPPRESS,
-                metavar=None if choices else kind.__name__.upper(),
-                help=comments[field.name] + default,
-            )
+            kind = {"type": field.type, "metavar": field.type.__name__.upper()}
+        group.add_argument(
+            "--" + field.name.replace("_", "-"),
+            default=argparse.SUPPRESS,
+            help=f"{comments[field.name]} (base: {field.default})",
+            **kind,
+        )
+
+
+def natural(text: str) -> int:
+    """A whole number of 32 bits, not negative."""
+    if not text.isdecimal() or int(text) >= 2**32:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 2^32 - 1, not {text!r}")
+    return int(text)
 
 
 def common_flags() -> argparse.ArgumentParser:
     """Flags that every command has."""
     common = Parser(add_help=False)
     group = common.add_argument_group("everywhere")
-    group.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto", help="where to compute")
-    group.add_argument("--threads", type=int, default=0, metavar="INT", help="CPU threads; 0 lets PyTorch choose")
-    group.add_argument("--seed", type=int, default=0, metavar="INT", help="of everything random")
-    group.add_argument("--config", type=Path, metavar="FILE", help="JSON with any of these settings; flags win")
+    devices = ("auto", "cpu", "cuda", "mps")
+    group.add_argument("--device", choices=devices, default="auto", help="where to compute")
+    group.add_argument(
+        "--threads", type=natural, default=0, metavar="INT", help="CPU threads; 0 lets PyTorch choose"
+    )
+    group.add_argument("--seed", type=natural, default=0, metavar="INT", help="of everything random")
+    group.add_argument(
+        "--config", type=Path, metavar="FILE", help="JSON with any of these settings; flags win"
+    )
+    group.add_argument("--version", action="version", version=f"annotated {__version__}")
     return common
 
 
-def corpus_flags(parser: argparse.ArgumentParser) -> None:
-    """Flags that choose the data."""
+def corpus_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Flags that choose the data; returns their group, for more."""
     group = parser.add_argument_group("data")
     group.add_argument("--corpus", choices=CORPORA, default="multi30k", help="where the sentences come from")
     group.add_argument("--path", type=Path, metavar="FILE", help="where iwslt or tatoeba lie on your disk")
     group.add_argument("--pair", default="en-de", help="source and target language")
-    group.add_argument("--variant", choices=("raw", "tok"), help="multi30k's text: raw, or lower-cased and tokenised")
+    group.add_argument("--variant", choices=("raw", "tok"), help="multi30k raw, or tokenised and lower-cased")
+    group.add_argument("--src", type=Path, metavar="FILE", help="instead: your own text, one sentence a line")
+    group.add_argument("--tgt", type=Path, metavar="FILE", help="its translation, line by line")
+    return group
 
 
 def search_flags(parser: argparse.ArgumentParser) -> None:
     """Flags that choose the model and how it searches."""
-    parser.add_argument("--model", required=True, metavar="MODEL", help="a model folder, or a shipped model's name")
+    which = "a model folder, or a shipped model's name"
+    parser.add_argument("--model", required=True, metavar="MODEL", help=which)
     group = parser.add_argument_group("search")
     group.add_argument("--beam", type=int, default=4, metavar="INT", help="hypotheses kept; 1 is greedy")
-    group.add_argument("--alpha", type=float, default=0.6, metavar="FLOAT", help="length penalty of section 6.1")
-    group.add_argument("--penalty", choices=("gnmt", "power"), default="gnmt", help="form of the length penalty")
+    group.add_argument("--alpha", type=float, default=0.6, metavar="FLOAT", help="of the length penalty")
+    penalties = "gnmt: ((5 + length) / 6)^alpha, as in section 6.1; power: length^alpha"
+    group.add_argument("--penalty", choices=("gnmt", "power"), default="gnmt", help=penalties)
 
 
 def train_parser(add, common: argparse.ArgumentParser) -> None:
@@ -101,21 +119,29 @@ def train_parser(add, common: argparse.ArgumentParser) -> None:
         parents=[common],
         formatter_class=Help,
         help="train a model",
-        description="Train a model on a corpus, or on your own pair of files. Ctrl-C leaves a usable checkpoint.",
+        description="Train a model on a corpus, or on your own pair of files.\n"
+        "Ctrl-C leaves a model that can be used, and a run that can be resumed.",
         epilog="examples:\n"
         "  annotated train --corpus multi30k --pair en-de --preset tiny --out runs/first\n"
         "  annotated train --src my.en --tgt my.de --val-src val.en --val-tgt val.de --out runs/mine\n"
-        "  annotated train --out runs/first --resume      go on where it stopped, with the same flags\n"
+        "  annotated train --out runs/first --resume      go on where it stopped, with the settings it had\n"
         "  torchrun --nproc-per-node 4 -m annotated train ...      one process a GPU",
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the run is kept")
-    parser.add_argument("--preset", choices=("tiny", "base", "big"), default="tiny", help="settings to start from")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --out; start it if there is none")
-    parser.add_argument("--init-from", metavar="MODEL", help="start from this model's weights and tokenizers")
-    parser.add_argument("--vocab", type=int, default=8000, metavar="INT", help="subwords, shared by both languages")
-    corpus_flags(parser)
-    for side in ("src", "tgt", "val-src", "val-tgt"):
-        parser.add_argument(f"--{side}", type=Path, metavar="FILE", help="your own text, one sentence a line")
+    flag = parser.add_argument
+    flag("--out", type=Path, required=True, metavar="FOLDER", help="where the run is kept")
+    flag("--preset", choices=("tiny", "base", "big"), default="tiny", help="settings to start from")
+    flag(
+        "--resume",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="go on with the run in --out; start it if there is none",
+    )
+    flag("--init-from", metavar="MODEL", help="start from this model's weights, settings and tokenizers")
+    flag("--vocab", type=int, default=8000, metavar="INT", help="subwords, shared by both languages")
+    data = corpus_flags(parser)
+    without = "text to validate on; without it, 5%% of --src is held out"
+    data.add_argument("--val-src", type=Path, metavar="FILE", help=without)
+    data.add_argument("--val-tgt", type=Path, metavar="FILE", help="its translation")
     add_settings(parser, "model", TransformerConfig, without=("src_vocab", "tgt_vocab"))
     add_settings(parser, "training", TrainingConfig, without=("seed",))
     parser.set_defaults(run=commands.train)
@@ -145,13 +171,16 @@ def make_parser() -> Parser:
         parents=[common],
         formatter_class=Help,
         help="score a model on a corpus",
-        description="Translate a split of a corpus and score it: BLEU, chrF, perplexity without smoothing.",
-        epilog="example:\n  annotated evaluate --model runs/first --corpus multi30k --split test_2016_flickr",
+        description="Translate a split of a corpus, or your own file, and score that:\n"
+        "BLEU, chrF, perplexity without smoothing.",
+        epilog="examples:\n"
+        "  annotated evaluate --model runs/first --corpus multi30k --split test_2016_flickr\n"
+        "  annotated evaluate --model runs/mine --src test.en --tgt test.de",
     )
     search_flags(evaluate)
     corpus_flags(evaluate)
     evaluate.add_argument("--split", default="val", help="which part of the corpus")
-    evaluate.add_argument("--save", type=Path, metavar="FILE", help="also write the translations to this file")
+    evaluate.add_argument("--save", type=Path, metavar="FILE", help="also write the translations here")
     evaluate.set_defaults(run=commands.evaluate)
 
     average = add(
@@ -168,38 +197,51 @@ def make_parser() -> Parser:
     return parser
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line, and under it the file that `--config` names."""
-    parser = make_parser()
-    args = parser.parse_args(arguments)
-    if args.config is None:
-        return args
-    known = set(vars(args)) | {f.name for c in (TransformerConfig, TrainingConfig) for f in dataclasses.fields(c)}
+def flags_from(path: Path) -> list[str]:
+    """The settings in a JSON file as flags; null stands for one that is not given."""
     flags = []
-    for name, value in read_json(args.config).items():
-        if name not in known - {"run", "config"}:
-            parser.error(f"{args.config}: unknown setting {name!r}")
-        flag = "--" + name.replace("_", "-")
+    for name, value in read_json(path).items():
+        flag = name.replace("_", "-")
         if isinstance(value, bool):
-            flags += [flag] if value else ["--no-" + name.replace("_", "-")]
-        else:
-            flags += [flag, str(value)]
-    # The file's settings come right after the command's name, so that flags given by hand come later and win.
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    return parser.parse_args([arguments[0], *flags, *arguments[1:]])
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
+        elif value is not None:
+            flags.append(f"--{flag}={value}")
+    return flags
+
+
+def files_of_settings(arguments: Sequence[str]) -> list[Path]:
+    """The files that give settings: that of the run to resume, then that of --config."""
+    parser = Parser(prog="annotated", add_help=False)
+    parser.add_argument("--config", type=Path)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--resume", action="store_true")
+    args, _ = parser.parse_known_args(arguments)
+    run = args.out / SETTINGS if args.resume and args.out else None
+    return [path for path in (run if run and run.exists() else None, args.config) if path]
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line, and under it the files that give settings."""
+    parser = make_parser()
+    flags = {flag: path for path in files_of_settings(arguments) for flag in flags_from(path)}
+    # They come right after the command's name, so that flags given by hand come later and win.
+    args, unknown = parser.parse_known_args([*arguments[:1], *flags, *arguments[1:]])
+    if unknown:
+        where = f"{flags[unknown[0]]}: " if unknown[0] in flags else ""
+        parser.error(f"{where}unknown setting {unknown[0]}")
+    return args
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; what the user got wrong is said in one line, with exit code 2."""
     try:
-        args = parse(arguments)
-        args.run(args)
+        args = parse(sys.argv[1:] if arguments is None else arguments)
+        return args.run(args) or 0
     except (ValueError, OSError, TrainingError, ImportError) as error:
         print(f"annotated: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
-    return 0
 
 
 if __name__ == "__main__":

@@ -63,8 +63,8 @@ class MultiHeadedAttention(nn.Module):
     """h attentions of width d_k = d_model / h, side by side (section 3.2.2).
 
     The four `linears` are W^Q, W^K, W^V, each holding the projections of all heads, and W^O.
-    PyTorch's fused kernel computes the heads; while `on_weights` is set (see `capture_attention`) the readable
-    `attention` does, and hands its weights over.
+    PyTorch's fused kernel computes the heads; while `on_weights` is set (see `capture_attention`) the
+    readable `attention` does, and hands its weights over.
 
     Raises ValueError if d_model is not a multiple of h.
     """
@@ -80,31 +80,26 @@ class MultiHeadedAttention(nn.Module):
         self.on_weights: Callable[[Tensor], None] | None = None
 
     def forward(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        mask: Mask = None,
-        cache: KeyValueCache | None = None,
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None, cache: KeyValueCache | None = None
     ) -> Tensor:
         """From `query` (B, T, d_model) to `key` and `value` (B, S, d_model): returns (B, T, d_model).
 
         `mask` is bool (B, 1 or T, S), the same for every head. With a `cache`, the new keys and values join
-        those of earlier steps, and S counts them all; with `key` and `value` None, those alone are read.
+        those of earlier steps, and S counts them all; one that is complete stands in for both.
         """
         if mask is not None:
             check_mask(mask)
             mask = mask.unsqueeze(-3)  # (B, 1, 1 or T, S)
         to_query, to_key, to_value, to_output = self.linears
         q = self.split(to_query(query))  # (B, h, T, d_k)
-        if key is not None:
+        if cache is None or not cache.complete:
             k, v = self.split(to_key(key)), self.split(to_value(value))  # (B, h, S, d_k)
         if cache is not None:
-            k, v = cache.extend(k, v) if key is not None else (cache.key, cache.value)
+            k, v = (cache.key, cache.value) if cache.complete else cache.extend(k, v)
         return to_output(self.join(self.attend(q, k, v, mask)))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """All heads at once: (B, h, T, d_k), two of (B, h, S, d_k) -> (B, h, T, d_k)."""
+        """All heads at once: (B, h, T, d_k) and two (B, h, S, d_k) -> (B, h, T, d_k)."""
         if self.on_weights is None:
             p = self.dropout.p if self.training else 0.0
             return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p)
@@ -130,7 +125,7 @@ def capture_attention(model: nn.Module) -> Iterator[AttentionMaps]:
 
     Yields a dictionary: `maps["encoder", 0]`, `maps["decoder", 0]` and `maps["cross", 0]` are the weights
     (batch, h, queries, keys) of the first layer's attention of each kind, from the latest forward pass:
-    float32, on the CPU, without gradient. `model` is an `EncoderDecoder`. Blocks may nest: the inner one records.
+    float32, on the CPU, without gradient. `model` is an `EncoderDecoder`.
 
         with capture_attention(model) as maps:
             model(src, tgt, src_mask, tgt_mask)

@@ -10,16 +10,23 @@ from torch import Tensor
 class KeyValueCache:
     """The projected keys and values of one attention layer.
 
-    `key` and `value` are (B, h, S, d_k), or None before the first step.
+    `key` and `value` are (B, h, S, d_k), or None before the first step. A cache that does not grow is
+    complete after that step: the memory, unlike the target, is all there from the start.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, grows: bool = True):
+        self.grows = grows
         self.key: Tensor | None = None
         self.value: Tensor | None = None
 
     def __len__(self) -> int:
         """How many positions are held."""
         return 0 if self.key is None else self.key.size(-2)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all is held that ever will be."""
+        return not self.grows and self.key is not None
 
     def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Add the keys and values (B, h, new, d_k) of further positions; returns all that are held."""
@@ -35,11 +42,11 @@ class KeyValueCache:
 
 
 class LayerCache:
-    """One decoder layer's: keys and values of the target so far, which grow, and of the memory, which do not."""
+    """One decoder layer's keys and values: those of the target so far, and those of the memory."""
 
     def __init__(self) -> None:
         self.target = KeyValueCache()
-        self.memory = KeyValueCache()
+        self.memory = KeyValueCache(grows=False)
 
 
 class DecoderCache:

@@ -4,8 +4,8 @@
     model.safetensors    the weights, each shared matrix once
     tokenizer.* or src_tokenizer.* and tgt_tokenizer.*
 
-The weights come last: a folder that has them has all else. Weights may be written over older ones of the same
-settings and tokenizers, as training does in its run's folder: whenever that is cut off, a whole model remains.
+The weights come last: a folder that has them has all else. Where newer weights take the place of older ones
+of the same settings and tokenizers, as in a run's folder, a whole model remains whenever that is cut off.
 """
 
 import dataclasses
@@ -81,14 +81,20 @@ def model_from(values: dict, source: object) -> EncoderDecoder:
         raise ValueError(f"{source}: no model can be built from these settings: {error}") from None
 
 
-def save_model(folder: Path, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:
+def save_model(
+    folder: Path, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
+) -> None:
     """Write a model folder; the weights last, so that a folder with weights has all else.
 
     One tokenizer that serves both sides is stored once.
     """
     folder = Path(folder)
     joint = src_tokenizer is tgt_tokenizer
-    names = {"src": "tokenizer", "tgt": "tokenizer"} if joint else {"src": "src_tokenizer", "tgt": "tgt_tokenizer"}
+    names = (
+        {"src": "tokenizer", "tgt": "tokenizer"}
+        if joint
+        else {"src": "src_tokenizer", "tgt": "tgt_tokenizer"}
+    )
     folder.mkdir(parents=True, exist_ok=True)
     save_tokenizer(src_tokenizer, folder, names["src"])
     if not joint:

@@ -4,20 +4,40 @@ import argparse
 import dataclasses
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from torch import distributed as dist
 
 from annotated.checkpoints import average_checkpoints, find_model, load_model, load_weights, save_model
-from annotated.data import Corpus, TokenBatches, encode_corpus, load_corpus, read_parallel
+from annotated.data import Corpus, TokenBatches, encode_corpus, load_corpus, own_files, read_parallel
+from annotated.data.batching import mixed_seed
 from annotated.data.parallel import split_lines
 from annotated.evaluation import bleu, chrf, moses_tokenized, score_tokens, tokenized_bleu
 from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.runs import RunFolder
+from annotated.settings import TrainingConfig
 from annotated.tokenizers import SentencePieceTokenizer, Tokenizer
-from annotated.trainer import Trainer, TrainingConfig
+from annotated.trainer import Trainer
 from annotated.translator import Translator
+
+# The flags that a run remembers besides the settings of the model and of training.
+REMEMBERED = (
+    "corpus",
+    "path",
+    "pair",
+    "variant",
+    "src",
+    "tgt",
+    "val_src",
+    "val_tgt",
+    "vocab",
+    "preset",
+    "init_from",
+)
 
 
 def choose_device(args: argparse.Namespace) -> torch.device:
@@ -57,41 +77,84 @@ def settings_from(cls: type, args: argparse.Namespace) -> dict[str, object]:
     return {field.name: given[field.name] for field in dataclasses.fields(cls) if field.name in given}
 
 
+def remembered(args: argparse.Namespace) -> dict[str, object]:
+    """The flags that a resumed run keeps, as JSON; files by their full path."""
+    values = {name: getattr(args, name) for name in REMEMBERED} | settings_from(TransformerConfig, args)
+    return {name: str(v.absolute()) if isinstance(v, Path) else v for name, v in values.items()}
+
+
 def training_corpus(args: argparse.Namespace) -> Corpus:
     """The user's own files, or a corpus by name."""
-    if (args.src is None) != (args.tgt is None) or (args.val_src is None) != (args.val_tgt is None):
-        raise ValueError("--src and --tgt belong together, and so do --val-src and --val-tgt")
+    if (args.val_src is None) != (args.val_tgt is None):
+        raise ValueError("--val-src and --val-tgt belong together; one of them is missing")
     if args.src is None:
+        if args.tgt or args.val_src:
+            raise ValueError("--tgt, --val-src and --val-tgt go with --src, which is missing")
         return load_corpus(args.corpus, args.pair, args.path, args.variant)
-    splits = {"train": read_parallel(args.src, args.tgt)}
-    if args.val_src is not None:
-        splits["val"] = read_parallel(args.val_src, args.val_tgt)
-    return Corpus(str(args.src), *args.pair.split("-"), splits)
+    if args.tgt is None:
+        raise ValueError("--src and --tgt belong together; --tgt is missing")
+    if args.val_src is None:
+        return own_files(args.src, args.tgt, args.pair)
+    splits = {
+        "train": read_parallel(args.src, args.tgt, "train"),
+        "val": read_parallel(args.val_src, args.val_tgt, "val"),
+    }
+    return Corpus("own", *languages(args.pair), splits)
+
+
+def languages(pair: str) -> tuple[str, str]:
+    """Source and target language of a pair such as en-de. Raises ValueError for something else."""
+    src, _, tgt = pair.partition("-")
+    if not (src and tgt):
+        raise ValueError(f"--pair must be two languages such as en-de, not {pair!r}")
+    return src, tgt
+
+
+def starting_point(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
+    """The model to go on with: of the run to resume, of --init-from, or a new one."""
+    start = RunFolder(args.out).newest() if args.resume else None
+    if start is None and args.init_from:
+        start = find_model(args.init_from)
+    if start is None:
+        return new_model(args, corpus)
+    model, *tokenizers = load_model(start)
+    for name, value in settings_from(TransformerConfig, args).items():
+        if value != getattr(model.config, name):
+            raise ValueError(
+                f"{name} is {getattr(model.config, name)!r} in {start}, not {value!r}: "
+                "a model keeps the settings it was made with; leave that one out"
+            )
+    return model, *tokenizers
 
 
 def new_model(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
     """A fresh model with subwords learned from the training text alone."""
     text = corpus["train"]
-    tokenizer = SentencePieceTokenizer.train([*text.src, *text.tgt], args.vocab)
+    with warnings.catch_warnings(record=True) as caught:
+        tokenizer = SentencePieceTokenizer.train([*text.src, *text.tgt], args.vocab)
+    for warning in caught:
+        say(str(warning.message))
     preset = getattr(TransformerConfig, args.preset)
     config = preset(len(tokenizer), len(tokenizer), **settings_from(TransformerConfig, args))
     return EncoderDecoder.from_config(config), tokenizer, tokenizer
 
 
-def train(args: argparse.Namespace) -> None:
-    """Train a model; see `annotated train --help`."""
+def train(args: argparse.Namespace) -> int:
+    """Train a model; see `annotated train --help`. Returns the exit code, 130 after Ctrl-C."""
     device = choose_device(args)
     with processes(device):
         config = getattr(TrainingConfig, args.preset)(**settings_from(TrainingConfig, args))
+        if not args.resume:
+            RunFolder(args.out).check_empty()
         corpus = training_corpus(args)
-        run = args.resume and (args.out / "config.json").exists()
-        start = args.out if run else args.init_from and find_model(args.init_from)
-        model, *tokenizers = load_model(start, device) if start else new_model(args, corpus)
+        model, *tokenizers = starting_point(args, corpus)
         say(f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}")
+        limit = min(
+            config.max_sentence, config.max_tokens - 1
+        )  # with its end symbol it must fit into a batch
 
         def batches(split: str, epoch: int = 0, dropout: float = 0.0) -> TokenBatches:
-            seed = config.seed * 1_000_000 + epoch
-            pairs = encode_corpus(corpus[split], *tokenizers, config.max_sentence, dropout, seed)
+            pairs = encode_corpus(corpus[split], *tokenizers, limit, dropout, mixed_seed(config.seed, epoch))
             if epoch == 0:
                 say(pairs.report())
             return TokenBatches(pairs, config.max_tokens, seed=config.seed, shuffle=split == "train")
@@ -105,10 +168,13 @@ def train(args: argparse.Namespace) -> None:
             config,
             args.out,
             device,
+            remembered(args),
         )
         folder = trainer.train(args.resume)
-        finished = "finished" if trainer.finished() else "stopped; go on with --resume"
-        say(f"{finished} at step {trainer.progress.step}: the model is in {folder}")
+        finished = trainer.finished()
+        how = "finished" if finished else "stopped, to go on with --resume,"
+        say(f"{how} at step {trainer.progress.step}: the model is in {folder}")
+        return 0 if finished else 130
 
 
 def translate(args: argparse.Namespace) -> None:
@@ -125,15 +191,24 @@ def translate(args: argparse.Namespace) -> None:
         print(line)
 
 
+def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
+    """The user's own files, or a corpus by name; and which split of it to score."""
+    if (args.src is None) != (args.tgt is None):
+        raise ValueError("--src and --tgt belong together; one of them is missing")
+    if args.src is None:
+        return load_corpus(args.corpus, args.pair, args.path, args.variant), args.split
+    return Corpus("own", *languages(args.pair), {"own": read_parallel(args.src, args.tgt)}), "own"
+
+
 def evaluate(args: argparse.Namespace) -> None:
     """Score a model; see `annotated evaluate --help`."""
     translator = Translator.load(args.model, choose_device(args))
-    corpus = load_corpus(args.corpus, args.pair, args.path, args.variant)
-    text = corpus[args.split]
+    corpus, split = scored_corpus(args)
+    text = corpus[split]
     options = {"beam": args.beam, "alpha": args.alpha, "penalty": args.penalty}
     found = translator.translate(text.src, **options, progress=True)
     if args.save is not None:
-        args.save.write_text("".join(line + "\n" for line in found), encoding="utf-8")
+        args.save.write_bytes("".join(line + "\n" for line in found).encode())
     pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer)
     batches = TokenBatches(pairs, max(4096, max(map(len, pairs.src + pairs.tgt))), shuffle=False)
     tokens = score_tokens(translator.model, batches.epoch(0))
@@ -149,7 +224,8 @@ def evaluate(args: argparse.Namespace) -> None:
 
 def average(args: argparse.Namespace) -> None:
     """Average checkpoints; see `annotated average --help`."""
-    model, src_tokenizer, tgt_tokenizer = load_model(args.checkpoints[0])
+    RunFolder(args.out).check_empty()
+    model, *tokenizers = load_model(args.checkpoints[0])
     load_weights(model, average_checkpoints(args.checkpoints), args.out)
-    save_model(args.out, model, src_tokenizer, tgt_tokenizer)
+    save_model(args.out, model, *tokenizers)
     say(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")

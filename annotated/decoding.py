@@ -3,14 +3,17 @@
 Shape letters: B sentences, k hypotheses kept for each (the beam), V target vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from annotated.model import DecoderCache, EncoderDecoder, evaluating
+from annotated.cache import DecoderCache
+from annotated.model import EncoderDecoder, evaluating
 
 
 def greedy_decode(
@@ -58,7 +61,7 @@ def next_log_probs(
     cache: DecoderCache,
     forbidden: Sequence[int],
 ) -> Tensor:
-    """One step: log-probabilities (B, V) of what follows `tokens` (B, len), of which the last is new to the cache."""
+    """Log-probabilities (B, V) of what follows `tokens` (B, len), of which the last is new to the cache."""
     states = model.decode(memory, src_mask, tokens[:, -1:], None, cache)  # (B, 1, d_model)
     log_probs = model.generator(states[:, -1])
     if forbidden:
@@ -73,6 +76,15 @@ class Hypothesis:
     tokens: tuple[int, ...]
     log_prob: float  # of all tokens and the end symbol
     score: float  # log_prob divided by the length penalty
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A continuation that beam search weighed in one step, and what became of it."""
+
+    tokens: tuple[int, ...]  # all generated so far, the newest last
+    log_prob: float
+    fate: Literal["kept", "dropped", "ended"]
 
 
 Penalty = Literal["gnmt", "power"]
@@ -104,46 +116,61 @@ def beam_search(
     n_best: int = 1,
     prefixes: Sequence[Sequence[int]] | None = None,
     forbidden: Sequence[int] = (),
+    watch: Callable[[int, list[Candidate]], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Keep the `beam` likeliest beginnings of each sentence at every step; return its best ends.
 
-    A hypothesis whose end symbol is among its sentence's `beam` best continuations is done. A sentence is done
-    when `beam` hypotheses are, or when no unfinished one can still reach the `n_best`, for a log-probability
-    only falls as a sentence grows. At its length limit a hypothesis has to end.
+    A hypothesis whose end symbol is among its sentence's `beam` best continuations is done. A sentence is
+    done when `beam` hypotheses are, or when no unfinished one can still reach the `n_best`, for a
+    log-probability only falls as a sentence grows. At its length limit a hypothesis has to end.
 
     Args:
         src: int64 (B, src_len); `src_mask`: bool (B, 1, src_len).
         max_len: tokens generated at most, the end symbol included; None is the paper's input length + 50.
+            A longer prefix is kept whole, and ended.
         alpha, penalty: see `length_penalty`; alpha 0 compares plain log-probabilities.
         n_best: hypotheses returned for each sentence, the best first (fewer, where fewer were found).
         prefixes: for each sentence, tokens with which its translation must begin.
         forbidden: tokens that are never taken.
+        watch: called after each step for each sentence with its number in the batch and its candidates,
+            likeliest first; `plots.plot_beam` draws them as a tree.
 
-    Raises ValueError for a beam below 1, an n_best above the beam or a negative alpha.
+    Raises ValueError for a beam below 1, an n_best above the beam, a negative alpha, an unknown penalty, and
+    for prefixes that are not one a sentence, that end before they are over, or that `forbidden` rules out.
     """
     if beam < 1 or not 1 <= n_best <= beam:
         raise ValueError(f"beam must be at least 1 and n_best from 1 to beam, not {beam} and {n_best}")
     if alpha < 0:
         raise ValueError(f"alpha must not be negative, not {alpha}: long sentences would be penalised twice")
-    lengths = src_mask.sum(dim=(1, 2)).tolist()
+    prefixes = [()] * len(src) if prefixes is None else [tuple(prefix) for prefix in prefixes]
+    check_tokens(prefixes, len(src), end_symbol, forbidden)
     searches = [
-        SentenceSearch(
-            limit=max_len if max_len is not None else length + 50,
-            beam=beam,
-            n_best=n_best,
-            alpha=alpha,
-            penalty=penalty,
-            prefix=tuple(prefixes[i]) if prefixes is not None else (),
-        )
-        for i, length in enumerate(lengths)
+        SentenceSearch(length + 50 if max_len is None else max_len, beam, n_best, alpha, penalty, prefix)
+        for length, prefix in zip(src_mask.sum(dim=(1, 2)).tolist(), prefixes, strict=True)
     ]
+    if watch is not None:
+        for i, search in enumerate(searches):
+            search.watch = partial(watch, i)
     with evaluating(model):
         run_beams(model, src, src_mask, searches, beam, start_symbol, end_symbol, forbidden)
     return [search.best() for search in searches]
 
 
+def check_tokens(
+    prefixes: list[tuple[int, ...]], sentences: int, end_symbol: int, forbidden: Sequence[int]
+) -> None:
+    """Raise ValueError for prefixes or forbidden tokens with which no search could end well."""
+    if len(prefixes) != sentences:
+        raise ValueError(f"there must be a prefix for each of {sentences} sentences, not {len(prefixes)}")
+    begun = set(chain(*prefixes))
+    if end_symbol in begun:
+        raise ValueError(f"a prefix must not contain the end symbol {end_symbol}")
+    if refused := (begun | {end_symbol}).intersection(forbidden):
+        raise ValueError(f"{sorted(refused)} cannot be forbidden: a prefix or the end needs them")
+
+
 class SentenceSearch:
-    """The state of one sentence's search that lives outside tensors: its limit, its rules, what has ended."""
+    """What one sentence's search holds besides tensors: its limit, its rules, what has ended."""
 
     def __init__(
         self, limit: int, beam: int, n_best: int, alpha: float, penalty: Penalty, prefix: tuple[int, ...]
@@ -155,6 +182,7 @@ class SentenceSearch:
         self.penalty = penalty
         self.prefix = prefix
         self.ended: list[Hypothesis] = []
+        self.watch: Callable[[list[Candidate]], None] | None = None
         length_penalty(self.limit, alpha, penalty)  # an unknown penalty is refused before any work
 
     def end(self, tokens: Sequence[int], log_prob: float) -> None:
@@ -167,7 +195,7 @@ class SentenceSearch:
         return sorted(self.ended, key=lambda hypothesis: -hypothesis.score)[: self.n_best]
 
     def done(self, length: int, log_prob: float) -> bool:
-        """Whether to stop, when the best unfinished hypothesis has `length` tokens and this log-probability."""
+        """Whether to stop, when the best unfinished hypothesis has this length and log-probability."""
         if length >= self.limit or len(self.ended) >= self.beam or log_prob == -torch.inf:
             return True
         best_left = log_prob / length_penalty(self.limit, self.alpha, self.penalty)
@@ -195,7 +223,7 @@ def run_beams(
     memory, src_mask = model.encode(src, src_mask)[rows], src_mask[rows]  # (B * k, src_len, d_model)
     cache = DecoderCache(len(model.decoder.layers))
     tokens = src.new_full((len(rows), 1), start_symbol)
-    # All beams of a sentence begin alike: but for the first they count as impossible, or all k would stay alike.
+    # All beams of a sentence begin alike: all but the first count as impossible, or the k would stay alike.
     scores = memory.new_full((len(src), k), -torch.inf)  # (B, k) log-probabilities
     scores[:, 0] = 0
     length = 0  # tokens generated so far
@@ -209,9 +237,14 @@ def run_beams(
         best, index = totals.flatten(1).topk(min(2 * k, totals[0].numel()))  # (B, 2k)
         origin, token = index // totals.size(-1), index % totals.size(-1)
         collect_ended(searches, tokens.unflatten(0, (-1, k)), best, origin, token == end_symbol, k)
+        for i, search in enumerate(searches):
+            if search.watch is not None:
+                rows = tokens[i * k : (i + 1) * k][origin[i], 1:]  # (2k, length)
+                search.watch(weighed(rows, token[i], best[i], end_symbol, k))
         length += 1
         scores, slot = best.masked_fill(token == end_symbol, -torch.inf).topk(k)  # (B, k)
-        left = [i for i, search in enumerate(searches) if not search.done(length, scores[i, 0].item())]
+        likeliest = scores[:, 0].tolist()
+        left = [i for i, search in enumerate(searches) if not search.done(length, likeliest[i])]
         searches = [searches[i] for i in left]
         keep = torch.tensor(left, dtype=torch.long, device=src.device)
         scores, origin, token = (
@@ -235,3 +268,22 @@ def collect_ended(
     ends = is_end[:, :k] & best[:, :k].isfinite()
     for i, j in ends.nonzero().tolist():
         searches[i].end(tokens[i, origin[i, j], 1:].tolist(), best[i, j].item())
+
+
+def weighed(begun: Tensor, token: Tensor, log_probs: Tensor, end_symbol: int, k: int) -> list[Candidate]:
+    """One sentence's continuations as a watcher sees them, the impossible left out.
+
+    `begun` (2k, length) is what each continues, `token` (2k,) with what, `log_probs` (2k,) falling.
+    """
+    candidates, going_on = [], 0
+    for rank, (row, new, log_prob) in enumerate(
+        zip(begun.tolist(), token.tolist(), log_probs.tolist(), strict=True)
+    ):
+        if new == end_symbol:
+            fate = "ended" if rank < k else "dropped"
+        else:
+            fate = "kept" if going_on < k else "dropped"
+            going_on += 1
+        if log_prob > -torch.inf:
+            candidates.append(Candidate((*row, new), log_prob, fate))
+    return candidates

@@ -1,7 +1,7 @@
 """How good a model is: BLEU and chrF of its translations, perplexity and accuracy of its predictions."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
 import torch
@@ -21,7 +21,7 @@ class TokenScores:
 
     @property
     def perplexity(self) -> float:
-        """exp(loss): as unsure as a choice among so many equally likely tokens. Per subword, as in Table 3."""
+        """exp(loss): as unsure as a choice among so many equally likely tokens. Per token, as in Table 3."""
         return math.exp(self.loss)
 
 
@@ -72,7 +72,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
 
 
 def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """BLEU of text that is already tokenised, as multi-bleu.perl computes it: comparable with older tables only."""
+    """BLEU of text that is already tokenised, as multi-bleu.perl has it, for comparison with older tables."""
     # `force` says that the text is tokenised on purpose, which sacreBLEU would otherwise warn of.
     return sacrebleu_score("BLEU", hypotheses, references, tokenize="none", force=True)
 
@@ -93,7 +93,7 @@ def sacrebleu_score(metric: str, hypotheses: Sequence[str], references: Sequence
 
 
 def moses_tokenized(sentences: Iterable[str], language: str) -> list[str]:
-    """Lower-case, normalise and tokenise as Multi30k's `lc.norm.tok` files were, for comparison with published tables.
+    """Lower-case, normalise and tokenise, as was done to Multi30k's `lc.norm.tok` files.
 
     `language` is a two-letter code such as "de".
     """
@@ -103,7 +103,93 @@ def moses_tokenized(sentences: Iterable[str], language: str) -> list[str]:
     return [tokenizer.tokenize(normalizer.normalize(s.lower()), return_str=True) for s in sentences]
 
 
-def sample_indices(count: int, size: int, seed: int = 0) -> torch.Tensor:
-    """`count` bootstrap samples: int64 (count, size), each row drawn with replacement from range(size)."""
+@dataclass(frozen=True)
+class Interval:
+    """A score on the whole test set, and the bounds of the middle 95% of what resampled test sets give."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two systems on one test set, by `paired_bootstrap`."""
+
+    a: Interval
+    b: Interval
+    difference: Interval  # a's score less b's
+    wins: float  # share of the samples in which a scores higher than b
+
+
+def paired_bootstrap(
+    a: Sequence[str],
+    b: Sequence[str],
+    references: Sequence[str],
+    samples: int = 1000,
+    seed: int = 0,
+    tokenize: str = "13a",
+) -> Comparison:
+    """Compare two systems' BLEU on test sets drawn from this one, with replacement (Koehn 2004).
+
+    Both systems are scored on the same draws, so that a hard sentence is hard for both. `tokenize` is
+    sacreBLEU's: "none" for text that is tokenised. Raises ValueError unless there is a reference for each
+    hypothesis of either system, and a sample to draw.
+    """
+    if samples < 1:
+        raise ValueError(f"paired_bootstrap needs at least 1 sample, not {samples}")
+    counts = [ngram_counts(hypotheses, references, tokenize) for hypotheses in (a, b)]
     generator = torch.Generator().manual_seed(seed)
-    return torch.randint(size, (count, size), generator=generator)
+    draws = [torch.randint(len(references), (len(references),), generator=generator) for _ in range(samples)]
+    on_draws = [torch.tensor([bleu_of(each[draw]) for draw in draws]) for each in counts]
+    on_all = [bleu_of(each) for each in counts]
+    return Comparison(
+        *(interval(value, scores) for value, scores in zip(on_all, on_draws, strict=True)),
+        difference=interval(on_all[0] - on_all[1], on_draws[0] - on_draws[1]),
+        wins=(on_draws[0] > on_draws[1]).double().mean().item(),
+    )
+
+
+def ngram_counts(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> torch.Tensor:
+    """All that BLEU needs to know of each sentence, int64 (sentences, 10).
+
+    Columns: n-grams of lengths 1 to 4 that the reference has too; all those n-grams; the two lengths.
+    """
+    from sacrebleu.metrics import BLEU
+
+    check_lengths(hypotheses, references)
+    # Neither flag touches the counts; without them sacreBLEU warns of short sentences and of tokenised ones.
+    scorer = BLEU(tokenize=tokenize, effective_order=True, force=True)
+    scores = (scorer.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True))
+    return torch.tensor([[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scores])
+
+
+def bleu_of(counts: torch.Tensor) -> float:
+    """The corpus BLEU of sentences whose `ngram_counts` (sentences, 10) these are."""
+    from sacrebleu.metrics import BLEU
+
+    total = counts.sum(dim=0).tolist()
+    return BLEU.compute_bleu(total[:4], total[4:8], *total[8:], smooth_method="exp").score
+
+
+def interval(value: float, scores: torch.Tensor) -> Interval:
+    """The middle 95% of the scores (samples,)."""
+    low, high = scores.double().quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    return Interval(value, low, high)
+
+
+def alignment_error_rate(predicted: Set, sure: Set, possible: Set | None = None) -> float:
+    """The share of wrong links (Och and Ney 2003): 1 - (|A & S| + |A & P|) / (|A| + |S|), from 0 to 1.
+
+    A link is a pair (source position, target position); over a corpus, put the sentence's number before it.
+
+    Args:
+        predicted: A, the links found.
+        sure: S, the links that must be found.
+        possible: P, the links that may be found besides; the sure ones always may.
+
+    With nothing found and nothing to find, nothing is wrong: 0.
+    """
+    allowed = sure if possible is None else sure | possible
+    links = len(predicted) + len(sure)
+    return 1 - (len(predicted & sure) + len(predicted & allowed)) / links if links else 0.0

@@ -51,7 +51,7 @@ def creating_folder(path: Path) -> Iterator[Path]:
 
 
 def remove_folder(path: Path) -> None:
-    """Delete a folder; a process killed midway leaves nothing under its name that could be taken for whole."""
+    """Delete a folder, so that a process killed midway leaves nothing under its name."""
     partial = partial_name(path)
     shutil.rmtree(partial, ignore_errors=True)
     path.rename(partial)
@@ -86,7 +86,8 @@ def settings_from_json(cls: type[Settings], values: dict, source: object) -> Set
         if name not in fields:
             raise ValueError(f"{source}: unknown setting {name!r}; the known ones are {', '.join(fields)}")
         if not fits(value, fields[name].type):
-            wanted = getattr(fields[name].type, "__name__", fields[name].type)
+            kind = fields[name].type
+            wanted = kind.__name__ if isinstance(kind, type) else " or ".join(map(str, get_args(kind)))
             raise ValueError(f"{source}: {name} must be {wanted}, not {value!r}")
     for name, field in fields.items():
         if name not in values and field.default is dataclasses.MISSING:

@@ -10,33 +10,21 @@ from torch.nn import functional as F
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
 
 
-class Dropout(nn.Module):
-    """In training, set a share p of the entries to 0 at random and scale the others by 1 / (1 - p) (section 5.4).
+class Dropout(nn.Dropout):
+    """In training, set a share p of all entries to 0 and scale the others by 1 / (1 - p) (section 5.4).
 
     On a CPU, torch's own draws a 64-bit number for each entry, which costs more than a small model's matrix
     products; here one such draw serves four entries, so p is rounded to a multiple of 1 / 65,536.
     """
 
-    def __init__(self, p: float):
-        super().__init__()
-        if not 0 <= p < 1:
-            raise ValueError(f"dropout must be in [0, 1), not {p}")
-        self.p = p
-
     def forward(self, x: Tensor) -> Tensor:
         """Any shape -> the same shape."""
-        if not self.training or self.p == 0:
-            return x
-        if x.device.type != "cpu":
-            return F.dropout(x, self.p)
-        dropped = min(round(self.p * 65536), 65535)
+        dropped = round(self.p * 65536)
+        if not self.training or x.device.type != "cpu" or dropped in (0, 65536):
+            return super().forward(x)
         draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
         uniform = draws.view(torch.int16)[: x.numel()].view(x.shape)  # each of 65,536 values equally likely
         return x * (uniform >= dropped - 32768) * (65536 / (65536 - dropped))
-
-    def extra_repr(self) -> str:
-        """What `print(model)` shows."""
-        return f"p={self.p}"
 
 
 class PositionwiseFeedForward(nn.Module):
@@ -123,10 +111,7 @@ class LearnedPositions(nn.Module):
         """
         end = start + x.size(-2)
         if end > self.lut.num_embeddings:
-            raise ValueError(
-                f"{end} positions asked for, but only {self.lut.num_embeddings} learned (max_len); "
-                "sinusoidal positions have no such limit"
-            )
+            raise ValueError(f"{end} positions asked for, but only max_len={self.lut.num_embeddings} learned")
         return self.dropout(x + self.lut.weight[start:end])
 
 

@@ -45,7 +45,7 @@ class LabelSmoothing(nn.Module):
         true_dist[:, self.padding_idx] = 0
         true_dist[target == self.padding_idx] = 0
         self.true_dist = true_dist
-        # Where the target probability is 0 so is its term, even for a prediction of 0, whose logarithm is -inf.
+        # Where the target probability is 0 so is the term, even if the predicted one is 0 too and x is -inf.
         return (torch.xlogy(true_dist, true_dist) - true_dist * x.masked_fill(true_dist == 0, 0)).sum()
 
 
@@ -77,7 +77,10 @@ class ChunkedLoss(torch.autograd.Function):
     """Computes each chunk's gradients while its logits are at hand, so that none need be kept or made again.
 
     For one row with logits z, log-sum-exp L, right token t, padding b, a = 1 - smoothing and
-    e = smoothing / (size - 2), the divergence is  a log a + smoothing log e + L - (a - e) z_t - e (sum z - z_b),
+    e = smoothing / (size - 2), the divergence is
+
+        a log a + smoothing log e + L - (a - e) z_t - e (sum z - z_b)
+
     and its gradient by z is softmax(z) - e, but for softmax(z) - a at t and softmax(z) at b.
     """
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
@@ -56,10 +57,8 @@ class TransformerConfig:
         if self.d_model % self.h:
             raise ValueError(f"d_model must be a multiple of h, but d_model={self.d_model} and h={self.h}")
         if self.tied_embeddings == "all" and self.src_vocab != self.tgt_vocab:
-            raise ValueError(
-                "tied_embeddings='all' needs one vocabulary for both sides, but "
-                f"src_vocab={self.src_vocab} and tgt_vocab={self.tgt_vocab}; use 'target' or 'none'"
-            )
+            two = f"src_vocab={self.src_vocab} and tgt_vocab={self.tgt_vocab}"
+            raise ValueError(f"tied_embeddings='all' needs one vocabulary, not {two}; use 'target' or 'none'")
 
     @classmethod
     def base(cls, src_vocab: int, tgt_vocab: int, **settings) -> "TransformerConfig":
@@ -80,21 +79,18 @@ class TransformerConfig:
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward network, each in a `SublayerConnection` (Figure 1, left)."""
+    """Self-attention, then a feed-forward network, each in a `SublayerConnection` (Figure 1, left).
+
+    `norm` holds the further settings of `SublayerConnection`: norm_first, layer_norm_eps.
+    """
 
     def __init__(
-        self,
-        size: int,
-        self_attn: MultiHeadedAttention,
-        feed_forward: nn.Module,
-        dropout: float,
-        norm_first: bool = False,
-        layer_norm_eps: float = 1e-5,
+        self, size: int, self_attn: MultiHeadedAttention, feed_forward: nn.Module, dropout: float, **norm
     ):
         super().__init__()
         self.self_attn = self_attn
         self.feed_forward = feed_forward
-        self.sublayer = clones(SublayerConnection(size, dropout, norm_first, layer_norm_eps), 2)
+        self.sublayer = clones(SublayerConnection(size, dropout, **norm), 2)
 
     def forward(self, x: Tensor, mask: Mask) -> Tensor:
         """(batch, src_len, d_model), mask (batch, 1, src_len) -> (batch, src_len, d_model)."""
@@ -103,7 +99,10 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, attention to the memory, then a feed-forward network (Figure 1, right)."""
+    """Self-attention, attention to the memory, then a feed-forward network (Figure 1, right).
+
+    `norm` holds the further settings of `SublayerConnection`: norm_first, layer_norm_eps.
+    """
 
     def __init__(
         self,
@@ -112,41 +111,39 @@ class DecoderLayer(nn.Module):
         src_attn: MultiHeadedAttention,
         feed_forward: nn.Module,
         dropout: float,
-        norm_first: bool = False,
-        layer_norm_eps: float = 1e-5,
+        **norm,
     ):
         super().__init__()
         self.self_attn = self_attn
         self.src_attn = src_attn
         self.feed_forward = feed_forward
-        self.sublayer = clones(SublayerConnection(size, dropout, norm_first, layer_norm_eps), 3)
+        self.sublayer = clones(SublayerConnection(size, dropout, **norm), 3)
 
     def forward(
         self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, cache: LayerCache | None = None
     ) -> Tensor:
         """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model)."""
         known, projected = (cache.target, cache.memory) if cache is not None else (None, None)
-        m = None if projected else memory  # once its projections are held, they serve every step
         x = self.sublayer[0](x, lambda y: self.self_attn(y, y, y, tgt_mask, known))
-        x = self.sublayer[1](x, lambda y: self.src_attn(y, m, m, src_mask, projected))
+        x = self.sublayer[1](x, lambda y: self.src_attn(y, memory, memory, src_mask, projected))
         return self.sublayer[2](x, self.feed_forward)
 
 
-def final_norm(layer: EncoderLayer | DecoderLayer) -> nn.Module:
-    """Pre-norm leaves the last sum unnormalised, so its stack ends in one more norm; post-norm must not."""
-    connection = layer.sublayer[0]
-    if not connection.norm_first:
-        return nn.Identity()
-    return nn.LayerNorm(connection.norm.normalized_shape, eps=connection.norm.eps)
+class Stack(nn.Module):
+    """N layers, equal at birth, and a final norm if they are pre-norm.
 
+    Pre-norm leaves its last sum unnormalised; post-norm has just normalised it and must not do so again.
+    """
 
-class Encoder(nn.Module):
-    """N encoder layers (section 3.1), and a final norm if they are pre-norm."""
-
-    def __init__(self, layer: EncoderLayer, N: int):
+    def __init__(self, layer: EncoderLayer | DecoderLayer, N: int):
         super().__init__()
         self.layers = clones(layer, N)
-        self.norm = final_norm(layer)
+        connection = layer.sublayer[0]
+        self.norm = deepcopy(connection.norm) if connection.norm_first else nn.Identity()
+
+
+class Encoder(Stack):
+    """N encoder layers (section 3.1)."""
 
     def forward(self, x: Tensor, mask: Mask) -> Tensor:
         """(batch, src_len, d_model), mask (batch, 1, src_len) -> the memory (batch, src_len, d_model)."""
@@ -155,13 +152,8 @@ class Encoder(nn.Module):
         return self.norm(x)
 
 
-class Decoder(nn.Module):
-    """N decoder layers (section 3.1), and a final norm if they are pre-norm."""
-
-    def __init__(self, layer: DecoderLayer, N: int):
-        super().__init__()
-        self.layers = clones(layer, N)
-        self.norm = final_norm(layer)
+class Decoder(Stack):
+    """N decoder layers (section 3.1)."""
 
     def forward(
         self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, cache: DecoderCache | None = None
@@ -173,7 +165,7 @@ class Decoder(nn.Module):
 
 
 class Generator(nn.Module):
-    """From the decoder's states to log-probabilities of the next token: linear, then softmax (section 3.4)."""
+    """From the decoder's states to log-probabilities of the next token: linear, softmax (section 3.4)."""
 
     def __init__(self, d_model: int, vocab: int):
         super().__init__()
@@ -220,12 +212,12 @@ class EncoderDecoder(nn.Module):
         c = config
         attn = MultiHeadedAttention(c.h, c.d_model, c.attention_dropout)
         ff = PositionwiseFeedForward(c.d_model, c.d_ff, c.relu_dropout, c.activation)
-        wrap = (c.dropout, c.norm_first, c.layer_norm_eps)
+        norm = {"norm_first": c.norm_first, "layer_norm_eps": c.layer_norm_eps}
         positions = PositionalEncoding if c.positions == "sinusoidal" else LearnedPositions
         model = cls(
-            Encoder(EncoderLayer(c.d_model, attn, ff, *wrap), c.N),
+            Encoder(EncoderLayer(c.d_model, attn, ff, c.dropout, **norm), c.N),
             # The layer's two attentions start as two modules: `clones` would keep one shared by both shared.
-            Decoder(DecoderLayer(c.d_model, *clones(attn, 2), ff, *wrap), c.N),
+            Decoder(DecoderLayer(c.d_model, *clones(attn, 2), ff, c.dropout, **norm), c.N),
             EmbeddedPositions(Embeddings(c.d_model, c.src_vocab), positions(c.d_model, c.dropout, c.max_len)),
             EmbeddedPositions(Embeddings(c.d_model, c.tgt_vocab), positions(c.d_model, c.dropout, c.max_len)),
             Generator(c.d_model, c.tgt_vocab),

@@ -17,16 +17,12 @@ def rate(step: int, model_size: int, factor: float, warmup: int) -> float:
     return factor * model_size**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
-def noam_scheduler(
-    optimizer: Optimizer, model_size: int, factor: float = 1.0, warmup: int = 4000
-) -> LambdaLR:
+def noam_scheduler(optimizer: Optimizer, model_size: int, factor: float = 1, warmup: int = 4000) -> LambdaLR:
     """Let `rate` drive the optimizer, whose own rate must be 1.0; call `.step()` after each update.
 
     The first update uses step 1. Raises ValueError for an optimizer whose rate would scale the schedule.
     """
     for group in optimizer.param_groups:
         if group["lr"] != 1.0:
-            raise ValueError(
-                f"noam_scheduler scales the optimizer's lr, which must be 1.0, not {group['lr']}"
-            )
+            raise ValueError(f"noam_scheduler needs an optimizer with lr=1.0, not {group['lr']}")
     return LambdaLR(optimizer, lambda done: rate(done + 1, model_size, factor, warmup))

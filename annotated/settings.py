@@ -35,7 +35,16 @@ class TrainingConfig:
     seed: int = 0  # of initial weights, order of the data and dropout
 
     def __post_init__(self) -> None:
-        at_least_one = ("epochs", "max_steps", "max_tokens", "accumulate", "max_sentence", "warmup", "keep", "log_every")
+        at_least_one = (
+            "epochs",
+            "max_steps",
+            "max_tokens",
+            "accumulate",
+            "max_sentence",
+            "warmup",
+            "keep",
+            "log_every",
+        )
         for name in at_least_one:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,7 +14,11 @@ from annotated.checkpoints import find_model, load_model, shipped_model
 from annotated.decoding import Penalty, beam_search
 from annotated.masks import padding_mask, subsequent_mask
 from annotated.model import EncoderDecoder, evaluating
+from annotated.plots.explorer import explore_attention
 from annotated.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    import altair as alt
 
 
 class Translator:
@@ -47,8 +52,9 @@ class Translator:
     ) -> list[str]:
         """Translate sentences, one for one and in order; one of white space alone gives an empty one.
 
-        Sentences of like length are searched together, at most about `max_tokens` source tokens at a time, each
-        counted `beam` times. Raises ValueError for one sentence in the place of several, and as `beam_search` does.
+        Sentences of like length are searched together, at most about `max_tokens` source tokens at a time,
+        each counted `beam` times. Raises ValueError for one sentence in the place of several, and as
+        `beam_search` does.
         """
         if isinstance(sentences, str):
             raise ValueError("translate takes a list of sentences; for one, call the translator itself")
@@ -110,6 +116,11 @@ class Translator:
             {name: weights[0] for name, weights in maps.items()},
         )
 
+    def show_attention(self, sentence: str, translation: str | None = None) -> "alt.LayerChart":
+        """Draw `attention(sentence, translation)`: every layer, head and kind, to choose from by menus."""
+        seen = self.attention(sentence, translation)
+        return explore_attention(seen.maps, seen.src_tokens, seen.tgt_tokens)
+
 
 class TranslationAttention:
     """The attention weights of one translation, with the tokens that stand on their axes.
@@ -131,7 +142,7 @@ class TranslationAttention:
 
 
 def by_length(encoded: dict[int, list[int]], max_tokens: int) -> Iterator[list[int]]:
-    """Group sentences of like length, the longest first, so that rows times longest stays within `max_tokens`."""
+    """Group sentences of like length, the longest first: rows times longest stays within `max_tokens`."""
     group: list[int] = []
     for i in sorted(encoded, key=lambda i: -len(encoded[i])):
         if group and len(encoded[group[0]]) * (len(group) + 1) > max_tokens:

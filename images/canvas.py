@@ -1,4 +1,4 @@
-"""A sheet to draw on: boxes, texts, arrows and small matrices, as plain SVG that is the same bytes each time."""
+"""A sheet to draw on: boxes, texts, arrows, small matrices, as plain SVG, the same bytes each time."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ Point = tuple[float, float]
 
 @dataclass
 class Canvas:
-    """A white sheet of `width` by `height` pixels; `title` is for screen readers. What is drawn later lies on top."""
+    """A white sheet of `width` by `height` pixels; `title` is for screen readers. Later lies on top."""
 
     width: int
     height: int
@@ -123,7 +123,7 @@ class Canvas:
             '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="6" markerHeight="6" '
             f'orient="auto"><path d="M0,0 L10,5 L0,10 z" fill="{INK}"/></marker></defs>'
         )
-        paper = f'<rect width="{self.width}" height="{self.height}" rx="10" fill="{PAPER}"/>'
+        paper = f'<rect width="{self.width}" height="{self.height}" fill="{PAPER}"/>'
         title = f"<title>{escape(self.title)}</title>"
         return "\n".join([head, title, marker, paper, *self.parts, "</svg>"]) + "\n"
 

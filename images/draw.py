@@ -23,7 +23,7 @@ FIGURES: dict[str, Callable[[], Canvas]] = {
     "architecture": draw_architecture,
     "attention": draw_attention,
     "multi_head_attention": draw_heads,
-    "series": draw_series,
+    "map": draw_series,
     "package": draw_package,
 }
 

@@ -2,7 +2,7 @@
 
 import textwrap
 
-from canvas import Canvas
+from canvas import SOFT, Canvas
 
 # What each row of the series is about, and its notebooks: number, name, what the reader meets there.
 SERIES = (
@@ -37,27 +37,54 @@ SERIES = (
     (
         "Beyond",
         (
-            (14, "under the hood of nn transformer", "PyTorch's own"),
+            (14, "under the hood of nn.Transformer", "PyTorch's own"),
             (15, "going fast", "measured steps"),
             (16, "another task", "sentence to tree"),
         ),
     ),
 )
-KINDS = ("embedding", "attention", "network", "norm", "output")  # a colour for each row of the series
+ROW_KINDS = ("attention", "embedding", "norm", "network", "output", "plain")  # the colours of the rows
 
-# The package from what is used to what uses it: a module imports only from rows above its own, or its own row.
-PACKAGE = (("The Transformer", "attention", ("masks", "attention", "layers", "model", "loss", "schedule")),)
+# The package from the ground up: a module imports only from its own row and those before it.
+PACKAGE = (
+    (
+        "The Transformer",
+        (
+            ("masks", "who sees whom"),
+            ("cache", "decoding, faster"),
+            ("attention", "equation 1, heads"),
+            ("layers", "what is around it"),
+            ("model", "encoder, decoder"),
+            ("loss", "label smoothing"),
+            ("schedule", "learning rate"),
+        ),
+    ),
+    ("Text", (("files", "written whole"), ("tokenizers", "words, subwords"), ("data", "corpora, batches"))),
+    ("Search, scores", (("decoding", "greedy, beam"), ("evaluation", "BLEU, perplexity"))),
+    (
+        "Training",
+        (
+            ("training", "epoch by hand"),
+            ("settings", "of a run"),
+            ("checkpoints", "saved models"),
+            ("runs", "kill and resume"),
+            ("trainer", "a whole run"),
+        ),
+    ),
+    ("In use", (("translator", "text in, text out"), ("plots", "every figure"))),
+    ("Command line", (("commands", "train, translate"), ("__main__", "their options"))),
+)
 
 
 def draw_series() -> Canvas:
     """The notebooks, row by row, an arrow from each to the next."""
     sheet = Canvas(1140, 560, "The series, notebook by notebook")
-    for row, ((theme, notebooks), kind) in enumerate(zip(SERIES, KINDS, strict=True)):
+    for row, ((theme, notebooks), kind) in enumerate(zip(SERIES, ROW_KINDS, strict=False)):
         y = 24 + 106 * row
         sheet.text(24, y + 38, theme, 17, "start", bold=True)
         for column, (number, name, what) in enumerate(notebooks):
             x = 160 + 196 * column
-            sheet.box(x, y, 172, 76, kind, [*in_lines(f"{number:02d} {name}"), what], 14.5)
+            sheet.box(x, y, 172, 76, kind, in_lines(f"{number:02d} {name}"), what, 14.5)
             if column:
                 sheet.arrow((x - 24, y + 38), (x, y + 38))
         if row:
@@ -66,12 +93,19 @@ def draw_series() -> Canvas:
     return sheet
 
 
-def in_lines(text: str, width: int = 18) -> list[str]:
+def in_lines(text: str, width: int = 18) -> str:
     """The text broken into lines of at most `width` characters."""
-    return textwrap.wrap(text, width)
+    return textwrap.fill(text, width)
 
 
 def draw_package() -> Canvas:
-    """The modules, in rows."""
-    sheet = Canvas(1000, 100, "The package")
+    """The modules in rows, the first at the bottom: each row stands on those below it."""
+    sheet = Canvas(1140, 86 * len(PACKAGE) + 50, "The package, module by module")
+    for row, ((name, modules), kind) in enumerate(zip(PACKAGE, ROW_KINDS, strict=True)):
+        y = 24 + 86 * (len(PACKAGE) - 1 - row)
+        sheet.text(24, y + 32, name, 16, "start", bold=True)
+        for column, (module, what) in enumerate(modules):
+            sheet.box(184 + 134 * column, y, 124, 64, kind, module, what, 13.5)
+    foot = "A module imports only from its own row and from those below it."
+    sheet.text(184, sheet.height - 24, foot, 14, "start", SOFT)
     return sheet

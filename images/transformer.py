@@ -34,7 +34,7 @@ def draw_architecture() -> Canvas:
     sheet.text(409, 524, "memory", 15, bold=True)
     sheet.text(409, 558, "(src_len, d~model~)", 13, colour=SOFT)
     sheet.text(504, 371, "K, V", 13)
-    sheet.box(710, 620, 200, 44, "output", ["linear, softmax"])
+    sheet.box(710, 620, 200, 44, "output", "linear, softmax")
     sheet.text(700, 634, "the embedding's matrix,", 13, "end", SOFT)
     sheet.text(700, 652, "shared", 13, "end", SOFT)
     sheet.arrow((810, 664), (810, 700))
@@ -58,8 +58,8 @@ def draw_stack(sheet: Canvas, x: float, name: str, tokens: str, sublayers: Seque
     sheet.arrow(
         (stream, 52), (stream, bottom + 45 if name == "Decoder" else bottom + 6), head=name == "Decoder"
     )
-    sheet.box(stream - 85, 66, 170, 44, "embedding", ["embedding", "times √d~model~"])
-    sheet.box(x, 128, 160, 44, "embedding", ["positions", "sine and cosine"])
+    sheet.box(stream - 85, 66, 170, 44, "embedding", "embedding", "times √d~model~")
+    sheet.box(x, 128, 160, 44, "embedding", "positions", "sine and cosine")
     sheet.arrow((x + 160, 150), (stream - 11, 150))
     sheet.plus(stream, 150)
     for i, (kind, title) in enumerate(sublayers):
@@ -71,40 +71,41 @@ def draw_sublayer(sheet: Canvas, x: float, stream: float, top: float, kind: str,
     inside = "max(0, x W~1~ + b~1~) W~2~ + b~2~" if kind == "network" else "h heads side by side"
     sheet.arrow((stream, top + 22), (x + WIDTH, top + 22))
     sheet.arrow((x + WIDTH, top + 58), (stream - 11, top + 58))
-    sheet.box(x, top + 8, WIDTH, 64, kind, [title, inside], 14.5)
+    sheet.box(x, top + 8, WIDTH, 64, kind, title, inside, 14.5)
     sheet.plus(stream, top + 58)
-    sheet.box(stream - 55, top + 78, 110, 26, "norm", ["LayerNorm"], 13)
+    sheet.box(stream - 55, top + 78, 110, 26, "norm", "LayerNorm", size=13)
 
 
 def draw_attention() -> Canvas:
-    """Scaled dot-product attention (section 3.2.1, equation 1): three queries, four keys, matrix by matrix."""
-    sheet = Canvas(980, 500, "Scaled dot-product attention, step by step")
+    """Scaled dot-product attention (section 3.2.1, equation 1): three queries and four keys."""
+    sheet = Canvas(980, 470, "Scaled dot-product attention, step by step")
     scores = [[0.5, 0.1, 0.7, 0.3], [0.2, 0.8, 0.4, 0.6], [0.9, 0.3, 0.2, 0.5]]
+    scaled = [[0.6 * score for score in row] for row in scores]
     masked = [
-        [s if key <= query + 1 else -1 for key, s in enumerate(row)] for query, row in enumerate(scores)
+        [s if key <= query + 1 else -1 for key, s in enumerate(row)] for query, row in enumerate(scaled)
     ]
     weights = [[0.6, 0.4, 0, 0], [0.25, 0.45, 0.3, 0], [0.4, 0.2, 0.15, 0.25]]
     draw_matrix(sheet, 76, [[0.3] * 2] * 3, "embedding", "Q", "(T, d~k~)", 100)
     draw_matrix(sheet, 216, [[0.3] * 4] * 2, "embedding", "K^T^", "(d~k~, S)", 100)
     draw_matrix(sheet, 412, scores, "attention", "scores", "(T, S)", 100)
-    draw_matrix(sheet, 652, [[0.6 * s for s in row] for row in scores], "attention", "scaled", "(T, S)", 100)
+    draw_matrix(sheet, 652, scaled, "attention", "scaled", "(T, S)", 100)
     draw_matrix(sheet, 892, masked, "attention", "masked", "(T, S)", 100)
-    draw_matrix(sheet, 892, weights, "attention", "weights", "(T, S)", 360)
-    draw_matrix(sheet, 652, [[0.3] * 3] * 4, "norm", "V", "(S, d~v~)", 360)
-    draw_matrix(sheet, 412, [[0.4] * 3] * 3, "output", "output", "(T, d~v~)", 360)
+    draw_matrix(sheet, 462, weights, "attention", "weights", "(T, S)", 350)
+    draw_matrix(sheet, 662, [[0.3] * 3] * 4, "norm", "V", "(S, d~v~)", 350)
+    draw_matrix(sheet, 892, [[0.4] * 3] * 3, "output", "output", "(T, d~v~)", 350)
     sheet.text(134, 100, "×", 24)
-    sheet.text(772, 360, "×", 24)
+    sheet.text(568, 350, "×", 24)
     for start, end, label in ((276, 350, ""), (474, 590, "÷ √d~k~"), (714, 830, "hide keys")):
         sheet.arrow((start, 100), (end, 100))
         sheet.text((start + end) / 2, 82, label)
-    sheet.arrow((892, 180), (892, 282))
-    sheet.text(880, 232, "softmax of each row", anchor="end")
-    sheet.arrow((596, 360), (462, 360))
-    sheet.text(40, 310, "attention(Q, K, V)", 17, "start", bold=True)
-    sheet.text(40, 338, "= softmax(Q K^T^ / √d~k~) V", 17, "start")
-    sheet.text(40, 380, "T queries, S keys and values.", 14, "start", SOFT)
-    sheet.text(40, 402, "A query's weights add up to 1;", 14, "start", SOFT)
-    sheet.text(40, 424, "a hidden key's weight is 0.", 14, "start", SOFT)
+    sheet.arrow((892, 176), (892, 222), (462, 222), (462, 276))
+    sheet.text(677, 206, "softmax of each row")
+    sheet.arrow((716, 350), (842, 350))
+    sheet.text(40, 306, "attention(Q, K, V)", 17, "start", bold=True)
+    sheet.text(40, 334, "= softmax(Q K^T^ / √d~k~) V", 17, "start")
+    sheet.text(40, 372, "T queries, S keys and values.", 14, "start", SOFT)
+    sheet.text(40, 394, "A query's weights add up to 1;", 14, "start", SOFT)
+    sheet.text(40, 416, "a hidden key's weight is 0.", 14, "start", SOFT)
     return sheet
 
 
@@ -125,27 +126,27 @@ def draw_matrix(
 
 
 def draw_heads() -> Canvas:
-    """Multi-head attention (section 3.2.2): three linear maps in, h attentions side by side, one linear map out."""
-    sheet = Canvas(980, 470, "Multi-head attention and its four linear maps")
+    """Multi-head attention (section 3.2.2): three linear maps in, h attentions, one linear map out."""
+    sheet = Canvas(980, 400, "Multi-head attention and its four linear maps")
     for i in range(4):
-        x, y = 480 + 16 * (3 - i), 118 + 16 * (3 - i)
-        sheet.box(x, y, 150, 190, "attention", ["attention"] if i == 3 else [])
+        x, y = 480 + 16 * (3 - i), 70 + 16 * (3 - i)
+        sheet.box(x, y, 150, 190, "attention", "attention" if i == 3 else "")
     for row, (name, shape) in enumerate((("query", "T"), ("key", "S"), ("value", "S"))):
-        y = 148 + 65 * row
+        y = 100 + 65 * row
         sheet.text(32, y - 8, name, 16, "start", bold=True)
         sheet.text(32, y + 12, f"({shape}, d~model~)", 13, "start", SOFT)
         sheet.arrow((124, y), (170, y))
-        sheet.box(170, y - 23, 110, 46, "network", [f"linear W^{name[0].upper()}^"])
+        sheet.box(170, y - 23, 110, 46, "network", f"linear W^{name[0].upper()}^")
         sheet.arrow((280, y), (480, y))
         sheet.text(380, y - 13, "cut into h heads", 13)
         sheet.text(380, y + 14, f"(h, {shape}, d~k~)", 13, colour=SOFT)
-    sheet.text(594, 90, "h heads, each on its own d~k~ = d~model~ / h", 15)
-    sheet.arrow((678, 213), (740, 213))
-    sheet.text(709, 199, "join", 13)
-    sheet.box(740, 190, 110, 46, "network", ["linear W^O^"])
-    sheet.arrow((850, 213), (884, 213))
-    sheet.text(890, 205, "output", 16, "start", bold=True)
-    sheet.text(890, 225, "(T, d~model~)", 13, "start", SOFT)
+    sheet.text(594, 38, "h heads, each on its own d~k~ = d~model~ / h", 15)
+    sheet.arrow((678, 165), (740, 165))
+    sheet.text(709, 151, "join", 13)
+    sheet.box(740, 142, 110, 46, "network", "linear W^O^")
+    sheet.arrow((850, 165), (884, 165))
+    sheet.text(890, 157, "output", 16, "start", bold=True)
+    sheet.text(890, 177, "(T, d~model~)", 13, "start", SOFT)
     for i, line in enumerate(HEAD_NOTES):
-        sheet.text(32, 394 + 26 * i, line, 15, "start")
+        sheet.text(32, 336 + 26 * i, line, 15, "start")
     return sheet

@@ -1,6 +1,8 @@
 """Fixtures that several test files use."""
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,3 +21,11 @@ def multi30k_folder() -> Path:
     if not folder.is_dir():
         pytest.fail(f"ANNOTATED_DATA is set, but there is no corpus multi30k at {folder}")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def figures_closed() -> Iterator[None]:
+    """Close what a test drew; matplotlib keeps every figure until then."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

@@ -1,5 +1,68 @@
 """Figures and charts of the notebooks. What draws is imported when something is drawn, not before."""
 
+from annotated.plots.alignment import plot_alignment
+from annotated.plots.attention import plot_attention, plot_heads, plot_soft_lookup
+from annotated.plots.beam import plot_beam, plot_length_penalty
+from annotated.plots.copying import explore_growth, plot_growth
+from annotated.plots.costs import fit_power, plot_costs
+from annotated.plots.explorer import explore_attention
+from annotated.plots.masks import explore_masks, plot_mask
+from annotated.plots.norms import plot_gradient_norms, plot_normalised
 from annotated.plots.notebook import setup_notebook, show_source
+from annotated.plots.padding import plot_padding, wasted_share
+from annotated.plots.parameters import count_parameters, plot_parameters
+from annotated.plots.positions import (
+    explore_waves,
+    plot_encodings,
+    plot_offsets,
+    plot_rotation,
+    plot_similarity,
+    plot_waves,
+)
+from annotated.plots.scaling import explore_scaling, plot_by_width
+from annotated.plots.schedules import explore_schedule, plot_schedules, plot_used_rate
+from annotated.plots.scores import plot_scores
+from annotated.plots.smoothing import explore_target, plot_loss, plot_target, plot_true_dist
+from annotated.plots.training import plot_accuracies, plot_learning_curves
 
-__all__ = ["setup_notebook", "show_source"]
+__all__ = [
+    "count_parameters",
+    "explore_attention",
+    "explore_growth",
+    "explore_masks",
+    "explore_scaling",
+    "explore_schedule",
+    "explore_target",
+    "explore_waves",
+    "fit_power",
+    "plot_accuracies",
+    "plot_alignment",
+    "plot_attention",
+    "plot_beam",
+    "plot_by_width",
+    "plot_costs",
+    "plot_encodings",
+    "plot_gradient_norms",
+    "plot_growth",
+    "plot_heads",
+    "plot_learning_curves",
+    "plot_length_penalty",
+    "plot_loss",
+    "plot_mask",
+    "plot_normalised",
+    "plot_offsets",
+    "plot_padding",
+    "plot_parameters",
+    "plot_rotation",
+    "plot_schedules",
+    "plot_scores",
+    "plot_similarity",
+    "plot_soft_lookup",
+    "plot_target",
+    "plot_true_dist",
+    "plot_used_rate",
+    "plot_waves",
+    "setup_notebook",
+    "show_source",
+    "wasted_share",
+]

@@ -1,4 +1,4 @@
-"""Pictures of attention weights: query down, key across, the right token beside each row and below each column."""
+"""Pictures of attention weights: query down, key across, the right token on each row and column."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -52,8 +52,9 @@ def plot_heads(
 ) -> "np.ndarray":
     """Draw every head of every layer: layers down, heads across, all on one scale from 0 to 1.
 
-    `maps` holds a tensor (h, queries, keys) for each layer, the first layer first. Returns the axes as an array
-    (layers, h). Raises ValueError if there are no maps, or one does not fit the tokens or has another h.
+    `maps` holds a tensor (h, queries, keys) for each layer, the first layer first.
+    Returns the axes, an array (layers, h). Raises ValueError if there are no maps, or one does not fit the
+    tokens or has another h.
     """
     import matplotlib.pyplot as plt
 
@@ -86,8 +87,8 @@ def plot_soft_lookup(
 ) -> "Axes":
     """Draw a table's entries as points, and over them what each kind of look-up answers.
 
-    `places` and `values` are the table; `answers` has, by name, one answer for each place `asked`, the softest
-    first. Raises ValueError if lengths differ.
+    `places` and `values` are the table; `answers` has, by name, one answer for each place `asked`, the
+    softest first. Raises ValueError if lengths differ.
     """
     import matplotlib.pyplot as plt
     import seaborn as sns
@@ -122,5 +123,5 @@ def _write_numbers(ax: "Axes", weights: Tensor) -> None:
     for t, row in enumerate(weights.tolist()):
         for s, weight in enumerate(row):
             if weight >= LEAST_NUMBERED:
-                colour = "black" if weight > 0.6 else "white"
+                colour = "black" if weight > 0.48 else "white"
                 ax.text(s, t, f"{weight:.2f}", ha="center", va="center", color=colour, fontsize=11)

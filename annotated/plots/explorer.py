@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from annotated.attention import AttentionMaps
-from annotated.plots.drawing import check_names, load
+from annotated.plots.drawing import load
+from annotated.plots.grids import check_tokens
 
 if TYPE_CHECKING:
     import altair as alt
 
 KINDS = ("encoder", "decoder", "cross")
 CELL = 26  # pixels
+# For Vega, the tokens beside the map that is shown; `src` and `tgt` are parameters that hold the two lists.
+QUERIES, KEYS = "(kind == 'encoder' ? src : tgt)", "(kind == 'decoder' ? tgt : src)"
 
 
 def explore_attention(
@@ -25,61 +28,70 @@ def explore_attention(
         src_tokens: encoder queries and keys, and cross keys.
         tgt_tokens: decoder queries and keys, and cross queries: the tokens that the decoder read.
 
-    Parameters: `kind`, `layer`, `head`. Raises ValueError where a map's size is not that of its tokens.
+    Parameters: `kind`, `layer`, `head`. Raises ValueError where a map's size is not that of its tokens,
+    or there is none.
     """
+    if not maps:
+        raise ValueError("explore_attention needs at least one map")
     for (kind, layer), weights in maps.items():
         check_map(kind, layer, weights, src_tokens, tgt_tokens)
     alt = load("altair")
-    kinds = [kind for kind in KINDS if any(kind == name for name, _ in maps)]
-    layers = sorted({layer for _, layer in maps})
-    heads = max(weights.size(0) for weights in maps.values())
-    menus = [
-        menu("kind", kinds[-1], kinds),
-        menu("layer", layers[-1], layers),
-        menu("head", 0, list(range(heads))),
-    ]
     texts = [alt.param(name="src", value=list(src_tokens)), alt.param(name="tgt", value=list(tgt_tokens))]
-    down, across = "(kind == 'encoder' ? src : tgt)", "(kind == 'decoder' ? tgt : src)"
+    return (
+        alt.layer(draw_cells(maps), draw_caption(), title="Who looks at whom")
+        .properties(width=alt.Step(CELL), height=alt.Step(CELL))
+        .add_params(*draw_menus(maps), *texts)
+    )
+
+
+def draw_cells(maps: AttentionMaps) -> "alt.Chart":
+    """The map that the menus name: one record for each query, spread over its keys by Vega."""
+    alt = load("altair")
     axis = {"labelLimit": 160, "ticks": False, "domain": False}
-    grid = (
+    across = alt.Axis(labelAngle=-45, labelExpr=f"{KEYS}[datum.value]", **axis)
+    down = alt.Axis(labelExpr=f"{QUERIES}[datum.value]", **axis)
+    return (
         alt.Chart(alt.Data(values=map_rows(maps)))
         .transform_filter("datum.kind == kind && datum.layer == layer && datum.head == head")
         .transform_calculate(key="sequence(length(datum.weights))")
         .transform_flatten(["weights", "key"], as_=["weight", "key"])
-        .transform_calculate(query_token=f"{down}[datum.query]", key_token=f"{across}[datum.key]")
+        .transform_calculate(query_token=f"{QUERIES}[datum.query]", key_token=f"{KEYS}[datum.key]")
         .mark_rect()
         .encode(
-            x=alt.X(
-                "key:O",
-                title="key (looked at)",
-                axis=alt.Axis(orient="top", labelAngle=-45, labelExpr=f"{across}[datum.value]", **axis),
-            ),
-            y=alt.Y(
-                "query:O", title="query (looking)", axis=alt.Axis(labelExpr=f"{down}[datum.value]", **axis)
-            ),
+            x=alt.X("key:O", title="key", axis=across),
+            y=alt.Y("query:O", title="query", axis=down),
             color=alt.Color("weight:Q", title="weight", scale=alt.Scale(scheme="viridis", domain=[0, 1])),
             tooltip=["query_token:N", "key_token:N", alt.Tooltip("weight:Q", format=".3f")],
         )
     )
-    shown = (
-        alt.Chart(alt.sequence(0, 1, as_="one"))
-        .transform_calculate(
-            words="'Counted from 0: ' + kind + ' attention, layer ' + layer + ', head ' + head"
-        )
-        .mark_text(align="left", baseline="top", dy=10)
-        .encode(x=alt.value(0), y=alt.value("height"), text="words:N")
-    )
-    return (
-        alt.layer(grid, shown, title="Who looks at whom")
-        .properties(width=alt.Step(CELL), height=alt.Step(CELL))
-        .add_params(*menus, *texts)
-    )
 
 
-def menu(name: str, value: Any, options: list[Any]) -> "alt.Parameter":
-    """A parameter that the reader sets from a list."""
+def draw_caption() -> "alt.Chart":
+    """Says which map is shown, in the chart itself, so that a still of it says so too."""
     alt = load("altair")
-    return alt.param(name=name, value=value, bind=alt.binding_select(options=options, name=f"{name}: "))
+    words = "'Counted from 0: ' + kind + ' attention, layer ' + layer + ', head ' + head"
+    return (
+        alt.Chart(alt.sequence(0, 1, as_="one"))
+        .transform_calculate(words=words)
+        .mark_text(align="left", baseline="bottom", dy=-8)
+        .encode(x=alt.value(0), y=alt.value(0), text="words:N")
+    )
+
+
+def draw_menus(maps: AttentionMaps) -> "list[alt.Parameter]":
+    """Kind, layer and head to choose from; the last layer's cross-attention comes first."""
+    alt = load("altair")
+    kinds = [kind for kind in KINDS if any(kind == name for name, _ in maps)]
+    layers = sorted({layer for _, layer in maps})
+    heads = list(range(max(weights.size(0) for weights in maps.values())))
+    return [
+        alt.param(name=name, value=value, bind=alt.binding_select(options=options, name=f"{name}: "))
+        for name, value, options in (
+            ("kind", kinds[-1], kinds),
+            ("layer", layers[-1], layers),
+            ("head", 0, heads),
+        )
+    ]
 
 
 def map_rows(maps: AttentionMaps) -> list[dict[str, Any]]:
@@ -102,5 +114,4 @@ def check_map(
         raise ValueError(f"map {kind}, {layer} must be (h, queries, keys), not {tuple(weights.shape)}")
     queries = src_tokens if kind == "encoder" else tgt_tokens
     keys = tgt_tokens if kind == "decoder" else src_tokens
-    check_names(queries, weights.size(1), f"queries of {kind}, {layer}")
-    check_names(keys, weights.size(2), f"keys of {kind}, {layer}")
+    check_tokens(weights[0], queries, keys)

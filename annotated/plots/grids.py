@@ -1,4 +1,4 @@
-"""What every picture of queries and keys shares: query down, key across, and a token for each row and column."""
+"""What every picture of queries and keys shares: query down, key across, a token on each row and column."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 HIDDEN, ALLOWED = "#d9d9d9", "#0173b2"  # light grey and the palette's blue: apart in lightness too
-CELL = 30  # pixels
+CELL, GAP = 30, 110  # pixels; the gap holds the tokens of the next panel
 
 
 def plot_mask(
@@ -48,14 +48,14 @@ def plot_mask(
     return ax
 
 
-def mask_explorer(
+def explore_masks(
     masks: Mapping[str, Tensor],
     queries: Sequence[str],
     keys: Sequence[str],
     query: int = 0,
     title: str = "Point at a query: which keys does it see?",
 ) -> "alt.HConcatChart":
-    """Draw masks side by side; the row under the pointer stays bright in all, and its keys are spelt out below.
+    """Draw masks side by side; the row under the pointer is bright in all, and its keys are spelt out below.
 
     Args:
         masks: by name, each as in `plot_mask`.
@@ -71,10 +71,11 @@ def mask_explorer(
         name="query", fields=["query"], on="pointerover", clear=False, empty=False, value=[{"query": query}]
     )
     panels = [
-        _panel(name, _spread(mask, queries, keys), queries, keys, chosen).properties(name=f"mask_{number}")
+        _panel(name, _spread(mask, queries, keys), queries, keys, chosen, view=f"mask_{number}")
         for number, (name, mask) in enumerate(masks.items())
     ]
-    return alt.hconcat(*panels, title=title, spacing=12)
+    # Flush: a sentence longer than its panel must not push the other panels away from under the pointer.
+    return alt.hconcat(*panels, title=title, bounds="flush", spacing=GAP)
 
 
 def _spread(mask: Tensor, queries: Sequence[str], keys: Sequence[str]) -> Tensor:
@@ -111,7 +112,7 @@ def _sentences(mask: Tensor, queries: Sequence[str], keys: Sequence[str]) -> lis
 
 
 def _panel(
-    name: str, mask: Tensor, queries: Sequence[str], keys: Sequence[str], chosen: "alt.Parameter"
+    name: str, mask: Tensor, queries: Sequence[str], keys: Sequence[str], chosen: "alt.Parameter", view: str
 ) -> "alt.LayerChart":
     """One mask: its cells, of which the chosen row is bright, and the sentence below them."""
     import altair as alt
@@ -120,7 +121,7 @@ def _panel(
     width, height = CELL * len(keys), CELL * len(queries)
     kinds = alt.Scale(domain=["may attend", "hidden"], range=[ALLOWED, HIDDEN])
     cells = (
-        alt.Chart(pd.DataFrame(_cells(mask, queries, keys)), width=width, height=height)
+        alt.Chart(pd.DataFrame(_cells(mask, queries, keys)), name=view, width=width, height=height)
         .mark_rect(stroke="white", strokeWidth=2)
         .encode(
             x=alt.X("key:O", title="key", axis=_token_axis(keys, labelAngle=-45)),
@@ -134,7 +135,7 @@ def _panel(
     sentences = pd.DataFrame(_sentences(mask, queries, keys))
     lines = [
         alt.Chart(sentences)
-        .mark_text(align="left", fontSize=14, fontWeight=weight)
+        .mark_text(align="left", fontSize=13, fontWeight=weight, limit=width + GAP - 10)
         .encode(text=field, x=alt.value(0), y=alt.value(height + below))
         .transform_filter(chosen)
         for field, weight, below in (("says:N", "normal", 100), ("words:N", "bold", 120))

@@ -3,14 +3,14 @@
 
 import ast
 import base64
-import importlib
 import inspect
 import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+
+from annotated.plots.drawing import load
 
 # vl-convert draws 72 points an inch; twice that, shown at half size, is sharp on every screen.
 STILL_PPI = 144
@@ -58,9 +58,9 @@ def chart_bundle(spec: dict[str, Any]) -> MimeBundle:
     the PNG. In Colab the live chart is HTML that fetches Vega from the network. The text names the chart and
     its parameters; strict comparison reads it, since pictures and last digits differ between machines.
     """
-    convert = _load("altair.utils.mimebundle").spec_to_mimebundle
-    display = _load("altair.vegalite.v5.display")
-    _load("vl_convert")
+    convert = load("altair.utils.mimebundle").spec_to_mimebundle
+    display = load("altair.vegalite.v5.display")
+    load("vl_convert")
     still, size = convert(spec, format="png", mode="vega-lite", ppi=STILL_PPI)
     if "google.colab" in sys.modules:
         live = display.html_renderer(spec)
@@ -86,27 +86,19 @@ def show_source(*objects: Callable[..., Any] | type, docstring: bool = True) -> 
         display(Markdown(f"`{file}`\n\n{fence}python\n{code}\n{fence}"))
 
 
-def _load(module: str) -> ModuleType:
-    """Import a module of the `notebooks` extra; where it is missing, say what to install."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f'{error.name} is missing: pip install "annotated[notebooks]"') from error
-
-
 def _style_figures() -> None:
-    matplotlib, seaborn = _load("matplotlib"), _load("seaborn")
-    _load("matplotlib.pyplot")  # sets the inline backend up, which is adjusted below
+    matplotlib, seaborn = load("matplotlib"), load("seaborn")
+    load("matplotlib.pyplot")  # sets the inline backend up, which is adjusted below
     matplotlib.rcdefaults()
     seaborn.set_theme(style="ticks", palette="colorblind", rc=FIGURE_STYLE)
-    if shell := _load("IPython").get_ipython():
-        backend = _load("matplotlib_inline.config").InlineBackend.instance(parent=shell)
+    if shell := load("IPython").get_ipython():
+        backend = load("matplotlib_inline.config").InlineBackend.instance(parent=shell)
         backend.figure_formats = {"retina"}
 
 
 def _style_charts() -> None:
-    altair, vl_convert = _load("altair"), _load("vl_convert")
-    vl_convert.register_font_directory(str(Path(_load("matplotlib").get_data_path(), "fonts", "ttf")))
+    altair, vl_convert = load("altair"), load("vl_convert")
+    vl_convert.register_font_directory(str(Path(load("matplotlib").get_data_path(), "fonts", "ttf")))
     altair.theme.register("annotated", enable=True)(_chart_theme)
     altair.renderers.register("annotated", chart_bundle)
     altair.renderers.enable("annotated")
@@ -115,7 +107,7 @@ def _style_charts() -> None:
 
 def _chart_theme() -> dict[str, Any]:
     """The same look for altair: sizes in pixels, colours of the palette that the figures have."""
-    colours = _load("seaborn").color_palette("colorblind").as_hex()
+    colours = load("seaborn").color_palette("colorblind").as_hex()
     text = {"labelFontSize": 13, "titleFontSize": 14, "titleFontWeight": "normal"}
     viridis = {"scheme": "viridis"}
     config = {

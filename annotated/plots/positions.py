@@ -40,7 +40,7 @@ def plot_waves(encodings: Tensor, dimensions: Sequence[int], ax: "Axes | None" =
     return ax
 
 
-def chart_waves(d_model: int = 20, length: int = 100, shown: int = 4) -> "alt.Chart":
+def explore_waves(d_model: int = 20, length: int = 100, shown: int = 4) -> "alt.Chart":
     """Waves to play with: a slider picks the first of `shown` dimensions, a click on the legend one.
 
     Vega computes the sinusoids itself. Parameters: `first`, `dimension`.
@@ -53,9 +53,10 @@ def chart_waves(d_model: int = 20, length: int = 100, shown: int = 4) -> "alt.Ch
     slider = alt.binding_range(min=0, max=last, step=2, name="first dimension: ")
     first = alt.param(name="first", value=min(4, last), bind=slider)
     picked = alt.selection_point(name="dimension", fields=["dimension"], bind="legend")
+    title = alt.Title("Positional encodings as waves", subtitle="Click a dimension, or move the slider")
     angle = f"datum.position / pow(10000, 2 * floor(datum.dimension / 2) / {d_model})"
     return (
-        alt.Chart(alt.sequence(0, length, as_="position"), title="Click a dimension, or move the slider")
+        alt.Chart(alt.sequence(0, length, as_="position"), title=title)
         .transform_calculate(dimension=f"sequence(first, first + {shown})")
         .transform_flatten(["dimension"])
         .transform_calculate(value=f"datum.dimension % 2 ? cos({angle}) : sin({angle})")

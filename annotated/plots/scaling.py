@@ -15,7 +15,7 @@ PANEL = {"width": 330, "height": 190}  # pixels
 DASHES = ("-", "--", ":")
 
 
-def scaling_explorer(
+def explore_scaling(
     widths: Sequence[int],
     scores: Tensor,
     keys: Sequence[str],
@@ -191,8 +191,10 @@ def _curve_panel(
     if logarithmic:
         scale, axis = alt.Scale(type="log"), alt.Axis(format="~e", values=_powers_of_ten(frame[field]))
     else:
-        scale, axis = alt.Scale(domainMin=0), alt.Axis()
-    widths = alt.Axis(grid=False, values=sorted(set(frame["d_k"])), labelOverlap=False)
+        scale, axis = alt.Scale(zero=True), alt.Axis()
+    widths = alt.Axis(
+        grid=False, values=sorted(set(frame["d_k"])), format="d", labelOverlap=False, labelFlush=False
+    )
     base = alt.Chart(frame, title=title, **PANEL)
     curves = base.mark_line(point=True).encode(
         x=alt.X("d_k:Q", scale=alt.Scale(type="log", base=2), title="d_k", axis=widths),

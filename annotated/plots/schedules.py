@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     import altair as alt
     from matplotlib.axes import Axes
 
+# For Vega, over its parameters and a field `step`.
+EQUATION_3 = "factor * pow(d_model, -0.5) * min(pow(datum.step, -0.5), datum.step * pow(warmup, -1.5))"
+
 
 def plot_schedules(
     settings: Sequence[tuple[int, int]], steps: int = 20000, factor: float = 1.0, ax: "Axes | None" = None
@@ -74,7 +77,7 @@ def drawn_steps(steps: int, warmup: int) -> list[int]:
     return sorted(shown | {warmup} if warmup <= steps else shown)
 
 
-def chart_schedule(
+def explore_schedule(
     d_model: int = 512, warmup: int = 4000, factor: float = 1.0, steps: int = 20000
 ) -> "alt.LayerChart":
     """The schedule with sliders, the peak marked and named; Vega computes equation 3 itself.
@@ -88,27 +91,15 @@ def chart_schedule(
             f"not {d_model}, {factor} and {warmup}"
         )
     alt = load("altair")
-    sliders = [
-        alt.param(
-            name=name, value=value, bind=alt.binding_range(min=low, max=high, step=step, name=f"{name}: ")
-        )
-        for name, value, low, high, step in (
-            ("d_model", d_model, 64, 2048, 64),
-            ("warmup", warmup, 100, steps, 100),
-            ("factor", factor, 0.1, 4, 0.1),
-        )
-    ]
-    formula = "factor * pow(d_model, -0.5) * min(pow(datum.step, -0.5), datum.step * pow(warmup, -1.5))"
-    x = alt.X(
-        "step:Q", title="update", axis=alt.Axis(format=",d"), scale=alt.Scale(domain=[0, steps], nice=False)
-    )
+    axis = alt.Axis(format=",d")
+    x = alt.X("step:Q", title="update", axis=axis, scale=alt.Scale(domain=[0, steps], nice=False))
     y = alt.Y("rate:Q", title="learning rate", axis=alt.Axis(format=".1e"))
     stride = max(1, steps // 400)
-    curve = alt.Chart(alt.sequence(1, steps + 1, stride, as_="step")).transform_calculate(rate=formula)
+    curve = alt.Chart(alt.sequence(1, steps + 1, stride, as_="step")).transform_calculate(rate=EQUATION_3)
     peak = (
-        alt.Chart(alt.sequence(0, 1, as_="step"))
+        alt.Chart(alt.sequence(0, 1, as_="one"))
         .transform_calculate(step="warmup")
-        .transform_calculate(rate=formula)
+        .transform_calculate(rate=EQUATION_3)
         .transform_calculate(name="'peak ' + format(datum.rate, '.2e') + ' at ' + format(warmup, ',')")
     )
     marks = (
@@ -116,4 +107,20 @@ def chart_schedule(
         peak.mark_circle(size=120, opacity=1, color=palette()[1]).encode(x=x, y=y),
         peak.mark_text(align="left", dx=10, dy=-8).encode(x=x, y=y, text="name:N"),
     )
+    sliders = rate_sliders(d_model, warmup, factor, steps)
     return alt.layer(*marks, title="Learning rate (equation 3)").add_params(*sliders)
+
+
+def rate_sliders(d_model: int, warmup: int, factor: float, steps: int) -> "list[alt.Parameter]":
+    """What equation 3 depends on, to be moved by the reader."""
+    alt = load("altair")
+    return [
+        alt.param(
+            name=name, value=value, bind=alt.binding_range(min=low, max=high, step=by, name=f"{name}: ")
+        )
+        for name, value, low, high, by in (
+            ("d_model", d_model, 64, 2048, 64),
+            ("warmup", warmup, 100, steps, 100),
+            ("factor", factor, 0.1, 4, 0.1),
+        )
+    ]

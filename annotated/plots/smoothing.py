@@ -50,7 +50,7 @@ def plot_target(
     return ax
 
 
-def chart_target(
+def explore_target(
     prediction: Tensor, target: int, names: Sequence[str], smoothing: float = 0.1, padding: int = 2
 ) -> "alt.LayerChart":
     """`plot_target` with a slider over the smoothing, and the divergence of the one from the other.
@@ -64,37 +64,48 @@ def chart_target(
         raise ValueError("a prediction of 0 makes the divergence infinite: only padding may have it")
     alt = load("altair")
     rows = [
-        {"symbol": name, "place": i, "prediction": round(float(predicted[i]), 6)}
-        for i, name in enumerate(names)
+        {"symbol": name, "place": place, "prediction": round(float(probability), 6)}
+        for place, (name, probability) in enumerate(zip(names, predicted, strict=True))
     ]
-    slider = alt.binding_range(min=0, max=0.9, step=0.01, name="smoothing: ")
-    share = f"smoothing / {len(names) - 2}"
-    wanted = f"datum.place == {target} ? 1 - smoothing : datum.place == {padding} ? 0 : {share}"
-    term = "datum.target > 0 ? datum.target * log(datum.target / datum.prediction) : 0"
+    others = f"smoothing / {len(names) - 2}"
+    wanted = f"datum.place == {target} ? 1 - smoothing : datum.place == {padding} ? 0 : {others}"
     base = alt.Chart(alt.Data(values=rows)).transform_calculate(target=wanted)
-    y = alt.Y("probability:Q", title="probability", scale=alt.Scale(domain=[0, 1]))
-    kind = {"title": None, "sort": ["target", "prediction"]}
-    bars = (
-        base.transform_fold(["target", "prediction"], as_=["kind", "probability"])
+    slider = alt.binding_range(min=0, max=0.9, step=0.01, name="smoothing: ")
+    return (
+        alt.layer(draw_bars(base, names), write_divergence(base), title="Target and prediction")
+        .properties(width=480)
+        .add_params(alt.param(name="smoothing", value=smoothing, bind=slider))
+    )
+
+
+def draw_bars(base: "alt.Chart", names: Sequence[str]) -> "alt.Chart":
+    """Of a chart with fields `target` and `prediction`, two bars for each symbol."""
+    alt = load("altair")
+    kinds = ["target", "prediction"]
+    return (
+        base.transform_fold(kinds, as_=["kind", "probability"])
         .mark_bar()
         .encode(
             x=alt.X("symbol:N", sort=list(names), title="symbol", axis=alt.Axis(labelAngle=0)),
-            xOffset=alt.XOffset("kind:N", sort=kind["sort"]),
-            y=y,
-            color=alt.Color("kind:N", **kind),
+            xOffset=alt.XOffset("kind:N", sort=kinds),
+            y=alt.Y("probability:Q", title="probability", scale=alt.Scale(domain=[0, 1])),
+            color=alt.Color("kind:N", title=None, sort=kinds),
             tooltip=["symbol:N", "kind:N", alt.Tooltip("probability:Q", format=".4f")],
         )
     )
-    divergence = (
+
+
+def write_divergence(base: "alt.Chart") -> "alt.Chart":
+    """What `LabelSmoothing` gives for such a prediction, in the upper right corner."""
+    alt = load("altair")
+    term = "datum.target > 0 ? datum.target * log(datum.target / datum.prediction) : 0"
+    return (
         base.transform_calculate(term=term)
         .transform_aggregate(total="sum(term)")
         .transform_calculate(words="'divergence ' + format(datum.total, '.3f') + ' nats'")
         .mark_text(align="right", fontSize=15)
         .encode(x=alt.value(470), y=alt.value(14), text="words:N")
     )
-    chosen = alt.param(name="smoothing", value=smoothing, bind=slider)
-    title = "Target and prediction, under label smoothing"
-    return alt.layer(bars, divergence, title=title).properties(width=480).add_params(chosen)
 
 
 def plot_loss(size: int, smoothings: Sequence[float], ax: "Axes | None" = None) -> "Axes":

@@ -1,8 +1,9 @@
 """The built-in corpus: German-English sentence pairs without end, with their word alignments and both trees.
 
-A synchronous grammar of our own. ``sampling``, ``clauses`` and ``phrases`` draw what a sentence says; ``german`` and
-``english`` give it order and endings; ``nouns``, ``verbs`` and ``words`` are the tables that a reader may extend.
-German and English are functions of each other: each sentence has one translation, in either direction.
+A synchronous grammar of our own. ``sampling``, ``clauses`` and ``phrases`` draw what a sentence says;
+``german`` and ``english`` give it order and endings; ``nouns``, ``verbs`` and ``words`` are the tables that
+a reader may extend. German and English are functions of each other: each sentence has one translation, in
+either direction.
 """
 
 import hashlib
@@ -20,15 +21,15 @@ from annotated.data.parallel import Corpus, ParallelText
 __all__ = ["GrammarPair", "Tree", "count_sentences", "grammar", "sample", "word_by_word"]
 
 # Of a hundred German sentences by their hash: which go to test, to validation, to train.
-SHARES = {"test": range(5), "validation": range(5, 10), "train": range(10, 100)}
+SHARES = {"test": range(5), "val": range(5, 10), "train": range(10, 100)}
 
 
 @dataclass(frozen=True)
 class GrammarPair:
     """A German sentence and its English translation.
 
-    ``alignment`` holds pairs (place of a German word, place of an English word), from 0; the leaves of a tree are the
-    words of its sentence, punctuation among them.
+    ``alignment`` holds pairs (place of a German word, place of an English word), from 0; the leaves of a
+    tree are the words of its sentence, punctuation among them.
     """
 
     german: str
@@ -52,19 +53,19 @@ def sample(count: int, seed: int = 0) -> list[GrammarPair]:
 
 
 def grammar(
-    train: int = 20000, validation: int = 500, test: int = 500, seed: int = 0, pair: str = "de-en"
+    train: int = 20000, val: int = 500, test: int = 500, seed: int = 0, pair: str = "de-en"
 ) -> Corpus:
-    """The corpus with splits "train", "validation" and "test" of these sizes; ``pair`` is "de-en" or "en-de".
+    """The corpus with splits "train", "val" and "test" of these sizes; ``pair`` is "de-en" or "en-de".
 
-    A German sentence belongs to one split by its hash, whatever the seed and the sizes: so no two splits share a
-    sentence, not even those of corpora drawn with different seeds. Raises ValueError for another pair, or a negative
-    size.
+    A German sentence belongs to one split by its hash, whatever the seed and the sizes: so no two splits
+    share a sentence, not even those of corpora drawn with different seeds. Raises ValueError for another
+    pair, or a negative size.
     """
     if pair not in ("de-en", "en-de"):
         raise ValueError(
             f"the grammar corpus is German-English: pair must be 'de-en' or 'en-de', not {pair!r}"
         )
-    sizes = {"train": train, "validation": validation, "test": test}
+    sizes = {"train": train, "val": val, "test": test}
     for name, size in sizes.items():
         _check_size(name, size)
     splits = {name: _parallel(name, found, pair) for name, found in _fill(sizes, seed).items()}
@@ -105,7 +106,15 @@ def trees(seed: int) -> Iterator[tuple[Tree, Tree]]:
     dice = Dice(seed)
     while True:
         drawn = sentence(dice)
-        yield german.sentence_tree(drawn), english.sentence_tree(drawn)
+        tree = german.sentence_tree(drawn)
+        if not _repeats_a_noun(tree):
+            yield tree, english.sentence_tree(drawn)
+
+
+def _repeats_a_noun(tree: Tree) -> bool:
+    """Whether a sentence names the same thing twice: nobody would say it so."""
+    nouns = [node.children[0] for node in tree.subtrees() if node.label == "N"]
+    return len(set(nouns)) < len(nouns)
 
 
 def _pair(german_tree: Tree, english_tree: Tree) -> GrammarPair:
@@ -139,9 +148,9 @@ def surface(words: Sequence[str]) -> str:
 def word_by_word(pair: GrammarPair) -> str:
     """The translation that knows all words and no grammar, for comparison.
 
-    Each German word, in German order, is replaced by the English words aligned to it, in English order; a German word
-    aligned to nothing is left out, and an English word aligned to two German words comes twice. Punctuation stays
-    where German has it.
+    Each German word, in German order, is replaced by the English words aligned to it, in English order; a
+    German word aligned to nothing is left out, and an English word aligned to two German words comes twice.
+    Punctuation stays where German has it.
     """
     found = []
     for place, word in enumerate(pair.german_words):

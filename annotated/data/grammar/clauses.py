@@ -61,7 +61,7 @@ def action(
     if isinstance(subject, NounPhrase) and subject.determiner.stem == "kein":
         clause = replace(clause, modal=None)
     if negated:
-        return negate(dice, _with_time(dice, clause))
+        return _with_time(dice, negate(dice, clause), denied=True)
     return clause if bare else circumstances(dice, clause)
 
 
@@ -69,6 +69,8 @@ def _tense_and_modal(dice: Dice, verb: Verb, tense: str | None) -> dict:
     """A tense, and a modal verb for what somebody does of their own will."""
     if "state" in verb.flags:
         return {"tense": tense or dice.pick(("past", "present"))}
+    if "sudden" in verb.flags:
+        return {"tense": "future" if tense == "future" else "past"}
     free = tense is None
     tense = tense or dice.weighted(TENSES)
     willing = "event" not in verb.flags and set(verb.subjects).intersection(("person", "young"))
@@ -108,6 +110,8 @@ def complement_of(
             slot == "object" and isinstance(subject, Pronoun) and subject.kind == "personal"
         )
         inner = phrases.noun_phrase(dice, tags, role, avoid=subject, named=named)
+    if tags == ("worn",) and isinstance(inner, NounPhrase):
+        inner = replace(inner, owner=None)
     return {slot: PrepositionalPhrase(complement.preposition, inner) if slot == "prep" else inner}
 
 
@@ -149,29 +153,26 @@ def _chances(clause: Clause) -> list:
         )
     if "manner" in verb.flags and "frequency" not in clause.slots:
         found.append(("manner", 0.2, lambda dice: times.phrase_of(dice, words.MANNERS)))
-    if (
-        clause.tense == "past"
-        and "object" not in clause.slots
-        and not {"state", "event"}.intersection(verb.flags)
-    ):
+    acting = not {"state", "event", "sudden"}.intersection(verb.flags) and "object" not in clause.slots
+    if acting and clause.tense == "past":
         found.append(("cause", 0.06, phrases.cause))
     return found
 
 
-def _with_time(dice: Dice, clause: Clause) -> Clause:
-    """The clause with a time that its tense allows, or an adverb of frequency."""
+def _with_time(dice: Dice, clause: Clause, denied: bool = False) -> Clause:
+    """The clause with a time that its tense allows, or, unless ``denied``, an adverb of frequency."""
     verb = clause.verb
-    usual = can_be_habit(verb) and not clause.modal and "event" not in verb.flags
     if "state" in verb.flags:
         return clause
-    if usual and not clause.negated and clause.tense != "future" and dice.chance(0.12):
+    usual = can_be_habit(verb) and not (denied or clause.modal or {"event", "sudden", "once"} & verb.flags)
+    if usual and clause.tense != "future" and dice.chance(0.12):
         simple = clause.tense == "present"
         return replace(clause.with_slots(frequency=times.phrase_of(dice, words.FREQUENCIES)), simple=simple)
     if not dice.chance(0.6):
         return clause
     kind = clause.tense
     if kind == "present":
-        kind = dice.pick(_present_kinds(clause, usual))
+        kind = "present" if denied and not clause.modal else dice.pick(_present_kinds(clause, usual))
     when = times.time(dice, kind, calendar=clause.tense != "present")
     clause = replace(clause.with_slots(time=when), simple=kind == "habit")
     if kind != "present" and _is_day(when) and dice.chance(0.2):
@@ -183,9 +184,7 @@ def _is_day(when: Phrase) -> bool:
     """Whether an hour may stand behind the time: gestern um acht Uhr, but not gestern Abend or im Sommer."""
     first, last = when.german[0][0], when.german[-1][0]
     days = ("gestern", "vorgestern", "morgen", "übermorgen", "am", "jeden")
-    return (first in days and not last.lower().endswith(("abend", "morgen", "ende"))) or len(
-        when.german
-    ) == 1 == days.count(first)
+    return first in days and not last.endswith(("Abend", "abend", "Morgen", "Wochenende"))
 
 
 def _present_kinds(clause: Clause, usual: bool) -> list[str]:
@@ -193,7 +192,7 @@ def _present_kinds(clause: Clause, usual: bool) -> list[str]:
     planned = "aim" in clause.verb.flags or "goal" in clause.slots
     kinds = ["future"] if planned or clause.modal else []
     kinds += [] if clause.modal else ["present"]
-    return [*kinds, "habit"] if usual and not clause.negated else kinds
+    return [*kinds, "habit"] if usual else kinds
 
 
 def with_front(dice: Dice, clause: Clause) -> Clause:
@@ -204,22 +203,20 @@ def with_front(dice: Dice, clause: Clause) -> Clause:
         required = slot in [complement.slot for complement in clause.verb.complements]
         if slot in clause.slots and not required and dice.chance(chance):
             return replace(clause, front=slot)
-    if _can_be_passive(clause) and dice.chance(0.5):
+    if can_be_passive(clause) and dice.chance(0.5):
         return replace(clause, front="object")
     return clause
 
 
-def _can_be_passive(clause: Clause) -> bool:
+def can_be_passive(clause: Clause) -> bool:
     """Whether the object may stand first: den, meinen, diesen must show that it is the object."""
     target, subject = clause.slots.get("object"), clause.slots["subject"]
-    shown = (
-        isinstance(target, NounPhrase)
-        and target.gender == "m"
-        and target.determiner.stem in phrases.MASC_OBJECTS
-    )
+    known = isinstance(target, NounPhrase) and target.determiner.stem in phrases.MASC_OBJECTS
+    known = known and not (target.owner and target.owner.noun.is_name)
     acting = isinstance(subject, NounPhrase) and subject.determiner.stem != "kein"
+    shown = known and target.gender == "m"
     plain = not clause.verb.tail and len(clause.verb.complements) == 1 and not clause.modal
-    usual = not {"state", "event"}.intersection(clause.verb.flags) and clause.tense != "present"
+    usual = not {"state", "event", "sudden"}.intersection(clause.verb.flags) and clause.tense != "present"
     return (
         shown
         and acting

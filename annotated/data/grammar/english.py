@@ -111,7 +111,7 @@ class _Clause:
         """The operator, if there is one, and the other verbs behind "not" and "often"."""
         heads, negation = self.heads(), self.negation()
         if heads[0].base not in OPERATORS and (negation or self.inverted):
-            heads.insert(0, self.do(heads[0]))
+            heads = self.with_do(heads)
         finite = self.finite(heads[0])
         bare = [leaf(head.label, head.base, *head.links) for head in heads[1:]]
         adverbs = [leaf("NEG", "not", *negation)] if negation else []
@@ -151,10 +151,12 @@ class _Clause:
     def is_past(self) -> bool:
         return self.clause.tense == "past"
 
-    def do(self, head: Head) -> Head:
-        """do stands for what the verb said of tense; in the past it goes with German hat or ist."""
-        tense = tuple(link for link in head.links if link.endswith("tense"))
-        return Head("AUX", "do", "did", tense or head.links)
+    def with_do(self, heads: list[Head]) -> list[Head]:
+        """The verbs behind "do", which then stands for the tense: in the past it goes with hat or ist."""
+        first = heads[0]
+        tense = tuple(link for link in first.links if link.endswith("tense"))
+        own = tuple(link for link in first.links if link not in tense)
+        return [Head("AUX", "do", "did", tense or own), first._replace(links=own), *heads[1:]]
 
     def finite(self, head: Head) -> Tree:
         """The first verb, agreeing with the subject."""
@@ -192,7 +194,8 @@ class _Clause:
         return trees
 
     def slot_trees(self, slot: str) -> list[Tree]:
-        """What stands behind the verb for this slot; a preposition stays behind when who moves to the front."""
+        """What stands behind the verb for this slot; a preposition stays behind when who moves to the
+        front."""
         slots = self.clause.slots
         if slot == "object" and self.subject == "experiencer":
             return [self.element("subject")]

@@ -18,8 +18,8 @@ from annotated.data.grammar.tree import COMMA, Tree, Word, leaf
 # What stands between the finite verb and the verbs at the end, in this order. Pronouns move up behind the
 # subject, what is new (ein Buch, drei Bücher, kein Brot) down to INDEFINITE.
 FIELD = (
-    "experiencer", "subject", "time", "clock", "cause", "frequency", "indirect", "to", "object", "NOT", "with", "for", "by",
-    "place", "INDEFINITE", "manner", "prep", "origin", "onto", "goal", "predicate",
+    "experiencer", "subject", "time", "clock", "cause", "frequency", "indirect", "to", "object", "NOT",
+    "with", "for", "by", "place", "INDEFINITE", "manner", "prep", "origin", "onto", "goal", "predicate",
 )  # fmt: skip
 CASES = {"subject": "nom", "object": "acc", "indirect": "dat", "to": "dat", "experiencer": "dat"}
 

@@ -69,7 +69,8 @@ class Modal:
 
 @dataclass(frozen=True)
 class Adjective:
-    """An adjective: ``stem`` takes the endings (teuer, ein teures Auto); ``classes`` are those of the nouns it fits."""
+    """An adjective: ``stem`` takes the endings (teuer, ein teures Auto); ``classes`` are those of the nouns
+    it fits."""
 
     german: str
     stem: str
@@ -101,7 +102,8 @@ class Preposition:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A fixed pair of phrases: (word, part of speech) on either side, and the pairs of words that go together."""
+    """A fixed pair of phrases: (word, part of speech) on either side, and the pairs of words that go
+    together."""
 
     german: tuple[tuple[str, str], ...]
     english: tuple[tuple[str, str], ...]

@@ -1,9 +1,10 @@
 """The nouns. One a line: article and German noun, its plural | English noun | class, then what it can be.
 
-A noun without a German plural is a mass noun (milk). A star marks the weak nouns, which take their plural's form in every
-case but the nominative (der Student, den Studenten). An English plural is written only where no rule gives it.
-The first tag is the class, which decides the adjectives that fit; the others say which verbs and places take it.
-Every English noun stands for one German noun alone: so each trade has one gender here (die Ärztin, der Lehrer).
+A noun without a German plural is a mass noun (milk). A star marks the weak nouns, which take their plural's
+form in every case but the nominative (der Student, den Studenten). An English plural is written only where
+no rule gives it. The first tag is the class, which decides the adjectives that fit; the others say which
+verbs and places take it. Every English noun stands for one German noun alone: so each trade has one gender
+here (die Ärztin, der Lehrer).
 """
 
 PEOPLE = """
@@ -94,12 +95,12 @@ der Kuchen, Kuchen          | cake             | food baked eaten gift
 der Apfelkuchen, Apfelkuchen | apple cake      | food baked eaten gift
 der Kirschkuchen, Kirschkuchen | cherry cake   | food baked eaten gift
 der Käsekuchen, Käsekuchen  | cheesecake       | food baked eaten gift
-die Suppe, Suppen           | soup             | food cooked eaten
-die Tomatensuppe, Tomatensuppen | tomato soup  | food cooked eaten
-die Kartoffelsuppe, Kartoffelsuppen | potato soup | food cooked eaten
-der Salat, Salate           | salad            | food eaten
-der Obstsalat, Obstsalate   | fruit salad      | food eaten
-der Kartoffelsalat, Kartoffelsalate | potato salad | food eaten
+die Suppe, Suppen           | soup             | food cooked eaten one
+die Tomatensuppe, Tomatensuppen | tomato soup  | food cooked eaten one
+die Kartoffelsuppe, Kartoffelsuppen | potato soup | food cooked eaten one
+der Salat, Salate           | salad            | food eaten one
+der Obstsalat, Obstsalate   | fruit salad      | food eaten one
+der Kartoffelsalat, Kartoffelsalate | potato salad | food eaten one
 das Brot                    | bread            | food baked eaten
 der Käse                    | cheese           | food eaten
 der Reis                    | rice             | food cooked eaten

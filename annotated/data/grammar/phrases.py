@@ -29,11 +29,10 @@ WEIGHTS = {
     "subject": "d 10 mein 2 dein 1 unser 1 sein 1 dies 1 ein 1 2 1 viel .4 einig .4 all .4 jed .4 kein .4",
     "object": "d 6 ein 5 mein 1 dein .5 unser .7 sein .7 dies .7 2 1.5 0 2 viel .4 einig .5",
     "definite": "d 8 mein 2 dein 1 unser 1 sein 1 dies .7",
-    "kin": "mein 4 dein 2 unser 2 sein 2 d .4",
+    "kin": "mein 4 dein 2 unser 2 sein 2",
     "mass": "0 6 d 3 mein .4 unser .3",
     "place": "d 8 ein .3 dies .4",
     "own": "d 5 mein 1.5 dein 1 unser 1.5 sein 1",
-    "head": "d 6 ein 2",
 }
 POSSESSIVES = ("mein", "dein", "unser", "sein")
 MASC_OBJECTS = ("d", "mein", "dein", "unser", "sein", "dies")
@@ -56,7 +55,7 @@ def determiners_for(noun: Noun, plural: bool, role: str) -> tuple[tuple[Determin
         role = "kin"
     elif role == "object" and noun.category == "place":
         role = "definite"
-    own = noun.category not in ("person", "animal", "place") or noun.tags & {
+    own = noun.category not in ("person", "animal", "place", "event") or noun.tags & {
         "kin",
         "mine",
         "pet",
@@ -94,7 +93,8 @@ def adjectives_for(noun: Noun) -> tuple[Adjective, ...]:
 def noun_phrase(
     dice: Dice, tags: tuple[str, ...], role: str = "object", avoid: object = None, named: bool = False
 ) -> NounPhrase:
-    """A noun phrase about something with one of these tags, other than the phrase ``avoid``; ``named`` allows names."""
+    """A noun phrase about something with one of these tags, other than the phrase ``avoid``; ``named``
+    allows names."""
     if "person" in tags and named and dice.chance(0.15):
         return name(dice, avoid)
     nouns = nouns_for(tags)

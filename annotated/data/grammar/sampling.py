@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from annotated.data.grammar import clauses, phrases, questions, states, subordinate
+from annotated.data.grammar import clauses, phrases, questions, states, subordinate, times
 from annotated.data.grammar.dice import Dice
 from annotated.data.grammar.lexicon import DETERMINERS, Verb
 from annotated.data.grammar.syntax import Clause, NounPhrase, Sentence, relative_pronoun
 from annotated.data.grammar.verb_groups import (
+    LASTING_VERBS,
     OBJECT_VERBS,
+    PASSIVE_VERBS,
     PEOPLE,
     PERSON_VERBS,
     RELATIVE_VERBS,
@@ -19,6 +21,18 @@ from annotated.data.grammar.verb_groups import (
 
 def statement(dice: Dice) -> Sentence:
     return Sentence(clauses.action(dice))
+
+
+def object_first(dice: Dice) -> Sentence:
+    """Den Kuchen hat meine Großmutter gebacken, the cake was baked by my grandmother."""
+    tense = dice.pick(("past", "past", "future"))
+    drawn = (clauses.action(dice, PASSIVE_VERBS, tense=tense, bare=True) for _ in range(20))
+    clause = next(filter(clauses.can_be_passive, drawn), None)
+    if clause is None:
+        return statement(dice)
+    if dice.chance(0.4):
+        clause = clause.with_slots(time=times.time(dice, tense))
+    return Sentence(replace(clause, front="object"))
 
 
 def description(dice: Dice) -> Sentence:
@@ -35,19 +49,15 @@ def existence(dice: Dice) -> Sentence:
 
 def subject_relative(dice: Dice) -> Sentence:
     """Der Mann, der das Auto gekauft hat, wohnt in Berlin."""
-    clause = clauses.action(dice, PERSON_VERBS, bare=True, subject=_head(dice, PEOPLE))
-    head = clause.slots["subject"]
-    if "experiencer" in clause.slots:
-        return statement(dice)
-    relative = _relative_of(dice, head)
-    return Sentence(clause.with_slots(subject=replace(head, relative=relative)))
+    head = _head(dice, PEOPLE)
+    clause = clauses.action(dice, PERSON_VERBS, head, bare=True)
+    return Sentence(clause.with_slots(subject=replace(head, relative=_relative_of(dice, head, "past"))))
 
 
-def _relative_of(dice: Dice, head: NounPhrase) -> Clause:
+def _relative_of(dice: Dice, head: NounPhrase, tense: str) -> Clause:
     """... der das Auto gekauft hat: what the person does or did."""
-    pronoun = relative_pronoun(head.gender, person=True)
     return clauses.action(
-        dice, RELATIVE_VERBS, pronoun, tense=dice.pick(("past", "past", "present")), bare=True
+        dice, RELATIVE_VERBS, relative_pronoun(head.gender, person=True), tense=tense, bare=True
     )
 
 
@@ -56,9 +66,8 @@ def _head(dice: Dice, tags: tuple[str, ...]) -> NounPhrase:
     nouns = [noun for noun in phrases.nouns_for(tags) if "kin" not in noun.tags]
     noun = dice.pick(nouns)
     plural = noun.german_plural is not None and dice.chance(0.25)
-    role = "definite" if noun.german_plural is None else "head"
-    determiner = dice.weighted(phrases.determiners_for(noun, plural, role))
-    return NounPhrase(noun, DETERMINERS["d"] if determiner.stem == "ein" and plural else determiner, plural)
+    determiner = DETERMINERS["ein" if noun.german_plural and not plural and dice.chance(0.25) else "d"]
+    return NounPhrase(noun, determiner, plural)
 
 
 def object_relative(dice: Dice) -> Sentence:
@@ -67,40 +76,43 @@ def object_relative(dice: Dice) -> Sentence:
     verb = dice.pick(WHO_VERBS if person else OBJECT_VERBS)
     head = _head(dice, PEOPLE if person else takes(verb, "object"))
     clause = clauses.action(dice, [verb], clauses.subject_of(dice, PEOPLE), bare=True).with_slots(object=head)
+    others = [
+        one for one in LASTING_VERBS if one != verb and head.noun.tags.intersection(takes(one, "object"))
+    ]
+    if not (person or others):
+        return object_relative(dice)
     if person:
-        inner = _relative_of(dice, head)
+        inner = _relative_of(dice, head, dice.pick(("past", "past", "present")))
     else:
-        inner = _relative_about(dice, verb, head)
+        inner = _relative_about(dice, others, head)
     return Sentence(clause.with_slots(object=replace(head, relative=inner)))
 
 
-def _relative_about(dice: Dice, verb: Verb, head: NounPhrase) -> Clause:
+def _relative_about(dice: Dice, verbs: list[Verb], head: NounPhrase) -> Clause:
     """... das der Lehrer geschrieben hat: what somebody else did with the same thing."""
-    verbs = [one for one in OBJECT_VERBS if one != verb and head.noun.tags.intersection(takes(one, "object"))]
-    inner = clauses.action(
-        dice, verbs or [verb], clauses.subject_of(dice, PEOPLE, "definite"), bare=True, tense="past"
-    )
+    inner = clauses.action(dice, verbs, clauses.subject_of(dice, PEOPLE, "definite"), tense="past", bare=True)
     pronoun = relative_pronoun(head.gender, person=False)
     return replace(inner.with_slots(object=pronoun), front="object")
 
 
 # What is drawn, and how often.
 RECIPES: tuple[tuple[Callable[[Dice], Sentence], float], ...] = (
-    (statement, 28),
-    (description, 3),
+    (statement, 25),
+    (object_first, 3),
+    (description, 2.5),
     (weather, 2),
-    (existence, 1.5),
-    (questions.yes_no_question, 9),
-    (questions.adverb_question, 4),
-    (questions.subject_question, 3),
-    (questions.object_question, 5),
-    (subject_relative, 7),
+    (existence, 1),
+    (questions.yes_no_question, 10),
+    (questions.adverb_question, 3),
+    (questions.subject_question, 2.5),
+    (questions.object_question, 3),
+    (subject_relative, 9),
     (object_relative, 6),
     (subordinate.reason, 8),
-    (subordinate.meanwhile, 3),
+    (subordinate.meanwhile, 2.5),
     (subordinate.whenever, 3),
-    (subordinate.reported, 9),
-    (subordinate.attempt, 5),
+    (subordinate.reported, 11),
+    (subordinate.attempt, 7),
     (subordinate.purpose, 3),
 )
 

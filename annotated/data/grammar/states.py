@@ -29,7 +29,7 @@ def describe(dice: Dice, subject: NounPhrase | Pronoun, tense: str, states: bool
         fitting = [adjective for adjective in fitting if adjective.english in STATES]
     adjective = dice.pick(fitting)
     degree = dice.chance(0.35) and adjective.english not in (*COLOURS, "broken")
-    degree = times.phrase_of(dice, words.DEGREES) if degree else None
+    degree = times.phrase_of(dice, words.STRENGTHS if states else words.DEGREES) if degree else None
     clause = Clause(TO_BE, {"subject": subject, "predicate": AdjectivePhrase(adjective, degree)}, tense)
     if not states and degree is None and dice.chance(0.2):
         return replace(clause, negated=True)

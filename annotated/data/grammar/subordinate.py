@@ -6,7 +6,14 @@ from annotated.data.grammar import clauses, phrases, states
 from annotated.data.grammar.dice import Dice
 from annotated.data.grammar.lexicon import CLAUSE_VERBS, MODALS, PLAIN_VERBS, Verb
 from annotated.data.grammar.questions import affirmed
-from annotated.data.grammar.syntax import Clause, NounPhrase, PrepositionalPhrase, Sentence, Subordinate
+from annotated.data.grammar.syntax import (
+    Clause,
+    NounPhrase,
+    PrepositionalPhrase,
+    Pronoun,
+    Sentence,
+    Subordinate,
+)
 from annotated.data.grammar.verb_groups import AIM_VERBS, GOAL_VERBS, PEOPLE, PERSON_VERBS, full_name, takes
 
 # Where one goes, and what for.
@@ -21,8 +28,8 @@ PURPOSES = {
 # What follows from how one feels or from the weather (because, when), and what one does in spite of it
 # (although).
 FEELINGS = {
-    "hungry": ("essen backen kochen bestellen", "warten arbeiten lernen"),
-    "thirsty": ("trinken bestellen", "arbeiten warten wandern"),
+    "hungry": ("essen backen kochen", "warten arbeiten lernen"),
+    "thirsty": ("trinken", "arbeiten warten wandern"),
     "tired": ("schlafen bleiben", "tanzen arbeiten kochen lesen auf+räumen lernen fern+sehen"),
     "sick": ("bleiben schlafen an+rufen", "arbeiten aus+gehen tanzen wandern schwimmen"),
     "sad": ("weinen an+rufen besuchen", "lachen lächeln tanzen singen"),
@@ -94,7 +101,7 @@ def _plan(dice: Dice, tense: str) -> Sentence:
 
 def meanwhile(dice: Dice) -> Sentence:
     """Der Vater hat gekocht, während die Kinder gespielt haben."""
-    verbs = [verb for verb in PERSON_VERBS if not {"state", "event"}.intersection(verb.flags)]
+    verbs = [verb for verb in PERSON_VERBS if not {"state", "event", "sudden"}.intersection(verb.flags)]
     tense = dice.pick(("past", "present"))
     main = clauses.action(dice, verbs, tense=tense, bare=True)
     verb = dice.pick(verbs)
@@ -110,12 +117,15 @@ def reported(dice: Dice) -> Sentence:
     verb = dice.pick(verbs)
     subject = clauses.subject_of(dice, PEOPLE, "definite")
     tense = "present" if verb.german == "wissen" else dice.pick(("past", "present"))
-    negated = (conjunction[0] == "ob" and verb.german == "wissen") or (
-        tense == "present" and dice.chance(0.15)
-    )
+    doubtful = conjunction[0] == "ob" and verb.german == "wissen"
+    may_doubt = tense == "present" and verb.german in ("glauben", "wissen")
+    negated = doubtful or (may_doubt and dice.chance(0.2))
     main = Clause(verb, {"subject": subject}, tense, negated=negated)
     sub = clauses.action(dice, tense="past" if tense == "past" else None)
-    sub = affirmed(sub) if conjunction[0] == "ob" else sub
+    inner = sub.slots["subject"]
+    if isinstance(subject, Pronoun) and isinstance(inner, Pronoun) and subject.person == inner.person:
+        return reported(dice)
+    sub = affirmed(sub) if conjunction[0] == "ob" or negated else sub
     front = "experiencer" if "experiencer" in sub.slots else "subject"
     return Sentence(main, sub=Subordinate(conjunction, replace(sub, front=front)))
 

@@ -1,7 +1,7 @@
 """What both languages share: a sentence as its parts and their roles, with no word order and no endings.
 
-``sampling`` draws such sentences, ``german`` and ``english`` write them down. That makes the grammar synchronous: one
-derivation, two trees, and each word remembers the part that it stands for.
+``sampling`` draws such sentences, ``german`` and ``english`` write them down. That makes the grammar
+synchronous: one derivation, two trees, and each word remembers the part that it stands for.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,8 @@ class NounPhrase:
 
 @dataclass(frozen=True)
 class Pronoun:
-    """A personal, relative, asking or empty pronoun: its German forms by case, its English subject and object."""
+    """A personal, relative, asking or empty pronoun: its German forms by case, its English subject and
+    object."""
 
     german: Mapping[str, str]
     english: tuple[str, str]
@@ -66,7 +67,8 @@ Element = NounPhrase | Pronoun | PrepositionalPhrase | AdjectivePhrase | Phrase
 class Clause:
     """A verb and what fills its slots; ``front`` is the slot that opens the clause, where one may.
 
-    ``simple`` asks for the English simple present (she often sings) where the progressive is usual (she is singing).
+    ``simple`` asks for the English simple present (she often sings) where the progressive is usual (she is
+    singing).
     """
 
     verb: Verb

@@ -56,7 +56,8 @@ def _calendar(dice: Dice, tense: str) -> Phrase:
     if kind == "year":
         year = dice.pick(words.YEARS)
         return phrase(f"im/P Jahr/N {year}/NUM", f"in/P {year}/NUM", "0-0 1-1 2-1")
-    number, span = dice.pick(list(rows(words.NUMBERS))), dice.pick(list(rows(words.SPANS)))
+    spans = words.PAST_SPANS if tense == "past" else words.FUTURE_SPANS
+    number, span = dice.pick(list(rows(words.NUMBERS))), dice.pick(list(rows(spans)))
     if tense == "past":
         links = "0-2 1-0 2-1"
         return phrase(f"vor/P {number[0]}/NUM {span[0]}/N", f"{number[1]}/NUM {span[1]}/N ago/ADV", links)

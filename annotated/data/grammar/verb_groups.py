@@ -24,6 +24,9 @@ def _about_things(verb: Verb) -> bool:
 
 THING_VERBS = [verb for verb in PLAIN_VERBS if _about_things(verb)]
 OBJECT_VERBS = [verb for verb in THING_VERBS if takes(verb, "object") and len(verb.complements) == 1]
+# After these the thing is no more: what was eaten is not ordered afterwards.
+FINAL = ("essen", "trinken", "werfen", "zerbrechen")
+LASTING_VERBS = [verb for verb in OBJECT_VERBS if verb.german not in FINAL]
 RELATIVE_VERBS = [verb for verb in THING_VERBS if len(verb.complements) == 1 or "with" in verb.flags]
 AIM_VERBS = [verb for verb in PLAIN_VERBS if "aim" in verb.flags]
 GOAL_VERBS = [
@@ -34,3 +37,4 @@ DATIVE_VERBS = [verb for verb in PLAIN_VERBS if verb.complements and verb.comple
 DATIVE_VERBS = [verb for verb in DATIVE_VERBS if len(verb.complements) == 1 and "person" in verb.subjects]
 PREPOSITION_VERBS = [verb for verb in PLAIN_VERBS if "person" in takes(verb, "prep")]
 PERSON_VERBS = [verb for verb in PLAIN_VERBS if "person" in verb.subjects]
+PASSIVE_VERBS = [verb for verb in PLAIN_VERBS if takes(verb, "object") and len(verb.complements) == 1]

@@ -1,20 +1,24 @@
 """The verbs. One a line: German forms | English forms | who does it | what it takes | how it may be used.
 
-German: infinitive, third person singular, participle, a simple past where speech prefers it; "-" or nothing where a rule
-gives the form; "+" behind a separable prefix; "ist" before a participle that takes sein. English: base, past,
-participle; what follows the verb is written after it ("wait for"), behind "~" where a pronoun may come between ("pick ~up").
-What it takes: "object", "indirect" (dative), "experiencer" (the dative that English makes its subject), "to" (the dative that
-English expresses with "to"), "prep PREPOSITION CASE ENGLISH", "place", "goal", "origin"; each with the classes of noun that fit.
-How it may be used: "state" (no progressive, no modal verb), "event" (happens to one: no modal verb), "aim" (one can try or
-set out to do it), "manner", "with" (someone), "for" (someone), "@..." (the classes of place where it is done).
+German: infinitive, third person singular, participle, a simple past where speech prefers it; "-" or nothing
+where a rule gives the form; "+" behind a separable prefix; "ist" before a participle that takes sein.
+English: base, past, participle; what follows the verb is written after it ("wait for"), behind "~" where a
+pronoun may come between ("pick ~up").
+What it takes: "object", "indirect" (dative), "experiencer" (the dative that English makes its subject),
+"to" (the dative that English expresses with "to"), "prep PREPOSITION CASE ENGLISH", "place", "goal",
+"origin"; each with the classes of noun that fit.
+How it may be used: "state" (no progressive, no modal verb), "event" (happens to one: no modal verb),
+"sudden" (an event with no present), "once" (no habit), "aim"
+(one can try or set out to do it), "manner", "with" (someone), "for" (someone), "@..." (the classes of place
+where it is done).
 """
 
 ACTIONS = """
 kaufen                          | buy, bought           | person | object sold       | aim for
 kaufen                          | buy, bought           | person | object food drink | aim for @shop
-verkaufen                       | sell, sold            | person | object sold       | aim
+verkaufen                       | sell, sold            | person | object sold       | aim once
 suchen                          | look for              | person | object sold laid  | @home @station
-finden, -, gefunden | find, found | person | object sold laid | event aim @home @station
+finden, -, gefunden | find, found | person | object sold laid | aim @home @station sudden
 reparieren                      | repair                | person | object repaired   | aim manner for
 essen, isst, gegessen           | eat, ate, eaten       | person | object eaten      | with @home @eat
 trinken, -, getrunken           | drink, drank, drunk   | person | object drink      | with @home @eat
@@ -37,30 +41,30 @@ waschen, wäscht, gewaschen      | wash                  | person | object washe
 putzen                          | clean                 | person | object cleaned tidy | aim manner with
 fragen                          | ask                   | person | object person      | aim
 tragen, trägt, getragen         | carry                 | person | object carried     | aim
-verlieren, -, verloren | lose, lost | person | object sold laid carried | event @out @station
-vergessen, vergisst, vergessen  | forget, forgot, forgotten | person | object laid gift | event @station @meet
+verlieren, -, verloren | lose, lost | person | object laid worn carried | @out @station sudden
+vergessen, vergisst, vergessen | forget, forgot, forgotten | person | object laid gift | @station @meet sudden
 bezahlen                        | pay, paid             | person | object paid        | aim
 verlassen, verlässt, verlassen  | leave, left           | person | object home station work | aim
-bauen                           | build, built          | builder | object built       | aim with
+bauen                           | build, built          | builder | object built       | aim with once
 gießen, -, gegossen             | water                 | person | object watered     | aim
 pflücken                        | pick                  | person | object picked fruit | aim for with @out
 füttern                         | feed, fed             | person | object fed pet     | aim with
 fangen, fängt, gefangen         | catch, caught         | young chaser | object caught chased | aim
 jagen                           | chase                 | chaser | object chased      | @out
 streicheln                      | stroke                | person | object pet         | aim
-retten                          | rescue                | person | object person pet  | aim
+retten                          | rescue                | person | object person pet  | aim once
 begrüßen                        | greet                 | person | object person      | aim
 wecken                          | wake, woke, woken     | person | object person      | aim
 verstecken                      | hide, hid, hidden     | person | object gift        | aim @home
 öffnen                          | open                  | person | object opened      | aim manner
-zerbrechen, zerbricht, zerbrochen | break, broke, broken | person | object fragile   | event
+zerbrechen, zerbricht, zerbrochen | break, broke, broken | person | object fragile   | sudden
 singen, -, gesungen             | sing, sang, sung      | person | object sung        | aim with
 an+rufen, -, angerufen          | call                  | person | object person      | aim
 ab+holen                        | pick ~up              | person | object person sent | aim @station
 ein+laden, lädt, eingeladen     | invite                | person | object person      | aim
 auf+räumen                      | tidy ~up              | person | object tidy         | aim manner with
 mit+bringen, -, mitgebracht     | bring ~along, brought | person | object food gift   | aim
-weg+werfen, wirft, weggeworfen  | throw ~away, threw, thrown | person | object laid fragile | aim
+weg+werfen, wirft, weggeworfen | throw ~away, threw, thrown | person | object laid fragile | aim once
 an+ziehen, -, angezogen         | put ~on, put          | person | object worn         | aim manner
 aus+ziehen, -, ausgezogen       | take ~off, took, taken | person | object worn        | aim manner
 aus+füllen                      | fill ~in              | person | object filled       | aim manner
@@ -95,7 +99,7 @@ zurück+geben, gibt, zurückgegeben | return              | person | to person; 
 WITHOUT_OBJECT = """
 arbeiten                        | work                  | person |                      | with @work @out
 schlafen, schläft, geschlafen   | sleep, slept          | person animal |               | @home
-lachen                          | laugh                 | person |                      | manner
+lachen                          | laugh                 | person |                      |
 lächeln                         | smile                 | person |                      |
 weinen                          | cry                   | person |                      |
 tanzen                          | dance                 | person |                      | with @out @home @eat
@@ -105,7 +109,7 @@ warten                          | wait                  | person |              
 frühstücken                     | have breakfast, had   | person |                      | with @home @eat
 schwimmen, -, ist geschwommen   | swim, swam, swum      | person |                      | with @lake
 bellen, -, gebellt              | bark                  | barker |                      |
-träumen                         | dream                 | person     |                  |
+träumen                         | dream                 | person     |                  | event
 bleiben, -, ist geblieben       | stay                  | person | place home town meet |
 wohnen                          | live                  | person | place home town      | state with
 sitzen, -, gesessen             | sit, sat              | person player | place out seat | with
@@ -120,8 +124,8 @@ wandern, -, ist gewandert       | hike                  | person |              
 kommen, -, ist gekommen         | come, came, come      | person | origin town          | state
 warten                          | wait                  | person | prep auf acc for person ride | @station
 sprechen, spricht, gesprochen   | talk                  | person | prep mit dat to person | manner @meet @home
-denken, -, gedacht              | think, thought        | person | prep an acc of person |
-träumen                         | dream                 | person | prep von dat of town gift vehicle |
+denken, -, gedacht              | think, thought        | person | prep an acc of person | event
+träumen                         | dream                 | person | prep von dat of town gift vehicle | event
 lachen                          | laugh                 | person | prep über acc about told watched |
 auf+stehen, -, ist aufgestanden | get up, got           | person |                      |
 auf+wachen, -, ist aufgewacht   | wake up, woke         | person animal |               | event
@@ -130,11 +134,11 @@ fern+sehen, sieht, ferngesehen  | watch television      | person |              
 ein+kaufen                      | shop                  | person |                      | aim with @shop
 aus+gehen, -, ist ausgegangen   | go out, went, gone    | person |                      | with
 zurück+kommen, -, ist zurückgekommen | come back, came, come | person | origin town    |
-um+ziehen, -, ist umgezogen     | move                  | person | goal town    |
+um+ziehen, -, ist umgezogen     | move                  | person | goal town    | once
 an+kommen, -, ist angekommen    | arrive                | ride person | place station town | event
 ab+fahren, fährt, ist abgefahren | depart               | ride   |                      | event
 an+fangen, fängt, angefangen    | begin, began, begun   | begun  |                      | event
-statt+finden, -, stattgefunden  | take place, took, taken | begun | place meet eat town | event
+statt+finden, -, stattgefunden  | take place, took, taken | begun | place town work | event
 """
 
 WEATHER = """

@@ -1,13 +1,14 @@
 """Adjectives, determiners, pronouns, adverbs, prepositions, numbers and dates.
 
-Where German and English words of a phrase do not go one to one in order, "0-2 1-0 2-1" says which go together.
+Where German and English words of a phrase do not go one to one in order, "0-2 1-0 2-1" says which go
+together.
 """
 
 # German | English | the tags of the nouns (in nouns.py) that it fits; "stem" is what endings are put on.
 ADJECTIVES = """
 alt          | old          | person animal text clothes thing vehicle furniture place
 jung         | young        | person animal
-klein        | small        | person animal clothes thing vehicle furniture place plant
+klein        | small        | young animal clothes thing vehicle furniture place plant
 groß         | big          | animal clothes thing vehicle furniture place plant
 neu          | new          | text clothes thing vehicle furniture place
 schön        | beautiful    | clothes thing furniture place plant
@@ -41,7 +42,7 @@ laut         | noisy        | place
 dunkel, dunkl | dark        | place
 hell         | bright       | place
 frisch       | fresh        | food drink
-süß          | sweet        | food drink
+süß          | sweet        | fruit baked drink
 warm         | warm         | food drink
 kalt         | cold         | food drink
 lecker       | delicious    | food
@@ -74,11 +75,11 @@ windig | windy
 neblig | foggy
 sonnig | sunny
 """
-DEGREES = """
+STRENGTHS = """
 sehr | very
-zu | too
 ziemlich | quite
 """
+DEGREES = STRENGTHS + "zu | too\n"
 
 # German stem | how the stem declines | endings of the adjective behind it | English, English plural |
 # singular or plural alone
@@ -192,12 +193,11 @@ August | August
 Oktober | October
 Dezember | December
 """
-SPANS = """
+FUTURE_SPANS = """
 Tagen | days
 Wochen | weeks
-Monaten | months
-Jahren | years
 """
+PAST_SPANS = FUTURE_SPANS + "Monaten | months\nJahren | years\n"
 YEARS = range(2001, 2026)
 LAST_DAY = 28
 

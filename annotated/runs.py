@@ -1,0 +1,156 @@
+"""The folder of a training run: what is in it, and how it survives being killed at any moment.
+
+It is a model folder (the newest weights, or their average at the end) that also holds
+
+    training.json                settings of the run, as `--config` takes them
+    log.jsonl                    a line each `log_every` updates and each validation
+    checkpoints/step-00001234/   a model folder with the optimizer's state and the position in the data
+    tensorboard/                 the log for TensorBoard, if asked for
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.optim import Adam
+
+from annotated.checkpoints import CONFIG, check_tensors, read_tensors, save_model, weights, write_tensors
+from annotated.files import creating_folder, read_json, remove_folder, settings_from_json, write_json
+from annotated.model import EncoderDecoder
+from annotated.settings import CHANGEABLE
+from annotated.tokenizers import Tokenizer
+
+SETTINGS, LOG = "training.json", "log.jsonl"
+OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
+
+
+@dataclass
+class Progress:
+    """Where a run stands: all that a checkpoint must hold besides weights and the optimizer's state."""
+
+    step: int = 0  # updates made
+    epoch: int = 0  # the epoch under way, from 0
+    position: int = 0  # updates made in it
+    seconds: float = 0.0  # spent on updates, interruptions not counted
+    loss: float = 0.0  # summed since the last line of the log
+    tokens: int = 0  # target tokens since then
+    total_tokens: int = 0  # target tokens since the start
+    log_bytes: int = 0  # the log's length; what a killed run wrote after its checkpoint is cut off
+    best: float | None = None  # validation loss
+    stale: int = 0  # epochs since then
+
+
+class RunFolder:
+    """A run on disk. Of several processes, only the first may call `open`, `save` and `log`."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.board = None
+
+    def checkpoints(self) -> list[Path]:
+        """The run's whole checkpoints, oldest first."""
+        return sorted((self.path / "checkpoints").glob("step-*"))
+
+    def newest(self) -> Path | None:
+        """The newest whole checkpoint, if there is one."""
+        return (self.checkpoints() or [None])[-1]
+
+    def check_empty(self) -> None:
+        """Raise ValueError where the folder already holds a run or a model."""
+        if self.checkpoints() or (self.path / CONFIG).exists():
+            raise ValueError(
+                f"{self.path} already holds a run or a model; resume the run, or choose another folder"
+            )
+
+    def check_settings(self, settings: dict[str, object]) -> None:
+        """Raise ValueError naming a setting that differs from the run's, unless it may be changed."""
+        for name, value in read_json(self.path / SETTINGS).items():
+            if name in settings and name not in CHANGEABLE and settings[name] != value:
+                raise ValueError(
+                    f"{self.path} was begun with {name} = {value!r}, not {settings[name]!r}; a resumed run "
+                    f"keeps its settings, but for {', '.join(CHANGEABLE)}"
+                )
+
+    def open(self, settings: dict[str, object], progress: Progress) -> None:
+        """Get ready to go on from `progress`: undo what a killed process logged later or left half done."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / LOG).open("ab") as log:
+            log.truncate(min(progress.log_bytes, log.tell()))
+        for partial in (self.path / "checkpoints").glob(".*.partial"):
+            shutil.rmtree(partial)
+        write_json(self.path / SETTINGS, settings)
+        if settings["tensorboard"]:
+            self.board = tensorboard_writer(self.path / "tensorboard", progress.step + 1)
+
+    def save(
+        self,
+        model: EncoderDecoder,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        optimizer: Adam,
+        progress: Progress,
+        keep: int,
+    ) -> None:
+        """Write a checkpoint, make its weights the run's, and drop all checkpoints but the newest `keep`."""
+        with creating_folder(self.path / "checkpoints" / f"step-{progress.step:08d}") as folder:
+            write_tensors(folder / OPTIMIZER, optimizer_tensors(model, optimizer))
+            write_json(folder / PROGRESS, dataclasses.asdict(progress))
+            save_model(folder, model, *tokenizers)
+        save_model(self.path, model, *tokenizers)
+        for old in self.checkpoints()[:-keep]:
+            remove_folder(old)
+
+    def log(self, record: dict[str, float], progress: Progress) -> None:
+        """Add a line to the log, and to TensorBoard's if asked for; `progress` learns the new length."""
+        p = progress
+        line = json.dumps({"step": p.step, "epoch": p.epoch, **record, "seconds": round(p.seconds, 3)}) + "\n"
+        with (self.path / LOG).open("ab") as file:
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+            p.log_bytes = file.tell()
+        if self.board is not None:
+            for name, value in record.items():
+                self.board.add_scalar(name, value, p.step)
+            self.board.flush()
+
+
+def tensorboard_writer(folder: Path, first_step: int) -> object:
+    """Write for TensorBoard, hiding what was written before from `first_step` on. Raises ImportError."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ImportError('TensorBoard is missing: pip install "annotated[dev]"') from None
+    return SummaryWriter(folder, purge_step=first_step)
+
+
+def read_progress(checkpoint: Path) -> Progress:
+    """Where the run stood at a checkpoint. Raises ValueError that names the file if it is damaged."""
+    return settings_from_json(Progress, read_json(checkpoint / PROGRESS), checkpoint / PROGRESS)
+
+
+def optimizer_tensors(model: EncoderDecoder, optimizer: Adam) -> dict[str, Tensor]:
+    """Adam's step and moments by the name of the parameter."""
+    return {
+        f"{name}.{part}": value
+        for name, parameter in weights(model).items()
+        for part, value in optimizer.state[parameter].items()
+    }
+
+
+def load_optimizer(optimizer: Adam, model: EncoderDecoder, checkpoint: Path) -> None:
+    """Set Adam's step and moments. Raises ValueError naming the file and what is wrong with it."""
+    path, own = checkpoint / OPTIMIZER, weights(model)
+    tensors = read_tensors(path)
+    wanted = {}
+    for name, parameter in own.items():
+        moments = {f"{name}.exp_avg": parameter, f"{name}.exp_avg_sq": parameter}
+        wanted |= {f"{name}.step": torch.zeros(()), **moments}
+    check_tensors(tensors, wanted, path)
+    for name, tensor in tensors.items():
+        parameter, _, part = name.rpartition(".")
+        optimizer.state[own[parameter]][part] = tensor.to(own[parameter].device, copy=True)

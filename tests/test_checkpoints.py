@@ -1,0 +1,302 @@
+"""Model folders: what is saved comes back, what is damaged is named, and nothing is ever unpickled."""
+
+import pickle
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from annotated import checkpoints
+from annotated.checkpoints import (
+    CONFIG,
+    WEIGHTS,
+    average_checkpoints,
+    find_model,
+    load_model,
+    read_tensors,
+    save_model,
+    write_tensors,
+)
+from annotated.files import read_json, write_json
+from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.tokenizers import WordTokenizer
+from annotated.translator import load_pretrained
+
+SHAPE = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2}
+
+
+def make(src=("a", "b"), tgt=("a", "b"), **settings):
+    torch.manual_seed(0)
+    config = TransformerConfig(4 + len(src), 4 + len(tgt), **{**SHAPE, **settings})
+    return EncoderDecoder.from_config(config)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    words = WordTokenizer(["a", "b"], None)
+    save_model(tmp_path / "m", make(), words, words)
+    return tmp_path / "m"
+
+
+def change(folder, **values):
+    settings = read_json(folder / CONFIG)
+    write_json(folder / CONFIG, {**settings, "model": {**settings["model"], **values}})
+
+
+# ---- round trips
+
+
+@pytest.mark.parametrize("tied", ["all", "target", "none"])
+def test_a_model_comes_back(tied, tmp_path):
+    words = WordTokenizer(["a", "b"], None)
+    model = make(tied_embeddings=tied, norm_first=True, positions="learned", max_len=9, activation="swish")
+    save_model(tmp_path, model, words, words)
+    again, src, tgt = load_model(tmp_path)
+    assert again.config == model.config
+    assert src is tgt
+    assert not again.training
+    tokens = torch.tensor([[0, 4, 5, 1]])
+    torch.testing.assert_close(again(tokens, tokens, None, None), model.eval()(tokens, tokens, None, None))
+    assert (again.generator.proj.weight is again.tgt_embed[0].lut.weight) == (tied != "none")
+    assert (again.src_embed[0].lut.weight is again.tgt_embed[0].lut.weight) == (tied == "all")
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors"}
+
+
+def test_two_tokenizers_come_back_as_two(tmp_path):
+    src, tgt = WordTokenizer(["a", "b"], None), WordTokenizer(["x", "y", "z"], None)
+    save_model(tmp_path, make("ab", "xyz", tied_embeddings="target"), src, tgt)
+    _, one, other = load_model(tmp_path)
+    assert one.words == src.words
+    assert other.words == tgt.words
+
+
+def test_a_shared_matrix_is_stored_once(folder):
+    names = read_tensors(folder / WEIGHTS).keys()
+    assert len([name for name in names if "lut" in name or "proj.weight" in name]) == 1
+
+
+# ---- damage
+
+
+def test_a_file_cut_off_anywhere_is_never_read_as_whole(folder):
+    content = (folder / WEIGHTS).read_bytes()
+    for size in [*range(0, len(content), 97), *range(12), len(content) - 1]:
+        (folder / WEIGHTS).write_bytes(content[:size])
+        with pytest.raises(ValueError, match=r"model.safetensors is not a whole safetensors file"):
+            read_tensors(folder / WEIGHTS)
+    with pytest.raises(ValueError, match=r"model.safetensors is not a whole safetensors file"):
+        load_model(folder)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 200), st.integers(0, 255))
+def test_a_changed_header_is_an_error_or_harmless(tmp_path_factory, place, byte):
+    path = tmp_path_factory.getbasetemp() / "t.safetensors"
+    write_tensors(path, {"a": torch.ones(3, 2), "b": torch.zeros(4)})
+    content = bytearray(path.read_bytes())
+    content[min(place, len(content) - 1)] = byte
+    path.write_bytes(content)
+    with suppress(ValueError):
+        read_tensors(path)
+
+
+class Bomb:
+    """A pickle that writes a file when it is opened."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_a_pickle_is_never_opened(folder, tmp_path):
+    bomb = pickle.dumps(Bomb(tmp_path / "exploded"))
+    for stray in ("pytorch_model.bin", "model.pt", "tokenizer.pkl", "optimizer.pt"):
+        (folder / stray).write_bytes(bomb)
+    load_model(folder)
+    damage = [(name, bomb) for name in (CONFIG, "tokenizer.json", WEIGHTS)]
+    for name, content in [*damage, (WEIGHTS, struct.pack("<Q", len(bomb)) + bomb)]:
+        original = (folder / name).read_bytes()
+        (folder / name).write_bytes(content)
+        with pytest.raises(ValueError, match=name):
+            load_model(folder)
+        (folder / name).write_bytes(original)
+    assert not (tmp_path / "exploded").exists()
+    pickle.loads(bomb)
+    assert (tmp_path / "exploded").exists()  # the bomb does work
+
+
+def test_missing_files_are_named(folder):
+    for name, error in ((WEIGHTS, "model.safetensors is missing"), ("tokenizer.json", "tokenizer.json")):
+        content = (folder / name).read_bytes()
+        (folder / name).unlink()
+        with pytest.raises(FileNotFoundError, match=error):
+            load_model(folder)
+        (folder / name).write_bytes(content)
+    with pytest.raises(FileNotFoundError, match=r"holds no model: there is no config.json"):
+        load_model(folder.parent)
+
+
+def test_wrong_tensors_are_named(folder):
+    tensors = read_tensors(folder / WEIGHTS)
+    name = "encoder.layers.0.feed_forward.w_1.weight"
+    missing = {key: tensor for key, tensor in tensors.items() if key != name}
+    for changed, says in (
+        (missing, f"tensor {name} is missing"),
+        ({**tensors, name: torch.zeros(8, 9)}, rf"tensor {name} has shape \(8, 9\), but .* \(8, 8\)"),
+        ({**tensors, "extra": torch.zeros(1)}, "tensor extra is not part of what the settings describe"),
+    ):
+        save_file(changed, folder / WEIGHTS)
+        with pytest.raises(ValueError, match=f"model.safetensors: {says}"):
+            load_model(folder)
+
+
+def test_weights_are_loaded_all_or_none():
+    model = make()
+    before = {name: p.clone() for name, p in model.named_parameters()}
+    some = {name: torch.full_like(p, 7) for name, p in before.items()} | {"extra": torch.zeros(1)}
+    with pytest.raises(ValueError, match="extra"):
+        checkpoints.load_weights(model, some, "here")
+    assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"layers": 3}, "config.json: unknown setting 'layers'"),
+        ({"N": "six"}, "config.json: N must be int, not 'six'"),
+        ({"N": 1.5}, "config.json: N must be int, not 1.5"),
+        ({"N": 0}, "config.json: N must be at least 1, not 0"),
+        ({"dropout": None}, "config.json: dropout must be float, not None"),
+        ({"h": 3}, "config.json: "),
+        ({"activation": "tanh"}, "config.json: activation must be .* not 'tanh'"),
+        ({"tgt_vocab": 7}, "config.json: tied_embeddings='all' needs one vocabulary"),
+        ({"d_ff": 10**13}, "config.json: no model can be built from these settings"),
+        ({"N": 2}, "model.safetensors: tensor .*layers.1.* is missing"),
+    ],
+)
+def test_impossible_settings_are_named_in_one_line(values, says, folder):
+    change(folder, **values)
+    with pytest.raises(ValueError, match=says) as caught:
+        load_model(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"format": 2}, "format 2 is unknown; this version reads 1"),
+        ({"format": None}, "format None is unknown"),
+        ({"model": None}, "the settings 'model' are missing"),
+        ({"model": {}}, "the setting 'src_vocab' is missing"),
+        ({"tokenizers": []}, "the settings 'tokenizers' are missing"),
+        ({"tokenizers": {"src": "../../secret", "tgt": "tokenizer"}}, "tokenizers.src must be"),
+        ({"tokenizers": {"src": "tokenizer"}}, "tokenizers.tgt must be"),
+    ],
+)
+def test_a_foreign_config_is_named(values, says, folder):
+    write_json(folder / CONFIG, {**read_json(folder / CONFIG), **values})
+    with pytest.raises(ValueError, match=f"config.json: {says}"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"{", b"{}", b'{"kind": "magic"}', b'{"kind": "words"}', b'{"kind": "sentencepiece"}', b"\xff"],
+)
+def test_a_damaged_tokenizer_is_named(content, folder):
+    (folder / "tokenizer.json").write_bytes(content)
+    with pytest.raises((ValueError, FileNotFoundError), match=r"tokenizer\.(json|model)"):
+        load_model(folder)
+
+
+def test_a_tokenizer_of_another_size_is_refused(folder):
+    WordTokenizer(["a"], None).save(folder, "tokenizer")
+    with pytest.raises(ValueError, match="a tokenizer of 5 pieces for a model of 6"):
+        load_model(folder)
+
+
+# ---- averages
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_average_is_the_arithmetic_mean(dtype, tmp_path):
+    models = [{"a": torch.randn(4, 3, dtype=dtype), "b": torch.randn(2, dtype=dtype)} for _ in range(5)]
+    for i, tensors in enumerate(models):
+        write_tensors(tmp_path / str(i) / WEIGHTS, tensors)
+    mean = average_checkpoints([tmp_path / str(i) for i in range(5)])
+    for name, tensor in mean.items():
+        assert tensor.dtype == dtype
+        wanted = torch.stack([tensors[name] for tensors in models]).double().mean(dim=0)
+        torch.testing.assert_close(tensor, wanted.to(dtype))
+    backwards = average_checkpoints([tmp_path / str(i) for i in reversed(range(5))])
+    assert all(torch.equal(mean[name].float(), backwards[name].float()) for name in mean)
+    alone = average_checkpoints([tmp_path / "3"])
+    assert all(torch.equal(alone[name], models[3][name]) for name in alone)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "says"),
+    [
+        ({"a": torch.zeros(2)}, r"two: tensor a has shape \(2,\), but \(3,\) in .*one"),
+        ({}, r"two: tensor a has shape None, but \(3,\) in"),
+        ({"a": torch.zeros(3), "b": torch.zeros(1)}, r"two: tensor b has shape \(1,\), but None in"),
+    ],
+)
+def test_unlike_checkpoints_are_not_averaged(tensors, says, tmp_path):
+    write_tensors(tmp_path / "one" / WEIGHTS, {"a": torch.zeros(3)})
+    write_tensors(tmp_path / "two" / WEIGHTS, tensors)
+    with pytest.raises(ValueError, match=says):
+        average_checkpoints([tmp_path / "one", tmp_path / "two"])
+
+
+def test_there_must_be_something_to_average():
+    with pytest.raises(ValueError, match="no checkpoints"):
+        average_checkpoints([])
+
+
+# ---- shipped models
+
+
+@pytest.fixture
+def shipped(folder, tmp_path, monkeypatch):
+    """A package that ships one model, `small`, and beside it a model that it does not ship."""
+    package = tmp_path / "package"
+    words = WordTokenizer(["a", "b"], None)
+    for place in (package / "pretrained" / "small", package / "secret"):
+        save_model(place, make(), words, words)
+    monkeypatch.setattr(checkpoints.resources, "files", lambda _: package)
+    monkeypatch.chdir(tmp_path)
+    return package
+
+
+def test_a_shipped_model_is_found_by_its_name(shipped):
+    assert load_pretrained("small").model.config == make().config
+    assert find_model("small") == shipped / "pretrained" / "small"
+    assert find_model(shipped / "secret") == shipped / "secret"
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../secret", "..\\secret", "small/", "small/../../secret", "./small", "m", "nope"]
+)
+def test_only_names_are_taken(name, shipped):
+    with pytest.raises(ValueError, match="is not the name of a shipped model; they are: small"):
+        load_pretrained(name)
+    with pytest.raises(ValueError, match="is not the name of a shipped model"):
+        load_pretrained(str(shipped / "secret"))
+
+
+def test_a_folder_of_the_same_name_is_not_taken_for_the_shipped_model(shipped, tmp_path):
+    (tmp_path / "small").mkdir()
+    assert load_pretrained("small").model.config == make().config
+
+
+def test_a_model_that_is_nowhere(shipped):
+    with pytest.raises(FileNotFoundError, match="there is no model folder nope, and 'nope' is not the name"):
+        find_model("nope")

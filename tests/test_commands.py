@@ -1,0 +1,329 @@
+"""The command line: what it takes, what it says, and what it says when it is given the wrong things."""
+
+import io
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from test_translator import NASTY
+
+import annotated
+from annotated.__main__ import main
+from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors, save_model
+from annotated.data import Corpus, ParallelText
+from annotated.files import read_json
+from annotated.settings import TrainingConfig
+
+ROOT = Path(__file__).parent.parent
+TINY = [
+    "--vocab",
+    "320",
+    "--N",
+    "1",
+    "--d-model",
+    "16",
+    "--d-ff",
+    "16",
+    "--h",
+    "2",
+    "--max-tokens",
+    "200",
+    "--epochs",
+    "2",
+    "--threads",
+    "1",
+]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    rows = [(f"the cat number {i} sees a dog", f"die Katze {i} sieht einen Hund") for i in range(60)]
+    for name, column in zip(("a.en", "a.de"), zip(*rows, strict=True), strict=True):
+        (folder / name).write_text("".join(line + "\n" for line in column), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(text):
+    """A run of the training command."""
+    threads = torch.get_num_threads()
+    files = ["--src", str(text / "a.en"), "--tgt", str(text / "a.de")]
+    assert main(["train", *files, "--out", str(text / "run"), *TINY]) == 0
+    torch.set_num_threads(threads)
+    return text / "run"
+
+
+@pytest.fixture
+def files(text):
+    return ["--src", str(text / "a.en"), "--tgt", str(text / "a.de")]
+
+
+def ends(arguments):
+    """The exit code, however the command ends."""
+    try:
+        return main([str(argument) for argument in arguments])
+    except SystemExit as error:
+        return error.code
+
+
+def complains(arguments, capfd, *parts):
+    """Assert exit code 2, nothing on standard output, and one line on standard error with these parts."""
+    capfd.readouterr()
+    assert ends(arguments) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    for part in parts:
+        assert part in err
+    return err
+
+
+def feed(monkeypatch, content):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
+
+
+# ---- help and names
+
+
+@pytest.mark.parametrize("command", [[], ["train"], ["translate"], ["evaluate"], ["average"]])
+def test_help_can_be_read(command, capfd):
+    assert ends([*command, "--help"]) == 0
+    out = capfd.readouterr().out
+    assert "annotated" in out
+    assert "None" not in out
+    assert "SUPPRESS" not in out
+    assert "%" not in out.replace("5% of", "")
+    if command:
+        for flag in ("--device", "--threads", "--seed", "--config", "--version"):
+            assert flag in out
+        flags = re.findall(r"^  (--[\w-]+)", out, flags=re.MULTILINE)
+        assert len(flags) == len(set(flags)) > 5
+
+
+def test_each_training_setting_has_its_flag_and_its_comment(capfd):
+    assert ends(["train", "--help"]) == 0
+    out = " ".join(capfd.readouterr().out.split())
+    for name in TrainingConfig.__dataclass_fields__:
+        assert f"--{name.replace('_', '-')}" in out
+    assert "updates until the rate's peak (equation 3) (base: 4000)" in out
+
+
+def test_version(capfd):
+    for arguments in (["--version"], ["train", "--version"]):
+        assert ends(arguments) == 0
+        assert capfd.readouterr().out == f"annotated {annotated.__version__}\n"
+
+
+def test_the_console_script_is_the_module():
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        entry = tomllib.load(file)["project"]["scripts"]["annotated"]
+    module, _, name = entry.partition(":")
+    assert getattr(import_module(module), name) is main
+    commands = [[sys.executable, "-m", "annotated"]]
+    script = Path(sys.executable).with_name("annotated")
+    if script.exists():
+        commands.append([str(script)])
+    said = {
+        subprocess.run([*command, "train"], capture_output=True, text=True, check=False).stderr
+        for command in commands
+    }
+    assert said == {
+        "annotated train: the following arguments are required: --out (see annotated train --help)\n"
+    }
+
+
+def test_every_public_name_can_be_imported():
+    for name in annotated.__all__:
+        value = getattr(annotated, name)
+        assert not isinstance(value, ModuleType)  # no name is hidden by a module of the same name
+        assert getattr(import_module(value.__module__), name) is value
+    assert {*annotated.__all__, "__version__"} <= set(dir(annotated))
+    with pytest.raises(AttributeError, match="module 'annotated' has no attribute 'nonsense'"):
+        _ = annotated.nonsense
+
+
+# ---- wrong things
+
+
+def test_wrong_flags(capfd, tmp_path):
+    complains([], capfd, "COMMAND")
+    complains(["fly"], capfd, "fly")
+    complains(["train"], capfd, "--out")
+    complains(["translate"], capfd, "--model")
+    complains(["train", "--out", tmp_path, "--bogus", "1"], capfd, "unknown setting --bogus")
+    complains(["train", "--out", tmp_path, "--max-step", "1"], capfd, "unknown setting --max-step")
+    complains(["train", "--out", tmp_path, "--epochs", "many"], capfd, "--epochs", "'many'")
+    complains(["train", "--out", tmp_path, "--preset", "huge"], capfd, "'huge'", "tiny", "big")
+    complains(["train", "--out", tmp_path, "--threads", "-1"], capfd, "--threads", "from 0")
+    complains(["train", "--out", tmp_path, "--seed", "9" * 30], capfd, "--seed")
+    complains(["train", "--out", tmp_path, "--dropout", "1.5", "--precision", "int8"], capfd, "int8")
+
+
+def test_wrong_values(capfd, tmp_path, files):
+    out = ["train", "--out", tmp_path / "run", *files]
+    complains([*out, "--keep", "0"], capfd, "keep must be at least 1")
+    complains([*out, "--smoothing", "nan"], capfd, "smoothing must be in [0, 1), not nan")
+    complains([*out, "--pair", "ende"], capfd, "'ende'")
+    complains([*out, "--val-src", "x"], capfd, "--val-src and --val-tgt belong together")
+    complains(out[:5], capfd, "--tgt is missing")
+    complains([*out, "--vocab", "100"], capfd, "vocab_size is 100, but")
+    assert not (tmp_path / "run").exists()
+    capfd.readouterr()
+    assert ends([*out, *TINY, "--h", "3"]) == 2
+    assert "h" in capfd.readouterr().err.splitlines()[-1]
+
+
+def test_missing_things(capfd, tmp_path, run, files):
+    complains(["translate", "--model", tmp_path / "nope"], capfd, "no model folder", "nope")
+    complains(["translate", "--model", tmp_path], capfd, "holds no model", "config.json")
+    complains(["evaluate", "--model", run, "--corpus", "wmt"], capfd, "wmt", "multi30k")
+    complains(["evaluate", "--model", run, "--pair", "en-fr"], capfd, "en-fr", "en-de")
+    complains(["evaluate", "--model", run, "--src", files[1]], capfd, "--src and --tgt belong together")
+    complains(["train", "--out", tmp_path / "r", "--src", "no.en", "--tgt", "no.de"], capfd, "no.en")
+    complains(["train", "--out", tmp_path / "r", "--init-from", "nope", *files], capfd, "nope")
+    complains(["average", tmp_path / "nope", "--out", tmp_path / "o"], capfd, "nope")
+    complains(["average", run, "--out", run], capfd, "already holds")
+
+
+def test_an_unknown_split_names_the_known(capfd, run, monkeypatch):
+    corpus = Corpus("small", "en", "de", {"val": ParallelText(["a"], ["b"], [1], "val")})
+    monkeypatch.setattr("annotated.commands.load_corpus", lambda *_: corpus)
+    complains(["evaluate", "--model", run, "--split", "test"], capfd, "no split 'test'; its splits are val")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there(capfd, run):
+    complains(["translate", "--model", run, "--device", "cuda"], capfd, "no cuda device here", "auto or cpu")
+
+
+@pytest.mark.parametrize("name", ["config.json", WEIGHTS, "tokenizer.json", "tokenizer.model"])
+def test_a_damaged_model_is_one_line(name, capfd, run, tmp_path):
+    for path in run.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    for content in (b"", (run / name).read_bytes()[:-20], b"\x80\x04K\x01."):
+        (tmp_path / name).write_bytes(content)
+        complains(["translate", "--model", tmp_path], capfd, name)
+        complains(
+            ["train", "--init-from", tmp_path, "--out", tmp_path / "o", "--src", run.parent / "a.en"], capfd
+        )
+
+
+def test_a_loss_that_is_not_finite_is_one_line(capfd, run, files, tmp_path):
+    model, *tokenizers = load_model(run)
+    with torch.no_grad():
+        model.generator.proj.bias[5] = torch.nan
+    save_model(tmp_path / "nan", model, *tokenizers)
+    capfd.readouterr()
+    out = ["--out", str(tmp_path / "o"), "--max-tokens", "200"]
+    assert main(["train", "--init-from", str(tmp_path / "nan"), *files, *out]) == 2
+    err = capfd.readouterr().err
+    assert "Traceback" not in err
+    assert re.search(r"annotated: the loss .* not finite at step 1, in a batch of lines [\d, ]+; ", err)
+
+
+# ---- from end to end
+
+
+def test_training_writes_what_it_says(run, text):
+    settings = read_json(run / "training.json")
+    assert settings["src"] == str(text / "a.en")
+    assert (settings["preset"], settings["vocab"], settings["epochs"]) == ("tiny", 320, 2)
+    model, src, tgt = load_model(run)
+    assert (model.config.N, model.config.d_model) == (1, 16)
+    assert src is tgt
+    assert (run / "log.jsonl").read_text().count("validation_loss") == 2  # on pairs held out of the text
+
+
+def test_validation_text_of_ones_own(text, files, tmp_path, capfd):
+    (tmp_path / "v.en").write_text("a cat\n", encoding="utf-8")
+    (tmp_path / "v.de").write_text("eine Katze\n", encoding="utf-8")
+    val = ["--val-src", str(tmp_path / "v.en"), "--val-tgt", str(tmp_path / "v.de")]
+    assert main(["train", *files, *val, "--out", str(tmp_path / "o"), *TINY, "--max-steps", "1"]) == 0
+    err = capfd.readouterr().err
+    assert "train: 60 pairs" in err
+    assert "val: 1 pairs" in err
+
+
+def test_subword_dropout_and_long_sentences(files, tmp_path, capfd):
+    out = ["--out", str(tmp_path / "o"), *TINY, "--max-tokens", "14", "--subword-dropout", "0.1"]
+    assert main(["train", *files, *out]) == 0
+    assert "more than 13 tokens" in capfd.readouterr().err
+
+
+def test_going_on_from_weights(run, files, tmp_path, capfd):
+    out = ["--out", str(tmp_path / "o"), "--max-tokens", "200", "--max-steps", "1", "--factor", "1e-12"]
+    assert main(["train", *files, "--init-from", str(run), *out]) == 0
+    before, after = read_tensors(run / WEIGHTS), read_tensors(tmp_path / "o" / WEIGHTS)
+    for name, tensor in after.items():
+        torch.testing.assert_close(tensor, before[name])
+    tokenizer = (run / "tokenizer.model").read_bytes()
+    assert (tmp_path / "o" / "tokenizer.model").read_bytes() == tokenizer
+    capfd.readouterr()
+    other = ["--out", str(tmp_path / "other"), "--d-model", "32"]
+    complains(["train", *files, "--init-from", run, *other], capfd, "d_model is 16 in", "not 32")
+
+
+def test_one_line_in_one_line_out(run, capfd, monkeypatch):
+    lines = [text.encode("utf-8", "replace") for name, text in NASTY.items() if name != "a line break"]
+    feed(monkeypatch, b"\n".join(lines) + b"\r\nlast without a line end")
+    assert main(["translate", "--model", str(run), "--beam", "1", "--threads", "1"]) == 0
+    out = capfd.readouterr().out
+    assert out.count("\n") == len(lines) + 1
+    assert "\r" not in out
+    assert out.split("\n")[:2] == ["", ""]  # nothing, and white space
+
+
+def test_no_input_gives_no_output(run, capfd, monkeypatch):
+    feed(monkeypatch, b"")
+    assert main(["translate", "--model", str(run)]) == 0
+    assert capfd.readouterr().out == ""
+
+
+def test_input_that_is_not_utf8_is_named_by_line(run, capfd, monkeypatch):
+    feed(monkeypatch, b"a\nb\nc\xe4\n")
+    complains(["translate", "--model", run], capfd, "standard input, line 3: byte 0xe4 is not UTF-8")
+
+
+@pytest.mark.parametrize(("flag", "value"), [("--beam", "0"), ("--alpha", "-1"), ("--beam", "-2")])
+def test_impossible_searches(flag, value, run, capfd, monkeypatch):
+    feed(monkeypatch, b"a\n")
+    complains(["translate", "--model", run, flag, value], capfd, flag.removeprefix("--"))
+
+
+def test_evaluating_a_pair_of_files(run, files, tmp_path, capfd):
+    save = tmp_path / "found.de"
+    assert main(["evaluate", "--model", str(run), *files, "--beam", "1", "--save", str(save)]) == 0
+    out = capfd.readouterr().out
+    for part in (
+        "as written: BLEU = ",
+        "tokenised, lower-cased: BLEU = ",
+        "chrF2 = ",
+        "perplexity = ",
+        "version:",
+    ):
+        assert part in out
+    assert len(save.read_bytes().split(b"\n")) == 61
+
+
+def test_evaluating_a_split(run, capfd, monkeypatch):
+    corpus = Corpus("small", "en", "de", {"val": ParallelText(["a dog"], ["ein Hund"], [1], "val")})
+    monkeypatch.setattr("annotated.commands.load_corpus", lambda *_: corpus)
+    assert main(["evaluate", "--model", str(run), "--variant", "tok", "--beam", "1"]) == 0
+    assert "as written" not in capfd.readouterr().out
+
+
+def test_averaging(run, tmp_path, capfd):
+    folders = sorted(str(folder) for folder in (run / "checkpoints").iterdir())
+    assert main(["average", *folders, "--out", str(tmp_path / "mean")]) == 0
+    found, wanted = read_tensors(tmp_path / "mean" / WEIGHTS), average_checkpoints(folders)
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    assert f"the mean of 2 checkpoints is in {tmp_path / 'mean'}" in capfd.readouterr().err
+    load_model(tmp_path / "mean")

@@ -1,0 +1,120 @@
+"""Pictures of attention weights: what is drawn, and that no token can stand on the wrong axis."""
+
+from collections.abc import Iterator
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+
+from annotated.plots import plot_attention, plot_heads, plot_soft_lookup
+
+QUERIES, KEYS = ["the", "cat", "saw"], ["die", "Katze", "hat", "gesehen"]
+
+
+@pytest.fixture(autouse=True)
+def figures_closed() -> Iterator[None]:
+    plt.switch_backend("agg")
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def weights() -> torch.Tensor:
+    return torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).mul(3).softmax(dim=-1)
+
+
+def labels(axis: object) -> list[str]:
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_queries_go_down_and_keys_across(weights: torch.Tensor) -> None:
+    ax = plot_attention(weights, QUERIES, KEYS, title="One head")
+    assert (ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) == ("One head", "key", "query")
+    assert (labels(ax.yaxis), labels(ax.xaxis)) == (QUERIES, KEYS)
+    assert ax.yaxis_inverted()  # the first query is at the top
+    np.testing.assert_array_equal(ax.images[0].get_array(), weights.numpy())
+
+
+def test_the_scale_goes_from_0_to_1_whatever_the_weights_are(weights: torch.Tensor) -> None:
+    assert plot_attention(weights / 10, QUERIES, KEYS).images[0].get_clim() == (0.0, 1.0)
+
+
+def test_numbers_stand_in_their_cells(weights: torch.Tensor) -> None:
+    ax = plot_attention(weights, QUERIES, KEYS)
+    drawn = {text.get_position()[::-1]: text.get_text() for text in ax.texts}
+    large = {(t, s): f"{weights[t, s]:.2f}" for t in range(3) for s in range(4) if weights[t, s] >= 0.05}
+    assert 0 < len(large) < 12
+    assert drawn == large
+
+
+def test_a_large_map_has_no_numbers() -> None:
+    tokens = [str(n) for n in range(20)]
+    assert not plot_attention(torch.full((20, 20), 0.05), tokens, tokens).texts
+
+
+def test_it_draws_where_it_is_told_to(weights: torch.Tensor) -> None:
+    _, (left, right) = plt.subplots(1, 2)
+    assert plot_attention(weights, QUERIES, KEYS, ax=right) is right
+    assert not left.images
+
+
+def test_weights_that_require_a_gradient_are_drawn(weights: torch.Tensor) -> None:
+    plot_attention(weights.requires_grad_(), QUERIES, KEYS)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (3, 3), (4, 4), (1, 3, 4)])
+def test_weights_that_do_not_fit_the_tokens_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"3 queries \(down\) and 4 keys \(across\).*\(3, 4\)"):
+        plot_attention(torch.zeros(shape), QUERIES, KEYS)
+
+
+def test_heads_stand_in_rows_of_layers() -> None:
+    maps = torch.rand(2, 5, 3, 4, generator=torch.Generator().manual_seed(0))
+    axes = plot_heads(maps, QUERIES, KEYS)
+    assert axes.shape == (2, 5)
+    for i in range(2):
+        for j in range(5):
+            assert axes[i, j].get_title() == f"layer {i + 1}, head {j + 1}"
+            np.testing.assert_array_equal(axes[i, j].images[0].get_array(), maps[i, j].numpy())
+    assert labels(axes[0, 0].yaxis) == QUERIES
+    assert labels(axes[1, 4].xaxis) == KEYS
+    assert axes[0, 0].figure.get_suptitle() == "Attention weights of every layer and head"
+
+
+def test_one_head_is_still_a_grid() -> None:
+    assert plot_heads([torch.zeros(1, 3, 4)], QUERIES, KEYS).shape == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "maps",
+    [
+        [],
+        [torch.zeros(3, 4)],
+        [torch.zeros(2, 3, 4), torch.zeros(1, 3, 4)],
+        [torch.zeros(2, 3, 4), torch.zeros(2, 4, 3)],
+    ],
+)
+def test_maps_that_are_not_heads_over_the_tokens_are_refused(maps: list[torch.Tensor]) -> None:
+    with pytest.raises(ValueError, match="need"):
+        plot_heads(maps, QUERIES, KEYS)
+
+
+def test_a_soft_lookup_shows_table_and_answers() -> None:
+    asked = [0.0, 1.0, 2.0]
+    answers = {"soft": torch.tensor([5.0, 5.0, 5.0]), "sharp": torch.tensor([4.0, 4.0, 6.0])}
+    ax = plot_soft_lookup([0, 2], [4, 6], asked, answers, xlabel="hour", ylabel="°C")
+    lines = {line.get_label(): line.get_xydata().tolist() for line in ax.lines}
+    assert lines == {
+        "soft": [[0, 5], [1, 5], [2, 5]],
+        "sharp": [[0, 4], [1, 4], [2, 6]],
+        "in the table": [[0, 4], [2, 6]],
+    }
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("hour", "°C")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(lines)
+
+
+@pytest.mark.parametrize(("values", "answer"), [([4], [1.0, 2.0]), ([4, 6], [1.0])])
+def test_a_lookup_of_unequal_lengths_is_refused(values: list[float], answer: list[float]) -> None:
+    with pytest.raises(ValueError, match="needs a value"):
+        plot_soft_lookup([0, 2], values, [0.0, 1.0], {"soft": torch.tensor(answer)})

@@ -1,0 +1,133 @@
+"""What the pictures of training show is what was measured, and what does not fit is refused."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from annotated.plots.copying import explore_growth, growth_rows, plot_growth
+from annotated.plots.training import plot_accuracies, plot_learning_curves
+
+plt = pytest.importorskip("matplotlib.pyplot")
+alt = pytest.importorskip("altair")
+
+QUERIES, KEYS = ["1", "7", "3"], ["1", "7", "3", "9"]
+RUN = [
+    {"step": 50, "loss": 3.0, "rate": 0.5, "token_accuracy": 0.5, "exact_match": 0.2},
+    {"step": 100, "loss": 2.0, "rate": 1.0, "token_accuracy": 0.9, "exact_match": 0.7},
+    {"step": 120, "validation_loss": 1.5, "validation_accuracy": 0.4},
+    {"step": 150, "loss": 1.0, "rate": 0.8, "token_accuracy": 1.0, "exact_match": 1.0},
+]
+
+
+@pytest.fixture(autouse=True)
+def figures_closed() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def points(line: object) -> list[tuple[float, float]]:
+    return [tuple(pair) for pair in line.get_xydata().tolist()]
+
+
+def test_learning_curves_draw_each_measurement_at_its_update() -> None:
+    losses, rates = plot_learning_curves(RUN, floor=0.25)
+    training, validation, floor = losses.get_lines()
+    assert points(training) == [(50, 3.0), (100, 2.0), (150, 1.0)]
+    assert points(validation) == [(120, 1.5)]
+    assert set(floor.get_ydata()) == {0.25}
+    assert points(rates.get_lines()[0]) == [(50, 0.5), (100, 1.0), (150, 0.8)]
+    assert losses.get_ylim()[0] == 0
+    assert "nats" in losses.get_ylabel()
+
+
+def test_a_run_without_validation_or_floor_has_one_curve() -> None:
+    losses, _ = plot_learning_curves([RUN[0], RUN[1]])
+    assert len(losses.get_lines()) == 1
+    assert len(losses.get_legend().get_texts()) == 1
+
+
+def test_learning_curves_go_where_they_are_told() -> None:
+    axes = plt.subplots(1, 2)[1]
+    assert list(plot_learning_curves(RUN, axes=axes)) == list(axes)
+
+
+@pytest.mark.parametrize("missing", ["loss", "rate"])
+def test_a_measurement_that_no_record_has_is_named(missing: str) -> None:
+    records = [{key: value for key, value in record.items() if key != missing} for record in RUN]
+    with pytest.raises(ValueError, match=f"none of the 4 records has a '{missing}'"):
+        plot_learning_curves(records)
+
+
+def test_accuracies_are_percent_beside_what_independent_mistakes_leave() -> None:
+    tokens, rows, expected = plot_accuracies(RUN, length=2).get_lines()
+    assert points(tokens) == [(50, 50), (100, 90), (150, 100)]
+    assert points(rows) == [(50, 20), (100, 70), (150, 100)]
+    assert expected.get_ydata().tolist() == pytest.approx([25, 81, 100])
+
+
+def test_accuracies_need_a_length_and_measurements() -> None:
+    with pytest.raises(ValueError, match="at least 1 token, not 0"):
+        plot_accuracies(RUN, length=0)
+    with pytest.raises(ValueError, match="'token_accuracy'"):
+        plot_accuracies([RUN[2]], length=2)
+
+
+def heads(seed: int) -> torch.Tensor:
+    """Weights (layers 2, h 3, queries, keys)."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(2, 3, len(QUERIES), len(KEYS), generator=generator).softmax(dim=-1)
+
+
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_growth_shows_each_update_on_one_scale(count: int) -> None:
+    snapshots = {10 * i: heads(i)[0, 0] for i in range(count)}
+    axes = plot_growth(snapshots, QUERIES, KEYS)
+    assert [ax.get_title() for ax in axes] == [f"update {step}" for step in snapshots]
+    for ax, weights in zip(axes, snapshots.values(), strict=True):
+        torch.testing.assert_close(torch.tensor(ax.images[0].get_array()), weights)
+        assert ax.images[0].get_clim() == (0, 1)
+        assert [label.get_text() for label in ax.get_xticklabels()] == KEYS
+        assert [label.get_text() for label in ax.get_yticklabels()] == QUERIES
+
+
+def test_growth_refuses_nothing_and_swapped_axes() -> None:
+    with pytest.raises(ValueError, match="at least one snapshot"):
+        plot_growth({}, QUERIES, KEYS)
+    with pytest.raises(ValueError, match="grid of shape"):
+        plot_growth({0: heads(0)[0, 0].T}, QUERIES, KEYS)
+
+
+def test_growth_rows_hold_every_weight_in_its_place() -> None:
+    snapshots = {0: heads(0), 5: heads(1)}
+    rows = growth_rows(snapshots, QUERIES, KEYS)
+    assert len(rows) == 2 * 2 * 3 * len(QUERIES)
+    for row in rows:
+        weights = snapshots[row["update"]][row["layer"] - 1, row["head"] - 1, row["query"]]
+        assert row["weights"] == pytest.approx(weights.tolist(), abs=0.0051)
+
+
+def test_the_slider_goes_through_the_updates() -> None:
+    spec = explore_growth({step: heads(step) for step in (0, 5, 10)}, QUERIES, KEYS, start=5).to_dict()
+    (param,) = spec["params"]
+    assert (param["name"], param["value"]) == ("update", 5)
+    assert (param["bind"]["min"], param["bind"]["max"], param["bind"]["step"]) == (0, 10, 5)
+    assert '"filter": "datum.update == update"' in json.dumps(spec)
+    assert spec["title"]
+
+
+def test_the_slider_starts_at_the_last_update_unless_told() -> None:
+    spec = explore_growth({step: heads(step) for step in (10, 0, 5)}, QUERIES, KEYS).to_dict()
+    assert spec["params"][0]["value"] == 10
+
+
+@pytest.mark.parametrize(("steps", "start"), [((), None), ((0,), None), ((0, 5, 7), None), ((0, 5), 3)])
+def test_the_slider_needs_even_steps(steps: tuple[int, ...], start: int | None) -> None:
+    with pytest.raises(ValueError, match="evenly spaced"):
+        explore_growth({step: heads(step) for step in steps}, QUERIES, KEYS, start)
+
+
+def test_the_slider_refuses_maps_that_do_not_fit_their_tokens() -> None:
+    with pytest.raises(ValueError, match="grid of shape"):
+        explore_growth({0: heads(0), 5: heads(1)}, KEYS, QUERIES)

@@ -1,0 +1,245 @@
+"""What a run's folder keeps of it, and how a run fails."""
+
+import builtins
+import errno
+import os
+import pathlib
+
+import pytest
+import torch
+from tiny_runs import log_of, make_trainer
+
+from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors
+from annotated.files import read_json
+from annotated.trainer import TrainingError
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def weights(out):
+    return (out / WEIGHTS).read_bytes()
+
+
+def steps(out):
+    return [int(folder.name.removeprefix("step-")) for folder in sorted((out / "checkpoints").iterdir())]
+
+
+# ---- what is kept
+
+
+def test_checkpoints_at_each_epoch_and_the_newest_are_kept(tmp_path):
+    trainer = make_trainer(tmp_path, epochs=4, keep=3)
+    trainer.train()
+    epoch = trainer.progress.step // 4
+    assert steps(tmp_path) == [2 * epoch, 3 * epoch, 4 * epoch]
+
+
+def test_save_every(tmp_path):
+    trainer = make_trainer(tmp_path, epochs=2, keep=99, save_every=3)
+    trainer.train()
+    last = trainer.progress.step
+    assert steps(tmp_path) == sorted({*range(3, last + 1, 3), last // 2, last})
+
+
+def test_the_end_is_the_mean_of_the_newest_checkpoints(tmp_path):
+    trainer = make_trainer(tmp_path, epochs=4, keep=3, average=2)
+    trainer.train()
+    folders = sorted((tmp_path / "checkpoints").iterdir())
+    one, two = (read_tensors(folder / WEIGHTS) for folder in folders[-2:])
+    found = read_tensors(tmp_path / WEIGHTS)
+    for name, tensor in found.items():
+        torch.testing.assert_close(tensor, (one[name] + two[name]) / 2)
+        torch.testing.assert_close(tensor, dict(trainer.model.named_parameters())[name], rtol=0, atol=0)
+    assert any(not torch.equal(found[name], two[name]) for name in found)
+
+
+@pytest.mark.parametrize("average", [0, 1])
+def test_without_averaging_the_last_weights_are_the_end(average, tmp_path):
+    make_trainer(tmp_path, average=average).train()
+    assert weights(tmp_path) == weights(sorted((tmp_path / "checkpoints").iterdir())[-1])
+
+
+def test_a_run_is_a_model_folder_that_anyone_may_read(tmp_path):
+    trainer = make_trainer(tmp_path, max_steps=2)
+    trainer.train()
+    model, *_ = load_model(tmp_path)
+    assert model.config == trainer.model.config
+    assert read_json(tmp_path / "training.json")["max_steps"] == 2
+    modes = {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_file()}
+    assert len(modes) == 1  # the weights' as that of any other file
+
+
+def test_the_log_covers_each_update_once(tmp_path):
+    trainer = make_trainer(tmp_path, log_every=2)
+    trainer.train()
+    lines = [line for line in log_of(tmp_path) if "loss" in line]
+    assert [line["step"] for line in lines] == [*range(2, trainer.progress.step + 1, 2)]
+    epoch = sum(batch.ntokens for batch in trainer.epoch_batches(0).epoch(0))
+    assert trainer.progress.total_tokens == 3 * epoch
+    assert 0 < lines[-1]["tokens"] <= 3 * epoch
+
+
+@pytest.mark.parametrize("what", ["run", "model"])
+def test_a_folder_that_holds_something_is_refused(what, tmp_path):
+    make_trainer(tmp_path, max_steps=1).train()
+    if what == "model":
+        os.rename(tmp_path / "checkpoints", tmp_path / "gone")
+    before = weights(tmp_path)
+    with pytest.raises(ValueError, match="already holds a run or a model"):
+        make_trainer(tmp_path).train()
+    assert weights(tmp_path) == before
+
+
+def test_tensorboard_gets_the_log(tmp_path):
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    make_trainer(tmp_path, tensorboard=True, max_steps=4).train()
+    make_trainer(tmp_path, tensorboard=True, max_steps=6).train(resume=True)
+    board = events.EventAccumulator(str(tmp_path / "tensorboard"))
+    board.Reload()
+    for name in ("loss", "rate", "validation_loss"):
+        lines = [line for line in log_of(tmp_path) if name in line]
+        assert [event.step for event in board.Scalars(name)] == [line["step"] for line in lines]
+        assert [event.value for event in board.Scalars(name)] == pytest.approx([line[name] for line in lines])
+
+
+def test_without_tensorboard_the_error_names_the_extra(tmp_path, monkeypatch):
+    original = builtins.__import__
+
+    def missing(name, *arguments, **options):
+        if name == "torch.utils.tensorboard":
+            raise ImportError(name)
+        return original(name, *arguments, **options)
+
+    make_trainer(tmp_path / "without", max_steps=1).train()
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(ImportError, match=r'pip install "annotated\[dev\]"'):
+        make_trainer(tmp_path / "with", tensorboard=True).train()
+
+
+# ---- how it fails
+
+
+def poison(trainer, step):
+    """Let the loss of an update be infinite; returns what the weights were before it, when it is made."""
+    loss, before = trainer.loss.forward, {}
+
+    def forward(*batch):
+        found = loss(*batch)
+        if trainer.progress.step + 1 < step:
+            return found
+        before.update({name: p.detach().clone() for name, p in trainer.model.named_parameters()})
+        return found * torch.inf
+
+    trainer.loss.forward = forward
+    return before
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_weights_are_touched(tmp_path):
+    trainer = make_trainer(tmp_path, save_every=2)
+    before = poison(trainer, 6)
+    plan = trainer.epoch_batches(0).batches(0)
+    lines = sorted(100 + i for i in plan[5])
+    good = tmp_path / "checkpoints" / "step-00000004"
+    where = f"not finite at step 6, in a batch of lines {', '.join(map(str, lines))}; "
+    with pytest.raises(TrainingError, match=f"{where}the last good checkpoint is {good}$"):
+        trainer.train()
+    for name, parameter in trainer.model.named_parameters():
+        assert torch.equal(parameter, before[name])
+    model, *_ = load_model(tmp_path)
+    assert all(parameter.isfinite().all() for parameter in model.parameters())
+    make_trainer(tmp_path, save_every=2).train(resume=True)
+    make_trainer(tmp_path / "whole", save_every=2).train()
+    assert weights(tmp_path) == weights(tmp_path / "whole")
+
+
+def test_a_weight_that_is_not_finite_is_noticed_at_once(tmp_path):
+    trainer = make_trainer(tmp_path)
+    with torch.no_grad():
+        trainer.model.generator.proj.bias[3] = torch.nan
+    with pytest.raises(TrainingError, match=r"at step 1, .* there is no checkpoint yet"):
+        trainer.train()
+
+
+def test_a_gradient_that_is_not_finite_stops_too(tmp_path):
+    trainer = make_trainer(tmp_path)
+    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    trainer.model.generator.proj.bias.register_hook(lambda gradient: gradient * torch.inf)
+    with pytest.raises(TrainingError, match="not finite at step 1"):
+        trainer.train()
+    assert all(torch.equal(p, before[name]) for name, p in trainer.model.named_parameters())
+
+
+class FullDisk:
+    """From its n-th write on, a disk that takes half of what is written and then no more."""
+
+    def __init__(self, monkeypatch, n):
+        self.n, self.calls = n, 0
+        for owner, name in (
+            (pathlib.Path, "write_bytes"),
+            (pathlib.Path, "write_text"),
+            (pathlib.Path, "open"),
+            (pathlib.Path, "mkdir"),
+            (pathlib.Path, "rename"),
+            (pathlib.Path, "replace"),
+            (os, "fsync"),
+        ):
+            monkeypatch.setattr(owner, name, self.limited(name, getattr(owner, name)))
+
+    def limited(self, name, function):
+        def call(*arguments, **options):
+            self.calls += 1
+            if self.calls < self.n:
+                return function(*arguments, **options)
+            if name.startswith("write"):
+                path, content, *_ = arguments
+                with builtins.open(path, "wb") as file:
+                    file.write(content[: len(content) // 2].encode() if name == "write_text" else content[:9])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        return call
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint_and_model(tmp_path):
+    make_trainer(tmp_path, max_steps=2, average=0).train()
+    trainer = make_trainer(tmp_path, max_steps=4, average=0)
+    trainer.take_up(tmp_path / "checkpoints" / "step-00000002")
+    trainer.progress.step = 3  # as if an update had been made
+    with torch.no_grad():
+        trainer.model.generator.proj.bias += 1
+    models = {weights(tmp_path)}
+    for n in range(1, 200):
+        with pytest.MonkeyPatch.context() as patch:
+            disk = FullDisk(patch, n)
+            try:
+                trainer.save()
+                break
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+        newest = trainer.out.newest()
+        fresh = make_trainer(tmp_path, max_steps=4, average=0)
+        fresh.take_up(newest)  # whole, whichever it is
+        load_model(tmp_path)
+        models.add(weights(tmp_path))
+        if newest.name == "step-00000003":  # was whole before the disk was full: make room to write it again
+            for path in newest.iterdir():
+                path.unlink()
+            newest.rmdir()
+    assert 20 < n < 199
+    assert disk.calls < n
+    assert len(models) == 1  # as long as a write failed, the run's model was the old one
+    assert steps(tmp_path) == [2, 3]
+    assert weights(tmp_path) == weights(tmp_path / "checkpoints" / "step-00000003") != models.pop()
+
+
+def test_averaging_other_shapes_names_them(tmp_path):
+    make_trainer(tmp_path / "a", max_steps=1).train()
+    make_trainer(tmp_path / "b", max_steps=1, model={"d_ff": 8}).train()
+    with pytest.raises(ValueError, match=r"b: tensor \S+w_1.bias has shape \(8,\), but \(16,\) in .*a$"):
+        average_checkpoints([tmp_path / "a", tmp_path / "b"])

@@ -1,0 +1,177 @@
+"""What a training run computes and when it ends."""
+
+import threading
+
+import pytest
+import torch
+from tiny_runs import log_of, make_trainer
+
+from annotated.checkpoints import WEIGHTS, read_tensors
+from annotated.loss import LabelSmoothing
+from annotated.masks import Batch
+from annotated.trainer import SummedLoss, stop_on_interrupt
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def weights(out):
+    return (out / WEIGHTS).read_bytes()
+
+
+def steps(out):
+    return [int(folder.name.removeprefix("step-")) for folder in sorted((out / "checkpoints").iterdir())]
+
+
+# ---- what is computed
+
+
+def test_the_loss_is_the_readable_one():
+    trainer = make_trainer("unused", model={"dropout": 0.0})
+    model = trainer.model
+    batch = Batch(torch.tensor([[4, 5, 1], [6, 1, 2]]), torch.tensor([[0, 5, 4, 1], [0, 6, 1, 2]]))
+    found = SummedLoss(model, 0.1, 2)(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y)
+    log_probs = model.generator(model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask))
+    wanted = LabelSmoothing(16, 2, 0.1)(log_probs.flatten(0, 1), batch.tgt_y.flatten())
+    torch.testing.assert_close(found, wanted)
+
+
+def plain_loop(trainer, epochs, accumulate, clip):
+    """The same training written out: one gradient of the mean over all tokens of `accumulate` batches."""
+    model, config = trainer.model.train(), trainer.config
+    adam = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
+    criterion, losses = LabelSmoothing(16, 2, config.smoothing), []
+    for epoch in range(epochs):
+        batches = list(trainer.epoch_batches(epoch).epoch(epoch))
+        for start in range(0, len(batches), accumulate):
+            group = batches[start : start + accumulate]
+            loss = 0
+            for b in group:
+                log_probs = model.generator(model(b.src, b.tgt, b.src_mask, b.tgt_mask))
+                loss = loss + criterion(log_probs.flatten(0, 1), b.tgt_y.flatten())
+            loss = loss / sum(b.ntokens for b in group)
+            adam.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+            step = len(losses) + 1
+            adam.param_groups[0]["lr"] = 16**-0.5 * min(step**-0.5, step * config.warmup**-1.5)
+            adam.step()
+            losses.append(loss.item())
+    return losses
+
+
+def test_updates_are_those_of_a_loop_written_out(tmp_path):
+    exact = {"dtype": torch.float64, "model": {"dropout": 0.0}, "epochs": 2, "accumulate": 3, "clip": 0.7}
+    trainer, other = (make_trainer(tmp_path, log_every=1, average=0, **exact) for _ in range(2))
+    trainer.train()
+    losses = plain_loop(other, 2, 3, 0.7)
+    torch.testing.assert_close(
+        dict(trainer.model.named_parameters()), dict(other.model.named_parameters()), rtol=0, atol=1e-9
+    )
+    assert [line["loss"] for line in log_of(tmp_path) if "loss" in line] == pytest.approx(losses, abs=1e-9)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
+    make_trainer(tmp_path / "a").train()
+    torch.manual_seed(99)  # whatever the global stream was before
+    trainer = make_trainer(tmp_path / "b")
+    torch.rand(3)
+    trainer.train()
+    make_trainer(tmp_path / "c", seed=1).train()
+    assert weights(tmp_path / "a") == weights(tmp_path / "b")
+    assert log_of(tmp_path / "a") == log_of(tmp_path / "b")
+    assert weights(tmp_path / "a") != weights(tmp_path / "c")
+
+
+def test_validation_does_not_disturb_training(tmp_path):
+    make_trainer(tmp_path / "with").train()
+    without = make_trainer(tmp_path / "without")
+    without.validation = None
+    without.train()
+    assert weights(tmp_path / "with") == weights(tmp_path / "without")
+    assert any("validation_loss" in line for line in log_of(tmp_path / "with"))
+    assert log_of(tmp_path / "without") == [
+        line for line in log_of(tmp_path / "with") if "validation_loss" not in line
+    ]
+
+
+def test_half_precision_keeps_the_weights_whole(tmp_path):
+    make_trainer(tmp_path / "half", precision="bf16", max_steps=4, model={"dropout": 0.0}).train()
+    make_trainer(tmp_path / "full", max_steps=4, model={"dropout": 0.0}).train()
+    half, full = (read_tensors(tmp_path / name / WEIGHTS) for name in ("half", "full"))
+    assert {tensor.dtype for tensor in half.values()} == {torch.float32}
+    assert weights(tmp_path / "half") != weights(tmp_path / "full")
+    losses = [[line["loss"] for line in log_of(tmp_path / n) if "loss" in line] for n in ("half", "full")]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+    assert half.keys() == full.keys()
+
+
+def test_compile_is_asked_for_only_on_request(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self: compiled.append(self))
+    trainer = make_trainer("unused")
+    assert not compiled
+    trainer = make_trainer("unused", compile=True)
+    assert compiled == [trainer.loss]
+
+
+# ---- when it ends
+
+
+def test_max_steps_ends_in_the_midst_of_an_epoch(tmp_path):
+    trainer = make_trainer(tmp_path, max_steps=3, average=0)
+    trainer.train()
+    assert trainer.finished()
+    assert steps(tmp_path) == [3]
+    assert log_of(tmp_path)[-1]["step"] == 3
+    assert "validation_loss" in log_of(tmp_path)[-1]
+
+
+def test_patience_counts_epochs_without_a_better_loss(tmp_path, monkeypatch):
+    losses = iter([3.0, 2.0, 2.5, 1.9, 1.9, 2.0, 1.0])
+
+    class Scores:
+        accuracy = 0.5
+
+        def __init__(self):
+            self.loss = next(losses)
+
+    monkeypatch.setattr("annotated.trainer.score_tokens", lambda *_: Scores())
+    trainer = make_trainer(tmp_path, epochs=7, patience=2)
+    trainer.train()
+    assert trainer.progress.epoch == 6  # two epochs after that of 1.9, which the next 1.9 does not better
+    assert trainer.progress.best == 1.9
+
+
+def test_without_validation_patience_waits_for_ever(tmp_path):
+    trainer = make_trainer(tmp_path, epochs=3, patience=1)
+    trainer.validation = None
+    trainer.train()
+    assert trainer.progress.epoch == 3
+
+
+def test_outside_the_main_thread_signals_are_left_alone(tmp_path):
+    seen = []
+
+    def work():
+        with stop_on_interrupt() as asked:
+            seen.append(asked())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [False]
+
+
+def test_a_process_without_a_batch_takes_part_with_weight_0():
+    trainer = make_trainer("unused", accumulate=2)
+    trainer.world = 2
+    plan = [[0], [1], [2], [3], [4]]
+    assert list(trainer.updates(plan)) == [[([0], 1.0), ([2], 1.0)], [([4], 1.0)]]
+    trainer.rank = 1
+    assert list(trainer.updates(plan)) == [[([1], 1.0), ([3], 1.0)], [([4], 0.0)]]

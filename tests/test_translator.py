@@ -1,0 +1,148 @@
+"""Text in, text out, whatever the text: one line in, one line out."""
+
+import pytest
+import torch
+
+from annotated.checkpoints import save_model
+from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.tokenizers import SentencePieceTokenizer
+from annotated.translator import Translator, by_length
+
+NASTY = {
+    "empty": "",
+    "white space": " \t \u2003\u00a0",
+    "one word": "dog",
+    "one letter": "d",
+    "punctuation": "?!... ,;:-–—\"'«»()[]{}",
+    "right to left": "שלום עולם \u202bمرحبا بالعالم\u202c",
+    "joined emoji": "👩‍👩‍👧‍👦 🏳️‍🌈 👍🏽",
+    "NUL": "a\0b\0",
+    "lone surrogates": "a \ud800 b \udfff",
+    "tabs": "a\tb\t\tc\t",
+    "Windows line end": "a dog\r",
+    "BOM": "\ufeffa dog",
+    "line separator": "a\u2028b\u2029c",
+    "NEL": "a\x85b\x0b\x0cc\x1c\x1d\x1e",
+    "a line break": "a\nb",
+    "space mark": "a\u2581b \ue000 \ue000m",
+    "combining": "e" + "\u0301" * 60,
+    "special symbols": "<s> </s> <blank> <unk> <0x0A>",
+    "spaces": "   a    b   ",
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    with pytest.warns(UserWarning, match="fewer"):
+        return SentencePieceTokenizer.train(["the dog sees a cat", "the cat sees a dog"], 600)
+
+
+@pytest.fixture(scope="module")
+def translator(tokenizer):
+    """An untrained model, but for a liking to end, which saves time."""
+    torch.manual_seed(0)
+    shape = TransformerConfig(len(tokenizer), len(tokenizer), N=1, d_model=8, d_ff=8, h=1, max_len=64)
+    model = EncoderDecoder.from_config(shape).eval()
+    with torch.no_grad():
+        model.generator.proj.bias[tokenizer.end] += 3
+    return Translator(model, tokenizer, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def found(translator):
+    return dict(zip(NASTY, translator.translate(NASTY.values(), beam=2), strict=True))
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_nasty_text_gives_one_line(name, found):
+    assert "\n" not in found[name]
+    assert "\r" not in found[name]
+    found[name].encode()  # no lone surrogate comes out
+    assert NASTY[name].strip() or found[name] == ""
+
+
+def test_two_thousand_words(translator):
+    text = " ".join(["the dog sees a cat"] * 400)
+    assert len(text.split()) == 2000
+    assert "\n" not in translator(text, beam=1)
+
+
+def test_a_line_break_is_never_written_however_likely(tokenizer):
+    torch.manual_seed(0)
+    shape = TransformerConfig(len(tokenizer), len(tokenizer), N=1, d_model=8, d_ff=8, h=1)
+    model = EncoderDecoder.from_config(shape)
+    breaks = [i for i in range(len(tokenizer)) if tokenizer.decode([i]) in ("\n", "\r")]
+    assert len(breaks) == 2
+    with torch.no_grad():
+        model.generator.proj.bias[breaks] += 50
+        model.generator.proj.bias[tokenizer.end] += 40  # next best, to save time
+    eager = Translator(model, tokenizer, tokenizer)
+    for beam in (1, 3):
+        text = eager("the dog", beam=beam)
+        assert "\n" not in text
+        assert "\r" not in text
+
+
+def test_order_is_kept_and_neighbours_change_nothing(translator):
+    sentences = ["a dog", "", "the cat sees a dog and a dog and a cat", "cat", "  ", "a dog"]
+    together = translator.translate(sentences, beam=2, max_tokens=40)
+    assert together == [translator(sentence, beam=2) for sentence in sentences]
+    assert together[0] == together[-1] != together[2]
+    assert together[1] == together[4] == ""
+    assert translator.translate(iter(sentences), beam=2) == together
+    assert translator.translate([]) == []
+
+
+def test_groups_are_full_but_not_too_full():
+    encoded = {i: [0] * n for i, n in enumerate([3, 9, 1, 4, 4, 20, 2])}
+    groups = list(by_length(encoded, 10))
+    assert sorted(i for group in groups for i in group) == list(range(7))
+    for group in groups:
+        assert len(group) * max(len(encoded[i]) for i in group) <= 10 or len(group) == 1
+    assert groups == [[5], [1], [3, 4], [0, 6, 2]]
+
+
+def test_one_sentence_in_the_place_of_several_is_refused(translator):
+    with pytest.raises(ValueError, match="takes a list of sentences"):
+        translator.translate("a dog")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"beam": 0}, "beam must be at least 1, not 0"),
+        ({"beam": -3}, "beam must be at least 1, not -3"),
+        ({"alpha": -1.0}, "alpha must not be negative, not -1.0"),
+        ({"penalty": "none"}, "penalty must be 'gnmt' or 'power', not 'none'"),
+    ],
+)
+def test_impossible_searches_are_refused(options, says, translator):
+    with pytest.raises(ValueError, match=says):
+        translator.translate(["a dog"], **options)
+
+
+def test_a_saved_translator_translates_alike(translator, tmp_path):
+    save_model(tmp_path, translator.model, translator.src_tokenizer, translator.tgt_tokenizer)
+    assert Translator.load(tmp_path)("the dog sees") == translator("the dog sees")
+
+
+def test_translating_leaves_the_model_as_it_was(translator):
+    translator.model.train()
+    translator("a dog", beam=1)
+    assert translator.model.training
+    assert all(parameter.grad is None for parameter in translator.model.parameters())
+    translator.model.eval()
+
+
+def test_attention_stands_on_its_tokens(translator):
+    seen = translator.attention("the dog", "a cat")
+    pieces, ids = translator.tgt_tokenizer.pieces, translator.src_tokenizer.encode("the dog")
+    assert seen.src_tokens == pieces([*ids, 1])
+    assert seen.tgt_tokens == pieces([0, *translator.tgt_tokenizer.encode("a cat")])
+    assert set(seen.maps) == {("encoder", 0), ("decoder", 0), ("cross", 0)}
+    for (kind, _), weights in seen.maps.items():
+        queries, keys = seen.tokens(kind)
+        assert weights.shape == (1, len(queries), len(keys))
+        torch.testing.assert_close(weights.sum(-1), torch.ones(1, len(queries)))
+    assert (seen.maps["decoder", 0].triu(1) == 0).all()
+    assert len(translator.attention("", "").src_tokens) == 1

@@ -1,0 +1,78 @@
+"""A corpus, a model and a run so small that a whole training takes a second, for several test files."""
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+
+from annotated.data import EncodedPairs, TokenBatches
+from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.settings import TrainingConfig
+from annotated.tokenizers import WordTokenizer
+from annotated.trainer import Trainer
+
+WORDS = [f"w{i}" for i in range(12)]
+SETTINGS = {"epochs": 3, "max_tokens": 60, "warmup": 10, "average": 2, "keep": 2, "log_every": 2}
+
+
+def pairs(count=60, seed=0):
+    """Sentences of 2 to 9 words, each to be translated into itself backwards."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(2, 10, (count,), generator=generator).tolist()
+    src = [torch.randint(4, 16, (n,), generator=generator).tolist() for n in lengths]
+    tgt = [[0, *reversed(ids), 1] for ids in src]
+    return EncodedPairs([[*ids, 1] for ids in src], tgt, [100 + i for i in range(count)], "tiny")
+
+
+def make_trainer(out, seed=0, dtype=torch.float32, count=60, notes=None, model=None, **settings):
+    """A trainer of a fresh model; the same arguments give the same run."""
+    config = TrainingConfig(seed=seed, **{**SETTINGS, **settings})
+    torch.manual_seed(seed)
+    shape = {"N": 1, "d_model": 16, "d_ff": 16, "h": 2, "dropout": 0.1, **(model or {})}
+    words = WordTokenizer(WORDS, None)
+    transformer = EncoderDecoder.from_config(TransformerConfig(16, 16, **shape)).to(dtype)
+    train = TokenBatches(pairs(count), config.max_tokens, seed=seed)
+    val = TokenBatches(pairs(10, seed=1), 60, shuffle=False)
+    return Trainer(transformer, (words, words), lambda epoch: train, val, config, out, notes=notes)
+
+
+def log_of(out):
+    """The log of a run, without the times."""
+    lines = (Path(out) / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    return [{name: value for name, value in json.loads(line).items() if name != "seconds"} for line in lines]
+
+
+def train_until(out, event, part, count, resume=False, **settings):
+    """Train, and be killed at the `count`-th audit event of that name whose first argument holds `part`."""
+    torch.set_num_threads(1)
+    left = count
+
+    def watch(name, arguments):
+        nonlocal left
+        if name == event and part in str(arguments[0]) and str(out) in str(arguments[0]):
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+    make_trainer(out, **settings).train(resume)
+
+
+def start(function, *args, **kwargs):
+    """Run a function in a process of its own, forked from one that has imported torch already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["annotated.trainer", "torch._dynamo"])  # slow to import, each time
+    process = context.Process(target=function, args=args, kwargs=kwargs, daemon=True)
+    process.start()
+    return process
+
+
+def exit_code(process, seconds=60):
+    """Wait for a process to end."""
+    process.join(seconds)
+    assert process.exitcode is not None, "the process hangs"
+    return process.exitcode
