@@ -143,38 +143,42 @@ def train(args: argparse.Namespace) -> int:
     """Train a model; see `annotated train --help`. Returns the exit code, 130 after Ctrl-C."""
     device = choose_device(args)
     with processes(device):
-        config = getattr(TrainingConfig, args.preset)(**settings_from(TrainingConfig, args))
-        if not args.resume:
-            RunFolder(args.out).check_empty()
-        corpus = training_corpus(args)
-        model, *tokenizers = starting_point(args, corpus)
-        say(f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}")
-        limit = min(
-            config.max_sentence, config.max_tokens - 1
-        )  # with its end symbol it must fit into a batch
+        # A function of its own: a process that leaves the group while it still holds the model may hang.
+        return run_training(args, device)
 
-        def batches(split: str, epoch: int = 0, dropout: float = 0.0) -> TokenBatches:
-            pairs = encode_corpus(corpus[split], *tokenizers, limit, dropout, mixed_seed(config.seed, epoch))
-            if epoch == 0:
-                say(pairs.report())
-            return TokenBatches(pairs, config.max_tokens, seed=config.seed, shuffle=split == "train")
 
-        fixed = None if config.subword_dropout else batches("train")
-        trainer = Trainer(
-            model,
-            tokenizers,
-            lambda epoch: fixed or batches("train", epoch, config.subword_dropout),
-            batches("val") if "val" in corpus.splits else None,
-            config,
-            args.out,
-            device,
-            remembered(args),
-        )
-        folder = trainer.train(args.resume)
-        finished = trainer.finished()
-        how = "finished" if finished else "stopped, to go on with --resume,"
-        say(f"{how} at step {trainer.progress.step}: the model is in {folder}")
-        return 0 if finished else 130
+def run_training(args: argparse.Namespace, device: torch.device) -> int:
+    """Train as one of the processes that `train` has joined."""
+    config = getattr(TrainingConfig, args.preset)(**settings_from(TrainingConfig, args))
+    if not args.resume:
+        RunFolder(args.out).check_empty()
+    corpus = training_corpus(args)
+    model, *tokenizers = starting_point(args, corpus)
+    say(f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}")
+    limit = min(config.max_sentence, config.max_tokens - 1)  # with its end symbol it must fit into a batch
+
+    def batches(split: str, epoch: int = 0, dropout: float = 0.0) -> TokenBatches:
+        pairs = encode_corpus(corpus[split], *tokenizers, limit, dropout, mixed_seed(config.seed, epoch))
+        if epoch == 0:
+            say(pairs.report())
+        return TokenBatches(pairs, config.max_tokens, seed=config.seed, shuffle=split == "train")
+
+    fixed = None if config.subword_dropout else batches("train")
+    trainer = Trainer(
+        model,
+        tokenizers,
+        lambda epoch: fixed or batches("train", epoch, config.subword_dropout),
+        batches("val") if "val" in corpus.splits else None,
+        config,
+        args.out,
+        device,
+        remembered(args),
+    )
+    folder = trainer.train(args.resume)
+    finished = trainer.finished()
+    how = "finished" if finished else "stopped, to go on with --resume,"
+    say(f"{how} at step {trainer.progress.step}: the model is in {folder}")
+    return 0 if finished else 130
 
 
 def translate(args: argparse.Namespace) -> None:

@@ -29,8 +29,10 @@ def work(rank, store, out, interrupt_at=None, resume=False, **settings):
     Trainer.report = interrupted
     trainer = make_trainer(out, **{**EXACT, **settings})
     trainer.train(resume)
+    code = 0 if trainer.finished() else 7
+    del trainer
     dist.destroy_process_group()
-    sys.exit(0 if trainer.finished() else 7)
+    sys.exit(code)
 
 
 def two_processes(tmp_path, name, **settings):
