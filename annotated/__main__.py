@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import inspect
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -137,7 +138,8 @@ def train_parser(add, common: argparse.ArgumentParser) -> None:
         help="go on with the run in --out; start it if there is none",
     )
     flag("--init-from", metavar="MODEL", help="start from this model's weights, settings and tokenizers")
-    flag("--vocab", type=int, default=8000, metavar="INT", help="subwords, shared by both languages")
+    flag("--tokenizer", choices=("subwords", "words"), default="subwords", help="what text is cut into")
+    flag("--vocab", type=int, default=8000, metavar="INT", help="subwords, shared if all embeddings are tied")
     data = corpus_flags(parser)
     without = "text to validate on; without it, 5%% of --src is held out"
     data.add_argument("--val-src", type=Path, metavar="FILE", help=without)
@@ -237,6 +239,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         args = parse(sys.argv[1:] if arguments is None else arguments)
         return args.run(args) or 0
+    except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except (ValueError, OSError, TrainingError, ImportError) as error:
         print(f"annotated: {error}", file=sys.stderr)
         return 2

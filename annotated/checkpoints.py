@@ -48,13 +48,15 @@ def weights(model: EncoderDecoder) -> dict[str, Tensor]:
 
 
 def check_tensors(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], source: object) -> None:
-    """Raise ValueError naming the first tensor that is missing, surplus or of another shape than `wanted`."""
+    """Raise ValueError naming a tensor that is missing, surplus, not finite or not of the shape `wanted`."""
     for name, tensor in wanted.items():
         if name not in tensors:
             raise ValueError(f"{source}: tensor {name} is missing")
         if tensors[name].shape != tensor.shape:
             found, shape = tuple(tensors[name].shape), tuple(tensor.shape)
             raise ValueError(f"{source}: tensor {name} has shape {found}, but the settings ask for {shape}")
+        if not tensors[name].isfinite().all():
+            raise ValueError(f"{source}: tensor {name} holds numbers that are not finite")
     for name in tensors:
         if name not in wanted:
             raise ValueError(f"{source}: tensor {name} is not part of what the settings describe")

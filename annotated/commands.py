@@ -13,14 +13,22 @@ import torch
 from torch import distributed as dist
 
 from annotated.checkpoints import average_checkpoints, find_model, load_model, load_weights, save_model
-from annotated.data import Corpus, TokenBatches, encode_corpus, load_corpus, own_files, read_parallel
+from annotated.data import (
+    Corpus,
+    ParallelText,
+    TokenBatches,
+    encode_corpus,
+    load_corpus,
+    own_files,
+    read_parallel,
+)
 from annotated.data.batching import mixed_seed
 from annotated.data.parallel import split_lines
 from annotated.evaluation import bleu, chrf, moses_tokenized, score_tokens, tokenized_bleu
 from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.runs import RunFolder
 from annotated.settings import TrainingConfig
-from annotated.tokenizers import SentencePieceTokenizer, Tokenizer
+from annotated.tokenizers import SentencePieceTokenizer, Tokenizer, WordTokenizer
 from annotated.trainer import Trainer
 from annotated.translator import Translator
 
@@ -34,6 +42,7 @@ REMEMBERED = (
     "tgt",
     "val_src",
     "val_tgt",
+    "tokenizer",
     "vocab",
     "preset",
     "init_from",
@@ -128,15 +137,36 @@ def starting_point(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDec
 
 
 def new_model(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
-    """A fresh model with subwords learned from the training text alone."""
+    """A fresh model; where not all its embeddings are tied, each language has a vocabulary of its own."""
+    settings = settings_from(TransformerConfig, args)
+    if args.tokenizer == "words":
+        settings = {"tied_embeddings": "target", **settings}  # two vocabularies
+    joint = settings.get("tied_embeddings", TransformerConfig.tied_embeddings) == "all"
+    if args.tokenizer == "words":
+        tokenizers = new_words(corpus, joint, cut=args.variant != "tok")
+    else:
+        tokenizers = new_subwords(corpus["train"], joint, args.vocab)
+    config = getattr(TransformerConfig, args.preset)(*map(len, tokenizers), **settings)
+    return EncoderDecoder.from_config(config), *tokenizers
+
+
+def new_words(corpus: Corpus, joint: bool, cut: bool) -> list[Tokenizer]:
+    """Words for each language, learned from the training text alone; of text already cut, its own words."""
+    if joint:
+        raise ValueError("words make two vocabularies: use --tied-embeddings target or none with them")
     text = corpus["train"]
+    sides = ((text.src, corpus.src_language), (text.tgt, corpus.tgt_language))
+    return [WordTokenizer.train(side, language if cut else None) for side, language in sides]
+
+
+def new_subwords(text: ParallelText, joint: bool, vocab: int) -> list[Tokenizer]:
+    """Subwords learned from the training text, of both languages together or of each apart."""
     with warnings.catch_warnings(record=True) as caught:
-        tokenizer = SentencePieceTokenizer.train([*text.src, *text.tgt], args.vocab)
+        sides = [[*text.src, *text.tgt]] if joint else [text.src, text.tgt]
+        learned = [SentencePieceTokenizer.train(side, vocab) for side in sides]
     for warning in caught:
         say(str(warning.message))
-    preset = getattr(TransformerConfig, args.preset)
-    config = preset(len(tokenizer), len(tokenizer), **settings_from(TransformerConfig, args))
-    return EncoderDecoder.from_config(config), tokenizer, tokenizer
+    return [learned[0], learned[-1]]
 
 
 def train(args: argparse.Namespace) -> int:

@@ -41,7 +41,8 @@ class Progress:
     tokens: int = 0  # target tokens since then
     total_tokens: int = 0  # target tokens since the start
     log_bytes: int = 0  # the log's length; what a killed run wrote after its checkpoint is cut off
-    best: float | None = None  # validation loss
+    validation_loss: float | None = None  # of exactly these weights, if they were validated
+    best: float | None = None  # lowest validation loss
     stale: int = 0  # epochs since then
 
 
@@ -59,6 +60,15 @@ class RunFolder:
     def newest(self) -> Path | None:
         """The newest whole checkpoint, if there is one."""
         return (self.checkpoints() or [None])[-1]
+
+    def chosen(self, count: int, of: str) -> list[Path]:
+        """`count` checkpoints: of "last" the newest, of "best" those with the lowest validation losses."""
+        checkpoints = self.checkpoints()
+        if of == "best":
+            losses = {folder: read_progress(folder).validation_loss for folder in checkpoints}
+            checkpoints = [folder for folder in checkpoints if losses[folder] is not None]
+            checkpoints.sort(key=losses.get, reverse=True)
+        return checkpoints[-count:]
 
     def check_empty(self) -> None:
         """Raise ValueError where the folder already holds a run or a model."""
@@ -94,15 +104,18 @@ class RunFolder:
         optimizer: Adam,
         progress: Progress,
         keep: int,
+        of: str,
     ) -> None:
-        """Write a checkpoint, make its weights the run's, and drop all checkpoints but the newest `keep`."""
+        """Write a checkpoint, make its weights the run's, and drop all but it and the `keep` chosen ones."""
         with creating_folder(self.path / "checkpoints" / f"step-{progress.step:08d}") as folder:
             write_tensors(folder / OPTIMIZER, optimizer_tensors(model, optimizer))
             write_json(folder / PROGRESS, dataclasses.asdict(progress))
             save_model(folder, model, *tokenizers)
         save_model(self.path, model, *tokenizers)
-        for old in self.checkpoints()[:-keep]:
-            remove_folder(old)
+        kept = {self.newest(), *self.chosen(keep, of)}
+        for old in self.checkpoints():
+            if old not in kept:
+                remove_folder(old)
 
     def log(self, record: dict[str, float], progress: Progress) -> None:
         """Add a line to the log, and to TensorBoard's if asked for; `progress` learns the new length."""

@@ -27,8 +27,9 @@ class TrainingConfig:
     precision: Literal["float32", "bf16"] = "float32"  # bf16: matrix products in half precision
     compile: bool = False  # let torch.compile make the model faster, after a slow start
     patience: int = 0  # epochs without a better validation loss before training stops; 0 never stops
-    keep: int = 5  # newest checkpoints kept
-    average: int = 5  # newest checkpoints averaged at the end (section 6.1); 0 or 1 takes the last as it is
+    keep: int = 5  # checkpoints kept, besides the newest
+    average: int = 5  # checkpoints averaged at the end (section 6.1); 0 or 1 takes one as it is
+    average_of: Literal["last", "best"] = "last"  # which to keep and average: newest, or best at validation
     save_every: int = 0  # updates between checkpoints; 0 saves at the end of each epoch
     log_every: int = 50  # updates between lines of the log
     tensorboard: bool = False  # also write the log for TensorBoard
@@ -59,6 +60,8 @@ class TrainingConfig:
                 raise ValueError(f"{name} must be in [0, 1), not {getattr(self, name)}")
         if not 0 <= self.average <= self.keep:
             raise ValueError(f"average must be from 0 to keep, which is {self.keep}, not {self.average}")
+        if self.average_of not in ("last", "best"):
+            raise ValueError(f"average_of must be last or best, not {self.average_of!r}")
         if self.precision not in ("float32", "bf16"):
             raise ValueError(f"precision must be float32 or bf16, not {self.precision!r}")
 
@@ -85,6 +88,7 @@ CHANGEABLE = (
     "patience",
     "keep",
     "average",
+    "average_of",
     "save_every",
     "log_every",
     "compile",

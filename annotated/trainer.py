@@ -107,6 +107,8 @@ class Trainer:
         self.epoch_batches = epoch_batches
         self.validation = validation
         self.config = config
+        if config.average_of == "best" and validation is None:
+            raise ValueError("average_of='best' needs validation data to tell which checkpoints are best")
         self.out = RunFolder(out)
         self.device = torch.device(device)
         self.settings = {**dataclasses.asdict(config), **(notes or {})}
@@ -197,6 +199,7 @@ class Trainer:
             self.refuse([line for batch, _ in share for line in batch.lines])
         p.step += 1
         p.position += 1
+        p.validation_loss = None
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate()
         self.optimizer.step()
@@ -258,10 +261,9 @@ class Trainer:
         if self.validation is None:
             return
         scores = score_tokens(self.model, self.validation.epoch(0), self.tokenizers[1].pad)
-        loss = (
-            self.total(scores.loss) / self.world
-        )  # one number for all, or they might disagree on when to end
         p = self.progress
+        # One number for all processes, or they might disagree on when to end.
+        p.validation_loss = loss = self.total(scores.loss) / self.world
         p.stale = 0 if p.best is None or loss < p.best else p.stale + 1
         p.best = loss if p.stale == 0 else p.best
         self.log({"validation_loss": loss, "validation_accuracy": scores.accuracy})
@@ -288,13 +290,14 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint."""
         if self.rank == 0:
-            self.out.save(self.model, self.tokenizers, self.optimizer, self.progress, self.config.keep)
+            c = self.config
+            self.out.save(self.model, self.tokenizers, self.optimizer, self.progress, c.keep, c.average_of)
 
     def average(self) -> None:
-        """Make the mean of the newest checkpoints the run's weights, of as many as the settings ask for."""
+        """Make the mean of checkpoints the run's weights, of those that the settings ask for."""
         if self.rank == 0:
-            newest = self.out.checkpoints()[-max(1, self.config.average) :]
-            load_weights(self.model, average_checkpoints(newest), self.out.path)
+            chosen = self.out.chosen(max(1, self.config.average), self.config.average_of)
+            load_weights(self.model, average_checkpoints(chosen), self.out.path)
             save_model(self.out.path, self.model, *self.tokenizers)
 
     def bar(self) -> tqdm:

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from annotated.attention import AttentionMaps, capture_attention
 from annotated.checkpoints import find_model, load_model, shipped_model
-from annotated.decoding import Penalty, beam_search
+from annotated.decoding import Hypothesis, Penalty, beam_search
 from annotated.masks import padding_mask, subsequent_mask
 from annotated.model import EncoderDecoder, evaluating
 from annotated.plots.explorer import explore_attention
@@ -47,22 +47,44 @@ class Translator:
         beam: int = 4,
         alpha: float = 0.6,
         penalty: Penalty = "gnmt",
+        prefix: str = "",
         max_tokens: int = 4096,
         progress: bool = False,
     ) -> list[str]:
         """Translate sentences, one for one and in order; one of white space alone gives an empty one.
 
-        Sentences of like length are searched together, at most about `max_tokens` source tokens at a time,
-        each counted `beam` times. Raises ValueError for one sentence in the place of several, and as
-        `beam_search` does.
+        Every translation begins with the words of `prefix`. Sentences of like length are searched together,
+        at most about `max_tokens` source tokens at a time, each counted `beam` times. Raises ValueError for
+        one sentence in the place of several, and as `beam_search` does.
         """
+        found = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress)
+        return [self.tgt_tokenizer.decode(ends[0].tokens) if ends else "" for ends in found]
+
+    def n_best(self, sentence: str, n: int = 4, alpha: float = 0.6) -> list[tuple[str, float]]:
+        """The best `n` translations that a beam of `n` finds, each with its score, the best first."""
+        [found] = self.search([sentence], beam=n, alpha=alpha, n_best=n)
+        return [(self.tgt_tokenizer.decode(end.tokens), end.score) for end in found]
+
+    def search(
+        self,
+        sentences: Iterable[str],
+        beam: int = 4,
+        alpha: float = 0.6,
+        penalty: Penalty = "gnmt",
+        n_best: int = 1,
+        prefix: str = "",
+        max_tokens: int = 4096,
+        progress: bool = False,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each sentence, in order and best first; none for one of white space alone."""
         if isinstance(sentences, str):
             raise ValueError("translate takes a list of sentences; for one, call the translator itself")
         if beam < 1:
             raise ValueError(f"beam must be at least 1, not {beam}")
         sentences = list(sentences)
         encoded = {i: self.encode(text) for i, text in enumerate(sentences) if text.strip()}
-        results = [""] * len(sentences)
+        begun = self.tgt_tokenizer.encode(prefix)
+        results: list[list[Hypothesis]] = [[] for _ in sentences]
         with tqdm(total=len(sentences), unit="line", disable=None if progress else True) as bar:
             bar.update(len(sentences) - len(encoded))
             for indices in by_length(encoded, max(1, max_tokens // beam)):
@@ -74,10 +96,12 @@ class Translator:
                     beam=beam,
                     alpha=alpha,
                     penalty=penalty,
+                    n_best=n_best,
+                    prefixes=[begun] * len(indices),
                     forbidden=self.forbidden,
                 )
                 for i, hypotheses in zip(indices, found, strict=True):
-                    results[i] = self.tgt_tokenizer.decode(hypotheses[0].tokens)
+                    results[i] = hypotheses
                 bar.update(len(indices))
         return results
 

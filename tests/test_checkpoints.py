@@ -150,6 +150,10 @@ def test_wrong_tensors_are_named(folder):
     for changed, says in (
         (missing, f"tensor {name} is missing"),
         ({**tensors, name: torch.zeros(8, 9)}, rf"tensor {name} has shape \(8, 9\), but .* \(8, 8\)"),
+        (
+            {**tensors, name: torch.full((8, 8), torch.nan)},
+            f"tensor {name} holds numbers that are not finite",
+        ),
         ({**tensors, "extra": torch.zeros(1)}, "tensor extra is not part of what the settings describe"),
     ):
         save_file(changed, folder / WEIGHTS)

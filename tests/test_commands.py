@@ -19,6 +19,7 @@ from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read
 from annotated.data import Corpus, ParallelText
 from annotated.files import read_json
 from annotated.settings import TrainingConfig
+from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
 
 ROOT = Path(__file__).parent.parent
 TINY = [
@@ -219,11 +220,11 @@ def test_a_damaged_model_is_one_line(name, capfd, run, tmp_path):
 def test_a_loss_that_is_not_finite_is_one_line(capfd, run, files, tmp_path):
     model, *tokenizers = load_model(run)
     with torch.no_grad():
-        model.generator.proj.bias[5] = torch.nan
-    save_model(tmp_path / "nan", model, *tokenizers)
+        model.generator.proj.bias[5] = 3e38  # what the other tokens lack to it does not fit into float32
+    save_model(tmp_path / "huge", model, *tokenizers)
     capfd.readouterr()
     out = ["--out", str(tmp_path / "o"), "--max-tokens", "200"]
-    assert main(["train", "--init-from", str(tmp_path / "nan"), *files, *out]) == 2
+    assert main(["train", "--init-from", str(tmp_path / "huge"), *files, *out]) == 2
     err = capfd.readouterr().err
     assert "Traceback" not in err
     assert re.search(r"annotated: the loss .* not finite at step 1, in a batch of lines [\d, ]+; ", err)
@@ -258,6 +259,24 @@ def test_subword_dropout_and_long_sentences(files, tmp_path, capfd):
     assert "more than 13 tokens" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("flags", "kind"),
+    [(["--tokenizer", "words"], WordTokenizer), (["--tied-embeddings", "target"], SentencePieceTokenizer)],
+)
+def test_each_language_has_a_vocabulary_of_its_own(flags, kind, files, tmp_path, capfd):
+    assert main(["train", *files, "--out", str(tmp_path / "o"), *TINY, *flags, "--max-steps", "1"]) == 0
+    model, *tokenizers = load_model(tmp_path / "o")
+    assert [type(tokenizer) for tokenizer in tokenizers] == [kind, kind]
+    assert model.config.tied_embeddings == "target"
+    english, german = tokenizers
+    assert english.encode("the cat") != german.encode("the cat")
+
+
+def test_words_are_not_tied_across_languages(files, tmp_path, capfd):
+    flags = ["--tokenizer", "words", "--tied-embeddings", "all"]
+    complains(["train", *files, "--out", tmp_path / "o", *flags], capfd, "--tied-embeddings target")
+
+
 def test_going_on_from_weights(run, files, tmp_path, capfd):
     out = ["--out", str(tmp_path / "o"), "--max-tokens", "200", "--max-steps", "1", "--factor", "1e-12"]
     assert main(["train", *files, "--init-from", str(run), *out]) == 0
@@ -279,6 +298,15 @@ def test_one_line_in_one_line_out(run, capfd, monkeypatch):
     assert out.count("\n") == len(lines) + 1
     assert "\r" not in out
     assert out.split("\n")[:2] == ["", ""]  # nothing, and white space
+
+
+def test_a_reader_who_has_seen_enough_is_no_error(run):
+    python = [sys.executable, "-m", "annotated", "translate", "--beam", "1", "--model", str(run)]
+    process = subprocess.Popen(python, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    _, err = process.communicate(b"a cat\n" * 10)
+    assert process.returncode == 141
+    assert err == b""
 
 
 def test_no_input_gives_no_output(run, capfd, monkeypatch):

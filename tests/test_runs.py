@@ -11,7 +11,8 @@ from tiny_runs import log_of, make_trainer
 
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors
 from annotated.files import read_json
-from annotated.trainer import TrainingError
+from annotated.settings import TrainingConfig
+from annotated.trainer import Trainer, TrainingError
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +58,34 @@ def test_the_end_is_the_mean_of_the_newest_checkpoints(tmp_path):
         torch.testing.assert_close(tensor, (one[name] + two[name]) / 2)
         torch.testing.assert_close(tensor, dict(trainer.model.named_parameters())[name], rtol=0, atol=0)
     assert any(not torch.equal(found[name], two[name]) for name in found)
+
+
+def test_the_end_is_the_mean_of_the_best_checkpoints(tmp_path):
+    # The rate is so high that the validation loss rises again: best and newest differ.
+    trainer = make_trainer(tmp_path, epochs=6, keep=3, average=2, average_of="best", factor=5.0)
+    trainer.train()
+    losses = [r["validation_loss"] for r in log_of(tmp_path) if "validation_loss" in r]
+    epoch = trainer.progress.step // 6
+    order = sorted(range(6), key=losses.__getitem__)
+    assert order[:2] != [5, 4]
+    assert steps(tmp_path) == sorted({epoch * (i + 1) for i in (*order[:3], 5)})
+    folders = [tmp_path / "checkpoints" / f"step-{epoch * (i + 1):08d}" for i in order[:2]]
+    one, two = (read_tensors(folder / WEIGHTS) for folder in folders)
+    for name, tensor in read_tensors(tmp_path / WEIGHTS).items():
+        torch.testing.assert_close(tensor, (one[name] + two[name]) / 2)
+
+
+def test_the_best_cannot_be_told_without_validation_data(tmp_path):
+    trainer = make_trainer(tmp_path)
+    with pytest.raises(ValueError, match="needs validation data"):
+        Trainer(
+            trainer.model,
+            trainer.tokenizers,
+            trainer.epoch_batches,
+            None,
+            TrainingConfig(average_of="best"),
+            tmp_path,
+        )
 
 
 @pytest.mark.parametrize("average", [0, 1])

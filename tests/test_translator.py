@@ -146,3 +146,18 @@ def test_attention_stands_on_its_tokens(translator):
         torch.testing.assert_close(weights.sum(-1), torch.ones(1, len(queries)))
     assert (seen.maps["decoder", 0].triu(1) == 0).all()
     assert len(translator.attention("", "").src_tokens) == 1
+
+
+def test_n_best_are_different_the_best_first(translator):
+    found = translator.n_best("the dog", 3)
+    assert len(found) == 3
+    scores = [score for _, score in found]
+    assert scores == sorted(scores, reverse=True)
+    assert found[0][0] == translator.translate(["the dog"], beam=3)[0]
+    assert translator.n_best(" ") == []
+
+
+def test_a_prefix_begins_every_translation(translator):
+    found = translator.translate(["the dog", "", "a cat sees"], beam=2, prefix="the cat")
+    assert found[1] == ""
+    assert all(line.startswith("the cat") for line in (found[0], found[2]))
