@@ -23,9 +23,23 @@ def multi30k_folder() -> Path:
     return folder
 
 
+os.environ.setdefault("MPLBACKEND", "agg")  # no windows
+
+
 @pytest.fixture(autouse=True)
 def figures_closed() -> Iterator[None]:
     """Close what a test drew; matplotlib keeps every figure until then."""
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Compute in one thread: the same additions in the same order, so the same last bits."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -1,7 +1,5 @@
 """Pictures of attention weights: what is drawn, and that no token can stand on the wrong axis."""
 
-from collections.abc import Iterator
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -10,13 +8,6 @@ import torch
 from annotated.plots import plot_attention, plot_heads, plot_soft_lookup
 
 QUERIES, KEYS = ["the", "cat", "saw"], ["die", "Katze", "hat", "gesehen"]
-
-
-@pytest.fixture(autouse=True)
-def figures_closed() -> Iterator[None]:
-    plt.switch_backend("agg")
-    yield
-    plt.close("all")
 
 
 @pytest.fixture

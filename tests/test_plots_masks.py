@@ -1,9 +1,6 @@
 """Pictures of masks: the grid, and the explorer whose rows one can point at."""
 
-from collections.abc import Iterator
-
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -15,13 +12,6 @@ from annotated.plots.masks import ALLOWED, HIDDEN
 TOKENS = ["<s>", "the", "the", "<blank>"]
 CAUSAL = subsequent_mask(4)[0]
 PADDING = torch.tensor([[True, True, True, False]])
-
-
-@pytest.fixture(autouse=True)
-def figures_closed() -> Iterator[None]:
-    plt.switch_backend("agg")
-    yield
-    plt.close("all")
 
 
 def test_the_grid_is_the_mask_query_down_and_key_across() -> None:

@@ -1,9 +1,7 @@
 """The charts of what dividing by sqrt(d_k) does: their data, their slider, their axes."""
 
 import math
-from collections.abc import Iterator
 
-import matplotlib.pyplot as plt
 import pytest
 import torch
 
@@ -14,13 +12,6 @@ WIDTHS, KEYS = [2, 4, 8], ["der", "Hund"]
 SCORES = torch.tensor([[1.0, -1.0], [2.0, 0.0], [8.0, -8.0]])
 BITS = {PLAIN: torch.tensor([0.9, 0.5, 0.1]), SCALED: torch.tensor([0.9, 0.8, 0.7])}
 MOVES = {PLAIN: torch.tensor([0.3, 0.02, 0.0004]), SCALED: torch.tensor([0.3, 0.3, 0.2])}
-
-
-@pytest.fixture(autouse=True)
-def figures_closed() -> Iterator[None]:
-    plt.switch_backend("agg")
-    yield
-    plt.close("all")
 
 
 @pytest.fixture

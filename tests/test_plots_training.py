@@ -1,7 +1,6 @@
 """What the pictures of training show is what was measured, and what does not fit is refused."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -19,12 +18,6 @@ RUN = [
     {"step": 120, "validation_loss": 1.5, "validation_accuracy": 0.4},
     {"step": 150, "loss": 1.0, "rate": 0.8, "token_accuracy": 1.0, "exact_match": 1.0},
 ]
-
-
-@pytest.fixture(autouse=True)
-def figures_closed() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 def points(line: object) -> list[tuple[float, float]]:

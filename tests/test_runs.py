@@ -7,28 +7,14 @@ import pathlib
 
 import pytest
 import torch
-from tiny_runs import log_of, make_trainer
+from tiny_runs import log_of, make_trainer, steps, weights
 
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors
 from annotated.files import read_json
 from annotated.settings import TrainingConfig
 from annotated.trainer import Trainer, TrainingError
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def weights(out):
-    return (out / WEIGHTS).read_bytes()
-
-
-def steps(out):
-    return [int(folder.name.removeprefix("step-")) for folder in sorted((out / "checkpoints").iterdir())]
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # ---- what is kept

@@ -4,28 +4,14 @@ import threading
 
 import pytest
 import torch
-from tiny_runs import log_of, make_trainer
+from tiny_runs import log_of, make_trainer, steps, weights
 
 from annotated.checkpoints import WEIGHTS, read_tensors
 from annotated.loss import LabelSmoothing
 from annotated.masks import Batch
 from annotated.trainer import SummedLoss, stop_on_interrupt
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def weights(out):
-    return (out / WEIGHTS).read_bytes()
-
-
-def steps(out):
-    return [int(folder.name.removeprefix("step-")) for folder in sorted((out / "checkpoints").iterdir())]
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # ---- what is computed

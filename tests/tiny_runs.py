@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from annotated.checkpoints import WEIGHTS
 from annotated.data import EncodedPairs, TokenBatches
 from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.settings import TrainingConfig
@@ -38,6 +39,18 @@ def make_trainer(out, seed=0, dtype=torch.float32, count=60, notes=None, model=N
     train = TokenBatches(pairs(count), config.max_tokens, seed=seed)
     val = TokenBatches(pairs(10, seed=1), 60, shuffle=False)
     return Trainer(transformer, (words, words), lambda epoch: train, val, config, out, notes=notes)
+
+
+def weights(out):
+    """The bytes of a run's weights."""
+    return (Path(out) / WEIGHTS).read_bytes()
+
+
+def steps(out):
+    """The updates at which a run has checkpoints."""
+    return [
+        int(folder.name.removeprefix("step-")) for folder in sorted((Path(out) / "checkpoints").iterdir())
+    ]
 
 
 def log_of(out):
