@@ -46,13 +46,14 @@ def test_the_axes_name_the_tokens_of_the_map_that_is_shown(maps) -> None:
     assert shown[shown.index("query") - 2 : shown.index("query")] == TGT
     shown = texts(chart, kind="decoder", layer=0, head=1)
     assert shown[shown.index("key") - 2 : shown.index("key")] == TGT
-    assert "Counted from 0: decoder attention, layer 0, head 1" in shown
+    assert "decoder attention, layer 1, head 2" in shown
 
 
 def test_the_menus_offer_what_there_is(maps) -> None:
     params = {param["name"]: param for param in explore_attention(maps, SRC, TGT).to_dict()["params"]}
     offered = {name: params[name]["bind"]["options"] for name in ("kind", "layer", "head")}
     assert offered == {"kind": ["encoder", "decoder", "cross"], "layer": [0, 1], "head": [0, 1]}
+    assert [params[name]["bind"]["labels"] for name in ("layer", "head")] == [["1", "2"], ["1", "2"]]
     assert [params[name]["value"] for name in ("kind", "layer", "head")] == ["cross", 1, 0]
 
 
@@ -64,7 +65,7 @@ def test_the_chart_is_the_same_each_time_and_needs_no_kernel(maps) -> None:
 
 def test_one_kind_alone_is_enough() -> None:
     chart = explore_attention({("encoder", 0): torch.rand(1, 3, 3)}, SRC, TGT)
-    assert "Counted from 0: encoder attention, layer 0, head 0" in texts(chart)
+    assert "encoder attention, layer 1, head 1" in texts(chart)
 
 
 @pytest.mark.parametrize(

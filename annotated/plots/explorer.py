@@ -21,7 +21,10 @@ QUERIES, KEYS = "(kind == 'encoder' ? src : tgt)", "(kind == 'decoder' ? tgt : s
 def explore_attention(
     maps: AttentionMaps, src_tokens: Sequence[str], tgt_tokens: Sequence[str]
 ) -> "alt.LayerChart":
-    """One map at a time, query down and key across, chosen by menus for kind, layer and head (from 0).
+    """One map at a time, query down and key across, chosen by menus for kind, layer and head.
+
+    Menus and caption count layers and heads from 1, as all figures do; the parameters hold what `maps` has,
+    from 0.
 
     Args:
         maps: `maps["encoder" | "decoder" | "cross", layer]` is (h, queries, keys), of one sentence pair.
@@ -69,7 +72,7 @@ def draw_cells(maps: AttentionMaps) -> "alt.Chart":
 def draw_caption() -> "alt.Chart":
     """Says which map is shown, in the chart itself, so that a still of it says so too."""
     alt = load("altair")
-    words = "'Counted from 0: ' + kind + ' attention, layer ' + layer + ', head ' + head"
+    words = "kind + ' attention, layer ' + (layer + 1) + ', head ' + (head + 1)"
     return (
         alt.Chart(alt.sequence(0, 1, as_="one"))
         .transform_calculate(words=words)
@@ -85,11 +88,15 @@ def draw_menus(maps: AttentionMaps) -> "list[alt.Parameter]":
     layers = sorted({layer for _, layer in maps})
     heads = list(range(max(weights.size(0) for weights in maps.values())))
     return [
-        alt.param(name=name, value=value, bind=alt.binding_select(options=options, name=f"{name}: "))
-        for name, value, options in (
-            ("kind", kinds[-1], kinds),
-            ("layer", layers[-1], layers),
-            ("head", 0, heads),
+        alt.param(
+            name=name,
+            value=value,
+            bind=alt.binding_select(options=options, labels=labels, name=f"{name}: "),
+        )
+        for name, value, options, labels in (
+            ("kind", kinds[-1], kinds, kinds),
+            ("layer", layers[-1], layers, [str(layer + 1) for layer in layers]),
+            ("head", 0, heads, [str(head + 1) for head in heads]),
         )
     ]
 
