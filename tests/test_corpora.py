@@ -91,6 +91,27 @@ def test_iwslt_is_found_in_the_readers_folder(tmp_path, monkeypatch):
     assert len(load_corpus("iwslt", "de-en", path=tmp_path / "iwslt" / "2017" / "de-en.tgz")["train"]) == 2
 
 
+def test_iwslt_is_downloaded_once(tmp_path, monkeypatch):
+    monkeypatch.delenv("ANNOTATED_DATA", raising=False)
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path))
+    asked = []
+
+    def fetch(url, path):
+        asked.append(url)
+        path.write_bytes(tgz(iwslt_files()))
+
+    monkeypatch.setattr("annotated.data.download._fetch", fetch)
+    assert iwslt(pair="de-en", year=2017) == iwslt(pair="de-en", year=2017)
+    assert [url.split("/texts/")[1] for url in asked] == ["de/en/de-en.tgz"]
+
+
+def test_iwslt_2017_in_the_release_of_five_languages(tmp_path):
+    files = {**iwslt_files(), "train.tags.it-en.it": b"not read"}
+    release = tgz({"2017-01-trnmted/texts/DeEnItNlRo/DeEnItNlRo/DeEnItNlRo-DeEnItNlRo.tgz": tgz(files)})
+    (tmp_path / "release.tgz").write_bytes(release)
+    assert len(iwslt(tmp_path / "release.tgz", "de-en", 2017)["train"]) == 2
+
+
 def test_an_archive_writes_nothing_anywhere(tmp_path):
     inside = tmp_path / "a" / "b"
     inside.mkdir(parents=True)

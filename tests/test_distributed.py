@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from tiny_runs import exit_code, log_of, make_trainer, start
 from torch import distributed as dist
 
+from annotated.__main__ import main
 from annotated.checkpoints import WEIGHTS, read_tensors
 from annotated.trainer import Trainer
 
@@ -67,3 +69,19 @@ def test_one_process_interrupted_stops_both_at_one_step(tmp_path):
     assert [folder.name for folder in (tmp_path / "both" / "checkpoints").iterdir()] == ["step-00000003"]
     assert two_processes(tmp_path, "both", resume=True) == [0, 0]
     assert_close(tmp_path / "both", tmp_path / "alone")
+
+
+def test_torchrun_starts_the_command(tmp_path, one_thread, monkeypatch):
+    for name, line in (("a.en", "the cat number {} sees a dog"), ("a.de", "die Katze {} sieht den Hund")):
+        (tmp_path / name).write_text("".join(line.format(i) + "\n" for i in range(80)), encoding="utf-8")
+    files = ["--src", str(tmp_path / "a.en"), "--tgt", str(tmp_path / "a.de")]
+    shape = "--vocab 320 --N 1 --d-model 16 --d-ff 16 --h 2 --dropout 0 --max-tokens 200 --max-steps 4"
+    flags = ["train", *files, *shape.split(), "--device", "cpu", "--threads", "1"]
+    assert main([*flags, "--accumulate", "2", "--out", str(tmp_path / "alone")]) == 0
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    command = [*torchrun, "-m", "annotated", *flags, "--out", str(tmp_path / "both")]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stderr
+    assert said.count("the model is in") == 1  # of two processes, one speaks
+    both, alone = (read_tensors(tmp_path / name / WEIGHTS) for name in ("both", "alone"))
+    torch.testing.assert_close(both, alone, rtol=0, atol=1e-5)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
+from annotated.data.grammar import sample
 from annotated.evaluation import (
     alignment_error_rate,
     bleu,
@@ -198,3 +199,11 @@ def test_alignment_error_rate_at_its_ends():
     assert alignment_error_rate(set(), links) == 1
     assert alignment_error_rate({(5, 5)}, set(), {(5, 5)}) == 0
     assert alignment_error_rate(set(), set()) == 0
+
+
+def test_the_grammars_alignments_can_be_scored():
+    pairs = sample(50)
+    gold = {(i, *link) for i, pair in enumerate(pairs) for link in pair.alignment}
+    diagonal = {(i, place, place) for i, pair in enumerate(pairs) for place in range(len(pair.german_words))}
+    assert alignment_error_rate(gold, gold) == 0
+    assert 0.3 < alignment_error_rate(diagonal, gold) < 0.9  # German order is not English order

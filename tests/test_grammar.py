@@ -1,9 +1,12 @@
 """The grammar corpus: one translation each way, size, alignments, trees, splits."""
 
 import itertools
+import re
 
 import pytest
+import torch
 
+from annotated.data import TokenBatches, encode_corpus
 from annotated.data import grammar as package
 from annotated.data.grammar import (
     Tree,
@@ -21,6 +24,12 @@ from annotated.data.grammar.counting import phrases_for
 from annotated.data.grammar.dice import Dice
 from annotated.data.grammar.phrases import PRONOUNS, adjectives_for, determiners_for, nouns_for
 from annotated.data.grammar.syntax import NounPhrase
+from annotated.evaluation import bleu
+from annotated.model import make_model
+from annotated.settings import TrainingConfig
+from annotated.tokenizers import WordTokenizer
+from annotated.trainer import Trainer
+from annotated.translator import Translator
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +131,44 @@ def test_trees_hold_the_words_and_can_be_read_back(pairs):
         ):
             assert tuple(tree.leaves()) == words_of_it
             assert Tree.parse(str(tree)) == tree
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"\(AUX \w+\).* \(V ge\w+t\)\) \(PUNCT \.\)",  # the participle at the end
+        r"\(SBAR \(C (weil|dass|ob|wenn|während|um)",
+        r"\(SBAR \(PUNCT ,\) \(S \(NP \(PRON (der|die|das|den)\)",  # a relative clause
+        r"\(PRT ",  # a separable verb in two parts
+        r"\(\w+ (kann|konnte|muss|musste|will|wollte|darf|durfte)(st)?\)",
+        r"\(NEG nicht\)",
+        r"\(ART keine?[nmrs]?\)",
+        r"\(N Küchentisch\)",  # a compound
+        r"\(P (wegen|trotz)\)",  # with the genitive
+        r"^\(S \(NP \(PRON (wer|was|wen)\)",
+        r"\(WH (wo|warum|wann)\)",
+        r"\(NUM \d+\.\)",  # a date
+        r"\(NUM (drei|vier|fünf)\) ",
+    ],
+)
+def test_each_construction_comes_up(pattern, pairs):
+    found = [pair for pair in pairs if re.search(pattern, str(pair.german_tree), re.IGNORECASE)]
+    assert len(found) >= 3
+
+
+def test_a_tiny_model_learns_it(monkeypatch, tmp_path, one_thread):
+    """All of the grammar over few words; 13 seconds are enough to translate sentences never seen."""
+    monkeypatch.setattr(package, "Dice", Narrow)
+    corpus = grammar(3000, 100, 0)
+    text = corpus["train"]
+    words = [WordTokenizer.train(side, None, min_freq=1) for side in (text.src, text.tgt)]
+    batches = TokenBatches(encode_corpus(text, *words), max_tokens=1024)
+    torch.manual_seed(0)
+    model = make_model(*map(len, words), N=2, d_model=64, d_ff=128, h=4, dropout=0.0, norm_first=True)
+    config = TrainingConfig(max_steps=260, warmup=60, factor=0.3, smoothing=0.0, average=0)
+    Trainer(model, words, lambda epoch: batches, None, config, tmp_path).train()
+    found = Translator(model, *words).translate(corpus["val"].src, beam=1)
+    assert bleu(found, corpus["val"].tgt).value > 80  # 3 if each source gets another's target
 
 
 @pytest.mark.parametrize("wrong", ["", "Hund", "(N", "(N)", "(N Hund", "(N Hund) (N Katze)", "((N Hund))"])

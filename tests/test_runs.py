@@ -4,11 +4,13 @@ import builtins
 import errno
 import os
 import pathlib
+import re
 
 import pytest
 import torch
 from tiny_runs import log_of, make_trainer, steps, weights
 
+import annotated
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors
 from annotated.files import read_json
 from annotated.settings import TrainingConfig
@@ -98,6 +100,18 @@ def test_the_log_covers_each_update_once(tmp_path):
     epoch = sum(batch.ntokens for batch in trainer.epoch_batches(0).epoch(0))
     assert trainer.progress.total_tokens == 3 * epoch
     assert 0 < lines[-1]["tokens"] <= 3 * epoch
+
+
+def test_nothing_in_a_run_is_a_pickle(tmp_path):
+    make_trainer(tmp_path, max_steps=2).train()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} == {".json", ".jsonl", ".safetensors"}
+    for path in tmp_path.rglob("*.safetensors"):
+        read_tensors(path)  # is what its name says
+    code = "".join(
+        path.read_text(encoding="utf-8") for path in pathlib.Path(annotated.__path__[0]).rglob("*.py")
+    )
+    assert not re.search(r"torch\.(load|save)\(|import (pickle|shelve|joblib|dill)", code)
 
 
 @pytest.mark.parametrize("what", ["run", "model"])

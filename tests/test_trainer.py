@@ -1,5 +1,7 @@
 """What a training run computes and when it ends."""
 
+import io
+import sys
 import threading
 
 import pytest
@@ -104,6 +106,25 @@ def test_compile_is_asked_for_only_on_request(monkeypatch):
     assert not compiled
     trainer = make_trainer("unused", compile=True)
     assert compiled == [trainer.loss]
+
+
+def test_a_compiled_model_is_trained_alike(tmp_path, monkeypatch):
+    compile_module = torch.nn.Module.compile  # captured as on request, but run without generated code
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self: compile_module(self, backend="eager"))
+    for name in ("plain", "compiled"):
+        make_trainer(tmp_path / name, compile=name == "compiled", max_steps=4, model={"dropout": 0.0}).train()
+    plain, compiled = (read_tensors(tmp_path / name / WEIGHTS) for name in ("plain", "compiled"))
+    torch.testing.assert_close(compiled, plain)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_gets_a_progress_bar(terminal, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    make_trainer(tmp_path, max_steps=5).train()
+    shown = sys.stderr.getvalue()
+    assert ("5/5" in shown and "tokens_per_s=" in shown) == terminal
+    assert "epoch 0, step 5: validation loss" in shown  # for whoever keeps the output in a file
 
 
 # ---- when it ends

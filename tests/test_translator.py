@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from annotated.checkpoints import save_model
 from annotated.model import EncoderDecoder, TransformerConfig
@@ -59,6 +61,15 @@ def test_nasty_text_gives_one_line(name, found):
     assert "\r" not in found[name]
     found[name].encode()  # no lone surrogate comes out
     assert NASTY[name].strip() or found[name] == ""
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.text(st.characters(exclude_categories=[]), max_size=12), max_size=5))
+def test_any_lines_give_as_many(translator, lines):
+    found = translator.translate(lines, beam=1)
+    assert len(found) == len(lines)
+    assert not set("\r\n") & set("".join(found))
+    "".join(found).encode()
 
 
 def test_two_thousand_words(translator):
