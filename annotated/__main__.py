@@ -18,6 +18,8 @@ from annotated.runs import SETTINGS
 from annotated.settings import TrainingConfig
 from annotated.trainer import TrainingError
 
+PRESETS = ("tiny", "base", "big")
+
 
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, and ends with exit code 2; takes no abbreviated flags."""
@@ -49,6 +51,8 @@ def add_settings(
     """A flag for each field of a settings class; those not given keep the preset's value."""
     group = parser.add_argument_group(title)
     comments = field_comments(settings)
+    sizes = (3, 3) if "src_vocab" in without else ()
+    presets = {name: getattr(settings, name)(*sizes) for name in PRESETS}
     for field in dataclasses.fields(settings):
         if field.name in without:
             continue
@@ -61,9 +65,19 @@ def add_settings(
         group.add_argument(
             "--" + field.name.replace("_", "-"),
             default=argparse.SUPPRESS,
-            help=f"{comments[field.name]} (base: {field.default})",
+            help=f"{comments[field.name]} ({values(presets, field.name)})",
             **kind,
         )
+
+
+def values(presets: dict[str, object], name: str) -> str:
+    """What each preset sets a field to, in short: `30`, or `tiny: 30, base and big: 100`."""
+    names: dict[object, list[str]] = {}
+    for preset, settings in presets.items():
+        names.setdefault(getattr(settings, name), []).append(preset)
+    if len(names) == 1:
+        return f"default: {next(iter(names))}"
+    return ", ".join(f"{' and '.join(found)}: {value}" for value, found in names.items())
 
 
 def natural(text: str) -> int:
@@ -97,7 +111,12 @@ def corpus_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group.add_argument("--path", type=Path, metavar="FILE", help="where iwslt or tatoeba lie on your disk")
     group.add_argument("--pair", default="en-de", help="source and target language")
     group.add_argument("--variant", choices=("raw", "tok"), help="multi30k raw, or tokenised and lower-cased")
-    group.add_argument("--src", type=Path, metavar="FILE", help="instead: your own text, one sentence a line")
+    group.add_argument(
+        "--src",
+        type=Path,
+        metavar="FILE",
+        help="instead: your own text, a sentence a line, or a .tsv",
+    )
     group.add_argument("--tgt", type=Path, metavar="FILE", help="its translation, line by line")
     return group
 
@@ -130,7 +149,7 @@ def train_parser(add, common: argparse.ArgumentParser) -> None:
     )
     flag = parser.add_argument
     flag("--out", type=Path, required=True, metavar="FOLDER", help="where the run is kept")
-    flag("--preset", choices=("tiny", "base", "big"), default="tiny", help="settings to start from")
+    flag("--preset", choices=PRESETS, default="tiny", help="settings to start from")
     flag(
         "--resume",
         action=argparse.BooleanOptionalAction,
@@ -181,6 +200,7 @@ def make_parser() -> Parser:
     )
     search_flags(evaluate)
     corpus_flags(evaluate)
+    evaluate.set_defaults(corpus=None, pair=None)  # as the model was trained
     evaluate.add_argument("--split", default="val", help="which part of the corpus")
     evaluate.add_argument("--save", type=Path, metavar="FILE", help="also write the translations here")
     evaluate.set_defaults(run=commands.evaluate)
@@ -243,10 +263,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (ValueError, OSError, TrainingError, ImportError) as error:
-        print(f"annotated: {error}", file=sys.stderr)
+        print(f"annotated: {in_words(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        print("annotated: stopped; what was saved before is as it was", file=sys.stderr)
         return 130
+
+
+def in_words(error: Exception) -> str:
+    """An error's message; that of the operating system without its number."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 if __name__ == "__main__":

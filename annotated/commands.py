@@ -18,15 +18,17 @@ from annotated.data import (
     ParallelText,
     TokenBatches,
     encode_corpus,
+    hold_out,
     load_corpus,
-    own_files,
     read_parallel,
+    read_tsv,
 )
 from annotated.data.batching import mixed_seed
 from annotated.data.parallel import split_lines
 from annotated.evaluation import bleu, chrf, moses_tokenized, score_tokens, tokenized_bleu
+from annotated.files import read_json
 from annotated.model import EncoderDecoder, TransformerConfig
-from annotated.runs import RunFolder
+from annotated.runs import SETTINGS, RunFolder
 from annotated.settings import TrainingConfig
 from annotated.tokenizers import SentencePieceTokenizer, Tokenizer, WordTokenizer
 from annotated.trainer import Trainer
@@ -94,21 +96,25 @@ def remembered(args: argparse.Namespace) -> dict[str, object]:
 
 def training_corpus(args: argparse.Namespace) -> Corpus:
     """The user's own files, or a corpus by name."""
-    if (args.val_src is None) != (args.val_tgt is None):
-        raise ValueError("--val-src and --val-tgt belong together; one of them is missing")
-    if args.src is None:
-        if args.tgt or args.val_src:
-            raise ValueError("--tgt, --val-src and --val-tgt go with --src, which is missing")
+    text = own_pairs(args.src, args.tgt, "", "train")
+    val = own_pairs(args.val_src, args.val_tgt, "val-", "val")
+    if text is None:
+        if val is not None:
+            raise ValueError("--val-src goes with --src, which is missing")
         return load_corpus(args.corpus, args.pair, args.path, args.variant)
-    if args.tgt is None:
-        raise ValueError("--src and --tgt belong together; --tgt is missing")
-    if args.val_src is None:
-        return own_files(args.src, args.tgt, args.pair)
-    splits = {
-        "train": read_parallel(args.src, args.tgt, "train"),
-        "val": read_parallel(args.val_src, args.val_tgt, "val"),
-    }
+    splits = hold_out(text, "val") if val is None else {"train": text, "val": val}
     return Corpus("own", *languages(args.pair), splits)
+
+
+def own_pairs(src: Path | None, tgt: Path | None, flag: str, name: str) -> ParallelText | None:
+    """The user's pair of files, or one .tsv file that holds both sides; None where none is given."""
+    if src is None and tgt is None:
+        return None
+    if src is not None and tgt is not None:
+        return read_parallel(src, tgt, name)
+    if src is not None and ".tsv" in src.suffixes:
+        return read_tsv(src, name)
+    raise ValueError(f"--{flag}src and --{flag}tgt belong together, unless the first is a .tsv file")
 
 
 def languages(pair: str) -> tuple[str, str]:
@@ -180,6 +186,8 @@ def train(args: argparse.Namespace) -> int:
 def run_training(args: argparse.Namespace, device: torch.device) -> int:
     """Train as one of the processes that `train` has joined."""
     config = getattr(TrainingConfig, args.preset)(**settings_from(TrainingConfig, args))
+    if args.out.is_file():
+        raise ValueError(f"--out {args.out} is a file; name a folder")
     if not args.resume:
         RunFolder(args.out).check_empty()
     corpus = training_corpus(args)
@@ -226,16 +234,30 @@ def translate(args: argparse.Namespace) -> None:
 
 
 def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
-    """The user's own files, or a corpus by name; and which split of it to score."""
-    if (args.src is None) != (args.tgt is None):
-        raise ValueError("--src and --tgt belong together; one of them is missing")
-    if args.src is None:
-        return load_corpus(args.corpus, args.pair, args.path, args.variant), args.split
-    return Corpus("own", *languages(args.pair), {"own": read_parallel(args.src, args.tgt)}), "own"
+    """The user's own files, or a corpus by name; and which split of it to score.
+
+    What no flag says is as the model was trained, where its folder tells.
+    """
+    settings = find_model(args.model) / SETTINGS
+    trained = read_json(settings) if settings.exists() else {"corpus": "multi30k", "pair": "en-de"}
+    args.pair = args.pair or trained["pair"]
+    if args.pair != trained["pair"] and settings.exists() and not trained["src"]:
+        raise ValueError(f"{args.model} was trained to translate {trained['pair']}, not {args.pair}")
+    text = own_pairs(args.src, args.tgt, "", "own")
+    if text is not None:
+        return Corpus("own", *languages(args.pair), {"own": text}), "own"
+    if args.corpus is None and trained.get("src"):
+        raise ValueError(f"{args.model} was trained on files of your own: give --src and --tgt, or --corpus")
+    if args.corpus in (None, trained["corpus"]):
+        args.corpus, args.path = trained["corpus"], args.path or trained.get("path")
+        args.variant = args.variant or trained.get("variant")
+    return load_corpus(args.corpus, args.pair, args.path, args.variant), args.split
 
 
 def evaluate(args: argparse.Namespace) -> None:
     """Score a model; see `annotated evaluate --help`."""
+    if args.save is not None and not args.save.parent.is_dir():
+        raise ValueError(f"--save {args.save}: there is no folder {args.save.parent}")
     translator = Translator.load(args.model, choose_device(args))
     corpus, split = scored_corpus(args)
     text = corpus[split]

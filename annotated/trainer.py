@@ -269,7 +269,8 @@ class Trainer:
         self.log({"validation_loss": loss, "validation_accuracy": scores.accuracy})
         if self.rank == 0:
             line = (
-                f"epoch {p.epoch}, step {p.step}: validation loss {loss:.3f}, accuracy {scores.accuracy:.1%}"
+                f"epoch {p.epoch}, step {p.step}: validation cross-entropy {loss:.3f}, "
+                f"accuracy {scores.accuracy:.1%}"
             )
             tqdm.write(line, file=sys.stderr)
 
@@ -297,6 +298,9 @@ class Trainer:
         """Make the mean of checkpoints the run's weights, of those that the settings ask for."""
         if self.rank == 0:
             chosen = self.out.chosen(max(1, self.config.average), self.config.average_of)
+            if len(chosen) > 1:
+                mean = f"the model is the mean of the {self.config.average_of} {len(chosen)} checkpoints"
+                tqdm.write(mean, file=sys.stderr)
             load_weights(self.model, average_checkpoints(chosen), self.out.path)
             save_model(self.out.path, self.model, *self.tokenizers)
 

@@ -38,7 +38,11 @@ class Translator:
         return cls(*load_model(find_model(name_or_folder), device))
 
     def __call__(self, sentence: str, beam: int = 4, alpha: float = 0.6) -> str:
-        """Translate one sentence."""
+        """Translate one sentence. Raises ValueError for anything but one string."""
+        if not isinstance(sentence, str):
+            raise ValueError(
+                f"this takes one sentence, not {type(sentence).__name__}; translate() takes a list"
+            )
         return self.translate([sentence], beam, alpha)[0]
 
     def translate(

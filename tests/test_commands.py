@@ -2,6 +2,7 @@
 
 import io
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,7 +18,7 @@ import annotated
 from annotated.__main__ import main
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors, save_model
 from annotated.data import Corpus, ParallelText
-from annotated.files import read_json
+from annotated.files import read_json, write_json
 from annotated.settings import TrainingConfig
 from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
 
@@ -113,7 +114,7 @@ def test_each_training_setting_has_its_flag_and_its_comment(capfd):
     out = " ".join(capfd.readouterr().out.split())
     for name in TrainingConfig.__dataclass_fields__:
         assert f"--{name.replace('_', '-')}" in out
-    assert "updates until the rate's peak (equation 3) (base: 4000)" in out
+    assert "updates until the rate's peak (equation 3) (tiny: 2000, base and big: 4000)" in out
 
 
 def test_version(capfd):
@@ -173,7 +174,7 @@ def test_wrong_values(capfd, tmp_path, files):
     complains([*out, "--smoothing", "nan"], capfd, "smoothing must be in [0, 1), not nan")
     complains([*out, "--pair", "ende"], capfd, "'ende'")
     complains([*out, "--val-src", "x"], capfd, "--val-src and --val-tgt belong together")
-    complains(out[:5], capfd, "--tgt is missing")
+    complains(out[:5], capfd, "--src and --tgt belong together")
     complains([*out, "--vocab", "100"], capfd, "vocab_size is 100, but")
     assert not (tmp_path / "run").exists()
     capfd.readouterr()
@@ -185,7 +186,8 @@ def test_missing_things(capfd, tmp_path, run, files):
     complains(["translate", "--model", tmp_path / "nope"], capfd, "no model folder", "nope")
     complains(["translate", "--model", tmp_path], capfd, "holds no model", "config.json")
     complains(["evaluate", "--model", run, "--corpus", "wmt"], capfd, "wmt", "multi30k")
-    complains(["evaluate", "--model", run, "--pair", "en-fr"], capfd, "en-fr", "en-de")
+    multi30k = ["--corpus", "multi30k"]
+    complains(["evaluate", "--model", run, *multi30k, "--pair", "en-fr"], capfd, "en-fr", "en-de")
     complains(["evaluate", "--model", run, "--src", files[1]], capfd, "--src and --tgt belong together")
     complains(["train", "--out", tmp_path / "r", "--src", "no.en", "--tgt", "no.de"], capfd, "no.en")
     complains(["train", "--out", tmp_path / "r", "--init-from", "nope", *files], capfd, "nope")
@@ -196,7 +198,8 @@ def test_missing_things(capfd, tmp_path, run, files):
 def test_an_unknown_split_names_the_known(capfd, run, monkeypatch):
     corpus = Corpus("small", "en", "de", {"val": ParallelText(["a"], ["b"], [1], "val")})
     monkeypatch.setattr("annotated.commands.load_corpus", lambda *_: corpus)
-    complains(["evaluate", "--model", run, "--split", "test"], capfd, "no split 'test'; its splits are val")
+    asked = ["--corpus", "multi30k", "--split", "test"]
+    complains(["evaluate", "--model", run, *asked], capfd, "no split 'test'; its splits are val")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -251,6 +254,18 @@ def test_validation_text_of_ones_own(text, files, tmp_path, capfd):
     err = capfd.readouterr().err
     assert "train: 60 pairs" in err
     assert "val: 1 pairs" in err
+
+
+def test_one_file_with_both_sides(files, text, tmp_path, run, capfd):
+    sides = ((text / name).read_text(encoding="utf-8").splitlines() for name in ("a.en", "a.de"))
+    sides = ((text / name).read_text(encoding="utf-8").splitlines() for name in ("a.en", "a.de"))
+    both = tmp_path / "both.tsv"
+    both.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in zip(*sides, strict=True)), encoding="utf-8")
+    assert main(["train", "--src", str(both), "--out", str(tmp_path / "o"), *TINY]) == 0
+    assert read_tensors(tmp_path / "o" / WEIGHTS).keys() == read_tensors(run / WEIGHTS).keys()
+    assert (tmp_path / "o" / WEIGHTS).read_bytes() == (run / WEIGHTS).read_bytes()
+    assert main(["evaluate", "--model", str(run), "--src", str(both), "--beam", "1"]) == 0
+    assert "BLEU" in capfd.readouterr().out
 
 
 def test_subword_dropout_and_long_sentences(files, tmp_path, capfd):
@@ -344,8 +359,24 @@ def test_evaluating_a_pair_of_files(run, files, tmp_path, capfd):
 def test_evaluating_a_split(run, capfd, monkeypatch):
     corpus = Corpus("small", "en", "de", {"val": ParallelText(["a dog"], ["ein Hund"], [1], "val")})
     monkeypatch.setattr("annotated.commands.load_corpus", lambda *_: corpus)
-    assert main(["evaluate", "--model", str(run), "--variant", "tok", "--beam", "1"]) == 0
+    asked = ["--corpus", "multi30k", "--variant", "tok"]
+    assert main(["evaluate", "--model", str(run), *asked, "--beam", "1"]) == 0
     assert "as written" not in capfd.readouterr().out
+
+
+def test_a_model_is_scored_on_what_it_was_trained_for(run, tmp_path, capfd, monkeypatch):
+    folder = tmp_path / "m"
+    shutil.copytree(run, folder)
+    complains(["evaluate", "--model", folder], capfd, "trained on files of your own: give --src and --tgt")
+    settings = read_json(folder / "training.json")
+    write_json(folder / "training.json", {**settings, "src": None, "corpus": "grammar", "pair": "de-en"})
+    asked = []
+    text = ParallelText(["a cat"], ["eine Katze"], [1], "val")
+    corpus = Corpus("grammar", "de", "en", {"val": text})
+    monkeypatch.setattr("annotated.commands.load_corpus", lambda *a: asked.append(a) or corpus)
+    assert main(["evaluate", "--model", str(folder), "--beam", "1"]) == 0
+    assert asked == [("grammar", "de-en", None, None)]
+    complains(["evaluate", "--model", folder, "--pair", "en-de"], capfd, "to translate de-en, not en-de")
 
 
 def test_averaging(run, tmp_path, capfd):

@@ -124,7 +124,7 @@ def test_a_terminal_gets_a_progress_bar(terminal, tmp_path, monkeypatch):
     make_trainer(tmp_path, max_steps=5).train()
     shown = sys.stderr.getvalue()
     assert ("5/5" in shown and "tokens_per_s=" in shown) == terminal
-    assert "epoch 0, step 5: validation loss" in shown  # for whoever keeps the output in a file
+    assert "epoch 0, step 5: validation cross-entropy" in shown  # for whoever keeps the output in a file
 
 
 # ---- when it ends
