@@ -3,8 +3,8 @@
 #
 # **We soften a dictionary until it is equation 1 of the paper, then break it in every way we can think of.**
 #
-# Previous: `01_why_attention` · Next: `03_multi_head_attention` · To see a whole model learn first:
-# [09_first_example](09_first_example.ipynb)
+# Previous: `01_why_attention` · Next: [03_multi_head_attention](03_multi_head_attention.ipynb) ·
+# To see a whole model learn first: [09_first_example](09_first_example.ipynb)
 #
 # *45 minutes to read, 20 seconds to run, the exercises extra.*
 #
@@ -56,8 +56,8 @@ print("12 o'clock:", temperature.get(12))
 print("15 o'clock:", temperature.get(15))
 
 # %% [markdown]
-# `None` for 15 o'clock is a poor answer. Noon had 19 degrees, six had 16; anyone would say 17 or 18. The
-# dictionary cannot: to it, two keys are equal or they are not. We want *nearly*.
+# `None` for 15 o'clock is a poor answer. Noon had 19 degrees, six in the evening had 16; anyone would
+# say 17 or 18. The dictionary cannot: to it, two keys are equal or they are not. We want *nearly*.
 #
 # So we make each hour a vector, a point on the dial of a 24-hour clock. How near two hours are is then their
 # dot product: 1 for the same hour, 0 for six hours apart, -1 for twelve.
@@ -127,7 +127,9 @@ assert_close(soft_lookup(keys, 1000), values)  # sharp enough, it is the diction
 
 # %% [markdown]
 # The softer the look-up, the further it misses even the entries it holds. Only the sharpest goes through all
-# four points: **a dictionary is attention with infinite sharpness.** So why not always be sharp?
+# four points: **for the keys it holds, a dictionary is attention with infinite sharpness.** (For other
+# queries, such attention returns the nearest entry, or the mean of those that are equally near.) So why not
+# always be sharp?
 #
 # Because we want to *learn* the vectors, and learning needs a slope. Ask at 14 o'clock, and ask how the
 # answer would change if the query moved.
@@ -147,8 +149,8 @@ assert slope(0) == slope(1000) == 0 < slope(4)
 
 # %% [markdown]
 # Zero at both ends. Too soft listens to nobody; too sharp is a staircase, flat wherever one stands. Learning
-# happens in between, and keeping the scores in between is all that the mysterious $\sqrt{d_k}$ does. First,
-# the real thing.
+# happens in between, and keeping the scores in between is all that the $\sqrt{d_k}$ in the formula
+# below does; $d_k$ is how many numbers a key has.
 #
 # ## Equation 1
 #
@@ -291,7 +293,8 @@ print("every word said twice, same output: True")
 # whole row of scores and no weight moves. Hence add **one and the same vector to every key**, and no weight
 # moves either: $q\cdot(k + c) = q\cdot k + q\cdot c$, and the last term is the same for all keys.
 #
-# Now think of the layer that makes keys in a real model: a linear map with a bias. What can its bias learn?
+# Now think of the layer that makes keys in a real model: a linear map with a bias (multi-head attention has
+# four: for queries, keys, values and the output). What can that bias learn?
 
 # %%
 assert_close(attention(Q, K + torch.randn(d_k), V)[0], output)
@@ -354,12 +357,13 @@ for d_k in (4, 64, 1024):
     assert_close(variance / d_k, torch.tensor(1.0), rtol=0.1, atol=0)
 
 # %% [markdown]
-# At $d_k = 64$, the paper's, scores of ±8: the second row of the softmax above. Dividing by $\sqrt{d_k}$
-# makes the variance 1 at any width.
+# At $d_k = 64$, the paper's, scores that lie some 8 apart, as in the second row above. Dividing by
+# $\sqrt{d_k}$ makes the variance 1 at any width.
 #
-# What does a softmax at ±8 do? Two numbers tell. The **entropy** of the weights $w$, in bits: nine equal
-# weights have $\log_2 9 = 3.17$, a single winner has 0. And the **response**: how far the weights move when
-# the scores are nudged, which is the norm of the Jacobian
+# What does the softmax do with those? Two numbers tell. The **entropy** of the weights $w$, in bits: nine
+# equal weights have $\log_2 9 = 3.17$, a single winner has 0. And the **response**: how far the weights move
+# when the scores are nudged, which is the norm of the Jacobian, the matrix of all their slopes ($[i = j]$ is
+# 1 where $i = j$, else 0):
 #
 # $$\frac{\partial w_i}{\partial s_j} = w_i\,([i = j] - w_j)$$
 #
@@ -476,13 +480,14 @@ print(f"the best key leads by {lead[loudest].median():.0f} there, by {lead.media
 assert lead[loudest].max() < lead.median()
 
 # %% [markdown]
-# So the trouble is not a weak signal but a lottery: at each step one query in ten learns, and the others wait
-# for a tie.
+# So the trouble is not a weak signal but a lottery: at each step one query in ten does nearly all of the
+# learning, and the others wait for a tie.
 #
 # The footnote's "independent" deserves a look as well; entries of real vectors never are. For independent
 # zero-mean $q$ and $k$ with covariances $\Sigma_q$, $\Sigma_k$, the variance of $q\cdot k$ is
-# $\mathrm{tr}(\Sigma_q\Sigma_k)$. If *either* of them is the identity, that is still $d_k$, however entangled
-# the other. We try the worst: a vector whose entries are all equal.
+# $\mathrm{tr}(\Sigma_q\Sigma_k)$. If *either* of them is the identity, and the entries of the other have
+# variance 1, that is still $d_k$, however entangled they are. (Skip this if covariances are new to you.) We
+# try the worst: a vector whose entries are all equal.
 
 # %%
 _ = torch.manual_seed(0)
@@ -507,8 +512,9 @@ for name, q, k, expected in (
     print(f"{name}: variance = {'d_k' if expected == d_k else 'd_k squared'}: True")
 
 # %% [markdown]
-# The footnote asks for more than it needs: one side with uncorrelated entries is enough. What does break it
-# is dependence *between* $q$ and $k$. The extreme is a word that looks at its own sentence with its own
+# The footnote asks for more than it needs: one side with uncorrelated entries is enough, if $q$ and $k$ are
+# independent of each other. Correlated entries on *both* sides break it, as the third line shows, and so does
+# dependence *between* $q$ and $k$. The extreme is a word that looks at its own sentence with its own
 # vector, as in `self_attention` above: the product with itself is not ±$\sqrt{d_k}$ but $|x|^2 \approx d_k$.
 
 # %%
@@ -519,7 +525,7 @@ print(f"d_k = 512, scaled: every word gives itself a weight of {own.min():.2f}")
 assert own.min() > 0.999
 
 # %% [markdown]
-# Scaled, and still a single winner: everybody sees nobody but himself. Queries and keys must be *different*
+# Scaled, and still a single winner: every word sees only itself. Queries and keys must be *different*
 # views of a word. That is what the linear maps $W^Q$ and $W^K$ of `03_multi_head_attention` are for.
 #
 # **Exercise 2.** Somebody divides by $d_k$ in place of $\sqrt{d_k}$. Guess the typical entropy at $d_k = 4$
@@ -566,8 +572,9 @@ assert_close(additive(Q, K)[3, 1], one_pair.squeeze())
 print("scores:", tuple(additive(Q, K).shape), "for", len(english), "queries and", len(german), "keys")
 
 # %% [markdown]
-# **Claim one: in theory both cost about the same.** PyTorch can count the multiplications. The projections by
-# $W$ and $U$ are done once a word, not once a pair; what is left is equal to the last digit.
+# **Claim one: in theory both cost about the same.** PyTorch can count the operations of matrix products, a
+# multiplication and an addition each. The projections by $W$ and $U$ are done once a word, not once a pair;
+# what is left of those is equal to the last digit. The sum and the tanh of every pair it does not count.
 
 # %%
 from torch.utils.flop_counter import FlopCounterMode
@@ -608,7 +615,7 @@ def seconds(score) -> float:
 held = (additive.W(query).unsqueeze(1) + additive.U(key).unsqueeze(0)).numel()
 print(f"numbers held: {(query @ key.T).numel():,} and {held:,}, {held // (T * S)} times as many")
 ratio = seconds(lambda: additive(query, key)) / seconds(lambda: query @ key.T)
-print("the same operations take at least 5 times as long:", ratio > 5)
+print("as many operations in products, and at least 5 times as long:", ratio > 5)
 
 # %% [markdown]
 # **Claim three: without scaling, the additive kind does better at large $d_k$** (the paper cites Britz et
@@ -736,7 +743,8 @@ assert reached_by_last_word(subsequent_mask(n)[0]) == [4]
 # (`07_batches_and_masks` catches one doing it). "Too short" leaves the first word with nothing at all to see;
 # hold that thought.
 #
-# A decoder needs both masks, and `&` joins them. `Batch` does so:
+# A decoder needs both masks, and `&` joins them. `Batch` does so, and cuts off the target's last token: there
+# is nothing to say after it.
 
 # %%
 batch = Batch(src, tgt, pad=number["<blank>"])
@@ -893,8 +901,8 @@ print("fused kernel gives zeros:", bool((kernel == 0).all()))
 print("nn.MultiheadAttention gives NaN:", bool(module.isnan().all()))
 
 # %% [markdown]
-# One more number one meets in the wild is $-10^9$. It is finite, and in 32 bits it works. In 16 it does not
-# exist: the lowest is -65504. `torch.finfo(scores.dtype).min` is right at every precision.
+# One more number one meets in the wild is $-10^9$. It is finite, and in 32 bits it works. In float16 it does
+# not exist: the lowest is -65504. `torch.finfo(scores.dtype).min` is right at every precision.
 
 # %%
 half = torch.zeros(3, dtype=torch.float16)

@@ -4,7 +4,7 @@
 # **We write the training loop a line at a time, watch a small Transformer learn to repeat what it reads,
 # and catch another one cheating.**
 #
-# Previous: `08_training_recipe` · Next: `10_translation` · Attention itself:
+# Previous: [08_training_recipe](08_training_recipe.ipynb) · Next: `10_translation` · Attention itself:
 # [02_attention](02_attention.ipynb)
 #
 # *30 minutes to read, under a minute to run.*
@@ -12,8 +12,8 @@
 # - **Before:** you know gradients in PyTorch, and attention with its masks. What we need of batches (07)
 #   and of the training recipe (08) is said again in a line.
 # - **After:** you know each line of a training loop, and what breaks without it; what the decoder is fed in
-#   training and in use; why 98% right can read like nonsense; where a loss stops, and why not at 0; where a
-#   trained model looks, and how to find out whether it needs to.
+#   training and in use; why 98% of tokens right can mean half of the sentences wrong; where a loss stops, and
+#   why not at 0; where a trained model looks, and how to find out whether it needs to.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017); this is its section 5, on a toy.
 
@@ -72,9 +72,9 @@ setup_notebook()
 #
 # The task is to repeat a row of symbols. There are ten of them, `1` to `10`; `0` is padding, and every row
 # begins with a `1`, which tells the decoder to start. For a computer this is no task at all. For a
-# Transformer it is a fair one: the decoder never sees the source. It has to learn to ask for the right
-# symbol, and only cross-attention can bring it. If a mask, a target, the loop or the decoding is wrong,
-# this shows within a minute and not after a day.
+# Transformer it is a fair one: the decoder is given only what has been said so far. For the rest of the
+# source it has to learn to ask, and only cross-attention, its look at the source, can bring it. If a mask, a
+# target, the loop or the decoding is wrong, this shows within a minute and not after a day.
 
 # %%
 V, LENGTH = 11, 10  # symbols, padding among them; symbols in a row
@@ -179,7 +179,7 @@ print("after 20 updates the scheduler holds the rate of update 21: True")
 # were asked. Divided by sentences, a batch of long ones would push harder than a batch of short ones, for
 # no other reason than length.
 #
-# *Why `zero_grad`?* `backward` adds. Call it twice and the gradient is twice as long. Forgotten, it is a
+# *Why `zero_grad`?* `backward` adds. Call it twice and the gradient is twice as large. Forgotten, it is a
 # bug; on purpose, it is the way to a batch that does not fit into memory (first exercise).
 #
 # The package has the same loop under the names that readers know. `SimpleLossCompute` is generator,
@@ -217,7 +217,7 @@ assert state.tokens == sum(batch.ntokens for batch in batches)
 
 # %% [markdown]
 # We count the last: target symbols that are predicted, padding left out. It is the number that the loss is
-# divided by, and the only one of the three that wasteful batches cannot raise. Someone who counts cells
+# divided by, and padding does not raise it, as it does the first. Someone who counts cells
 # reports a speed three times ours, on the same machine, with the same code.
 #
 # **Exercise 1.** Your memory holds half a batch. Make the *same* update from two halves, one of which has
@@ -309,7 +309,7 @@ assert found[True, False] == (False, False)  # no_grad leaves dropout on
 # So `eval()` alone keeps megabytes for a model whose weights take a fifth of one, and `no_grad` alone
 # measures with a tenth of the numbers knocked out at random. Both are needed.
 #
-# There is a third way to lose the memory, and it is the one that ends long runs: to add up losses that
+# There is another way to lose the memory, and it is the one that ends long runs: to add up losses that
 # still hang on their graphs. Each `total += loss` keeps one more forward pass alive. `.item()` cuts it off.
 
 # %%
@@ -322,7 +322,7 @@ for n in (1, 2, 4):
 assert total.grad_fn is not None
 
 # %% [markdown]
-# And a fourth thing, that few expect: validation with dropout left on changes the *training* that follows.
+# One more thing, that few expect: validation with dropout left on changes the *training* that follows.
 # Dropout and `data_gen` draw from the same stream of random numbers. Whoever draws in between shifts
 # everything after.
 
@@ -425,7 +425,7 @@ def cross_attention(model, row=example):
 
 
 # %% [markdown]
-# Seven hundred updates of 128 rows each. This is the only long cell: about twenty seconds.
+# Seven hundred updates of 128 rows each. This is the longest cell: about twenty seconds.
 
 # %% tags=["nbval-ignore-output"]
 UPDATES, EVERY = 700, 25
@@ -458,20 +458,21 @@ assert state.step == UPDATES
 assert state.tokens == UPDATES * 128 * (LENGTH - 1)
 
 # %% [markdown]
-# The model has read 89,600 rows of the thousand million that there are ($10^9$: nine free places with ten
+# The model has read 89,600 rows of the billion that there are ($10^9$: nine free places with ten
 # symbols each). What it has learned is not a list.
 #
 # ## Why the loss stops where it stops
 #
 # A first guess: a model that copies without a mistake and is sure of it has loss 0. We ask the criterion.
-# Three predictions for the symbol `4`: no idea at all; all but certain; and the smoothed target itself, 0.9
-# on the right symbol and $0.1/9$ on each other (section 5.4).
+# Four predictions for the symbol `4`: no idea at all; sure; all but certain; and the smoothed target itself,
+# 0.9 on the right symbol and $0.1/9$ on each other (section 5.4).
 
 # %%
 target = torch.tensor([4])
 right = F.one_hot(target, V).bool()
 others = ~right & (torch.arange(V) != 0)  # all other symbols, padding left out
-for name, sure in {"no idea": 0.1, "all but certain": 1 - 1e-8, "as the target asks": 0.9}.items():
+beliefs = {"no idea": 0.1, "sure": 0.99, "all but certain": 1 - 1e-8, "as the target asks": 0.9}
+for name, sure in beliefs.items():
     probabilities = torch.zeros(1, V, dtype=torch.float64)
     probabilities[right], probabilities[others] = sure, (1 - sure) / 9
     divergence = criterion(probabilities.clamp(min=1e-30).log(), target)
@@ -479,13 +480,13 @@ for name, sure in {"no idea": 0.1, "all but certain": 1 - 1e-8, "as the target a
 assert divergence < 1e-9
 
 # %% [markdown]
-# Certainty costs almost as much as ignorance. That is what label smoothing is for: it punishes a model for
-# being surer than 90%.
+# Being all but certain costs almost as much as ignorance, and full certainty would cost infinitely much. That
+# is what label smoothing is for: it punishes a model for being surer than 90%, slowly and without limit.
 #
-# Zero it is, for the third. So why do most people see their loss stop at a half? Because there are two ways
-# to keep the account. `LabelSmoothing` gives the divergence from the target. Most code reports the
-# cross-entropy, which is that plus the target's own entropy: $-0.9\ln 0.9 - 0.1\ln\frac{0.1}{9}$. It does
-# not depend on the model. It moves no gradient. It is a floor.
+# Zero it is, for the last. So why do people see their loss stop at a half, or, with thousands of subwords,
+# above 1? Because there are two ways to keep the account. `LabelSmoothing` gives the divergence from the
+# target. Most code reports the cross-entropy, which is that plus the target's own entropy:
+# $-0.9\ln 0.9 - 0.1\ln\frac{0.1}{9}$. It does not depend on the model. It moves no gradient. It is a floor.
 
 # %%
 floor = -0.9 * math.log(0.9) - 0.1 * math.log(0.1 / 9)
@@ -497,6 +498,7 @@ cross_entropy = -(criterion.true_dist * log_probs).sum() / held_out.ntokens
 plain = F.nll_loss(log_probs, held_out.tgt_y.flatten())
 torch.testing.assert_close(cross_entropy - divergence, torch.tensor(floor), atol=1e-4, rtol=0)
 print(f"floor of the cross-entropy: {floor:.3f}")
+print(f"with 8,000 subwords it would be {-0.9 * math.log(0.9) - 0.1 * math.log(0.1 / 7998):.2f}")
 print("trained model less than 0.02 above it:", bool(cross_entropy < floor + 0.02))
 sure = log_probs.exp().amax(dim=-1).median().item()
 print("its usual certainty, between 0.87 and 0.93:", 0.87 < sure < 0.93)
@@ -532,7 +534,8 @@ plt.show()
 # %% [markdown]
 # The training loss lies *above* the validation loss, which looks like a mistake: the model is better on
 # rows that it has never seen? It is not the rows, it is the model. In training a tenth of its numbers is
-# knocked out. The same rows, the same weights, dropout on and off:
+# knocked out. (Early on there is a second reason: each point is the mean over 25 updates, most of them by a
+# worse model.) The same rows, the same weights, dropout on and off:
 
 # %%
 model.train()
@@ -699,10 +702,10 @@ plt.show()
 # It is one off. The decoder that reads `7` has no use for `7`. It must say what comes next, and looks
 # there. The picture of a target shifted by one *is* a diagonal shifted by one.
 #
-# It was not there from the start. Here is the same head during the run. Before training its rows are nearly
-# alike: where a query looks hardly depends on the place at which it stands. Then it comes coarse first, for
-# all heads together: early rows look to the front, late rows to the back, long before each finds its own
-# place.
+# It was not there from the start. Here is the same head during the run. At update 75 its rows are still
+# nearly alike: where a query looks hardly depends on the place at which it stands. Then the diagonal comes,
+# coarse first, for all heads together: early rows look to the front, late rows to the back, long before each
+# finds its own place.
 
 # %%
 chosen = {step: maps[step][layer, head] for step in (0, 75, 125, 175, 250, 700)}

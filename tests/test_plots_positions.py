@@ -10,8 +10,10 @@ from charts import marks, texts
 from annotated.layers import sinusoids
 from annotated.plots.positions import (
     explore_waves,
+    plot_distances,
     plot_encodings,
     plot_offsets,
+    plot_past,
     plot_rotation,
     plot_similarity,
     plot_waves,
@@ -110,3 +112,22 @@ def test_vega_computes_the_encodings() -> None:
 def test_what_cannot_be_drawn_is_refused(draw, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         draw(sinusoids(30, 16))
+
+
+def test_a_distance_is_the_chord_between_two_hands() -> None:
+    ax = plot_distances(sinusoids(30, 16), [1, 7])
+    drawn = ax.images[0].get_array()
+    for row, offset in enumerate((1, 7)):
+        angles = offset * 10000 ** (-np.arange(0, 16, 2) / 16)
+        np.testing.assert_allclose(drawn[row], 2 * abs(np.sin(angles / 2)), atol=1e-6)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["1", "7"]
+    with pytest.raises(ValueError, match="offset must be from 0 to 29, not 30"):
+        plot_distances(sinusoids(30, 16), [30])
+
+
+def test_accuracies_are_drawn_in_percent_from_position_one() -> None:
+    ax = plot_past({"sinusoids": torch.tensor([1.0, 0.5]), "learned": torch.tensor([0.25, 0.0])}, trained=2)
+    curves = {line.get_label(): line.get_data() for line in ax.lines if len(line.get_xdata()) == 2}
+    assert [list(values) for values in curves["sinusoids"]] == [[1, 2], [100, 50]]
+    assert list(curves["learned"][1]) == [25, 0]
+    assert list(ax.lines[-1].get_xdata()) == [1.5, 1.5]  # between the last trained position and the next

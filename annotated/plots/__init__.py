@@ -6,6 +6,7 @@ from annotated.plots.beam import plot_beam, plot_length_penalty
 from annotated.plots.copying import explore_growth, plot_growth
 from annotated.plots.costs import fit_power, plot_costs
 from annotated.plots.explorer import explore_attention
+from annotated.plots.heads import plot_flow, plot_split
 from annotated.plots.masks import explore_masks, plot_mask
 from annotated.plots.norms import plot_gradient_norms, plot_normalised
 from annotated.plots.notebook import setup_notebook, show_source
@@ -13,8 +14,10 @@ from annotated.plots.padding import plot_padding, wasted_share
 from annotated.plots.parameters import count_parameters, plot_parameters
 from annotated.plots.positions import (
     explore_waves,
+    plot_distances,
     plot_encodings,
     plot_offsets,
+    plot_past,
     plot_rotation,
     plot_similarity,
     plot_waves,
@@ -41,7 +44,9 @@ __all__ = [
     "plot_beam",
     "plot_by_width",
     "plot_costs",
+    "plot_distances",
     "plot_encodings",
+    "plot_flow",
     "plot_gradient_norms",
     "plot_growth",
     "plot_heads",
@@ -53,11 +58,13 @@ __all__ = [
     "plot_offsets",
     "plot_padding",
     "plot_parameters",
+    "plot_past",
     "plot_rotation",
     "plot_schedules",
     "plot_scores",
     "plot_similarity",
     "plot_soft_lookup",
+    "plot_split",
     "plot_target",
     "plot_true_dist",
     "plot_used_rate",

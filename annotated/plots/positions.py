@@ -1,7 +1,7 @@
-"""Positional encodings (section 3.5), from four sides: a picture, waves, similarities, a turn."""
+"""Positional encodings (section 3.5): picture, waves, distances, similarities, a turn, the trained length."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -133,6 +133,42 @@ def plot_rotation(encodings: Tensor, pair: int, offset: int, ax: "Axes | None" =
         xlim=(-1.3, 1.3),
         ylim=(-1.3, 1.3),
     )
+    return ax
+
+
+def plot_distances(encodings: Tensor, offsets: Sequence[int], ax: "Axes | None" = None) -> "Axes":
+    """How far apart position 0 and each offset are, pair by pair: 0 at the same point, 2 at the opposite one.
+
+    The encodings are (length, d_model), d_model even. Raises ValueError for an offset beyond them.
+    """
+    values = as_array(encodings, 2, "encodings")
+    for offset in offsets:
+        check_within(offset, len(values), "offset")
+    steps = values[list(offsets)] - values[0]
+    distances = (steps.reshape(len(offsets), -1, 2) ** 2).sum(axis=-1) ** 0.5  # (offsets, d_model / 2)
+    ax = axes_or_new(ax)
+    image = ax.imshow(distances, cmap="viridis", vmin=0, vmax=2, aspect="auto", interpolation="nearest")
+    ax.figure.colorbar(image, ax=ax, label="distance on the circle")
+    ax.set_yticks(range(len(offsets)), [f"{offset:,}" for offset in offsets])
+    ax.set(title="Which pairs tell two positions apart", ylabel="positions apart")
+    ax.set_xlabel("pair of dimensions (fast to slow)")
+    return ax
+
+
+def plot_past(accuracies: Mapping[str, Tensor], trained: int, ax: "Axes | None" = None) -> "Axes":
+    """Shares right (positions,), each under its name, against the position; a line where training ended.
+
+    The first entry of each belongs to position 1: at position 0 nothing is asked.
+    """
+    ax = axes_or_new(ax)
+    styles = ["-", "--", ":", "-."]
+    for i, (name, shares) in enumerate(accuracies.items()):
+        percent = 100 * as_array(shares, 1, name)
+        ax.plot(range(1, len(percent) + 1), percent, styles[i % 4], color=palette()[i], label=name)
+    ax.axvline(trained - 0.5, color="#555555", lw=1.2)
+    ax.annotate("never trained", (trained + 0.3, 102), color="#555555", va="bottom")
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    ax.set(xlabel="position", ylabel="right (%)", ylim=(0, 110), title="Past the trained length")
     return ax
 
 
