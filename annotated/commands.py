@@ -239,19 +239,20 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
     What no flag says is as the model was trained, where its folder tells.
     """
     settings = find_model(args.model) / SETTINGS
-    trained = read_json(settings) if settings.exists() else {"corpus": "multi30k", "pair": "en-de"}
-    args.pair = args.pair or trained["pair"]
-    if args.pair != trained["pair"] and settings.exists() and not trained["src"]:
-        raise ValueError(f"{args.model} was trained to translate {trained['pair']}, not {args.pair}")
+    trained = read_json(settings) if settings.exists() else {}
+    own, pair = trained.get("src"), trained.get("pair")
+    if pair and not own and args.pair not in (None, pair):
+        raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
+    args.pair = args.pair or pair or "en-de"
     text = own_pairs(args.src, args.tgt, "", "own")
     if text is not None:
         return Corpus("own", *languages(args.pair), {"own": text}), "own"
-    if args.corpus is None and trained.get("src"):
+    if own and args.corpus is None:
         raise ValueError(f"{args.model} was trained on files of your own: give --src and --tgt, or --corpus")
-    if args.corpus in (None, trained["corpus"]):
-        args.corpus, args.path = trained["corpus"], args.path or trained.get("path")
-        args.variant = args.variant or trained.get("variant")
-    return load_corpus(args.corpus, args.pair, args.path, args.variant), args.split
+    if args.corpus in (None, trained.get("corpus")):
+        args.path, args.variant = (getattr(args, n) or trained.get(n) for n in ("path", "variant"))
+    corpus = args.corpus or trained.get("corpus") or "multi30k"
+    return load_corpus(corpus, args.pair, args.path, args.variant), args.split
 
 
 def evaluate(args: argparse.Namespace) -> None:
