@@ -24,6 +24,7 @@ from annotated.data import (
     read_tsv,
 )
 from annotated.data.batching import mixed_seed
+from annotated.data.corpora import languages
 from annotated.data.parallel import split_lines
 from annotated.evaluation import bleu, chrf, moses_tokenized, score_tokens, tokenized_bleu
 from annotated.files import read_json
@@ -115,14 +116,6 @@ def own_pairs(src: Path | None, tgt: Path | None, flag: str, name: str) -> Paral
     if src is not None and ".tsv" in src.suffixes:
         return read_tsv(src, name)
     raise ValueError(f"--{flag}src and --{flag}tgt belong together, unless the first is a .tsv file")
-
-
-def languages(pair: str) -> tuple[str, str]:
-    """Source and target language of a pair such as en-de. Raises ValueError for something else."""
-    src, _, tgt = pair.partition("-")
-    if not (src and tgt):
-        raise ValueError(f"--pair must be two languages such as en-de, not {pair!r}")
-    return src, tgt
 
 
 def starting_point(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:

@@ -47,7 +47,7 @@ def tatoeba(path: str | Path | None, pair: str = "de-en", first: str = "en") -> 
     """
     if path is None:
         raise ValueError("tatoeba needs a path: the tab-separated file of sentence pairs")
-    src, tgt = _languages(pair)
+    src, tgt = languages(pair)
     text = read_tsv(path, "tatoeba")
     if first == tgt:
         text = ParallelText(text.tgt, text.src, text.lines, text.name, text.dropped)
@@ -61,9 +61,9 @@ def own_files(src: str | Path, tgt: str | Path | None = None, pair: str = "src-t
 
     5% of the different source sentences, 2,000 at most, become val, the rest train.
     """
-    languages = _languages(pair)
+    src_language, tgt_language = languages(pair)
     text = read_tsv(src) if tgt is None else read_parallel(src, tgt)
-    return Corpus("own", *languages, hold_out(text, "val"))
+    return Corpus("own", src_language, tgt_language, hold_out(text, "val"))
 
 
 def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
@@ -85,7 +85,8 @@ def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
     return splits | {"train": replace(splits["train"], dropped=text.dropped)}
 
 
-def _languages(pair: str) -> tuple[str, str]:
+def languages(pair: str) -> tuple[str, str]:
+    """Source and target language of a pair such as de-en. Raises ValueError for something else."""
     src, dash, tgt = pair.partition("-")
     if not (src and dash and tgt):
         raise ValueError(f"{pair!r} is no pair of languages such as 'de-en'")
