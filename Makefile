@@ -14,7 +14,7 @@ INSTALL := python -m pip install --quiet --disable-pip-version-check
 
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with notebooks/nbval_sanitize.cfg --nbval-cell-timeout 600
 
-.PHONY: help setup lab notebooks images lock test lint format clean
+.PHONY: help setup lab notebooks mutants reproduce images lock test lint format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,13 @@ lab: $(READY) ## open the notebooks in JupyterLab
 
 notebooks: $(READY) ## execute the notebooks and write them with their outputs (ONLY=02_attention: this one)
 	$(BIN)/python notebooks/build.py $(ONLY)
+
+mutants: $(READY) ## break the package in ten ways and show that a notebook notices each
+	$(BIN)/python notebooks/mutants.py
+
+reproduce: $(READY) ## train and score the published results anew, hours on two cores (ONLY=multi30k-en-de-lc: this one)
+	@for name in $(or $(ONLY),$(patsubst annotated/recipes/%.toml,%,$(wildcard annotated/recipes/*.toml))); do \
+	  $(BIN)/annotated reproduce $$name || exit; done
 
 images: $(READY) ## draw the pictures of the README and the notebooks
 	$(BIN)/python images/draw.py

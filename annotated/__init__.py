@@ -48,6 +48,7 @@ _HOMES = {
     "evaluation": (
         "alignment_error_rate",
         "bleu",
+        "bootstrap",
         "chrf",
         "moses_tokenized",
         "paired_bootstrap",

@@ -1,4 +1,4 @@
-"""The command line: `python -m annotated train | translate | evaluate | average`, or `annotated ...`."""
+"""The command line: `python -m annotated train | translate | evaluate | ...`, or `annotated ...`."""
 
 import argparse
 import dataclasses
@@ -14,6 +14,7 @@ from annotated import __version__, commands
 from annotated.data.corpora import NAMES as CORPORA
 from annotated.files import read_json
 from annotated.model import TransformerConfig
+from annotated.recipes import read_toml, recipe_names, recipe_path
 from annotated.runs import SETTINGS
 from annotated.settings import TrainingConfig
 from annotated.trainer import TrainingError
@@ -98,7 +99,7 @@ def common_flags() -> argparse.ArgumentParser:
     )
     group.add_argument("--seed", type=natural, default=0, metavar="INT", help="of everything random")
     group.add_argument(
-        "--config", type=Path, metavar="FILE", help="JSON with any of these settings; flags win"
+        "--config", type=Path, metavar="FILE", help="JSON or TOML with any of these settings; flags win"
     )
     group.add_argument("--version", action="version", version=f"annotated {__version__}")
     return common
@@ -185,6 +186,11 @@ def make_parser() -> Parser:
         epilog="example:\n  annotated translate --model runs/first < en.txt > de.txt",
     )
     search_flags(translate)
+    translate.add_argument(
+        "--tokenized",
+        action="store_true",
+        help="lines are tokenised and lower-cased, as a model of such text wants them",
+    )
     translate.set_defaults(run=commands.translate)
 
     evaluate = add(
@@ -203,6 +209,7 @@ def make_parser() -> Parser:
     evaluate.set_defaults(corpus=None, pair=None)  # as the model was trained
     evaluate.add_argument("--split", default="val", help="which part of the corpus")
     evaluate.add_argument("--save", type=Path, metavar="FILE", help="also write the translations here")
+    evaluate.add_argument("--json", type=Path, metavar="FILE", help="also write the scores here")
     evaluate.set_defaults(run=commands.evaluate)
 
     average = add(
@@ -216,13 +223,43 @@ def make_parser() -> Parser:
     average.add_argument("checkpoints", nargs="+", type=Path, metavar="FOLDER", help="model folders")
     average.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to write the model")
     average.set_defaults(run=commands.average)
+
+    known = "\n".join(f"  {name}" for name in recipe_names())
+    again = add(
+        "reproduce",
+        parents=[common_flags()],  # its own, for the seed's default is the recipe's
+        formatter_class=Help,
+        help="train and score a published model anew",
+        description="Train as a recipe says, average, translate, score, and write the model with its card.\n"
+        "The same command goes on where it was stopped.",
+        epilog=f"recipes:\n{known}",
+    )
+    again.add_argument("name", metavar="RECIPE", help="one of those below, or a .toml file of your own")
+    again.add_argument("--out", type=Path, metavar="FOLDER", help="where the run is kept (runs/RECIPE)")
+    again.set_defaults(run=reproduce, seed=None)
     return parser
 
 
-def flags_from(path: Path) -> list[str]:
-    """The settings in a JSON file as flags; null stands for one that is not given."""
+def reproduce(args: argparse.Namespace) -> int:
+    """Train and release what a recipe describes; see `annotated reproduce --help`."""
+    recipe = Path(args.name) if args.name.endswith(".toml") else recipe_path(args.name)
+    out = args.out or Path("runs") / recipe.stem
+    machine = [f"--device={args.device}", f"--threads={args.threads}"]
+    seed = [] if args.seed is None else [f"--seed={args.seed}"]
+    code = main(["train", f"--config={recipe}", f"--out={out}", "--resume", *machine, *seed])
+    return code or commands.publish(args, out, recipe)
+
+
+def flags_from(path: Path, command: str) -> list[str]:
+    """The settings in a JSON or TOML file as flags; null stands for one that is not given.
+
+    Where the file holds tables, those are the settings of one command each.
+    """
+    values = read_toml(path) if path.suffix == ".toml" else read_json(path)
+    if any(isinstance(value, dict) for value in values.values()):
+        values = values.get(command, {})
     flags = []
-    for name, value in read_json(path).items():
+    for name, value in values.items():
         flag = name.replace("_", "-")
         if isinstance(value, bool):
             flags.append(f"--{flag}" if value else f"--no-{flag}")
@@ -245,7 +282,8 @@ def files_of_settings(arguments: Sequence[str]) -> list[Path]:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line, and under it the files that give settings."""
     parser = make_parser()
-    flags = {flag: path for path in files_of_settings(arguments) for flag in flags_from(path)}
+    files = files_of_settings(arguments)
+    flags = {flag: path for path in files for flag in flags_from(path, arguments[0])}
     # They come right after the command's name, so that flags given by hand come later and win.
     args, unknown = parser.parse_known_args([*arguments[:1], *flags, *arguments[1:]])
     if unknown:

@@ -5,12 +5,9 @@ import dataclasses
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch import distributed as dist
 
 from annotated.checkpoints import average_checkpoints, find_model, load_model, load_weights, save_model
 from annotated.data import (
@@ -26,9 +23,11 @@ from annotated.data import (
 from annotated.data.batching import mixed_seed
 from annotated.data.corpora import languages
 from annotated.data.parallel import split_lines
-from annotated.evaluation import bleu, chrf, moses_tokenized, score_tokens, tokenized_bleu
-from annotated.files import read_json
+from annotated.devices import find_device, processes
+from annotated.files import read_json, write_json
 from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.release import release
+from annotated.results import score_split
 from annotated.runs import SETTINGS, RunFolder
 from annotated.settings import TrainingConfig
 from annotated.tokenizers import SentencePieceTokenizer, Tokenizer, WordTokenizer
@@ -57,24 +56,7 @@ def choose_device(args: argparse.Namespace) -> torch.device:
     if args.threads:
         torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
-    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    name = next(name for name in found if found[name]) if args.device == "auto" else args.device
-    if not found[name]:
-        raise ValueError(f"there is no {name} device here; use --device auto or cpu")
-    return torch.device(name, int(os.environ.get("LOCAL_RANK", 0))) if name == "cuda" else torch.device(name)
-
-
-@contextmanager
-def processes(device: torch.device) -> Iterator[None]:
-    """Join the other processes, where `torchrun` started several."""
-    if int(os.environ.get("WORLD_SIZE", 1)) == 1:
-        yield
-        return
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
+    return find_device(args.device)
 
 
 def say(text: str) -> None:
@@ -215,6 +197,8 @@ def run_training(args: argparse.Namespace, device: torch.device) -> int:
 def translate(args: argparse.Namespace) -> None:
     """Translate standard input; see `annotated translate --help`."""
     translator = Translator.load(args.model, choose_device(args))
+    if args.tokenized:
+        translator.pass_tokenized()
     options = {"beam": args.beam, "alpha": args.alpha, "penalty": args.penalty}
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     if sys.stdin.isatty():
@@ -250,26 +234,18 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
 
 def evaluate(args: argparse.Namespace) -> None:
     """Score a model; see `annotated evaluate --help`."""
-    if args.save is not None and not args.save.parent.is_dir():
-        raise ValueError(f"--save {args.save}: there is no folder {args.save.parent}")
+    for flag, path in (("--save", args.save), ("--json", args.json)):
+        if path is not None and not path.parent.is_dir():
+            raise ValueError(f"{flag} {path}: there is no folder {path.parent}")
     translator = Translator.load(args.model, choose_device(args))
     corpus, split = scored_corpus(args)
-    text = corpus[split]
     options = {"beam": args.beam, "alpha": args.alpha, "penalty": args.penalty}
-    found = translator.translate(text.src, **options, progress=True)
+    results, found = score_split(translator, corpus, split, args.variant == "tok", **options)
     if args.save is not None:
         args.save.write_bytes("".join(line + "\n" for line in found).encode())
-    pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer)
-    batches = TokenBatches(pairs, max(4096, max(map(len, pairs.src + pairs.tgt))), shuffle=False)
-    tokens = score_tokens(translator.model, batches.epoch(0))
-    if args.variant == "tok":
-        print("tokenised, lower-cased:", tokenized_bleu(found, text.tgt))
-    else:
-        print("as written:", bleu(found, text.tgt))
-        moses = (moses_tokenized(side, corpus.tgt_language) for side in (found, text.tgt))
-        print("tokenised, lower-cased:", tokenized_bleu(*moses))
-    print(chrf(found, text.tgt))
-    print(f"perplexity = {tokens.perplexity:.2f} per subword, accuracy = {tokens.accuracy:.1%}, no smoothing")
+    if args.json is not None:
+        write_json(args.json, dataclasses.asdict(results))
+    print(results)
 
 
 def average(args: argparse.Namespace) -> None:
@@ -279,3 +255,13 @@ def average(args: argparse.Namespace) -> None:
     load_weights(model, average_checkpoints(args.checkpoints), args.out)
     save_model(args.out, model, *tokenizers)
     say(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")
+
+
+def publish(args: argparse.Namespace, run: Path, recipe: Path) -> int:
+    """Score a finished run and write it as a model with a card; see `annotated reproduce --help`."""
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    for split, results in release(run, recipe, run / "release", find_device(args.device)).items():
+        print(f"{split}\n{results}")
+    say(f"the model, its scores and its card are in {run / 'release'}")
+    return 0

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
+from annotated.decoding import greedy_decode
 from annotated.masks import Batch
 from annotated.model import EncoderDecoder, evaluating
+from annotated.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,23 @@ class Score:
     name: str
     value: float
     signature: str
+    low: float | None = None  # bounds of its 95% interval, where that was asked for (see `bootstrap`)
+    high: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.name} = {self.value:.2f} ({self.signature})"
+        bounds = (
+            "" if self.low is None else f", 95% of resampled test sets from {self.low:.1f} to {self.high:.1f}"
+        )
+        return f"{self.name} = {self.value:.2f}{bounds} ({self.signature})"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A score on the whole test set, and the bounds of the middle 95% of what resampled test sets give."""
+
+    value: float
+    low: float
+    high: float
 
 
 def check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
@@ -69,6 +85,23 @@ def check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """sacreBLEU's BLEU of raw, detokenised text, cased: what papers should report today."""
     return sacrebleu_score("BLEU", hypotheses, references)
+
+
+def greedy_bleu(model: EncoderDecoder, batches: Iterable[Batch], tokenizer: Tokenizer) -> Score:
+    """BLEU of greedy translations of the batches' sources: cheap enough to be followed while training.
+
+    The references are the batches' targets as the target tokenizer gives them back.
+    """
+    device = next(model.parameters()).device
+    never = (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
+    found, references = [], []
+    for batch in batches:
+        batch.to(device)
+        longest = batch.src.size(1) + 50
+        rows = greedy_decode(model, batch.src, batch.src_mask, longest, tokenizer.start, tokenizer.end, never)
+        found += map(tokenizer.decode, rows.tolist())
+        references += map(tokenizer.decode, batch.tgt_y.tolist())
+    return bleu(found, references)
 
 
 def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -104,15 +137,6 @@ def moses_tokenized(sentences: Iterable[str], language: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A score on the whole test set, and the bounds of the middle 95% of what resampled test sets give."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Comparison:
     """Two systems on one test set, by `paired_bootstrap`."""
 
@@ -136,11 +160,8 @@ def paired_bootstrap(
     sacreBLEU's: "none" for text that is tokenised. Raises ValueError unless there is a reference for each
     hypothesis of either system, and a sample to draw.
     """
-    if samples < 1:
-        raise ValueError(f"paired_bootstrap needs at least 1 sample, not {samples}")
     counts = [ngram_counts(hypotheses, references, tokenize) for hypotheses in (a, b)]
-    generator = torch.Generator().manual_seed(seed)
-    draws = [torch.randint(len(references), (len(references),), generator=generator) for _ in range(samples)]
+    draws = resampled(len(references), samples, seed)
     on_draws = [torch.tensor([bleu_of(each[draw]) for draw in draws]) for each in counts]
     on_all = [bleu_of(each) for each in counts]
     return Comparison(
@@ -148,6 +169,30 @@ def paired_bootstrap(
         difference=interval(on_all[0] - on_all[1], on_draws[0] - on_draws[1]),
         wins=(on_draws[0] > on_draws[1]).double().mean().item(),
     )
+
+
+def bootstrap(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    samples: int = 1000,
+    seed: int = 0,
+    tokenize: str = "13a",
+) -> Interval:
+    """One system's BLEU, and how far another test set of this size might have moved it.
+
+    Arguments and errors are those of `paired_bootstrap`.
+    """
+    counts = ngram_counts(hypotheses, references, tokenize)
+    draws = resampled(len(references), samples, seed)
+    return interval(bleu_of(counts), torch.tensor([bleu_of(counts[draw]) for draw in draws]))
+
+
+def resampled(size: int, samples: int, seed: int) -> list[torch.Tensor]:
+    """Test sets of `size` sentences drawn from one of that size, with replacement, as indices."""
+    if samples < 1:
+        raise ValueError(f"the bootstrap needs at least 1 sample, not {samples}")
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randint(size, (size,), generator=generator) for _ in range(samples)]
 
 
 def ngram_counts(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> torch.Tensor:

@@ -32,6 +32,7 @@ class TrainingConfig:
     average_of: Literal["last", "best"] = "last"  # which to keep and average: newest, or best at validation
     save_every: int = 0  # updates between checkpoints; 0 saves at the end of each epoch
     log_every: int = 50  # updates between lines of the log
+    bleu_every: int = 0  # epochs between greedy translations of the validation text, for its BLEU; 0 never
     tensorboard: bool = False  # also write the log for TensorBoard
     seed: int = 0  # of initial weights, order of the data and dropout
 
@@ -49,7 +50,7 @@ class TrainingConfig:
         for name in at_least_one:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("clip", "patience", "save_every"):
+        for name in ("clip", "patience", "save_every", "bleu_every"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
         for name in ("factor", "eps"):
@@ -91,6 +92,7 @@ CHANGEABLE = (
     "average_of",
     "save_every",
     "log_every",
+    "bleu_every",
     "compile",
     "tensorboard",
 )

@@ -21,7 +21,8 @@ from tqdm import tqdm
 
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_weights, read_tensors, save_model
 from annotated.data.batching import TokenBatches, mixed_seed
-from annotated.evaluation import score_tokens
+from annotated.devices import half_precision
+from annotated.evaluation import greedy_bleu, score_tokens
 from annotated.loss import smoothed_cross_entropy
 from annotated.masks import Batch
 from annotated.model import EncoderDecoder
@@ -142,6 +143,7 @@ class Trainer:
             self.take_up(checkpoint)
         if self.rank == 0:
             self.out.open(self.settings, self.progress)
+        self.begun = time.monotonic(), self.progress.step
         with stop_on_interrupt() as stop_asked, self.bar() as bar:
             while not self.finished():
                 if not self.run_epoch(bar, stop_asked):
@@ -160,7 +162,8 @@ class Trainer:
         c, p = self.config, self.progress
         batches = self.epoch_batches(p.epoch)
         updates = list(self.updates(batches.batches(p.epoch)))
-        bar.total = min(c.max_steps, p.step - p.position + len(updates) * (c.epochs - p.epoch))
+        self.last_step = min(c.max_steps, p.step - p.position + len(updates) * (c.epochs - p.epoch))
+        bar.total = self.last_step
         for share in updates[p.position :]:
             self.update([(batches.collate(indices), weight) for indices, weight in share], bar)
             stop = self.total(stop_asked()) > 0  # whichever process was asked, all stop at one step
@@ -217,10 +220,9 @@ class Trainer:
         """
         batch.to(self.device)
         quiet = nullcontext() if last or self.world == 1 else self.loss.no_sync()
-        half = torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16")
-        with quiet:
-            with half:
-                loss = self.loss(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y)
+        half = half_precision(self.device) if self.config.precision == "bf16" else nullcontext()
+        with quiet, half:
+            loss = self.loss(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y)
             # DistributedDataParallel averages over processes; times their number, that is a sum.
             (loss * (weight * self.world / ntokens)).backward()
         return loss.item() * weight
@@ -266,13 +268,22 @@ class Trainer:
         p.validation_loss = loss = self.total(scores.loss) / self.world
         p.stale = 0 if p.best is None or loss < p.best else p.stale + 1
         p.best = loss if p.stale == 0 else p.best
-        self.log({"validation_loss": loss, "validation_accuracy": scores.accuracy})
+        record = {"validation_loss": loss, "validation_accuracy": scores.accuracy}
+        line = f"validation cross-entropy {loss:.3f}, accuracy {scores.accuracy:.1%}"
+        if self.config.bleu_every and p.epoch % self.config.bleu_every == 0:
+            bleu = greedy_bleu(self.model, self.validation.epoch(0), self.tokenizers[1]).value
+            record["validation_bleu"] = bleu
+            line += f", greedy BLEU {bleu:.1f}"
+        self.log(record)
         if self.rank == 0:
-            line = (
-                f"epoch {p.epoch}, step {p.step}: validation cross-entropy {loss:.3f}, "
-                f"accuracy {scores.accuracy:.1%}"
-            )
-            tqdm.write(line, file=sys.stderr)
+            tqdm.write(f"epoch {p.epoch}, step {p.step}: {line}{self.time_left()}", file=sys.stderr)
+
+    def time_left(self) -> str:
+        """How long the run will still take at the pace it had so far, validation and saving included."""
+        begun, first = self.begun
+        pace = (time.monotonic() - begun) / max(1, self.progress.step - first)  # seconds an update
+        minutes = pace * (self.last_step - self.progress.step) / 60
+        return f"; about {minutes:,.0f} min left" if minutes > 0 else ""
 
     # ---- what is kept
 

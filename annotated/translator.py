@@ -10,11 +10,13 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from annotated.attention import AttentionMaps, capture_attention
-from annotated.checkpoints import find_model, load_model, shipped_model
+from annotated.checkpoints import find_model, load_model, shipped_model, shipped_models
 from annotated.decoding import Hypothesis, Penalty, beam_search
+from annotated.files import read_json
 from annotated.masks import padding_mask, subsequent_mask
 from annotated.model import EncoderDecoder, evaluating
 from annotated.plots.explorer import explore_attention
+from annotated.runs import SETTINGS
 from annotated.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
@@ -24,18 +26,31 @@ if TYPE_CHECKING:
 class Translator:
     """Translates sentences: `Translator.load("runs/first")("A dog runs.")`.
 
-    The defaults are the paper's search: beam 4, length penalty alpha 0.6 (section 6.1).
+    The defaults are the paper's search: beam 4, length penalty alpha 0.6 (section 6.1). With
+    `lower_cased`, for a model that has seen only lower-cased, tokenised text, cased text is refused.
     """
 
-    def __init__(self, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer):
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        src_tokenizer: Tokenizer,
+        tgt_tokenizer: Tokenizer,
+        lower_cased: bool = False,
+    ):
         self.model = model
         self.src_tokenizer = src_tokenizer
         self.tgt_tokenizer = tgt_tokenizer
+        self.lower_cased = lower_cased
 
     @classmethod
     def load(cls, name_or_folder: str | Path, device: str | torch.device = "cpu") -> "Translator":
-        """From a model folder, or by the name of a shipped model. Raises as `load_model` does."""
-        return cls(*load_model(find_model(name_or_folder), device))
+        """From a model folder, or by the name of a shipped model. Raises as `load_model` does.
+
+        The folder of a run tells whether it was trained on lower-cased, tokenised text.
+        """
+        folder = find_model(name_or_folder)
+        settings = read_json(folder / SETTINGS) if (folder / SETTINGS).exists() else {}
+        return cls(*load_model(folder, device), lower_cased=settings.get("variant") == "tok")
 
     def __call__(self, sentence: str, beam: int = 4, alpha: float = 0.6) -> str:
         """Translate one sentence. Raises ValueError for anything but one string."""
@@ -110,7 +125,15 @@ class Translator:
         return results
 
     def encode(self, sentence: str) -> list[int]:
-        """A source sentence as the model reads it: its tokens, then the end symbol."""
+        """A source sentence as the model reads it: its tokens, then the end symbol.
+
+        Raises ValueError for cased text where the model reads only lower-cased text.
+        """
+        if self.lower_cased and sentence != sentence.lower():
+            raise ValueError(
+                f"{sentence[:40]!r} has capitals, but this model reads lower-cased, tokenised text "
+                f"(translate --tokenized); models for normal text are {', '.join(plain_models()) or 'none'}"
+            )
         return [*self.src_tokenizer.encode(sentence), self.src_tokenizer.end]
 
     def batch(self, encoded: list[list[int]]) -> Tensor:
@@ -118,6 +141,15 @@ class Translator:
         rows = [torch.tensor(tokens) for tokens in encoded]
         padded = pad_sequence(rows, batch_first=True, padding_value=self.src_tokenizer.pad)
         return padded.to(next(self.model.parameters()).device)
+
+    def pass_tokenized(self) -> None:
+        """Take text as it is, on the word of who calls that it is lower-cased and tokenised.
+
+        Raises ValueError for a model that reads normal text.
+        """
+        if not self.lower_cased:
+            raise ValueError("this model reads normal text, and does not want it tokenised: leave that out")
+        self.lower_cased = False
 
     @property
     def forbidden(self) -> tuple[int, ...]:
@@ -183,4 +215,10 @@ def by_length(encoded: dict[int, list[int]], max_tokens: int) -> Iterator[list[i
 
 def load_pretrained(name: str, device: str | torch.device = "cpu") -> Translator:
     """A model that comes with the package, by its name. Raises ValueError that lists the names."""
-    return Translator(*load_model(shipped_model(name), device))
+    return Translator.load(shipped_model(name), device)
+
+
+def plain_models() -> list[str]:
+    """The shipped models that read and write normal text."""
+    settings = {name: read_json(shipped_model(name) / SETTINGS) for name in shipped_models()}
+    return [name for name in settings if settings[name].get("variant") != "tok"]

@@ -66,12 +66,22 @@ PACKAGE = (
         (
             ("training", "epoch by hand"),
             ("settings", "of a run"),
+            ("devices", "where, how exact"),
             ("checkpoints", "saved models"),
             ("runs", "kill and resume"),
             ("trainer", "a whole run"),
         ),
     ),
-    ("In use", (("translator", "text in, text out"), ("plots", "every figure"))),
+    (
+        "In use",
+        (
+            ("translator", "text in, text out"),
+            ("plots", "every figure"),
+            ("results", "scores of a split"),
+            ("recipes", "how to reproduce"),
+            ("release", "model and card"),
+        ),
+    ),
     ("Command line", (("commands", "train, translate"), ("__main__", "their options"))),
 )
 

@@ -8,11 +8,14 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
 from annotated.data.grammar import sample
+from annotated.decoding import greedy_decode
 from annotated.evaluation import (
     alignment_error_rate,
     bleu,
     bleu_of,
+    bootstrap,
     chrf,
+    greedy_bleu,
     moses_tokenized,
     ngram_counts,
     paired_bootstrap,
@@ -21,6 +24,7 @@ from annotated.evaluation import (
 )
 from annotated.masks import Batch, subsequent_mask
 from annotated.model import make_model
+from annotated.tokenizers import WordTokenizer
 
 PAD = 2
 REFERENCES = [
@@ -178,8 +182,38 @@ def test_the_bootstrap_repeats_with_its_seed():
 
 
 def test_a_bootstrap_needs_a_sample():
-    with pytest.raises(ValueError, match="at least 1 sample, not 0"):
-        paired_bootstrap(GOOD, BAD, REFERENCES, samples=0)
+    for systems, ask in (((GOOD, BAD), paired_bootstrap), ((GOOD,), bootstrap)):
+        with pytest.raises(ValueError, match="at least 1 sample, not 0"):
+            ask(*systems, REFERENCES, samples=0)
+
+
+def test_one_system_has_the_interval_that_it_has_beside_another():
+    for tokenize in ("13a", "none"):
+        found = bootstrap(GOOD, REFERENCES, 100, 3, tokenize)
+        assert found == paired_bootstrap(GOOD, BAD, REFERENCES, 100, 3, tokenize).a
+
+
+# ---- translations while training
+
+
+def test_greedy_bleu_is_the_bleu_of_greedy_translations():
+    words = WordTokenizer([f"w{i}" for i in range(6)], None)
+    torch.manual_seed(0)
+    model = make_model(10, 10, N=1, d_model=16, d_ff=16, h=2)
+    src = torch.tensor([[4, 5, 6, 1], [7, 1, PAD, PAD], [8, 9, 1, PAD]])
+    mask = (src != PAD).unsqueeze(1)
+    rows = greedy_decode(model, src, mask, 54, words.start, words.end, forbidden=(words.start, words.pad))
+    found = [words.decode(row) for row in rows.tolist()]
+
+    def batch(translations):
+        tgt = [[words.start, *words.encode(line), words.end] for line in translations]
+        longest = max(map(len, tgt))
+        return Batch(src, torch.tensor([row + [PAD] * (longest - len(row)) for row in tgt]), PAD)
+
+    assert len(set(found)) > 1
+    assert greedy_bleu(model, [batch(found)], words).value == pytest.approx(bleu(found, found).value)
+    others = [*found[1:], found[0]]
+    assert greedy_bleu(model, [batch(others)], words).value == pytest.approx(bleu(found, others).value)
 
 
 # ---- alignments

@@ -9,6 +9,7 @@ import torch
 from tiny_runs import log_of, make_trainer, steps, weights
 
 from annotated.checkpoints import WEIGHTS, read_tensors
+from annotated.devices import half_precision
 from annotated.loss import LabelSmoothing
 from annotated.masks import Batch
 from annotated.trainer import SummedLoss, stop_on_interrupt
@@ -93,10 +94,25 @@ def test_half_precision_keeps_the_weights_whole(tmp_path):
     make_trainer(tmp_path / "full", max_steps=4, model={"dropout": 0.0}).train()
     half, full = (read_tensors(tmp_path / name / WEIGHTS) for name in ("half", "full"))
     assert {tensor.dtype for tensor in half.values()} == {torch.float32}
-    assert weights(tmp_path / "half") != weights(tmp_path / "full")
     losses = [[line["loss"] for line in log_of(tmp_path / n) if "loss" in line] for n in ("half", "full")]
     assert losses[0] == pytest.approx(losses[1], rel=0.02)
     assert half.keys() == full.keys()
+
+
+def test_half_precision_ends_with_its_block():
+    before = torch.get_float32_matmul_precision()
+    with half_precision(torch.device("cpu")):
+        assert torch.get_float32_matmul_precision() == "medium"
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_the_log_has_the_bleu_of_the_epochs_asked_for(tmp_path, capfd):
+    make_trainer(tmp_path, epochs=4, bleu_every=2).train()
+    lines = [line for line in log_of(tmp_path) if "validation_loss" in line]
+    assert ["validation_bleu" in line for line in lines] == [False, True, False, True]
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("epoch")]
+    assert ["greedy BLEU" in line for line in said] == [False, True, False, True]
+    assert ["min left" in line for line in said] == [True, True, True, False]
 
 
 def test_compile_is_asked_for_only_on_request(monkeypatch):

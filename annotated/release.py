@@ -1,0 +1,112 @@
+"""From a finished run to a model that others can use: half the bytes, its scores, its log, and a card."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import torch
+
+from annotated.checkpoints import load_model, save_model
+from annotated.data import load_corpus
+from annotated.files import creating_folder, read_json, remove_folder, write_json
+from annotated.recipes import read_toml
+from annotated.results import Results, score_split
+from annotated.runs import LOG, SETTINGS
+from annotated.translator import Translator
+
+SCORES, CARD = "scores.json", "README.md"
+
+
+def release(run: Path, recipe: Path, out: Path, device: torch.device | str = "cpu") -> dict[str, Results]:
+    """Write the model folder `out` from the run's weights, in half precision, and score what was written.
+
+    Returns the scores by split; which splits, and how to search, the recipe's [evaluate] table says. A model
+    that is at `out` already gives way once the new one is whole. Raises as `load_model` and `load_corpus` do.
+    """
+    tables = read_toml(recipe)
+    settings = read_json(run / SETTINGS)
+    corpus = load_corpus(settings["corpus"], settings["pair"], settings["path"], settings["variant"])
+    search = dict(tables["evaluate"])
+    splits = search.pop("splits")
+    fresh = out.with_name(f"{out.name}.new")
+    if fresh.exists():
+        remove_folder(fresh)
+    with creating_folder(fresh) as folder:
+        model, *tokenizers = load_model(run)
+        save_model(folder, model.half(), *tokenizers)
+        for name in (SETTINGS, LOG):
+            shutil.copyfile(run / name, folder / name)
+        translator = Translator.load(folder, device)
+        tokenized = settings["variant"] == "tok"
+        scores = {split: score_split(translator, corpus, split, tokenized, **search)[0] for split in splits}
+        write_json(folder / SCORES, {split: dataclasses.asdict(found) for split, found in scores.items()})
+        (folder / CARD).write_text(card(recipe.stem, folder, tables["card"]), encoding="utf-8")
+    if out.exists():
+        remove_folder(out)
+    fresh.rename(out)
+    return scores
+
+
+def read_scores(folder: Path) -> dict[str, Results]:
+    """The scores of a released model by split. Raises as `read_json` does."""
+    return {split: Results.from_json(found) for split, found in read_json(folder / SCORES).items()}
+
+
+def card(name: str, folder: Path, texts: dict) -> str:
+    """What a user should know of a released model, as Markdown: the recipe's words, the folder's figures."""
+    settings = read_json(folder / SETTINGS)
+    scores = read_scores(folder)
+    src, tgt = settings["pair"].split("-")
+    parts = [
+        f"---\nlanguage: [{src}, {tgt}]\nlibrary_name: annotated\npipeline_tag: translation\n---",
+        f"# {name}\n\n{texts['summary']}",
+        usage(name, settings["variant"] == "tok"),
+        "## Scores\n\n" + score_lines(scores) + compared(scores, texts.get("published")),
+        f"## Data and terms\n\n{texts['data'].strip()}",
+        "## Training\n\n" + training_lines(folder, settings),
+        "## Known failures\n\n" + "\n".join(f"- {line}" for line in texts["failures"]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def usage(name: str, tokenized: bool) -> str:
+    """How to call it."""
+    if tokenized:
+        return f"```bash\nannotated translate --model {name} --tokenized < tokenised.en > tokenised.de\n```"
+    python = f'from annotated import load_pretrained\n\nprint(load_pretrained("{name}")("..."))'
+    shell = f"annotated translate --model {name} < source.txt > target.txt"
+    return f"```python\n{python}\n```\n\n```bash\n{shell}\n```"
+
+
+def score_lines(scores: dict[str, Results]) -> str:
+    """A section a split: the search, and the lines that `annotated evaluate` prints."""
+    return "\n\n".join(
+        f"`{split}`, {found.sentences:,} sentences, beam {found.beam}, length penalty {found.penalty} "
+        f"{found.alpha}:\n\n```\n{found}\n```"
+        for split, found in scores.items()
+    )
+
+
+def compared(scores: dict[str, Results], published: dict | None) -> str:
+    """The published figure beside ours, where there is one."""
+    if published is None:
+        return ""
+    found = getattr(scores[published["split"]], published["score"])
+    return (
+        f"\n\nPublished on `{published['split']}`: BLEU {published['value']:.2f} ({published['what']}). "
+        f"This model: {found.value:.2f}, 95% interval {found.low:.2f} to {found.high:.2f}."
+    )
+
+
+def training_lines(folder: Path, settings: dict) -> str:
+    """How much training it took, and every setting of it."""
+    log = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
+    seen = max(line.get("tokens", 0) for line in log)
+    model, *_ = load_model(folder)
+    table = "\n".join(f"| {name} | {value} |" for name, value in settings.items() if value is not None)
+    return (
+        f"{sum(p.numel() for p in model.parameters()):,} parameters; {log[-1]['step']:,} updates on {seen:,} "
+        f"target tokens took {log[-1]['seconds'] / 60:.0f} minutes. The log is in `{LOG}`.\n\n"
+        f"| setting | value |\n| --- | --- |\n{table}"
+    )

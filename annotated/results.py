@@ -1,0 +1,99 @@
+"""What a model scores on a split of a corpus: all that `annotated evaluate` prints and writes."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from annotated.data import Corpus, TokenBatches, encode_corpus
+from annotated.decoding import Penalty
+from annotated.evaluation import (
+    Score,
+    bleu,
+    bootstrap,
+    chrf,
+    moses_tokenized,
+    score_tokens,
+    tokenized_bleu,
+)
+from annotated.translator import Translator
+
+
+@dataclass(frozen=True)
+class Results:
+    """Scores of one model on one split, and the search that they hold for."""
+
+    corpus: str
+    pair: str
+    split: str
+    sentences: int
+    beam: int
+    alpha: float
+    penalty: str
+    bleu: Score | None  # cased and detokenised; None where the text itself is tokenised
+    tokenized_bleu: Score  # lower-cased and tokenised, as older tables have it
+    chrf: Score
+    perplexity: float  # per token, without label smoothing
+    accuracy: float  # share of reference tokens that were the model's first choice
+
+    def __str__(self) -> str:
+        lines = [] if self.bleu is None else [f"as written: {self.bleu}"]
+        perplexity = f"perplexity = {self.perplexity:.2f} per subword, accuracy = {self.accuracy:.1%}"
+        return "\n".join(
+            [
+                *lines,
+                f"tokenised, lower-cased: {self.tokenized_bleu}",
+                str(self.chrf),
+                f"{perplexity}, no smoothing",
+            ]
+        )
+
+    @classmethod
+    def from_json(cls, values: dict) -> "Results":
+        """What `dataclasses.asdict` made of it."""
+        names = [name for name in ("bleu", "tokenized_bleu", "chrf") if values[name] is not None]
+        return cls(**{**values, **{name: Score(**values[name]) for name in names}})
+
+
+def score_split(
+    translator: Translator,
+    corpus: Corpus,
+    split: str,
+    tokenized: bool,
+    beam: int = 4,
+    alpha: float = 0.6,
+    penalty: Penalty = "gnmt",
+) -> tuple[Results, list[str]]:
+    """Translate a split and score that; returns the scores and the translations.
+
+    `tokenized` says that the text is tokenised and lower-cased already. Raises ValueError for a split that
+    the corpus does not have.
+    """
+    text = corpus[split]
+    found = translator.translate(text.src, beam, alpha, penalty, progress=True)
+    sides = (found, text.tgt)
+    if not tokenized:
+        sides = tuple(moses_tokenized(side, corpus.tgt_language) for side in sides)
+    pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer)
+    batches = TokenBatches(pairs, max(4096, max(map(len, pairs.src + pairs.tgt))), shuffle=False)
+    tokens = score_tokens(translator.model, batches.epoch(0))
+    results = Results(
+        corpus.name,
+        f"{corpus.src_language}-{corpus.tgt_language}",
+        split,
+        len(text),
+        beam,
+        alpha,
+        penalty,
+        None if tokenized else with_bounds(bleu(found, text.tgt), found, text.tgt, "13a"),
+        with_bounds(tokenized_bleu(*sides), *sides, "none"),
+        chrf(found, text.tgt),
+        tokens.perplexity,
+        tokens.accuracy,
+    )
+    return results, found
+
+
+def with_bounds(score: Score, hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> Score:
+    """A BLEU score with its 95% interval."""
+    found = bootstrap(hypotheses, references, tokenize=tokenize)
+    return dataclasses.replace(score, low=found.low, high=found.high)

@@ -1,0 +1,214 @@
+"""Recipes, the `reproduce` command that follows one, and the model with a card that comes of it."""
+
+import dataclasses
+import io
+import json
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+from annotated.__main__ import main, parse
+from annotated.checkpoints import WEIGHTS, load_model, read_tensors, shipped_model, shipped_models
+from annotated.data import load_corpus
+from annotated.files import read_json
+from annotated.recipes import read_toml, recipe_names, recipe_path
+from annotated.release import CARD, SCORES, read_scores, release
+from annotated.results import score_split
+from annotated.runs import LOG, SETTINGS
+from annotated.translator import Translator, load_pretrained
+
+RECIPE = """
+[card]
+summary = "A toy."
+data = "Made up by a grammar."
+failures = ["It cannot translate."]
+
+[card.published]
+what = "a paper"
+split = "val"
+score = "tokenized_bleu"
+value = 41.02
+
+[train]
+corpus = "grammar"
+pair = "de-en"
+vocab = 400
+N = 1
+d_model = 16
+d_ff = 16
+h = 2
+max_tokens = 2048
+max_steps = 2
+epochs = 1
+warmup = 10
+bleu_every = 1
+log_every = 1
+
+[evaluate]
+beam = 1
+splits = ["val"]
+"""
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """The grammar corpus cut down to a few sentences, so that scoring them takes no time."""
+    corpus = load_corpus("grammar", "de-en", None, None)
+    splits = {name: corpus[name].take(range(size), name) for name, size in (("train", 300), ("val", 12))}
+    return dataclasses.replace(corpus, splits=splits)
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch, few):
+    for module in ("commands", "release"):
+        monkeypatch.setattr(f"annotated.{module}.load_corpus", lambda *_: few)
+    path = tmp_path / "toy.toml"
+    path.write_text(RECIPE, encoding="utf-8")
+    return path
+
+
+def test_a_recipe_is_followed_to_its_card(recipe, tmp_path, capfd):
+    assert main(["reproduce", str(recipe), "--out", str(tmp_path / "run"), "--threads", "1"]) == 0
+    out, err = capfd.readouterr()
+    made = tmp_path / "run" / "release"
+    scores = read_scores(made)
+    assert list(scores) == ["val"]
+    assert f"val\n{scores['val']}\n" == out
+    assert "greedy BLEU" in err
+    text = (made / CARD).read_text(encoding="utf-8")
+    for part in (str(scores["val"]), "Made up by a grammar.", "It cannot translate.", "BLEU 41.02 (a paper)"):
+        assert part in text
+    assert "| vocab | 400 |" in text
+    log = [json.loads(line) for line in (made / LOG).read_text(encoding="utf-8").splitlines()]
+    assert {"loss", "rate", "tokens", "seconds"} <= log[0].keys()
+    assert {"validation_loss", "validation_bleu"} <= log[-1].keys()
+
+
+def test_what_is_released_is_what_was_scored(recipe, few, tmp_path):
+    run = tmp_path / "run"
+    main(["reproduce", str(recipe), "--out", str(run), "--threads", "1"])
+    made = run / "release"
+    assert {t.dtype for t in read_tensors(made / WEIGHTS).values()} == {torch.float16}
+    assert {p.dtype for p in load_model(made)[0].parameters()} == {torch.float32}
+    again, _ = score_split(Translator.load(made), few, "val", tokenized=False, beam=1)
+    assert again == read_scores(made)["val"]
+
+
+def test_the_same_command_again_trains_no_further(recipe, tmp_path, capfd):
+    run = tmp_path / "run"
+    arguments = ["reproduce", str(recipe), "--out", str(run), "--threads", "1"]
+    main(arguments)
+    before = (run / LOG).read_bytes(), (run / "release" / SCORES).read_bytes()
+    assert main(arguments) == 0
+    assert ((run / LOG).read_bytes(), (run / "release" / SCORES).read_bytes()) == before
+    assert sorted(path.name for path in run.iterdir() if "release" in path.name) == ["release"]
+
+
+def test_a_release_that_fails_leaves_the_old_one(recipe, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    main(["reproduce", str(recipe), "--out", str(run), "--threads", "1"])
+    before = {path.name: path.read_bytes() for path in (run / "release").iterdir()}
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("annotated.release.write_json", full)
+    with pytest.raises(OSError, match="No space left"):
+        release(run, recipe, run / "release")
+    assert {path.name: path.read_bytes() for path in (run / "release").iterdir()} == before
+
+
+def test_an_unknown_recipe_names_the_known(capfd):
+    assert main(["reproduce", "nonsense"]) == 2
+    assert "multi30k-en-de-lc" in capfd.readouterr().err
+
+
+def test_a_recipe_that_is_no_toml(tmp_path, capfd):
+    path = tmp_path / "broken.toml"
+    path.write_text("[train\n", encoding="utf-8")
+    assert main(["reproduce", str(path), "--out", str(tmp_path / "run")]) == 2
+    assert f"{path} is not valid TOML" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_each_recipe_is_one_that_train_takes(name, tmp_path):
+    tables = read_toml(recipe_path(name))
+    args = parse(["train", f"--config={recipe_path(name)}", f"--out={tmp_path}"])
+    for setting, value in tables["train"].items():
+        assert getattr(args, setting) == value
+    assert {"summary", "data", "failures"} <= tables["card"].keys()
+    assert {"beam", "splits"} <= tables["evaluate"].keys()
+    corpus = tables["train"]["corpus"]
+    if corpus == "multi30k":
+        assert "research and education" in tables["card"]["data"]
+
+
+def test_recipes_are_part_of_the_package():
+    root = Path(__file__).parent.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    assert {"recipes/*.toml", "pretrained/**/*"} <= set(
+        project["tool"]["setuptools"]["package-data"]["annotated"]
+    )
+
+
+# ---- text that is tokenised and lower-cased
+
+
+@pytest.fixture
+def lower_cased(recipe, tmp_path, monkeypatch):
+    run = tmp_path / "lower"
+    main(["reproduce", str(recipe), "--out", str(run), "--threads", "1"])
+    settings = read_json(run / "release" / SETTINGS)
+    (run / "release" / SETTINGS).write_text(json.dumps({**settings, "variant": "tok"}), encoding="utf-8")
+    return run / "release"
+
+
+def test_cased_text_is_refused_where_only_lower_case_is_known(lower_cased):
+    translator = Translator.load(lower_cased)
+    translator("zwei männer .")
+    for ask in (translator, lambda text: translator.n_best(text, 2), translator.attention):
+        with pytest.raises(ValueError, match=r"'Zwei Männer\.' has capitals.*--tokenized"):
+            ask("Zwei Männer.")
+    translator.pass_tokenized()
+    translator("Zwei Männer.")
+
+
+def test_tokenised_text_is_for_models_of_it(recipe, lower_cased, tmp_path, capfd, monkeypatch):
+    def translate(model, *flags):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Ein Hund .\n")))
+        return main(["translate", "--model", str(model), "--threads", "1", *flags])
+
+    assert translate(lower_cased) == 2
+    assert "has capitals" in capfd.readouterr().err
+    assert translate(lower_cased, "--tokenized") == 0
+    assert capfd.readouterr().out.count("\n") == 1
+    assert translate(lower_cased.parent, "--tokenized") == 2
+    assert "reads normal text" in capfd.readouterr().err
+
+
+# ---- the models that are shipped
+
+
+def test_shipped_models_are_small():
+    folders = [shipped_model(name) for name in shipped_models()]
+    assert sum(path.stat().st_size for folder in folders for path in folder.iterdir()) < 25e6
+
+
+@pytest.mark.parametrize("name", shipped_models())
+def test_a_shipped_model_scores_what_its_card_says(name, multi30k_folder):
+    folder, split = shipped_model(name), "test_2016_flickr"
+    settings, said = read_json(folder / SETTINGS), read_scores(folder)[split]
+    corpus = load_corpus(settings["corpus"], settings["pair"], None, settings["variant"])
+    search = {"beam": said.beam, "alpha": said.alpha, "penalty": said.penalty}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(min(2, os.cpu_count() or 1))
+    found, _ = score_split(load_pretrained(name), corpus, split, settings["variant"] == "tok", **search)
+    torch.set_num_threads(threads)
+    for score in ("bleu", "tokenized_bleu"):
+        if getattr(said, score) is not None:
+            assert getattr(found, score).value == pytest.approx(getattr(said, score).value, abs=0.05)
+            assert f"{getattr(said, score)}" in (folder / CARD).read_text(encoding="utf-8")
