@@ -94,12 +94,11 @@ class ChunkedLoss(torch.autograd.Function):
         for rows in torch.arange(len(states), device=states.device).split(chunk):
             t = target[rows].unsqueeze(1)  # (chunk, 1)
             logits = torch.addmm(bias, states[rows], weight.t())  # (chunk, size)
-            top, likeliest = logits.max(dim=1, keepdim=True)  # (chunk, 1) each
-            slope = logits.softmax(dim=1)  # (chunk, size)
-            total = top - slope.gather(1, likeliest).log()  # log-sum-exp, from a probability that is never 0
-            loss += (total - (a - e) * logits.gather(1, t)).sum()
+            log_probs = logits.log_softmax(dim=1)  # (chunk, size)
+            # L is z_t less the token's log-probability, so L - (a - e) z_t is this:
+            loss += ((1 - a + e) * logits.gather(1, t) - log_probs.gather(1, t)).sum()
             loss -= e * ((states[rows] @ sums + bias.sum()).sum() - logits[:, padding_idx].sum())
-            slope -= e
+            slope = log_probs.exp_().sub_(e)
             slope[:, padding_idx] += e
             slope.scatter_add_(1, t, slope.new_full(t.shape, e - a))
             by_states[rows] = slope @ weight

@@ -237,14 +237,19 @@ class EncoderDecoder(nn.Module):
     def reset_parameters(self) -> None:
         """Xavier-uniform matrices, zero biases; embeddings normal with deviation d_model^-1/2.
 
-        So a token's vector times sqrt(d_model) has entries of variance 1, beside the waves' 1/2.
+        So a token's vector times sqrt(d_model) has entries of variance 1, beside the waves' 1/2. W^Q, W^K and
+        W^V count as one matrix (3 d_model, d_model), as in `torch.nn.MultiheadAttention`, which makes their
+        entries smaller by sqrt(2): with larger ones, a post-norm encoder trained at a high rate mixes its
+        positions until they are all alike, and the decoder never learns to tell them apart.
         """
-        for module in self.modules():
+        heads = [module for module in self.modules() if isinstance(module, MultiHeadedAttention)]
+        packed = {linear for module in heads for linear in module.linears[:3]}
+        # Embeddings come last: the output projection may share their matrix.
+        for module in sorted(self.modules(), key=lambda m: isinstance(m, nn.Embedding)):
             if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
+                nn.init.xavier_uniform_(module.weight, gain=2**-0.5 if module in packed else 1)
                 nn.init.zeros_(module.bias)
-        for module in self.modules():  # after the linear maps: the output projection may share these
-            if isinstance(module, nn.Embedding):
+            elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=1 / math.sqrt(module.embedding_dim))
 
     def forward(self, src: Tensor, tgt: Tensor, src_mask: Mask, tgt_mask: Mask) -> Tensor:
