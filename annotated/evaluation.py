@@ -59,9 +59,7 @@ class Score:
     high: float | None = None
 
     def __str__(self) -> str:
-        bounds = (
-            "" if self.low is None else f", 95% of resampled test sets from {self.low:.1f} to {self.high:.1f}"
-        )
+        bounds = "" if self.low is None else f", 95% interval {self.low:.2f} to {self.high:.2f}"
         return f"{self.name} = {self.value:.2f}{bounds} ({self.signature})"
 
 
