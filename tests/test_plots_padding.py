@@ -1,10 +1,11 @@
-"""The share of padding, by way of batching."""
+"""The places of a batch, and the share of padding by way of batching."""
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.plots.padding import plot_padding, wasted_share
+from annotated.plots.padding import PADDING, TOKEN, plot_padding, plot_tokens, wasted_share
 
 pytest.importorskip("matplotlib")
 
@@ -42,3 +43,25 @@ def test_a_bar_for_each_way() -> None:
 def test_what_cannot_be_compared_is_refused(ways, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         plot_padding(ways)
+
+
+def test_a_cell_for_each_place_grey_where_padding_stands() -> None:
+    from matplotlib.colors import to_hex
+
+    tokens = torch.tensor([[5, 6, 7], [8, 2, 2]])
+    ax = plot_tokens(tokens, pad=2, names=[["a", "b", "c"], ["d", "-", "-"]])
+    image = ax.images[0]
+    colours = [[to_hex(cell) for cell in row] for row in image.cmap(image.norm(image.get_array()))]
+    assert colours == [[TOKEN] * 3, [TOKEN, PADDING, PADDING]]
+    written = {text.get_text(): text.get_position() for text in ax.texts}
+    assert written == {"a": (0, 0), "b": (1, 0), "c": (2, 0), "d": (0, 1)}  # (column, row)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["token", "padding"]
+
+
+def test_no_names_no_text() -> None:
+    assert not plot_tokens(torch.tensor([[5, 2]]), pad=2).texts
+
+
+def test_a_name_for_each_place() -> None:
+    with pytest.raises(ValueError, match=r"1 rows of 2 tokens need as many names, not \[1\]"):
+        plot_tokens(torch.tensor([[5, 2]]), pad=2, names=[["a"]])

@@ -10,7 +10,7 @@ from annotated.plots.heads import plot_flow, plot_split
 from annotated.plots.masks import explore_masks, plot_mask
 from annotated.plots.norms import plot_gradient_norms, plot_normalised
 from annotated.plots.notebook import setup_notebook, show_source
-from annotated.plots.padding import plot_padding, wasted_share
+from annotated.plots.padding import plot_padding, plot_tokens, wasted_share
 from annotated.plots.parameters import count_parameters, plot_parameters
 from annotated.plots.positions import (
     explore_waves,
@@ -66,6 +66,7 @@ __all__ = [
     "plot_soft_lookup",
     "plot_split",
     "plot_target",
+    "plot_tokens",
     "plot_true_dist",
     "plot_used_rate",
     "plot_waves",
