@@ -1,10 +1,14 @@
 """Figures of measured costs, with their exponents."""
 
+import math
+
 import pytest
+import torch
+from charts import marks, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.plots.costs import fit_power, plot_costs
+from annotated.plots.costs import explore_parallel, fit_power, plot_against, plot_costs, plot_reach
 
 pytest.importorskip("matplotlib")
 
@@ -45,3 +49,60 @@ def test_overhead_at_small_sizes_does_not_spoil_the_exponent() -> None:
 def test_what_has_no_exponent_is_refused(curve, fitted: int) -> None:
     with pytest.raises(ValueError, match="two"):
         plot_costs({"layer": curve}, "Time", fitted=fitted)
+
+
+def test_what_was_not_reached_is_a_cross_at_the_limit() -> None:
+    ax = plot_against(
+        [1, 2, 4], {"quick": [3, 4, 5], "slow": [9, None, math.nan]}, "Updates", "d", "u", limit=50
+    )
+    quick, none, slow, crosses, way = ax.lines
+    assert list(quick.get_ydata()) == [3, 4, 5]
+    assert (slow.get_xdata()[0], slow.get_ydata()[0]) == (1, 9)
+    assert (list(crosses.get_xdata()), list(crosses.get_ydata())) == ([2], [50])  # nobody asked for size 4
+    assert (list(way.get_xdata()), list(way.get_ydata())) == ([1, 2], [9, 50])
+    assert len(none.get_xdata()) == 0
+    assert quick.get_color() != slow.get_color() == crosses.get_color()
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["quick", "slow"]
+
+
+def test_a_missing_value_needs_a_limit_and_a_curve_needs_all_sizes() -> None:
+    with pytest.raises(ValueError, match="no limit"):
+        plot_against([1, 2], {"slow": [9, None]}, "Updates", "d", "u")
+    with pytest.raises(ValueError):  # noqa: PT011 (zip says it)
+        plot_against([1, 2], {"short": [9]}, "Updates", "d", "u")
+
+
+def test_reach_is_drawn_as_it_is_given() -> None:
+    one, two = torch.eye(4, dtype=torch.bool), torch.ones(4, 4, dtype=torch.bool).tril()
+    axes = plot_reach({"first": [one, two], "second": [two, one]}, "Who hears whom")
+    assert axes.shape == (2, 2)
+    drawn = [[torch.tensor(ax.images[0].get_array()).bool() for ax in row] for row in axes]
+    assert torch.equal(drawn[0][1], two)  # output down, input across: not transposed
+    assert torch.equal(drawn[1][1], one)
+    assert [ax.get_title() for ax in axes[0]] == ["1 layer", "2 layers"]
+    assert [row[0].get_ylabel() for row in axes] == ["first", "second"]
+
+
+@pytest.mark.parametrize("grids", [[torch.eye(2)], [torch.zeros(2), torch.eye(2)]])
+def test_reach_refuses_what_does_not_fit(grids: list[torch.Tensor]) -> None:
+    with pytest.raises(ValueError, match=r"as many|2 dimensions"):
+        plot_reach({"first": [torch.eye(2), torch.eye(2)], "second": grids}, "Who hears whom")
+
+
+@pytest.mark.parametrize(("exponent", "expected"), [(0, 1003.0), (3, 128.0), (10, 3.98)])
+def test_the_slider_shares_the_work_out_but_not_the_steps(exponent: int, expected: float) -> None:
+    chart = explore_parallel([8, 16], {"a": [1000, 2000]}, {"a": [3, 3]}, start=1, most=10)
+    points = [mark for mark in marks(chart, exponent=exponent) if mark.get("length n (words)") == "8"]
+    times = {round(float(mark["time (in steps)"].replace(",", "")), 1) for mark in points}
+    assert round(expected, 1) in times
+    assert f"Time of one layer, {2**exponent:,} at once" in texts(chart, exponent=exponent)
+
+
+@pytest.mark.parametrize(
+    ("work", "steps"),
+    [({"a": [1, 2]}, {"b": [1, 2]}), ({"a": [1, 2]}, {"a": [1]}), ({"a": [1]}, {"a": [1, 2]})],
+)
+def test_work_and_steps_must_be_of_the_same_layers(work, steps) -> None:
+    with pytest.raises(ValueError, match="2 sizes"):
+        explore_parallel([8, 16], work, steps)

@@ -4,7 +4,7 @@ from annotated.plots.alignment import plot_alignment
 from annotated.plots.attention import plot_attention, plot_heads, plot_soft_lookup
 from annotated.plots.beam import plot_beam, plot_length_penalty
 from annotated.plots.copying import explore_growth, plot_growth
-from annotated.plots.costs import fit_power, plot_costs
+from annotated.plots.costs import explore_parallel, fit_power, plot_against, plot_costs, plot_reach
 from annotated.plots.explorer import explore_attention
 from annotated.plots.heads import plot_flow, plot_split
 from annotated.plots.masks import explore_masks, plot_mask
@@ -33,12 +33,14 @@ __all__ = [
     "explore_attention",
     "explore_growth",
     "explore_masks",
+    "explore_parallel",
     "explore_scaling",
     "explore_schedule",
     "explore_target",
     "explore_waves",
     "fit_power",
     "plot_accuracies",
+    "plot_against",
     "plot_alignment",
     "plot_attention",
     "plot_beam",
@@ -59,6 +61,7 @@ __all__ = [
     "plot_padding",
     "plot_parameters",
     "plot_past",
+    "plot_reach",
     "plot_rotation",
     "plot_schedules",
     "plot_scores",

@@ -1,11 +1,16 @@
-"""Measured costs on logarithmic axes, where a power of the size is a straight line (Table 1)."""
+"""Table 1, drawn: who hears whom, and what each kind of layer costs as the sentence grows."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from annotated.plots.drawing import axes_or_new, load, palette
+from torch import Tensor
+
+from annotated.plots.drawing import as_array, axes_or_new, load, palette
+from annotated.plots.grids import draw_cell_borders
 
 if TYPE_CHECKING:
+    import altair as alt
+    import numpy as np
     from matplotlib.axes import Axes
 
 Curve = tuple[Sequence[float], Sequence[float]]  # sizes, and what each cost
@@ -52,3 +57,121 @@ def plot_costs(
     ax.xaxis.set_minor_locator(load("matplotlib.ticker").NullLocator())
     ax.legend(frameon=False)
     return ax
+
+
+def plot_against(
+    sizes: Sequence[float],
+    curves: Mapping[str, Sequence[float | None]],
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    xscale: str = "log",
+    limit: float | None = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """One curve a name over the same sizes, the vertical axis logarithmic.
+
+    None stands for a value that was not reached: a cross at `limit`, to which a dotted line leads. NaN stands
+    for one that nobody asked for: nothing is drawn. Raises ValueError if a curve has another length, or a
+    value was not reached and there is no limit to draw it at.
+    """
+    ax = axes_or_new(ax)
+    for (name, values), colour, marker in zip(curves.items(), palette(len(curves)), MARKERS, strict=False):
+        missing = [size for size, value in zip(sizes, values, strict=True) if value is None]
+        if missing and limit is None:
+            raise ValueError(f"{name!r} has no value at {missing}, and there is no limit to draw it at")
+        there = [(size, value) for size, value in zip(sizes, values, strict=True) if value is not None]
+        ax.plot(*zip(*there, strict=True), marker=marker, ms=7, color=colour, label=name)
+        ax.plot(missing, [limit] * len(missing), "x", ms=10, mew=2.5, color=colour)
+        if missing and there:
+            (before, value) = max(point for point in there if point[1] == point[1])  # no NaN
+            ax.plot([before, missing[0]], [value, limit], ":", color=colour)
+    ax.set(xscale=xscale, yscale="log", title=title, xlabel=xlabel, ylabel=ylabel)
+    if xscale == "log":
+        ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        ax.xaxis.set_minor_locator(load("matplotlib.ticker").NullLocator())
+    ax.grid(True)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    return ax
+
+
+def plot_reach(reach: Mapping[str, Sequence[Tensor]], title: str) -> "np.ndarray":
+    """Which input words each output word hears: a row for each kind of layer, a column for each depth.
+
+    `reach` has, for each kind, one boolean (outputs, inputs) for 1, 2, 3 ... layers. Returns the axes, as
+    many rows as kinds. Raises ValueError if kinds differ in depth, or something is no matrix.
+    """
+    depths = {name: len(grids) for name, grids in reach.items()}
+    if len(set(depths.values())) != 1 or 0 in depths.values():
+        raise ValueError(f"every kind needs a grid for each depth, and as many as the others, not {depths}")
+    columns = max(depths.values())
+    size = (2.1 * columns + 1.2, 2.1 * len(reach) + 0.8)
+    figure, axes = load("matplotlib.pyplot").subplots(
+        len(reach), columns, figsize=size, layout="constrained", squeeze=False
+    )
+    colours = load("matplotlib.colors").ListedColormap(["#e8e8e8", palette()[0]])
+    for row, (name, grids) in zip(axes, reach.items(), strict=True):
+        for depth, (ax, grid) in enumerate(zip(row, grids, strict=True), start=1):
+            ax.imshow(as_array(grid, 2, name), cmap=colours, vmin=0, vmax=1)
+            draw_cell_borders(ax, *grid.shape)
+            ax.set_xticks([])
+            ax.set_yticks([])
+            if ax in axes[0]:
+                ax.set_title(f"{depth} layer{'s'[: depth > 1]}")
+        row[0].set_ylabel(name)
+    figure.suptitle(title)
+    figure.supxlabel("input word")
+    figure.supylabel("output word")
+    return axes
+
+
+def explore_parallel(
+    sizes: Sequence[int],
+    work: Mapping[str, Sequence[float]],
+    steps: Mapping[str, Sequence[float]],
+    start: int = 20,
+    most: int = 30,
+) -> "alt.Chart":
+    """The time of each kind of layer against length, with a slider for how much is computed at once.
+
+    Whatever machine computes it, a layer takes about work / units + steps: all that it does, shared out
+    among the units, and the chain of steps that wait for each other. The parameter `exponent` (from 0 to
+    `most`, `start` in the still image) sets the units to a power of 2: with one of them the curves are
+    Table 1's first column, with very many its second.
+
+    `work` and `steps` have a curve (sizes,) for each kind. Raises ValueError if kinds or sizes do not fit.
+    """
+    rows = _work_and_steps(sizes, work, steps)
+    alt, pd = load("altair"), load("pandas")
+    slider = alt.binding_range(min=0, max=most, step=1, name="multiply-adds at once = 2 to the power ")
+    exponent = alt.param(name="exponent", value=start, bind=slider)
+    title = alt.Title(alt.expr("'Time of one layer, ' + format(pow(2, exponent), ',') + ' at once'"))
+    time = alt.Scale(type="log", domain=[1, max(row["work"] + row["steps"] for row in rows)])
+    widths = alt.Axis(values=list(sizes), format=",d", grid=False, labelOverlap=False, labelAngle=-45)
+    chart = (
+        alt.Chart(pd.DataFrame(rows), title=title, width=520, height=320)
+        .mark_line(point=alt.OverlayMarkDef(size=60))
+        .transform_calculate(time="datum.work / pow(2, exponent) + datum.steps")
+        .encode(
+            x=alt.X("length:Q", scale=alt.Scale(type="log", base=2), axis=widths, title="length n (words)"),
+            y=alt.Y("time:Q", scale=time, axis=alt.Axis(format="~e", tickCount=7), title="time (in steps)"),
+            color=alt.Color("layer:N", sort=list(work), title="layer"),
+            tooltip=["layer:N", "length:Q", alt.Tooltip("time:Q", format=",.0f"), "work:Q", "steps:Q"],
+        )
+    )
+    return chart.add_params(exponent)
+
+
+def _work_and_steps(
+    sizes: Sequence[int], work: Mapping[str, Sequence[float]], steps: Mapping[str, Sequence[float]]
+) -> list[dict[str, Any]]:
+    if list(work) != list(steps) or any(len(c) != len(sizes) for c in (*work.values(), *steps.values())):
+        raise ValueError(
+            f"{len(sizes)} sizes need as many values of work and of steps for each kind, and the same kinds, "
+            f"not {list(work)} and {list(steps)}"
+        )
+    return [
+        {"layer": name, "length": size, "work": done, "steps": chain}
+        for name in work
+        for size, done, chain in zip(sizes, work[name], steps[name], strict=True)
+    ]
