@@ -13,6 +13,7 @@ from typing import get_args
 from annotated import __version__, commands
 from annotated.data.corpora import NAMES as CORPORA
 from annotated.files import read_json
+from annotated.interop.exporting import add_export
 from annotated.model import TransformerConfig
 from annotated.recipes import read_toml, recipe_names, recipe_path
 from annotated.runs import SETTINGS
@@ -223,6 +224,8 @@ def make_parser() -> Parser:
     average.add_argument("checkpoints", nargs="+", type=Path, metavar="FOLDER", help="model folders")
     average.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to write the model")
     average.set_defaults(run=commands.average)
+
+    add_export(add, parents=[common], formatter_class=Help)
 
     known = "\n".join(f"  {name}" for name in recipe_names())
     again = add(

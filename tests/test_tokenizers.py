@@ -1,6 +1,8 @@
 import json
+import subprocess
 import sys
 import warnings
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -13,8 +15,8 @@ from annotated.tokenizers import (
     WordTokenizer,
     load_tokenizer,
     save_tokenizer,
-    seed_dropout,
 )
+from annotated.tokenizers.merging import merge_pieces
 
 SENTENCES = [
     "Der kleine Hund sieht die Katze im Garten.",
@@ -150,16 +152,50 @@ def test_no_training_sentence_is_left_out(awkward):
     assert len(tokenizer.encode("xylophone")) == 1
 
 
+MIXED = ["The small dog sees the cat", "  two  spaces ", "Zoë ﬁnds 9 ▁ things\t!", "ein Über-Ärger", "x"]
+
+
 def test_dropout_is_repeatable_by_seed_and_cuts_words_in_several_ways(tokenizer):
     def sample(seed):
-        seed_dropout(seed)
-        return [tokenizer.encode("The small dog sees the cat", dropout=0.3) for _ in range(10)]
+        random = Random(seed)
+        return [tokenizer.encode(MIXED[0], 0.3, random) for _ in range(10)]
 
     first = sample(1)
     assert sample(1) == first
     assert sample(2) != first
     assert len({tuple(ids) for ids in first}) > 1
-    assert {tokenizer.decode(ids) for ids in first} == {"The small dog sees the cat"}
+    assert {tokenizer.decode(ids) for ids in first} == {MIXED[0]}
+
+
+def test_dropout_is_alike_in_every_process(tokenizer, tmp_path):
+    tokenizer.save(tmp_path, "tokenizer")
+    code = (
+        "from random import Random; from annotated.tokenizers import load_tokenizer; "
+        f"t = load_tokenizer({str(tmp_path)!r}, 'tokenizer'); r = Random(5); "
+        f"print([t.encode(s, 0.3, r) for s in {MIXED!r}])"
+    )
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, check=True) for _ in range(2)]
+    random = Random(5)
+    here = [tokenizer.encode(sentence, 0.3, random) for sentence in MIXED]
+    assert {run.stdout.decode().strip() for run in runs} == {str(here)}
+
+
+@settings(max_examples=300, deadline=None)
+@given(LINES)
+def test_merges_without_dropout_are_sentencepieces(tokenizer, line):
+    # A chance too small to be met takes our way of merging instead of SentencePiece's.
+    assert tokenizer.encode(line, dropout=1e-300) == tokenizer.encode(line)
+
+
+def test_all_merges_left_out_leave_characters(tokenizer):
+    [pieces] = {tuple(tokenizer.pieces(tokenizer.encode("the dog", dropout=1.0))) for _ in range(3)}
+    assert pieces == tuple("▁the▁dog")
+
+
+def test_merges_are_left_out_as_often_as_asked():
+    # Of two symbols that make a piece, a single choice decides.
+    found = [len(merge_pieces(["a", "b"], {"ab": 0.0}, 0.3, Random(i))) == 2 for i in range(2000)]
+    assert sum(found) / 2000 == pytest.approx(0.3, abs=0.04)
 
 
 def test_multi30k_comes_back(multi30k_folder):

@@ -8,13 +8,14 @@ epoch.
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 import torch
 from torch import Tensor
 
 from annotated.data.parallel import ParallelText, report
 from annotated.masks import Batch
-from annotated.tokenizers import PAD, Tokenizer, seed_dropout
+from annotated.tokenizers import PAD, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,9 @@ def encode_corpus(
     `dropout` leaves out merges at random (`SentencePieceTokenizer.encode`), the same ones for the same
     `seed`: give each epoch its own. Raises ValueError if no pair is left.
     """
-    if dropout:
-        seed_dropout(seed)
-    src = [src_tokenizer.encode(sentence, dropout) for sentence in text.src]
-    tgt = [tgt_tokenizer.encode(sentence, dropout) for sentence in text.tgt]
+    random = Random(seed)
+    src = [src_tokenizer.encode(sentence, dropout, random) for sentence in text.src]
+    tgt = [tgt_tokenizer.encode(sentence, dropout, random) for sentence in text.tgt]
     limit = float("inf") if max_len is None else max_len
     kept = [i for i in range(len(text)) if max(len(src[i]), len(tgt[i])) <= limit]
     if not kept:

@@ -6,6 +6,7 @@ from annotated.plots.beam import plot_beam, plot_length_penalty
 from annotated.plots.copying import explore_growth, plot_growth
 from annotated.plots.costs import explore_parallel, fit_power, plot_against, plot_costs, plot_reach
 from annotated.plots.explorer import explore_attention
+from annotated.plots.flow import plot_model_flow
 from annotated.plots.heads import plot_flow, plot_split
 from annotated.plots.masks import explore_masks, plot_mask
 from annotated.plots.norms import plot_gradient_norms, plot_normalised
@@ -56,6 +57,7 @@ __all__ = [
     "plot_length_penalty",
     "plot_loss",
     "plot_mask",
+    "plot_model_flow",
     "plot_normalised",
     "plot_offsets",
     "plot_padding",

@@ -8,7 +8,8 @@ own file), never as pickles.
 from pathlib import Path
 
 from annotated.tokenizers.common import END, PAD, SPECIALS, START, UNK, Tokenizer, read_settings
-from annotated.tokenizers.subwords import SentencePieceTokenizer, seed_dropout
+from annotated.tokenizers.marian import MarianTokenizer
+from annotated.tokenizers.subwords import SentencePieceTokenizer
 from annotated.tokenizers.words import WordTokenizer, word_splitter
 
 __all__ = [
@@ -17,12 +18,12 @@ __all__ = [
     "SPECIALS",
     "START",
     "UNK",
+    "MarianTokenizer",
     "SentencePieceTokenizer",
     "Tokenizer",
     "WordTokenizer",
     "load_tokenizer",
     "save_tokenizer",
-    "seed_dropout",
     "word_splitter",
 ]
 
@@ -38,7 +39,7 @@ def load_tokenizer(folder: str | Path, name: str) -> Tokenizer:
 
     Raises FileNotFoundError, or ValueError if a file is corrupt.
     """
-    classes = {cls.kind: cls for cls in (SentencePieceTokenizer, WordTokenizer)}
+    classes = {cls.kind: cls for cls in (SentencePieceTokenizer, WordTokenizer, MarianTokenizer)}
     kind = read_settings(Path(folder), name)["kind"]
     if kind not in classes:
         raise ValueError(

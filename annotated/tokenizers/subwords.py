@@ -5,7 +5,9 @@ import io
 import re
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
+from random import Random
 from typing import Any, ClassVar
 
 from annotated.files import replacing, write_json
@@ -19,6 +21,7 @@ from annotated.tokenizers.common import (
     read_settings,
     replace_surrogates,
 )
+from annotated.tokenizers.merging import merge_pieces
 
 # SentencePiece writes a space as U+2581, so that character itself must be written in another way to come
 # back. We spell it with an escape from the private use area, which is rare in text, and spell the escape
@@ -68,11 +71,11 @@ class SentencePieceTokenizer:
         """
         self.model = model
         self.replaced = 0
-        self._processor = _processor(model)
+        self._processor = read_processor(model)
         pieces = [self._processor.id_to_piece(i) for i in range(len(self))]
         if tuple(pieces[:4]) != SPECIALS:
             raise ValueError(f"this SentencePiece model begins with {pieces[:4]}, not with {list(SPECIALS)}")
-        self.forbidden_ids = tuple(i for i, piece in enumerate(pieces) if _breaks_line(piece))
+        self.forbidden_ids = tuple(i for i, piece in enumerate(pieces) if breaks_line(piece))
 
     @classmethod
     def train(
@@ -95,17 +98,39 @@ class SentencePieceTokenizer:
     def __len__(self) -> int:
         return len(self._processor)
 
-    def encode(self, text: str, dropout: float = 0.0) -> list[int]:
+    def encode(self, text: str, dropout: float = 0.0, random: Random | None = None) -> list[int]:
         """Ids without `<s>` and `</s>`.
 
-        With `dropout`, each merge is left out with that probability (BPE dropout), so that the model sees
-        many spellings of a word; `seed_dropout` makes that repeatable.
+        With `dropout`, each merge is left out with that probability, so that the model sees many spellings
+        of a word; `random` is where the chances come from, a stream that no seed repeats if None.
         """
         text, surrogates = replace_surrogates(text)
         self.replaced += surrogates
         if not dropout:
             return self._processor.encode(_escape(text))
-        return self._processor.encode(_escape(text), enable_sampling=True, alpha=dropout, nbest_size=-1)
+        chance = random or Random()
+        # SentencePiece can do this too, but not alike in two processes: its random stream is salted in each.
+        spaced = _SPACE_MARK + _escape(text).replace(" ", _SPACE_MARK) if text else ""
+        pieces = (
+            piece
+            for word in re.findall(f"{_SPACE_MARK}[^{_SPACE_MARK}]*", spaced)
+            for piece in merge_pieces(list(word), self._scores, dropout, chance)
+        )
+        return [number for piece in pieces for number in self._numbers(piece)]
+
+    @cached_property
+    def _scores(self) -> dict[str, float]:
+        """How early each piece that was learned is merged, the higher the earlier."""
+        processor = self._processor
+        special = (processor.is_control, processor.is_unknown, processor.is_byte)
+        learned = (i for i in range(len(self)) if not any(test(i) for test in special))
+        return {processor.id_to_piece(i): processor.get_score(i) for i in learned}
+
+    def _numbers(self, piece: str) -> list[int]:
+        """A piece's number; those of its bytes where it is none."""
+        if piece in self._scores:
+            return [self._processor.piece_to_id(piece)]
+        return [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in piece.encode()]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`; special symbols give nothing, bytes that form no character give U+FFFD."""
@@ -119,7 +144,7 @@ class SentencePieceTokenizer:
         """Writes `name.model`, and `name.json` with the kind and the model's checksum."""
         with replacing(Path(folder) / f"{name}.model") as partial:
             partial.write_bytes(self.model)
-        write_json(Path(folder) / f"{name}.json", {"kind": self.kind, "sha256": _checksum(self.model)})
+        write_json(Path(folder) / f"{name}.json", {"kind": self.kind, "sha256": checksum(self.model)})
 
     @classmethod
     def load(cls, folder: Path, name: str) -> "SentencePieceTokenizer":
@@ -129,20 +154,9 @@ class SentencePieceTokenizer:
         """
         path = Path(folder) / f"{name}.model"
         saved, model = read_settings(Path(folder), name), path.read_bytes()
-        if _checksum(model) != saved.get("sha256"):
+        if checksum(model) != saved.get("sha256"):
             raise ValueError(f"{path} is not the file that was saved with {name}.json: its checksum differs")
         return cls(model)
-
-
-def seed_dropout(seed: int) -> None:
-    """Starts anew the random stream from which `encode(text, dropout)` draws.
-
-    SentencePiece has one stream for the whole process: after the same seed, the same calls in the same
-    order give the same ids. That holds from its version 0.2.3 on; earlier ones heed only the first seed.
-    """
-    import sentencepiece
-
-    sentencepiece.set_random_generator_seed(seed % 2**32)
 
 
 def _train(lines: list[str], vocab_size: int, character_coverage: float) -> bytes:
@@ -171,7 +185,8 @@ def _trainable(sentences: Iterable[str]) -> list[str]:
     return usable
 
 
-def _processor(model: bytes) -> Any:
+def read_processor(model: bytes) -> Any:
+    """SentencePiece's processor for the content of a model file. Raises ValueError if it is not one."""
     import sentencepiece
 
     if not model:
@@ -182,7 +197,8 @@ def _processor(model: bytes) -> Any:
         raise ValueError(f"not a SentencePiece model: {error}") from None
 
 
-def _checksum(model: bytes) -> str:
+def checksum(model: bytes) -> str:
+    """The SHA-256 of a model file's content."""
     return hashlib.sha256(model).hexdigest()
 
 
@@ -194,5 +210,6 @@ def _unescape(text: str) -> str:
     return _ESCAPED.sub(lambda match: _ESCAPE if match[1] == "e" else _SPACE_MARK, text)
 
 
-def _breaks_line(piece: str) -> bool:
+def breaks_line(piece: str) -> bool:
+    """Whether a piece stands for a line break or holds one."""
     return piece in ("<0x0A>", "<0x0D>") or "\n" in piece or "\r" in piece

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from random import Random
 from typing import ClassVar
 
 from annotated.files import write_json
@@ -64,7 +65,7 @@ class WordTokenizer:
         words = self._cut(text)
         return [word.lower() for word in words] if self.lower else words
 
-    def encode(self, text: str, dropout: float = 0.0) -> list[int]:
+    def encode(self, text: str, dropout: float = 0.0, random: Random | None = None) -> list[int]:
         """Ids without `<s>` and `</s>`.
 
         Raises ValueError for `dropout`: a word can be spelled in one way only.

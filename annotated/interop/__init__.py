@@ -1,0 +1,36 @@
+"""To and from other libraries' Transformers, with the same outputs.
+
+| from, to                             | in                                       | out              |
+| ------------------------------------ | ---------------------------------------- | ---------------- |
+| `torch.nn.Transformer`               | `from_torch`                             | `to_torch`       |
+| the Annotated Transformer, 2018/2022 | `from_annotated`, `annotated_translator` |                  |
+| Marian at Hugging Face               | `load_marian`                            | `to_marian`      |
+| CTranslate2                          | (`CTranslate2Translator` runs it)        | `to_ctranslate2` |
+| ONNX                                 |                                          | `to_onnx`        |
+| a model folder on the Hub            | `from_hub`                               | `to_hub`         |
+
+The libraries themselves come with `pip install "annotated[interop]"` and are imported when they are needed.
+"""
+
+from annotated.interop.annotated_post import AnnotatedTranslator, annotated_translator, from_annotated
+from annotated.interop.ctranslate2 import CTranslate2Translator, to_ctranslate2
+from annotated.interop.hub import from_hub, to_hub
+from annotated.interop.marian import load_marian
+from annotated.interop.marian_saving import to_marian
+from annotated.interop.onnx import to_onnx
+from annotated.interop.torch_transformer import from_torch, to_torch
+
+__all__ = [
+    "AnnotatedTranslator",
+    "CTranslate2Translator",
+    "annotated_translator",
+    "from_annotated",
+    "from_hub",
+    "from_torch",
+    "load_marian",
+    "to_ctranslate2",
+    "to_hub",
+    "to_marian",
+    "to_onnx",
+    "to_torch",
+]

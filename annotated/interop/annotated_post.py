@@ -1,0 +1,174 @@
+"""Checkpoints of "The Annotated Transformer", of 2018 and of 2022.
+
+Its model is pre-norm, and its parameters have our names, but for the norms' `a_2` and `b_2`. Its layer norm
+divides by the unbiased deviation plus 1e-6, ours by the root of the biased variance plus eps. The deviations
+differ by a constant factor, which goes into the gain; eps is then nearly nothing. What remains, the 1e-6
+beside the deviation, changes a state by about one part in a million over its deviation.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from annotated.checkpoints import load_weights, weights
+from annotated.interop.common import Rows, read_pickle, renumbered, taken
+from annotated.layers import sinusoids
+from annotated.model import EncoderDecoder, make_model
+from annotated.tokenizers import SPECIALS, WordTokenizer
+from annotated.translator import Translator
+
+RECIPE = (
+    "where the model was trained, write its tensors alone: torch.save(model.state_dict(), 'weights.pt'), "
+    "and each vocabulary as a text file, a word a line in the order of the numbers: vocab.get_itos() (2022), "
+    "field.vocab.itos (2018)"
+)
+EPS = 1e-12
+NORM = {"weight": "a_2", "bias": "b_2"}  # our names of a norm's gain and shift, and that code's
+WAVES = "src_embed.1.pe", "tgt_embed.1.pe"
+EMBEDDINGS = "src_embed.0.lut.weight", "tgt_embed.0.lut.weight"
+W_1 = "encoder.layers.0.feed_forward.w_1.weight"
+OUTPUT = "generator.proj.weight", "generator.proj.bias"
+
+
+def from_annotated(
+    source: Mapping[str, Tensor] | str | Path, h: int = 8, dropout: float = 0.1
+) -> EncoderDecoder:
+    """The model whose `state_dict()` this is, or stands in this file; tokens keep their numbers.
+
+    `h`, the number of heads, is not in the weights: 8, unless that code was asked for another. `dropout` is
+    for training on, and acts where it did there: on the residual sums, on attention weights and inside the
+    feed-forward networks.
+
+    Raises FileNotFoundError, ValueError naming a tensor that is missing, surplus or of the wrong shape, and
+    ValueError with the recipe for exporting where a file holds more than tensors, such as a whole module.
+    """
+    state = read_state(source)
+    model = make_model(**settings_of(state, source), h=h, **every_dropout(dropout))
+    load_weights(model, our_tensors(state, model, source), name_of(source))
+    return model.eval()
+
+
+def annotated_translator(
+    source: Mapping[str, Tensor] | str | Path,
+    src_words: Sequence[str],
+    tgt_words: Sequence[str],
+    languages: tuple[str | None, str | None] = ("de", "en"),
+    h: int = 8,
+    dropout: float = 0.1,
+) -> "AnnotatedTranslator":
+    """The same model with its vocabularies: text in, text out.
+
+    `src_words` and `tgt_words` list all tokens in the order of their numbers, symbols included: those of
+    2022 begin with `<s> </s> <blank> <unk>`, those of 2018 with `<unk> <blank>`. Tokens get our numbers.
+    `languages` say whose spaCy rules cut the text; None cuts at white space.
+
+    Raises as `from_annotated` does, and ValueError for a vocabulary that does not fit the weights.
+    """
+    given = from_annotated(source, h, dropout)
+    c, tensors = given.config, weights(given)
+    src, tgt = numbering(src_words, c.src_vocab, "src"), numbering(tgt_words, c.tgt_vocab, "tgt")
+    for name, rows in ((EMBEDDINGS[0], src), *((name, tgt) for name in (EMBEDDINGS[1], *OUTPUT))):
+        tensors[name] = renumbered(tensors[name], rows)
+    model = EncoderDecoder.from_config(replace(c, src_vocab=len(src), tgt_vocab=len(tgt)))
+    load_weights(model, tensors, name_of(source))
+    tokenizers = [
+        WordTokenizer([word for word in words if word not in SPECIALS], language)
+        for words, language in zip((src_words, tgt_words), languages, strict=True)
+    ]
+    return AnnotatedTranslator(model.eval(), *tokenizers, bracketed="<s>" in src_words)
+
+
+class AnnotatedTranslator(Translator):
+    """A translator that hands the source over as that code did: in 2022 between `<s>` and `</s>`, where its
+    vocabulary has them, in 2018 bare. A saved model folder does not remember this.
+    """
+
+    def __init__(self, *parts, bracketed: bool):
+        super().__init__(*parts)
+        self.bracketed = bracketed
+
+    def encode(self, sentence: str) -> list[int]:
+        """A source sentence as the model reads it."""
+        tokenizer = self.src_tokenizer
+        tokens = tokenizer.encode(sentence)
+        return [tokenizer.start, *tokens, tokenizer.end] if self.bracketed else tokens
+
+
+def read_state(source: Mapping[str, Tensor] | str | Path) -> dict[str, Tensor]:
+    """The tensors by name. Raises ValueError with the recipe for a file that holds anything else."""
+    if isinstance(source, str | Path):
+        return read_pickle(Path(source), RECIPE)
+    if not isinstance(source, Mapping):
+        raise ValueError(f"this takes a state_dict or its file, not {type(source).__name__}; {RECIPE}")
+    return dict(source)
+
+
+def name_of(source: object) -> object:
+    """What errors call the source."""
+    return source if isinstance(source, str | Path) else "state_dict"
+
+
+def settings_of(state: Mapping[str, Tensor], source: object) -> dict[str, int]:
+    """The settings that the shapes tell. Raises ValueError naming a tensor that is missing."""
+    for name in (*EMBEDDINGS, *WAVES, W_1):
+        if name not in state:
+            raise ValueError(f"{name_of(source)}: tensor {name} is missing")
+    for name in WAVES:
+        check_positions(name, state[name], source)
+    numbers = (re.match(r"encoder\.layers\.(\d+)\.", name) for name in state)
+    return {
+        "src_vocab": len(state[EMBEDDINGS[0]]),
+        "tgt_vocab": len(state[EMBEDDINGS[1]]),
+        "N": 1 + max(int(number[1]) for number in numbers if number),
+        "d_model": state[EMBEDDINGS[0]].size(-1),
+        "d_ff": len(state[W_1]),
+        "max_len": state[WAVES[0]].size(-2),
+        "norm_first": True,
+        "layer_norm_eps": EPS,
+    }
+
+
+def check_positions(name: str, waves: Tensor, source: object) -> None:
+    """Raise ValueError unless these are the sinusoids; taken in float32 they are a little off far out."""
+    expected = sinusoids(waves.size(-2), waves.size(-1))
+    if waves.dim() != 3 or not torch.allclose(waves[0].float().cpu(), expected, atol=1e-2):
+        raise ValueError(f"{name_of(source)}: tensor {name} does not hold the sinusoids of section 3.5")
+
+
+def every_dropout(p: float) -> dict[str, float]:
+    """That code has one rate for all places."""
+    return {"dropout": p, "attention_dropout": p, "relu_dropout": p}
+
+
+def our_tensors(state: Mapping[str, Tensor], model: EncoderDecoder, source: object) -> dict[str, Tensor]:
+    """What our model needs, the norms' gains made ours. Raises ValueError as `taken` does."""
+    tensors = taken(state, {name: their_name(name) for name in weights(model)}, name_of(source), WAVES)
+    for name, tensor in tensors.items():
+        if their_name(name).endswith("a_2"):
+            tensors[name] = tensor * math.sqrt((len(tensor) - 1) / len(tensor))
+    return tensors
+
+
+def their_name(name: str) -> str:
+    """That code's name of one of our parameters."""
+    begin, _, last = name.rpartition(".")
+    return f"{begin}.{NORM[last]}" if begin.endswith("norm") else name
+
+
+def numbering(words: Sequence[str], size: int, side: str) -> Rows:
+    """For each of our tokens its number in that vocabulary, None for a symbol that it has not."""
+    if len(words) != size or len(set(words)) != size:
+        raise ValueError(f"{side}_words: {len(set(words))} different words for an embedding of {size}")
+    numbers = {word: i for i, word in enumerate(words)}
+    needed = SPECIALS if side == "tgt" else SPECIALS[2:]
+    if missing := [symbol for symbol in needed if symbol not in numbers]:
+        raise ValueError(f"{side}_words: {', '.join(missing)} must be among the words")
+    return [
+        *(numbers.get(symbol) for symbol in SPECIALS),
+        *(i for i, w in enumerate(words) if w not in SPECIALS),
+    ]

@@ -1,0 +1,170 @@
+"""CTranslate2, a fast engine for Transformers without PyTorch: written through its specification API.
+
+Its model is ours, but that it joins the linear maps that take the same input. Its search differs in small
+ways, which tell only in close calls: forbidden tokens are struck out before the softmax, where ours come
+after it; and a search without a length penalty is over when its likeliest hypothesis ends.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from annotated.attention import MultiHeadedAttention
+from annotated.files import creating_folder
+from annotated.interop.common import check_vocabularies, foreign, vocabulary
+from annotated.layers import SublayerConnection, sinusoids
+from annotated.model import EncoderDecoder, EncoderLayer, Stack
+from annotated.tokenizers import SPECIALS, UNK, Tokenizer, load_tokenizer, save_tokenizer
+
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}  # its names of ours
+QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
+LONGEST = 1024  # positions, as many as it reads of a source at most; ours grow, its are a table
+
+
+def to_ctranslate2(
+    folder: str | Path,
+    model: EncoderDecoder,
+    src_tokenizer: Tokenizer,
+    tgt_tokenizer: Tokenizer,
+    quantization: str = "float32",
+) -> None:
+    """Write a new folder that `ctranslate2.Translator` loads, our tokenizers beside it.
+
+    `quantization` is how the matrices are stored: "float32", "float16", "bfloat16", "int16" or "int8". All
+    settings of our models are known there. Raises FileExistsError, ImportError where CTranslate2 is missing,
+    and ValueError for another quantization or tokenizers that do not fit the model.
+    """
+    if quantization not in QUANTIZATIONS:
+        raise ValueError(f"quantization must be one of {', '.join(QUANTIZATIONS)}, not {quantization!r}")
+    check_vocabularies(model, src_tokenizer, tgt_tokenizer)
+    spec = specification(model)
+    spec.register_source_vocabulary(vocabulary(src_tokenizer))
+    spec.register_target_vocabulary(vocabulary(tgt_tokenizer))
+    spec.validate()
+    spec.optimize(quantization)
+    with creating_folder(Path(folder)) as new:
+        spec.save(str(new))
+        save_tokenizer(src_tokenizer, new, "src_tokenizer")
+        save_tokenizer(tgt_tokenizer, new, "tgt_tokenizer")
+
+
+def specification(model: EncoderDecoder) -> Any:
+    """The model as CTranslate2 describes one, all weights in it but no vocabulary yet."""
+    specs = foreign("ctranslate2.specs")
+    c = model.config
+    activation = getattr(specs.common_spec.Activation, ACTIVATIONS[c.activation])
+    spec = specs.TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first, activation=activation)
+    start, end, _, unk = SPECIALS
+    spec.config.decoder_start_token, spec.config.bos_token = start, start
+    spec.config.eos_token, spec.config.unk_token = end, unk
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = c.layer_norm_eps
+    set_stack(spec.encoder, model.encoder)
+    set_stack(spec.decoder, model.decoder)
+    for part, embed in ((spec.encoder, model.src_embed), (spec.decoder, model.tgt_embed)):
+        part.position_encodings.encodings = array(positions(embed[1], c.d_model))
+    spec.encoder.embeddings[0].weight = array(model.src_embed[0].lut.weight)
+    spec.decoder.embeddings.weight = array(model.tgt_embed[0].lut.weight)
+    set_linear(spec.decoder.projection, model.generator.proj)
+    return spec
+
+
+def positions(module: nn.Module, d_model: int) -> Tensor:
+    """What is added at each position: learned vectors, or sinusoids, of which ours could make any number."""
+    learned = getattr(module, "lut", None)
+    return sinusoids(LONGEST, d_model) if learned is None else learned.weight
+
+
+def set_stack(spec: Any, stack: Stack) -> None:
+    """Fill in all layers, and the final norm of pre-norm."""
+    for part, layer in zip(spec.layer, stack.layers, strict=True):
+        set_layer(part, layer)
+    if isinstance(stack.norm, nn.LayerNorm):
+        set_norm(spec.layer_norm, stack.norm)
+
+
+def set_layer(spec: Any, layer: nn.Module) -> None:
+    """Fill in one layer, encoder's or decoder's."""
+    set_attention(spec.self_attention, layer.self_attn, layer.sublayer[0], joined=(3,))
+    if not isinstance(layer, EncoderLayer):
+        set_attention(spec.attention, layer.src_attn, layer.sublayer[1], joined=(1, 2))
+    set_linear(spec.ffn.linear_0, layer.feed_forward.w_1)
+    set_linear(spec.ffn.linear_1, layer.feed_forward.w_2)
+    set_norm(spec.ffn.layer_norm, layer.sublayer[-1].norm)
+
+
+def set_attention(
+    spec: Any, attention: MultiHeadedAttention, connection: SublayerConnection, joined: tuple[int, ...]
+) -> None:
+    """Fill in an attention; `joined` says how many of query, key and value share each of its maps."""
+    groups = torch.arange(3).split(list(joined))
+    for part, group in zip(spec.linear, [*groups, [3]], strict=True):
+        set_linear(part, *(attention.linears[i] for i in group))
+    set_norm(spec.layer_norm, connection.norm)
+
+
+def set_linear(spec: Any, *linears: nn.Linear) -> None:
+    """Fill in linear maps of the same input, as one."""
+    spec.weight = array(torch.cat([linear.weight for linear in linears]))
+    spec.bias = array(torch.cat([linear.bias for linear in linears]))
+
+
+def set_norm(spec: Any, norm: nn.LayerNorm) -> None:
+    """Fill in a layer norm."""
+    spec.gamma, spec.beta = array(norm.weight), array(norm.bias)
+
+
+def array(tensor: Tensor) -> Any:
+    """A tensor as CTranslate2 takes it: NumPy, float32."""
+    return tensor.detach().float().cpu().contiguous().numpy()
+
+
+class CTranslate2Translator:
+    """Text in, text out, through a folder of `to_ctranslate2`: no PyTorch computes here.
+
+    Raises ImportError where CTranslate2 is missing, FileNotFoundError or ValueError for a folder that
+    holds no such model.
+    """
+
+    def __init__(self, folder: str | Path, threads: int = 1):
+        engine = foreign("ctranslate2")
+        self.src_tokenizer = load_tokenizer(folder, "src_tokenizer")
+        self.tgt_tokenizer = load_tokenizer(folder, "tgt_tokenizer")
+        self.src_pieces, tgt_pieces = vocabulary(self.src_tokenizer), vocabulary(self.tgt_tokenizer)
+        self.tgt_ids = {piece: i for i, piece in enumerate(tgt_pieces)}
+        never = {i for i in range(UNK) if i != self.tgt_tokenizer.end} | set(self.tgt_tokenizer.forbidden_ids)
+        self.never = [[tgt_pieces[i]] for i in sorted(never)]
+        try:
+            self.engine = engine.Translator(str(folder), intra_threads=threads)
+        except RuntimeError as error:
+            raise ValueError(f"{folder} holds no model of CTranslate2's: {error}") from None
+
+    def translate(self, sentences: Iterable[str], beam: int = 4, alpha: float = 0.6) -> list[str]:
+        """Translate sentences, one for one and in order; `alpha` is that of the penalty "power"."""
+        return [self.tgt_tokenizer.decode(ids) for ids, _ in self.search(sentences, beam, alpha)]
+
+    def search(
+        self, sentences: Iterable[str], beam: int = 4, alpha: float = 0.6
+    ) -> list[tuple[tuple[int, ...], float]]:
+        """The best hypothesis of each sentence, tokens and score; no tokens for one of white space alone."""
+        sentences = list(sentences)
+        # Our limit is the source and its end symbol plus 50, the translation's end symbol counted.
+        texts = {i: self.src_tokenizer.encode(text) for i, text in enumerate(sentences) if text.strip()}
+        results = self.engine.translate_batch(
+            [[self.src_pieces[i] for i in tokens] for tokens in texts.values()],
+            beam_size=beam,
+            length_penalty=alpha,
+            suppress_sequences=self.never,
+            max_batch_size=1024,
+            batch_type="tokens",
+            max_decoding_length=max(map(len, texts.values()), default=0) + 50,
+            min_decoding_length=0,
+            return_scores=True,
+        )
+        found = [((), 0.0)] * len(sentences)
+        for i, result in zip(texts, results, strict=True):
+            found[i] = tuple(self.tgt_ids[piece] for piece in result.hypotheses[0]), result.scores[0]
+        return found

@@ -1,0 +1,60 @@
+"""Model folders on the Hugging Face Hub: the folder as it is, pushed and loaded back."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from annotated.checkpoints import CONFIG, WEIGHTS, find_model
+from annotated.interop.common import foreign
+from annotated.runs import LOG, SETTINGS
+from annotated.translator import Translator
+
+# What a translator is loaded from, and what is pushed with it; a run's folder holds checkpoints besides.
+FILES = (CONFIG, WEIGHTS, "tokenizer.*", "src_tokenizer.*", "tgt_tokenizer.*", SETTINGS)
+ABOUT = ("README.md", "scores.json", LOG)
+
+
+def from_hub(name: str, revision: str | None = None) -> Translator:
+    """The model pushed to the Hub as `name`, such as "org/name", at a branch, tag or commit.
+
+    Without a network, what an earlier call left in the Hub's cache. Raises FileNotFoundError where it can be
+    had from neither, ValueError for a name that cannot be one and for files that are not a model of ours.
+    """
+    return Translator.load(download(name, FILES, revision))
+
+
+def to_hub(model: str | Path, name: str, private: bool = True) -> str:
+    """Push a model folder, or a shipped model, to the Hub as `name`; returns its address there.
+
+    It takes an access token, which `hf auth login` keeps. Raises FileNotFoundError for a folder without a
+    model, and whatever the Hub has to object.
+    """
+    folder = find_model(model)
+    Translator.load(folder)  # what cannot be loaded here is of no use there
+    api = foreign("huggingface_hub").HfApi()
+    api.create_repo(name, private=private, exist_ok=True)
+    api.upload_folder(repo_id=name, folder_path=folder, allow_patterns=[*FILES, *ABOUT])
+    return f"https://huggingface.co/{name}"
+
+
+def find_folder(name_or_folder: str | Path, files: Sequence[str]) -> Path:
+    """A folder on disk, or what the Hub has under that name. Raises as `download` does."""
+    folder = Path(name_or_folder)
+    return folder if folder.is_dir() else download(str(name_or_folder), files)
+
+
+def download(name: str, files: Sequence[str], revision: str | None = None) -> Path:
+    """The folder of the Hub's cache with those files of a model, brought up to date where a network is.
+
+    Raises FileNotFoundError where they can be had from neither, ValueError for an impossible name.
+    """
+    hub = foreign("huggingface_hub")
+    try:
+        return Path(hub.snapshot_download(name, revision=revision, allow_patterns=list(files)))
+    except hub.errors.HFValidationError as error:
+        raise ValueError(f"{name!r} is no folder here, and no name on the Hub: {error}") from None
+    except Exception as error:  # the library lets through those of whichever HTTP client it has
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        which = f"{name} at {revision}" if revision else name
+        raise FileNotFoundError(
+            f"{which} is no folder here, not in the Hub's cache and cannot be downloaded: {reason}"
+        ) from None

@@ -1,0 +1,219 @@
+"""Marian's translation models as Hugging Face keeps them (`Helsinki-NLP/opus-mt-*`), read.
+
+Same model, three habits apart. Marian lays sines in the first half of d_model and cosines in the second, we
+take turns: d_model is permuted throughout, which changes nothing else. Its padding symbol begins a
+translation: here that row of the embedding is `<s>`, and `<blank>` is a row of its own. And its tokens have
+other numbers, ours begin with four symbols.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from annotated.checkpoints import load_weights, model_from, read_tensors
+from annotated.files import read_json
+from annotated.interop.common import (
+    Rows,
+    read_pickle,
+    renumbered,
+    taken,
+)
+from annotated.interop.hub import find_folder
+from annotated.interop.marian_names import (
+    BIAS,
+    MATRICES,
+    OUTPUT,
+    POSITIONS,
+    SRC,
+    TGT,
+    permuted,
+    present,
+    sines_first,
+    stack_names,
+)
+from annotated.layers import sinusoids
+from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.tokenizers import END, SPECIALS, MarianTokenizer
+
+CONFIG, WEIGHTS, OLD_WEIGHTS = "config.json", "model.safetensors", "pytorch_model.bin"
+VOCAB, TGT_VOCAB, SRC_SPM, TGT_SPM = "vocab.json", "target_vocab.json", "source.spm", "target.spm"
+FILES = (CONFIG, WEIGHTS, OLD_WEIGHTS, VOCAB, TGT_VOCAB, SRC_SPM, TGT_SPM)
+
+# What a Marian model must have set for ours to compute the same, and why.
+FIXED = {
+    "model_type": ("marian", "this reads Marian's models alone"),
+    "scale_embedding": (True, "our embeddings are multiplied by sqrt(d_model)"),
+    "normalize_before": (False, "Marian's code at Hugging Face is post-norm"),
+    "normalize_embedding": (False, "we have no norm after the embeddings"),
+    "add_final_layer_norm": (False, "post-norm has no final norm"),
+    "static_position_embeddings": (True, "Marian's positions are sinusoids"),
+}
+# Settings that Marian has for each stack and we have once: our name of each, and Marian's after the stack's.
+TWICE = {"N": "layers", "d_ff": "ffn_dim", "h": "attention_heads"}
+ONCE = {
+    "d_model": "d_model",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "relu_dropout": "activation_dropout",
+    "max_len": "max_position_embeddings",
+}
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+TIED = {(True, True): "all", (False, True): "target", (False, False): "none"}  # across, and to the output
+UNREACHABLE = -1e4  # a logit whose exponential is 0, yet finite in half precision
+RECIPE = "load it with transformers' MarianMTModel and save_pretrained(): that writes safetensors"
+
+
+def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianTokenizer, MarianTokenizer]:
+    """A Marian model of Hugging Face's, from its folder or by its name there, with both its tokenizers.
+
+        translate = Translator(*load_marian("Helsinki-NLP/opus-mt-en-de"))
+
+    The model is in evaluation mode. Tokens have our numbers: `tokenizer.vocabulary` tells which is which.
+
+    Raises FileNotFoundError for what is neither on disk nor to be had, and ValueError that names a setting
+    that we have not, a tensor that is missing, surplus or of the wrong shape, or a file that is damaged.
+    """
+    folder = find_folder(name_or_folder, FILES)
+    settings = read_json(folder / CONFIG)
+    check_settings(settings, folder / CONFIG)
+    src, tgt = read_vocabularies(folder, settings)
+    symbols = symbols_of(settings, tgt, folder / CONFIG)
+    src_rows, tgt_rows = numbering(src, symbols, folder), numbering(tgt, symbols, folder)
+    model = model_from(our_settings(settings, len(src_rows), len(tgt_rows)), folder / CONFIG)
+    source, tensors = read_weights(folder)
+    found = our_tensors(tensors, model.config, source)
+    for names, rows, size in (((SRC,), src_rows, len(src)), ((TGT, OUTPUT, BIAS), tgt_rows, len(tgt))):
+        found |= our_rows({name: found[name] for name in names if name in found}, rows, size, source)
+    load_weights(model, permuted(found, sines_first(model.config.d_model).argsort()), source)
+    tokenizers = [
+        MarianTokenizer((folder / file).read_bytes(), pieces_of(numbers, rows))
+        for file, numbers, rows in ((SRC_SPM, src, src_rows), (TGT_SPM, tgt, tgt_rows))
+    ]
+    return model.eval(), *tokenizers
+
+
+def check_settings(settings: Mapping[str, object], source: Path) -> None:
+    """Raise ValueError naming a setting of Marian's that is missing, or that no model of ours could have."""
+    twice = [(f"encoder_{name}", f"decoder_{name}") for name in TWICE.values()]
+    for name in (*ONCE.values(), *sum(twice, ()), "scale_embedding", "activation_function", "vocab_size"):
+        if name not in settings:
+            raise ValueError(f"{source}: the setting {name!r} is missing")
+    for name, (value, why) in FIXED.items():
+        if settings.get(name, value) != value:
+            raise ValueError(f"{source}: {name} is {settings[name]!r}, but must be {value!r}: {why}")
+    for encoder, decoder in twice:
+        if settings[encoder] != settings[decoder]:
+            both = f"{encoder} is {settings[encoder]} and {decoder} {settings[decoder]}"
+            raise ValueError(f"{source}: {both}; our models have one number for both stacks")
+    if settings["activation_function"] not in ACTIVATIONS:
+        names = ", ".join(ACTIVATIONS)
+        raise ValueError(f"{source}: activation {settings['activation_function']!r} is none of {names}")
+    if sharing(settings) not in TIED:
+        raise ValueError(
+            f"{source}: embeddings shared by both sides, but not with the output; ours share all"
+        )
+
+
+def sharing(settings: Mapping[str, object]) -> tuple[bool, bool]:
+    """Whether both sides' embeddings are one matrix, and whether the target's is the output's too."""
+    shared = settings.get("share_encoder_decoder_embeddings", True)
+    return shared is not False, settings.get("tie_word_embeddings", True) is not False
+
+
+def our_settings(settings: Mapping[str, object], src_vocab: int, tgt_vocab: int) -> dict[str, object]:
+    """The fields of a `TransformerConfig` that stand for Marian's settings."""
+    return {
+        "src_vocab": src_vocab,
+        "tgt_vocab": tgt_vocab,
+        **{ours: settings[theirs] for ours, theirs in ONCE.items()},
+        **{ours: settings[f"encoder_{theirs}"] for ours, theirs in TWICE.items()},
+        "activation": ACTIVATIONS[settings["activation_function"]],
+        "tied_embeddings": TIED[sharing(settings)],
+    }
+
+
+def read_vocabularies(folder: Path, settings: Mapping[str, object]) -> tuple[dict[str, int], dict[str, int]]:
+    """The numbers of both sides' pieces; one file serves both unless there are two."""
+    src_size = settings["vocab_size"]
+    tgt_size = src_size if sharing(settings)[0] else settings.get("decoder_vocab_size") or src_size
+    second = TGT_VOCAB if (folder / TGT_VOCAB).exists() else VOCAB
+    found = []
+    for path, size in ((folder / VOCAB, src_size), (folder / second, tgt_size)):
+        numbers = read_json(path)
+        if len(numbers) != size or set(numbers.values()) != set(range(size)):
+            raise ValueError(f"{path} must give {size} pieces the numbers from 0 to {size - 1}")
+        found.append(numbers)
+    if sharing(settings)[0] and found[0] != found[1]:
+        raise ValueError(f"{folder}: two vocabularies, but embeddings that both sides share")
+    return found[0], found[1]
+
+
+def symbols_of(settings: Mapping[str, object], tgt: Mapping[str, int], source: Path) -> list[str | None]:
+    """The pieces that serve as our four symbols; None for padding where its piece begins translations too."""
+    pieces = {number: piece for piece, number in tgt.items()}
+    found = []
+    for name in ("decoder_start_token_id", "eos_token_id", "pad_token_id"):
+        number = settings.get(name)
+        if not isinstance(number, int) or number not in pieces:
+            raise ValueError(f"{source}: {name} must be the number of a piece, not {number!r}")
+        found.append(pieces[number])
+    start, end, pad = found
+    return [start, end, None if pad == start else pad, "<unk>"]
+
+
+def numbering(numbers: Mapping[str, int], symbols: list[str | None], folder: Path) -> Rows:
+    """For each of our tokens its number at Marian's: our four symbols, then the other pieces in order."""
+    for symbol in (symbols[END], "<unk>"):
+        if symbol not in numbers:
+            raise ValueError(f"{folder}: the vocabulary has no {symbol}")
+    first = [numbers.get(symbol) for symbol in symbols]
+    return [*first, *(number for number in sorted(numbers.values()) if number not in first)]
+
+
+def pieces_of(numbers: Mapping[str, int], rows: Rows) -> list[str]:
+    """The vocabulary in our order, our symbols by our names."""
+    pieces = {number: piece for piece, number in numbers.items()}
+    return [*SPECIALS, *(pieces[number] for number in rows[len(SPECIALS) :])]
+
+
+def read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
+    """Which file holds the weights, and its tensors."""
+    if (folder / WEIGHTS).is_file() or not (folder / OLD_WEIGHTS).is_file():
+        return folder / WEIGHTS, read_tensors(folder / WEIGHTS)
+    return folder / OLD_WEIGHTS, read_pickle(folder / OLD_WEIGHTS, RECIPE)
+
+
+def our_tensors(
+    tensors: Mapping[str, Tensor], config: TransformerConfig, source: object
+) -> dict[str, Tensor]:
+    """Marian's tensors under our names, in Marian's order of tokens and dimensions."""
+    names, ignored = stack_names(config.N) | {BIAS: "final_logits_bias"}, set(POSITIONS)
+    for ours, aliases in MATRICES[config.tied_embeddings].items():
+        names[ours], *others = present(aliases, tensors)
+        for other in others:
+            if not torch.equal(tensors[names[ours]], tensors[other]):
+                raise ValueError(f"{source}: {names[ours]} and {other} must be one matrix, by the settings")
+        ignored.update(others)
+    for name in POSITIONS:
+        if name in tensors:
+            check_positions(tensors[name], f"{source}: tensor {name}")
+    found = taken(tensors, names, source, ignored)
+    return found | {BIAS: found[BIAS].flatten()}
+
+
+def our_rows(tensors: Mapping[str, Tensor], rows: Rows, size: int, source: object) -> dict[str, Tensor]:
+    """The tensors with a row for each of our tokens. Raises ValueError for one of not `size` rows."""
+    for name, tensor in tensors.items():
+        if len(tensor) != size:
+            raise ValueError(f"{source}: {len(tensor)} rows of {name} for {size} pieces")
+    fill = {name: UNREACHABLE if name == BIAS else 0.0 for name in tensors}
+    return {name: renumbered(tensor, rows, fill[name]) for name, tensor in tensors.items()}
+
+
+def check_positions(waves: Tensor, name: str) -> None:
+    """Raise ValueError unless these are the sinusoids, in Marian's order."""
+    expected = sinusoids(len(waves), waves.size(-1))[:, sines_first(waves.size(-1))]
+    if not torch.allclose(waves.float(), expected, atol=1e-3):
+        raise ValueError(f"{name} does not hold the sinusoids of section 3.5")

@@ -1,0 +1,157 @@
+"""ONNX, the exchange format of many engines: the encoder, and one step of the decoder with its cache.
+
+    encoder.onnx    src int64 (batch, src_len)
+                    -> memory (N, 2, batch, h, src_len, d_k), src_mask bool (batch, 1, src_len)
+    decoder.onnx    token int64 (batch, 1), past (N, 2, batch, h, length, d_k), memory, src_mask
+                    -> log_probs (batch, tgt_vocab), new_past (N, 2, batch, h, length + 1, d_k)
+
+`memory` is what each decoder layer's attention takes from the source, keys and values, computed once.
+`past` holds the same of the target so far: begin with length 0 and the start symbol, then hand each step the
+`new_past` of the one before. A beam search picks rows along the batch axis of both.
+"""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from annotated.cache import DecoderCache
+from annotated.files import creating_folder
+from annotated.interop.common import check_vocabularies, foreign
+from annotated.layers import PositionalEncoding
+from annotated.masks import padding_mask
+from annotated.model import EncoderDecoder
+from annotated.tokenizers import PAD, Tokenizer, save_tokenizer
+
+LONGEST = 1024  # positions, where they are sinusoids
+
+
+class EncoderGraph(nn.Module):
+    """What encoder.onnx computes."""
+
+    def __init__(self, model: EncoderDecoder):
+        super().__init__()
+        self.model = model
+
+    def forward(self, src: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens (batch, src_len) -> keys and values of every layer, and the mask that hides padding."""
+        src_mask = padding_mask(src, PAD)
+        memory = self.model.encode(src, src_mask)
+        attentions = [layer.src_attn for layer in self.model.decoder.layers]
+        projected = [a.split(a.linears[i](memory)) for a in attentions for i in (1, 2)]
+        return torch.stack(projected).unflatten(0, (-1, 2)), src_mask
+
+
+class DecoderGraph(nn.Module):
+    """What decoder.onnx computes: one step."""
+
+    def __init__(self, model: EncoderDecoder):
+        super().__init__()
+        self.model = model
+
+    def forward(self, token: Tensor, past: Tensor, memory: Tensor, src_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """The newest token (batch, 1) and the caches -> log-probabilities of the next, and the new cache."""
+        cache = DecoderCache(len(past))
+        for layer, target, source in zip(cache.layers, past, memory, strict=True):
+            layer.target.key, layer.target.value = target
+            layer.memory.key, layer.memory.value = source
+        # With its keys and values at hand, the memory itself is not looked at.
+        states = self.model.decode(memory, src_mask, token, None, cache)  # (batch, 1, d_model)
+        new_past = [tensor for layer in cache.layers for tensor in (layer.target.key, layer.target.value)]
+        return self.model.generator(states[:, -1]), torch.stack(new_past).unflatten(0, (-1, 2))
+
+
+def to_onnx(
+    folder: str | Path, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
+) -> None:
+    """Write a new folder with encoder.onnx, decoder.onnx and our tokenizers.
+
+    Raises FileExistsError, ImportError where onnx or onnxscript is missing, ValueError for tokenizers that
+    do not fit the model.
+    """
+    for package in ("onnx", "onnxscript"):
+        foreign(package)
+    check_vocabularies(model, src_tokenizer, tgt_tokenizer)
+    with creating_folder(Path(folder)) as new:
+        for name, graph in graphs(trimmed(model)).items():
+            graph.save(new / f"{name}.onnx")
+        save_tokenizer(src_tokenizer, new, "src_tokenizer")
+        save_tokenizer(tgt_tokenizer, new, "tgt_tokenizer")
+
+
+def trimmed(model: EncoderDecoder) -> EncoderDecoder:
+    """A copy in evaluation mode, its sinusoids no longer than `LONGEST`: they are written out in full."""
+    copy = deepcopy(model).cpu().eval()
+    for module in copy.modules():
+        if isinstance(module, PositionalEncoding):
+            module.pe = module.pe[:LONGEST].clone()
+    return copy
+
+
+def graphs(model: EncoderDecoder) -> dict[str, Any]:
+    """Both graphs, traced by PyTorch's exporter in its default opset."""
+    src = torch.tensor([[0, 3, 3, 1], [0, 1, PAD, PAD]])
+    memory, src_mask = EncoderGraph(model)(src)
+    past = memory[..., :3, :]  # any length but 0 and 1, which the exporter would take for constants
+    token = src.new_zeros(2, 1)
+    batch, src_len, length = "batch", "src_len", "length"
+    return {
+        "encoder": traced(
+            EncoderGraph(model),
+            {"src": (src, {0: batch, 1: src_len})},
+            ("memory", "src_mask"),
+        ),
+        "decoder": traced(
+            DecoderGraph(model),
+            {
+                "token": (token, {0: batch}),
+                "past": (past, {2: batch, 4: length}),
+                "memory": (memory, {2: batch, 4: src_len}),
+                "src_mask": (src_mask, {0: batch, 2: src_len}),
+            },
+            ("log_probs", "new_past"),
+        ),
+    }
+
+
+def traced(
+    module: nn.Module, inputs: dict[str, tuple[Tensor, dict[int, str]]], outputs: tuple[str, ...]
+) -> Any:
+    """The ONNX program of a module; each input is an example, and the axes that may have any length."""
+    examples = tuple(example for example, _ in inputs.values())
+    axes = tuple(names for _, names in inputs.values())
+    anything = tuple(dict.fromkeys(names, torch.export.Dim.DYNAMIC) for names in axes)
+    with quietly():
+        # Strict: the length of a cache goes through `len`, which the other way of tracing makes a constant.
+        program = torch.export.export(module.eval(), examples, dynamic_shapes=anything, strict=True)
+        graph = torch.onnx.export(
+            program,
+            examples,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_shapes=axes,
+            dynamo=True,
+            verbose=False,
+        )
+    for node in graph.model.graph:
+        node.metadata_props.clear()  # where in whose files each operation was written
+    return graph
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Keep back what the exporter says of its own workings, none of which the reader could heed."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

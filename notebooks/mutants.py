@@ -1,0 +1,146 @@
+"""Break the package in ten ways, each in a copy, and show that the notebook which teaches the thing fails.
+
+    python notebooks/mutants.py            all ten
+    python notebooks/mutants.py norm       those whose name holds this
+
+A notebook that still runs to its end would teach something that it does not check. Exit code 1: one did.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tqdm import tqdm
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Mutant(NamedTuple):
+    """A fault to put into the package: `old` stands once in `module`, and becomes `new`."""
+
+    name: str
+    module: str
+    old: str
+    new: str
+    notebook: str
+
+
+MUTANTS = (
+    Mutant(
+        "mask flipped",
+        "attention.py",
+        "scores.masked_fill(~mask, torch.finfo",
+        "scores.masked_fill(mask, torch.finfo",
+        "02_attention",
+    ),
+    Mutant(
+        "scale dropped",
+        "attention.py",
+        "key.transpose(-2, -1) / math.sqrt(query.size(-1))",
+        "key.transpose(-2, -1)",
+        "02_attention",
+    ),
+    Mutant(
+        "target unshifted",
+        "masks.py",
+        "self.tgt_y = tgt[:, 1:]",
+        "self.tgt_y = tgt[:, :-1]",
+        "07_batches_and_masks",
+    ),
+    Mutant(
+        "norm moved",
+        "layers.py",
+        "return self.norm(x + self.dropout(sublayer(x)))",
+        "return x + self.dropout(sublayer(self.norm(x)))",
+        "06_the_full_model",
+    ),
+    Mutant(
+        "positions off by one",
+        "layers.py",
+        "position = torch.arange(length, ",
+        "position = torch.arange(1, length + 1, ",
+        "05_positional_encoding",
+    ),
+    Mutant(
+        "smoothing mass misplaced",
+        "loss.py",
+        "torch.full_like(x, self.smoothing / (self.size - 2)",
+        "torch.full_like(x, self.smoothing / self.size",
+        "08_training_recipe",
+    ),
+    Mutant(
+        "dropout left on",
+        "model.py",
+        "    model.eval()\n",
+        "    model.train()\n",
+        "10_translation",
+    ),
+    Mutant(
+        "cache off by one",
+        "model.py",
+        "len(cache) if cache is not None else 0)",
+        "len(cache) + 1 if cache is not None else 0)",
+        "11_search_and_averaging",
+    ),
+    Mutant(
+        "penalty inverted",
+        "decoding.py",
+        "score = log_prob / length_penalty(",
+        "score = log_prob * length_penalty(",
+        "11_search_and_averaging",
+    ),
+    Mutant(
+        "padding counted in the loss",
+        "loss.py",
+        "kept = target != padding_idx",
+        "kept = target >= 0",
+        "08_training_recipe",
+    ),
+)
+
+
+def apply(mutant: Mutant, package: Path) -> None:
+    """Put the fault in. Raises ValueError where the code to change does not stand there exactly once."""
+    path = package / mutant.module
+    code = path.read_text(encoding="utf-8")
+    if (found := code.count(mutant.old)) != 1:
+        raise ValueError(f"{mutant.name}: {mutant.module} holds {mutant.old!r} {found} times, not once")
+    path.write_text(code.replace(mutant.old, mutant.new), encoding="utf-8")
+
+
+def run(mutant: Mutant, folder: Path) -> str | None:
+    """Where the notebook failed in a copy of the project with this fault; None if it did not."""
+    for name in ("annotated", "notebooks", "images"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    apply(mutant, folder / "annotated")
+    found = subprocess.run(
+        [sys.executable, "notebooks/build.py", mutant.notebook],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [line for line in found.stderr.splitlines() if line.strip()]
+    return None if found.returncode == 0 else next((ln for ln in lines if ", cell " in ln), lines[-1])
+
+
+def main(wanted: Sequence[str]) -> int:
+    """Try the mutants whose names hold one of `wanted`, or all; one line each."""
+    survived = 0
+    for mutant in tqdm([m for m in MUTANTS if not wanted or any(w in m.name for w in wanted)], disable=None):
+        with tempfile.TemporaryDirectory() as folder:
+            where = run(mutant, Path(folder))
+        survived += where is None
+        tqdm.write(f"{mutant.name}: {where or f'{mutant.notebook} did not notice'}")
+    return min(1, survived)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,129 @@
+"""CTranslate2: its engine scores and translates as our model and our search do."""
+
+import pytest
+import torch
+from interop_models import ENGLISH, GERMAN, MISSING, logits, subwords, taught, toy
+
+from annotated.interop import CTranslate2Translator, to_ctranslate2
+from annotated.tokenizers import WordTokenizer
+from annotated.translator import Translator
+
+SENTENCES = [*ENGLISH, "a dog", "", "house runs the to sees cat a dog"]
+SETTINGS = {
+    "the paper's": {"tied_embeddings": "all"},
+    "pre-norm, learned positions": {"norm_first": True, "positions": "learned", "max_len": 99},
+    "GELU, one layer": {"activation": "gelu", "N": 1, "tied_embeddings": "target"},
+    "swish, large eps": {"activation": "swish", "layer_norm_eps": 0.1, "tied_embeddings": "all"},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def engine():
+    return pytest.importorskip("ctranslate2", reason=MISSING.format("ctranslate2"))
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def pair(request, tmp_path_factory):
+    """Our translator with random weights, and CTranslate2's of the same model."""
+    settings = SETTINGS[request.param]
+    joint = settings.get("tied_embeddings") == "all"
+    src_tokenizer = subwords(ENGLISH, GERMAN) if joint else subwords(ENGLISH)
+    tgt_tokenizer = src_tokenizer if joint else subwords(GERMAN)
+    model = toy(len(src_tokenizer), len(tgt_tokenizer), **settings)
+    folder = tmp_path_factory.mktemp("ct2") / "model"
+    to_ctranslate2(folder, model, src_tokenizer, tgt_tokenizer)
+    return Translator(model, src_tokenizer, tgt_tokenizer), CTranslate2Translator(folder)
+
+
+def test_every_token_is_scored_alike(pair):
+    """Its `score_batch` on given pairs: no search on either side."""
+    ours, theirs = pair
+    tgt_pieces = list(theirs.tgt_ids)
+    tgt = torch.randint(4, len(tgt_pieces), (7,)).tolist()
+    src = ours.src_tokenizer.encode(ENGLISH[1])
+    scored = theirs.engine.score_batch([[theirs.src_pieces[i] for i in src]], [[tgt_pieces[i] for i in tgt]])
+    said = logits(ours.model, torch.tensor([[*src, 1]]), torch.tensor([[0, *tgt]])).log_softmax(-1)
+    expected = said[0].gather(1, torch.tensor([*tgt, 1]).unsqueeze(1)).flatten()
+    torch.testing.assert_close(torch.tensor(scored[0].log_probs), expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def taught_pair(tmp_path_factory):
+    """Both translators of a model that has learned something."""
+    tokenizer = subwords(ENGLISH, GERMAN)
+    model = taught(tokenizer)
+    folder = tmp_path_factory.mktemp("taught") / "model"
+    to_ctranslate2(folder, model, tokenizer, tokenizer)
+    return Translator(model, tokenizer, tokenizer), CTranslate2Translator(folder)
+
+
+@pytest.mark.parametrize(("beam", "alpha"), [(1, 0.0), (3, 0.6), (4, 1.0)])
+def test_the_same_hypotheses(taught_pair, beam, alpha):
+    """With a length penalty, or nothing to choose from, both searches stop by the same rule."""
+    ours, theirs = taught_pair
+    expected = ours.search(SENTENCES, beam=beam, alpha=alpha, penalty="power")
+    for mine, (tokens, score) in zip(expected, theirs.search(SENTENCES, beam, alpha), strict=True):
+        assert tokens == (mine[0].tokens if mine else ())
+        assert score == pytest.approx(mine[0].score if mine else 0.0, abs=1e-2)
+    assert len({mine[0].tokens for mine in expected if mine}) > 2
+
+
+def test_text_in_text_out(taught_pair):
+    ours, theirs = taught_pair
+    found = theirs.translate(SENTENCES)
+    assert found == ours.translate(SENTENCES, penalty="power")
+    assert found[:3] == GERMAN
+    assert found[4] == ""
+    assert theirs.translate([]) == []
+
+
+def test_the_same_limit_to_a_sentence_that_does_not_end(pair):
+    ours, theirs = pair
+    [mine], [(tokens, _)] = ours.search([ENGLISH[0]], beam=1), theirs.search([ENGLISH[0]], beam=1)
+    assert tokens == mine[0].tokens
+    assert len(tokens) == len(ours.src_tokenizer.encode(ENGLISH[0])) + 50
+
+
+def test_a_translation_may_be_empty(tmp_path):
+    words = WordTokenizer(["a", "dog", "runs"], None)
+    model = toy(7, 7)
+    with torch.no_grad():
+        model.generator.proj.bias[1] += 100
+    to_ctranslate2(tmp_path / "out", model, words, words)
+    assert CTranslate2Translator(tmp_path / "out").search(["a dog"]) == [((), pytest.approx(0.0, abs=1e-3))]
+
+
+@pytest.mark.parametrize("quantization", ["int8", "float16"])
+def test_smaller_numbers_say_nearly_the_same(quantization, tmp_path):
+    tokenizer = subwords(ENGLISH, GERMAN)
+    model = toy(len(tokenizer), len(tokenizer), d_model=64, d_ff=256)
+    scores, sizes = [], []
+    for kind in ("float32", quantization):
+        to_ctranslate2(tmp_path / kind, model, tokenizer, tokenizer, kind)
+        translator = CTranslate2Translator(tmp_path / kind)
+        pieces = [translator.src_pieces[i] for i in tokenizer.encode(ENGLISH[0])]
+        scores.append(translator.engine.score_batch([pieces], [pieces])[0].log_probs)
+        sizes.append((tmp_path / kind / "model.bin").stat().st_size)
+    assert sizes[1] < 0.7 * sizes[0]
+    apart = torch.tensor(scores[0]) - torch.tensor(scores[1])
+    assert 0 < apart.abs().max() < 0.1 * torch.tensor(scores[0]).abs().max()
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path):
+    words = WordTokenizer(["a", "dog", "runs"], None)
+    with pytest.raises(ValueError, match=r"quantization must be one of .*, not 'int4'"):
+        to_ctranslate2(tmp_path / "out", toy(7, 7), words, words, "int4")
+    with pytest.raises(ValueError, match="a tokenizer of 7 tokens for a model of 8"):
+        to_ctranslate2(tmp_path / "out", toy(8, 7), words, words)
+    twice = WordTokenizer(["a", "<s>"], None)
+    with pytest.raises(ValueError, match="'<s>' is in the vocabulary twice"):
+        to_ctranslate2(tmp_path / "out", toy(6, 6), twice, twice)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_without_its_model_is_named(tmp_path):
+    words = WordTokenizer(["a", "dog", "runs"], None)
+    to_ctranslate2(tmp_path / "out", toy(7, 7), words, words)
+    (tmp_path / "out" / "model.bin").write_bytes(b"")
+    with pytest.raises(ValueError, match="holds no model of CTranslate2's"):
+        CTranslate2Translator(tmp_path / "out")

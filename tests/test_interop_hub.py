@@ -1,0 +1,109 @@
+"""Model folders on the Hub, without a network: through the library's own cache, laid out as it does."""
+
+import importlib
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from interop_models import MISSING, toy
+
+import annotated
+from annotated.checkpoints import save_model
+from annotated.interop import from_hub, load_marian, to_hub
+from annotated.tokenizers import WordTokenizer
+
+COMMIT = "0123456789" * 4
+WORDS = WordTokenizer(["a", "dog", "runs"], None)
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """The library, offline, its cache an empty folder."""
+    hub = pytest.importorskip("huggingface_hub", reason=MISSING.format("huggingface_hub"))
+    importlib.import_module("huggingface_hub.constants")  # the package loads its modules when asked
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    return hub
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A run's folder: a model, its log, and its checkpoints."""
+    torch.manual_seed(0)
+    save_model(tmp_path / "run", toy(7, 7), WORDS, WORDS)
+    (tmp_path / "run" / "log.jsonl").write_text("{}\n")
+    save_model(tmp_path / "run" / "checkpoints" / "step-1", toy(7, 7), WORDS, WORDS)
+    return tmp_path / "run"
+
+
+def cached(hub, folder, name="org/name"):
+    """Lay a folder into the cache as a download of its main branch would have."""
+    place = Path(hub.constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
+    shutil.copytree(folder, place / "snapshots" / COMMIT)
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text(COMMIT)
+
+
+def test_what_the_cache_has_is_loaded(hub, folder):
+    cached(hub, folder)
+    assert from_hub("org/name", revision=COMMIT)("a dog") == annotated.Translator.load(folder)("a dog")
+    assert annotated.from_hub("org/name")("a dog") == annotated.Translator.load(folder)("a dog")
+
+
+@pytest.mark.parametrize("load", [from_hub, load_marian])
+def test_what_is_nowhere_is_one_clear_line(hub, load):
+    with pytest.raises(FileNotFoundError, match=r"^org/none is no folder here, not in .* cache") as caught:
+        load("org/none")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_revision_that_is_not_there_is_named(hub, folder):
+    cached(hub, folder)
+    with pytest.raises(FileNotFoundError, match="org/name at v2"):
+        from_hub("org/name", revision="v2")
+
+
+def test_an_impossible_name_is_refused(hub):
+    with pytest.raises(ValueError, match="'a b//c' is no folder here, and no name on the Hub"):
+        from_hub("a b//c")
+
+
+def test_something_else_than_our_model_is_refused(hub, folder):
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    cached(hub, folder)
+    with pytest.raises(ValueError, match="format None is unknown"):
+        from_hub("org/name")
+
+
+class FakeApi:
+    """Stands in for the Hub: what is uploaded is laid into the cache."""
+
+    def __init__(self, hub):
+        self.hub, self.calls = hub, []
+
+    def create_repo(self, name, private, exist_ok):
+        self.calls.append((name, private, exist_ok))
+
+    def upload_folder(self, repo_id, folder_path, allow_patterns):
+        chosen = self.hub.utils.filter_repo_objects(
+            [str(path.relative_to(folder_path)) for path in folder_path.rglob("*.*")],
+            allow_patterns=allow_patterns,
+        )
+        self.files = sorted(chosen)
+
+
+def test_a_run_is_pushed_without_its_checkpoints(hub, folder, monkeypatch):
+    api = FakeApi(hub)
+    monkeypatch.setattr(hub, "HfApi", lambda: api)
+    assert to_hub(folder, "org/name") == "https://huggingface.co/org/name"
+    assert api.calls == [("org/name", True, True)]
+    assert api.files == ["config.json", "log.jsonl", "model.safetensors", "tokenizer.json"]
+
+
+def test_what_is_no_model_is_not_pushed(hub, tmp_path, monkeypatch):
+    api = FakeApi(hub)
+    monkeypatch.setattr(hub, "HfApi", lambda: api)
+    with pytest.raises(FileNotFoundError, match="holds no model"):
+        to_hub(tmp_path, "org/name")
+    assert api.calls == []
