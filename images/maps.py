@@ -80,6 +80,7 @@ PACKAGE = (
             ("results", "scores of a split"),
             ("recipes", "how to reproduce"),
             ("release", "model and card"),
+            ("interop", "other libraries"),
         ),
     ),
     ("Command line", (("commands", "train, translate"), ("__main__", "their options"))),

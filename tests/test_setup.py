@@ -24,9 +24,8 @@ TEST_COMMAND = "make test"
 
 
 def named() -> dict[str, Requirement]:
-    """Every package that pyproject.toml names, but for `interop`, whose tests are skipped without it."""
-    extras = (extra for name, extra in EXTRAS.items() if name != "interop")
-    texts = [*PROJECT["dependencies"], *(text for extra in extras for text in extra)]
+    """Every package that pyproject.toml names, in whichever extra."""
+    texts = [*PROJECT["dependencies"], *(text for extra in EXTRAS.values() for text in extra)]
     needs = [Requirement(text) for text in texts]
     return {canonicalize_name(need.name): need for need in needs if need.name != PROJECT["name"]}
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import ClassVar
 
 from annotated.files import replacing, write_json
@@ -50,7 +51,7 @@ class MarianTokenizer:
     def __len__(self) -> int:
         return len(self.vocabulary)
 
-    def encode(self, text: str, dropout: float = 0.0) -> list[int]:
+    def encode(self, text: str, dropout: float = 0.0, random: Random | None = None) -> list[int]:
         """Ids without `<s>` and `</s>`.
 
         Raises ValueError for `dropout`: Marian's pieces are mostly not merges that could be left out.
