@@ -11,7 +11,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +29,8 @@ METADATA = {
 # What another machine, or the next run, would print differently: addresses, folders outside the project.
 MACHINE = re.compile(r"\bat 0x[0-9a-f]+|ipykernel_\d+|(?<![\w./])/(?:home|Users|root|tmp|work|var)/")
 NBVAL_COMMENT = re.compile(r"^\s*#\s*(?:NBVAL_|PYTEST_VALIDATE_)", re.MULTILINE)
+BARE_NAME = re.compile(r"`(\d\d_\w+)`")
+LINKED_NAME = re.compile(r"\]\((\d\d_\w+)\.ipynb")
 # altair numbers the parameters that nobody named; in a cell run a second time, the number is another one.
 UNNAMED_PARAMETER = re.compile(r'"name": "param_\d+"')
 
@@ -113,6 +115,7 @@ def check_folder(folder: Path, start: str, names: Sequence[str] = ()) -> list[Fa
             faults.append(Fault(name, 0, "not built", f"no {name}.ipynb: make notebooks ONLY={name}"))
         else:
             faults += check_pair(sources[name], built[name], start)
+            faults += [Fault(name, *finding) for finding in links(read_source(sources[name]), sources)]
     return faults
 
 
@@ -206,6 +209,18 @@ def exercises(source: NotebookNode) -> Findings:
         question = next((cell for cell in reversed(above) if not _is_collapsed(cell)), None)
         if question is None or question.cell_type != "markdown" or "exercise" not in question.source.lower():
             yield position, "no question", 'a collapsed cell stands below a text that says "Exercise"'
+
+
+def links(source: NotebookNode, existing: Container[str]) -> Findings:
+    """A notebook that exists is named by a link to it, one that does not yet by its bare name."""
+    for position, cell in enumerate(source.cells, start=1):
+        if cell.cell_type == "markdown":
+            for name in BARE_NAME.findall(cell.source):
+                if name in existing:
+                    yield position, "no link", f"`{name}` is there: [{name}]({name}.ipynb)"
+            for name in LINKED_NAME.findall(cell.source):
+                if name not in existing:
+                    yield position, "dead link", f"there is no {name}: name it `{name}`"
 
 
 def same_cells(source: NotebookNode, built: NotebookNode) -> Findings:

@@ -143,6 +143,19 @@ def test_missing_partners_and_missing_notebooks_are_named(tmp_path: Path) -> Non
     assert names(tmp_path) == ["no source", "not built"]
 
 
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("See `00_tiny`.", ["no link"]),
+        ("See [00_tiny](00_tiny.ipynb) and `01_to_come`.", []),
+        ("See [01_gone](01_gone.ipynb).", ["dead link"]),
+    ],
+)
+def test_notebooks_are_linked_where_they_exist(tmp_path: Path, text: str, fault: list[str]) -> None:
+    write_pair(tmp_path, notebook_text(PLAIN, f"# %% [markdown]\n# {text}\n"))
+    assert names(tmp_path) == fault
+
+
 def test_a_fault_tells_the_notebook_the_cell_and_the_fault(tmp_path: Path) -> None:
     write_pair(tmp_path, notebook_text("# %%\n1 + 1;\n"))
     assert str(pairs.check_folder(tmp_path, START)[0]).startswith("00_tiny, cell 3: semicolon: ")

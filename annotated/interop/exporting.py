@@ -20,7 +20,7 @@ FORMATS: dict[str, Callable[..., None]] = {
 
 def add_export(add: Callable[..., argparse.ArgumentParser], **options: object) -> None:
     """Describe the command to the parser; `options` are those that all commands have."""
-    export = add(
+    parser = add(
         "export",
         help="write a model for another engine",
         description="Write a model for CTranslate2, as ONNX, or as Hugging Face's MarianMTModel, "
@@ -31,14 +31,14 @@ def add_export(add: Callable[..., argparse.ArgumentParser], **options: object) -
         **options,
     )
     which = "a model folder, or a shipped model's name"
-    export.add_argument("--model", required=True, metavar="MODEL", help=which)
-    export.add_argument("--to", choices=FORMATS, required=True, help="for which engine")
-    export.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to write it")
-    export.add_argument("--quantization", choices=QUANTIZATIONS, help="of the matrices, for CTranslate2 only")
-    export.set_defaults(run=run_export)
+    parser.add_argument("--model", required=True, metavar="MODEL", help=which)
+    parser.add_argument("--to", choices=FORMATS, required=True, help="for which engine")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to write it")
+    parser.add_argument("--quantization", choices=QUANTIZATIONS, help="of the matrices, for CTranslate2 only")
+    parser.set_defaults(run=export)
 
 
-def run_export(args: argparse.Namespace) -> None:
+def export(args: argparse.Namespace) -> None:
     """Do what `annotated export` was asked to. Raises ValueError and ImportError as the writers do."""
     write = FORMATS[args.to]
     if args.quantization is not None:
