@@ -94,7 +94,9 @@ def feed(monkeypatch, content):
 # ---- help and names
 
 
-@pytest.mark.parametrize("command", [[], ["train"], ["translate"], ["evaluate"], ["average"], ["reproduce"], ["export"]])
+@pytest.mark.parametrize(
+    "command", [[], ["train"], ["translate"], ["evaluate"], ["average"], ["reproduce"], ["export"]]
+)
 def test_help_can_be_read(command, capfd):
     assert ends([*command, "--help"]) == 0
     out = capfd.readouterr().out
