@@ -41,7 +41,7 @@ lab: $(READY) ## open the notebooks in JupyterLab
 notebooks: $(READY) ## execute the notebooks and write them with their outputs (ONLY=02_attention: this one)
 	$(BIN)/python notebooks/build.py $(ONLY)
 
-mutants: $(READY) ## break the package in ten ways and show that a notebook notices each
+mutants: $(READY) ## break the package in several ways and show that a notebook notices each
 	$(BIN)/python notebooks/mutants.py
 
 reproduce: $(READY) ## train and score the published results anew, hours on two cores (ONLY=multi30k-en-de-lc: this one)

@@ -23,6 +23,6 @@ def test_a_mutant_can_be_made(mutant, tmp_path):
 
 
 def test_each_mutant_has_a_notebook_to_catch_it():
-    assert len(MUTANTS) == len({mutant.name for mutant in MUTANTS}) == 10
+    assert len(MUTANTS) == len({mutant.name for mutant in MUTANTS})
     for mutant in MUTANTS:
         assert (ROOT / "notebooks" / f"{mutant.notebook}.py").exists(), mutant.name
