@@ -10,9 +10,9 @@
 #
 # - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`. Of recurrent and
 #   convolutional networks you have heard the names.
-# - **After:** you know what attention was to put an end to; how far a word hears through each kind of layer,
-#   and along how many paths; which operations have to wait for which; for what lengths attention is really
-#   the cheaper layer, and against what; and what it pays for hearing everything at once.
+# - **After:** you know which trouble attention was meant to end; how far a word hears through each kind of
+#   layer, and along how many paths; which operations have to wait for which; for what lengths attention is
+#   really the cheaper layer, and against what; and what it pays for hearing everything at once.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). These are its sections 1, 2 and 4.
 
@@ -59,7 +59,7 @@ torch.set_num_threads(1)
 # %% [markdown]
 # ## A word to remember
 #
-# Is it *is* or *are*?
+# Which word fits the gap, *is* or *are*?
 
 # %%
 sentence = "The keys that the man who lives above the shop on the corner lost ___ here ."
@@ -69,11 +69,11 @@ print("words from 'keys' to the gap:", words.index("___") - words.index("keys"))
 # %% [markdown]
 # It is *are*, because of a word that is 13 words away; *corner* and *man* are nearer, and wrong. Until 2017
 # such sentences were read by **recurrent** networks: one word after the other, each mixed into a state, a
-# vector that is all that the network knows so far. Section 1 says it in symbols: $h_t$ is computed from
-# $h_{t-1}$ and word $t$.
+# vector that is all that the network knows so far. The paper's section 1 says it in symbols: the state $h_t$
+# is computed from $h_{t-1}$ and word $t$. In the simplest one, $h_t = \tanh(W x_t + U h_{t-1})$.
 #
 # A small version of the problem: a row of random symbols, eight kinds, the first one marked. After the last
-# one, say which was marked. Three bits, to be carried over a distance.
+# one, say which was marked. Three bits, to be carried over a distance. Who only guesses is right once in 8.
 
 # %%
 SYMBOLS, WIDTH = 8, 32
@@ -109,6 +109,10 @@ class LastState(nn.Module):
         return self.net(x)[0][:, -1]
 
 
+def rnn() -> nn.Module:
+    return LastState(nn.RNN(WIDTH, WIDTH, batch_first=True))
+
+
 # %%
 def train(make_layer, distance: int, most: int = 150) -> tuple[Remember, int | None]:
     """A model, and its updates until 95% of ten batches are right; None if that takes more than `most`."""
@@ -129,28 +133,38 @@ def train(make_layer, distance: int, most: int = 150) -> tuple[Remember, int | N
     return model, None
 
 
-# %%
-def rnn() -> nn.Module:
-    return LastState(nn.RNN(WIDTH, WIDTH, batch_first=True))
-
-
-for distance in (2, 4, 16):
+for distance in (4, 16):
     learned = train(rnn, distance)[1] is not None
     print(f"distance {distance:2}: learned within 150 updates: {learned}")
     assert learned == (distance < 16)
 
 # %% [markdown]
 # Our sentence needs 13. A first guess at the reason: the state is too small, and sixteen later words wash
-# over it. But 32 numbers have plenty of room for three bits. What is missing is not room, it is a *reason*:
-# nothing tells the network that the first symbol matters.
+# over it. Then no weights would do. But here are some, set by hand, for a state of *three* numbers. The
+# state begins at zero, so the first symbol sets their signs, one bit each; and $U$ makes them so much larger
+# that no later symbol can turn one:
+
+# %%
+codes = 2.0 * (torch.arange(SYMBOLS).unsqueeze(1) >> torch.arange(3) & 1) - 1  # (8, 3): each bit as -1 or 1
+latch = nn.RNN(3, 3, bias=False, batch_first=True)
+latch.weight_ih_l0.data, latch.weight_hh_l0.data = torch.eye(3), 4 * torch.eye(3)
+
+symbols = torch.randint(SYMBOLS, (500, 1001))
+last = latch(codes[symbols])[0][:, -1]  # (500, 3)
+assert torch.equal(last.sign(), codes[symbols[:, 0]])
+print("three numbers remember the first symbol over a distance of 1,000: True")
+
+# %% [markdown]
+# So the network *can* remember; it does not *learn* to. What keeps learning from finding such weights?
 #
 # ## What arrives
 #
-# Learning needs a gradient. So we ask what reaches a word from a network not yet trained: pull its output in
-# some direction, and take the norm of the gradient at each word. With it come three rivals: the same network
-# starting from a rotation, an **LSTM**, whose gates decide what to keep, and one attention layer, which
-# looks at all words directly. ([02_attention](02_attention.ipynb) builds that one. Here it is enough to know
-# that it takes a weighted mean of all words, each weighted by how well it answers the question of the last.)
+# Learning needs a gradient. An error at the end must say to the first word: you mattered. So we take a
+# network not yet trained, send a random gradient into its output, and look at the norm of what arrives at
+# each word. With it come three rivals: the same network with a rotation for its $U$, which makes no state
+# longer or shorter; an **LSTM**, whose gates decide what to keep; and one attention layer, which looks at all
+# words directly. ([02_attention](02_attention.ipynb) builds that one. Here it is enough to know that it takes
+# a weighted mean of all words, each weighted by how well it answers the question of the last.)
 
 
 # %%
@@ -168,7 +182,7 @@ class LookUp(nn.Module):
 
 def rotating_rnn() -> nn.Module:
     layer = rnn()
-    nn.init.orthogonal_(layer.net.weight_hh_l0)  # no state is made longer or shorter
+    nn.init.orthogonal_(layer.net.weight_hh_l0)
     return layer
 
 
@@ -216,13 +230,14 @@ tolerance = 2 ** (1 / 100) - 1
 print(f"to stay within a factor of 2 over 100 steps, each must be right to {tolerance:.1%}")
 
 # %% [markdown]
-# So the length of the way is not in itself a sentence of death, but it is an exponent, and whatever stands
-# below it must be very near 1. That is why section 4 asks how long the way is, for each kind of layer.
+# A long way is not fatal in itself. But its length is an exponent, and the factor that it is put on must be
+# very near 1. That is why the paper's section 4 asks how long the way is, for each kind of layer.
 #
 # ## Four layers, one shape
 #
 # Each takes $n$ words of $d$ numbers to $n$ words of $d$ numbers. Here they are in the least code that does
-# it. All but the plain attention look backwards, as recurrent layers must, so that they can be compared.
+# it. All but the plain attention look backwards, as recurrent layers must, so that they can be compared. (The
+# paper's neighbourhoods lie around the word, half before it and half behind.)
 
 
 # %%
@@ -271,16 +286,17 @@ assert_close(self_attention(x, neighbourhood(n, 5))[7], attention(x[7:8], x[3:8]
 print("recurrent = nn.RNN, convolution = three products, restricted = the same on five words: True")
 
 # %% [markdown]
-# What the paper's Table 1 says of them:
+# What the paper's Table 1 says of them. Take the two words that are furthest apart: the *longest path* is the
+# number of steps in which one reaches the other, a step being a layer, or a state handed on:
 #
-# | layer | operations | that must wait for each other | longest path |
+# | layer | operations | in a row, each waiting for the one before | longest path |
 # | --- | --- | --- | --- |
 # | self-attention | $O(n^2 \cdot d)$ | $O(1)$ | $O(1)$ |
 # | recurrent | $O(n \cdot d^2)$ | $O(n)$ | $O(n)$ |
 # | convolutional, $k$ neighbours | $O(k \cdot n \cdot d^2)$ | $O(1)$ | $O(\log_k n)$ |
 # | self-attention restricted to $r$ neighbours | $O(r \cdot n \cdot d)$ | $O(1)$ | $O(n / r)$ |
 #
-# Twelve cells. We go from right to left.
+# Twelve cells. We check them column by column, from right to left.
 #
 # ## How far a word hears
 #
@@ -302,28 +318,29 @@ def hears(layer, depth: int) -> Tensor:
 
 layers = {
     "recurrent": lambda x, index: recurrent(x, W, U),
-    "convolution\nk = 3": lambda x, index: convolution(x, K),
-    "dilated\nk = 3": lambda x, index: convolution(x, K, dilation=3**index),
-    "restricted\nr = 5": lambda x, index: self_attention(x, neighbourhood(len(x), 5)),
+    "convolution, k = 3": lambda x, index: convolution(x, K),
+    "dilated, k = 3": lambda x, index: convolution(x, K, dilation=3**index),
+    "restricted, r = 5": lambda x, index: self_attention(x, neighbourhood(len(x), 5)),
     "self-attention": lambda x, index: self_attention(x),
 }
 reach = {name: [hears(layer, depth) for depth in (1, 2, 3, 4)] for name, layer in layers.items()}
 
 # %%
-axes = plot_reach(reach, "Who hears whom (blue), layer by layer")
+rows = {name.replace(", ", "\n"): grids for name, grids in reach.items()}
+axes = plot_reach(rows, "Who hears whom (blue), layer by layer")
 plt.show()
 heard = {name: [int(grid[-1].sum()) for grid in grids] for name, grids in reach.items()}
 for name, counts in heard.items():
-    print(f"{name.replace(chr(10), ', '):19} words that the last of 16 hears, by layers: {counts}")
+    print(f"{name:19} words that the last of 16 hears, by layers: {counts}")
 assert heard["self-attention"] == heard["recurrent"] == [16] * 4
-assert heard["convolution\nk = 3"] == [3, 5, 7, 9]
-assert heard["dilated\nk = 3"] == [3, 9, 16, 16]
+assert heard["convolution, k = 3"] == [3, 5, 7, 9]
+assert heard["dilated, k = 3"] == [3, 9, 16, 16]
 assert torch.tensor(axes[1, 3].images[0].get_array()).sum(dim=-1).max() == 9
 
 # %% [markdown]
-# A convolution of three gains two words a layer, restricted attention over five gains four. The recurrent
-# layer hears its whole past at once. Only plain attention hears what follows, too (in the decoder, a mask
-# forbids it that).
+# A row is an output word, and blue are the words that it hears. A convolution of three gains two words a
+# layer, restricted attention over five gains four. The recurrent layer hears its whole past at once. Only
+# plain attention hears what follows, too (in the decoder, a mask forbids it that).
 #
 # The **dilated** convolution is the surprise. It has three weights like its neighbour, but takes words 1,
 # then 3, then 9 places apart. How many layers until the last of $n$ words hears the first?
@@ -344,40 +361,54 @@ def layers_needed(layer, n: int) -> int:
 lengths = (5, 9, 17, 33, 65, 129)
 needed = {name: [layers_needed(layer, n) for n in lengths] for name, layer in layers.items()}
 for name, counts in needed.items():
-    print(f"{name.replace(chr(10), ', '):19} layers for {lengths} words: {counts}")
+    print(f"{name:19} layers for {lengths} words: {counts}")
 
-assert needed["convolution\nk = 3"] == [(n - 1) // 2 for n in lengths]
-assert needed["restricted\nr = 5"] == [(n - 1) // 4 for n in lengths]
-assert needed["dilated\nk = 3"] == [math.ceil(math.log(n - 0.5, 3)) for n in lengths]
+assert needed["convolution, k = 3"] == [(n - 1) // 2 for n in lengths]
+assert needed["restricted, r = 5"] == [(n - 1) // 4 for n in lengths]
+assert needed["dilated, k = 3"] == [math.ceil(math.log(n - 0.5, 3)) for n in lengths]  # safe from rounding
 assert needed["self-attention"] == needed["recurrent"] == [1] * 6
 
 # %% [markdown]
 # One layer for the recurrent one, as for attention? One *layer*; but inside it the first word is handed on
-# from state to state, and each of those is a step of the path. Counted so, the curves of Table 1's last
-# column are these:
+# from state to state, and each of those is a step of the path. We count them, too. Autograd remembers, for
+# each tensor, the operation that made it, and for each operation, those that came before; and every state is
+# made by a tanh.
+
 
 # %%
-paths = {**needed, "recurrent": list(lengths)}  # states that the first word passes through
+def chain(y: Tensor, kind: str = "") -> int:
+    """The longest chain of operations that lead to y, one after the other; of them, those of this kind."""
+    level, length = {y.grad_fn}, 0
+    while level:
+        length += any(kind in node.name() for node in level)
+        level = {before for node in level for before, _ in node.next_functions if before is not None}
+    return length
+
+
+words = [torch.randn(n, d, dtype=torch.float64, requires_grad=True) for n in lengths]
+paths = {**needed, "recurrent": [chain(recurrent(x, W, U)[-1], "Tanh") for x in words]}
 ax = plot_against(
-    lengths,
-    {name.replace("\n", ", "): counts for name, counts in paths.items()},
-    "The longest path", "length n (words)", "steps from the first word to the last",
-)  # fmt: skip
+    lengths, paths, "The longest path", "length n (words)", "steps from the first word to the last"
+)
 plt.show()
-for name, expected in (("recurrent", 1), ("convolution\nk = 3", 1), ("restricted\nr = 5", 1)):
-    assert abs(fit_power(lengths, paths[name])[1] - expected) < 0.1  # all three grow with n
-assert paths["dilated\nk = 3"][-1] == 5
+assert paths["recurrent"] == list(lengths)
+growth = {line.get_label(): fit_power(lengths, line.get_ydata())[1] for line in ax.lines[::2]}
+assert all(abs(growth[name] - 1) < 0.1 for name in ("recurrent", "convolution, k = 3", "restricted, r = 5"))
+assert growth["dilated, k = 3"] < 0.4
+assert abs(growth["self-attention"]) < 1e-6
 
 # %% [markdown]
-# Look at who is where. Table 1 gives *convolutional* a logarithm; only the dilated one has it. The text of
-# section 4 says so: neighbours side by side need $O(n/k)$ layers. It is what section 2 holds against
-# ConvS2S (linear) and ByteNet (logarithmic). And restricted attention is as slow as a convolution of
-# neighbours: it *is* one, as far as paths go.
+# Three curves climb with $n$. Table 1 gives *convolutional* a logarithm; only the dilated one has it. The
+# text of section 4 says so: neighbours side by side need $O(n/k)$ layers. Section 2 names two translators
+# made of convolutions: in ConvS2S the path grows linearly, in ByteNet, which dilates, logarithmically. And
+# restricted attention grows like a convolution of neighbours: it *is* one, as far as paths go.
 #
 # ### Heard, but how loudly?
 #
-# Why a logarithm, and why to base $k$? Set all weights of a convolution to 1. Then each path from a word to
-# an output contributes exactly 1 to the gradient: **the gradient counts the paths.**
+# Why a logarithm, and why to base $k$? Make words of one number each, and set all weights of a convolution
+# to 1. Then each path from a word to an output adds exactly 1 to the gradient: **the gradient counts the
+# paths.**
+# Three stacks, the last of which tries to reach further with the same weights, by 4 instead of 3:
 
 
 # %%
@@ -405,7 +436,7 @@ for ax, (name, count) in zip(axes, ways.items(), strict=True):
 axes[0].set_ylabel("paths (%)")
 plt.show()
 heights = torch.tensor([bar.get_height() for bar in axes[0].patches])
-assert heights[13 - 3 : 13 + 4].sum() > 70
+assert heights[13 - 3 : 13 + 4].sum() > 75
 assert ways["13 layers, side by side"][26] == 1
 assert (ways["dilated 1, 3, 9"] == (torch.arange(43) < 27)).all()  # one path each, no more and no fewer
 holes = (ways["dilated 1, 4, 16"] == 0).nonzero().flatten().tolist()
@@ -419,29 +450,13 @@ assert holes[0] == 3
 # and of 9; and 11 is $2\cdot 1 + 0\cdot 3 + 1\cdot 9$ and nothing else. *The path is the distance, written in
 # base $k$. The layers needed are its digits*, hence the $\log_k n$.
 #
-# "Then faster still, by 4." On the right: base 4 has a digit 3, and three weights have no way of saying it.
-# The word three places back, a near neighbour, is never heard, however long one trains.
-#
-# One more trap, for those who let it look both ways. Then the digits are $-1$, 0 and 1, and 8 is $9 - 1$ and
-# nothing else. Nine words, the last one asks for the first, eight places back:
-
-# %%
-x = torch.randn(9, 1, 1, dtype=torch.float64, requires_grad=True)
-y, ones = x.permute(1, 2, 0), torch.ones(1, 1, 3, dtype=torch.float64)
-for dilation in (1, 3, 9, 27, 81):
-    y = F.conv1d(y, ones, padding=dilation, dilation=dilation)
-y[0, 0, -1].backward()
-print("paths to the last word, from each of the nine:", [int(count) for count in x.grad.flatten()])
-assert x.grad.flatten()[0] == 0
-
-# %% [markdown]
-# None from words 0 to 3, at any depth: $8 = 9 - 1$, $7 = 9 - 3 + 1$, and so on. All have a 9 in them, and the
-# small steps come first, so the only path leads through a word before the beginning. No $O$ tells of that.
+# On the right, base 4 has a digit 3, and three weights have no way of saying it. The word three places back,
+# a near neighbour, is never heard, however long one trains.
 #
 # **Exercise 1.** Translation with two recurrent networks: one reads $n$ source words, the other goes on from
-# its state and writes $n$ target words. In 2014 Sutskever and others found that it works much better if the
-# source is read *backwards*. Say word $i$ translates word $i$. How many steps lie between them, on the
-# average, forwards and backwards? Guess first.
+# its last state and writes $n$ target words. In 2014 Sutskever and others found that it works much better if
+# the source is read *backwards*. Say target word $i$ translates source word $i$. How many steps lie between
+# them, on the average, forwards and backwards? Guess first.
 
 # %% jupyter={"source_hidden": true}
 n = 10
@@ -460,37 +475,25 @@ print(f"if each step halves what arrives: backwards, {arrives:.0f} times as much
 #
 # ## What has to wait
 #
-# The middle column. Autograd remembers, for each tensor, the operation that made it, and for each operation,
-# those that came before. The longest chain of these is what no number of processors can shorten.
-
+# The middle column. What no number of processors can shorten is the longest chain of operations of which each
+# needs the result of the one before. We have the counter already; this time it counts every operation.
 
 # %%
-def chain(y: Tensor) -> int:
-    """The longest chain of operations that lead to y, each waiting for the one before."""
-    level, length = {y.grad_fn}, 0
-    while level:
-        level = {before for node in level for before, _ in node.next_functions if before is not None}
-        length += 1
-    return length
+words = [torch.randn(n, d, dtype=torch.float64, requires_grad=True) for n in (8, 16, 32, 64)]
+chains = {name: [chain(layer(x, 0)) for x in words] for name, layer in layers.items()}
+for name, counts in chains.items():
+    print(f"{name:19} longest chain for 8, 16, 32, 64 words: {counts}")
 
-
-kinds = {name: layer for name, layer in layers.items() if name != "dilated\nk = 3"}
-chains = {}
-for name, layer in kinds.items():
-    inputs = [torch.randn(n, d, dtype=torch.float64, requires_grad=True) for n in (8, 16, 32, 64)]
-    chains[name] = [chain(layer(x, 0)) for x in inputs]
-    print(f"{name.replace(chr(10), ', '):19} longest chain for 8, 16, 32, 64 words: {chains[name]}")
-
-for name, (first, *_, last) in chains.items():
-    assert last - first == (3 * (64 - 8) if name == "recurrent" else 0)
+assert chains["recurrent"] == [3 * n + 3 for n in (8, 16, 32, 64)]
+assert all(len(set(counts)) == 1 for name, counts in chains.items() if name != "recurrent")
 
 # %% [markdown]
 # Three operations a word (a product, a sum, a tanh) against a chain that does not know how long the sentence
-# is. Section 1 makes this its main charge: within one sentence, a recurrent network cannot be parallelised.
+# is. (Attention's six are the words themselves, a transpose, a product, a division, a softmax and a product.)
+# This is section 1's main charge: within one sentence, a recurrent network cannot be parallelised.
 #
-# A wrong conclusion lies near: "so a Transformer translates a sentence in one go". It *reads* in one go, and
-# is *trained* in one go, since the right words are all there. Writing is another matter: each word needs the
-# one before.
+# A tempting conclusion: "so a Transformer translates a sentence in one go". It *reads* in one go, and is
+# *trained* in one go, since the right words are all there. Does it write in one go?
 
 
 # %%
@@ -501,17 +504,15 @@ def write(x: Tensor, words: int) -> Tensor:
     return x
 
 
-start = torch.randn(8, d, dtype=torch.float64, requires_grad=True)
-written = [chain(write(start, words)) for words in (8, 16, 32)]
-print(
-    "read 32 words:", chain(self_attention(write(start.detach(), 24).requires_grad_())), "operations in a row"
-)
+written = [chain(write(words[0], more)) for more in (8, 16, 32)]
+print("read  8, 16, 32 words:", chains["self-attention"][:3], "operations in a row")
 print("write 8, 16, 32 words:", written)
-assert written[2] - written[1] == 2 * (written[1] - written[0])
+assert written == [7 * more + 1 for more in (8, 16, 32)]
 
 # %% [markdown]
-# In use, the decoder is as sequential as any recurrent network. (`11_search_and_averaging` keeps keys and
-# values so that at least nothing is computed twice.) Table 1 is about training, and about the encoder.
+# Each word needs the one before: in use, the decoder is as sequential as any recurrent network.
+# (`11_search_and_averaging` keeps keys and values so that at least nothing is computed twice.) Table 1 is
+# about training, and about the encoder.
 #
 # **Exercise 2.** Is $O(n)$ a law for recurrent layers? Take the tanh out, and the matrix with it:
 # $h_t = a_t h_{t-1} + x_t$, all products elementwise. Compute all $h_t$ with a chain that grows with
@@ -549,9 +550,9 @@ assert chain(doubling(a, x)) < 40
 #
 # ## What it costs
 #
-# The first column. PyTorch counts operations of matrix products; on the device `meta`, where tensors have a
-# shape and no numbers, counting costs nothing. We double $n$, then $d$: the exponent is the $\log_2$ of what
-# the count is multiplied by.
+# The first column. PyTorch counts the operations of matrix products; on the device `meta`, where tensors have
+# a shape and no numbers, it counts without computing. We double $n$, then $d$. Where the count doubles, the
+# exponent is 1; where it becomes four times as large, 2.
 
 
 # %%
@@ -617,8 +618,8 @@ print("the same outputs, and all counts as in Table 1, the factors being 2, 2, 1
 
 # %%
 d = 512
-layer = MultiHeadedAttention(8, d, dropout=0.0).to("meta")
-layer.on_weights = lambda weights: None  # the readable attention: the counter may not know the fused one
+multi_head = MultiHeadedAttention(8, d, dropout=0.0).to("meta")
+multi_head.on_weights = lambda weights: None  # so it uses no fused kernel, which the counter may not know
 cells = {"RNN": nn.RNNCell, "GRU": nn.GRUCell, "LSTM": nn.LSTMCell}
 per_word = {name: multiply_adds(lambda c=c: c(d, d, device="meta")(empty(1, d))) for name, c in cells.items()}
 for k in (3, 5, 9):
@@ -636,10 +637,11 @@ def longest(attend, rival: int) -> int:
 
 print("attention costs no more up to n =      Table 1's    with its linear maps")
 crossings = {
-    name: (longest(self_attention, w), longest(lambda x: layer(x, x, x), w)) for name, w in per_word.items()
+    name: (longest(self_attention, w), longest(lambda x: multi_head(x, x, x), w))
+    for name, w in per_word.items()
 }
 for name, (bare, whole) in crossings.items():
-    print(f"  against {name:20} {bare:15,} {whole or 'never':>18}")
+    print(f"  against {name:20} {bare:15,} {format(whole, ',') if whole else 'never':>18}")
 assert crossings["RNN"] == (d, 0)
 assert crossings["GRU"] == (3 * d, d)
 assert crossings["LSTM"] == (4 * d, 2 * d)
@@ -660,7 +662,7 @@ feed_forward = PositionwiseFeedForward(d, 4 * d, dropout=0.0).to("meta")
 def share_of_square(n: int) -> float:
     """Which part of an encoder layer's multiply-adds Table 1's n² d is."""
     x = empty(1, n, d)
-    whole = multiply_adds(lambda: layer(x, x, x)) + multiply_adds(lambda: feed_forward(x))
+    whole = multiply_adds(lambda: multi_head(x, x, x)) + multiply_adds(lambda: feed_forward(x))
     return multiply_adds(lambda: self_attention(x)) / whole
 
 
@@ -669,12 +671,13 @@ for n in (25, 250, 3072):
 assert share_of_square(6 * d) == 0.5
 
 # %% [markdown]
-# Under one percent. Table 1's first row is about that one percent; half is reached at $n = 6d = 3072$ words.
+# Under one percent. Table 1's $n^2 d$ is about that one percent; half is reached at $n = 6d = 3072$ words.
 # For the paper's sentences a Transformer is, by count, a stack of linear maps applied to each word alone.
 #
-# One more claim of section 4. A **separable** convolution mixes $k$ neighbours in each of the $d$ dimensions
-# by itself, and then the dimensions of each word: $k\,n\,d + n\,d^2$. Even with $k = n$, when it sees the
-# whole sentence at once, it costs as much as self-attention and a feed-forward layer together.
+# One more claim of section 4. A **separable** convolution first mixes $k$ neighbours, in each of the $d$
+# dimensions by itself, and then the dimensions of each word: $k\,n\,d + n\,d^2$. Even with $k = n$, when it
+# sees the whole sentence at once, its complexity is that of self-attention and a feed-forward layer together,
+# says the paper: $n^2 d$ and $n d^2$. The same cost, then?
 
 # %%
 n = 25
@@ -687,8 +690,8 @@ print(f"feed-forward's n d²: {multiply_adds(lambda: feed_forward(empty(n, d))) 
 assert (mix_words, mix_dimensions) == (n * n * d, n * d * d)
 
 # %% [markdown]
-# The same orders, then; the same cost it is not. The factor 8 is the inner layer's, four times as wide, there
-# and back.
+# The same orders; not the same cost. The 2 are attention's two products. The 8 is the inner layer of the
+# feed-forward network, four times as wide, there and back.
 #
 # **Exercise 3.** Give Table 1 a fifth row: *dilated* restricted attention. Layer $i$ sees $r = 3$ words,
 # $3^i$ apart. Write its mask, and count how many layers the last word needs to hear the first, as above. What
@@ -704,58 +707,68 @@ def dilated_mask(n: int, r: int, dilation: int) -> Tensor:
 d = 4
 steps = [layers_needed(lambda x, i: self_attention(x, dilated_mask(len(x), 3, 3**i)), n) for n in lengths]
 print("layers:", steps)
-assert steps == needed["dilated\nk = 3"]
+assert steps == needed["dilated, k = 3"]
 print("operations r n d (gathered, not masked), waiting 1, longest path log_r n")
 
 # %% [markdown]
 # ## Two columns, one machine
 #
 # Operations say how much there is to do; the chain says how much of it has to wait. How long does a layer
-# *take*? About (operations / how many are done at once) + (chain). We take both as counted, for $d = 512$,
-# and let you choose the machine: from one multiply-add at a time to a thousand million.
+# *take*? About (operations / how many are done at once) + (chain), if a step of the chain is the unit of
+# time. We take both from our counters, for $d = 512$, and let you choose the machine: from one multiply-add
+# at a time to a thousand million.
 
 # %%
 sizes = [2**i for i in range(3, 14)]  # 8 ... 8192 words
-d = 512
-done = {
-    "recurrent": [2 * n * d**2 for n in sizes],
-    "convolution, k = 3": [3 * n * d**2 for n in sizes],
-    "self-attention": [2 * n**2 * d for n in sizes],
-    "restricted, r = 65": [2 * 65 * n * d for n in sizes],
-}
-in_a_row = {
-    "recurrent": sizes,
-    "convolution, k = 3": [1] * 11,
-    "self-attention": [3] * 11,
-    "restricted, r = 65": [3] * 11,
-}
-explore_parallel(sizes, done, in_a_row, start=20)
+a_word = multiply_adds(lambda: cost["recurrent"](1, 512))  # 8192 of them, one by one, are slow to count
+assert multiply_adds(lambda: cost["recurrent"](100, 512)) == 100 * a_word
+whole = {name: cost[name] for name in ("convolution, k = 3", "self-attention")}
+whole["restricted, r = 65"] = lambda n, d: restricted(empty(n, d), 65)
+
+done = {"recurrent": [n * a_word for n in sizes]}
+in_a_row = {"recurrent": [3 * n + 3 for n in sizes]}  # as counted above for 8 ... 64 words
+chains["restricted, r = 65"] = [chain(restricted(x, 65)) for x in words]
+for name, layer in whole.items():
+    done[name] = [multiply_adds(lambda: layer(n, 512)) for n in sizes]  # noqa: B023
+    in_a_row[name] = chains[name][:1] * len(sizes)
+
+chart = explore_parallel(sizes, done, in_a_row, start=20)
+drawn = chart.data.set_index(["layer", "length"])
+for name, counts in done.items():
+    assert list(drawn.loc[name, "work"]) == counts
+    assert [drawn.loc[(name, n), "steps"] for n in (8, 16, 32, 64)] == chains[name]
+chart
 
 # %% [markdown]
-# (A step is one operation on whole tensors; three for attention: product, softmax, product.) Far left on the
-# slider, the first column of Table 1: attention's curve is the steepest, and crosses the recurrent one at $n
-# = d = 512$. Far right, the second column: one line climbs, the others stay near the
-# ground. In between, the crossing wanders to the right. Where does it go?
+# Far left on the slider, the first column of Table 1: attention's curve is the steepest, and crosses the
+# recurrent one at $n = d = 512$. Far right, the second column: one line climbs, the others stay near the
+# ground. (Restricted attention does not start lowest: to gather neighbours takes operations of its own.) In
+# between, the crossing wanders to the right. Where does it go?
 
 
 # %%
-def crossing(at_once: float, d: int = 512) -> int:
-    """The largest n at which attention takes no longer than the recurrent layer."""
+def crossing(at_once: int) -> int:
+    """The largest n at which attention takes no longer than the recurrent layer, by the curves drawn."""
+    a_pair = done["self-attention"][0] // 8**2
+    more = in_a_row["self-attention"][0] - 3
     return bisect_right(
-        range(1, 100_000), 0, key=lambda n: 2 * n * n * d / at_once + 3 - (2 * n * d * d / at_once + n)
+        range(1, 100_000), 0, key=lambda n: (a_pair * n * n - a_word * n) / at_once + more - 3 * n
     )
 
 
 for exponent in (0, 16, 20, 24):
-    at_once = 2**exponent
-    print(f"2 to the {exponent:2} at once: attention is as fast up to {crossing(at_once):6,} words", end="; ")
-    print(f"d + at_once / 2d = {512 + at_once / 1024:,.0f}")
-    assert abs(crossing(at_once) - (512 + at_once / 1024)) <= 4
+    predicted = 512 + 3 * 2**exponent / 1024
+    longest_n = crossing(2**exponent)
+    print(f"2 to the {exponent:2} at once: attention is as fast up to {longest_n:6,} words;", end=" ")
+    print(f"d + 3 at_once / 2d = {predicted:,.0f}")
+    assert abs(longest_n - predicted) <= 4
+took = drawn["work"] / 2**20 + drawn["steps"]
+assert (took["self-attention"] > took["recurrent"]).idxmax() == 4096  # the first point drawn beyond 3,583
 
 # %% [markdown]
 # $n < d$ is the rule for a machine that does one thing at a time. On one that does $p$ at once it is $n < d +
-# p / 2d$: **wider hardware moves the crossing, and a longer chain pays for each word.** (The 3 steps of
-# attention itself blur it by a few words.) The paper's argument was about the machines that were coming.
+# 3p / 2d$, where the 3 are the steps that each word adds to the recurrent chain: **on a wide machine, waiting
+# costs more than working, and attention may do far more work before it is late.**
 #
 # ## By the clock
 #
@@ -766,37 +779,34 @@ for exponent in (0, 16, 20, 24):
 
 # %%
 @torch.no_grad()
-def seconds(compute, budget: float = 0.05) -> float:
-    """Processor time of the fastest run: three at least, and more while they fit into the budget."""
-    compute()
+def seconds(compute) -> float:
+    """Processor time of the fastest run: of four, or of up to twenty that together stay below 50 ms."""
     runs = []
-    while len(runs) < 3 or (sum(runs) < budget and len(runs) < 20):
+    while len(runs) < 4 or (sum(runs) < 0.05 and len(runs) < 20):
         start = time.thread_time()
         compute()
         runs.append(time.thread_time() - start)
     return min(runs)
 
 
-# %%
 def times(n: int, d: int) -> dict[str, float]:
     """Each layer's time for n words of width d, k = 3 and r = 17."""
     x, W, U, K = torch.randn(n, d), *(weights(*s).float() for s in ((d, d), (d, d), (d, d, 3)))
-    runs = {
-        "recurrent": lambda: recurrent(x, W, U),
-        "convolution, k = 3": lambda: convolution(x, K),
-        "self-attention": lambda: self_attention(x),
-        "restricted, r = 17": lambda: restricted(x, 17),
+    return {
+        "recurrent": seconds(lambda: recurrent(x, W, U)),
+        "convolution, k = 3": seconds(lambda: convolution(x, K)),
+        "self-attention": seconds(lambda: self_attention(x)),
+        "restricted, r = 17": seconds(lambda: restricted(x, 17)),
     }
-    return {name: seconds(run) for name, run in runs.items()}
 
-
-longer, wider = (64, 128, 256, 512, 1024, 2048), (64, 128, 256, 512, 1024, 2048)
-by_length, by_width = [times(n, 64) for n in longer], [times(64, d) for d in wider]
 
 # %%
+sizes = (64, 128, 256, 512, 1024, 2048)
+by_length, by_width = [times(n, 64) for n in sizes], [times(64, d) for d in sizes]
+
 figure, axes = plt.subplots(1, 2, figsize=(13, 5.5), sharey=True)
-fitted, panels = {}, {"n": (longer, by_length, "d = 64"), "d": (wider, by_width, "n = 64")}
-for ax, (symbol, (sizes, measured, fixed)) in zip(axes, panels.items(), strict=True):
+fitted, panels = {}, {"n": (by_length, "d = 64"), "d": (by_width, "n = 64")}
+for ax, (symbol, (measured, fixed)) in zip(axes, panels.items(), strict=True):
     curves = {name: (sizes, [1000 * run[name] for run in measured]) for name in measured[0]}
     what = {"n": "length n (words)", "d": "width d"}[symbol]
     plot_costs(curves, f"One layer, {fixed}", what, "time (ms)", fitted=4, ax=ax)
@@ -813,9 +823,9 @@ assert max(in_d["self-attention"], in_d["restricted, r = 17"]) < 1.5
 
 # %% [markdown]
 # Theory asks for 1, 1, 2, 1 on the left and 2, 2, 1, 1 on the right. The exponents fitted to the largest four
-# sizes come near; small sizes are flatter, since calling an operation costs time however little it does.
-# And where the weights or the scores no longer fit into the processor's cache, a curve gets steeper than its
-# operations.
+# sizes come near; small sizes are flatter, since calling an operation costs time however little it does. What
+# is steeper than theory does not multiply more: it gets slower at it, as tables outgrow the processor's cache
+# (that is our guess; counting does not tell).
 #
 # The heights tell another story. At $n = d = 64$ the recurrent layer and attention do exactly the same number
 # of multiply-adds:
@@ -833,15 +843,15 @@ assert ratio > 4
 
 # %% [markdown]
 # That is on a single thread, where nothing is parallel but the arithmetic unit itself: 64 small products in a
-# row are slower than two large ones. On a GPU the gap is wider, as the slider shows. **What the paper gained
-# was not fewer operations; it was operations of a better kind.**
+# row are slower than two large ones. By the slider's reckoning, a GPU, which does many thousands at once,
+# makes the gap wider. **What the paper gained was not fewer operations; it was operations of a better kind.**
 #
 # ## Back to the word to remember
 #
 # The layers, trained on the task of the beginning, over longer and longer distances. Whoever fails at one
-# (the cross) is not asked for the next. Two are new: stacks of convolutions, side by side and dilated, just
-# as deep as they must be to hear the first word; and an LSTM whose gates are open at birth, so that each step
-# keeps 95% of the state.
+# (the cross) is not asked for the next. New are two stacks of convolutions, side by side and dilated, just as
+# deep as they must be to hear the first word; and an LSTM whose gates are open at birth, so that each step
+# keeps 95% of the cell.
 
 
 # %%
@@ -862,7 +872,7 @@ class Convolutions(nn.Module):
 
 def open_lstm() -> nn.Module:
     layer = lstm()
-    layer.net.bias_hh_l0.data[WIDTH : 2 * WIDTH] = 3.0  # the forget gate: sigmoid(3) = 0.95
+    layer.net.bias_hh_l0.data[WIDTH : 2 * WIDTH] = 3.0  # the second quarter, the forget gate
     return layer
 
 
@@ -876,13 +886,15 @@ makers = {
 }
 
 # %%
-distances, most = (2, 4, 8, 16, 32, 64), 150
-updates = {name: [] for name in makers}
+distances, most = (4, 8, 16, 32, 64), 150
+updates, trained = {name: [] for name in makers}, {}
 for name, make in makers.items():
     for distance in distances:
-        asked = None not in updates[name]
-        needed = train(lambda: make(distance), distance, most)[1] if asked else math.nan  # noqa: B023
-        updates[name].append(needed)
+        if None in updates[name]:
+            updates[name].append(math.nan)
+        else:
+            trained[name, distance], count = train(lambda: make(distance), distance, most)  # noqa: B023
+            updates[name].append(count)
 
 ax = plot_against(
     distances, updates, "Updates until the word is remembered", "distance (words)", "updates", limit=most
@@ -890,25 +902,38 @@ ax = plot_against(
 ax.set_yticks([20, 40, 80, 150], ["20", "40", "80", "not in 150"])
 ax.yaxis.set_minor_locator(plt.NullLocator())
 plt.show()
-longest_way = {
-    name: distances[runs.index(None) - 1] if None in runs else distances[-1] for name, runs in updates.items()
-}
-print("all distances:", [name for name, way in longest_way.items() if way == 64])
-assert longest_way["RNN"] < 16
-assert longest_way["LSTM"] < 32
-assert longest_way["convolutions"] < 32
-assert longest_way["dilated"] == longest_way["attention"] == 64
+mastered = {name: sum(isinstance(count, int) for count in counts) for name, counts in updates.items()}
+print("all distances:", [name for name, many in mastered.items() if many == len(distances)])
+assert mastered["RNN"] < 3  # not 16
+assert max(mastered["LSTM"], mastered["convolutions"]) < 4  # not 32
+assert mastered["dilated"] == mastered["attention"] == 5
 
 # %% [markdown]
-# Section 4's claim in a picture: short paths are learned, long ones are not. In the dilated stack
-# the word is handed on four times, in attention once. The LSTM with open gates is the fair
-# objection: its path is as long as the RNN's, but its factor is 0.95 and not 0.4, and that carries it far. It
-# is a matter of exponents, as before; a path of length 1 has none.
+# Section 4's claim in a picture: the two layers with short paths get all the way, and none of the others
+# does. (One run each; with another seed the numbers shift.) At distance 64 the dilated stack hands the word
+# on four times, attention once. The LSTM with open gates is the fair objection: its path is as long as the
+# RNN's, and yet it gets much further. Path length is not all; the factor of each step counts. We measure it
+# as in the beginning:
+
+# %%
+_ = torch.manual_seed(0)
+for name, make in (("gates as usual", lstm), ("gates open", open_lstm)):
+    norm = arriving(make())
+    factor = (norm[48] / norm[8]) ** (1 / 40)
+    print(f"LSTM, {name:14}: a step back multiplies by {factor:.2f}, 64 steps by {factor**64:.0e}")
+    assert (factor**64 > 0.1) == (make is open_lstm)
+
+# %% [markdown]
+# With its gates open, 64 steps leave about half. A factor close to 1 makes up for a long path; a path of
+# length 1 needs no such care. And that this LSTM misses the last distance can hardly be the gradient's fault.
+# More likely (we do not check it) it is that its cell takes in 64 later symbols, too, and has to learn to
+# keep them out.
 #
 # ## What attention pays
 #
-# Nothing is free. Section 2 names the price: an output is a *mean*, and a mean over many blurs. Untrained,
-# attention gives each of $n$ words about $1/n$. What reaches one word, as $n$ grows?
+# Nothing is free. Section 2 names the price: an output is a *mean*, and the more words a mean is over, the
+# less of each is in it. Untrained, attention gives each of $n$ words about $1/n$. What reaches one word, as
+# $n$ grows?
 
 # %%
 _ = torch.manual_seed(0)
@@ -917,24 +942,25 @@ middle = [arriving(LookUp(), n)[n // 2].item() for n in many]
 factor, exponent = fit_power(many, middle)
 print(f"what reaches one word of n goes as n to the power {exponent:.0f}")
 assert -1.15 < exponent < -0.85
+a_step = (norms["RNN"][48] / norms["RNN"][8]) ** (1 / 40)
+print("512 steps of the RNN leave less than 1e-150:", bool(a_step**512 < 1e-150))
+assert a_step**512 < 1e-150
 
 # %% [markdown]
 # A power, where the RNN has an exponential: 512 words cost a factor of 512, not of more than $10^{150}$. And
-# it can be *undone*: nothing forces the weights to be equal. If one score leads all others by $L$, its word
+# it can be *undone*: nothing forces the weights to be equal. They are a softmax of scores: $e$ to the power
+# of each, divided by the sum of all of these. If one score leads by $L$ and the others are equal, its word
 # gets
 #
 # $$w = \frac{e^L}{e^L + n - 1}$$
 #
-# For a weight of 0.9 the lead must be $\ln(9(n-1))$: it grows with the *logarithm* of the length.
-
-# %%
-for n in (5, 65, 4097):
-    print(f"{n:5,} words: a weight of 0.9 needs a lead of {math.log(9 * (n - 1)):.1f}")
-
-# %% [markdown]
+# For a weight of 0.9 the lead must be $\ln(9(n-1))$, which grows only with the *logarithm* of the length: 6.4
+# for 65 words, 10.5 for 4,097.
+#
 # One would expect a look-up trained on 65 words to lose its grip on longer rows, as a recurrent layer does.
-# We train both until they are right, the RNN at distance 4, and then ask for longer distances, which they
-# have never met.
+# We have both from above, the RNN trained at distance 4, attention at 64, and now ask for longer distances,
+# which they have never met. (Our look-up does not know where a word stands. A Transformer does, by the means
+# of [05_positional_encoding](05_positional_encoding.ipynb).)
 
 
 # %%
@@ -945,8 +971,7 @@ def share_right(model: Remember, distance: int) -> float:
     return (model(symbols).argmax(dim=-1) == symbols[:, 0]).float().mean().item()
 
 
-look_up, _ = train(LookUp, 64)
-network, _ = train(rnn, 4)
+network, look_up = trained["RNN", 4], trained["attention", 64]
 for name, model, distances in (("RNN", network, (4, 8, 16)), ("attention", look_up, (64, 512, 4096))):
     good = {distance: share_right(model, distance) > 0.9 for distance in distances}
     print(f"{name:9} over 90% right, by distance: {good}")
@@ -970,7 +995,10 @@ def weight_on_marked(n: int) -> float:
 
 at_65 = weight_on_marked(65)
 lead = math.log(at_65 * 64 / (1 - at_65))
-print("the lead is more than the 10.5 that 4,097 words need:", lead > math.log(9 * 4096))
+for n in (65, 4097):
+    wanted = math.log(9 * (n - 1))
+    print(f"a weight of 0.9 among {n:5,} words needs a lead of {wanted:4.1f}; it has more:", lead > wanted)
+    assert lead > wanted
 for n in (17, 65, 513, 4097):
     assert abs(weight_on_marked(n) - math.exp(lead) / (math.exp(lead) + n - 1)) < 0.1
 print("weights at 17, 65, 513, 4,097 words as predicted, to 0.1: True")
