@@ -3,8 +3,9 @@
 #
 # **We soften a dictionary until it is equation 1 of the paper, then break it in every way we can think of.**
 #
-# Previous: `01_why_attention` · Next: [03_multi_head_attention](03_multi_head_attention.ipynb) ·
-# To see a whole model learn first: [09_first_example](09_first_example.ipynb)
+# Previous: [01_why_attention](01_why_attention.ipynb) · Next:
+# [03_multi_head_attention](03_multi_head_attention.ipynb) · To see a whole model learn first:
+# [09_first_example](09_first_example.ipynb)
 #
 # *45 minutes to read, 20 seconds to run, the exercises extra.*
 #
@@ -275,7 +276,7 @@ print("'the dog saw the cat' = 'the cat saw the dog', every word of it: True")
 # %% [markdown]
 # Who saw whom is gone. Attention is a look-up, and a look-up does not care how the table is sorted: shuffle
 # keys with their values and nothing changes; shuffle queries and the outputs are shuffled alike. Word order
-# has to be added to the vectors themselves. `05_positional_encoding` does.
+# has to be added to the vectors themselves. [05_positional_encoding](05_positional_encoding.ipynb) does.
 #
 # Two more things that attention cannot do, which surprise people who have used it for years. First: an output
 # is a mean of values, so **no coordinate of it can leave the range of that coordinate in the values**.
@@ -526,7 +527,8 @@ assert own.min() > 0.999
 
 # %% [markdown]
 # Scaled, and still a single winner: every word sees only itself. Queries and keys must be *different*
-# views of a word. That is what the linear maps $W^Q$ and $W^K$ of `03_multi_head_attention` are for.
+# views of a word. That is what the linear maps $W^Q$ and $W^K$ of
+# [03_multi_head_attention](03_multi_head_attention.ipynb) are for.
 #
 # **Exercise 2.** Somebody divides by $d_k$ in place of $\sqrt{d_k}$. Guess the typical entropy at $d_k = 4$
 # and at 1024, then measure. To which point of the first section does attention go now?
@@ -740,8 +742,8 @@ assert reached_by_last_word(subsequent_mask(n)[0]) == [4]
 
 # %% [markdown]
 # "Too far" has word 3 change with word 4: a model trained so can simply copy the answer
-# (`07_batches_and_masks` catches one doing it). "Too short" leaves the first word with nothing at all to see;
-# hold that thought.
+# ([07_batches_and_masks](07_batches_and_masks.ipynb) catches one doing it). "Too short" leaves the first
+# word with nothing at all to see; hold that thought.
 #
 # A decoder needs both masks, and `&` joins them. `Batch` does so, and cuts off the target's last token: there
 # is nothing to say after it.
@@ -778,7 +780,7 @@ explore_masks(masks, tokens, tokens, query=3)
 
 # %% [markdown]
 # The last two rows belong to blanks, and blanks may look at words. It does no harm: their outputs are never
-# asked for. `07_batches_and_masks` comes back to it.
+# asked for. [07_batches_and_masks](07_batches_and_masks.ipynb) comes back to it.
 #
 # ### Which way round?
 #
@@ -935,7 +937,8 @@ for layers in (1, 2, 3):
 
 # %% [markdown]
 # Two more words a layer: reach grows with depth, as it does for a convolution. Full attention has it all in
-# one layer, which is the argument of `01_why_attention`.
+# one layer, which is the argument of [01_why_attention](01_why_attention.ipynb).
 #
 # What one weighted mean cannot do is hold two opinions: *saw* had to split itself between *hat* and
-# *gesehen*. The next notebook, `03_multi_head_attention`, lets every word look several times at once.
+# *gesehen*. The next notebook, [03_multi_head_attention](03_multi_head_attention.ipynb), lets every word
+# look several times at once.

@@ -4,8 +4,9 @@
 # **We find something that no single attention can do, do it with two, and take the four linear maps of the
 # real thing apart until 66,560 of their numbers turn out to be idle.**
 #
-# Previous: [02_attention](02_attention.ipynb) · Next: `04_feed_forward_and_embeddings` · To see a whole model
-# learn first: [09_first_example](09_first_example.ipynb)
+# Previous: [02_attention](02_attention.ipynb) · Next:
+# [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb) · To see a whole model learn
+# first: [09_first_example](09_first_example.ipynb)
 #
 # *40 minutes to read, 20 seconds to run, the exercises extra.*
 #
@@ -953,5 +954,6 @@ full_size, lean_size = (sum(p.numel() for p in m.parameters()) for m in (full, l
 print(f"parameters: {full_size:,} -> {lean_size:,}; kept a word: {2 * 512} -> {2 * 64} numbers")
 
 # %% [markdown]
-# A layer of attention mixes words, linearly but for its weights. What is done to each word by itself, between
-# two such mixtures, is the subject of `04_feed_forward_and_embeddings`.
+# A layer of attention mixes words, linearly but for its weights. What is done to each word by itself,
+# between two such mixtures, is the subject of
+# [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb).

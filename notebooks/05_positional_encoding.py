@@ -4,8 +4,8 @@
 # **We give every word a clock with many hands, turn it by a matrix, and find out whether it still tells the
 # time past the last hour that it was trained on.**
 #
-# Previous: `04_feed_forward_and_embeddings` · Next: `06_the_full_model` · Attention itself:
-# [02_attention](02_attention.ipynb)
+# Previous: [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb) · Next:
+# [06_the_full_model](06_the_full_model.ipynb) · Attention itself: [02_attention](02_attention.ipynb)
 #
 # *35 minutes to read, under 25 seconds to run, the exercises extra.*
 #
@@ -747,5 +747,5 @@ assert not torch.allclose(scores, scores.T)  # and this time before and after di
 print("one number for each offset, and not the same to the left and to the right")
 
 # %% [markdown]
-# The positions are in. With them everything that goes into a layer is ready, and `06_the_full_model` puts the
-# layers together.
+# The positions are in. With them everything that goes into a layer is ready, and
+# [06_the_full_model](06_the_full_model.ipynb) puts the layers together.

@@ -4,8 +4,8 @@
 # **We ruin a training run with its first five updates, find what Adam cannot know that early, and see why a
 # perfect model's loss stops at 1.38.**
 #
-# Previous: `07_batches_and_masks` · Next: [09_first_example](09_first_example.ipynb) · Attention itself:
-# [02_attention](02_attention.ipynb)
+# Previous: [07_batches_and_masks](07_batches_and_masks.ipynb) · Next:
+# [09_first_example](09_first_example.ipynb) · Attention itself: [02_attention](02_attention.ipynb)
 #
 # *35 minutes to read, half a minute to run.*
 #

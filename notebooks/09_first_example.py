@@ -4,8 +4,8 @@
 # **We write the training loop a line at a time, watch a small Transformer learn to repeat what it reads,
 # and catch another one cheating.**
 #
-# Previous: [08_training_recipe](08_training_recipe.ipynb) · Next: `10_translation` · Attention itself:
-# [02_attention](02_attention.ipynb)
+# Previous: [08_training_recipe](08_training_recipe.ipynb) · Next: [10_translation](10_translation.ipynb)
+# · Attention itself: [02_attention](02_attention.ipynb)
 #
 # *30 minutes to read, under a minute to run.*
 #

@@ -1,4 +1,4 @@
-"""Break the package in several ways, each in a copy, and show that the notebook which teaches the thing fails.
+"""Break the package in several ways, each in a copy, and show that the notebook which teaches each fails.
 
     python notebooks/mutants.py            all of them
     python notebooks/mutants.py norm       those whose name holds this

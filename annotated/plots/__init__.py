@@ -28,6 +28,7 @@ from annotated.plots.schedules import explore_schedule, plot_schedules, plot_use
 from annotated.plots.scores import plot_scores
 from annotated.plots.smoothing import explore_target, plot_loss, plot_target, plot_true_dist
 from annotated.plots.training import plot_accuracies, plot_learning_curves
+from annotated.plots.trees import plot_tree
 
 __all__ = [
     "count_parameters",
@@ -72,6 +73,7 @@ __all__ = [
     "plot_split",
     "plot_target",
     "plot_tokens",
+    "plot_tree",
     "plot_true_dist",
     "plot_used_rate",
     "plot_waves",

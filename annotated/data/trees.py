@@ -1,0 +1,122 @@
+"""Constituency trees as rows of tokens that a model can write, and their labelled score (section 6.3).
+
+The rows are in the manner of Vinyals et al. (2015): the words left out, each bracket with its label at both
+ends. The score is EVALB's, on which Table 4 rests.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from annotated.data.grammar.tree import Tree
+
+Spans = Counter[tuple[str, int, int]]  # how often a tree has a bracket (label, start, end)
+
+
+def linearise(tree: Tree) -> list[str]:
+    """The tree left to right, for each word its part of speech.
+
+    ``(NP (ART the) (N dog))`` becomes ``(NP ART N )NP``. Each word must be alone under its part of speech,
+    as in every tree of the grammar corpus.
+    """
+    if not isinstance(tree.children[0], Tree):
+        return [tree.label]
+    inside = [token for child in tree.children for token in linearise(child)]
+    return [f"({tree.label}", *inside, f"){tree.label}"]
+
+
+def is_bracket(token: str) -> bool:
+    """Whether a token of a linearised tree opens or closes a constituent; else it stands for a word."""
+    return token[0] in "()"
+
+
+def read_tree(tokens: Sequence[str], words: Sequence[str]) -> Tree:
+    """The tree that ``linearise`` wrote, with its words put back.
+
+    Raises ValueError saying what is wrong where the brackets are no tree, or not one of these words.
+    """
+    leaves = sum(not is_bracket(token) for token in tokens)
+    if leaves != len(words):
+        raise ValueError(f"{leaves} leaves for {len(words)} words")
+    rest, unclosed = iter(words), [("", [])]  # (label, children); at the bottom, the whole trees
+    for place, token in enumerate(tokens):
+        label, children = unclosed[-1]
+        if not is_bracket(token):
+            children.append(Tree(token, (next(rest),)))
+        elif token.startswith("("):
+            unclosed.append((token[1:], []))
+        elif token != f"){label}" or not children:
+            raise ValueError(f"token {place}, {token!r}, cannot stand there: {' '.join(tokens)!r}")
+        else:
+            unclosed.pop()
+            unclosed[-1][1].append(Tree(label, tuple(children)))
+    whole = unclosed[0][1]
+    if len(unclosed) > 1 or len(whole) != 1:
+        raise ValueError(f"not one whole tree: {' '.join(tokens)!r}")
+    return whole[0]
+
+
+def is_word(leaf: str) -> bool:
+    """Whether a leaf of a tree is a word and no punctuation."""
+    return any(character.isalnum() for character in leaf)
+
+
+def labelled_spans(tree: Tree) -> Spans:
+    """The brackets of a tree as (label, start, end), its words counted from 0.
+
+    As in EVALB, parts of speech are no brackets, punctuation is no word, and a bracket that stands twice
+    round the same words counts twice.
+    """
+    spans: Spans = Counter()
+    _add_spans(tree, 0, spans)
+    return spans
+
+
+def _add_spans(tree: Tree, start: int, spans: Spans) -> int:
+    """Count the brackets of a tree that begins at word ``start``; returns where it ends."""
+    if not isinstance(tree.children[0], Tree):
+        return start + is_word(tree.children[0])
+    end = start
+    for child in tree.children:
+        end = _add_spans(child, end, spans)
+    if end > start:  # else it holds punctuation alone
+        spans[tree.label, start, end] += 1
+    return end
+
+
+@dataclass(frozen=True)
+class BracketScores:
+    """How many labelled brackets there are in the predicted trees, in the gold ones, and in both."""
+
+    matched: int
+    predicted: int
+    gold: int
+
+    @property
+    def precision(self) -> float:
+        """Share of the predicted brackets that are right; 0 if there are none."""
+        return self.matched / max(self.predicted, 1)
+
+    @property
+    def recall(self) -> float:
+        """Share of the gold brackets that were found; 0 if there are none."""
+        return self.matched / max(self.gold, 1)
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall, from 0 to 1."""
+        return 2 * self.matched / max(self.predicted + self.gold, 1)
+
+
+def score_brackets(predicted: Sequence[Tree | None], gold: Sequence[Tree]) -> BracketScores:
+    """Labelled brackets, summed over all sentences before anything is divided.
+
+    None stands for a prediction that is no tree of its sentence: it finds nothing, and recall falls. EVALB
+    would leave the sentence out. Raises ValueError unless there is one prediction for each gold tree.
+    """
+    if len(predicted) != len(gold):
+        raise ValueError(f"each gold tree needs one prediction: there are {len(predicted)} for {len(gold)}")
+    found = [Counter() if tree is None else labelled_spans(tree) for tree in predicted]
+    wanted = [labelled_spans(tree) for tree in gold]
+    matched = sum((left & right).total() for left, right in zip(found, wanted, strict=True))
+    return BracketScores(matched, *(sum(spans.total() for spans in side) for side in (found, wanted)))
