@@ -12,10 +12,10 @@ from typing import get_args
 
 from annotated import __version__, commands
 from annotated.data.corpora import NAMES as CORPORA
-from annotated.files import read_json
+from annotated.files import read_json, read_toml
 from annotated.interop.exporting import add_export
 from annotated.model import TransformerConfig
-from annotated.recipes import read_toml, recipe_names, recipe_path
+from annotated.recipes import recipe_names, recipe_path
 from annotated.runs import SETTINGS
 from annotated.settings import TrainingConfig
 from annotated.trainer import TrainingError

@@ -55,7 +55,8 @@ def choose_device(args: argparse.Namespace) -> torch.device:
     """The device asked for, threads and seed set. Raises ValueError for a device that is not there."""
     if args.threads:
         torch.set_num_threads(args.threads)
-    torch.manual_seed(args.seed)
+    if args.seed is not None:  # else a recipe has its own
+        torch.manual_seed(args.seed)
     return find_device(args.device)
 
 
@@ -259,9 +260,7 @@ def average(args: argparse.Namespace) -> None:
 
 def publish(args: argparse.Namespace, run: Path, recipe: Path) -> int:
     """Score a finished run and write it as a model with a card; see `annotated reproduce --help`."""
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    for split, results in release(run, recipe, run / "release", find_device(args.device)).items():
+    for split, results in release(run, recipe, run / "release", choose_device(args)).items():
         print(f"{split}\n{results}")
     say(f"the model, its scores and its card are in {run / 'release'}")
     return 0

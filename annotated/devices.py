@@ -36,7 +36,8 @@ def half_precision(device: torch.device) -> Iterator[None]:
     """Compute matrix products in bf16 while the block runs, forward and backward; all else stays float32.
 
     On a CPU, autocast spends more on conversions than it saves in a small model; rounding inside each
-    product does not. Nor does the fused attention kernel gain there: its tiles are too small.
+    product does not. The fused attention kernel, on short sentences, then takes longer than all else does
+    together, so attention is computed step by step.
     """
     if device.type != "cpu":
         with torch.autocast(device.type, torch.bfloat16):

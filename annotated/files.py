@@ -1,9 +1,10 @@
-"""Files that appear under their final name only when they are whole, and JSON in them."""
+"""Files that appear under their final name only when they are whole, and the JSON and TOML in them."""
 
 import dataclasses
 import json
 import os
 import shutil
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,20 +33,25 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def creating_folder(path: Path) -> Iterator[Path]:
+def creating_folder(path: Path, replace: bool = False) -> Iterator[Path]:
     """Yield a neighbouring folder to fill; it takes `path`'s name only if the block succeeds.
 
-    Raises FileExistsError if there is something at `path`: to make room for the new would leave a moment
-    with neither.
+    Raises FileExistsError if there is something at `path`, for to make room for the new leaves a moment with
+    neither; with `replace` that is accepted, and the old folder goes when the new one is whole.
     """
-    if path.exists():
+    if path.exists() and not replace:
         raise FileExistsError(f"{path} exists already")
     partial = partial_name(path)
     shutil.rmtree(partial, ignore_errors=True)  # left by a process that was killed
     partial.mkdir(parents=True)
     try:
         yield partial
+        old = path.with_name(f".{path.name}.old")
+        shutil.rmtree(old, ignore_errors=True)  # left by a process that was killed
+        if path.exists():
+            path.rename(old)  # at once: a folder half deleted must not stand under its name
         partial.rename(path)
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -73,6 +79,14 @@ def read_json(path: Path) -> dict:
     if not isinstance(value, dict):
         raise ValueError(f"{path} must hold a JSON object, not {type(value).__name__}")
     return value
+
+
+def read_toml(path: Path) -> dict:
+    """Read a TOML file. Raises FileNotFoundError, or ValueError that names the file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from None
 
 
 def settings_from_json(cls: type[Settings], values: dict, source: object) -> Settings:

@@ -240,7 +240,7 @@ class EncoderDecoder(nn.Module):
         So a token's vector times sqrt(d_model) has entries of variance 1, beside the waves' 1/2. W^Q, W^K and
         W^V count as one matrix (3 d_model, d_model), as in `torch.nn.MultiheadAttention`, which makes their
         entries smaller by sqrt(2): with larger ones, a post-norm encoder trained at a high rate mixes its
-        positions until they are all alike, and the decoder never learns to tell them apart.
+        positions until they are all alike, and the decoder cannot tell them apart.
         """
         heads = [module for module in self.modules() if isinstance(module, MultiHeadedAttention)]
         packed = {linear for module in heads for linear in module.linears[:3]}

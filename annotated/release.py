@@ -7,10 +7,9 @@ from pathlib import Path
 
 import torch
 
-from annotated.checkpoints import load_model, save_model
+from annotated.checkpoints import WEIGHTS, load_model, read_tensors, save_model
 from annotated.data import load_corpus
-from annotated.files import creating_folder, read_json, remove_folder, write_json
-from annotated.recipes import read_toml
+from annotated.files import creating_folder, read_json, read_toml, write_json
 from annotated.results import Results, score_split
 from annotated.runs import LOG, SETTINGS
 from annotated.translator import Translator
@@ -29,10 +28,7 @@ def release(run: Path, recipe: Path, out: Path, device: torch.device | str = "cp
     corpus = load_corpus(settings["corpus"], settings["pair"], settings["path"], settings["variant"])
     search = dict(tables["evaluate"])
     splits = search.pop("splits")
-    fresh = out.with_name(f"{out.name}.new")
-    if fresh.exists():
-        remove_folder(fresh)
-    with creating_folder(fresh) as folder:
+    with creating_folder(out, replace=True) as folder:
         model, *tokenizers = load_model(run)
         save_model(folder, model.half(), *tokenizers)
         for name in (SETTINGS, LOG):
@@ -42,9 +38,6 @@ def release(run: Path, recipe: Path, out: Path, device: torch.device | str = "cp
         scores = {split: score_split(translator, corpus, split, tokenized, **search)[0] for split in splits}
         write_json(folder / SCORES, {split: dataclasses.asdict(found) for split, found in scores.items()})
         (folder / CARD).write_text(card(recipe.stem, folder, tables["card"]), encoding="utf-8")
-    if out.exists():
-        remove_folder(out)
-    fresh.rename(out)
     return scores
 
 
@@ -103,10 +96,10 @@ def training_lines(folder: Path, settings: dict) -> str:
     """How much training it took, and every setting of it."""
     log = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
     seen = max(line.get("tokens", 0) for line in log)
-    model, *_ = load_model(folder)
+    size = sum(tensor.numel() for tensor in read_tensors(folder / WEIGHTS).values())
     table = "\n".join(f"| {name} | {value} |" for name, value in settings.items() if value is not None)
     return (
-        f"{sum(p.numel() for p in model.parameters()):,} parameters; {log[-1]['step']:,} updates on {seen:,} "
+        f"{size:,} parameters; {log[-1]['step']:,} updates on {seen:,} "
         f"target tokens took {log[-1]['seconds'] / 60:.0f} minutes. The log is in `{LOG}`.\n\n"
         f"| setting | value |\n| --- | --- |\n{table}"
     )

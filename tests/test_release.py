@@ -14,8 +14,8 @@ import torch
 from annotated.__main__ import main, parse
 from annotated.checkpoints import WEIGHTS, load_model, read_tensors, shipped_model, shipped_models
 from annotated.data import load_corpus
-from annotated.files import read_json
-from annotated.recipes import read_toml, recipe_names, recipe_path
+from annotated.files import read_json, read_toml
+from annotated.recipes import recipe_names, recipe_path
 from annotated.release import CARD, SCORES, read_scores, release
 from annotated.results import score_split
 from annotated.runs import LOG, SETTINGS

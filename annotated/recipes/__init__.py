@@ -6,7 +6,6 @@ The table [train] holds settings as `annotated train --config` takes them, [eval
 splits to score, and [card] what the model's card says besides the figures.
 """
 
-import tomllib
 from importlib import resources
 from pathlib import Path
 
@@ -22,11 +21,3 @@ def recipe_path(name: str) -> Path:
     if name not in recipe_names():
         raise ValueError(f"{name!r} is not the name of a recipe; they are: {', '.join(recipe_names())}")
     return Path(str(resources.files(__name__) / f"{name}.toml"))
-
-
-def read_toml(path: Path) -> dict:
-    """The tables of a TOML file. Raises FileNotFoundError, or ValueError that names the file."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not valid TOML: {error}") from None

@@ -13,10 +13,9 @@ from annotated.tokenizers.common import (
     START,
     UNK,
     printable,
-    read_settings,
     replace_surrogates,
 )
-from annotated.tokenizers.subwords import breaks_line, checksum, read_processor
+from annotated.tokenizers.subwords import breaks_line, checksum, read_processor, read_saved
 
 _SPACE_MARK = "\u2581"
 
@@ -86,10 +85,7 @@ class MarianTokenizer:
 
         Raises FileNotFoundError, or ValueError if the two files do not belong together or are not whole.
         """
-        path = Path(folder) / f"{name}.model"
-        saved, model = read_settings(Path(folder), name), path.read_bytes()
-        if checksum(model) != saved.get("sha256"):
-            raise ValueError(f"{path} is not the file that was saved with {name}.json: its checksum differs")
+        saved, model = read_saved(Path(folder), name)
         vocabulary = saved.get("vocabulary")
         if not isinstance(vocabulary, list) or not all(isinstance(piece, str) for piece in vocabulary):
             raise ValueError(f"{Path(folder) / f'{name}.json'} is no vocabulary: it needs a list of pieces")

@@ -152,11 +152,7 @@ class SentencePieceTokenizer:
 
         Raises FileNotFoundError, or ValueError if the two files do not belong together.
         """
-        path = Path(folder) / f"{name}.model"
-        saved, model = read_settings(Path(folder), name), path.read_bytes()
-        if checksum(model) != saved.get("sha256"):
-            raise ValueError(f"{path} is not the file that was saved with {name}.json: its checksum differs")
-        return cls(model)
+        return cls(read_saved(Path(folder), name)[1])
 
 
 def _train(lines: list[str], vocab_size: int, character_coverage: float) -> bytes:
@@ -195,6 +191,18 @@ def read_processor(model: bytes) -> Any:
         return sentencepiece.SentencePieceProcessor(model_proto=model)
     except RuntimeError as error:
         raise ValueError(f"not a SentencePiece model: {error}") from None
+
+
+def read_saved(folder: Path, name: str) -> tuple[dict[str, Any], bytes]:
+    """The settings in `name.json` and the content of `name.model`.
+
+    Raises FileNotFoundError, or ValueError if the two files do not belong together.
+    """
+    path = folder / f"{name}.model"
+    saved, model = read_settings(folder, name), path.read_bytes()
+    if checksum(model) != saved.get("sha256"):
+        raise ValueError(f"{path} is not the file that was saved with {name}.json: its checksum differs")
+    return saved, model
 
 
 def checksum(model: bytes) -> str:
