@@ -1,5 +1,6 @@
 """`annotated export`, and what all ways in and out have in common."""
 
+import shutil
 import subprocess
 import sys
 
@@ -34,6 +35,13 @@ def test_to_marian_and_back(folder, tmp_path, capfd):
     again, before = Translator(*load_marian(tmp_path / "out")), Translator.load(folder)
     found, expected = ([best.tokens for [best] in t.search(ENGLISH)] for t in (again, before))
     assert found == expected
+
+
+def test_what_only_our_translator_checks_is_said(folder, tmp_path, capfd):
+    shutil.copytree(folder, tmp_path / "lc")
+    (tmp_path / "lc" / "training.json").write_text('{"variant": "tok"}')
+    assert export(tmp_path / "lc", "marian", tmp_path / "out") == 0
+    assert "lc reads lower-cased, tokenised text; the other engine does not check\n" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [[], ["--quantization", "int8"]])

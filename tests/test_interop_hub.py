@@ -1,6 +1,7 @@
 """Model folders on the Hub, without a network: through the library's own cache, laid out as it does."""
 
 import importlib
+import json
 import shutil
 from pathlib import Path
 
@@ -92,6 +93,9 @@ class FakeApi:
         )
         self.files = sorted(chosen)
 
+    def upload_file(self, path_or_fileobj, path_in_repo, repo_id):
+        self.single = {path_in_repo: path_or_fileobj}
+
 
 def test_a_run_is_pushed_without_its_checkpoints(hub, folder, monkeypatch):
     api = FakeApi(hub)
@@ -99,6 +103,15 @@ def test_a_run_is_pushed_without_its_checkpoints(hub, folder, monkeypatch):
     assert to_hub(folder, "org/name") == "https://huggingface.co/org/name"
     assert api.calls == [("org/name", True, True)]
     assert api.files == ["config.json", "log.jsonl", "model.safetensors", "tokenizer.json"]
+
+
+def test_no_path_of_this_machine_is_pushed(hub, folder, monkeypatch):
+    api = FakeApi(hub)
+    monkeypatch.setattr(hub, "HfApi", lambda: api)
+    (folder / "training.json").write_text('{"variant": "tok", "src": "/home/me/secret.en", "path": null}')
+    to_hub(folder, "org/name")
+    assert "training.json" not in api.files
+    assert json.loads(api.single["training.json"]) == {"variant": "tok"}
 
 
 def test_what_is_no_model_is_not_pushed(hub, tmp_path, monkeypatch):

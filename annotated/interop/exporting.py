@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from annotated.checkpoints import find_model, load_model
 from annotated.interop.ctranslate2 import QUANTIZATIONS, to_ctranslate2
 from annotated.interop.marian_saving import to_marian
 from annotated.interop.onnx import to_onnx
+from annotated.translator import Translator
 
 FORMATS: dict[str, Callable[..., None]] = {
     "ctranslate2": to_ctranslate2,
@@ -45,6 +45,12 @@ def export(args: argparse.Namespace) -> None:
         if args.to != "ctranslate2":
             raise ValueError(f"--quantization is for --to ctranslate2, not {args.to}")
         write = partial(write, quantization=args.quantization)
-    write(args.out, *load_model(find_model(args.model)))
+    found = Translator.load(args.model)
+    write(args.out, found.model, found.src_tokenizer, found.tgt_tokenizer)
+    if found.lower_cased:
+        print(
+            f"{args.model} reads lower-cased, tokenised text; the other engine does not check",
+            file=sys.stderr,
+        )
     size = sum(file.stat().st_size for file in args.out.iterdir())
     print(f"{args.out}: {size / 1e6:.1f} MB for {args.to}", file=sys.stderr)

@@ -1,16 +1,19 @@
 """Model folders on the Hugging Face Hub: the folder as it is, pushed and loaded back."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from annotated.checkpoints import CONFIG, WEIGHTS, find_model
+from annotated.files import read_json
 from annotated.interop.common import foreign
 from annotated.runs import LOG, SETTINGS
 from annotated.translator import Translator
 
 # What a translator is loaded from, and what is pushed with it; a run's folder holds checkpoints besides.
-FILES = (CONFIG, WEIGHTS, "tokenizer.*", "src_tokenizer.*", "tgt_tokenizer.*", SETTINGS)
+MODEL = (CONFIG, WEIGHTS, "tokenizer.*", "src_tokenizer.*", "tgt_tokenizer.*")
 ABOUT = ("README.md", "scores.json", LOG)
+LOCAL = ("path", "src", "tgt", "val_src", "val_tgt", "init_from")  # settings that are paths on one's own disk
 
 
 def from_hub(name: str, revision: str | None = None) -> Translator:
@@ -19,20 +22,25 @@ def from_hub(name: str, revision: str | None = None) -> Translator:
     Without a network, what an earlier call left in the Hub's cache. Raises FileNotFoundError where it can be
     had from neither, ValueError for a name that cannot be one and for files that are not a model of ours.
     """
-    return Translator.load(download(name, FILES, revision))
+    return Translator.load(download(name, (*MODEL, SETTINGS), revision))
 
 
 def to_hub(model: str | Path, name: str, private: bool = True) -> str:
     """Push a model folder, or a shipped model, to the Hub as `name`; returns its address there.
 
-    It takes an access token, which `hf auth login` keeps. Raises FileNotFoundError for a folder without a
-    model, and whatever the Hub has to object.
+    The settings of its training go with it, all but those that are paths on this machine. It takes an
+    access token, which `hf auth login` keeps. Raises FileNotFoundError for a folder without a model, and
+    whatever the Hub has to object.
     """
     folder = find_model(model)
     Translator.load(folder)  # what cannot be loaded here is of no use there
     api = foreign("huggingface_hub").HfApi()
     api.create_repo(name, private=private, exist_ok=True)
-    api.upload_folder(repo_id=name, folder_path=folder, allow_patterns=[*FILES, *ABOUT])
+    api.upload_folder(repo_id=name, folder_path=folder, allow_patterns=[*MODEL, *ABOUT])
+    if (folder / SETTINGS).exists():
+        settings = {key: value for key, value in read_json(folder / SETTINGS).items() if key not in LOCAL}
+        text = json.dumps(settings, indent=2).encode()
+        api.upload_file(path_or_fileobj=text, path_in_repo=SETTINGS, repo_id=name)
     return f"https://huggingface.co/{name}"
 
 

@@ -1,0 +1,240 @@
+"""The benchmarks: each runs, refuses what it cannot tell, and races nothing but the same computation."""
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+from interop_models import ENGLISH, GERMAN, subwords, taught
+
+from annotated.checkpoints import save_model
+from annotated.data import TokenBatches
+from annotated.data.parallel import Corpus, ParallelText
+from annotated.translator import Translator
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+QUICK = ["--size", "toy", "--rounds", "1", "--threads", "1"]
+
+
+@pytest.fixture(autouse=True)
+def beside_the_scripts(monkeypatch, one_thread):
+    """Let the scripts find each other, as they do when they are run."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+
+def script(name):
+    return import_module(name)
+
+
+class Clock:
+    """Stands in for the clock: candidates say themselves what their next turn takes."""
+
+    def __init__(self, **turns):
+        self.turns = {name: iter(values) for name, values in turns.items()}
+        self.order = []
+
+    def measured(self, rounds):
+        races = {name: lambda name=name: name for name in self.turns}
+        return script("timing").in_turns(races, rounds, self.measure, warm_up=0)
+
+    def measure(self, run):
+        name = run()
+        self.order.append(name)
+        return next(self.turns[name])
+
+
+# ---- timing
+
+
+def test_candidates_take_turns_and_nobody_always_comes_first():
+    clock = Clock(a=[1.0] * 4, b=[1.0] * 4)
+    clock.measured(2)
+    assert clock.order == list("abbaabba")
+
+
+def test_the_median_and_its_ratio_by_hand():
+    measured = Clock(ours=[2.0, 2.0, 2.0, 9.0], peer=[3.0, 3.0, 3.1, 2.9]).measured(2)
+    assert (measured["ours"].median, measured["peer"].median) == (2.0, 3.0)
+    assert measured["peer"].spread == pytest.approx((3.025 - 2.975) / 3)
+    calm = Clock(ours=[2.0] * 4, peer=[3.0] * 4).measured(2)
+    found = script("timing").compare(calm, "ours", "peer")
+    assert (found.ratio, found.doubt, found.told, str(found)) == (1.5, 1.0, True, "1.50 x")
+
+
+@pytest.mark.parametrize("noisy", ["ours", "peer"])
+def test_a_difference_below_that_of_a_candidate_from_itself_is_refused(noisy):
+    turns = {"ours": [2.0] * 4, "peer": [2.2] * 4}
+    turns[noisy] = [turns[noisy][0], turns[noisy][0] * 1.3] * 2  # its second run is 30% slower than its first
+    found = script("timing").compare(Clock(**turns).measured(2), "ours", "peer")
+    assert found.doubt == pytest.approx(1.3)
+    assert not found.told
+    assert "refused" in str(found)
+    assert found.summary()["ratio"] is None
+
+
+def test_nothing_is_written_where_nothing_can_be_told(tmp_path):
+    report, timing = script("report"), script("timing")
+    options = report.parser("", ["toy"], 1).parse_args(["--json", str(tmp_path / "new" / "out.json")])
+    measured = Clock(ours=[1.0, 1.5] * 2, peer=[1.1, 1.1] * 2).measured(2)
+    with pytest.raises(ValueError, match="too noisy"):
+        report.write("which", options, measured, [timing.compare(measured, "ours", "peer")])
+    assert not options.json.exists()
+
+
+def test_a_round_is_the_least():
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        script("timing").in_turns({}, 0)
+
+
+# ---- what is the same computation
+
+
+def test_other_values_and_other_answers_are_refused():
+    timing = script("timing")
+    timing.check_equal({"ours": 2.0, "peer": 2.0001}, 1e-4)
+    for wrong in (2.1, float("nan")):
+        with pytest.raises(ValueError, match="not the same computation: peer"):
+            timing.check_equal({"ours": 2.0, "peer": wrong}, 1e-2)
+    assert timing.check_agreement({"a": [1] * 100, "b": [1] * 99 + [2]}) == {"a": 1.0, "b": 0.99}
+    with pytest.raises(ValueError, match=r"peer and ours agree on 98\.0%"):
+        timing.check_agreement({"ours": [1] * 100, "peer": [1] * 98 + [2] * 2})
+
+
+def sees_the_future(trainee):
+    trainee.model.stacks.decoder.forward = lambda x, memory, tgt_mask, tgt_is_causal, **rest: type(
+        trainee.model.stacks.decoder
+    ).forward(trainee.model.stacks.decoder, x, memory, **rest)
+
+
+def forgets_a_weight(trainee):
+    with torch.no_grad():
+        trainee.model.stacks.encoder.layers[0].linear1.weight[0] = 0
+
+
+@pytest.mark.parametrize("spoil", [sees_the_future, forgets_a_weight])
+def test_a_wrong_candidate_is_caught_before_the_race(spoil):
+    trainees, workload = script("trainees"), script("workload")
+    model = trainees.EncoderDecoder.from_config(workload.CONFIGS["toy"])
+    batch = workload.random_batches(model.config, 128, 1)[0]
+    ready = {name: make() for name, make in trainees.candidates(model, torch.device("cpu")).items()}
+    trainees.check(ready, batch)
+    spoil(ready[trainees.TORCH])
+    with pytest.raises(ValueError, match="not the same computation"):
+        trainees.check(ready, batch)
+
+
+# ---- the scripts
+
+
+def record_of(name, tmp_path, *arguments):
+    """Run a script as its main does; what it wrote."""
+    path = tmp_path / f"{name}.json"
+    found = script(name).run([*QUICK, *arguments, "--json", str(path)])
+    record = json.loads(path.read_text())
+    assert record == json.loads(json.dumps(found, default=str))
+    assert record["machine"]["versions"]["torch"] == torch.__version__
+    assert all(len(each["turns"]) == 2 for each in record["candidates"].values())
+    return record
+
+
+@pytest.fixture
+def all_told(monkeypatch):
+    """A toy's times mean nothing: let them be reported all the same."""
+    monkeypatch.setattr(script("timing").Comparison, "told", True)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model folder, and with it the tokenizer that the scripts need."""
+    tokenizer = subwords(ENGLISH, GERMAN)
+    save_model(tmp_path / "model", taught(tokenizer, steps=1), tokenizer, tokenizer)
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_train(tmp_path, all_told, precision):
+    record = record_of("train", tmp_path, "--tokens", "128", "--precision", precision)
+    assert record["operations"] > 0
+    assert len(record["comparisons"]) == len(record["candidates"]) - 1
+
+
+def test_decode(tmp_path, all_told, monkeypatch):
+    pytest.importorskip("transformers")
+    pytest.importorskip("ctranslate2")
+    tokenizer = subwords(ENGLISH, GERMAN)
+    translator = Translator(taught(tokenizer), tokenizer, tokenizer)
+    case = translator, [translator.encode(sentence) for sentence in (*ENGLISH, "the house")]
+    monkeypatch.setattr(script("decode"), "load_case", lambda _: case)
+    record = record_of("decode", tmp_path, "--rows", "2", "4", "--beams", "1", "2")
+    assert len(record["candidates"]) == 6
+    assert min(record["agreement"].values()) >= 0.99
+
+
+def test_memory(tmp_path, all_told, monkeypatch):
+    memory = script("memory")
+    assert memory.peak(memory.OURS, "toy", 128, torch.device("cpu")) > 10
+    monkeypatch.setattr(memory, "apart", lambda options, name: 100.0 + len(name))
+    record = record_of("memory", tmp_path)
+    assert record["candidates"]["annotated"]["median"] == 109
+
+
+def test_scaling(tmp_path):
+    record = record_of("scaling", tmp_path, "--lengths", "2", "4", "--uncached", "2", "--goal", "99")
+    assert list(record["candidates"]) == ["with the cache, 2", "with the cache, 4", "without, 2"]
+
+
+def test_an_exponent_is_refused_when_two_runs_disagree_on_it():
+    scaling, timing = script("scaling"), script("timing")
+    linear = {n: timing.Measured([n, n]) for n in (32, 64, 128)}
+    assert scaling.exponent(linear) == pytest.approx(1)
+    noisy = {n: timing.Measured([n, n * n]) for n in (32, 64, 128)}
+    runs = [scaling.exponent(noisy, turns) for turns in (slice(None), slice(0, 1), slice(1, 2))]
+    assert runs[1:] == pytest.approx([1, 2])
+    with pytest.raises(ValueError, match="too noisy"):
+        scaling.refuse_noise(runs, 1.2)
+
+
+def test_imports(tmp_path, monkeypatch):
+    imports = script("imports")
+    monkeypatch.setattr(imports, "CODE", dict.fromkeys(imports.CODE, "pass"))
+    path = tmp_path / "imports.json"
+    imports.run(["--rounds", "1", "--threads", "1", "--json", str(path)])
+    assert list(json.loads(path.read_text())["added_seconds"]) == list(imports.CODE)[1:]
+
+
+def test_datapath(tmp_path, folder, monkeypatch):
+    text = ParallelText(ENGLISH, GERMAN, [1, 2, 3], "train")
+    monkeypatch.setattr(
+        script("datapath"), "load_corpus", lambda *_: Corpus("few", "en", "de", {"train": text})
+    )
+    record = record_of("datapath", tmp_path, "--model", str(folder), "--tokens", "32")
+    assert record["pairs"] == 3
+    assert record["shares"]["compute"] == 1
+
+
+def test_profile_steps(tmp_path):
+    record = record_of("profile_steps", tmp_path, "--tokens", "128", "--rows", "2", "--length", "2")
+    for part in record["parts"].values():
+        assert sum(part["kinds"].values()) == pytest.approx(1)
+        assert part["kinds"]["matrix products"] > 0
+        assert part["operations"] > 0
+
+
+def test_made_up_sentences_look_like_captions():
+    workload = script("workload")
+    pairs = workload.random_pairs(2000, 100)
+    lengths = sorted(len(ids) - 1 for ids in pairs.src)
+    assert abs(lengths[1000] - 16) <= 1
+    assert (abs(lengths[500] - 12), abs(lengths[1500] - 22)) <= (1, 1)
+    assert TokenBatches(pairs, 2048).padding_share() < 0.15
+
+
+def test_bad_options_are_one_line_and_exit_code_2(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit) as stop:
+        script("report").main(lambda _: script("train").run(["--device", "cuda"]))
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == "train.py: there is no cuda device here; use --device cpu\n"
