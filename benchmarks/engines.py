@@ -1,0 +1,149 @@
+"""The engines that decode the same weights: ours, Hugging Face's Marian, CTranslate2.
+
+Each is a function from source sentences to translations, both lists of token numbers.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from report import installed
+from torch import Tensor
+
+from annotated.data import pad_rows
+from annotated.decoding import beam_search, greedy_decode
+from annotated.interop import to_ctranslate2, to_marian
+from annotated.interop.common import foreign, vocabulary
+from annotated.masks import padding_mask
+from annotated.tokenizers import END, PAD, START
+from annotated.translator import Translator
+
+OURS, MARIAN, CT2 = "annotated", "Hugging Face Marian", "CTranslate2"
+Sentences = list[list[int]]
+Answers = list[tuple[int, ...]]  # the tokens of each, without start and end
+Decode = Callable[[Sentences], Answers]
+
+
+def in_batches(
+    sentences: Sentences, rows: int, decode: Callable[[Tensor], Sentences]
+) -> list[tuple[int, ...]]:
+    """Decode sentences of like length together, the longest first; answers in the order of the questions."""
+    order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
+    found: Answers = [()] * len(sentences)
+    for start in range(0, len(order), rows):
+        indices = order[start : start + rows]
+        batch = pad_rows([sentences[i] for i in indices], PAD)
+        for i, tokens in zip(indices, decode(batch), strict=True):
+            found[i] = tuple(tokens)
+    return found
+
+
+def until_end(rows: Tensor) -> Sentences:
+    """Without the start symbol, and without the end symbol and what follows it."""
+    cut = []
+    for row in rows[:, 1:].tolist():
+        cut.append(row[: row.index(END)] if END in row else row)
+    return cut
+
+
+def ours(
+    translator: Translator, beam: int, alpha: float, limit: int, device: torch.device, rows: int
+) -> Decode:
+    """Our own search: greedy for a beam of one."""
+    model, forbidden = translator.model, translator.forbidden
+
+    def decode(src: Tensor) -> Sentences:
+        src = src.to(device)
+        mask = padding_mask(src, PAD)
+        if beam == 1:
+            return until_end(greedy_decode(model, src, mask, limit, START, END, forbidden))
+        found = beam_search(
+            model, src, mask, limit, beam=beam, alpha=alpha, penalty="power", forbidden=forbidden
+        )
+        return [best.tokens for best, *_ in found]
+
+    return partial(in_batches, rows=rows, decode=decode)
+
+
+def marian(folder: Path, beam: int, alpha: float, limit: int, device: torch.device, rows: int) -> Decode:
+    """`generate` of transformers, in inference mode."""
+    transformers = foreign("transformers")
+    transformers.utils.logging.disable_progress_bar()
+    model = transformers.MarianMTModel.from_pretrained(folder).to(device).eval()
+
+    def decode(src: Tensor) -> Sentences:
+        src = src.to(device)
+        with torch.inference_mode():
+            found = model.generate(
+                input_ids=src,
+                attention_mask=(src != PAD).long(),
+                num_beams=beam,
+                length_penalty=alpha,
+                early_stopping=False,
+                do_sample=False,
+                max_length=limit + 1,
+            )
+        return until_end(found)
+
+    return partial(in_batches, rows=rows, decode=decode)
+
+
+def ctranslate2(
+    folder: Path,
+    translator: Translator,
+    beam: int,
+    alpha: float,
+    limit: int,
+    device: torch.device,
+    rows: int,
+    **threads: int,
+) -> Decode:
+    """Its engine in float32; it makes its own batches of `rows` sentences, of like length too."""
+    engine = foreign("ctranslate2").Translator(str(folder), device.type, compute_type="float32", **threads)
+    src_pieces, tgt_pieces = vocabulary(translator.src_tokenizer), vocabulary(translator.tgt_tokenizer)
+    numbers = {piece: i for i, piece in enumerate(tgt_pieces)}
+    never = [[tgt_pieces[i]] for i in translator.forbidden]
+
+    def decode(sentences: Sentences) -> Answers:
+        texts = [[src_pieces[i] for i in sentence[:-1]] for sentence in sentences]  # it adds the end itself
+        found = engine.translate_batch(
+            texts,
+            beam_size=beam,
+            length_penalty=alpha,
+            suppress_sequences=never,
+            max_batch_size=rows,
+            max_decoding_length=limit - 1,
+        )
+        return [tuple(numbers[piece] for piece in each.hypotheses[0]) for each in found]
+
+    return decode
+
+
+def engines(
+    translator: Translator,
+    folder: Path,
+    beam: int,
+    alpha: float,
+    limit: int,
+    device: torch.device,
+    threads: int,
+) -> dict[str, Callable[[int], list[Decode]]]:
+    """What makes each engine for a number of rows, in all its ways of using the threads.
+
+    A translation has `limit` tokens at most, the end symbol counted.
+    """
+    search = {"beam": beam, "alpha": alpha, "limit": limit, "device": device}
+    found = {OURS: lambda rows: [ours(translator, rows=rows, **search)]}
+    models = translator.model, translator.src_tokenizer, translator.tgt_tokenizer
+    home = folder / f"beam-{beam}"
+    if installed("transformers"):
+        to_marian(home / "marian", *models)
+        found[MARIAN] = lambda rows: [marian(home / "marian", rows=rows, **search)]
+    if installed("ctranslate2"):
+        to_ctranslate2(home / "ctranslate2", *models)
+        ways = [{"inter_threads": n, "intra_threads": threads // n} for n in sorted({1, threads})]
+        found[CT2] = lambda rows: [
+            ctranslate2(home / "ctranslate2", translator, rows=rows, **search, **way) for way in ways
+        ]
+    return found

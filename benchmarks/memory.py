@@ -1,0 +1,82 @@
+"""How much memory does training take at its peak, beside `torch.nn.Transformer`?
+
+    python benchmarks/memory.py --size base
+
+Every candidate trains for three updates in a process of its own, over and over, in turns: what counts is the
+most that this process ever had (the most that was allocated, on a GPU), PyTorch itself among it.
+"""
+
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+from report import main, parser, print_table, set_up, write
+from timing import compare, in_turns
+from trainees import OURS, TORCH, candidates, check
+from workload import CONFIGS, random_batches
+
+from annotated.model import EncoderDecoder
+
+RACE = (TORCH, "readable forms", OURS)
+UPDATES = 3
+MEBI = 2**20
+
+
+def peak(name: str, size: str, tokens: int, device: torch.device) -> float:
+    """Train a candidate in this process; the most memory that took, in MiB."""
+    torch.manual_seed(0)
+    config = CONFIGS[size]
+    model = EncoderDecoder.from_config(config).to(device)
+    trainee = candidates(model, device)[name]()
+    del model
+    for batch in random_batches(config, tokens, UPDATES):
+        trainee.step(batch.to(device))
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / MEBI
+    kibi = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kibi / (MEBI if sys.platform == "darwin" else 1024)
+
+
+def apart(options: Sequence[object], name: str) -> float:
+    """The same in a fresh process."""
+    command = [sys.executable, Path(__file__), *options, "--one", name]
+    return float(subprocess.check_output(list(map(str, command)), text=True))
+
+
+def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
+    """Measure, print and record; with `--one`, print the peak of one candidate and no more."""
+    options = parser(__doc__, ("base", *(size for size in CONFIGS if size != "base")), rounds=1)
+    options.add_argument("--tokens", type=int, default=4096, help="positions a batch (default %(default)s)")
+    options.add_argument("--one", choices=RACE, help="measure this candidate alone, in this process")
+    options = options.parse_args(arguments)
+    device = set_up(options)
+    if options.one:
+        print(peak(options.one, options.size, options.tokens, device))
+        return None
+    torch.manual_seed(0)
+    model = EncoderDecoder.from_config(CONFIGS[options.size])
+    makers = candidates(model, torch.device("cpu"))
+    check({name: makers[name]() for name in RACE}, random_batches(CONFIGS[options.size], 128, 1)[0])
+    shared = ["--size", options.size, "--device", options.device, "--threads", options.threads]
+    run_one = partial(apart, [*shared, "--tokens", options.tokens])
+    # A candidate, run, tells its own memory: there is nothing to warm up.
+    races = {name: partial(run_one, name) for name in RACE}
+    measured = in_turns(races, options.rounds, measure=lambda race: race(), warm_up=0)
+    comparisons = [compare(measured, OURS, name) for name in RACE if name != OURS]
+    record = write("memory", options, measured, comparisons, unit="MiB")
+    rows = [
+        (name, f"{each.median:,.0f}", f"{each.spread:.1%}", f"{each.median / measured[TORCH].median:.2f} x")
+        for name, each in measured.items()
+    ]
+    print_table(("", "peak MiB", "spread", f"of {TORCH}"), rows)
+    for comparison in comparisons:
+        print(f"{comparison.peer} takes {comparison} as much as {OURS}")
+    return record
+
+
+if __name__ == "__main__":
+    main(run)

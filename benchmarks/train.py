@@ -1,0 +1,87 @@
+"""How fast does a model train, in the steps that made it faster, and beside `torch.nn.Transformer`?
+
+    python benchmarks/train.py --size tiny
+    python benchmarks/train.py --size base --precision bf16
+
+All candidates start with the same weights and get the same batches, Adam, and the same places of dropout.
+First their losses and gradients without dropout are held to be equal.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from report import main, matmul_rate, parser, print_table, set_up, synchronized, write
+from timing import compare, in_turns
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+from trainees import Trainee, candidates, check, ours
+from workload import CONFIGS, random_batches
+
+from annotated.model import EncoderDecoder
+
+
+@contextmanager
+def count_operations() -> Iterator[FlopCounterMode]:
+    """Count those of matrix products while the block runs; attention's are seen where it is no kernel."""
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        yield counter
+
+
+def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
+    """Measure, print and record."""
+    options = parser(__doc__, tuple(CONFIGS), rounds=5)
+    options.add_argument("--precision", choices=("float32", "bf16"), default="float32")
+    options.add_argument("--compile", action="store_true", help="torch.compile for ours and PyTorch's")
+    options.add_argument("--tokens", type=int, default=2048, help="positions a batch (default %(default)s)")
+    options.add_argument("--batches", type=int, default=4, help="in a round (default %(default)s)")
+    options = options.parse_args(arguments)
+    device, bf16 = set_up(options), options.precision == "bf16"
+    config = CONFIGS[options.size]
+    torch.manual_seed(0)
+    model = EncoderDecoder.from_config(config).to(device).train()
+    batches = [b.to(device) for b in random_batches(config, options.tokens, options.batches)]
+    trainees = {n: make() for n, make in candidates(model, device, bf16, options.compile).items()}
+    check(trainees, batches[0])
+    with count_operations() as counter:
+        Trainee(model, ours(model)).step(batches[0])  # and then the rest, by their positions
+    positions = [b.src.numel() + b.tgt.numel() for b in batches]
+    work = counter.get_total_flops() * sum(positions) / positions[0]
+
+    def train(trainee: Trainee) -> None:
+        for batch in batches:
+            trainee.step(batch)
+
+    rounds = {name: synchronized(partial(train, trainee), device) for name, trainee in trainees.items()}
+    measured = in_turns(rounds, options.rounds)
+    bounds = {"float32": matmul_rate(device), "bf16": matmul_rate(device, torch.bfloat16)}
+    tokens = sum(batch.ntokens for batch in batches)
+    best = list(trainees)[-1]
+    comparisons = [compare(measured, best, name) for name in trainees if name != best]
+    more = {"target_tokens": tokens, "operations": work, "matmul_rate": bounds}
+    record = write("train", options, measured, comparisons, **more)
+    show(record, best, comparisons)
+    return record
+
+
+def show(record: dict, best: str, comparisons: list) -> None:
+    """The table: speeds, and how many times as fast as each the last candidate is."""
+    told = {comparison.peer: comparison for comparison in comparisons}
+    rows = []
+    for name, summary in record["candidates"].items():
+        bound = record["matmul_rate"]["bf16" if name.endswith("bf16") else "float32"]
+        rows.append(
+            (
+                name,
+                f"{record['target_tokens'] / summary['median']:,.0f}",
+                f"{summary['spread']:.1%}",
+                f"{record['operations'] / summary['median'] / bound:.0%}",
+                told.get(name, ""),
+            )
+        )
+    print_table(("", "target tokens/s", "spread", "of matmul rate", f"{best} against it"), rows)
+
+
+if __name__ == "__main__":
+    main(run)

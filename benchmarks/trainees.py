@@ -1,0 +1,145 @@
+"""The models that train side by side: ours, in the steps that made it faster, and `torch.nn.Transformer`."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from timing import check_equal
+from torch import Tensor, nn
+
+from annotated.attention import MultiHeadedAttention
+from annotated.devices import half_precision
+from annotated.interop import to_torch
+from annotated.loss import LabelSmoothing
+from annotated.masks import Batch
+from annotated.model import EncoderDecoder
+from annotated.tokenizers import PAD
+from annotated.trainer import SummedLoss
+from annotated.training import SimpleLossCompute
+
+OURS, TORCH = "annotated", "torch.nn.Transformer"
+Loss = Callable[[Batch], Tensor]  # a batch's summed loss
+
+
+@dataclass
+class Trainee:
+    """A model in training. `precision` makes the context in which it computes."""
+
+    model: nn.Module
+    loss: Loss
+    fused: bool = True  # Adam in one kernel
+    precision: Callable[[], AbstractContextManager] = nullcontext
+    tolerance: float = 1e-4  # of its loss and gradient, beside those of the others
+    optimizer: torch.optim.Adam = field(init=False)
+
+    def __post_init__(self) -> None:
+        fused = {"fused": True} if self.fused else {}
+        self.optimizer = torch.optim.Adam(self.model.parameters(), 1e-4, (0.9, 0.98), 1e-9, **fused)
+
+    def step(self, batch: Batch) -> None:
+        """Change the weights once, by the mean over the batch's target tokens."""
+        with self.precision():
+            (self.loss(batch) / batch.ntokens).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def slope(self, batch: Batch) -> tuple[float, float]:
+        """The loss of a batch without dropout, and the length of its gradient; the weights stay."""
+        self.model.eval()
+        with self.precision():
+            loss = self.loss(batch)
+            loss.backward()
+        self.model.train()
+        squares = sum(p.grad.double().square().sum() for p in self.model.parameters() if p.grad is not None)
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.item(), squares.sqrt().item()
+
+
+def readable(model: EncoderDecoder, attention: bool = True) -> Loss:
+    """The forms to be read: attention step by step, if asked for; all log-probabilities; `LabelSmoothing`."""
+    if attention:
+        for module in model.modules():
+            if isinstance(module, MultiHeadedAttention):
+                module.on_weights = no_look
+    compute = SimpleLossCompute(model.generator, LabelSmoothing(model.config.tgt_vocab, PAD))
+
+    def loss(batch: Batch) -> Tensor:
+        states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+        return compute(states, batch.tgt_y, 1)[1]
+
+    return loss
+
+
+def no_look(weights: Tensor) -> None:
+    """Asks for attention's weights, and does nothing with them."""
+
+
+def ours(model: EncoderDecoder, compiled: bool = False) -> Loss:
+    """What `Trainer` computes."""
+    summed = SummedLoss(model, 0.0, PAD)
+    if compiled:
+        summed.compile()
+    return lambda batch: summed(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y)
+
+
+class TorchModel(nn.Module):
+    """`torch.nn.Transformer` between our embeddings and a linear map, with its own cross-entropy."""
+
+    def __init__(self, model: EncoderDecoder):
+        super().__init__()
+        self.src_embed, self.tgt_embed, self.proj = model.src_embed, model.tgt_embed, model.generator.proj
+        self.stacks = to_torch(model)
+
+    def forward(self, src: Tensor, tgt: Tensor, tgt_y: Tensor) -> Tensor:
+        """(batch, src_len), twice (batch, tgt_len) -> the summed loss."""
+        hidden = src == PAD
+        states = self.stacks(
+            self.src_embed(src),
+            self.tgt_embed(tgt),
+            tgt_mask=nn.Transformer.generate_square_subsequent_mask(tgt.size(1), tgt.device),
+            tgt_is_causal=True,
+            src_key_padding_mask=hidden,
+            memory_key_padding_mask=hidden,
+        )
+        logits = self.proj(states).flatten(0, 1)
+        return nn.functional.cross_entropy(logits, tgt_y.flatten(), ignore_index=PAD, reduction="sum")
+
+
+def torch_trainee(model: EncoderDecoder, compiled: bool = False, **settings: object) -> Trainee:
+    """PyTorch's own, in training."""
+    theirs = TorchModel(model)
+    if compiled:
+        theirs.compile()
+    return Trainee(theirs, lambda batch: theirs(batch.src, batch.tgt, batch.tgt_y), **settings)
+
+
+def candidates(
+    model: EncoderDecoder, device: torch.device, bf16: bool = False, compiled: bool = False
+) -> dict[str, Callable[[], Trainee]]:
+    """How to make each of them, all from a copy of the same weights."""
+    copy = partial(deepcopy, model)
+    steps: dict[str, Callable[[EncoderDecoder], Trainee]] = {
+        TORCH: partial(torch_trainee, compiled=compiled),
+        "readable forms": lambda m: Trainee(m, readable(m), fused=False),
+        "+ fused attention": lambda m: Trainee(m, readable(m, attention=False), fused=False),
+        "+ fused Adam": lambda m: Trainee(m, readable(m, attention=False)),
+        OURS: lambda m: Trainee(m, ours(m, compiled)),  # the last step: the chunked loss
+    }
+    if bf16:
+        half = {"precision": partial(half_precision, device), "tolerance": 2e-2}
+        autocast = {**half, "precision": partial(torch.autocast, device.type, torch.bfloat16)}
+        steps = {name: steps[name] for name in (TORCH, OURS)}
+        steps[f"{TORCH}, bf16"] = partial(torch_trainee, compiled=compiled, **autocast)
+        steps[f"{OURS}, bf16"] = lambda m: Trainee(m, ours(m, compiled), **half)
+    return {name: lambda make=make: make(copy()) for name, make in steps.items()}
+
+
+def check(trainees: dict[str, Trainee], batch: Batch) -> None:
+    """Raise ValueError unless all have the same loss and gradient where there is no dropout."""
+    slopes = {name: trainee.slope(batch) for name, trainee in trainees.items()}
+    for part in range(2):
+        values = {name: slope[part] for name, slope in slopes.items()}
+        check_equal(values, {name: trainee.tolerance for name, trainee in trainees.items()})

@@ -1,0 +1,50 @@
+"""What the candidates work on: models of four sizes, and batches of made-up sentences."""
+
+from itertools import islice
+
+import torch
+
+from annotated.data import EncodedPairs, TokenBatches
+from annotated.masks import Batch
+from annotated.model import TransformerConfig
+from annotated.tokenizers import END, START
+
+SUBWORDS = 8_000  # in the vocabulary of a small corpus; the paper's has 37,000
+PAPER = 37_000
+# The same dropout in all sizes, section 5.4's: what it costs must not depend on which row one reads.
+CONFIGS = {
+    "tiny": TransformerConfig.tiny(SUBWORDS, SUBWORDS, dropout=0.1),
+    "small": TransformerConfig(SUBWORDS, SUBWORDS, N=3, d_model=256, d_ff=1024, h=4, dropout=0.1),
+    "base": TransformerConfig.base(PAPER, PAPER),
+    "big": TransformerConfig.big(PAPER, PAPER, dropout=0.1),
+    "toy": TransformerConfig(
+        100, 100, N=1, d_model=16, d_ff=32, h=2, dropout=0.1
+    ),  # shows that a script runs
+}
+
+
+def random_pairs(count: int, vocab: int, seed: int = 0) -> EncodedPairs:
+    """Sentences of random tokens, about as long as captions are: a median of 16, half within 12 and 22.
+
+    A target is about as long as its source. What tokens they are makes no difference to the time.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(2, count, generator=generator) * torch.tensor([[0.45], [0.15]])
+    src = (16 * noise[0].exp()).round().clamp(3, 100).int()
+    tgt = (src * noise[1].exp()).round().clamp(3, 100).int()
+
+    def words(length: int) -> list[int]:
+        return torch.randint(4, vocab, (length,), generator=generator).tolist()
+
+    return EncodedPairs(
+        [[*words(length), END] for length in src.tolist()],
+        [[START, *words(length), END] for length in tgt.tolist()],
+        list(range(1, count + 1)),
+        "random",
+    )
+
+
+def random_batches(config: TransformerConfig, max_tokens: int, count: int) -> list[Batch]:
+    """So many batches of at most `max_tokens` positions a side, drawn from a corpus of random pairs."""
+    pairs = random_pairs(max(2_000, 2 * count * max_tokens // 16), config.tgt_vocab)
+    return list(islice(TokenBatches(pairs, max_tokens).epoch(0), count))
