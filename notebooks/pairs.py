@@ -11,7 +11,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +31,8 @@ MACHINE = re.compile(r"\bat 0x[0-9a-f]+|ipykernel_\d+|(?<![\w./])/(?:home|Users|
 NBVAL_COMMENT = re.compile(r"^\s*#\s*(?:NBVAL_|PYTEST_VALIDATE_)", re.MULTILINE)
 BARE_NAME = re.compile(r"`(\d\d_\w+)`")
 LINKED_NAME = re.compile(r"\]\((\d\d_\w+)\.ipynb")
+LINKED_SECTION = re.compile(r"\]\((\d\d_\w+)\.ipynb\),\s+\*([^*]+)\*")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 # altair numbers the parameters that nobody named; in a cell run a second time, the number is another one.
 UNNAMED_PARAMETER = re.compile(r'"name": "param_\d+"')
 
@@ -211,8 +213,11 @@ def exercises(source: NotebookNode) -> Findings:
             yield position, "no question", 'a collapsed cell stands below a text that says "Exercise"'
 
 
-def links(source: NotebookNode, existing: Container[str]) -> Findings:
-    """A notebook that exists is named by a link to it, one that does not yet by its bare name."""
+def links(source: NotebookNode, existing: Mapping[str, Path]) -> Findings:
+    """A notebook that exists is named by a link to it, one that does not yet by its bare name.
+
+    An italic title after a link, `[02](02_attention.ipynb), *Equation 1*`, is that of a section there.
+    """
     for position, cell in enumerate(source.cells, start=1):
         if cell.cell_type == "markdown":
             for name in BARE_NAME.findall(cell.source):
@@ -221,6 +226,15 @@ def links(source: NotebookNode, existing: Container[str]) -> Findings:
             for name in LINKED_NAME.findall(cell.source):
                 if name not in existing:
                     yield position, "dead link", f"there is no {name}: name it `{name}`"
+            for name, title in LINKED_SECTION.findall(cell.source):
+                if name in existing and title not in headings(existing[name]):
+                    yield position, "no such section", f"{name} has no section {title!r}"
+
+
+def headings(path: Path) -> list[str]:
+    """The titles of a notebook's sections."""
+    cells = read_source(path).cells
+    return [title for cell in cells if cell.cell_type == "markdown" for title in HEADING.findall(cell.source)]
 
 
 def same_cells(source: NotebookNode, built: NotebookNode) -> Findings:
