@@ -164,6 +164,9 @@ class Trainer:
         updates = list(self.updates(batches.batches(p.epoch)))
         self.last_step = min(c.max_steps, p.step - p.position + len(updates) * (c.epochs - p.epoch))
         bar.total = self.last_step
+        if p.step == 0 and self.rank == 0 and self.last_step < c.warmup:
+            late = f"the learning rate rises for {c.warmup:,} updates, but the run has {self.last_step:,}"
+            tqdm.write(f"{late}: it learns more with a shorter warmup", file=sys.stderr)
         for share in updates[p.position :]:
             self.update([(batches.collate(indices), weight) for indices, weight in share], bar)
             stop = self.total(stop_asked()) > 0  # whichever process was asked, all stop at one step

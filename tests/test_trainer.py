@@ -106,6 +106,12 @@ def test_half_precision_ends_with_its_block():
     assert torch.get_float32_matmul_precision() == before
 
 
+@pytest.mark.parametrize(("warmup", "said"), [(24, False), (25, True)])
+def test_a_warmup_that_outlasts_the_run_is_told(tmp_path, capfd, warmup, said):
+    make_trainer(tmp_path / "run", max_steps=24, epochs=100, warmup=warmup, average=0).train()
+    assert ("rises for 25 updates, but the run has 24" in capfd.readouterr().err) == said
+
+
 def test_the_log_has_the_bleu_of_the_epochs_asked_for(tmp_path, capfd):
     make_trainer(tmp_path, epochs=4, bleu_every=2).train()
     lines = [line for line in log_of(tmp_path) if "validation_loss" in line]
