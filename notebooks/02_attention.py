@@ -15,7 +15,7 @@
 #   numbers; what a mask is, which way round it goes, and how one empty row fills a model with NaN.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). This is its section 3.2.1, and from 3.2.3
-# the masks.
+# the decoder's mask.
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -49,7 +49,8 @@ setup_notebook()
 # %% [markdown]
 # ## A look-up that may blend
 #
-# A dictionary answers a query whose key it holds. Here is one with four temperatures.
+# A dictionary holds *values* under *keys*; ask it with a *query* that equals a key, and it hands over the
+# value. Here is one with four temperatures.
 
 # %%
 temperature = {0: 9.0, 6: 11.0, 12: 19.0, 18: 16.0}  # hour of the day: degrees Celsius
@@ -61,7 +62,7 @@ print("15 o'clock:", temperature.get(15))
 # say 17 or 18. The dictionary cannot: to it, two keys are equal or they are not. We want *nearly*.
 #
 # So we make each hour a vector, a point on the dial of a 24-hour clock. How near two hours are is then their
-# dot product: 1 for the same hour, 0 for six hours apart, -1 for twelve.
+# dot product: 1 for the same hour, 0 for six hours apart, -1 for twelve. We call it the **score** of a key.
 
 
 # %%
@@ -128,9 +129,9 @@ assert_close(soft_lookup(keys, 1000), values)  # sharp enough, it is the diction
 
 # %% [markdown]
 # The softer the look-up, the further it misses even the entries it holds. Only the sharpest goes through all
-# four points: **for the keys it holds, a dictionary is attention with infinite sharpness.** (For other
-# queries, such attention returns the nearest entry, or the mean of those that are equally near.) So why not
-# always be sharp?
+# four points. The soft look-up has a name, *attention*, and so: **for the keys it holds, a dictionary is
+# attention with infinite sharpness.** (For other queries, such attention returns the entry with the highest
+# score, here the nearest, or the mean of those that tie.) So why not always be sharp?
 #
 # Because we want to *learn* the vectors, and learning needs a slope. Ask at 14 o'clock, and ask how the
 # answer would change if the query moved.
@@ -149,8 +150,8 @@ for sharpness in (0, 1, 4, 50, 1000):
 assert slope(0) == slope(1000) == 0 < slope(4)
 
 # %% [markdown]
-# Zero at both ends. Too soft listens to nobody; too sharp is a staircase, flat wherever one stands. Learning
-# happens in between, and keeping the scores in between is all that the $\sqrt{d_k}$ in the formula
+# Zero at both ends. Too soft listens to nobody; too sharp is a staircase, flat but at the edges of its steps.
+# Learning happens in between, and keeping the scores in between is all that the $\sqrt{d_k}$ in the formula
 # below does; $d_k$ is how many numbers a key has.
 #
 # ## Equation 1
@@ -161,9 +162,9 @@ assert slope(0) == slope(1000) == 0 < slope(4)
 #
 # | | rows | each row is |
 # | --- | --- | --- |
-# | $Q$ | one a query | a question, $d_k$ numbers |
-# | $K$ | one a key | what the question is compared with, $d_k$ numbers |
-# | $V$ | one a key | what is handed over, $d_v$ numbers |
+# | $Q$ | one per query | a question, $d_k$ numbers |
+# | $K$ | one per key | what the question is compared with, $d_k$ numbers |
+# | $V$ | one per key | what is handed over, $d_v$ numbers |
 #
 # Entry $(t, s)$ of $QK^\top$ is the dot product of query $t$ with key $s$; the softmax runs along each row,
 # over the keys; the sharpness is $1/\sqrt{d_k}$. Now for words. A German sentence, its translation, and a
@@ -209,8 +210,8 @@ by_hand = torch.tensor(attention_by_hand(Q.tolist(), K.tolist(), V.tolist()))
 print("one output a query:", tuple(by_hand.shape))
 
 # %% [markdown]
-# Look for a loop that must wait for another: there is none. All queries, all keys, all products could be done
-# at the same time, and three matrix operations do them.
+# Look for a query that must wait for another: there is none. All of them, and every product of a query with a
+# key, could be done at the same time, and three matrix operations do them.
 
 # %%
 scores = Q @ K.T / math.sqrt(d_k)  # (8, 9): one row a query, one column a key
@@ -222,8 +223,10 @@ assert_close(weights.sum(dim=-1), torch.ones(8))
 print("three lines = the loops: True")
 
 # %% [markdown]
-# The package has these three lines, and around them two `if` for masks and one for dropout, which wait until
-# we need them.
+# The package has these three lines, and around them two `if` for masks, which wait until we need them, and
+# one for dropout, a noise for training ([08_training_recipe](08_training_recipe.ipynb)). The dots in its
+# comments stand for any dimensions in front. PyTorch has the equation too, *fused* into one step (a
+# *kernel*).
 
 # %%
 show_source(attention, docstring=False)
@@ -244,6 +247,7 @@ ax = plot_attention(weights, english, german, title="Where each English word loo
 ax.set(xlabel="key (German)", ylabel="query (English)")
 plt.show()
 assert weights[english.index("cat")].argmax() == german.index("Katze")
+assert weights[:, german.index("der")].sum() > 1  # a column may
 
 # %% [markdown]
 # Read it by rows: each sums to 1. *saw* reaches *gesehen*, four places further on, as easily as a neighbour.
@@ -273,14 +277,19 @@ one, other = self_attention("the dog saw the cat"), self_attention("the cat saw 
 assert_close(one, other)
 print("'the dog saw the cat' = 'the cat saw the dog', every word of it: True")
 
+rows, entries = torch.randperm(len(Q)), torch.randperm(len(K))
+assert_close(attention(Q[rows], K[entries], V[entries])[0], output[rows])
+print("queries shuffled, keys shuffled with their values: only the outputs' order changes: True")
+
 # %% [markdown]
 # Who saw whom is gone. Attention is a look-up, and a look-up does not care how the table is sorted: shuffle
 # keys with their values and nothing changes; shuffle queries and the outputs are shuffled alike. Word order
-# has to be added to the vectors themselves. [05_positional_encoding](05_positional_encoding.ipynb) does.
+# has to come from somewhere else; the paper adds it to the vectors themselves
+# ([05_positional_encoding](05_positional_encoding.ipynb)).
 #
-# Two more things that attention cannot do, which surprise people who have used it for years. First: an output
-# is a mean of values, so **no coordinate of it can leave the range of that coordinate in the values**.
-# Attention mixes; it never adds up. It cannot count to two.
+# Two more things that attention cannot do. First: an output is a weighted mean of values, so **no coordinate
+# of it can leave the range of that coordinate in the values**. Attention mixes; it never adds up. It hears
+# which *share* a word has in the sentence, not how often it is said.
 
 # %%
 assert (output <= V.amax(dim=0)).all()
@@ -291,11 +300,13 @@ print("every word said twice, same output: True")
 
 # %% [markdown]
 # Second: the softmax divides by a sum, so whatever multiplies all exponentials alike cancels. Add 100 to a
-# whole row of scores and no weight moves. Hence add **one and the same vector to every key**, and no weight
-# moves either: $q\cdot(k + c) = q\cdot k + q\cdot c$, and the last term is the same for all keys.
+# whole row of scores, which multiplies each by $e^{100}$, and no weight moves. Hence add **one and the same
+# vector to every key**, and no weight moves either: $q\cdot(k + c) = q\cdot k + q\cdot c$, and the last term
+# is the same for all keys.
 #
-# Now think of the layer that makes keys in a real model: a linear map with a bias (multi-head attention has
-# four: for queries, keys, values and the output). What can that bias learn?
+# Now think of the layer that makes keys in a model: a linear map, most often with a bias, which the paper's
+# formulas have not (multi-head attention has four such maps: for queries, keys, values and the output). What
+# can that bias learn?
 
 # %%
 assert_close(attention(Q, K + torch.randn(d_k), V)[0], output)
@@ -311,9 +322,10 @@ for name, linear in zip(("query", "key", "value", "output"), layer.linears, stri
 # Nothing, ever. Every Transformer of the paper's kind whose key projection has a bias carries those
 # parameters as dead weight.
 #
-# **Exercise 1.** A model asks many sentences (`B`) with many heads (`h`) at once: `Q` is `(B, h, T, d_k)`.
-# Write equation 1 for it with two calls of `torch.einsum` and one softmax, no transposing. What did you have
-# to change for the two extra dimensions?
+# **Exercise 1.** A model asks many sentences (`B`) with many attentions side by side (`h` *heads*) at once:
+# `Q` is `(B, h, T, d_k)`. Write equation 1 for it with two calls of `torch.einsum` and one softmax, no
+# transposing. (`einsum("ij,jk->ik", a, b)` is the matrix product: a letter for each dimension, and a sum over
+# each letter that the result has not.) What did you have to change for the two extra dimensions?
 
 
 # %% jupyter={"source_hidden": true}
@@ -358,13 +370,13 @@ for d_k in (4, 64, 1024):
     assert_close(variance / d_k, torch.tensor(1.0), rtol=0.1, atol=0)
 
 # %% [markdown]
-# At $d_k = 64$, the paper's, scores that lie some 8 apart, as in the second row above. Dividing by
-# $\sqrt{d_k}$ makes the variance 1 at any width.
+# At $d_k = 64$, the paper's, scores of some ±8: they lie as far apart as those in the second row above.
+# Dividing by $\sqrt{d_k}$ makes the variance 1 at any width.
 #
-# What does the softmax do with those? Two numbers tell. The **entropy** of the weights $w$, in bits: nine
-# equal weights have $\log_2 9 = 3.17$, a single winner has 0. And the **response**: how far the weights move
-# when the scores are nudged, which is the norm of the Jacobian, the matrix of all their slopes ($[i = j]$ is
-# 1 where $i = j$, else 0):
+# What does the softmax do with those? Two numbers tell. The **entropy** of the weights $w$, in bits,
+# $-\sum_i w_i \log_2 w_i$: nine equal weights have $\log_2 9 = 3.17$, a single winner has 0. And the
+# **response**: how far the weights move when the scores are nudged, which is the norm of the Jacobian, the
+# matrix of all their slopes ($[i = j]$ is 1 where $i = j$, else 0):
 #
 # $$\frac{\partial w_i}{\partial s_j} = w_i\,([i = j] - w_j)$$
 #
@@ -408,8 +420,8 @@ explore_scaling(widths, one_query, german, bits, moves)
 
 # %% [markdown]
 # All numbers are random; the German words are only names. Move the slider (in a still picture, compare the
-# colours at $d_k = 64$). Blue goes from a blend to a single winner; orange keeps its shape. On the right, the
-# same for a typical one of the 2,000 queries.
+# colours at $d_k = 64$). Blue goes from a blend to a single winner; orange stays a blend. On the right, the
+# median over the 2,000 queries.
 
 # %%
 print(f"d_k = 64:   {bits[PLAIN][6]:.1f} bits as they are, {bits[SCALED][6]:.1f} scaled")
@@ -460,7 +472,7 @@ assert curves[PLAIN]["median"][10] < 0.001 * curves[SCALED]["median"][10]
 # %% [markdown]
 # Here is something the paper does not say. Without scaling the **mean gradient does not vanish**; it is
 # larger than with it. Only the median dies. A few queries, those whose two best keys happen to be neck and
-# neck, stand on the edge of the staircase and get an enormous push; all others get none. How few?
+# neck, stand on an edge of the staircase and get an enormous push; all others get next to none. How few?
 
 
 # %%
@@ -470,8 +482,9 @@ def share_of_loudest(norms: Tensor, share: float = 0.1) -> float:
     return (ordered[: int(share * len(norms))].sum() / norms.sum()).item()
 
 
-lottery, fair = share_of_loudest(unscaled[10]), share_of_loudest(divided[10])
-print(f"d_k = 1024: the loudest tenth holds {lottery:.0%} of all gradient unscaled, {fair:.0%} scaled")
+for n in (6, 10):
+    lottery, fair = share_of_loudest(unscaled[n]), share_of_loudest(divided[n])
+    print(f"d_k = {widths[n]:4}: the loudest tenth holds {lottery:.0%} of it all unscaled, {fair:.0%} scaled")
 assert fair < 0.3 < 0.7 < lottery
 
 best, second = products[1024].topk(2).values.unbind(dim=-1)
@@ -481,8 +494,8 @@ print(f"the best key leads by {lead[loudest].median():.0f} there, by {lead.media
 assert lead[loudest].max() < lead.median()
 
 # %% [markdown]
-# So the trouble is not a weak signal but a lottery: at each step one query in ten does nearly all of the
-# learning, and the others wait for a tie.
+# So the trouble, with random vectors, is not a weak signal but a lottery: at width 1024 one query in ten does
+# most of the learning, and the others wait for a tie. At the paper's width of 64 it has begun.
 #
 # The footnote's "independent" deserves a look as well; entries of real vectors never are. For independent
 # zero-mean $q$ and $k$ with covariances $\Sigma_q$, $\Sigma_k$, the variance of $q\cdot k$ is
@@ -526,9 +539,9 @@ print(f"d_k = 512, scaled: every word gives itself a weight of {own.min():.2f}")
 assert own.min() > 0.999
 
 # %% [markdown]
-# Scaled, and still a single winner: every word sees only itself. Queries and keys must be *different*
-# views of a word. That is what the linear maps $W^Q$ and $W^K$ of
-# [03_multi_head_attention](03_multi_head_attention.ipynb) are for.
+# Scaled, and still a single winner: every word sees only itself. So queries and keys should be *different*
+# views of a word, which is one reason for the linear maps $W^Q$ and $W^K$ of
+# [03_multi_head_attention](03_multi_head_attention.ipynb).
 #
 # **Exercise 2.** Somebody divides by $d_k$ in place of $\sqrt{d_k}$. Guess the typical entropy at $d_k = 4$
 # and at 1024, then measure. To which point of the first section does attention go now?
@@ -543,12 +556,13 @@ print("scores of variance 1 / d_k: sharpness 0, the mean of everything")
 # %% [markdown]
 # ## The other kind: additive attention
 #
-# Before 2017 the score was not a product. A small network took the query and the key and *added* them
-# (Bahdanau et al., 2015), with weights $W$, $U$, $v$ to be learned:
+# The product as a score is older than the paper (Luong et al., 2015); new is the square root. Its rival is
+# older still: a small network takes the query and the key and *adds* them (Bahdanau et al., 2015), with
+# weights $W$, $U$, $v$ to be learned:
 #
 # $$\mathrm{score}(q, k) = v^\top \tanh(Wq + Uk)$$
 #
-# Section 3.2.1 compares the two in three claims. We need one class to check them.
+# Section 3.2.1 compares the two in three claims. We need one class for them.
 
 
 # %%
@@ -575,8 +589,9 @@ print("scores:", tuple(additive(Q, K).shape), "for", len(english), "queries and"
 
 # %% [markdown]
 # **Claim one: in theory both cost about the same.** PyTorch can count the operations of matrix products, a
-# multiplication and an addition each. The projections by $W$ and $U$ are done once a word, not once a pair;
-# what is left of those is equal to the last digit. The sum and the tanh of every pair it does not count.
+# multiplication and an addition each. The projections by $W$ and $U$ are done once a word, not once a pair.
+# Leave them out, and with a hidden layer as wide as $d_k$ the two counts are equal to the last digit. (The
+# sum and the tanh of every pair it does not count.)
 
 # %%
 from torch.utils.flop_counter import FlopCounterMode
@@ -621,8 +636,8 @@ print("as many operations in products, and at least 5 times as long:", ratio > 5
 
 # %% [markdown]
 # **Claim three: without scaling, the additive kind does better at large $d_k$** (the paper cites Britz et
-# al., 2017). Why it would: the tanh stays between -1 and 1, and the freshly drawn $v$ is small, so its scores
-# do not grow.
+# al., 2017). We do not train both to see it; a likely reason shows without. The tanh stays between -1 and 1,
+# and the freshly drawn $v$ is small, so its scores do not grow.
 
 # %%
 _ = torch.manual_seed(0)
@@ -639,9 +654,10 @@ for d_k in (16, 128, 1024):
 #
 # ## Masks: who may look at whom
 #
-# Sentences differ in length; tensors are rectangular. So the short ones are filled up with a special token,
-# `<blank>`. (`<s>` and `</s>` mark where a translation starts and ends.) Two pairs of sentences, the second
-# with much to fill:
+# A model reads a sentence as *tokens*: words or parts of words, each with its number in a list. Sentences
+# differ in length; tensors are rectangular. So the short ones are filled up with a special token, `<blank>`.
+# (`<s>` and `</s>` mark where a translation starts and ends, `<unk>` stands for words that the list has not.)
+# Two pairs of sentences, the second with much to fill:
 
 # %%
 from torch.nn.utils.rnn import pad_sequence
@@ -663,7 +679,7 @@ print(*(words[n] for n in src[1]))
 
 # %% [markdown]
 # A blank has a vector like any other token. Nobody told the softmax that it means nothing. We let the English
-# words look at the German ones, all vectors random:
+# words look at the German ones, all vectors random (`nn.Embedding` is a table of them, a row for each token):
 
 # %%
 _ = torch.manual_seed(0)
@@ -692,15 +708,16 @@ for name, w in mended.items():
     ok = torch.allclose(w @ x, wanted)
     print(f"{name:19}: {w[2, ~real].sum():.0%} to blanks, sum {w[2].sum():.2f}, as without padding: {ok}")
 assert_close(attention(y, x, x, real)[0], wanted)
+assert (scores[2, ~real] < 0).all()
 
 # %% [markdown]
-# Scores of 0 gave the blanks *more*. A 0 is no "no": $e^0 = 1$, a vote like any other. Only $e^{-\infty} = 0$
-# is. It has to happen *before* the softmax, so that those who remain share everything among them. `real` is a
-# **mask**: ours is boolean, `True` where attention is allowed.
+# Scores of 0 gave the blanks *more*: theirs had been below 0. A 0 is no "no": $e^0 = 1$, a vote like any
+# other. Only $e^{-\infty} = 0$ is. Done *before* the softmax, those who remain share everything among them.
+# `real` is a **mask**: ours is boolean, `True` where attention is allowed.
 #
 # The second mask is for the decoder, the half of the model that writes the translation and must guess each
-# word from those before it. In training it has the whole sentence in front of it, so what follows has to be
-# hidden (section 3.2.3). That is a triangle, and one meets it written in many ways:
+# word from those before it. In training it has the whole translation in front of it, so what follows has to
+# be hidden (section 3.2.3). That is a triangle, and one meets it written in many ways:
 
 # %%
 n = 5
@@ -720,7 +737,8 @@ print(ways["the package"].int())
 # best: a query at $t$ sees keys at $s \le t$.
 #
 # The diagonal is where it goes wrong. One step too far and a word sees its successor; one step too short and
-# it does not see itself. Neither raises an error. To catch them, change one word and see which outputs move:
+# it does not see itself. Neither raises an error. To catch them, change the last of five words, counted from
+# 0, and see which outputs move:
 
 
 # %%
@@ -745,8 +763,8 @@ assert reached_by_last_word(subsequent_mask(n)[0]) == [4]
 # ([07_batches_and_masks](07_batches_and_masks.ipynb) catches one doing it). "Too short" leaves the first
 # word with nothing at all to see; hold that thought.
 #
-# A decoder needs both masks, and `&` joins them. `Batch` does so, and cuts off the target's last token: there
-# is nothing to say after it.
+# A decoder needs both masks, and `&` joins them. `Batch` does so, and cuts off the target's last column: in
+# the longest sentence that is `</s>`, and there is nothing to say after it.
 
 # %%
 batch = Batch(src, tgt, pad=number["<blank>"])
@@ -892,7 +910,8 @@ assert_close(with_row, [t.grad for t in (q, k, v)])
 print("all gradients as if the query had never been asked: True")
 
 # %% [markdown]
-# Nothing seen, nothing said, nothing learned. And PyTorch's two, given the same empty row?
+# Nothing seen, nothing said, nothing learned. And the two of our version of PyTorch, given nothing but empty
+# rows?
 
 # %%
 x = torch.randn(1, 3, 4)

@@ -2,7 +2,7 @@
 # # 03 · Multi-head attention
 #
 # **We find something that no single attention can do, do it with two, and take the four linear maps of the
-# real thing apart until 66,560 of their numbers turn out to be idle.**
+# real thing apart until 66,560 independent ways to alter them turn out to alter nothing.**
 #
 # Previous: [02_attention](02_attention.ipynb) · Next:
 # [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb) · To see a whole model learn
@@ -75,7 +75,7 @@ print("warmer: ", [int(d) for d in warmer])
 # %%
 place = torch.eye(8)  # (8, 8): the key at each hour
 now, before = place, place.roll(1, dims=0)  # queries; row t of `before` is the key at t - 1
-both, weights = attention(50 * (now + before), place, degrees.unsqueeze(-1))  # (8, 1), (8, 8)
+both, weights = attention(50 * (now + before), place, degrees.unsqueeze(-1))  # 50: sharp; (8, 1), (8, 8)
 print("what each hour gets:", [round(number, 1) for number in both.flatten().tolist()])
 assert_close(both.flatten(), (degrees + degrees.roll(1)) / 2)
 
@@ -90,7 +90,8 @@ assert_close(both.flatten(), (degrees + degrees.roll(1)) / 2)
 # is 0 for every $c$; so $m = 0$. But a head with $m = 0$ says nothing beyond those bounds, and differences
 # may be as large as they like.
 #
-# A random head, 64 wide, on days that get hotter and hotter:
+# A random head, 64 wide, on days that get hotter and hotter (`MultiHeadedAttention` is the package's layer;
+# its four linear maps come below):
 
 
 # %%
@@ -114,10 +115,9 @@ for c in (1e2, 1e4, 1e6):
 print("and m is not 0:", bool(m.abs() > 0.01))
 
 # %% [markdown]
-# The right answer was 0 each time. At a million degrees, all that attention could do
-# about it is less than one of them.
+# The right answer was 0 each time. Of a million degrees, all that the weights could move is less than one.
 #
-# Now two heads, each as sharp as can be, and a number for each to be multiplied with: $+1$ and $-1$.
+# Now two heads, each of them sharp, and a number for each to be multiplied with: $+1$ and $-1$.
 
 # %%
 head_now, weights_now = attention(50 * now, place, degrees.unsqueeze(-1))
@@ -140,7 +140,8 @@ assert weights_before.argmax(dim=-1).tolist() == [7, 0, 1, 2, 3, 4, 5, 6]
 # That is all there is to it: **look several times, each time for one thing, then combine with signs.**
 # Section 3.2.2 gives the same reason, in other words: heads attend to different places and different kinds
 # of information at once, and a single one would average them away. In [02_attention](02_attention.ipynb)
-# *saw* had to share its one row between *hat* and *gesehen*.
+# *saw* had to share its one row between *hat* and *gesehen*. (In the whole model each layer's input is added
+# to its output, [06_the_full_model](06_the_full_model.ipynb). In this puzzle, that could stand in for *now*.)
 #
 # **Exercise 1.** How bent is the curve? At each hour, three temperatures count: the one before, this one, the
 # next, with factors 1, -2 and 1. How many heads does that need: three? Build it.
@@ -196,8 +197,8 @@ for name, linear in zip(("W^Q", "W^K", "W^V", "W^O"), layer.linears, strict=True
 # %% [markdown]
 # **Why four?** Because eight products with eight narrow matrices are *one* product with the eight laid side
 # by side. So three of the four hold what the paper calls $W^Q_1 \ldots W^Q_8$, and so on; the fourth is
-# $W^O$. Let us put our 25 in. A first guess: head $i$ of a matrix $512\times 512$ is its columns from
-# $64\,i$ on.
+# $W^O$. Let us put our 25 in. A first guess: head $i$, counted from 0, of a matrix $512\times 512$ is its
+# 64 columns from $64\,i$ on.
 
 # %%
 side_by_side = [torch.cat(list(W), dim=-1) for W in (W_Q, W_K, W_V)]  # (512, 512) each
@@ -242,17 +243,16 @@ except ValueError as error:
     print("strict=True:", error)
 
 # %% [markdown]
-# That would be harmless if one then remembered to apply `linears[-1]`. If not: the shape is right, the loss
-# falls, and the model is weaker than it should be. What is lost? Without $W^O$, a number that head 3 has
-# found stays in the 64 entries of head 3. We ask with the gradient: on which heads does entry 0 of the output
-# depend?
+# That would be harmless if one then remembered to apply `linears[-1]`. If not: the shape is right, training
+# runs, and nothing complains. What is lost? A number that head 3 has found stays in the 64 entries of head 3
+# when the layer ends. We ask with the gradient: on which heads does entry 0 of the output depend?
 
 
 # %%
 def heads_behind_entry_0(to_output: nn.Module) -> list[int]:
     """Of the eight heads, numbered from 1, those that entry 0 of the output depends on."""
     heads = torch.randn(h, 5, d_k, requires_grad=True)  # what the heads found
-    to_output(layer.join(heads))[0, 0].backward()
+    to_output(layer.join(heads))[0, 0].backward()  # join: (h, T, d_k) -> (T, d_model), side by side
     return [i + 1 for i in range(h) if heads.grad[i].abs().sum() > 0]
 
 
@@ -310,10 +310,10 @@ class ViewAlone(MultiHeadedAttention):
         return x.reshape(x.size(0), x.size(2), self.h * self.d_k)
 
 
-def heard(kind: type) -> list[list[int]]:
+def heard(kind: type, h: int = 2) -> list[list[int]]:
     """For each of eight words, those that its output depends on."""
     torch.manual_seed(0)
-    layer = kind(h=2, d_model=16, dropout=0.0)
+    layer = kind(h, d_model=16, dropout=0.0)
     jacobian = torch.autograd.functional.jacobian(
         lambda x: layer(x, x, x).sum(dim=-1)[0], torch.randn(1, 8, 16)
     )
@@ -325,11 +325,14 @@ print("right: word 1 hears", right[1], " word 6 hears", right[6])
 print("wrong: word 1 hears", wrong[1], " word 6 hears", wrong[6])
 assert right == [list(range(8))] * 8
 assert wrong == [[0, 1, 2, 3]] * 4 + [[4, 5, 6, 7]] * 4
+print("wrong, eight heads: word 1 hears", heard(ViewAlone, h=8)[1])
+assert heard(ViewAlone, h=8) == [[t] for t in range(8)]
 
 # %% [markdown]
-# With two heads the sentence falls into two halves that never hear of each other; with eight, into eighths.
-# More layers do not mend it, for each cuts in the same place. No test of shapes finds it; this one does. The
-# package's version:
+# With two heads our eight words fall into two halves that never hear of each other; with eight, each word
+# hears itself alone. More layers do not mend it, for each cuts in the same place. No test of shapes finds it;
+# this one does. The package's version (its `cache` saves work when a translation is written word by word;
+# here there is none):
 
 # %%
 show_source(
@@ -337,8 +340,9 @@ show_source(
 )
 
 # %% [markdown]
-# `split` moves no number either: it is a view whose strides are swapped. `join` has to copy, because after
-# the transpose the numbers of a word no longer lie together.
+# `attend` is equation 1 for all heads at once: PyTorch's fused kernel, or `attention` where somebody has
+# asked for the weights by setting `on_weights`. `split` moves no number either: it reads the same memory in
+# another order. `join` has to copy, because after the transpose the numbers of a word no longer lie together.
 
 # %%
 x = torch.randn(1, 5, d_model)
@@ -351,8 +355,8 @@ assert torch.equal(layer.join(cut), x)  # and it undoes the cut
 
 # %% [markdown]
 # Where does each shape arise in the real layer? PyTorch lets us listen: a *forward hook* is called with what
-# a module was given and what it returned. We hang one on each of the four linears, and send two pairs of
-# sentences through, five queries and seven keys each.
+# a module was given and what it returned. We hang one on each of the four linears, and send random numbers
+# through, in the shape of two sentence pairs, five queries and seven keys each.
 
 
 # %%
@@ -406,7 +410,7 @@ mask = padding.unsqueeze(1).expand(2, 3, 3)  # (B, T, S)
 forgotten = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
 meant = scores.masked_fill(~mask.unsqueeze(1), -math.inf).softmax(dim=-1)  # mask (B, 1, T, S)
 
-print("keys that a query sees; rows are sentences, columns heads")
+print("keys that a query sees: a list for each sentence, in it a number for each head")
 weights = {"meant": meant, "forgotten": forgotten}
 shown = {name: (w[:, :, 0] > 0).sum(dim=-1).tolist() for name, w in weights.items()}
 for name, counts in shown.items():
@@ -414,8 +418,9 @@ for name, counts in shown.items():
 assert shown == {"meant": [[3, 3], [1, 1]], "forgotten": [[3, 1], [3, 1]]}
 
 # %% [markdown]
-# The mask of sentence 2 became the mask of head 2, in both sentences: half the heads read padding. No error,
-# and only at one batch size. The package does the `unsqueeze` itself, so there is nothing to forget.
+# The mask of sentence 2 became the mask of head 2, in both sentences: in sentence 2 head 1 reads padding, in
+# sentence 1 head 2 misses two words. No error, and only at one batch size. The package does the `unsqueeze`
+# itself, so there is nothing to forget.
 #
 # ## What heads cost
 #
@@ -460,7 +465,7 @@ print("with the fused kernel only the projections are counted:", projections == 
 # %% [markdown]
 # The second is in the last line: on a CPU the counter does not know the fused kernel, and counts none of its
 # work. So a count that says "attention is free" may only say that nobody looked. The kernel does
-# the same multiplications, but never keeps the weights, which is why the package uses it unless
+# the same multiplications, but need not keep all the weights, which is why the package uses it unless
 # somebody wants to see them.
 #
 # ### What a narrow head gives up
@@ -471,7 +476,7 @@ print("with the fused kernel only the projections are counted:", projections == 
 # $$(x W^Q_i)(y W^K_i)^\top = x\,\underbrace{W^Q_i {W^K_i}^\top}_{512 \times 512}\,y^\top$$
 #
 # $W^Q_i$ and $W^K_i$ never act but through their product. It looks like a full matrix. How many directions
-# does it see?
+# does it see? That is its *rank*, the number of its singular values that are not 0:
 
 # %%
 _ = torch.manual_seed(0)
@@ -484,9 +489,10 @@ for heads in (1, 8, 32):
     assert rank == rows
 
 # %% [markdown]
-# Rank $d_k$: everything in a word that lies outside those directions, the head cannot see. What does that
+# Rank $d_k$: what lies outside those directions makes no difference to where the head looks. What does that
 # cost a *single* head? Here is a puzzle that has a sharp answer. Fifty keys, random. Whatever the query
-# asks, one of them wins. How many of the fifty can *ever* win, for any query at all?
+# asks, one of them wins, that is, gets the largest weight. How many of the fifty can *ever* win, for any
+# query at all?
 
 # %%
 _ = torch.manual_seed(0)
@@ -502,10 +508,15 @@ print("d_k =  1:", can_win[1], "of 50\nd_k =  2:", can_win[2], "of 50")
 print("d_k =  4: about half:", 15 <= can_win[4] <= 35, "\nd_k = 16: nearly all:", can_win[16] >= 48)
 assert can_win[1] == 2 < can_win[2] < can_win[4] < can_win[16]
 
+many = torch.randn(1000, 64)
+own = (many @ many.T).argmax(dim=-1) == torch.arange(1000)  # does a key win if the query is equal to it?
+print("d_k = 64:", int(own.sum()), "of 1000")
+assert own.all()
+
 # %% [markdown]
-# **At width 1, only two keys can ever be looked at: the largest and the smallest.** In two dimensions, only
-# the corners of the polygon around the points: to win against all others in some direction, a key has to be
-# a corner of the convex hull. (The query's length is the sharpness, its direction decides who wins.)
+# **At width 1, only two keys can ever win: the largest and the smallest.** In two dimensions, only the
+# corners of the polygon around the points, their convex hull: to win is to lie furthest out in the direction
+# of the query. (The query's direction decides who wins, its length is the sharpness.)
 
 # %%
 points = keys[:, :2]
@@ -516,7 +527,7 @@ corners = list(dict.fromkeys(winners.tolist()))  # in the order in which the que
 assert set(corners) < set(range(50))
 
 figure, ax = plt.subplots(figsize=(6.5, 5.5))
-ax.plot(*points.T, "o", color="#999999", label="never looked at alone")
+ax.plot(*points.T, "o", color="#999999", label="never wins")
 ax.plot(*points[[*corners, corners[0]]].T, "o-", color="#0173b2", markersize=9, label="wins for some query")
 ax.set(xlabel="first entry of the key", ylabel="second entry of the key", aspect="equal")
 ax.set_title(f"d_k = 2: {len(corners)} of 50 keys can win")
@@ -527,8 +538,8 @@ turns = hull.diff(dim=0)
 assert (turns[:-1, 0] * turns[1:, 1] - turns[:-1, 1] * turns[1:, 0] > 0).all()  # it only ever turns left
 
 # %% [markdown]
-# With 16 dimensions random points are nearly all corners, and with 64 there is room for the longest
-# sentence. So heads are traded for precision: many heads look at many things, each with a blunter eye. In
+# With 16 dimensions random points are nearly all corners, and with 64 even a thousand of a thousand. So
+# heads are traded for precision: many heads look at many things, each with a blunter eye. In
 # Table 3, 8 and 16 heads come out best; with $d_k$ alone made smaller, quality falls too (rows B), and the
 # authors conclude that comparing is not easy.
 #
@@ -567,9 +578,9 @@ print(f"{math.factorial(h):,} orders of the heads, one and the same function")
 
 # %% [markdown]
 # There is more than that. Only $W^Q_i {W^K_i}^\top$ counts, so any invertible $64 \times 64$ matrix $A$ may
-# be pushed in between: $W^Q_i A$ and $W^K_i A^{-\top}$ have the same product. Likewise $W^V_i$ and $W^O_i$
-# act through theirs. And what about the biases, which the paper's formula has not, but nearly every
-# implementation has? Two guesses: all four matter, or none does.
+# be pushed in between: $W^Q_i A$ and $W^K_i A^{-\top}$ (the inverse, transposed) have the same product.
+# Likewise $W^V_i$ and $W^O_i$ act through theirs. And what about the biases, which the paper's formula has
+# not, but many implementations have? Two guesses: all four matter, or none does.
 
 # %%
 _ = torch.manual_seed(0)
@@ -600,8 +611,8 @@ print("two of four biases at 0, output the same: True")
 
 # %% [markdown]
 # (Where the weights do *not* sum to 1, it is no longer exact: with dropout on them, or in a row that sees
-# nothing.) So of the four biases two do nothing that the others could not. Only the query's says something
-# new: it is a question that every word asks, whatever it is.
+# nothing.) So of the four biases two do nothing that the others could not. Only the query's has a say in
+# where the heads look: it is a question that every word asks, whatever it is.
 #
 # **Exercise 2.** Check the $A$ above: a random invertible matrix for each head, on queries and keys, and
 # another on values and output. Then count: how many of the layer's parameters are freedom of this kind?
@@ -625,7 +636,7 @@ assert_close(*scores)
 assert_close(*outputs)
 assert_close(outputs[0].float(), multi_head(x, y, y))
 idle = 2 * h * d_k**2 + 2 * d_model
-print(f"{idle:,} of {4 * (d_model**2 + d_model):,} parameters, the two biases among them")
+print(f"as many as {idle:,} of the {4 * (d_model**2 + d_model):,} parameters, the two biases among them")
 
 # %% [markdown]
 # ## Equal at birth
@@ -691,14 +702,14 @@ print("after 50 steps, all four heads still equal: True")
 # %% [markdown]
 # Twins in the same place get the same gradient, always: four heads do the work of one. (Only dropout on the
 # weights, which draws anew for each head, would tell them apart.) Random numbers are there to make heads
-# *different*; copies are fine wherever the places are.
+# *different*; copies that stand in different places need none to part.
 #
 # ## Do they find it by themselves?
 #
-# Back to the temperatures. A layer of width 16 with one, two or four heads, equal parameters, random days;
-# entry 0 of the output is to be the difference. Queries and keys see the place alone, so that a head has
-# *one* map, and not another one each day. Temperatures have variance 1: to answer 0 always costs 2, and to
-# report just one of the two costs 1.
+# Back to the temperatures. A layer of width 16 with one, two or four heads, as many parameters each time,
+# random days; entry 0 of the output is to be the difference. Queries and keys see the place alone, so that a
+# head has *one* map, and not another one each day. Temperatures have variance 1, the loss is the mean squared
+# error: to answer 0 always costs 2, and to report just one of the two costs 1.
 
 
 # %%
@@ -744,16 +755,17 @@ plt.show()
 assert [len(line.get_ydata()) for line in ax.lines[:3]] == [400, 400, 400]
 
 # %% [markdown]
-# One head learns to report *now*, and gives up on *before*. Two heads are soon exact. So look at the two:
-# surely one attends to now and the other to before?
+# One head learns to report *now*, and gives up on *before*. Two heads are soon exact, four too. So look at
+# the two: surely one attends to now and the other to before?
 
 # %%
-two_heads, _ = trained[2]
-seen = []
-two_heads.on_weights = seen.append
-with torch.no_grad():
-    two_heads(places, places, places)
-maps = seen[0][0]  # (2, 8, 8)
+seen = {}
+for heads, (layer, _) in trained.items():
+    layer.on_weights = lambda weights, heads=heads: seen.update({heads: weights[0]})
+    with torch.no_grad():
+        layer(places, places, places)
+assert (seen[1][0].diagonal() > 0.9).all()  # the one head: now, and nothing else
+maps = seen[2]  # (2, 8, 8)
 axes = plot_heads([maps], hours, hours, title="Two trained heads")
 plt.show()
 assert axes.shape == (1, 2)
@@ -766,10 +778,11 @@ assert maps.amax(dim=-1).mean() < 0.6
 # Look at the blur: it is the *same* in both.
 #
 # Head $i$ passes a temperature on times a number $m_i$, one entry of $W^V_i W^O_i$; so the layer reads hour
-# $s$ at hour $t$ with the factor $m_1 w_{1ts} + m_2 w_{2ts}$. That is what was trained:
+# $s$ at hour $t$ with the factor $m_1 w_{1ts} + m_2 w_{2ts}$, where $w_{its}$ is the weight that head $i$ has
+# in row $t$ and column $s$. That is what was trained:
 
 # %%
-to_value, to_output = two_heads.linears[2:]
+to_value, to_output = trained[2][0].linears[2:]
 halves = (slice(0, 8), slice(8, 16))  # the entries of head 1, and of head 2
 m = torch.stack([to_output.weight[0, half] @ to_value.weight[half, 0] for half in halves]).detach()
 together = torch.einsum("h,hts->ts", m, maps)  # (8, 8)
@@ -790,11 +803,12 @@ assert m.abs().min() > 1.2
 # %% [markdown]
 # Whatever both heads look at cancels. (It has to: rows of weights sum to 1, the factors of a difference to 0,
 # so $m_1 = -m_2$.) **A head's map shows where it looks, not what the layer takes from there.** Keep that for
-# `13_reading_attention`.
+# [13_reading_attention](13_reading_attention.ipynb).
 #
 # ## The three uses
 #
-# Section 3.2.3 puts this one layer to work in three places. They differ in where queries and keys come from,
+# The whole model has two halves: the *encoder* reads the source, the *decoder* writes the target. Section
+# 3.2.3 puts this one layer to work in three places there. They differ in where queries and keys come from,
 # and in the mask. German to English, two sentence pairs, the second shorter:
 
 # %%
@@ -821,6 +835,7 @@ print("source", tuple(batch.src.shape), " target, as the decoder reads it", tupl
 
 # %% [markdown]
 # A small model, not trained: where it looks means nothing yet, where it *may* look is all there.
+# (`evaluating` switches dropout off for a while; `capture_attention` notes all weights of a pass.)
 
 # %%
 _ = torch.manual_seed(0)
@@ -832,7 +847,7 @@ for kind, mask in masks.items():
     print(f"{kind:8} weights {tuple(captured[kind, 0].shape)}  mask {tuple(mask.shape)}")
 
 # %% [markdown]
-# | use | queries from | keys and values from | mask |
+# | use | queries from | keys and values from | hidden |
 # | --- | --- | --- | --- |
 # | encoder | source | source | the source's padding |
 # | decoder | target | target | the target's padding, and the future |
@@ -859,7 +874,7 @@ print("with the target's mask, keys seen by each query:", (given[0][0, 0] > 0).s
 
 # %% [markdown]
 # Both sides happen to have nine tokens here, so the wrong mask raises nothing: the causal triangle goes to
-# work on the source, and the first English word sees one German word. The short pair, heads side by side:
+# work on the source, and the first query, `<s>`, sees one German word. The short pair, heads side by side:
 
 # %%
 read = [vocabulary[n] for n in batch.tgt[1]]
@@ -876,6 +891,7 @@ axes = plot_heads([captured["cross", 0][1]], read, looked_at, title)
 plt.show()
 drawn = axes[0, 0].images[0].get_array()
 assert drawn[:, 4:].max() == 0 < drawn[:, :4].min()  # all words for every query, no blank for any
+assert torch.pdist(captured["cross", 0][1].flatten(1)).min() > 0.1  # no two heads alike
 
 # %% [markdown]
 # Nobody has taught these heads anything, and yet no two are alike: random rows, different views. Choose kind

@@ -9,7 +9,8 @@
 #
 # *35 minutes to read, under 25 seconds to run, the exercises extra.*
 #
-# - **Before:** you know attention with its queries, keys and masks (02), and that words become vectors.
+# - **Before:** you know attention with its queries, keys and masks (02), and that words become vectors,
+#   *embeddings* (04).
 # - **After:** you know why a Transformer must be told the order of its words, and why not by plain numbers;
 #   what each sine is for; why others write `exp(log)`; how one matrix moves any position; what learned
 #   positions do better and worse; and what the paper's "may extrapolate" is worth.
@@ -57,8 +58,9 @@ setup_notebook()
 # %% [markdown]
 # ## Nobody knows where they stand
 #
-# Here is a complete encoder of the paper's kind, with one thing missing: we hand it embeddings to which no
-# position was added. Ten words go in; then the same ten, shuffled.
+# Here is an encoder of the paper's kind, layers and all, with one thing missing: we hand it embeddings to
+# which no position was added. Ten words go in; then the same ten, shuffled. (`evaluating` switches dropout,
+# the noise of training, off.)
 
 # %%
 _ = torch.manual_seed(0)
@@ -95,7 +97,7 @@ with evaluating(model):
 # second layer can tell early words from late ones. A decoder of two or more layers is not blind to order;
 # it has to squint. An encoder has no causal mask, and is blind at any depth.
 #
-# ## Three wrong guesses
+# ## Four wrong guesses
 #
 # **Add the number.** Word 0 gets 0 added to all its entries, word 1 gets 1, and so on.
 
@@ -111,11 +113,11 @@ print("before it, words that look at the last word most:", int((weights.argmax(d
 assert (weights[1:].argmax(dim=-1) == 9).all()
 
 # %% [markdown]
-# A layer norm subtracts the mean of a vector's entries: it removes precisely what we added. And where there
-# was no norm yet, the number drowns the word. Every word but word 0, which got nothing, looks hardest at the
-# largest number.
+# A layer norm subtracts the mean of a vector's entries and divides by their spread: it removes precisely what
+# we added. And where there was no norm yet, the number drowns the word. Every word but word 0, which got
+# nothing, looks hardest at the largest number.
 #
-# Divide it, then, by the length of the sentence, so that it stays below 1?
+# **Divide it**, then, by the length of the sentence, so that it stays below 1?
 
 # %%
 for length in (10, 100):
@@ -123,7 +125,7 @@ for length in (10, 100):
     print(f"{length:3} words: neighbours are {fractions[1] - fractions[0]:.2f} apart")
 
 # %% [markdown]
-# Now "one word further" means something else in each sentence, and no weight can learn it.
+# Now "one word further" is another step in each sentence, and no fixed weight fits them all.
 #
 # **One-hot**: position 3 is `0 0 0 1 0 ...`. No number is larger than another. But all different positions
 # are equally different: whatever is learned of positions 3 and 4 says nothing about 4 and 5, or about how
@@ -164,8 +166,8 @@ assert (axes[1].images[0].get_array() == sinusoids(64, 12).numpy()).all()
 
 # %% [markdown]
 # Fast columns on the left, slow ones on the right, in both. The sines are a binary counter with the corners
-# rounded off: no column ever jumps. And since a sine alone goes up and down through the same values, each has
-# its cosine beside it.
+# rounded off: where a bit jumps, a wave passes all values in between. And since a sine alone goes up and down
+# through the same values, each has its cosine beside it.
 #
 # ## A clock with many hands
 #
@@ -265,10 +267,13 @@ away = (hand - hand[0]).norm(dim=-1)[1:]  # from position 0, for positions 1 ...
 closest = away.argmin().item() + 1
 print(f"position {closest} is {away.min():.5f} from position 0")
 assert closest == 710
+slow = encode(torch.tensor([0, 710]), 512)[:, 200:202]  # pair 100
+print(f"to the hand of pair 100: {(slow[1] - slow[0]).norm():.2f}")
 
 # %% [markdown]
-# 710 is almost $113\cdot2\pi$, and to this hand almost 0. A second, slower hand tells the two apart. How many
-# are enough? We ask each of 5,000 positions for the one that looks most like it. It should be a neighbour.
+# 710 is almost $113\cdot2\pi$, and to this hand almost 0. A slower hand tells the two apart. How many hands
+# are enough? We ask each of 5,000 positions for the one that looks most like it, by the largest dot product.
+# It should be a neighbour.
 
 # %%
 for d_model in (4, 8, 16, 64):
@@ -281,8 +286,8 @@ for d_model in (4, 8, 16, 64):
 
 # %% [markdown]
 # With four hands every position takes another one, 63 away, for its closest relative. That is almost exactly
-# ten turns of the first hand and one turn of the second, and the other two have hardly moved.
-# Eight hands suffice for neighbours. What do the slow ones add?
+# ten turns of the first hand, one turn of the second, a tenth of a turn of the third and a hundredth of the
+# fourth. Eight hands suffice for neighbours. What do the slow ones add?
 
 # %%
 from annotated.plots.positions import plot_distances
@@ -301,7 +306,7 @@ assert moved[0] < 4 < 26 < moved[-1]
 # next four, since $10000^{4/32} \approx 3.2$. Left of that edge a hand has lapped itself and says nothing
 # about *how* far; right of it, it stands still. The edge is the reading.
 #
-# And so, in a sentence of a hundred words, most of the 512 numbers have little to do:
+# And so, in a sentence of a hundred words, many of the 512 numbers have little to do:
 
 # %%
 ax = plot_encodings(pe[:100])
@@ -310,14 +315,14 @@ assert (ax.images[0].get_array() == pe[:100].numpy()).all()
 
 sentence = pe[:100].double()
 still = int((sentence.amax(dim=0) - sentence.amin(dim=0) < 0.1).sum())
-spread = torch.linalg.svdvals(sentence - sentence.mean(dim=0)).square()
+spread = torch.linalg.svdvals(sentence - sentence.mean(dim=0)).square()  # movement along each direction
 needed = int((spread.cumsum(dim=0) / spread.sum() < 0.99).sum()) + 1
 print(f"dimensions that move by less than 0.1: {still} of 512")
 print(f"directions that hold 99% of all movement: {needed}")
 assert 25 < needed < 40
 
 # %% [markdown]
-# Remember that number. It is the room that positions take away from words.
+# Remember the last number. It is about the room that a hundred positions take away from words.
 #
 # ## Why exp(log)?
 #
@@ -432,20 +437,21 @@ print("every encoding has the same length, the root of d_model / 2: True")
 #
 # The authors chose sines because, for any fixed offset $k$, $PE_{pos+k}$ is a *linear function* of
 # $PE_{pos}$: they hypothesised that this makes it easy to attend by relative positions. Which function? To
-# advance a clock, turn each hand by its own angle.
+# advance a clock, turn each hand by its own angle: $PE_{pos+k} = R_k\,PE_{pos}$, with a turn of the plane for
+# each pair along the diagonal of $R_k$.
 
 
 # %%
 def turn(k: int, d_model: int) -> Tensor:
     """The matrix (d_model, d_model) that takes each position to the one k further."""
     speed = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
-    blocks = [torch.tensor([[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]]) for a in k * speed]
-    return torch.block_diag(*blocks).double()
+    blocks = [[[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]] for a in k * speed]
+    return torch.block_diag(*torch.tensor(blocks, dtype=torch.float64))
 
 
 for k in (1, 7, 100):
     moved = encode(torch.arange(4000), 64) @ turn(k, 64).T
-    assert_close(moved, encode(torch.arange(4000) + k, 64), atol=1e-3, rtol=0)
+    assert_close(moved, encode(torch.arange(4000) + k, 64), atol=1e-9, rtol=0)
     print(f"one matrix takes each of 4,000 positions {k} further: True")
 
 # %%
@@ -517,6 +523,7 @@ print(f"variance: words {vocabulary.var():.1f}, positions {pe.square().mean():.1
 both = vocabulary[tokens] + pe[places]  # (4000, 512)
 right, off = nearest(both, vocabulary) == tokens, (nearest(both, pe[:200]) - places).abs()
 print(f"words read right: {right.float().mean():.0%}; positions within two: {(off <= 2).float().mean():.0%}")
+print("positions read right, more than nine in ten:", bool((off == 0).float().mean() > 0.9))
 assert right.all()
 assert (off <= 2).all()
 assert (off == 0).float().mean() > 0.9
@@ -525,8 +532,9 @@ assert (off == 0).float().mean() > 0.9
 # Both, by the simplest reader there is. In many dimensions two vectors that have nothing to do with each
 # other are almost at right angles.
 #
-# The readings depend on the two being of about the same size, and that is what the $\sqrt{d_{model}}$ of
-# section 3.4 is for. Fresh embeddings have a variance of $1/d_{model}$. Without the root:
+# The readings depend on the two being of about the same size, and the $\sqrt{d_{model}}$ of section 3.4 sees
+# to that. (The paper gives no reason for it.) Fresh embeddings have a variance of $1/d_{model}$ here. Without
+# the root:
 
 # %%
 quiet = vocabulary / math.sqrt(512)
@@ -538,7 +546,7 @@ assert word < 0.1 < 0.99 < place_read
 
 # %% [markdown]
 # The positions shout the words down. Now turn it round: with the root, do the words disturb our hand-made
-# head? It is made for sums now: $x = $ word + position goes in for query and key.
+# head? It gets sums now: $x = $ word + position goes in for query and key.
 
 # %%
 _ = torch.manual_seed(0)
@@ -559,9 +567,9 @@ print(f"a word gives up {len(directions)} of {d} numbers")
 # %% [markdown]
 # With random words the head is deaf: a word's product with another word's position is ±16, and the step from
 # one position to the next is 7. If the words keep out of 80 of their 512 directions, it hears every position
-# of 200 again. (80, and not the 31 of above: against loud words the faint movements count as well.) So
-# adding *contains* appending. The model is free to keep a part of the vector for the positions, and how
-# large a part, training decides. We would have had to fix it beforehand.
+# of 200 again. (80, and not the 31 of above: there we had half as many positions, and let 1% of their
+# movement go.) So adding *contains* appending. The model is free to keep a part of the vector for the
+# positions, and how large a part, training decides. Appending, we would have to fix it beforehand.
 #
 # ## Learned positions
 #
@@ -580,7 +588,7 @@ plot_similarity(learned[:64], ax=axes[1]).set_title("Learned, before training")
 plt.show()
 noise = torch.tensor(axes[1].images[0].get_array())
 assert noise.fill_diagonal_(0).abs().max() < 0.3  # against 1 on the diagonal
-print(f"parameters for 5,000 positions: {5000 * 512:,} on each side; for the sines: 0")
+print(f"parameters for 5,000 positions: {5000 * 512:,} each in encoder and decoder; for the sines: 0")
 
 # %% [markdown]
 # No stripes, no neighbourhood: position 7 is no nearer to 8 than to 60. That is the one-hot code again, and
@@ -703,16 +711,16 @@ assert shares["no positions"][0] > 0.9
 assert shares["no positions"][4:31].mean() < 0.35
 
 # %% [markdown]
-# Two cliffs in the same place. The sines carry one or two positions further, since they are smooth, and then
-# they say no more than the table. Chance is 6%.
+# Two cliffs in the same place. The sines carry a position further, since they are smooth, and then they say
+# no more than the table. Chance is 6%.
 #
 # (The third curve is a bag of words at work. At place 1 the bag holds two symbols, one's own and the
 # answer; at place 2 it is one of two, then one of three ...)
 #
-# But the head exists! One like that which we built by hand would be right at every place. Training did not
-# find it, because nothing asked it to: 32 places can be told apart in many ways, and only one of them is a
-# turn. What if a batch may stand anywhere? The rows stay 32 long, but begin at a position drawn from 0 to 96.
-# Then we ask at 300 and at 1,000, where neither model has ever been.
+# But the head exists! One like that which we built by hand does not care where it stands. Training did not
+# find it, and nothing asked it to: 32 places can be told apart in many ways, and only one of them is a turn.
+# What if a batch may stand anywhere? The rows stay 32 long, but begin at a position drawn from 0 to 96. Then
+# we ask at 300 and at 1,000, where neither model has ever been.
 
 # %%
 anywhere = {"sines": fit(sines(), 97), "learned": fit(table(), 97)}
@@ -726,9 +734,9 @@ for name, trained in anywhere.items():
 # %% [markdown]
 # The learned table is lost wherever it has not been. The sines, trained on positions 0 to 127 and no
 # further, answer at 1,000: not always, but eight times as often as chance and more. Same model, same sines,
-# rows of the same length as before; only the place was no longer a shortcut. A toy, but it shows what the
-# paper's "may" is worth: sines *allow* a model to extrapolate. Whether it does is decided by what it is
-# trained on.
+# rows of the same length as before; but each row stands elsewhere, and the place is no longer a shortcut. A
+# toy, but it shows what the paper's "may" is worth: sines *allow* a model to extrapolate. Whether it does is
+# decided by what it is trained on.
 #
 # **Exercise 2.** Later models (RoPE, Su et al., 2021) are built so that only the offset *can* count: they
 # add nothing to the words, and turn each query and each key by its own position instead. Show that with

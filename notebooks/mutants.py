@@ -87,6 +87,20 @@ MUTANTS = (
         "kept = target >= 0",
         "08_training_recipe",
     ),
+    Mutant(
+        "cache off by one",
+        "model.py",
+        "len(cache) if cache is not None else 0)",
+        "len(cache) + 1 if cache is not None else 0)",
+        "11_search_and_averaging",
+    ),
+    Mutant(
+        "penalty inverted",
+        "decoding.py",
+        "score = log_prob / length_penalty(",
+        "score = log_prob * length_penalty(",
+        "11_search_and_averaging",
+    ),
 )
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from annotated.plots import plot_attention, plot_heads, plot_soft_lookup
+from annotated.plots import plot_attention, plot_by_head, plot_heads, plot_soft_lookup
 
 QUERIES, KEYS = ["the", "cat", "saw"], ["die", "Katze", "hat", "gesehen"]
 
@@ -109,3 +109,29 @@ def test_a_soft_lookup_shows_table_and_answers() -> None:
 def test_a_lookup_of_unequal_lengths_is_refused(values: list[float], answer: list[float]) -> None:
     with pytest.raises(ValueError, match="needs a value"):
         plot_soft_lookup([0, 2], values, [0.0, 1.0], {"soft": torch.tensor(answer)})
+
+
+def test_every_head_has_its_number_at_its_layer() -> None:
+    panels = {"a": torch.tensor([[0.1, 0.25, -0.001], [0.5, 0.9, 1.0]]), "b": torch.ones(2, 3)}
+    axes = plot_by_head(panels, title="Heads")
+    for ax, (name, grid) in zip(axes, panels.items(), strict=True):
+        assert (ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) == (name, "head", "layer")
+        assert (labels(ax.yaxis), labels(ax.xaxis)) == (["1", "2"], ["1", "2", "3"])
+        np.testing.assert_array_equal(ax.images[0].get_array(), grid)
+        written = {text.get_position()[::-1]: float(text.get_text()) for text in ax.texts}
+        assert written == {(i, j): round(grid[i, j].item(), 2) + 0 for i in range(2) for j in range(3)}
+    assert "-0.00" not in [text.get_text() for text in axes[0].texts]
+
+
+def test_panels_share_a_scale_only_if_asked() -> None:
+    panels = {"a": torch.tensor([[0.0, 1.0]]), "b": torch.tensor([[2.0, 4.0]])}
+    own = [ax.images[0].get_clim() for ax in plot_by_head(panels)]
+    shared = [ax.images[0].get_clim() for ax in plot_by_head(panels, one_scale=True)]
+    assert own == [(0, 1), (2, 4)]
+    assert shared == [(0, 4), (0, 4)]
+
+
+@pytest.mark.parametrize("panels", [{}, {"a": torch.ones(3)}, {"a": torch.ones(1, 2, 3)}])
+def test_what_is_not_layers_by_heads_is_refused(panels: dict) -> None:
+    with pytest.raises(ValueError, match=r"plot_by_head|\(layers, h\)"):
+        plot_by_head(panels)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from annotated.plots.copying import explore_growth, growth_rows, plot_growth
-from annotated.plots.training import plot_accuracies, plot_learning_curves
+from annotated.plots.training import plot_accuracies, plot_learning_curves, plot_losses
 
 plt = pytest.importorskip("matplotlib.pyplot")
 alt = pytest.importorskip("altair")
@@ -44,6 +44,25 @@ def test_a_run_without_validation_or_floor_has_one_curve() -> None:
 def test_learning_curves_go_where_they_are_told() -> None:
     axes = plt.subplots(1, 2)[1]
     assert list(plot_learning_curves(RUN, axes=axes)) == list(axes)
+
+
+def test_losses_are_means_of_the_updates_up_to_each_point() -> None:
+    ax = plt.subplots()[1]
+    assert plot_losses({"one": [4.0, 2.0, 0.0, 4.0], "other": [1.0, 3.0]}, window=2, ax=ax) is ax
+    one, other = ax.get_lines()
+    assert points(one) == [(2, 3.0), (3, 1.0), (4, 2.0)]
+    assert points(other) == [(2, 2.0)]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "other"]
+    assert one.get_linestyle() != other.get_linestyle()
+
+
+def test_losses_that_cannot_be_drawn_are_refused() -> None:
+    with pytest.raises(ValueError, match="short: 2 losses are too few for means of 10"):
+        plot_losses({"short": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="from 1 to 5 runs can be told apart, not 6"):
+        plot_losses({str(n): [1.0] * 10 for n in range(6)})
+    with pytest.raises(ValueError, match="not 0"):
+        plot_losses({})
 
 
 @pytest.mark.parametrize("missing", ["loss", "rate"])

@@ -1,7 +1,7 @@
 """Figures and charts of the notebooks. What draws is imported when something is drawn, not before."""
 
 from annotated.plots.alignment import plot_alignment
-from annotated.plots.attention import plot_attention, plot_heads, plot_soft_lookup
+from annotated.plots.attention import plot_attention, plot_by_head, plot_heads, plot_soft_lookup
 from annotated.plots.beam import plot_beam, plot_length_penalty
 from annotated.plots.copying import explore_growth, plot_growth
 from annotated.plots.costs import explore_parallel, fit_power, plot_against, plot_costs, plot_reach
@@ -27,7 +27,7 @@ from annotated.plots.scaling import explore_scaling, plot_by_width
 from annotated.plots.schedules import explore_schedule, plot_schedules, plot_used_rate
 from annotated.plots.scores import plot_scores
 from annotated.plots.smoothing import explore_target, plot_loss, plot_target, plot_true_dist
-from annotated.plots.training import plot_accuracies, plot_learning_curves
+from annotated.plots.training import plot_accuracies, plot_learning_curves, plot_losses
 from annotated.plots.trees import plot_tree
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "plot_alignment",
     "plot_attention",
     "plot_beam",
+    "plot_by_head",
     "plot_by_width",
     "plot_costs",
     "plot_distances",
@@ -57,6 +58,7 @@ __all__ = [
     "plot_learning_curves",
     "plot_length_penalty",
     "plot_loss",
+    "plot_losses",
     "plot_mask",
     "plot_model_flow",
     "plot_normalised",

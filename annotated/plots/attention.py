@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from annotated.plots.drawing import as_array, load
 from annotated.plots.grids import check_tokens, draw_cell_borders, label_tokens
 
 if TYPE_CHECKING:
@@ -73,6 +74,41 @@ def plot_heads(
     figure.colorbar(image, ax=axes, label="weight", shrink=0.6)
     figure.suptitle(title)
     return axes
+
+
+def plot_by_head(
+    panels: Mapping[str, Tensor], title: str = "Layer by layer, head by head", one_scale: bool = False
+) -> "np.ndarray":
+    """Draw one number for each head: layers down, heads across, a panel for each kind of number.
+
+    Args:
+        panels: by name, a tensor (layers, h).
+        one_scale: whether the colours of all panels are on one scale; else each goes from its own lowest
+            number (dark) to its own highest (bright).
+
+    Returns the axes, one for each panel. Raises ValueError if there is no panel, or one is not (layers, h).
+    """
+    plt = load("matplotlib.pyplot")
+    if not panels:
+        raise ValueError("plot_by_head needs at least one panel")
+    grids = {name: as_array(grid, 2, f"{name}: (layers, h)") for name, grid in panels.items()}
+    rows, columns = next(iter(grids.values())).shape
+    size = (len(grids) * (0.85 * columns + 0.9), 0.6 * rows + 1.7)
+    low, high = min(grid.min() for grid in grids.values()), max(grid.max() for grid in grids.values())
+    limits = {"vmin": low, "vmax": high} if one_scale else {}
+    figure, axes = plt.subplots(1, len(grids), figsize=size, squeeze=False, layout="constrained")
+    for ax, (name, grid) in zip(axes[0], grids.items(), strict=True):
+        image = ax.imshow(grid, cmap="viridis", aspect="auto", **limits)
+        label_tokens(ax, *([str(n + 1) for n in range(count)] for count in grid.shape))
+        ax.tick_params(axis="x", rotation=0)
+        ax.set(xlabel="head", ylabel="layer", title=name)
+        draw_cell_borders(ax, *grid.shape)
+        for (layer, head), number in load("numpy").ndenumerate(grid):
+            dark = image.norm(number) < 0.55
+            text = f"{number:.2f}".replace("-0.00", "0.00")
+            ax.text(head, layer, text, ha="center", va="center", color="white" if dark else "black")
+    figure.suptitle(title)
+    return axes[0]
 
 
 def plot_soft_lookup(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from annotated.plots.drawing import load
+from annotated.plots.words import describe_figure
 
 # vl-convert draws 72 points an inch; twice that, shown at half size, is sharp on every screen.
 STILL_PPI = 144
@@ -94,6 +95,19 @@ def _style_figures() -> None:
     if shell := load("IPython").get_ipython():
         backend = load("matplotlib_inline.config").InlineBackend.instance(parent=shell)
         backend.figure_formats = {"retina"}
+        _add_words(shell.display_formatter.formatters["image/png"])
+
+
+def _add_words(formatter: Any) -> None:
+    """Let every figure's PNG carry an alternative text, in the output's metadata; the picture stays."""
+    figure_class = load("matplotlib.figure").Figure
+    draw = formatter.for_type(figure_class)
+
+    def draw_with_words(figure: Any) -> tuple[Any, dict[str, Any]] | None:
+        drawn = draw(figure)
+        return drawn and (drawn[0], {**drawn[1], "alt": describe_figure(figure)})
+
+    formatter.for_type(figure_class, draw_with_words)
 
 
 def _style_charts() -> None:

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     import numpy as np
     from matplotlib.axes import Axes
 
+# So that runs can be told apart without colour, too.
+LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 # A line of a run's log.jsonl, or what a notebook kept: `step`, and measurements that differ between lines.
 Record = Mapping[str, float]
 
@@ -80,6 +82,31 @@ def plot_accuracies(records: Sequence[Record], length: int, ax: "Axes | None" = 
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.grid(True)
     ax.legend(frameon=False, loc="lower right")
+    return ax
+
+
+def plot_losses(
+    runs: Mapping[str, Sequence[float]],
+    window: int = 10,
+    ax: "Axes | None" = None,
+    title: str = "Training loss",
+) -> "Axes":
+    """Draw the losses of several runs, each point the mean of the `window` updates up to it.
+
+    `runs` holds by name the loss of each update (nats a token), from the first on. Raises ValueError if there
+    is no run or more than can be told apart, or one has fewer losses than `window`.
+    """
+    if not 1 <= len(runs) <= len(LINES):
+        raise ValueError(f"from 1 to {len(LINES)} runs can be told apart, not {len(runs)}")
+    ax = axes_or_new(ax)
+    for (name, losses), line, colour in zip(runs.items(), LINES, palette(), strict=False):
+        if not 1 <= window <= len(losses):
+            raise ValueError(f"{name}: {len(losses)} losses are too few for means of {window}")
+        means = [sum(losses[i - window : i]) / window for i in range(window, len(losses) + 1)]
+        ax.plot(range(window, len(losses) + 1), means, linestyle=line, lw=2.5, color=colour, label=name)
+    ax.set(title=title, xlabel="update", ylabel="loss (nats a target token)", ylim=(0, None))
+    ax.grid(True)
+    ax.legend(frameon=False)
     return ax
 
 
