@@ -511,8 +511,8 @@ assert written == [7 * more + 1 for more in (8, 16, 32)]
 
 # %% [markdown]
 # Each word needs the one before: in use, the decoder is as sequential as any recurrent network.
-# (`11_search_and_averaging` keeps keys and values so that at least nothing is computed twice.) Table 1 is
-# about training, and about the encoder.
+# ([11_search_and_averaging](11_search_and_averaging.ipynb) keeps keys and values so that at least nothing
+# is computed twice.) Table 1 is about training, and about the encoder.
 #
 # **Exercise 2.** Is $O(n)$ a law for recurrent layers? Take the tanh out, and the matrix with it:
 # $h_t = a_t h_{t-1} + x_t$, all products elementwise. Compute all $h_t$ with a chain that grows with

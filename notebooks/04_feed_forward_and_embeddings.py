@@ -906,9 +906,9 @@ print(f"the last product:   {operations['last product']:,}")
 assert abs(operations["last product"] / (6 * operations["encoder layer"]) - 1) < 0.02
 
 # %% [markdown]
-# **Choosing a word out of 37,000 costs as much as the whole encoder.** What that means for the memory of a
-# training run is in [08_training_recipe](08_training_recipe.ipynb); whether sharing makes translations better
-# or worse, `11_search_and_averaging` measures.
+# **Choosing a word out of 37,000 costs as much as the whole encoder.** What that means for the memory of
+# a training run is in [08_training_recipe](08_training_recipe.ipynb); whether sharing makes translations
+# better or worse, [11_search_and_averaging](11_search_and_averaging.ipynb) measures.
 #
 # Sharing across languages needs one vocabulary for both. The paper has one; a model that has two is refused:
 

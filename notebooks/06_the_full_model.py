@@ -653,7 +653,8 @@ print("nn.Transformer with its final norms taken out = ours, trained or not: Tru
 # %% [markdown]
 # The second norm takes away the size that the first has learned; it would have to learn it over again in its
 # own gain. So two are not wrong, but they are a model that is not the paper's. It is also why weights from
-# `nn.Transformer` do not fit a post-norm model to the letter (`14_under_the_hood_of_nn_transformer`).
+# `nn.Transformer` do not fit a post-norm model to the letter
+# ([14_under_the_hood_of_nn_transformer](14_under_the_hood_of_nn_transformer.ipynb)).
 #
 # ## Where the gradient goes
 #

@@ -4,8 +4,9 @@
 # **We turn 20,000 sentence pairs into a translator in two minutes, read off its mistakes what it cannot see,
 # and measure how a test set wears out by being looked at.**
 #
-# Previous: [09_first_example](09_first_example.ipynb) · Next: `11_search_and_averaging` · The recipe behind
-# the run: [08_training_recipe](08_training_recipe.ipynb)
+# Previous: [09_first_example](09_first_example.ipynb) · Next:
+# [11_search_and_averaging](11_search_and_averaging.ipynb) · The recipe behind the run:
+# [08_training_recipe](08_training_recipe.ipynb)
 #
 # *45 minutes to read, two minutes to run.*
 #
@@ -979,7 +980,7 @@ assert math.isclose(pair_of.b.value, bleu(beam, val.tgt).value)
 # %% [markdown]
 # You may find that the beam gains nothing here, or even loses: it finds *likelier* translations, and for a
 # model after a thousand updates likelier is not always better. What a beam does, and what a length penalty
-# is for, is the subject of `11_search_and_averaging`.
+# is for, is the subject of [11_search_and_averaging](11_search_and_averaging.ipynb).
 
 # %%
 shutil.rmtree(folder.parent)

@@ -4,7 +4,8 @@
 # **We read the maps of a trained translator, score them against word alignments made by hand, and then take
 # the model apart to find out which of our readings were true.**
 #
-# Previous: `12_results` · Next: `14_under_the_hood_of_nn_transformer` · Attention itself:
+# Previous: `12_results` · Next:
+# [14_under_the_hood_of_nn_transformer](14_under_the_hood_of_nn_transformer.ipynb) · Attention itself:
 # [02_attention](02_attention.ipynb)
 #
 # *40 minutes to read, under half a minute to run.*
@@ -1029,5 +1030,5 @@ assert_close(after.sum(dim=-1), torch.ones(len(after)))
 # word, exchange words, even out a head, move its weight. A map says where to look for an explanation. The
 # experiment is the explanation.
 #
-# PyTorch's own layer averages its heads before it shows them. That, and where else implementations differ, is
-# for `14_under_the_hood_of_nn_transformer`.
+# PyTorch's own layer averages its heads before it shows them. That, and where else implementations
+# differ, is for [14_under_the_hood_of_nn_transformer](14_under_the_hood_of_nn_transformer.ipynb).

@@ -864,4 +864,4 @@ plt.show()
 # all, is known without. The model learned what suffices, and nobody told it that brackets are for stacks.
 #
 # A map of weights would not have told us so. What it does tell, and what not, is the subject of
-# `13_reading_attention`.
+# [13_reading_attention](13_reading_attention.ipynb).
