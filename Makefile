@@ -14,7 +14,7 @@ INSTALL := python -m pip install --quiet --disable-pip-version-check
 
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with notebooks/nbval_sanitize.cfg --nbval-cell-timeout 600
 
-.PHONY: help setup lab notebooks mutants reproduce images lock test lint format clean
+.PHONY: help setup lab notebooks mutants reproduce bench images lock test lint format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,10 @@ mutants: $(READY) ## break the package in several ways and show that a notebook 
 reproduce: $(READY) ## train and score the published results anew, hours on two cores (ONLY=multi30k-en-de-lc: this one)
 	@for name in $(or $(ONLY),$(patsubst annotated/recipes/%.toml,%,$(wildcard annotated/recipes/*.toml))); do \
 	  $(BIN)/annotated reproduce $$name || exit; done
+
+bench: $(READY) ## race the package against its peers, records in benchmarks/results (about 30 minutes)
+	@for name in train decode memory scaling imports datapath profile_steps; do \
+	  $(BIN)/python benchmarks/$$name.py --json benchmarks/results/$$name.json || exit; done
 
 images: $(READY) ## draw the pictures of the README and the notebooks
 	$(BIN)/python images/draw.py

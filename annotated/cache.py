@@ -38,7 +38,7 @@ class KeyValueCache:
     def select(self, rows: Tensor) -> None:
         """Keep the given rows of the batch, in that order; a row may come more than once."""
         if self.key is not None:
-            self.key, self.value = self.key[rows], self.value[rows]
+            self.key, self.value = self.key.index_select(0, rows), self.value.index_select(0, rows)
 
 
 class LayerCache:

@@ -39,18 +39,27 @@ def greedy_decode(
     with evaluating(model):
         memory = model.encode(src, src_mask)
         cache = DecoderCache(len(model.decoder.layers))
-        tokens = src.new_full((len(src), 1), start_symbol)  # (B, 1), a column more each step
-        ended = torch.zeros_like(tokens[:, 0], dtype=torch.bool)
-        for _ in range(max_len - 1):
-            log_probs = next_log_probs(model, memory, src_mask, tokens, cache, forbidden)  # (B, V)
-            token = log_probs.argmax(dim=-1)
-            if end_symbol is not None:
-                token = token.masked_fill(ended, end_symbol)
-                ended |= token == end_symbol
-            tokens = torch.cat([tokens, token.unsqueeze(1)], dim=1)
-            if ended.all():
-                break
-    return tokens
+        columns = [src.new_full((len(src),), start_symbol)]  # of the result, (B,) each
+        going = torch.arange(len(src), device=src.device)  # numbers of the sentences that have not ended
+        while len(columns) < max_len and (end_symbol is None or len(going)):
+            logits = next_logits(model, memory, src_mask, columns[-1][going].unsqueeze(1), cache)
+            logits[:, list(forbidden)] = -torch.inf
+            token = logits.max(dim=-1).indices  # (sentences going on,); argmax is slower
+            columns.append(torch.full_like(columns[0], end_symbol or 0).index_copy(0, going, token))
+            left = (token != end_symbol).nonzero().flatten() if end_symbol is not None else going
+            if len(left) < len(going):  # who has ended makes no more work
+                going, memory = going[left], memory[left]
+                src_mask = None if src_mask is None else src_mask[left]
+                cache.select(left)
+    return torch.stack(columns, dim=1)
+
+
+def next_logits(
+    model: EncoderDecoder, memory: Tensor, src_mask: Tensor | None, last: Tensor, cache: DecoderCache
+) -> Tensor:
+    """Scores (B, V) of what follows the tokens `last` (B, 1), which are new to the cache."""
+    states = model.decode(memory, src_mask, last, None, cache)  # (B, 1, d_model)
+    return model.generator.proj(states[:, -1])
 
 
 def next_log_probs(
@@ -62,8 +71,7 @@ def next_log_probs(
     forbidden: Sequence[int],
 ) -> Tensor:
     """Log-probabilities (B, V) of what follows `tokens` (B, len), of which the last is new to the cache."""
-    states = model.decode(memory, src_mask, tokens[:, -1:], None, cache)  # (B, 1, d_model)
-    log_probs = model.generator(states[:, -1])
+    log_probs = next_logits(model, memory, src_mask, tokens[:, -1:], cache).log_softmax(dim=-1)
     if forbidden:
         log_probs[:, list(forbidden)] = -torch.inf
     return log_probs
@@ -229,13 +237,12 @@ def run_beams(
     length = 0  # tokens generated so far
     while searches:
         log_probs = next_log_probs(model, memory, src_mask, tokens, cache, forbidden)
-        totals = scores.unsqueeze(-1) + log_probs.unflatten(0, (-1, k))  # (B, k, V)
-        for total, search in zip(totals, searches, strict=True):
+        log_probs = log_probs.unflatten(0, (-1, k))  # (B, k, V)
+        for log_prob, search in zip(log_probs, searches, strict=True):
             if (only := search.only(length, end_symbol)) is not None:
-                total[:, torch.arange(total.size(-1), device=total.device) != only] = -torch.inf
+                log_prob[:, torch.arange(log_prob.size(-1), device=log_prob.device) != only] = -torch.inf
         # Twice the beam: even if half of them end, k remain to go on.
-        best, index = totals.flatten(1).topk(min(2 * k, totals[0].numel()))  # (B, 2k)
-        origin, token = index // totals.size(-1), index % totals.size(-1)
+        best, origin, token = continuations(scores, log_probs, 2 * k)  # each (B, 2k)
         collect_ended(searches, tokens.unflatten(0, (-1, k)), best, origin, token == end_symbol, k)
         for i, search in enumerate(searches):
             if search.watch is not None:
@@ -254,6 +261,21 @@ def run_beams(
         tokens = torch.cat([tokens[rows], token.flatten().unsqueeze(1)], dim=1)
         cache.select(rows)
         memory, src_mask = memory[rows], src_mask[rows]
+
+
+def continuations(scores: Tensor, log_probs: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The likeliest ways to go on with one more token from the hypotheses of each sentence.
+
+    `scores` (B, k) are theirs, `log_probs` (B, k, V) of what comes next; no sum over all of V is made, for
+    the `count` best of a sentence are among the `count` best of each of its hypotheses.
+
+    Returns (B, count) log-probabilities, falling; the hypotheses continued, from 0 to k - 1; the tokens.
+    There are fewer than `count` where k * V is less.
+    """
+    top, token = log_probs.topk(min(count, log_probs.size(-1)))  # (B, k, count)
+    totals = scores.unsqueeze(-1) + top
+    best, index = totals.flatten(1).topk(min(count, totals[0].numel()))  # (B, count)
+    return best, index // top.size(-1), token.flatten(1).gather(1, index)
 
 
 def collect_ended(

@@ -88,13 +88,15 @@ class ChunkedLoss(torch.autograd.Function):
     def forward(ctx, states, weight, bias, target, smoothing, padding_idx, chunk):
         """Return the summed divergence; keep the gradients by states, weight and bias."""
         a, e = 1 - smoothing, smoothing / (len(weight) - 2)
-        loss = states.new_zeros(())
-        by_states, by_weight, by_bias = (torch.zeros_like(x) for x in (states, weight, bias))
         sums = weight.sum(dim=0)  # so that a row's sum of logits is one dot product
+        loss, by_states, by_weight, by_bias = (torch.zeros_like(x) for x in (sums[0], states, weight, bias))
+        # The same memory for all chunks: on a CPU fresh memory costs as much each time as the softmax.
+        room = [states.new_empty(min(chunk, len(states)), len(weight)) for _ in range(2)]
         for rows in torch.arange(len(states), device=states.device).split(chunk):
             t = target[rows].unsqueeze(1)  # (chunk, 1)
-            logits = torch.addmm(bias, states[rows], weight.t())  # (chunk, size)
-            log_probs = logits.log_softmax(dim=1)  # (chunk, size)
+            logits, log_probs = (x[: len(rows)] for x in room)  # each (chunk, size)
+            torch.addmm(bias, states[rows], weight.t(), out=logits)
+            torch.log_softmax(logits, dim=1, out=log_probs)
             # L is z_t less the token's log-probability, so L - (a - e) z_t is this:
             loss += ((1 - a + e) * logits.gather(1, t) - log_probs.gather(1, t)).sum()
             loss -= e * ((states[rows] @ sums + bias.sum()).sum() - logits[:, padding_idx].sum())

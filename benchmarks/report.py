@@ -18,7 +18,8 @@ PEERS = ("annotated", "torch", "transformers", "ctranslate2", "numpy")
 
 def parser(description: str, sizes: Sequence[str], rounds: int) -> argparse.ArgumentParser:
     """The options that all scripts share; the first size is the default."""
-    options = argparse.ArgumentParser(description=description)
+    raw = argparse.RawDescriptionHelpFormatter
+    options = argparse.ArgumentParser(description=description, formatter_class=raw)
     options.add_argument("--size", choices=sizes, default=sizes[0], help="of the model (default %(default)s)")
     options.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default %(default)s")
     options.add_argument(

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from annotated.cache import DecoderCache
-from annotated.decoding import beam_search, greedy_decode, length_penalty
+from annotated.decoding import beam_search, continuations, greedy_decode, length_penalty
 from annotated.masks import padding_mask, subsequent_mask
 from annotated.model import make_model
 
@@ -74,8 +74,9 @@ class Chain(nn.Module):
         self.steps += 1
         return tgt
 
-    def generator(self, states):
-        return self.table[states]
+    @property
+    def generator(self):
+        return SimpleNamespace(proj=self.table.__getitem__)
 
 
 ONE = (torch.tensor([[3, 4]]), torch.ones(1, 1, 2, dtype=torch.bool))
@@ -317,3 +318,33 @@ def test_the_penalty_by_hand():
 def test_what_cannot_be_searched_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         beam_search(GARDEN, *ONE, **options)
+
+
+# ---- what makes it fast changes nothing
+
+
+def rows_decoded(model):
+    """How many rows each step asks the model about, written down as it works."""
+    rows = []
+    model.generator.proj.register_forward_hook(lambda _, inputs, __: rows.append(len(inputs[0])))
+    return rows
+
+
+def test_greedy_search_works_on_no_sentence_that_has_ended():
+    model, (src, src_mask) = toy(seed=12), sources()
+    rows = rows_decoded(model)
+    found = greedy_decode(model, src, src_mask, 30, START, END)
+    lengths = [min(len(until_end(row)) + 1, 29) for row in found]
+    assert len(set(lengths)) > 1
+    assert rows == [sum(length > step for length in lengths) for step in range(max(lengths))]
+
+
+@pytest.mark.parametrize(("beams", "vocab", "count"), [(3, 20, 6), (1, 20, 6), (4, 3, 8), (2, 2, 9)])
+def test_the_best_continuations_are_those_of_all_sums(beams, vocab, count):
+    torch.manual_seed(0)
+    scores, log_probs = torch.randn(5, beams), torch.randn(5, beams, vocab)
+    sums = (scores.unsqueeze(-1) + log_probs).flatten(1)
+    expected = sums.topk(min(count, beams * vocab))
+    best, origin, token = continuations(scores, log_probs, count)
+    assert torch.equal(best, expected.values)
+    assert torch.equal(origin * vocab + token, expected.indices)
