@@ -14,10 +14,10 @@ INSTALL := python -m pip install --quiet --disable-pip-version-check
 
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with notebooks/nbval_sanitize.cfg --nbval-cell-timeout 600
 
-.PHONY: help setup lab notebooks mutants reproduce bench images lock test lint format clean
+.PHONY: help setup lab notebooks mutants reproduce bench images site test-site lock test lint format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## install what requirements.lock names into .venv, if that is not done (PYTHON=python3)
 
@@ -55,6 +55,12 @@ bench: $(READY) ## race the package against its peers, records in benchmarks/res
 images: $(READY) ## draw the pictures of the README and the notebooks
 	$(BIN)/python images/draw.py
 
+site: $(READY) ## build the site from the executed notebooks into site/
+	$(BIN)/python docs/build.py
+
+test-site: $(READY) ## read every page of the site in a browser (Chromium; minutes)
+	$(BIN)/python -m pytest docs/browser_tests
+
 # The unit tests share the cores, one thread each. Notebooks run one at a time: some of them measure time.
 test: $(READY) ## lint, unit tests, pair check, notebooks compared with their outputs
 	$(BIN)/ruff check
@@ -86,5 +92,5 @@ lock: ## resolve the dependencies of pyproject.toml anew and write requirements.
 	mv build/lock/requirements requirements.lock
 
 clean: ## remove what was built and cached; the environment and trained models stay
-	rm -rf build dist site .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf build dist site jupyter_execute .pytest_cache .ruff_cache .hypothesis *.egg-info
 	find . -path ./$(VENV) -prune -o \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +

@@ -1,7 +1,8 @@
 """A sheet to draw on: boxes, texts, arrows, small matrices, as plain SVG, the same bytes each time."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
 
@@ -28,6 +29,25 @@ class Canvas:
     height: int
     title: str
     parts: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def shown(self, first: int, last: int, steps: int, seconds: float) -> Iterator[None]:
+        """What is drawn inside is seen from step `first` until before `last` of `steps`, over and over.
+
+        Where nothing moves (in print, or for readers who asked for that) it is seen if it stays to the end.
+        """
+        begin, end = (f"{100 * step / steps:.3f}%" for step in (first, last))
+        name, stays = f"from{first}to{last}", last == steps
+        after = "" if stays else f" {end},100%{{opacity:0}}"
+        before = f"0%{{opacity:0}} {begin}{{opacity:1}}" if first else "0%{opacity:1}"
+        self.parts.append(
+            f"<style>@keyframes {name}{{{before}{after}}} "
+            f"@media (prefers-reduced-motion:no-preference){{.{name}"
+            f"{{animation:{name} {steps * seconds:g}s infinite step-end}}}}</style>"
+        )
+        self.parts.append(f'<g class="{name}" opacity="{int(stays)}">')
+        yield
+        self.parts.append("</g>")
 
     def box(
         self,

@@ -15,6 +15,7 @@ import vl_convert
 from canvas import Canvas
 from maps import draw_package, draw_series
 from matplotlib import get_data_path
+from moving import draw_translation
 from PIL import Image
 from transformer import draw_architecture, draw_attention, draw_heads
 
@@ -25,6 +26,7 @@ FIGURES: dict[str, Callable[[], Canvas]] = {
     "multi_head_attention": draw_heads,
     "map": draw_series,
     "package": draw_package,
+    "translation": draw_translation,
 }
 
 

@@ -80,6 +80,7 @@ PACKAGE = (
             ("results", "scores of a split"),
             ("recipes", "how to reproduce"),
             ("release", "model and card"),
+            ("names", "in older texts"),
             ("interop", "other libraries"),
         ),
     ),

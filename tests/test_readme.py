@@ -4,6 +4,7 @@ Commands that test, install, download or take over a minute are given to `make -
 others run, on a model that was never trained.
 """
 
+import importlib
 import io
 import re
 import shlex
@@ -95,6 +96,15 @@ def test_python_runs(code: str, first_run: Path, monkeypatch):
     monkeypatch.setattr(sys, "stdout", printed)
     exec(compile(code, "README.md", "exec"), {})
     assert printed.getvalue().count("\n") == code.count("print(")
+
+
+def test_the_table_of_results_is_that_of_the_shipped_models(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    results = importlib.import_module("results")
+    assert results.render(README) == README, "python docs/results.py"
+    assert results.render(README.replace("parameters |", "weights |", 1)) == README
+    with pytest.raises(ValueError, match="no place for the results"):
+        results.render("# annotated")
 
 
 def test_links_lead_somewhere():

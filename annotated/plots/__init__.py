@@ -4,7 +4,14 @@ from annotated.plots.alignment import plot_alignment
 from annotated.plots.attention import plot_attention, plot_by_head, plot_heads, plot_soft_lookup
 from annotated.plots.beam import plot_beam, plot_length_penalty
 from annotated.plots.copying import explore_growth, plot_growth
-from annotated.plots.costs import explore_parallel, fit_power, plot_against, plot_costs, plot_reach
+from annotated.plots.costs import (
+    explore_parallel,
+    fit_power,
+    plot_against,
+    plot_costs,
+    plot_parts,
+    plot_reach,
+)
 from annotated.plots.explorer import explore_attention
 from annotated.plots.flow import plot_model_flow
 from annotated.plots.heads import plot_flow, plot_split
@@ -65,6 +72,7 @@ __all__ = [
     "plot_offsets",
     "plot_padding",
     "plot_parameters",
+    "plot_parts",
     "plot_past",
     "plot_reach",
     "plot_rotation",

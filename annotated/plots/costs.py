@@ -95,6 +95,31 @@ def plot_against(
     return ax
 
 
+def plot_parts(
+    costs: Mapping[str, Mapping[str, float]], title: str, xlabel: str, ax: "Axes | None" = None
+) -> "Axes":
+    """A bar for each name, put together from its parts: what each kind of work costs.
+
+    `costs` has the same kinds for every name; what a kind costs may be 0. Raises ValueError if it has not, or
+    if there are more kinds than can be told apart.
+    """
+    kinds = list(next(iter(costs.values()), {}))
+    if not 1 <= len(kinds) <= 10 or any(list(parts) != kinds for parts in costs.values()):
+        raise ValueError(
+            f"every bar needs the same kinds, from 1 to 10, not {[list(parts) for parts in costs.values()]}"
+        )
+    ax = axes_or_new(ax, 10.0, 0.8 * len(costs) + 1.8)
+    begun = [0.0] * len(costs)
+    for kind, colour in zip(kinds, palette(len(kinds)), strict=True):
+        widths = [parts[kind] for parts in costs.values()]
+        ax.barh(list(costs), widths, left=begun, color=colour, edgecolor="white", label=kind)
+        begun = [start + width for start, width in zip(begun, widths, strict=True)]
+    ax.invert_yaxis()
+    ax.set(title=title, xlabel=xlabel)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    return ax
+
+
 def plot_reach(reach: Mapping[str, Sequence[Tensor]], title: str) -> "np.ndarray":
     """Which input words each output word hears: a row for each kind of layer, a column for each depth.
 

@@ -1,0 +1,47 @@
+"""The reference: a page for each module of the package, its words taken from the docstrings."""
+
+import importlib
+import pkgutil
+from pathlib import Path
+
+import annotated
+
+# The command line is in the README, recipes are data, names have their own page; the rest is for insiders.
+LEFT_OUT = {f"annotated.{name}" for name in ("__main__", "commands", "files", "names", "recipes")}
+INDEX = """# Reference
+
+Everything public in `annotated`, by module. Shapes are written `(batch, tgt_len, d_model)`.
+
+```{{toctree}}
+:maxdepth: 1
+
+{names}
+```
+"""
+PAGE = """# {title}
+
+```{{eval-rst}}
+.. automodule:: {name}
+   :members:
+   :member-order: bysource
+{more}```
+"""
+
+
+def write_api(folder: Path) -> None:
+    """Write the pages, and the index that lists them."""
+    folder.mkdir()
+    names = [name for name in modules() if name not in LEFT_OUT]
+    for name in names:
+        title = name.removeprefix("annotated.")
+        # A folder of modules is one page: what it exports, under the names that a reader imports.
+        package = hasattr(importlib.import_module(name), "__path__")
+        page = PAGE.format(title=title, name=name, more="   :imported-members:\n" * package)
+        (folder / f"{title}.md").write_text(page, encoding="utf-8")
+    titles = "\n".join(name.removeprefix("annotated.") for name in names)
+    (folder / "index.md").write_text(INDEX.format(names=titles), encoding="utf-8")
+
+
+def modules() -> list[str]:
+    """The modules right below `annotated`, packages among them."""
+    return [f"annotated.{module.name}" for module in pkgutil.iter_modules(annotated.__path__)]

@@ -1,0 +1,121 @@
+"""Every page of the built site, read in a real browser: `make site`, then `make test-site`.
+
+Each page is loaded once, from the disk, as a reader would who was handed the folder.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from conftest import SITE
+
+PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
+PAGES = ["index.html", "questions.html", "glossary.html", "names.html", "citation.html", "changelog.html"]
+PAGES += ["search.html", "genindex.html", "api/index.html", "api/masks.html", "api/attention.html"]
+PAGES += sorted(str(path.relative_to(SITE)) for path in SITE.glob("notebooks/*.html"))
+OWN = ("file:", "data:", "blob:")
+# What WCAG 2.1 asks for at level AA: contrast, alternative texts, names of buttons and fields.
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "preload": False}
+UNDRAWN = """[...document.querySelectorAll('.math')].filter(e => !e.querySelector('mjx-container'))
+             .map(e => e.textContent)"""
+# Where a menu or a slider stands, from 0, and the last place that it has.
+PLACE = """e => e.options ? [e.selectedIndex, e.options.length - 1] : [e.value - e.min, e.max - e.min]"""
+SETTLED = """() => [...document.querySelectorAll('.chart')].every(c => c.classList.contains('live'))
+             && (!window.MathJax?.startup?.promise || document.querySelectorAll('mjx-container').length
+                 >= document.querySelectorAll('.math').length)"""
+
+
+@dataclass
+class Visit:
+    """A page that has been loaded, and what it said and asked for meanwhile."""
+
+    page: "Page"  # noqa: F821
+    name: str
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def listen(self) -> None:
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type == "error" else None)
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def visit(request: pytest.FixtureRequest, browser: "Browser") -> Iterator[Visit]:  # noqa: F821
+    context = browser.new_context(viewport=DESK, color_scheme="light", reduced_motion="reduce")
+    visit = Visit(context.new_page(), request.param)
+    visit.listen()
+    visit.page.set_default_timeout(120_000)
+    visit.page.goto((SITE / request.param).as_uri())
+    visit.page.wait_for_function(SETTLED)
+    yield visit
+    context.close()
+
+
+def test_nothing_goes_wrong(visit: Visit) -> None:
+    assert visit.complaints == []
+
+
+def test_no_other_host_is_asked(visit: Visit) -> None:
+    assert visit.requests
+    assert [url for url in visit.requests if not url.startswith(OWN)] == []
+
+
+def test_every_formula_is_drawn(visit: Visit) -> None:
+    assert visit.page.evaluate(UNDRAWN) == []
+    assert visit.page.locator("mjx-merror, .MathJax_Error").count() == 0
+
+
+def test_every_chart_answers(visit: Visit) -> None:
+    """Each slider and each menu, moved by a key and by the mouse, changes what is drawn."""
+    for chart in visit.page.locator(".chart").all():
+        for control in chart.locator("input[type=range], select").all():
+            drawn = chart.locator("svg").first
+            place, last = control.evaluate(PLACE)
+            if last:
+                key = (
+                    "ArrowUp"
+                    if (control.get_attribute("type") != "range") == (place == last)
+                    else "ArrowDown"
+                )
+                assert changes(drawn, lambda control=control, key=key: control.press(key))
+                assert changes(drawn, lambda control=control: move_by_mouse(control))
+
+
+def changes(drawn: "Locator", act: Callable[[], None]) -> bool:  # noqa: F821
+    """Whether what a chart shows is another after `act`, within two seconds."""
+    before = drawn.evaluate("e => e.outerHTML")
+    act()
+    for _ in range(20):
+        if drawn.evaluate("e => e.outerHTML") != before:
+            return True
+        drawn.page.wait_for_timeout(100)
+    return False
+
+
+def move_by_mouse(control: "Locator") -> None:  # noqa: F821
+    """Choose another option of a menu, or the other half of a slider."""
+    place, last = control.evaluate(PLACE)
+    if control.get_attribute("type") == "range":
+        box = control.bounding_box()
+        control.click(
+            position={"x": box["width"] * (0.8 if place < last / 2 else 0.2), "y": box["height"] / 2}
+        )
+    else:
+        control.select_option(index=(place + 1) % (last + 1))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_everybody_can_read_it(visit: Visit, theme: str) -> None:
+    visit.page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
+    found = Axe().run(visit.page, options=RULES).response["violations"]
+    assert [f"{v['id']}: {n['html'][:160]}" for v in found for n in v["nodes"][:3]] == []
+
+
+def test_it_fits_a_phone(visit: Visit) -> None:
+    visit.page.set_viewport_size(PHONE)
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    visit.page.set_viewport_size(DESK)

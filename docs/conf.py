@@ -1,0 +1,49 @@
+"""Sphinx's settings. The sources are put together by staging.py; build.py runs Sphinx on them."""
+
+from importlib.metadata import version as installed
+
+from sphinx.application import Sphinx
+
+from docstrings import to_rest
+
+project = "annotated"
+version = release = installed("annotated")
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+exclude_patterns = ["_static", "_extra"]
+nb_execution_mode = "off"
+nb_merge_streams = True
+myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "attrs_inline"]
+myst_heading_anchors = 3
+mathjax_path = "mathjax/tex-chtml.js"
+mathjax3_config = {"options": {"enableMenu": False}}
+
+html_theme = "sphinx_book_theme"
+html_title = "annotated"
+html_show_copyright = False
+html_static_path = ["_static"]
+html_extra_path = ["_extra"]
+html_css_files = ["site.css"]
+html_js_files = ["site.js"]
+html_copy_source = False
+html_context = {"default_mode": "auto"}
+html_theme_options = {
+    "use_download_button": False,
+    "use_fullscreen_button": False,
+    "show_toc_level": 2,
+    "max_navbar_depth": 1,
+    "navbar_persistent": [],
+}
+
+default_role = "code"
+autodoc_typehints_format = "short"
+# Other projects' names lead nowhere: their references are on other hosts. Ours must all be there.
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!annotated\.).*"),
+    ("py:obj", r"annotated\.tokenizers\.[A-Z]+"),
+    ("py:class", r"annotated\.data\.grammar\..*"),
+]
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-docstring", to_rest, priority=400)  # before napoleon, at 500

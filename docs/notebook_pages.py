@@ -1,0 +1,91 @@
+"""Each executed notebook as a page: figures with alternative texts, live charts, folded solutions."""
+
+import json
+import shutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from outputs import as_html
+from tables import terms_in
+
+INSTALLS = {"tags": ["hide-input"], "mystnb": {"code_prompt_show": "Installation, where it is missing"}}
+SOLUTION = {"tags": ["hide-cell"], "mystnb": {"code_prompt_show": "Show a solution"}}
+GITHUB = "https://github.com/"
+
+
+def write_notebooks(root: Path, folder: Path) -> None:
+    """Write the page of every notebook that there is, and beside the built page what is to be downloaded."""
+    repository = find_repository(root / "pyproject.toml")
+    downloads = folder / "_extra/notebooks"
+    downloads.mkdir(parents=True)
+    (folder / "notebooks").mkdir()
+    for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        to_page(notebook, path.stem, repository, folder / "_static/figures")
+        (folder / "notebooks" / path.name).write_text(nbformat.writes(notebook), encoding="utf-8")
+        for file in (path, path.with_suffix(".py")):
+            shutil.copyfile(file, downloads / file.name)
+
+
+def find_repository(pyproject: Path) -> str:
+    """`Repository` of `[project.urls]`, or nothing where it is not said yet."""
+    urls = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"].get("urls", {})
+    return urls.get("Repository", "").removesuffix("/").removesuffix(".git")
+
+
+def to_page(notebook: NotebookNode, name: str, repository: str, figures: Path) -> None:
+    """Change a notebook into what its page shows. Figures are written to the folder `figures`."""
+    title = notebook.cells[0]
+    heading, _, rest = title.source.partition("\n")
+    title.source = f"{heading}\n\n{download_bar(name, repository)}\n{rest}"
+    if terms := terms_in(name):
+        words = f"*In the glossary:* {' · '.join(f'{{term}}`{term}`' for term in terms)}"
+        notebook.cells.append(nbformat.v4.new_markdown_cell(words))
+    fold(notebook)
+    for section, cell in with_sections(notebook):
+        if cell.cell_type == "code":
+            cell.outputs = [as_html(output, section, figures) for output in cell.outputs]
+
+
+def download_bar(name: str, repository: str) -> str:
+    """Links to the notebook and its script, and to Colab where the project's public address is known."""
+    links = [
+        f'<a href="{name}.ipynb" download>Notebook (.ipynb)</a>',
+        f'<a href="{name}.py" download>Script (.py)</a>',
+    ]
+    if repository.startswith(GITHUB):
+        where = repository.removeprefix(GITHUB)
+        address = f"https://colab.research.google.com/github/{where}/blob/main/notebooks/{name}.ipynb"
+        links.append(f'<a href="{address}">Open in Colab</a>')
+    return f'<p class="downloads">{" ".join(links)}</p>\n'
+
+
+def fold(notebook: NotebookNode) -> None:
+    """Fold what a reader of the page need not see at once: the installation, and the solutions."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for cell in code:
+        if cell.metadata.get("jupyter", {}).get("source_hidden"):
+            cell.metadata = nbformat.from_dict(SOLUTION)
+    if code and "ANNOTATED_SPEC" in code[0].source:
+        code[0].metadata = nbformat.from_dict(INSTALLS)
+
+
+def with_sections(notebook: NotebookNode) -> Iterator[tuple[str, NotebookNode]]:
+    """Each cell with the heading that it stands under."""
+    section = ""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            headings = [line for line in cell.source.splitlines() if line.startswith("#")]
+            section = headings[-1].lstrip("# ") if headings else section
+        yield section, cell
+
+
+def sections(path: Path) -> list[str]:
+    """The headings of a notebook, in order."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    lines = [line for cell in cells if cell["cell_type"] == "markdown" for line in cell["source"]]
+    return [line.lstrip("# ").rstrip() for line in lines if line.startswith("#")]
