@@ -4,7 +4,7 @@
 # **We let a network carry one word across sixteen others, watch it fail, and then check every cell of the
 # paper's Table 1: by gradient, by count and by the clock.**
 #
-# Previous: `00_start_here` · Next: [02_attention](02_attention.ipynb)
+# Previous: [00_start_here](00_start_here.ipynb) · Next: [02_attention](02_attention.ipynb)
 #
 # *35 minutes to read, half a minute to run.*
 #

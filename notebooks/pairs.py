@@ -227,6 +227,7 @@ def links(source: NotebookNode, existing: Mapping[str, Path]) -> Findings:
                 if name not in existing:
                     yield position, "dead link", f"there is no {name}: name it `{name}`"
             for name, title in LINKED_SECTION.findall(cell.source):
+                title = " ".join(title.split())
                 if name in existing and title not in headings(existing[name]):
                     yield position, "no such section", f"{name} has no section {title!r}"
 

@@ -149,7 +149,7 @@ def test_missing_partners_and_missing_notebooks_are_named(tmp_path: Path) -> Non
         ("See `00_tiny`.", ["no link"]),
         ("See [00_tiny](00_tiny.ipynb) and `01_to_come`.", []),
         ("See [01_gone](01_gone.ipynb).", ["dead link"]),
-        ("See [00](00_tiny.ipynb),\n# *A part*.\n# ## A part", []),
+        ("See [00](00_tiny.ipynb),\n# *A\n# part*.\n# ## A part", []),
         ("See [00](00_tiny.ipynb), *Another part*.\n# ## A part", ["no such section"]),
     ],
 )
