@@ -241,7 +241,8 @@ print(f"{size:,} parameters, {parts['embeddings'] / size:.0%} of them in the tab
 # - **In Colab**, or any other Jupyter: the first code cell installs the package if it is not there.
 # - **Not at all.** The notebooks come with their outputs. Sliders and menus need JupyterLab, or a page.
 # - **On a GPU.** Nothing in the code changes but the place where the tensors are. The next cell takes the
-#   best device that is there. What becomes faster, and what many GPUs change, is in `15_going_fast`.
+#   best device that is there. What becomes faster, and what many GPUs change, is in
+#   [15_going_fast](15_going_fast.ipynb).
 
 # %%
 device = find_device("auto")
@@ -289,7 +290,7 @@ assert there(captions[0]) == translator(captions[0])
 # - Why divide by length? [11](11_search_and_averaging.ipynb), *Why divide by length?*
 # - How do I translate my own sentence, in my own language? [10](10_translation.ipynb), *Your own language*
 # - How many parameters, and where? [06](06_the_full_model.ipynb), *Where the parameters are*
-# - What changes on a GPU, on many? `15_going_fast`
+# - What changes on a GPU, on many? [15](15_going_fast.ipynb), *What changes on a GPU* and *Many GPUs*
 #
 # ## If you know "The Annotated Transformer"
 #

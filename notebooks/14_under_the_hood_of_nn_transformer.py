@@ -5,8 +5,9 @@
 # under which training goes better than under the right one, and run what other implementations do
 # differently.**
 #
-# Previous: [13_reading_attention](13_reading_attention.ipynb) · Next: `15_going_fast` · The model that we
-# compare with: [06_the_full_model](06_the_full_model.ipynb)
+# Previous: [13_reading_attention](13_reading_attention.ipynb) · Next:
+# [15_going_fast](15_going_fast.ipynb) · The model that we compare with:
+# [06_the_full_model](06_the_full_model.ipynb)
 #
 # *40 minutes to read, half a minute to run.*
 #
@@ -1229,4 +1230,4 @@ print("every parameter came back, to the last bit: True")
 # ```
 #
 # Models go out, too: to CTranslate2 and ONNX, for speed. That is the matter of the next notebook,
-# `15_going_fast`.
+# [15_going_fast](15_going_fast.ipynb).

@@ -5,8 +5,8 @@
 # masters the brackets and miscounts the words, that a wider search finds the right tree and seldom picks it,
 # and which of its own tokens it must see to close a bracket.**
 #
-# Previous: `15_going_fast` · Back to the start: [00_start_here](00_start_here.ipynb) · The training loop:
-# [09_first_example](09_first_example.ipynb)
+# Previous: [15_going_fast](15_going_fast.ipynb) · Back to the start: [00_start_here](00_start_here.ipynb)
+# · The training loop: [09_first_example](09_first_example.ipynb)
 #
 # *25 minutes to read, under a minute to run.*
 #
