@@ -5,7 +5,7 @@
 
 Each model is trained on the built-in German-English corpus for as many updates on the same batches,
 and scored on sentences that it has not seen. What is done already is read from the file that is written, and
-not done again. Notebook 12 draws that file.
+not done again.
 """
 
 import argparse
@@ -17,7 +17,6 @@ from typing import NamedTuple
 import torch
 from tqdm import tqdm
 
-import annotated
 from annotated.data import Corpus, TokenBatches, encode_corpus, load_corpus
 from annotated.evaluation import greedy_bleu, score_tokens
 from annotated.files import read_json, write_json
@@ -26,7 +25,7 @@ from annotated.settings import TrainingConfig
 from annotated.tokenizers import SentencePieceTokenizer
 from annotated.trainer import Trainer
 
-RECORDED = Path(annotated.__file__).parent / "recorded" / "variations.json"
+RECORDED = Path(__file__).parent / "results" / "variations.json"
 BASE = {"N": 2, "d_model": 128, "d_ff": 256, "h": 4, "dropout": 0.0}
 # Rows are named as in Table 3. Row B (d_k alone) is not there: in this package d_k is d_model / h.
 ROWS: dict[str, dict[str, dict]] = {
