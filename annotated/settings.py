@@ -23,6 +23,8 @@ class TrainingConfig:
     eps: float = 1e-9  # Adam: added to the root of that square
     clip: float = 0.0  # largest norm of the gradient, above which it is scaled down; 0 never scales
     smoothing: float = 0.1  # label smoothing
+    consistency: float = 0.0  # the cost of two passes that disagree, R-Drop; 0 makes one pass, half the work
+    consistency_from: int = 1  # the epoch, from 1, with which that begins
     subword_dropout: float = 0.0  # share of merges left out when training text is cut into subwords
     precision: Literal["float32", "bf16"] = "float32"  # bf16: matrix products in half precision
     compile: bool = False  # let torch.compile make the model faster, after a slow start
@@ -44,13 +46,14 @@ class TrainingConfig:
             "accumulate",
             "max_sentence",
             "warmup",
+            "consistency_from",
             "keep",
             "log_every",
         )
         for name in at_least_one:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("clip", "patience", "save_every", "bleu_every"):
+        for name in ("clip", "consistency", "patience", "save_every", "bleu_every"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
         for name in ("factor", "eps"):

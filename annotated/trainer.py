@@ -20,6 +20,7 @@ from torch import distributed as dist
 from tqdm import tqdm
 
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_weights, read_tensors, save_model
+from annotated.consistency import consistent_cross_entropy
 from annotated.data.batching import TokenBatches, mixed_seed
 from annotated.devices import half_precision
 from annotated.evaluation import greedy_bleu, score_tokens
@@ -37,27 +38,32 @@ class TrainingError(RuntimeError):
 
 
 class SummedLoss(nn.Module):
-    """Model, generator and loss as one module: what `torch.compile` and DistributedDataParallel wrap."""
+    """Model, generator and loss as one module: what `torch.compile` and DistributedDataParallel wrap.
+
+    While `consistency` is above 0, a batch passes twice (see `annotated.consistency`).
+    """
 
     def __init__(self, model: EncoderDecoder, smoothing: float, pad: int):
         super().__init__()
         self.model = model
         self.smoothing = smoothing
         self.pad = pad
+        self.consistency = 0.0
 
     def forward(self, src: Tensor, tgt: Tensor, src_mask: Tensor, tgt_mask: Tensor, tgt_y: Tensor) -> Tensor:
         """The label-smoothed loss summed over the batch's target tokens."""
-        states = self.model(src, tgt, src_mask, tgt_mask)
+        passes = [src, tgt, src_mask, tgt_mask]
+        if self.consistency:
+            passes = [torch.cat([x, x]) for x in passes]
+        states = self.model(*passes).flatten(0, 1)
         proj = self.model.generator.proj
         with torch.autocast(states.device.type, enabled=False):
-            return smoothed_cross_entropy(
-                states.flatten(0, 1).to(proj.weight.dtype),
-                proj.weight,
-                proj.bias,
-                tgt_y.flatten(),
-                self.smoothing,
-                self.pad,
-            )
+            states = states.to(proj.weight.dtype)
+            rest = proj.weight, proj.bias, tgt_y.flatten()
+            if self.consistency:
+                both = states.chunk(2)
+                return consistent_cross_entropy(*both, *rest, self.consistency, self.smoothing, self.pad)
+            return smoothed_cross_entropy(states, *rest, self.smoothing, self.pad)
 
 
 @contextmanager
@@ -117,7 +123,8 @@ class Trainer:
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         betas = (config.beta_1, config.beta_2)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=1.0, betas=betas, eps=config.eps, fused=True)
-        self.loss = self.wrap(SummedLoss(model, config.smoothing, self.tokenizers[1].pad))
+        self.summed = SummedLoss(model, config.smoothing, self.tokenizers[1].pad)
+        self.loss = self.wrap(self.summed)  # the same, as what computes it
 
     def wrap(self, loss: nn.Module) -> nn.Module:
         """Compile the module and share it between processes, as far as asked for."""
@@ -160,6 +167,7 @@ class Trainer:
     def run_epoch(self, bar: tqdm, stop_asked: Callable[[], bool]) -> bool:
         """Go on to the end of the epoch or of the run, saving on the way; False if a stop was asked for."""
         c, p = self.config, self.progress
+        self.summed.consistency = c.consistency if p.epoch + 1 >= c.consistency_from else 0.0
         batches = self.epoch_batches(p.epoch)
         updates = list(self.updates(batches.batches(p.epoch)))
         self.last_step = min(c.max_steps, p.step - p.position + len(updates) * (c.epochs - p.epoch))
