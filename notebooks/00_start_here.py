@@ -58,17 +58,19 @@ print(translation)
 assert "Hund" in translation
 
 # %% [markdown]
-# And this is where it looked. A row is a step: the word on the left has been read, the next one is to be
-# written. A bright cell says that the word below was looked at hard. Choose a layer and a head; *cross* is
-# the German side looking at the English one. (The model reads pieces of words; `▁` stands for the space
-# before one, `<s>` for the start, `</s>` for the end.)
+# And this is where it looked. A row is a step: the word on the left (the *query*: who looks) has been read,
+# the next one is to be written. A bright cell says that the word below (the *key*: what is looked at) was
+# looked at hard. The model looks once more in each of its *layers*, and in each in several ways at once, its
+# *heads*. Choose one of each; *cross* is the German side looking at the English one. (The model reads pieces
+# of words; `▁` stands for the space before one, `<s>` for the start, `</s>` for the end.)
 
 # %%
 translator.show_attention(sentence)
 
 # %% [markdown]
-# Those were the ten lines, blank ones and print included. Now put in a sentence of your own, and run the
-# two cells again. Then come back: the model has weaknesses, and you will have met the first.
+# Those were the lines; with the imports that they need they are not even ten. Now put in a sentence of your
+# own, and run the two cells again (without the `assert`, which asks for a dog). Then put the dog back, we go
+# on with it. The model has weaknesses, and you may have met the first.
 #
 # ## The row before
 #
@@ -98,14 +100,15 @@ assert drawn[hund - 1].argmax() == dog
 plt.show()
 
 # %% [markdown]
-# One head out of sixteen, one row out of many, chosen because it fits: that proves little. How to read such
+# One head out of many, one row out of many, chosen because it fits: that proves little. How to read such
 # maps, and what they do not prove, is the subject of
 # [13_reading_attention](13_reading_attention.ipynb).
 #
 # ## Who looks at whom
 #
-# To attend is to compute a weighted average, and an average does not care about order. Give the model two
-# sentences with the very same words. If it only averages, it cannot tell them apart.
+# To look at words, to *attend* to them, is to compute a weighted average, and an average does not care about
+# order. Give the model two sentences with the very same words. If it only averages, it cannot tell them
+# apart.
 
 # %%
 pairs = [
@@ -119,8 +122,8 @@ for one, other in pairs:
     assert translator(one) != translator(other)
 
 # %% [markdown]
-# It can. Something tells each word where it stands, and it is not attention:
-# [05_positional_encoding](05_positional_encoding.ipynb) takes it out and lets you watch the order vanish.
+# It can. Something tells each English word where it stands, and it is not attention:
+# [05_positional_encoding](05_positional_encoding.ipynb) leaves it out and lets you watch the order vanish.
 #
 # ## Fluent, and wrong
 #
@@ -145,16 +148,17 @@ others = [
 ]
 for sentence in others[:3]:
     print(translator(sentence))
+assert not any(word in translator(others[0]) for word in ("Komitee", "Ausschuss", "Kommission", "Zins"))
 
 # %% [markdown]
 # Even without German you can tell that no committee is there. It did not refuse. It cannot: it gives each
-# possible next word a probability, these sum to one, and the search takes what it gets. But it *knows*, in
-# a way. The probability of the words that it wrote is at hand.
+# possible next word a probability, and these sum to one, so some word is always the likeliest. But it
+# *knows*, in a way. The probability of the words that it wrote is at hand.
 
 
 # %%
 def confidence(sentence):
-    """Mean log-probability, in nats, of the tokens of the translation that the search found best."""
+    """Mean log-probability (natural, so in nats) of the tokens of the best translation found."""
     [[best]] = translator.search([sentence])
     return best.log_prob / len(best.tokens)
 
@@ -176,11 +180,13 @@ assert min(drawn[0]) > max(drawn[1])
 plt.show()
 
 # %% [markdown]
-# A model of this kind is as good as its data. Yours will be as good as yours:
+# A wide gap, between twelve sentences that we chose. Do not lean on it: a model can also be sure and wrong.
+#
+# It is as good as its data, and a model of yours will be as good as yours:
 # [10_translation](10_translation.ipynb) trains one from two text files, in any pair of languages.
 #
-# **Exercise 1.** Put a woman where the man is, in three captions. Guess first which German words change,
-# then let the machine tell you. English changes one word each time.
+# **Exercise 1.** Write three captions with a man in them, and put a woman in his place: one word changes in
+# English. Guess first which German words do, then let the machine tell you.
 
 # %% jupyter={"source_hidden": true}
 for template in ("A {} is riding a bicycle.", "A {} plays the guitar.", "A {} in a red shirt is dancing."):
@@ -191,9 +197,9 @@ for template in ("A {} is riding a bicycle.", "A {} plays the guitar.", "A {} in
     assert hers[:2] == ["Eine", "Frau"]  # the article follows: German nouns have a gender
 
 # %% [markdown]
-# **Exercise 2.** In each caption, swap the second and the third letter of the longest word: *ridnig*, no,
-# *rdiing*. Does the model stumble? Say what you expect of its confidence, and of the number of pieces into
-# which the word falls. Why is no word unknown to it?
+# **Exercise 2.** In each caption above, swap the second and the third letter of the longest word: *bicycle*
+# becomes *bciycle*. Does the model stumble? Say what you expect of its confidence, and of the number of
+# pieces into which the word falls. Why is no word unknown to it?
 
 # %% jupyter={"source_hidden": true}
 pieces = translator.src_tokenizer.encode
@@ -225,12 +231,14 @@ assert sum(parts.values()) == size  # counted from the settings = counted in the
 ax = plot_parameters({"ours": model.config})
 plt.show()
 print(f"{size:,} parameters, {parts['embeddings'] / size:.0%} of them in the table of word pieces")
+print(f"the base model of the paper's Table 3: {65e6 / size:.0f} times as many")
+assert max(parts, key=parts.get) == "embeddings"
 
 # %% [markdown]
-# Nearly half of it is a dictionary: a row of numbers for each piece of a word
-# ([04](04_feed_forward_and_embeddings.ipynb)). The paper's smaller model is some 25 times as big, and the
-# models that you talk to these days another thousand times and more. The parts are the same, and these are
-# the notebooks that build them. Read along the arrows; what is on the same height can wait for the other.
+# The largest part is a dictionary: a row of numbers for each piece of a word
+# ([04](04_feed_forward_and_embeddings.ipynb)). Some of the models that you talk to these days are a thousand
+# times as big as the paper's, and more. Most of the parts are still the same, and these are the notebooks
+# that build them. Read along the arrows; each row is a stage.
 #
 # ![The map of the series: seventeen notebooks and the order in which to read them](../images/map.svg)
 #
@@ -238,8 +246,10 @@ print(f"{size:,} parameters, {parts['embeddings'] / size:.0%} of them in the tab
 #
 # - **On your machine.** `make lab` in a clone of the repository installs everything and opens JupyterLab.
 #   Each notebook runs alone, top to bottom, without a network, on two cores, most of them in half a minute.
-# - **In Colab**, or any other Jupyter: the first code cell installs the package if it is not there.
-# - **Not at all.** The notebooks come with their outputs. Sliders and menus need JupyterLab, or a page.
+# - **In Colab**, or any other Jupyter: the first code cell installs the package if it is not there, and asks
+#   you for its address if it knows none.
+# - **Not at all.** The notebooks come with their outputs. Sliders and menus work in JupyterLab, and on the
+#   pages that `make site` builds.
 # - **On a GPU.** Nothing in the code changes but the place where the tensors are. The next cell takes the
 #   best device that is there. What becomes faster, and what many GPUs change, is in
 #   [15_going_fast](15_going_fast.ipynb).
@@ -251,54 +261,63 @@ print("the same words, wherever they were computed:", there(captions[0]) == tran
 assert there(captions[0]) == translator(captions[0])
 
 # %% [markdown]
-# Most cells that compute something end with an `assert`, and often print the verdict. If a sentence in the
-# text were false, the cell beside it would fail, and with it the project's tests. Try it: turn a `<` round.
+# Most cells that compute something end with an `assert`, and often print the verdict. Where the text says
+# what a run shows and it is not so, the cell beside it fails, and with it the project's tests. Try it: turn a
+# `<` round.
 #
 # ## The questions of other readers
 #
 # They come from readers of earlier texts on this paper. Each is answered by something that runs.
 #
-# - Why four linear maps, when the paper's figure shows three?
-#   [03](03_multi_head_attention.ipynb), *The fourth that nobody misses*
-# - Do deep copies of a layer start equal? [03](03_multi_head_attention.ipynb), *Equal at birth*
-# - Why are padded columns masked, and padded rows not?
-#   [07](07_batches_and_masks.ipynb), *The half of a mask that does nothing*
-# - Why `triu == 0`? [02](02_attention.ipynb), *Masks: who may look at whom*
-# - Which way round is a boolean mask? [02](02_attention.ipynb), *Which way round?*
-# - Why can a row become NaN? [02](02_attention.ipynb), *A row with nothing to see*
 # - Why divide by the square root of $d_k$? [02](02_attention.ipynb), *Why divide by the square root of
 #   $d_k$*
-# - Why exp(log) in the positional encoding? [05](05_positional_encoding.ipynb), *Why exp(log)?*
-# - Why multiply embeddings by the square root of $d_{model}$?
+# - Why does other code write `triu == 0`? [02](02_attention.ipynb), *Masks: who may look at whom*
+# - Which way round is a boolean mask? [02](02_attention.ipynb), *Which way round?*
+# - Why does a row of attention become NaN? [02](02_attention.ipynb), *A row with nothing to see*
+# - Why are there four linear layers in multi-head attention, and not three for each head?
+#   [03](03_multi_head_attention.ipynb), *Twenty-five matrices, or four*
+# - `clones` makes deep copies. Do all layers start equal? [03](03_multi_head_attention.ipynb), *Equal at
+#   birth*
+# - Why are embeddings multiplied by the square root of $d_{model}$?
 #   [04](04_feed_forward_and_embeddings.ipynb), *From a word to a vector*
-# - Why a final norm, and why not two? [06](06_the_full_model.ipynb), *One final norm, or none, never two*
-# - Why is the text post-norm and the code, elsewhere, pre-norm?
-#   [06](06_the_full_model.ipynb), *Why does the text say one thing and the code another?*
-# - Why does validation need `eval()` and `no_grad`?
-#   [09](09_first_example.ipynb), *Validation: two switches, not one*
+# - Why is there an exp(log) in the positional encoding? [05](05_positional_encoding.ipynb), *Why
+#   exp(log)?*
+# - Why is the text post-norm and the code elsewhere pre-norm? [06](06_the_full_model.ipynb), *Why does
+#   the text say one thing and the code another?*
+# - Why is there a norm after the last layer, and why not two? [06](06_the_full_model.ipynb), *One final
+#   norm, or none, never two*
+# - How many parameters does the model have, and where? [06](06_the_full_model.ipynb), *Where the
+#   parameters are*
 # - What is teacher forcing? [07](07_batches_and_masks.ipynb), *Teacher forcing*
-# - What is decoding fed, at training and at inference?
-#   [09](09_first_example.ipynb), *Decoding: nobody knows the answer any more*
-# - 98% accuracy, and nonsense comes out. Why? [09](09_first_example.ipynb), *98% of what?*
-# - Why KL divergence, and not cross-entropy?
-#   [08](08_training_recipe.ipynb), *Why a divergence, and not the cross-entropy?*
+# - Why does a mask hide the columns of the blanks and not their rows? [07](07_batches_and_masks.ipynb),
+#   *The half of a mask that does nothing*
 # - Why `size - 2` in label smoothing? [08](08_training_recipe.ipynb), *Label smoothing by hand*
-# - Why does the loss not reach zero? [09](09_first_example.ipynb), *Why the loss stops where it stops*
+# - Why the Kullback-Leibler divergence, and not the cross-entropy? [08](08_training_recipe.ipynb), *Why a
+#   divergence, and not the cross-entropy?*
 # - What is counted in tokens per second? [09](09_first_example.ipynb), *What is counted in tokens per
 #   second*
+# - Why does validation need both `eval()` and `no_grad`? [09](09_first_example.ipynb), *Validation: two
+#   switches, not one*
+# - What is the decoder fed in training, and what when it translates? [09](09_first_example.ipynb),
+#   *Decoding: nobody knows the answer any more*
+# - Why does the loss not reach zero? [09](09_first_example.ipynb), *Why the loss stops where it stops*
+# - Why is the accuracy 98% and the output nonsense? [09](09_first_example.ipynb), *98% of what?*
+# - How do I translate my own sentence? [10](10_translation.ipynb), *Your own sentence*
+# - And in my own language? [10](10_translation.ipynb), *Your own language*
+# - Why divide a hypothesis's score by its length? [11](11_search_and_averaging.ipynb), *Why divide by
+#   length?*
 # - When does beam search stop? [11](11_search_and_averaging.ipynb), *When does it stop?*
-# - Why divide by length? [11](11_search_and_averaging.ipynb), *Why divide by length?*
-# - How do I translate my own sentence, in my own language? [10](10_translation.ipynb), *Your own language*
-# - How many parameters, and where? [06](06_the_full_model.ipynb), *Where the parameters are*
-# - What changes on a GPU, on many? [15](15_going_fast.ipynb), *What changes on a GPU* and *Many GPUs*
+# - What changes on a GPU? [15](15_going_fast.ipynb), *What changes on a GPU*
+# - And on many? [15](15_going_fast.ipynb), *Many GPUs*
 #
 # ## If you know "The Annotated Transformer"
 #
 # Its names are the names here, with the same arguments in the same order: `make_model`,
 # `MultiHeadedAttention`, `subsequent_mask`, `Batch`, `run_epoch`, `greedy_decode` and so on. Three things
-# differ. A mask is boolean, and `True` means *may be looked at*. The layer norm comes after the residual
-# sum, as in the paper, unless you ask for `norm_first=True`. And no model is a pickle: it is a folder of
-# numbers, and of settings that you can read. Where a name has been superseded, this table says by what.
+# differ. A mask is boolean instead of 0 and 1 (`True`, as 1 there, means *may be looked at*). The layer norm
+# comes after the residual sum, as in the paper, unless you ask for `norm_first=True`. And no model is a
+# pickle: it is a folder of numbers, and of settings that you can read. What has superseded a name is in
+# `annotated.names`:
 
 # %%
 where = {name.theirs: name for name in NAMES}

@@ -119,7 +119,9 @@ assert sizes == [2_099_712, 262_656]
 # "But attention bends: there is a softmax in it." It bends the *weights*, that is, how vectors are mixed.
 # (While *not* and *good* still stand apart, that may help.) Once they are in one vector there is nothing left
 # to mix: the only weight is 1. We send each phrase, as a sentence of one vector, through six layers of
-# attention with eight heads, each with its residual sum.
+# attention with eight heads. As in the model, what a layer gives is added to what it got (a **residual
+# sum**); and as in the model, once more with a **layer norm** after each sum, which shifts and scales a
+# vector to mean 0 and variance 1. ([06_the_full_model](06_the_full_model.ipynb) is about both.)
 
 # %%
 _ = torch.manual_seed(0)
@@ -144,8 +146,8 @@ print("with layer norms, no longer:", bool(bent > 0.1))
 assert bent > 0.1
 
 # %% [markdown]
-# On one vector, attention is a linear map. (The layer norms divide by a length. That does bend, a little.)
-# Something else must bend each vector by itself.
+# On one vector, attention is a linear map. (A layer norm divides each vector by its own size. That does
+# bend, a little.) Something else must bend each vector by itself.
 #
 # The simplest bend: $\max(0, z)$, called **ReLU**. Let $a$ be $+1$ for *good* and $-1$ for *bad*, and $b$
 # be $+1$ for *so* and $-1$ for *not*; both can be read out of the phrase by a linear map. Praise is where
@@ -208,11 +210,12 @@ from annotated.plots import plot_soft_lookup
 points = torch.tensor([[t, 1.0] for t in measured])
 line = torch.linalg.lstsq(points, torch.tensor(list(measured.values()))).solution  # slope and height
 straight = degrees * line[0] + line[1]
-plot_soft_lookup(
+ax = plot_soft_lookup(
     list(measured), list(measured.values()), degrees.tolist(),
     {"best linear map": straight, "two ReLU units": used},
     xlabel="outside (°C)", ylabel="electricity (kWh a day)", title="Two units, two bends",
 )  # fmt: skip
+ax.get_legend().get_texts()[-1].set_text("measured")
 plt.show()
 bends = (used.diff().diff().abs() > 1e-3).sum()
 assert bends == 2
@@ -231,6 +234,7 @@ _ = torch.manual_seed(0)
 pairs = torch.randn(1000, 2)
 a, b = pairs.unbind(dim=-1)
 alone = torch.relu(a) - torch.relu(-a) + torch.relu(b - a)  # a itself costs two units: one for each sign
+# Two would not do: both would have to bend where a = b, and such units know nothing but b - a.
 assert_close(alone, pairs.amax(dim=-1))
 
 inside = PositionwiseFeedForward(d_model=2, d_ff=1, dropout=0.0)
@@ -258,7 +262,8 @@ for conv, linear in ((conv_1, ff.w_1), (conv_2, ff.w_2)):
 
 x = torch.randn(2, 7, 512)  # two sentences of seven words
 one_by_one = torch.stack([ff(x[:, t]) for t in range(7)], dim=1)
-convolved = conv_2(torch.relu(conv_1(x.mT))).mT  # a convolution wants (batch, numbers of a word, words)
+# A convolution wants (batch, numbers of a word, words); `.mT` exchanges the last two.
+convolved = conv_2(torch.relu(conv_1(x.mT))).mT
 assert_close(ff(x), one_by_one)
 assert_close(ff(x), convolved)
 print("all at once = word by word = two 1x1 convolutions: True")
@@ -387,8 +392,8 @@ for smaller, larger in ((1024, 2048), (2048, 4096)):
     assert abs(ours - theirs) < 1  # two rounded numbers
 
 # %% [markdown]
-# Now operations, a multiplication and an addition each. There attention should catch up: it has scores for
-# every *pair* of words. PyTorch counts both sub-layers, and we hold a formula against it.
+# Now operations: each multiplication in a matrix product is one, each addition another. There attention
+# should catch up: it has scores for every *pair* of words. PyTorch counts, and we hold a formula against it.
 
 
 # %%
@@ -475,7 +480,8 @@ for degree in (10.0, 20.0, 30.0):
 # %% [markdown]
 # At 20 degrees no key fits, and ReLU hands over nothing. Softmax must share out its 1, so heating and cooling
 # run at half power each. And at 30 degrees, or at 300, it has no more than 1 to give. ReLU says *how much*.
-# [02_attention](02_attention.ipynb) found that attention cannot count to two; this can.
+# In [02_attention](02_attention.ipynb) a sentence with every word said twice gave the same output as with
+# every word said once: attention cannot count to two. This can.
 #
 # ### How many facts fit in
 #
@@ -537,8 +543,8 @@ print("with ReLU, 32 units know over 95%; without, no width knows 55%: True")
 # %% [markdown]
 # Without the ReLU there is a ceiling, at any width: the facts that can be told by adding what the country
 # suggests to what the question suggests. The rest are *not bad* again. With it, every unit adds room, and 32
-# units hold all 512 facts. So it is not one key a fact. How are sixteen facts kept in one unit? We take a
-# single unit out, and count the facts that go with it.
+# units hold (nearly) all 512 facts. So it is not one key a fact. How are sixteen facts kept in one unit? We
+# take a single unit out, and count the facts that go with it.
 
 # %%
 network = networks[32]
@@ -551,20 +557,24 @@ for unit in range(32):
     lost.append(1 - known(network))
     network.w_2.weight.data[:, unit] = kept
 lost = torch.tensor(lost)
-print(f"a typical unit is on for about half of the facts: {bool(0.3 < fires.mean() < 0.7)}")
-print(f"without it, between 3% and 40% of the facts are lost: {bool(0.03 < lost.median() < 0.4)}")
-assert 0.3 < fires.mean() < 0.7
-assert 0.03 < lost.median() < 0.4
+on = fires.mean(dim=0)  # (32,): for which share of the facts each unit is on
+print("every unit is on for between 20% and 85% of the facts:", bool(0.2 < on.min() <= on.max() < 0.85))
+print("a typical one for about half:", bool(0.4 < on.median() < 0.7))
+print("whichever is missing, 3% to 40% of the facts are lost:", bool(0.03 < lost.min() <= lost.max() < 0.4))
+assert 0.2 < on.min() <= on.max() < 0.85
+assert 0.4 < on.median() < 0.7
+assert 0.03 < lost.min() <= lost.max() < 0.4
 
 # %% [markdown]
-# Every unit is on for half of all facts, and every fact is told by some sixteen units together. A memory,
-# yes, but not a cabinet with a drawer for each thing.
+# Each unit is on for about half of all facts, some for fewer, some for more, and so a fact is told by some
+# sixteen units together. A memory, yes, but not a cabinet with a drawer for each thing.
 #
 # ### How many are on
 #
 # Half on, half off is also where a network *starts*: a random key is as likely to fit as not. Does it stay
 # so in a model? A small Transformer learns to copy rows of symbols, the task of
-# [09_first_example](09_first_example.ipynb). We listen at its two networks.
+# [09_first_example](09_first_example.ipynb), by the recipe of
+# [08_training_recipe](08_training_recipe.ipynb). We listen at its two networks.
 
 # %%
 V = 11
@@ -890,8 +900,10 @@ assert totals[2] - totals[0] == 2 * 37_000 * 512
 assert totals[2] / totals[0] > 1.5
 
 # %% [markdown]
-# 38 million numbers saved, of 101. Now guess how many *operations* that saves. None: the last product is
-# made all the same, and the look-up in front never had any. And that product is not small.
+# 38 million numbers saved, of 101. (The paper's table has 65 where we count 63.1;
+# [06_the_full_model](06_the_full_model.ipynb) looks into it.) Now guess how many *operations* that saves.
+# None: the last product is made all the same, and the look-up in front never had any. And that product is
+# not small.
 
 # %%
 last = nn.Linear(512, 37_000, bias=False)
@@ -901,7 +913,7 @@ for name, part in (("encoder layer", lambda x: encoder_layer(x, None)), ("last p
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         part(torch.randn(1, 30, 512))
     operations[name] = counter.get_total_flops() // 30
-print(f"six encoder layers: {6 * operations['encoder layer']:,} operations a word")
+print(f"six encoder layers: {6 * operations['encoder layer']:,} operations a word, in a sentence of 30")
 print(f"the last product:   {operations['last product']:,}")
 assert abs(operations["last product"] / (6 * operations["encoder layer"]) - 1) < 0.02
 
@@ -965,14 +977,15 @@ grid = alt.Chart(alt.Data(values=pulls), title="Who pulls at which row of the sh
     y=alt.Y("use:N", sort=list(uses), title=None, axis=alt.Axis(labelLimit=200)),
     tooltip=["word:N", "use:N", "pull:Q"],
 )
-colour = alt.Color("pull:Q", title="gradient", scale=alt.Scale(scheme="viridis"))
+colour = alt.Color("pull:Q", title="gradient's length", scale=alt.Scale(scheme="viridis"))
 cells = grid.mark_rect(stroke="white").encode(color=colour).transform_filter("datum.pull > 0")
 cells.properties(width=alt.Step(38), height=alt.Step(48))
 
 # %% [markdown]
 # A row is read only where its word stands: German words in the source, English ones in the target. But **at
-# the end every row is pulled**, for every word of the vocabulary gets some probability, and each is told to
-# have less. Point at *Haus*, which occurs nowhere in this batch, and at *Hund*, which English never says.
+# the end every row is pulled**, for every word of the vocabulary gets some probability, and at each place
+# all but the right one are told to have less. Point at *Haus*, which occurs nowhere in this batch, and at
+# *Hund*, which English never says.
 
 # %%
 only_end = uses["read in the source"].norm(dim=-1) + uses["read in the target"].norm(dim=-1) == 0
@@ -1036,9 +1049,9 @@ assert all(later < 0.7 * earlier for earlier, later in pairwise(likeness[:5]))
 # %% [markdown]
 # After one layer it repeats every word, without having learned anything. The state still resembles what was
 # read, and the score of that word is 22.6 times the cosine: 11.7, where the highest of 2,000 random scores is
-# about 3.4. Each further layer mixes three more sub-layers in and normalises; the likeness falls to little
-# more than half, layer by layer, and the parrot falls silent. It is the sharing that makes it talk. Give the
-# end a matrix of its own:
+# about 3.4. Each further layer mixes in attention twice and a network once, and normalises; at each of the
+# next four the likeness falls to little more than half, and the parrot falls silent. It is the sharing that
+# makes it talk. Give the end a matrix of its own:
 
 # %%
 newborn.generator.proj.weight = nn.Parameter(torch.randn(2000, 512) / math.sqrt(512))

@@ -122,8 +122,8 @@ assert moved_sentences(batched) == [False, True, False]
 
 # %% [markdown]
 # As it comes, the module takes `(len, batch, d_model)`. Ours was read as five sentences of three words, cut
-# across: every "sentence" had the first words of all three, and strangers attended to each other. Nothing
-# complained. It would have if source and target were of different lengths:
+# across: one of all the first words, one of all the second, and so on. Strangers attended to each other, and
+# nothing complained. It would have if source and target were of different lengths:
 
 # %%
 try:
@@ -155,7 +155,8 @@ assert seen["decoder.layers.0.multihead_attn"][1][1] is None
 # ## Three matrices in one
 #
 # Now the weights. Theirs have other names, and one other form: queries', keys' and values' maps are one
-# matrix, `in_proj_weight`, with $3\,d_{model}$ rows. All weight matrices of a decoder layer:
+# matrix, `in_proj_weight`, with $3\,d_{model}$ rows. All weights of a decoder layer (the biases go the same
+# way):
 
 # %%
 names = torch_names(ours.config)  # PyTorch's name: our names of the parts that it joins, in order
@@ -166,10 +167,10 @@ for name, parts in names.items():
         print(f"{name.removeprefix(layer):31} {tuple(state[name].shape)!s:9} {short}")
 
 # %% [markdown]
-# So the whole translation of one model into the other is a renaming, and a `torch.cat` in two places. We put
-# random numbers everywhere first: in a newborn model all biases are 0 and all gains 1, and whoever forgets
-# one would not notice. The norms at the end of `nn.Transformer`'s stacks we take out (06 tells why they are
-# one too many in post-norm).
+# So the whole translation of one model into the other is a renaming, and a `torch.cat` for each attention.
+# We put random numbers everywhere first: in a newborn model of ours all biases are 0 and all gains 1, and
+# whoever forgets one would not notice. The norms at the end of `nn.Transformer`'s stacks we take out (06
+# tells why they are one too many in post-norm).
 
 # %%
 _ = torch.manual_seed(0)
@@ -202,12 +203,13 @@ print("two lines, and the outputs are equal: True")
 
 # %%
 figure, axes = plt.subplots(2, 1, figsize=(10, 6), sharex=True)
-for ax, (mine, other), title in zip(axes, (before, after), ("each its own", "ours in both"), strict=True):
+titles = ("Each model with its own weights", "Both with ours")
+for ax, (mine, other), title in zip(axes, (before, after), titles, strict=True):
     gap = (mine - other)[0].abs().detach().clamp(min=1e-8)  # (5, 32)
     image = ax.imshow(gap, norm=LogNorm(1e-8, 10), cmap="cividis", aspect="auto")
-    ax.set(title=f"Weights: {title}", ylabel="position")
+    ax.set(title=title, ylabel="position")
 ax.set(xlabel="dimension of the state (d_model = 32)")
-figure.colorbar(image, ax=axes, label="difference (darkest: none)")
+figure.colorbar(image, ax=axes, label="difference of the outputs\n(darkest: none)")
 plt.show()
 drawn = [torch.tensor(ax.images[0].get_array()) for ax in axes]
 assert drawn[0].median() > 0.1 > 1e-4 > drawn[1].max()
@@ -218,7 +220,8 @@ assert drawn[0].median() > 0.1 > 1e-4 > drawn[1].max()
 #
 # The package has this both ways: `to_torch(model)`, and `from_torch(transformer, src_vocab, tgt_vocab)`,
 # which makes new embeddings and a new generator, since there are none to copy. Which options do both sides
-# have? Pre-norm or post-norm, three activations, the norms' epsilon, the sizes, and each kind of dropout:
+# have? Pre-norm or post-norm, three activations, the norms' epsilon, the sizes, and each kind of dropout. We
+# try the first three in every combination:
 
 # %%
 choices = product((False, True), ("relu", "gelu", "swish"), (1e-5, 1e-2))
@@ -259,14 +262,17 @@ assert refused == list(strangers)
 #
 # ## Born differently
 #
-# Equal options are not equal beginnings. The base model of Table 3, as each side draws it:
+# Equal options are not equal beginnings. The first numbers of a model of the paper's size:
 
 # %%
 _ = torch.manual_seed(0)
 base = nn.Transformer(batch_first=True)  # its defaults are the paper's: 6 layers, width 512, 8 heads
 attention = base.encoder.layers[0].self_attn
 largest = {"in_proj": attention.in_proj_weight.abs().max(), "out_proj": attention.out_proj.weight.abs().max()}
+mine = make_model(11, 11, N=1).encoder.layers[0].self_attn.linears
+queries, output = (mine[i].weight.abs().max() for i in (0, 3))
 print(f"largest weight: in_proj {largest['in_proj']:.3f}, out_proj {largest['out_proj']:.3f}")
+print(f"in make_model:  queries {queries:.3f}, output   {output:.3f}")
 print(
     f"Xavier's bound: for (3 · 512, 512) {math.sqrt(6 / 2048):.3f}, for (512, 512) {math.sqrt(6 / 1024):.3f}"
 )
@@ -277,6 +283,7 @@ for kind in ("weight", "bias"):
     print(f"linear1.{kind:6} zero: {not one.any()}, the same in all six layers:",
           all(torch.equal(one, other) for other in others))  # fmt: skip
 assert_close(largest["out_proj"] / largest["in_proj"], torch.tensor(math.sqrt(2)), rtol=1e-3, atol=0)
+assert_close(queries, largest["in_proj"], rtol=1e-3, atol=0)
 assert torch.equal(layers[0].linear1.bias, layers[5].linear1.bias)
 assert not torch.equal(layers[0].linear1.weight, layers[5].linear1.weight)
 
@@ -287,8 +294,8 @@ assert not torch.equal(layers[0].linear1.weight, layers[5].linear1.weight)
 #
 # The last line is one that few users of `nn.Transformer` have seen. A stack is six copies of one layer; the
 # constructor then draws every *matrix* anew, but not the biases. **All layers of a stack are born with the
-# same biases**, which are not 0. Does it matter? Hardly. But whoever builds a `nn.TransformerEncoder` alone
-# gets not even the new matrices:
+# same biases**, and those of the feed-forward network are not 0. It hardly matters, with different matrices
+# round them. But whoever builds a `nn.TransformerEncoder` alone gets not even those:
 
 # %%
 alone = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, batch_first=True), 6)
@@ -321,7 +328,7 @@ assert config.attention_dropout == config.relu_dropout == 0.1
 assert not torch.equal(noisy(x, x), noisy(x, x))
 
 # %% [markdown]
-# It still rolls dice. Three of a layer's dropouts are modules; the one on the attention weights is a number
+# It still rolls dice. All other dropouts of a layer are modules; the one on the attention weights is a number
 # inside `nn.MultiheadAttention`, which no search for `nn.Dropout` finds.
 #
 # **Exercise 1.** Write `papers_dropout(transformer)`, which leaves a `nn.Transformer` with the paper's
@@ -347,7 +354,7 @@ print("dropout on the sub-layers' outputs alone: True (that on embeddings is up 
 # %% [markdown]
 # ## Six masks
 #
-# `nn.Transformer` takes six masks, and makes none:
+# `nn.Transformer` takes six masks, and makes none (`B` sentences, of `S` source and `T` target tokens):
 #
 # | argument | shape | what it is for | here |
 # | --- | --- | --- | --- |
@@ -390,8 +397,8 @@ assert min(needed) > 0.01 > 1e-5 > useless
 # ### Which way round
 #
 # `True` is "may attend" in this package and in `F.scaled_dot_product_attention`, "hidden" in `nn.Transformer`
-# (02 asks them all). One boolean tensor, then, the mask of a target with one blank, as each reads it. Point
-# at a word:
+# (02 asks each of PyTorch's functions). One boolean tensor, then, the mask of a target with one blank, as
+# either reads it. Point at a word:
 
 # %%
 words = ["<s>", "the", "dog", "sleeps", "<blank>"]
@@ -405,7 +412,8 @@ explore_masks(readings, words, words, query=2, title="The same tensor, read by b
 
 # %% [markdown]
 # Read by the wrong side, *dog* sees what comes after it, and the blank, and not itself. What happens to
-# somebody who passes our mask on as it is? The last word sees nothing at all, so a NaN should give it away.
+# somebody who passes on our `tgt_mask`, the causal one, as it is? Read the wrong way round, it hides
+# everything from the last place, so a NaN should give it away.
 
 # %%
 flipped = batched(x, y, tgt_mask=tgt_mask[0], **padding)
@@ -414,9 +422,10 @@ print("another output:", bool((flipped - good).abs().max() > 0.1))
 assert flipped.isfinite().all()
 
 # %% [markdown]
-# No NaN, no warning. Nothing gives it away, and we shall see that training does not either. Worse, there is a
-# hint that wins over the mask. `tgt_is_causal=True` *says* that the mask is the causal one, so that a faster
-# kernel may be taken. We say so of a mask that hides nothing, and of one that hides more than the future:
+# No NaN (the kernel answers an empty row with zeros; more of that below), no warning. Nothing gives it
+# away, and we shall see that training does not either. Worse, there is a hint that wins over the mask.
+# `tgt_is_causal=True` *says* that the mask is the causal one, so that a faster kernel may be taken. We say
+# so of a mask that hides nothing, and of one that hides more than the future:
 
 # %%
 more_hidden = future.clone()
@@ -444,8 +453,8 @@ assert (without_hint - good).abs().max() > 0.1
 # Both masks were thrown away unread. In the first case that came out well. In the second, what was to be
 # hidden besides the future, such as blanks on the left, is seen.
 #
-# **Exercise 2.** A `tgt_mask` may also have one triangle for each sentence *and head*, in a tensor `(B * h,
-# T, T)`. Give `batched` the mask of `Batch`, `(B, T, T)`, padding and future in one. In which order do
+# **Exercise 2.** A `tgt_mask` may also hold one mask for each sentence *and head*, in a tensor `(B * h, T,
+# T)`. Give `batched` the mask of `Batch`, `(B, T, T)`, padding and future in one. In which order do
 # sentences and heads come? Find a case in which the wrong order is noticed.
 
 # %% jupyter={"source_hidden": true}
@@ -464,7 +473,7 @@ for name, order in orders.items():
 assert not torch.allclose(mine[words_left], other[words_left], atol=1e-2)
 
 # %% [markdown]
-# ### One empty row, five answers
+# ### One empty row, asked five ways
 #
 # An empty sentence is all padding: `key_padding_mask` is `True` everywhere, and the softmax has nothing to
 # share out (02). What does PyTorch say? One layer, one set of weights, one batch whose second sentence is
@@ -490,9 +499,10 @@ for name, answer in answers.items():
 assert list(kinds.values()) == ["numbers", "NaN", "zeros", "NaN", "zeros"]
 
 # %% [markdown]
-# Same layer, same input. The answer hangs on whether we train, whether gradients are kept, whether the layer
-# sits in a stack, and **whether anybody looks at the weights**. A run whose training is fine fails in
-# validation. Ours says one thing, zeros from an attention that sees nothing, in any mode:
+# Same layer, same input. (*Numbers*, since the residual sum carries the row past its attention.) The answer
+# hangs on whether we train, whether the layer sits in a stack, and **whether anybody looks at the
+# weights**. A run whose training is fine fails in validation. Ours says one thing, in any mode: an
+# attention that sees nothing gives zeros (and the output's bias, which we set to 0 here):
 
 # %%
 _ = torch.manual_seed(0)
@@ -500,7 +510,7 @@ mine = MultiHeadedAttention(4, 32, dropout=0.0)
 nn.init.zeros_(mine.linears[3].bias)
 looked_at = []
 for training in (True, False):
-    for mine.on_weights in (None, looked_at.append):
+    for mine.on_weights in (None, looked_at.append):  # what capture_attention sets, to look
         assert not mine.train(training)(x, x, x, ~empty.unsqueeze(1))[1].any()
 print("zeros, in training and not, looked at and not: True")
 
@@ -511,7 +521,7 @@ print("zeros, in training and not, looked at and not: True")
 #
 # The "zeros" above come from a shortcut. In `eval()`, without gradients, with a padding mask and
 # `batch_first=True`, `nn.TransformerEncoder` does not compute padding at all: it packs the real words into a
-# *nested tensor*, and unpacks at the end. Padding costs nothing then. Is the output the same?
+# *nested tensor*, and unpacks at the end. Is the output the same?
 
 # %%
 _ = torch.manual_seed(0)
@@ -559,9 +569,9 @@ print("in training = in use = alone: True")
 # ## A translator as it is often built
 #
 # Words for tokens, a `Dataset`, a `DataLoader`, everything sequence-first, `nn.Transformer` in the middle:
-# thousands of programs look like that. We write one, on a language small enough to learn in seconds: rows of
-# one to four German numbers. *Siebenundvierzig* is "seven and forty"; English turns it round, and drops the
-# "and".
+# many programs look like that. We write one, on a language small enough to learn in seconds: rows of one to
+# four German numbers. *Siebenundvierzig* is "seven and forty"; English turns it round, and drops the "and".
+# (Real German drops an *s* as well: *einundzwanzig*. We let it stand.)
 
 # %%
 UNITS = {
@@ -624,8 +634,8 @@ except RuntimeError as error:
     print("RuntimeError:", str(error).partition(",")[0])
 
 # %% [markdown]
-# Rows of unequal length do not stack. How they become a rectangle is told by a `collate_fn`. And here is
-# where sequence-first comes from: it is what `pad_sequence` does when nobody says otherwise.
+# Rows of unequal length do not stack. How they become a rectangle is told by a `collate_fn`. And here
+# sequence-first comes in: it is what `pad_sequence` does when nobody says otherwise.
 
 
 # %%
@@ -668,11 +678,11 @@ assert UNK in by_word.encode("siebenundvierzig")
 assert by_piece.decode(by_piece.encode("siebenundvierzig")) == "siebenundvierzig"
 
 # %% [markdown]
-# A reader of the paper's kind would see that *vierzig* is in it. A model of words is handed `<unk>`. (07 and
-# [10_translation](10_translation.ipynb) compare the two at length.)
+# A model of word pieces, the paper's kind, is handed parts that it knows from other numbers. A model of words
+# is handed `<unk>`. (07 and [10_translation](10_translation.ipynb) compare the two at length.)
 #
 # Now the model: the box, and the ends that it lacks. The lines are short because each is a step of an earlier
-# notebook. `read` is what the decoder reads, `mask` is theirs.
+# notebook. `read` is what the decoder reads; `mask` is meant their way, True where hidden.
 
 
 # %%
@@ -752,8 +762,8 @@ def loss_of(way: str):
 
 
 # %% [markdown]
-# Which of them has learned the least after 200 updates? (The last three need no more than half of
-# them.)
+# Which of them has learned the least after 200 updates? (The last three stop sooner, at 120 and 100: they
+# are down long before.)
 
 # %% tags=["nbval-ignore-output"]
 UPDATES = dict(zip(WAYS, (200, 200, 120, 100, 100), strict=True))
@@ -778,9 +788,10 @@ assert drawn["mask turned round"][90] < 0.5 * drawn["right"][90]  # at update 10
 assert drawn["neither"][50] < 0.25 * drawn["right"][50]
 
 # %% [markdown]
-# The right way has learned the *least*. The mask turned round, which was silent in every test so far, is the
-# most instructive: it hides the past and shows the future, so at each place the decoder reads the very word
-# that it must say next. **A mask the wrong way round does not break training. It speeds it up.**
+# The right way, one would say, has learned the *least*. The mask turned round, which was silent in every
+# test so far, is the most instructive: it hides the past and shows the future, so at each place the decoder
+# reads the very word that it must say next. **A mask the wrong way round does not break training. It speeds
+# it up.**
 #
 # (The two without a shift lie on one another: what they learn, to say what they read, needs no mask. In this
 # language the right way goes towards 0 as well, for a row has one translation. So "the loss is too
@@ -826,8 +837,8 @@ for way in WAYS:
 #
 # ### A check that takes no training
 #
-# The definition of an honest decoder (section 3.1): question $t$ may hang on the target up to token $t$. So
-# spoil the answer, token $t+1$, and everything after it *in the corpus*, before anybody has shifted or
+# The definition of an honest decoder (section 3.1): prediction $t$ may hang on the target up to token $t$. So
+# spoil its answer, token $t+1$, and everything after it *in the corpus*, before anybody has shifted or
 # masked; prediction $t$ must not move. 07 does it token by token. Here it is for `nn.Transformer`, on a model
 # with random weights:
 
@@ -862,7 +873,8 @@ assert list(leaks.values()) == [0, n - 1, n - 1, n, n]
 # The honest translator has learned something, and lacks everything else: it decodes all places again for each
 # word, it cannot search, and it does not show where it looks. We bring it in. `from_torch` copies the two
 # stacks; the three matrices of the ends are ours to carry. Our embeddings multiply by $\sqrt{d_{model}}$
-# (section 3.4), `NumberTranslator` does not, so the table is divided first.
+# (section 3.4), `NumberTranslator` does not, so the table is divided first. (Where two words are all but
+# equally likely, rounding may choose another one: we ask for 98% of the translations.)
 
 # %%
 theirs = trained["right"].eval()
@@ -916,15 +928,14 @@ print("two English words of three get over half of some head from their German w
 assert found > 2 / 3
 
 # %% [markdown]
-# Rows are "reads → must say". Where English turns a number round, the bright cells run against the diagonal.
-# Nobody told them.
+# Rows are "reads → must say". Where English turns a number round, the bright cells of some heads run against
+# the diagonal. Nobody told them.
 #
 # ## As others build it
 #
 # `nn.Transformer` at least computes what the paper says. Much code that carries the paper's name does
-# something else in a few places, and one meets the same few again and again, since they were copied from one
-# early program to the next. Which of them matter? Each is a few lines here, put into our own model, trained
-# on the numbers.
+# something else in a few places, and one meets the same few again and again. Which of them matter? Each is
+# a few lines here, put into our own model, trained on the numbers.
 
 
 # %%
@@ -1099,8 +1110,9 @@ assert table.weight.grad[PAD].any()
 # ### Learned positions, a fixed rate
 #
 # Two habits are left, and they belong to the paper's own neighbourhood. Learned positions are row (E) of
-# Table 3, where they cost nothing (05 shows what happens past the trained length). A fixed learning rate
-# instead of equation 3: 0.0001 is the number that one meets. Here is the field, all on the same batches.
+# Table 3, where they cost a tenth of a BLEU point and no perplexity (05 shows what happens past the trained
+# length). A fixed learning rate instead of equation 3: 0.0001 is a number that one meets. Here is the
+# field, all on the same batches.
 
 # %% tags=["nbval-ignore-output"]
 habits = {
@@ -1157,15 +1169,17 @@ print("three of four learn; the fourth knows the words' frequencies and no more:
 assert max(last.values()) < 2 < frequencies - 0.3 < stuck
 
 # %% [markdown]
-# One layer forgives everything. Three post-norm layers, hit by full steps while their weights are still
-# random, fall to the level of word counts and stay there. That is what the warm-up of section 5.3 is for
-# ([08_training_recipe](08_training_recipe.ipynb)), and a test on a toy of one layer will not tell you.
+# One layer forgives it. Three post-norm layers, hit by full steps while their weights are still random, come
+# down to the level of word counts and stay there, as long as we have watched. That is what the warm-up of
+# section 5.3 is for ([08_training_recipe](08_training_recipe.ipynb)), and a test on a toy of one layer will
+# not tell you.
 #
 # ## From elsewhere
 #
 # Other homes of the same model need no copying by hand either. The code of "The Annotated Transformer" is
-# pre-norm and has the layer norm of 06: unbiased deviation, epsilon outside. We make such a checkpoint from
-# random numbers, and read it:
+# pre-norm and has the layer norm of 06: a deviation that divides by $d-1$ instead of $d$, and epsilon outside
+# the root. `from_annotated` puts the factor $\sqrt{(d-1)/d}$ into the gains and an epsilon of next to nothing
+# into PyTorch's norm. We make such a checkpoint from random numbers, and read it:
 
 # %%
 d = 64
@@ -1192,11 +1206,11 @@ print(
 )
 
 # %% [markdown]
-# And Marian, in which the University of Helsinki has trained more than a thousand pairs of languages; Hugging
-# Face keeps them as `Helsinki-NLP/opus-mt-*`. It is post-norm, as the paper, with two quirks. It lays all
-# sines in the first half of $d_{model}$ and all cosines in the second, where the paper takes turns. So
-# nothing fits, until every matrix has its dimensions put in the other order. And a translation starts with
-# the *padding* symbol. Out and in again, with no weight changed:
+# And Marian, in which the University of Helsinki has trained more than a thousand pairs of languages;
+# Hugging Face keeps them as `Helsinki-NLP/opus-mt-*`. It is post-norm, as the paper, with two quirks. It
+# lays all sines in the first half of $d_{model}$ and all cosines in the second, where the paper takes
+# turns. So nothing fits, until every matrix that reads or writes such vectors has its dimensions put in the
+# other order. And a translation starts with the *padding* symbol. Out and in again, with no weight changed:
 
 # %%
 tokenizer = SentencePieceTokenizer.train(joined[:500] + [t for _, t in pairs[:500]], vocab_size=350)

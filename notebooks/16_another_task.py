@@ -2,8 +2,8 @@
 # # 16 · Another task: sentences into trees
 #
 # **The same model, not a line of it changed, learns in half a minute to take sentences apart. We find that it
-# masters the brackets and miscounts the words, that a wider search finds the right tree and seldom picks it,
-# and which of its own tokens it must see to close a bracket.**
+# masters the brackets and miscounts the words, that a wider search finds the missing trees and seldom picks
+# them, and which of its own tokens it must see to close a bracket.**
 #
 # Previous: [15_going_fast](15_going_fast.ipynb) · Back to the start: [00_start_here](00_start_here.ipynb)
 # · The training loop: [09_first_example](09_first_example.ipynb)
@@ -86,6 +86,7 @@ torch.set_num_threads(1)  # matrices as small as ours only wait for a second thr
 # %%
 SHORT = 10  # words in a sentence at most, punctuation counted
 pairs = [pair for pair in sample(7000) if len(pair.english_words) <= SHORT]
+assert len({tuple(pair.english_words) for pair in pairs}) == len(pairs)  # no sentence comes twice
 held_out, rest = pairs[:200], pairs[200:]
 example = held_out[4]
 ax = plot_tree(example.english_tree, title="A sentence of the grammar, and its tree")
@@ -94,8 +95,8 @@ assert sorted(boxes) == sorted(label for label, _, _ in labelled_spans(example.e
 plt.show()
 
 # %% [markdown]
-# Boxes are phrases: NP a noun phrase, VP a verb phrase, PP a prepositional one, S a sentence. The small grey
-# marks are parts of speech, one for each word.
+# Boxes are phrases: NP a noun phrase, VP a verb phrase, S a sentence; later also PP, a prepositional phrase,
+# and SBAR, a clause inside another. The small grey marks are parts of speech, one for each word.
 #
 # The Transformer writes rows of tokens, not trees. So we write the tree as a row. A first guess is the
 # obvious form, brackets with the words inside:
@@ -115,9 +116,9 @@ assert len(hopeless) > len(held_out) / 3
 
 # %% [markdown]
 # Those trees would be wrong before the model has begun. And the words tell us nothing: we gave them to it. So
-# Vinyals et al. (2015), whose way section 6.3 goes, leave them out. What stays for a word is its part of
-# speech. (They end with one mark, XX, for all of these. We keep them, to see which words get lost.) And each
-# *closing* bracket gets its label too:
+# Vinyals et al. (2015), with whom Table 4 begins its comparison, leave them out. What stays for a word is its
+# part of speech. (In the end they write one mark, XX, for all of these. We keep them, to see which words get
+# lost.) And each *closing* bracket gets its label too:
 
 
 # %%
@@ -159,8 +160,8 @@ for pair in pairs:
 
 # %% [markdown]
 # So the labels carry no information at all. What they do is ask: at each closing bracket the model must say
-# *what* it closes. Remember that. It needs a stack now, and has none; at the end of this notebook we look for
-# what it uses instead.
+# *what* it closes. Remember that. A program would need a stack for it, and the model has none; at the end of
+# this notebook we look for what it uses instead.
 #
 # The paper names one difficulty of this task: the output is "significantly longer" than the input. Is it
 # here?
@@ -171,20 +172,21 @@ by_length = {n: lengths[lengths[:, 0] == n, 1].mean().item() for n in (5, 10)}
 more = (by_length[10] - by_length[5]) / 5  # tokens that each further word brings
 print({n: round(tokens) for n, tokens in by_length.items()}, "tokens for so many words")
 print(f"each further word brings {more:.1f} tokens")
-limit = (50 - by_length[10] + 10) / (more - 1) + 10
+limit = (50 - by_length[10] + 10) / (more - 1) + 10  # words, if it goes on like this: output = input + 50
 print(f"input + 50 tokens: no room for trees of more than about {round(limit, -1):.0f} words")
 assert 2 < more < 3
 assert 30 < limit < 50
 
 # %% [markdown]
-# That explains a number in section 6.3. For translation the paper lets an output have 50 tokens more than its
-# input (section 6.1), for parsing 300. A tree of forty words, nothing rare in a newspaper, would no longer
-# fit into the first.
+# That makes sense of a number in section 6.3. For translation the paper lets an output have 50 tokens more
+# than its input (section 6.1), for parsing 300. The tree of a sentence of fifty words, which a newspaper has,
+# would no longer fit into the first.
 #
 # ## What F1 counts
 #
-# When is a parse right? A first guess: when it equals the gold tree. That is one mark for a hundred
-# decisions. Here are two trees of one sentence: did I see with the telescope, or had the man one?
+# When is a parse right? A first guess: when it equals the *gold* tree, the one that the corpus has. That is
+# one mark for many decisions. Here are two trees of one sentence: did I see with the telescope, or had the
+# man one?
 
 # %%
 seeing = Tree.parse(
@@ -204,16 +206,17 @@ assert heavy == [["NP"], ["NP"]]
 plt.show()
 
 # %% [markdown]
-# They differ in one decision. The score of Table 4 takes a tree apart into labelled spans: label, first
-# word, word after the last. It is the count that the program EVALB makes: parts of speech are no spans (the
-# tagger's merit), punctuation takes no place, what stands twice counts twice.
+# They differ in one decision, and in one box (heavy, where the other tree has no such box). The score of
+# Table 4 takes a tree apart into labelled spans: label, first word, word after the last. It is the count
+# that the program EVALB makes: parts of speech are no spans, punctuation takes no place, what stands twice
+# counts twice.
 
 # %%
 show_source(labelled_spans, score_brackets, docstring=False)
 
 # %%
 for span, times in sorted(labelled_spans(seeing).items(), key=lambda item: item[0][1:]):
-    print(span, times, "" if span in labelled_spans(having) else "   only here")
+    print(span, f"x {times}", "" if span in labelled_spans(having) else "   only here")
 scores = score_brackets([seeing], [having])
 print(f"precision {scores.precision:.3f}, recall {scores.recall:.3f}, F1 {scores.f1:.3f}")
 assert scores == BracketScores(matched=5, predicted=6, gold=6)
@@ -239,10 +242,14 @@ baseline = score_brackets(blind, gold).f1
 right = sum(a == b for a, b in zip(blind, gold, strict=True)) / len(gold)
 print(f"the parser that does not read: F1 {baseline:.0%}, whole trees right {right:.0%}")
 assert baseline > 5 * right
+familiar = sum(tuple(linearise(p.english_tree)) in seen[len(p.english_words)] for p in held_out) / len(gold)
+print(f"held-out trees that a sentence to learn from has, too: {familiar:.0%}")
+assert 0.6 < familiar < 0.75
 
 # %% [markdown]
-# More than a third of the F1 comes for nothing, with hardly one tree right: every tree has an S round all,
-# most sentences begin with an NP, a VP goes to the end. That is our zero.
+# An F1 of more than a third comes for nothing, with one tree in fourteen right: every tree has an S round
+# all, most sentences begin with an NP, a VP goes to the end. That is our zero. (The other number: no
+# held-out sentence has been seen before, but two of three held-out *trees* have, on other words.)
 #
 # **Exercise 1.** Another parser that does not read: English branches to the right, so let it open a VP before
 # every word but the first, close all at the end, and put an NP round the first word. Guess its F1, then
@@ -287,9 +294,10 @@ print(f"{weights / 1e6:.0f} million weights for 0.95 million words: {weights / 0
 
 # %% [markdown]
 # A hundred weights for every word that it learns from. And yet Table 4 gives this run an F1 of 91.3, above
-# most parsers of its time, and 92.7 with 17 million sentences more, which other parsers had annotated. None
-# of our numbers below can stand beside these. Our grammar has one reading for each sentence, some dozens of
-# constructions and a thousand words. The Wall Street Journal is not like that.
+# three of the four other parsers that had no more to learn from, and 92.7 with 17 million sentences more,
+# which other parsers had annotated. None of our numbers below can stand beside these. Our grammar has one
+# reading for each sentence, some dozens of constructions and a thousand words. The Wall Street Journal is not
+# like that.
 #
 # For the tools of translation nothing is new: a corpus of two "languages", one of which is brackets.
 
@@ -449,15 +457,15 @@ assert near >= 0.75
 
 # %% [markdown]
 # It is the other way round. Brackets, which look hard, are right nearly always. What goes wrong is the
-# easiest part, one leaf for each word: one gets lost, or one comes twice. We may guess why. Brackets the
+# easiest part, one leaf for each word: a leaf or two too few, or too many. We may guess why. Brackets the
 # model can check against what it has written itself. The words stand on the other side; it has to know how
 # far it has come, and of two nouns side by side that is all that tells them apart.
 #
 # ## Search, and force
 #
 # The paper parses with a beam of 21 and a length penalty of $\alpha = 0.3$; in translation it was 4 and 0.6
-# (section 6.1). A first guess: with 21 hypotheses a lost leaf will be found again. We keep all that the beam
-# returns, and look also for the best one that is a tree.
+# (section 6.1). A first guess: with 21 hypotheses a miscounted row will be put right. We keep all that the
+# beam returns, and look also for the best one that is a tree of the sentence.
 
 # %%
 src, src_mask = sources(parser.words, held_out)
@@ -483,8 +491,8 @@ print("of the failures, the search is to blame for at most a fifth:", missed <= 
 assert missed <= len(failed) / 5
 
 # %% [markdown]
-# It is the model that errs, not the search: it holds the row with the lost leaf for the likelier one. Where
-# that is so, no beam is wide enough.
+# It is the model that errs, not the search: it holds the miscounted row for the likelier one. Where that is
+# so, no beam is wide enough.
 #
 # And a fourth way: allow no mistake. We know how many words there are, so we know at each step what may come:
 # a leaf only while words are left, a closing bracket only for what is open and not empty, the last of them
@@ -571,13 +579,19 @@ print("forced, better than greedy:                                ", gain["force
 assert gain["beam 21, its best"] < 0.06
 assert gain["beam 21, its best tree"] > max(0.03, 2 * gain["beam 21, its best"])
 assert gain["forced"] > 0
+among = [
+    any(tree_or_none(hypothesis.tokens, pair) == want for hypothesis in found)
+    for found, pair, want in zip(beams, held_out, gold, strict=True)
+]
+print("the gold tree among the 21, for over 90% of the sentences: ", sum(among) > 0.9 * len(gold))
+assert sum(among) > 0.9 * len(gold)
 
 # %% [markdown]
-# The guess was wrong: 21 hypotheses, and the first of them is hardly better than what greedy decoding says,
-# if at all. But the right tree is nearly always *somewhere* among the 21. Whoever knows one thing that the
-# model does not, here the number of words, takes the first that agrees, and has most of what was lost. To
-# force each step gives a tree always: but by the time the rule notices that a word is left over, the phrase
-# into which it should have gone may be closed.
+# The guess was wrong: 21 hypotheses, and the first of them is little better than what greedy decoding says,
+# if at all. But the right tree is nearly always *somewhere* among the 21. Whoever holds the model to the
+# one thing that it gets wrong, the number of words, takes the first that agrees, and has most of what was
+# missing. To force each step gives a tree always: but by the time the rule notices that a word is left
+# over, the phrase into which it should have gone may be closed.
 #
 # Of the trees that had to be forced, the one that strays furthest, beside the gold tree:
 
@@ -617,8 +631,8 @@ assert sorted(mean.values()) == list(mean.values())
 # ## More sentences, or more updates?
 #
 # Table 4 has two rows for the Transformer, which differ in how much it read. Ours, at a scale of our own: 40,
-# 400 and all sentences, 250 updates each. So all three saw about as many tokens, the first one the same few
-# again and again.
+# 400 and all sentences, 250 updates each. So all three have practised as often, the first one on the same two
+# batches again and again.
 
 # %% tags=["nbval-ignore-output"]
 growth = {}
@@ -638,18 +652,20 @@ ax.plot(sizes, [100 * growth[n][0] for n in sizes], "o-", label="of all sentence
 ax.plot([sizes[-1]], [100 * of_all], "*", ms=14, color="#d55e00", label=f"of all, after {UPDATES} updates")
 ax.axhline(100 * baseline, color="grey", lw=1, ls=":", label="the parser that does not read")
 ax.set(xscale="log", xlabel="sentences to learn from", ylabel="labelled F1 (%)", ylim=(0, 103))
+ax.minorticks_off()
+ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
 ax.set_title(f"{EARLY} updates each: more sentences, better trees")
 ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
 plt.show()
 print("100 times the sentences, 10 points more:", growth[40][0] + 0.1 < growth[sizes[-1]][0])
 print("EVALB's way is higher everywhere:", all(read > everything for everything, read, _ in growth.values()))
 assert growth[40][0] + 0.1 < growth[sizes[-1]][0] < of_all
-assert growth[40][2] < 0.5
+assert growth[40][2] < 0.5 < growth[40][1]
 assert of_all > growth[sizes[-1]][0] + 0.05
 
 # %% [markdown]
-# The dashed line is EVALB's. By it, a parser that has seen forty sentences gets six brackets of ten. The
-# other line says that most of what it writes is no tree of its sentence at all. And the star? Those are the
+# The dashed line is EVALB's. By it, a parser that has seen forty sentences has an F1 of well over half. The
+# other line knows that most of what it writes is no tree of its sentence at all. And the star? Those are the
 # same sentences as at the last point, read for nearly three times as long: part of what looks like a lack of
 # sentences is a lack of practice.
 #
@@ -664,16 +680,17 @@ src, src_mask = sources(parser.words, held_out)
 blank = src.masked_fill((src != parser.words.pad) & (src != parser.words.end), parser.words.unk)
 written = greedy_decode(parser.model, blank, src_mask, SHORT + 300, 0, parser.marks.end).tolist()
 unread = [tree_or_none(row, pair) for row, pair in zip(written, held_out, strict=True)]
-print("without words, worse than the parser that counts:", score_brackets(unread, gold).f1 < baseline + 0.05)
-assert score_brackets(unread, gold).f1 < baseline + 0.05
+print("without words, worse than the parser that counts:", score_brackets(unread, gold).f1 < baseline)
+assert score_brackets(unread, gold).f1 < baseline
+# Where all words are alike, and as they never were in training, it can hardly count them.
 
 # %% [markdown]
 # ## Where it keeps count
 #
-# At each closing bracket the model must say what it closes. A program would pop it off a stack. What does
-# this one do? We let it read gold trees (teacher forcing, as in training) and look at all the moments in
-# which it must close something. To make it hard, only at those in which the bracket to be closed is *not* the
-# one opened last, and has at least two words. Where might it look?
+# At each closing bracket the model must say what it closes. A program would pop it off a stack. What does the
+# model do? We let it read gold trees (teacher forcing, as in training) and look at the moments in which it
+# must close something. To make it hard, only at those in which the bracket to be closed is *not* the one
+# opened last, and holds at least two words. Where might it look?
 
 
 # %%
@@ -750,6 +767,8 @@ names = (
 )
 for ax, (title, columns), places in zip(axes, sides.items(), names, strict=True):
     plot_attention(torch.stack(columns, dim=1), heads, places, ax=ax, title=title)
+    ax.images[0].set_clim(0, 0.7)  # the colours of smaller weights, further apart
+    ax.set_xticklabels(places, rotation=0, ha="center")
     ax.set(xlabel="key", ylabel="head, when it must close a bracket")
 assert torch.allclose(torch.tensor(axes[0].images[0].get_array()[:, 0]), own)
 plt.show()
@@ -760,7 +779,8 @@ print("one head gives its own opening bracket twice what is even, or more:", boo
 print("... and twice what it gives the bracket opened last, or more:", bool(own[best] > 2 * newest[best]))
 print("no head gives the first word twice what is even:", bool(first.max() < 2 * even_words))
 print("one gives more to the word after than any gives to the first:", bool(after.max() > first.max()))
-assert own[best] > 2 * even_own
+assert 2 * even_own < own[best] < 0.5
+assert (own > 2 * even_own).sum() > 1
 assert own[best] > 2 * newest[best]
 assert first.max() < 2 * even_words
 assert after.max() > first.max()
@@ -797,12 +817,12 @@ print("without the bracket opened last, less than 4 points lost:", without_newes
 print("without its own opening bracket, more than 5 points lost:", without_own < seeing_all - 0.05)
 assert seeing_all > 0.97
 assert without_newest > seeing_all - 0.04
-assert without_own < seeing_all - 0.05
+assert 0.5 < without_own < seeing_all - 0.05
 
 # %% [markdown]
-# So there is something to it, and no more than something: without the bracket that it closes, most labels are
-# right all the same. What tells it those? We hide *each* token in turn from each closing row of a sentence,
-# and see how much of the probability of the right label goes with it.
+# So there is something to it, and no more than something: without a look at the bracket that it closes, most
+# labels are right all the same. What tells it those? We hide *each* token in turn from each closing row of a
+# sentence, and see how much of the probability of the right label goes with it.
 
 
 # %%
@@ -840,8 +860,9 @@ for row in range(40):
 mean = {label: sum(found) / len(found) for label, found in by_label.items()}
 print("its own bracket hidden costs over 3 times as much as the last one:", sum(opened) > 3 * sum(newest))
 print("a VP minds more than an S:", mean[")VP"] > mean[")S"])
+print("an S loses less than two points:", mean[")S"] < 0.02)
 assert sum(opened) > 3 * sum(newest)
-assert mean[")VP"] > mean[")S"]
+assert mean[")VP"] > 0.02 > mean[")S"]
 
 # %% [markdown]
 # Of these forty sentences, the one in which the own brackets (framed) count for most:
@@ -853,15 +874,17 @@ row = linearise(gold[chosen])
 asks = [f"must say {row[closing.query]}" for closing in moments]
 framed = [(n, closing.opened) for n, closing in enumerate(moments)]
 ax = plot_alignment(cost.clamp(min=0), asks, ["<s>", *row[:-1]], framed)
-ax.set(title="What a closing bracket cannot do without", xlabel="token hidden", ylabel="closing bracket")
+ax.set(xlabel="token hidden", ylabel="closing bracket")
+ax.set_title("What a closing bracket cannot do without (framed: its own opening bracket)")
 ax.images[0].colorbar.set_label("probability lost")
 assert torch.allclose(torch.tensor(ax.images[0].get_array()), cost.clamp(min=0))
 plt.show()
 
 # %% [markdown]
 # Read it row by row. Where a frame is bright, the label goes with the bracket. Where it is dark, something
-# else has told the label already: the word marks inside the phrase, or what has just been closed. An S, above
-# all, is known without. The model learned what suffices, and nobody told it that brackets are for stacks.
+# else can tell the label as well: the word marks inside the phrase, what has just been closed, or, at second
+# hand, a token that has itself looked at the bracket. An S, above all, is known without. The model learned
+# what suffices, and nobody told it that brackets are for stacks.
 #
 # A map of weights would not have told us so. What it does tell, and what not, is the subject of
 # [13_reading_attention](13_reading_attention.ipynb).

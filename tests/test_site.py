@@ -21,6 +21,7 @@ from docstrings import public, to_rest
 from model_export import write_model
 from notebook_pages import download_bar, find_repository, fold, to_page
 from outputs import VEGA, as_html
+from pairs import read_source
 from reference_pages import Series, code_link, glossary_entry, question, slug
 from tables import read_table, terms_for, terms_in
 
@@ -139,6 +140,18 @@ def test_every_place_in_the_tables_is_there() -> None:
         glossary_entry(entry, series)
     for item in read_table("questions"):
         question(item, series)
+
+
+def test_the_first_notebook_lists_the_same_questions_in_the_same_order() -> None:
+    cells = read_source(ROOT / "notebooks/00_start_here.py").cells
+    [index] = [
+        part for cell in cells for part in cell.source.split("\n## ") if part.startswith("The questions")
+    ]
+    listed = [" ".join(entry.split()) for entry in index.split("\n- ")[1:]]
+    assert listed == [
+        f"{item['ask']} [{item['notebook'][:2]}]({item['notebook']}.ipynb), *{item['section']}*"
+        for item in read_table("questions")
+    ]
 
 
 def test_a_section_that_is_gone_is_told() -> None:
