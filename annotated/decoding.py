@@ -42,7 +42,8 @@ def greedy_decode(
         columns = [src.new_full((len(src),), start_symbol)]  # of the result, (B,) each
         going = torch.arange(len(src), device=src.device)  # numbers of the sentences that have not ended
         while len(columns) < max_len and (end_symbol is None or len(going)):
-            logits = next_logits(model, memory, src_mask, columns[-1][going].unsqueeze(1), cache)
+            states = model.decode(memory, src_mask, columns[-1][going].unsqueeze(1), None, cache)
+            logits = model.generator.proj(states[:, -1])  # (sentences going on, V)
             logits[:, list(forbidden)] = -torch.inf
             token = logits.max(dim=-1).indices  # (sentences going on,); argmax is slower
             columns.append(torch.full_like(columns[0], end_symbol or 0).index_copy(0, going, token))
@@ -52,29 +53,6 @@ def greedy_decode(
                 src_mask = None if src_mask is None else src_mask[left]
                 cache.select(left)
     return torch.stack(columns, dim=1)
-
-
-def next_logits(
-    model: EncoderDecoder, memory: Tensor, src_mask: Tensor | None, last: Tensor, cache: DecoderCache
-) -> Tensor:
-    """Scores (B, V) of what follows the tokens `last` (B, 1), which are new to the cache."""
-    states = model.decode(memory, src_mask, last, None, cache)  # (B, 1, d_model)
-    return model.generator.proj(states[:, -1])
-
-
-def next_log_probs(
-    model: EncoderDecoder,
-    memory: Tensor,
-    src_mask: Tensor | None,
-    tokens: Tensor,
-    cache: DecoderCache,
-    forbidden: Sequence[int],
-) -> Tensor:
-    """Log-probabilities (B, V) of what follows `tokens` (B, len), of which the last is new to the cache."""
-    log_probs = next_logits(model, memory, src_mask, tokens[:, -1:], cache).log_softmax(dim=-1)
-    if forbidden:
-        log_probs[:, list(forbidden)] = -torch.inf
-    return log_probs
 
 
 @dataclass(frozen=True)
@@ -226,41 +204,69 @@ def run_beams(
     end_symbol: int,
     forbidden: Sequence[int],
 ) -> None:
-    """Search all sentences side by side, dropping each from the batch when it is done."""
-    rows = torch.arange(len(src), device=src.device).repeat_interleave(k)
-    memory, src_mask = model.encode(src, src_mask)[rows], src_mask[rows]  # (B * k, src_len, d_model)
+    """Search all sentences side by side, dropping each from the batch when it is done.
+
+    The hypotheses of a sentence are a tree, and so the cache keeps them: each step adds k tokens to it, which
+    `seen` lets see themselves and those that they continue. Nothing in the cache has to move when hypotheses
+    die or branch, and the sentence itself is there once for all of them.
+    """
+    memory = model.encode(src, src_mask)  # (B, src_len, d_model)
     cache = DecoderCache(len(model.decoder.layers))
-    tokens = src.new_full((len(rows), 1), start_symbol)
+    tokens = src.new_full((len(src), k, 1), start_symbol)
+    itself = torch.eye(k, dtype=torch.bool, device=src.device)
+    seen = itself.expand(len(src), k, k)  # of each of the k newest tokens: which of all so far are its own
     # All beams of a sentence begin alike: all but the first count as impossible, or the k would stay alike.
     scores = memory.new_full((len(src), k), -torch.inf)  # (B, k) log-probabilities
     scores[:, 0] = 0
     length = 0  # tokens generated so far
     while searches:
-        log_probs = next_log_probs(model, memory, src_mask, tokens, cache, forbidden)
-        log_probs = log_probs.unflatten(0, (-1, k))  # (B, k, V)
+        log_probs = next_log_probs(model, memory, src_mask, tokens, seen, cache, forbidden)  # (B, k, V)
         for log_prob, search in zip(log_probs, searches, strict=True):
             if (only := search.only(length, end_symbol)) is not None:
                 log_prob[:, torch.arange(log_prob.size(-1), device=log_prob.device) != only] = -torch.inf
         # Twice the beam: even if half of them end, k remain to go on.
         best, origin, token = continuations(scores, log_probs, 2 * k)  # each (B, 2k)
-        collect_ended(searches, tokens.unflatten(0, (-1, k)), best, origin, token == end_symbol, k)
+        collect_ended(searches, tokens, best, origin, token == end_symbol, k)
         for i, search in enumerate(searches):
             if search.watch is not None:
-                rows = tokens[i * k : (i + 1) * k][origin[i], 1:]  # (2k, length)
-                search.watch(weighed(rows, token[i], best[i], end_symbol, k))
+                search.watch(weighed(tokens[i, origin[i], 1:], token[i], best[i], end_symbol, k))
         length += 1
         scores, slot = best.masked_fill(token == end_symbol, -torch.inf).topk(k)  # (B, k)
+        origin, token = origin.gather(1, slot), token.gather(1, slot)
         likeliest = scores[:, 0].tolist()
         left = [i for i, search in enumerate(searches) if not search.done(length, likeliest[i])]
-        searches = [searches[i] for i in left]
-        keep = torch.tensor(left, dtype=torch.long, device=src.device)
-        scores, origin, token = (
-            x[keep] for x in (scores, origin.gather(1, slot), token.gather(1, slot))
-        )  # each (B, k)
-        rows = (keep.unsqueeze(1) * k + origin).flatten()
-        tokens = torch.cat([tokens[rows], token.flatten().unsqueeze(1)], dim=1)
-        cache.select(rows)
-        memory, src_mask = memory[rows], src_mask[rows]
+        if len(left) < len(searches):
+            searches = [searches[i] for i in left]
+            going = torch.tensor(left, dtype=torch.long, device=src.device)
+            cache.select(going)
+            scores, origin, token, tokens, seen, memory, src_mask = (
+                x[going] for x in (scores, origin, token, tokens, seen, memory, src_mask)
+            )
+        sentence = torch.arange(len(searches), device=src.device).unsqueeze(1)
+        tokens = torch.cat([tokens[sentence, origin], token.unsqueeze(-1)], dim=-1)
+        seen = torch.cat([seen[sentence, origin], itself.expand(len(searches), k, k)], dim=-1)
+
+
+def next_log_probs(
+    model: EncoderDecoder,
+    memory: Tensor,
+    src_mask: Tensor,
+    tokens: Tensor,
+    seen: Tensor,
+    cache: DecoderCache,
+    forbidden: Sequence[int],
+) -> Tensor:
+    """Log-probabilities (B, k, V) of what follows the hypotheses `tokens` (B, k, len).
+
+    The last token of each is new to the cache. They stand side by side there, but have one position; which of
+    the cache's tokens each may see, the new ones counted, `seen` (B, k, k * len) says.
+    """
+    newest = model.tgt_embed(tokens[:, :, -1:].flatten(0, 1), tokens.size(-1) - 1)  # (B * k, 1, d_model)
+    states = model.decoder(newest.view(*tokens.shape[:2], -1), memory, src_mask, seen, cache)
+    log_probs = model.generator(states)
+    if forbidden:
+        log_probs[..., list(forbidden)] = -torch.inf
+    return log_probs
 
 
 def continuations(scores: Tensor, log_probs: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:

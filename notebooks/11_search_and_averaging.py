@@ -2,7 +2,8 @@
 # # 11 · Search, and a mean of weights
 #
 # **We watch a beam throw the right beginning away, find the likeliest translation that there is, often for
-# less work than a beam of four, read what it leaves out, and make one run better by a mean of its weights.**
+# less work than a beam of four, read what it leaves out, and make one run better by a mean of its
+# weights.**
 #
 # Previous: [10_translation](10_translation.ipynb) · Next: `12_results` · Greedy decoding, word by word:
 # [09_first_example](09_first_example.ipynb)
@@ -146,13 +147,13 @@ for words, log_prob in everything[:4]:
 assert len(everything) == 14
 
 # %% [markdown]
-# `ein Hund` is only second. `der Hund` is half as likely again, and it was lost at the first step, for `der`
-# is the *least* likely first word. After it all is certain; after `ein` the probability is shared out among
-# many. **The likeliest word does not begin the likeliest sentence.**
+# `ein Hund` is only second. `der Hund` is half as likely again, and it was lost at the first step, for
+# `der` is the *least* likely first word. After it all is certain; after `ein` the probability is shared out
+# among many. **The likeliest word does not begin the likeliest sentence.**
 #
-# To write everything down is no way for a real model: with $V$ words and $n$ places there are $V^n$ rows. So
-# section 6.1 takes the middle way, **beam search**: at each step keep the $k$ likeliest beginnings, go on
-# with each of them in all ways, and of the results again keep $k$.
+# To write everything down is no way for a real model: with $V$ words and $n$ places there are $V^n$ rows.
+# So section 6.1 takes the middle way, **beam search**: at each step keep the $k$ likeliest beginnings, go
+# on with each of them in all ways, and of the results again keep $k$.
 
 
 # %%
@@ -189,8 +190,8 @@ assert found[2] < found[1] < found[3]
 # ## A real model
 #
 # The same with the translator that comes with the package: English to German, trained on captions of
-# photographs, four layers of width 128 a side. Here are captions of ours; it has seen none of them. Some are
-# harder than what it knows.
+# photographs, four layers of width 128 a side. Here are captions of ours; it has seen none of them. Some
+# are harder than what it knows.
 
 # %%
 TEXT = """
@@ -245,8 +246,8 @@ for text in captions[:3]:
 # was fed the right words. Here there are none: it is fed its own, 07 and 09 tell that story.)
 #
 # Is it the package's search, then? That one works on all sentences and all their beginnings at once, with a
-# cache; ours on one beginning at a time, with none. The paper's settings are a beam of 4 and $\alpha=0.6$, a
-# length penalty, which we come to.
+# cache; ours on one beginning at a time, with none. The paper's settings are a beam of 4 and $\alpha=0.6$,
+# a length penalty, which we come to.
 
 
 # %%
@@ -277,10 +278,11 @@ for alpha in (0.0, 0.6):
 print("same tokens, log-probabilities and scores, to nine decimals: True")
 
 # %% [markdown]
-# How can the package keep one batch, when beginnings die and others branch? A beginning, or **hypothesis**,
-# is a *row* of the batch. Each step scores $k\cdot V$ continuations a sentence, and the $k$ that stay say
-# from which row each came: everything that belongs to a row is taken along with `[rows]`. Mind the last four
-# lines; we will need them.
+# How can the package keep one batch, when beginnings die and others branch? The beginnings of a sentence,
+# its **hypotheses**, are the branches of one tree. Each step scores $k\cdot V$ continuations a sentence,
+# and hangs the $k$ that stay side by side into the tree, each on the branch that it continues. Then a
+# branch needs no copy of what it shares with others: a mask, `seen`, says which words of the tree are its
+# own. Mind the last line, which makes it; we will need it.
 #
 # And a beam of one? It should be greedy decoding, whatever $\alpha$ is. Below the code, on all captions:
 
@@ -297,8 +299,8 @@ print("a beam of one = greedy decoding, for", len(captions), "sentences and two 
 # %% [markdown]
 # ### The tree
 #
-# `beam_search` can be watched: it shows every continuation that it weighs, and what became of it. We look for
-# a small tree in which a beam of three finds something likelier than greedy decoding does.
+# `beam_search` can be watched: it shows every continuation that it weighs, and what became of it. We look
+# for a small tree in which a beam of three finds something likelier than greedy decoding does.
 
 
 # %%
@@ -330,9 +332,9 @@ assert best.tokens == plain[3][i].tokens != greedy[i]
 plt.show()
 
 # %% [markdown]
-# Each box holds a token (`▁` begins a word) and the log-probability of the whole beginning. Follow the heavy
-# line: where it is not on top, greedy decoding has gone another way. White boxes were weighed and dropped;
-# most have nothing wrong with them but their rank.
+# Each box holds a token (`▁` begins a word) and the log-probability of the whole beginning. Follow the
+# heavy line: where it is not on top, greedy decoding has gone another way. White boxes were weighed and
+# dropped; most have nothing wrong with them but their rank.
 #
 # **Exercise 1.** For how many captions does greedy decoding say just what a beam of 4 says? Where it does
 # not, at which word do they part?
@@ -379,22 +381,22 @@ assert (gains[-1] > -1e-6).double().mean() > 0.85
 assert lengths[-1] < lengths[0]
 
 # %% [markdown]
-# A beam of eight is ahead of greedy decoding in the mean, and behind it for hardly a caption; from one width
-# to the next there is no such promise. And the translations get **shorter**. This is the part that people do
-# not expect: the search gets better, and what it finds is cut down. How far does it go? We would have to know
-# the likeliest translation of all.
+# A beam of eight is ahead of greedy decoding in the mean, and behind it for hardly a caption; from one
+# width to the next there is no such promise. And the translations get **shorter**. This is the part that
+# people do not expect: the search gets better, and what it finds is cut down. How far does it go? We would
+# have to know the likeliest translation of all.
 #
 # ## As wide as it takes
 #
-# To try all rows of up to sixty tokens is hopeless: a vocabulary of thousands, to the sixtieth power. So the
-# likeliest of all cannot be known, and most texts leave it there. Look again. Some search has found a
+# To try all rows of up to sixty tokens is hopeless: a vocabulary of thousands, to the sixtieth power. So
+# the likeliest of all cannot be known, and most texts leave it there. Look again. Some search has found a
 # translation with probability $p$, say 0.02. A beginning that is less likely than $p$ can be forgotten, for
 # **a sentence is never likelier than its beginning**. And how many beginnings of the same length can be
 # *likelier* than $p$? Their probabilities sum to at most 1. So **fewer than $1/p$**: here, fewer than 50.
 #
-# That is all. Keep every beginning that is likelier than the best sentence so far; there are never more than
-# $1/p$, and when none is left, the best sentence is the best there is (Stahlberg and Byrne, 2019, search
-# exactly like this, in depth).
+# That is all. Keep every beginning that is likelier than the best sentence so far; there are never more
+# than $1/p$, and when none is left, the best sentence is the best there is (Stahlberg and Byrne, 2019,
+# search exactly like this, in depth).
 
 
 # %%
@@ -408,7 +410,9 @@ def likeliest(text, known):
         while len(tokens):
             rows_at.append(len(tokens))
             source = (given.expand(len(tokens), -1, -1) for given in (memory, src_mask))
-            log_probs = next_log_probs(model, *source, tokens, cache, forbidden)  # (rows, V)
+            states = model.decode(*source, tokens[:, -1:], None, cache)
+            log_probs = model.generator(states[:, -1])  # (rows, V)
+            log_probs[:, list(forbidden)] = -torch.inf
             longer = totals.unsqueeze(1) + log_probs
             ending, row = longer[:, END_ID].max(dim=0)
             if ending > best:
@@ -440,8 +444,8 @@ for beam in SIZES:
 
 # %% [markdown]
 # What did that cost? A row through the decoder is the unit: a beam of 4 takes four a step. And we must not
-# forget the search that gave exact search its $p$ to begin with. The narrowest beam that found it is added to
-# the bill; for most captions that is greedy decoding.
+# forget the search that gave exact search its $p$ to begin with. The narrowest beam that found it is added
+# to the bill; for most captions that is greedy decoding.
 
 
 # %%
@@ -483,8 +487,8 @@ assert [best.tokens for [best] in wide] == [exact[i][1] for i in easy]
 print(f"the {len(easy)} captions with p > 1/12: a beam of 12 finds the likeliest every time: True")
 
 # %% [markdown]
-# And now read it. Where greedy decoding missed the likeliest, what is it that we missed? Where it is shorter
-# by the most tokens comes first:
+# And now read it. Where greedy decoding missed the likeliest, what is it that we missed? Where it is
+# shorter by the most tokens comes first:
 
 # %%
 other = [i for i in sure if exact[i][1] != greedy[i]]
@@ -501,12 +505,13 @@ assert shorter <= 0
 # The likeliest translation is often one that *says less*. Each further word, right as it may be, multiplies
 # by a number below 1; whoever leaves something out saves a factor. In larger models than ours the likeliest
 # output of all is, for every second sentence, the **empty** one (Stahlberg and Byrne again). So an exact
-# search is not what translation wants, and "the beam is too narrow" is seldom what is wrong. The narrow beam
-# hides a fault of the model's, and the length penalty is a patch on it.
+# search is not what translation wants, and "the beam is too narrow" is seldom what is wrong. The narrow
+# beam hides a fault of the model's, and the length penalty is a patch on it.
 #
 # **Exercise 2.** Do we want the likeliest at all? Write a function that draws each next token at random by
-# its probability, but only from the *nucleus*: the fewest tokens, likeliest first, whose probabilities sum to
-# at least `top` (Holtzman et al., 2020). Check that a `top` near 0 is greedy decoding, and read what 1 gives.
+# its probability, but only from the *nucleus*: the fewest tokens, likeliest first, whose probabilities sum
+# to at least `top` (Holtzman et al., 2020). Check that a `top` near 0 is greedy decoding, and read what 1
+# gives.
 
 
 # %% jupyter={"source_hidden": true}
@@ -546,8 +551,8 @@ assert len(drawn[1e-6]) == 1 < len(drawn[1.0])
 # the paper's form is called `"gnmt"`, after the system of Wu et al., and a plain power of the length
 # `"power"`; with $\alpha=1$ that is the mean.
 #
-# With the paper's penalty a beam of 8, for all captions, and all eight hypotheses of each. Where do we choose
-# another winner than without it?
+# With the paper's penalty a beam of 8, for all captions, and all eight hypotheses of each. Where do we
+# choose another winner than without it?
 
 # %%
 print("what it is divided by:  mean a token   paper, 0.6")
@@ -571,10 +576,10 @@ assert flips
 assert all(len(saved.tokens) > len(lost.tokens) for _, lost, saved in flips)
 
 # %% [markdown]
-# The first number is the log-probability, where the upper one wins; the second the score, where the lower one
-# does. Always the longer one is saved (a lower log-probability wins only over a larger divisor), and it is
-# not always the better one. In the figure, the flip that needs the least $\alpha$ is followed from no penalty
-# to twice the paper's.
+# The first number is the log-probability, where the upper one wins; the second the score, where the lower
+# one does. Always the longer one is saved (a lower log-probability wins only over a larger divisor), and it
+# is not always the better one. In the figure, the flip that needs the least $\alpha$ is followed from no
+# penalty to twice the paper's.
 
 
 # %%
@@ -596,8 +601,8 @@ ax.axvline(meeting, color="#8a8a8a", lw=1, ls=":")
 plt.show()
 
 # %% [markdown]
-# What is the penalty worth, in the currency of the model? Let a hypothesis of $n$ tokens have log-probability
-# $L$. A longer one with $m$ tokens may cost
+# What is the penalty worth, in the currency of the model? Let a hypothesis of $n$ tokens have
+# log-probability $L$. A longer one with $m$ tokens may cost
 #
 # $$|L|\left(\frac{lp(m)}{lp(n)}-1\right)$$
 #
@@ -625,8 +630,8 @@ for name, alpha, form in (("paper", 0.6, "gnmt"), ("paper's form", 1.0, "gnmt"),
 # %% [markdown]
 # So at the paper's $\alpha$, in a sentence of ten tokens and −4 nats, one more token is welcome only if the
 # model is 85% sure of it. The penalty decides near ties, and that is all: a word or two that are nearly
-# certain once they are begun. By the mean, each token may cost as much as the others on average: any sentence
-# gets better by going on about something easy.
+# certain once they are begun. By the mean, each token may cost as much as the others on average: any
+# sentence gets better by going on about something easy.
 #
 # There is one more thing that it cannot do. Does $\alpha$ steer the search?
 
@@ -639,9 +644,9 @@ print("only how long they search differs:", {alpha: len(steps) for alpha, steps 
 assert same
 
 # %% [markdown]
-# No: within one step all beginnings are equally long, and the same divisor for all changes no order. It only
-# chooses among those that have *ended*, and says when to stop. What the beam has dropped no $\alpha$ brings
-# back.
+# No: within one step all beginnings are equally long, and the same divisor for all changes no order. It
+# only chooses among those that have *ended*, and says when to stop. What the beam has dropped no $\alpha$
+# brings back.
 #
 # **Exercise 3.** Make a penalty of your own: $\log P(y) + \gamma\,|y|$, a bonus for each token. Choose the
 # winner of each list in `eight` again, for $\gamma$ = 0, 0.2, 0.5 and 1. How long are the winners, and at
@@ -661,11 +666,12 @@ assert means == sorted(means)  # a larger bonus never makes a winner shorter
 #
 # Section 6.1: at input length + 50 at the latest, and earlier where that is possible. Where is it possible?
 # Greedy decoding stops at the end symbol. A beam has $k$ hypotheses, and when one ends the others may still
-# pass it. The package's rule has three ways to be done. The *limit*: then all have to end, whether they want
-# to or not. *Enough*: as many as the beam is wide have ended. And *no hope*: take the likeliest unfinished
-# beginning and give it, for free, all the length that the limit allows; if even so its score is not above the
-# best that has ended, nothing that follows can be, for log-probabilities only fall. (A log-probability of
-# `-inf` says that there is no unfinished beginning at all.) Which of them is it, usually?
+# pass it. The package's rule has three ways to be done. The *limit*: then all have to end, whether they
+# want to or not. *Enough*: as many as the beam is wide have ended. And *no hope*: take the likeliest
+# unfinished beginning and give it, for free, all the length that the limit allows; if even so its score is
+# not above the best that has ended, nothing that follows can be, for log-probabilities only fall. (A
+# log-probability of `-inf` says that there is no unfinished beginning at all.) Which of them is it,
+# usually?
 
 # %%
 show_source(SentenceSearch.done)
@@ -754,11 +760,11 @@ with evaluating(model):
 
 # %% [markdown]
 # No mask is needed: at the last place all that is kept is allowed. But the place must be known, for a
-# position is added to the token before anything else, and the token comes alone. It is `len(cache)`. What if
-# one counts from 1, and reads each word one place too far to the right?
+# position is added to the token before anything else, and the token comes alone. It is `len(cache)`. What
+# if one counts from 1, and reads each word one place too far to the right?
 #
-# Here is a way to catch any such fault of a search: **its books must balance.** Give the finished translation
-# to the model as in training, all at once, and add up what each token has.
+# Here is a way to catch any such fault of a search: **its books must balance.** Give the finished
+# translation to the model as in training, all at once, and add up what each token has.
 
 
 # %%
@@ -778,7 +784,8 @@ def unbalanced(found):
 
 assert unbalanced([ends[0] for ends in eight]) == []
 print("what the search says of its winner is what the model says, to nine decimals: True")
-with patch.object(DecoderCache, "__len__", lambda cache: len(cache.layers[0].target) + 1):
+embed = model.tgt_embed.forward
+with patch.object(model.tgt_embed, "forward", lambda tokens, start: embed(tokens, start + 1)):
     shifted = [best for [best] in beams(captions[:12], beam=1)]
 same = sum(best.tokens == row for best, row in zip(shifted, greedy, strict=False))
 print(f"one place off: the same words for {same} of 12, balanced books for {12 - len(unbalanced(shifted))}")
@@ -788,13 +795,18 @@ assert len(unbalanced(shifted)) == 12
 # No crash, and German sentences, many of them the right ones: a fault that one can ship. The books do not
 # forgive it.
 #
-# The real trap is another one. Beginnings change rows at each step, and the cache must go with them: that is
-# `cache.select(rows)`, in the last lines of the search. We forget it, once with greedy decoding's beam of
-# one, once with a beam of 4.
+# The real trap is another one. The cache now holds a tree, and a word must see its own branch of it: that
+# is `seen`, in the last line of the search. We let it see everything instead, once with greedy decoding's
+# beam of one, once with a beam of 4.
+
 
 # %%
-show_source(DecoderCache.select)
-with patch.object(DecoderCache, "select", lambda cache, rows: None):
+def unmasked(model, memory, src_mask, tokens, seen, *rest):
+    """The next step's log-probabilities, with all branches open to all."""
+    return next_log_probs(model, memory, src_mask, tokens, torch.ones_like(seen), *rest)
+
+
+with patch("annotated.decoding.next_log_probs", unmasked):
     forgetful = {beam: [beams([text], beam=beam)[0][0] for text in captions[:12]] for beam in (1, 4)}
 wrong = {beam: unbalanced(found) for beam, found in forgetful.items()}
 for beam, found in wrong.items():
@@ -804,8 +816,10 @@ for i in wrong[4][:2]:
 assert len(wrong[1]) == 0 < len(wrong[4])
 
 # %% [markdown]
-# With a beam of one there is nothing to reorder, and every test of greedy decoding passes. With four, a
-# beginning inherits the memory of another, and the sentence derails or, worse, does not.
+# With a beam of one there is one branch, and every test of greedy decoding passes. With four, a beginning
+# remembers what others said, and the sentence derails or, worse, does not. (Most programs keep a cache for
+# each beginning and copy it when one branches, as our exact search did with `cache.select(rows)`. There the
+# same fault is to forget the copy.)
 #
 # ### What it saves
 #
@@ -836,9 +850,9 @@ for t in range(1, 5):
 print("the formula = what PyTorch counted (2 operations a multiply-add), with and without: True")
 
 # %% [markdown]
-# Then we may trust it for the paper's base model, and for lengths that nobody waits for: the left half of the
-# figure. On the right a small model decodes with and without the cache, and the processor's seconds stand
-# beside the count.
+# Then we may trust it for the paper's base model, and for lengths that nobody waits for: the left half of
+# the figure. On the right a small model decodes with and without the cache, and the processor's seconds
+# stand beside the count.
 
 # %%
 base, lengths = TransformerConfig.base(37_000, 37_000), [8, 16, 32, 64, 128, 256, 512, 1024]
@@ -1040,9 +1054,9 @@ print("average_checkpoints = the mean by hand, and as good: True")
 # ### The valley, and the wall
 #
 # So may one average any two good models? The hardest test that we can think of: a model and **itself**.
-# Nothing says in which order a feed-forward network keeps its hidden units, or attention its heads and their
-# entries. Put them in another order, in all matrices that know of them, and it is the same function with
-# other weights.
+# Nothing says in which order a feed-forward network keeps its hidden units, or attention its heads and
+# their entries. Put them in another order, in all matrices that know of them, and it is the same function
+# with other weights.
 
 
 # %%
@@ -1100,12 +1114,12 @@ assert sags
 assert wall[4] > wall[2] + 0.5
 
 # %% [markdown]
-# Between two checkpoints of one run there is a valley: the loss sags. Between a model and its own twin there
-# is a wall. Two runs from different starts have no reason to order their units alike, so at least such a wall
-# is to be expected between them. **What is averaged must have grown on one tree.**
+# Between two checkpoints of one run there is a valley: the loss sags. Between a model and its own twin
+# there is a wall. Two runs from different starts have no reason to order their units alike, so at least
+# such a wall is to be expected between them. **What is averaged must have grown on one tree.**
 #
-# **Exercise 4.** An *ensemble* averages probabilities instead of weights: any models will do, and it costs as
-# many forward passes as there are models. What is the validation loss of the ensemble of the last five
+# **Exercise 4.** An *ensemble* averages probabilities instead of weights: any models will do, and it costs
+# as many forward passes as there are models. What is the validation loss of the ensemble of the last five
 # checkpoints, beside that of their mean? (Average the exponentials of the log-probabilities.)
 
 # %% jupyter={"source_hidden": true}
@@ -1132,8 +1146,8 @@ assert near
 # ## One matrix, or three?
 #
 # Section 3.4 has one matrix for both embeddings and for the output, and 04 shows how that is done, what it
-# saves and what pulls at it. Is the model better for it? A first guess: fewer numbers are learned sooner. The
-# same run once more, from three matrices, as far as update 200:
+# saves and what pulls at it. Is the model better for it? A first guess: fewer numbers are learned sooner.
+# The same run once more, from three matrices, as far as update 200:
 
 # %%
 apart = new_model(tied="none")
@@ -1156,9 +1170,10 @@ assert curves["three matrices"][-1] < curves["one matrix"][9] - 0.05
 
 # %% [markdown]
 # The guess was wrong, in this run at least. Three matrices have more numbers to fit with, and each has one
-# job; the one has to be read as German, as English, and to score. That is a short run of a tiny model, and it
-# says nothing of the end of a long one. What sharing surely does is to save: in the model that translated our
-# captions the one matrix is nearly half of all numbers, and three would nearly double the file.
+# job; the one has to be read as German, as English, and to score. That is a short run of a tiny model, and
+# it says nothing of the end of a long one. What sharing surely does is to save: in the model that
+# translated our captions the one matrix is nearly half of all numbers, and three would nearly double the
+# file.
 
 # %%
 numbers = {
@@ -1172,8 +1187,8 @@ assert numbers["all"] == sum(p.numel() for p in model.parameters())
 assert numbers["none"] - numbers["all"] == 2 * table.numel()
 
 # %% [markdown]
-# And what is in it? One matrix, two languages: one expects *dog* and *Hund* side by side. We take words that
-# are one piece each, and look for the rows at the smallest angle to theirs.
+# And what is in it? One matrix, two languages: one expects *dog* and *Hund* side by side. We take words
+# that are one piece each, and look for the rows at the smallest angle to theirs.
 
 # %%
 known = {piece: n for n, piece in enumerate(words.pieces(range(len(words))))}
@@ -1203,9 +1218,9 @@ assert to_translation < to_nearest / 2
 
 # %% [markdown]
 # They are not. Near an English word is mostly what could stand in its place in an English caption: another
-# form of it, a synonym, its like. The translation stands far off. Two languages live in the one matrix as in
-# two rooms, and to get from one to the other is what the layers between are for. What the sides really share
-# are the rows of pieces that both use: names, numbers, the full stop.
+# form of it, a synonym, its like. The translation stands far off. Two languages live in the one matrix as
+# in two rooms, and to get from one to the other is what the layers between are for. What the sides really
+# share are the rows of pieces that both use: names, numbers, the full stop.
 #
 # Search, penalty, cache and mean together are what section 6.1 adds to a trained model. What it is worth in
 # BLEU, on a test set and with error bars, is the matter of `12_results`.

@@ -68,7 +68,6 @@ from annotated.data.trees import (
     read_tree,
     score_brackets,
 )
-from annotated.decoding import next_log_probs
 from annotated.evaluation import score_tokens
 from annotated.plots import plot_alignment, plot_attention, plot_tree, setup_notebook, show_source
 
@@ -546,7 +545,8 @@ def forced(parser: Parser, pairs) -> list[Tree]:
         memory, cache = parser.model.encode(src, src_mask), DecoderCache(2)
         tokens = torch.full((len(pairs), 1), marks.start)  # (B, 1), a column more each step
         while any(may := [allowed(row, len(p.english_words)) for row, p in zip(said, pairs, strict=True)]):
-            log_probs = next_log_probs(parser.model, memory, src_mask, tokens, cache, ())  # (B, V)
+            states = parser.model.decode(memory, src_mask, tokens[:, -1:], None, cache)  # (B, 1, d_model)
+            log_probs = parser.model.generator(states[:, 0])  # (B, V)
             shut = torch.ones_like(log_probs, dtype=torch.bool)
             for i, choice in enumerate(may):
                 shut[i, [number[mark] for mark in choice] or marks.end] = False

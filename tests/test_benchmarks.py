@@ -12,6 +12,7 @@ from interop_models import ENGLISH, GERMAN, subwords, taught
 from annotated.checkpoints import save_model
 from annotated.data import TokenBatches
 from annotated.data.parallel import Corpus, ParallelText
+from annotated.loss import smoothed_cross_entropy
 from annotated.translator import Translator
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -158,6 +159,13 @@ def test_train(tmp_path, all_told, precision):
     record = record_of("train", tmp_path, "--tokens", "128", "--precision", precision)
     assert record["operations"] > 0
     assert len(record["comparisons"]) == len(record["candidates"]) - 1
+
+
+def test_the_loss_counts_three_products_of_states_and_vocabulary():
+    states, weight, bias = (torch.randn(size).requires_grad_() for size in ((20, 8), (50, 8), (50,)))
+    with script("train").count_operations() as counter:
+        smoothed_cross_entropy(states, weight, bias, torch.full((20,), 3), 0.1).backward()
+    assert counter.get_total_flops() == 3 * 2 * 20 * 50 * 8  # the logits, and a gradient for each factor
 
 
 def test_decode(tmp_path, all_told, monkeypatch):

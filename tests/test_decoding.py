@@ -1,6 +1,5 @@
 import itertools
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -63,20 +62,41 @@ class Chain(nn.Module):
 
     def __init__(self, *rows):
         super().__init__()
-        self.table = torch.tensor(rows, dtype=torch.float64).log()
-        self.decoder = SimpleNamespace(layers=[None])
-        self.steps = 0
+        self.generator = Table(torch.tensor(rows, dtype=torch.float64).log())
+        self.decoder = Echo()
 
     def encode(self, src, src_mask):
         return src.double().unsqueeze(-1)
 
-    def decode(self, memory, src_mask, tgt, tgt_mask, cache=None):
-        self.steps += 1
-        return tgt
+    def tgt_embed(self, tgt, start):
+        return tgt.unsqueeze(-1)
 
-    @property
-    def generator(self):
-        return SimpleNamespace(proj=self.table.__getitem__)
+    def decode(self, memory, src_mask, tgt, tgt_mask, cache=None):
+        return self.decoder(self.tgt_embed(tgt, 0))
+
+
+class Echo(nn.Module):
+    """A decoder whose states are what it is given; it counts its steps."""
+
+    layers = (None,)
+    steps = 0
+
+    def forward(self, x, *_):
+        self.steps += 1
+        return x
+
+
+class Table(nn.Module):
+    """A generator that looks the token up."""
+
+    def __init__(self, log_probs):
+        super().__init__()
+        self.log_probs = log_probs
+
+    def proj(self, states):
+        return self.log_probs[states.squeeze(-1)]
+
+    forward = proj
 
 
 ONE = (torch.tensor([[3, 4]]), torch.ones(1, 1, 2, dtype=torch.bool))
@@ -285,13 +305,13 @@ def test_a_search_stops_when_nothing_unfinished_can_win():
     sure = Chain([0, 0.9, 0.1, 0], [1, 0, 0, 0], [0, 0.01, 0.99, 0], [1, 0, 0, 0])
     ((found,),) = beam_search(sure, *ONE, 40, alpha=0.0)
     assert found.tokens == ()
-    assert sure.steps == 1  # 0.1 can never become 0.9
-    sure.steps = 0
+    assert sure.decoder.steps == 1  # 0.1 can never become 0.9
+    sure.decoder.steps = 0
     beam_search(sure, *ONE, 40, alpha=0.0, n_best=2)
-    assert sure.steps > 1  # the second best is still open
-    sure.steps = 0
+    assert sure.decoder.steps > 1  # the second best is still open
+    sure.decoder.steps = 0
     beam_search(sure, *ONE, 40, alpha=2.0)
-    assert sure.steps > 1  # log 0.1 / (45 / 6)^2 would beat log 0.9
+    assert sure.decoder.steps > 1  # log 0.1 / (45 / 6)^2 would beat log 0.9
 
 
 def test_the_penalty_by_hand():

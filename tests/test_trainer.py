@@ -9,6 +9,7 @@ import torch
 from tiny_runs import log_of, make_trainer, steps, weights
 
 from annotated.checkpoints import WEIGHTS, read_tensors
+from annotated.consistency import symmetric_divergence
 from annotated.devices import half_precision
 from annotated.loss import LabelSmoothing
 from annotated.masks import Batch
@@ -28,6 +29,30 @@ def test_the_loss_is_the_readable_one():
     log_probs = model.generator(model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask))
     wanted = LabelSmoothing(16, 2, 0.1)(log_probs.flatten(0, 1), batch.tgt_y.flatten())
     torch.testing.assert_close(found, wanted)
+
+
+def test_two_passes_have_dropout_of_their_own_and_are_held_to_agree():
+    model = make_trainer("unused", model={"dropout": 0.4}).model.train()
+    batch = Batch(torch.tensor([[4, 5, 1], [6, 1, 2]]), torch.tensor([[0, 5, 4, 1], [0, 6, 1, 2]]))
+    inputs = batch.src, batch.tgt, batch.src_mask, batch.tgt_mask
+    loss = SummedLoss(model, 0.1, 2)
+    loss.consistency = 0.7
+    torch.manual_seed(5)
+    found = loss(*inputs, batch.tgt_y)
+    torch.manual_seed(5)
+    x, y = model.generator(model(*(torch.cat([z, z]) for z in inputs))).flatten(1, 2).view(2, -1, 16)
+    target, criterion = batch.tgt_y.flatten(), LabelSmoothing(16, 2, 0.1)
+    apart = symmetric_divergence(x[target != 2], y[target != 2])
+    assert apart > 0.01
+    torch.testing.assert_close(found, (criterion(x, target) + criterion(y, target)) / 2 + 0.7 * apart)
+
+
+def test_consistency_begins_with_its_epoch(tmp_path):
+    trainer = make_trainer(tmp_path, epochs=3, consistency=0.7, consistency_from=2)
+    batches, seen = trainer.epoch_batches, []
+    trainer.epoch_batches = lambda epoch: seen.append(trainer.summed.consistency) or batches(epoch)
+    trainer.train()
+    assert seen == [0.0, 0.7, 0.7]
 
 
 def plain_loop(trainer, epochs, accumulate, clip):
