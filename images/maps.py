@@ -65,6 +65,7 @@ PACKAGE = (
         "Training",
         (
             ("training", "epoch by hand"),
+            ("consistency", "two passes agree"),
             ("settings", "of a run"),
             ("devices", "where, how exact"),
             ("checkpoints", "saved models"),
