@@ -1,14 +1,14 @@
 # %% [markdown]
 # # 10 · A translator, from text to BLEU
 #
-# **We turn 20,000 sentence pairs into a translator in two minutes, read off its mistakes what it cannot see,
+# **We turn 15,000 sentence pairs into a translator in one minute, read off its mistakes what it cannot see,
 # and measure how a test set wears out by being looked at.**
 #
 # Previous: [09_first_example](09_first_example.ipynb) · Next:
 # [11_search_and_averaging](11_search_and_averaging.ipynb) · The recipe behind the run:
 # [08_training_recipe](08_training_recipe.ipynb)
 #
-# *45 minutes to read, two minutes to run.*
+# *45 minutes to read, little more than a minute to run.*
 #
 # - **Before:** you know the training loop (09), and roughly what batches and subwords are (07).
 # - **After:** you can train on text of your own and translate with the result; you know what a vocabulary
@@ -39,7 +39,7 @@ import shutil
 import tempfile
 from collections import Counter
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import accumulate, chain
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -75,7 +75,7 @@ torch.set_num_threads(1)  # a model as small as ours gains little from a second 
 # ## Sentences that nobody has written
 #
 # The paper trains on 4.5 million sentence pairs, twelve hours to three and a half days on eight GPUs
-# (sections 5.1 and 5.2). We have two minutes and no network. So the package brings a grammar along: it
+# (sections 5.1 and 5.2). We have one minute and no network. So the package brings a grammar along: it
 # draws what a sentence is to say, and says it in German and in English, with German word order, cases,
 # split verbs and all. Its vocabulary is small, its sentences are not simple.
 
@@ -171,7 +171,7 @@ for batch in TokenBatches(encode_corpus(small, *leaky), max_tokens=1536).epoch(0
     states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
     before = 0 if model.generator.proj.bias.grad is None else model.generator.proj.bias.grad.clone()
     loss_of(states, batch.tgt_y, batch.ntokens)[1].backward()
-    pushed_down &= model.generator.proj.bias.grad - before > 0  # (size,)
+    pushed_down &= model.generator.proj.bias.grad - before > 0  # (size,); a step goes against the gradient
 
 untouched = {i for i, row in enumerate(model.src_embed[0].lut.weight.grad) if not row.any()}
 new = [[tokenizer.encode(word)[0] for word in set(tokenizer.words) - set(known.words)]
@@ -184,11 +184,13 @@ assert pushed_down[new[1]].all()
 # %% [markdown]
 # On the source side such a word is a random vector for ever. On the target side it is worse than nothing: at
 # every place of the training text the model is taught one thing about it, not to say it. Nothing has been
-# learned, and a warning has gone. `<unk>` at least tells the model that it does not know.
+# learned, and a warning has gone. (`<unk>` needs care, too: its row got no gradient either, since with
+# `min_freq=1` no training word is unknown. Leave out the words that occur once, and the model learns from
+# them what an unknown word looks like.)
 #
-# And it tells *us*. A model of whole words cannot be better than its vocabulary allows: say it translated
-# every val sentence perfectly, but for the words that it has no number for. What score is left? (BLEU goes
-# from 0 to 100; further down we compute it by hand.)
+# And `<unk>` tells *us* something. A model of whole words cannot be better than its vocabulary allows: say
+# it translated every val sentence perfectly, but for the words that it has no number for. What score is
+# left? (BLEU goes from 0 to 100; further down we compute it by hand.)
 
 # %%
 _, english = honest
@@ -256,44 +258,43 @@ assert 100 < len(both) < 0.5 * len(bpe)
 # ## Batches
 #
 # Section 5.1 puts pairs of about the same length together, in batches of some 25,000 source and 25,000
-# target tokens. Ours have at most 768 places a side, padding counted. The classic iterator makes the same
-# kind of batch from torchtext's dataset.
+# target tokens. Ours have at most 384 places a side, padding counted. A run stops after each *epoch* to
+# look at val. That is once through the text as a rule; to look more often, we cut the text in four, and
+# take each quarter for an epoch; three of the four will do. The classic iterator makes the same kind of
+# batch from torchtext's dataset.
 
 # %%
-limit = 768
-batches = {
-    name: TokenBatches(encode_corpus(corpus[name], bpe, bpe), limit, shuffle=name == "train")
-    for name in ("train", "val")
-}
-print(f"{len(batches['train'])} batches an epoch, padding: {batches['train'].padding_share():.0%}")
+limit = 384
+parts = [train.take(range(first, len(train), 4)) for first in range(3)]
+quarters = [TokenBatches(encode_corpus(part, bpe, bpe), limit) for part in parts]
+val_batches = TokenBatches(encode_corpus(val, bpe, bpe), 2 * limit, shuffle=False)
+print(f"batches in each quarter: {[len(quarter) for quarter in quarters]}")
+print(f"padding: {quarters[0].padding_share():.0%}")
 seen = []
 for batch in FieldBatches(classic, limit):
     assert max(batch.src.numel(), batch.tgt.numel()) <= limit
     seen += batch.lines
 assert sorted(seen) == train.lines
 print("torchtext's batches keep to the limit and hold every pair once: True")
-assert batches["train"].padding_share() < 0.1
+assert max(quarter.padding_share() for quarter in quarters) < 0.1
 
 # %% [markdown]
 # ## Training, live
 #
 # The model has two layers a side, of width 128, and one matrix for both embeddings and the output (section
 # 3.4). We train without dropout: it is there against learning by heart, and a model that sees each sentence
-# two or three times has no time for that. A thousand updates; the rate peaks after 400 (equation 3).
+# once has little time for that. Three quarters are 600 updates; the rate peaks after 200 (equation 3).
 
 # %%
 torch.manual_seed(0)
 model = EncoderDecoder.from_config(TransformerConfig.tiny(len(bpe), len(bpe), N=2, dropout=0.0))
-settings = TrainingConfig(
-    max_steps=1000, max_tokens=limit, warmup=400, factor=0.7, average=0, keep=20, save_every=200, log_every=20
-)
+settings = TrainingConfig(epochs=3, max_tokens=limit, warmup=200, factor=0.5, average=0, log_every=20)
 print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
-print(f"{settings.max_steps / len(batches['train']):.1f} times through the training text")
 
 # %% [markdown]
-# `Trainer` is the loop of [09_first_example](09_first_example.ipynb) with what long runs need: checkpoints,
-# a log, early stopping, several processes. On a terminal it draws a progress bar. A notebook is no
-# terminal, so we ask for one, a line every five seconds.
+# `Trainer` is the loop of [09_first_example](09_first_example.ipynb) with what long runs need: checkpoints
+# (the weights, saved after each epoch), a log, early stopping, several processes. On a terminal it draws a
+# progress bar. A notebook is no terminal, so we ask for one, a line every five seconds.
 
 
 # %%
@@ -314,22 +315,22 @@ class LiveTrainer(Trainer):
 
 
 # %% [markdown]
-# The longest cell: about a minute and a half on a quiet machine, longer on a busy one.
-# Everything is written to a temporary folder; for a run that you want to keep, name one of your own.
+# The longest cell: about half a minute on a quiet machine, longer on a busy one. Everything is written to a
+# temporary folder; for a run that you want to keep, name one of your own.
 
 # %% tags=["nbval-ignore-output"]
 folder = Path(tempfile.mkdtemp()) / "run"
-trainer = LiveTrainer(model, (bpe, bpe), lambda epoch: batches["train"], batches["val"], settings, folder)
+trainer = LiveTrainer(model, (bpe, bpe), lambda epoch: quarters[epoch], val_batches, settings, folder)
 _ = trainer.train()
 
 # %%
 records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 validated = [record for record in records if "validation_loss" in record]
-print("validated after each epoch, and at the end: updates", [record["step"] for record in validated])
+print("validated after each quarter: updates", [record["step"] for record in validated])
 accuracy = validated[-1]["validation_accuracy"]
-print("more than 85% of val's tokens are the model's first choice:", accuracy > 0.85)
-assert [record["step"] for record in validated] == [396, 792, 1000]
-assert accuracy > 0.85
+print("more than 80% of val's tokens are the model's first choice:", accuracy > 0.8)
+assert [record["step"] for record in validated] == list(accumulate(len(quarter) for quarter in quarters))
+assert accuracy > 0.8
 assert validated[0]["validation_loss"] > 2 * validated[-1]["validation_loss"]
 
 # %% [markdown]
@@ -346,14 +347,14 @@ for line, name in zip(left.get_lines(), ("training: divergence", "validation: cr
 left.legend(frameon=False)
 right.clear()
 used_rates = [(record["step"], record["rate"]) for record in records if "rate" in record]
-plot_used_rate(used_rates, d_model=128, warmup=400, factor=0.7, ax=right)
+plot_used_rate(used_rates, d_model=128, warmup=200, factor=0.5, ax=right)
 right.set_title("Rate: the schedule and the run")
 plt.show()
 for step, used_rate in used_rates:
-    assert math.isclose(used_rate, rate(step, 128, 0.7, 400), rel_tol=1e-9)
+    assert math.isclose(used_rate, rate(step, 128, 0.5, 200), rel_tol=1e-9)
 assert left.get_lines()[0].get_ydata()[-1] < 0.3 * left.get_lines()[0].get_ydata()[0]
 assert left.get_lines()[1].get_ydata()[-1] == validated[-1]["validation_loss"]
-assert max(right.get_lines()[0].get_ydata()) == rate(400, 128, 0.7, 400)
+assert max(right.get_lines()[0].get_ydata()) == rate(200, 128, 0.5, 200)
 
 # %% [markdown]
 # The validation points lie above the training curve at the end. Overfitting? Read the legend first. The
@@ -365,9 +366,9 @@ assert max(right.get_lines()[0].get_ydata()) == rate(400, 128, 0.7, 400)
 
 # %%
 criterion = LabelSmoothing(len(bpe), padding_idx=bpe.pad, smoothing=0.1)
-some = TokenBatches(encode_corpus(train.take(range(500)), bpe, bpe), limit, shuffle=False)
+some = TokenBatches(encode_corpus(parts[0].take(range(500)), bpe, bpe), 2 * limit, shuffle=False)
 measured = {}
-for name, data in {"train": some, "val": batches["val"]}.items():
+for name, data in {"train": some, "val": val_batches}.items():
     divergence, _ = run_epoch(
         data.epoch(0), model, SimpleLossCompute(model.generator, criterion), mode="eval"
     )
@@ -375,14 +376,15 @@ for name, data in {"train": some, "val": batches["val"]}.items():
 gaps = [measured["val"][i] - measured["train"][i] for i in (0, 1)]
 mixed = measured["val"][1] - measured["train"][0]
 print("val costs more than train, in either currency:", min(gaps) > 0)
-print("by less than 0.2:", max(gaps) < 0.2)
+print("by less than 0.3:", max(gaps) < 0.3)
 print("and the picture, which mixes them, shows more than either:", mixed > max(gaps))
-assert 0 < min(gaps) <= max(gaps) < 0.2
+assert 0 < min(gaps) <= max(gaps) < 0.3
 assert mixed > max(gaps)
 
 # %% [markdown]
-# So there is a gap, and a part of the one in the picture is the exchange rate. (In many projects' log files
-# the two curves have the same name.)
+# So there is a gap: a sentence seen once is known a little better, or these 500 are a little easier. But a
+# part of the one in the picture is the exchange rate. (In many projects' log files the two curves have the
+# same name.)
 #
 # ### What is counted in tokens per second
 #
@@ -390,9 +392,8 @@ assert mixed > max(gaps)
 # content depends on the seed and the epoch alone, so we can go through it again.
 
 # %%
-run = chain.from_iterable(batches["train"].epoch(epoch) for epoch in range(3))
 cells = real = predicted = 0
-for batch in islice(run, settings.max_steps):
+for batch in chain.from_iterable(quarter.epoch(epoch) for epoch, quarter in enumerate(quarters)):
     cells += batch.src.numel() + batch.tgt.numel()
     real += int(batch.src_mask.sum()) + int((batch.tgt != bpe.pad).sum())
     predicted += batch.ntokens
@@ -429,14 +430,14 @@ dropping = EncoderDecoder.from_config(replace(model.config, dropout=0.1))
 dropping.load_state_dict(model.state_dict())
 dropping.train()  # as after a training step; who evaluates has to switch it off
 translator = Translator(dropping, bpe, bpe)
-said = translator.translate(val.src, beam=1)
-again = translator.translate(val.src, beam=1)
-plain = Translator(model, bpe, bpe).translate(val.src, beam=1)
-print("translated twice, the same:", said == again)
-print("the same as the model without dropout:", said == plain)
-losses_twice = [score_tokens(dropping, batches["val"].epoch(0)).loss for _ in range(2)]
+few, few_right = val.src[:200], val.tgt[:200]
+said_few, again = (translator.translate(few, beam=1) for _ in range(2))
+plain = Translator(model, bpe, bpe).translate(few, beam=1)
+print("translated twice, the same:", said_few == again)
+print("the same as the model without dropout:", said_few == plain)
+losses_twice = [score_tokens(dropping, val_batches.epoch(0)).loss for _ in range(2)]
 print("validated twice, the same to the last bit:", losses_twice[0] == losses_twice[1])
-assert said == again == plain
+assert said_few == again == plain
 assert losses_twice[0] == losses_twice[1]
 assert dropping.training  # and it is handed back as it came
 
@@ -446,24 +447,23 @@ assert dropping.training  # and it is handed back as it came
 # %%
 dropping.eval = lambda: dropping  # the forgotten line: dropout stays on
 torch.manual_seed(0)
-noisy = [score_tokens(dropping, batches["val"].epoch(0)).loss for _ in range(3)]
-noisy_said = [translator.translate(val.src, beam=1) for _ in range(2)]
+noisy = [score_tokens(dropping, val_batches.epoch(0)).loss for _ in range(3)]
+noisy_said = [translator.translate(few, beam=1) for _ in range(2)]
 del dropping.eval
-right = losses_twice[0]
 differ = sum(one != other for one, other in zip(*noisy_said, strict=True))
-print(f"loss at least a quarter too high, each of three times: {min(noisy) > 1.25 * right}")
+print(f"loss at least a quarter too high, each of three times: {min(noisy) > 1.25 * losses_twice[0]}")
 print("and a different one each time:", len(set(noisy)) == 3)
-print("two runs disagree on more than 100 of 500 translations:", differ > 100)
-lost = bleu(said, val.tgt).value - max(bleu(one, val.tgt).value for one in noisy_said)
+print("two runs disagree on more than 50 of 200 translations:", differ > 50)
+lost = bleu(said_few, few_right).value - max(bleu(one, few_right).value for one in noisy_said)
 print("BLEU lost, more than 5 points:", lost > 5)
-assert min(noisy) > 1.25 * right
-assert differ > 100
+assert min(noisy) > 1.25 * losses_twice[0]
+assert differ > 50
 assert lost > 5
 
 # %% [markdown]
-# The same weights, the same sentences: another loss each time, and hundreds of other translations. Nobody
-# could tell an improvement from luck. (Ours was trained without dropout, so it suffers more than one that
-# is used to it. Then the loss is off by less, and the mistake is harder to see.)
+# The same weights, the same sentences: another loss each time, and other translations for many of them.
+# Nobody could tell an improvement from luck. (Ours was trained without dropout, so it suffers more than one
+# that is used to it would. Then the loss is off by less, and the mistake is harder to see.)
 #
 # The other line, `no_grad`, changes no number. It costs memory: what autograd keeps for a `backward` that
 # never comes.
@@ -486,7 +486,7 @@ def kept_megabytes(batch, gradients):
     return sum(tensor.untyped_storage().nbytes() for tensor in kept.values()) / 1e6
 
 
-batch = next(iter(batches["val"].epoch(0)))
+batch = next(iter(val_batches.epoch(0)))
 weights = sum(p.nbytes for p in model.parameters()) / 1e6
 with_graph, without = kept_megabytes(batch, True), kept_megabytes(batch, False)
 print(f"one batch keeps more than four times the model's {weights:.1f} MB: {with_graph > 4 * weights}")
@@ -501,6 +501,7 @@ assert without == 0
 # likeliest next piece).
 
 # %% tags=["nbval-ignore-output"]
+said = translator.translate(val.src, beam=1)
 wrong = [i for i, (one, other) in enumerate(zip(said, val.tgt, strict=True)) if one != other]
 for i in [*range(3), *[i for i in wrong if i > 2][:6]]:
     print(f"{val.src[i]}\n   {said[i]}")
@@ -509,15 +510,16 @@ for i in [*range(3), *[i for i in wrong if i > 2][:6]]:
 
 # %%
 exact = 1 - len(wrong) / len(val)
-print("word for word as the grammar has it, more than a quarter:", exact > 0.25)
+print("word for word as the grammar has it, more than a fifth:", exact > 0.2)
 print("but far fewer than the tokens that are right, teacher-forced:", exact < accuracy - 0.1)
-assert 0.25 < exact < accuracy - 0.1
+assert 0.2 < exact < accuracy - 0.1
 
 # %% [markdown]
 # Whole sentences are a harsh measure. Section 6.1 uses **BLEU**: which share of the runs of 1, 2, 3 and 4
-# words in what the model says stands in the reference too, the four shares multiplied, the fourth root
-# taken; and a penalty where the model says less than the reference, or else a translator would do best to
-# be silent about all that is doubtful. By hand, from the package's counts of such runs:
+# words in what the model says stands in the reference too (none counted more often than it stands there),
+# the four shares multiplied, the fourth root taken; and a penalty where the model says less than the
+# reference, or else a translator would do best to be silent about all that is doubtful. By hand, from the
+# package's counts of such runs, beside sacreBLEU, the program that most papers use by now:
 
 
 # %%
@@ -572,9 +574,9 @@ untrained = {
 scores = {name: bleu(found, val.tgt).value for name, found in untrained.items()}
 for name, score in scores.items():
     print(f"{name:18} {score:3.0f}")
-print("the model, above 60:", bleu(said, val.tgt).value > 60)
+print("the model, above 50:", bleu(said, val.tgt).value > 50)
 assert scores["the source again"] < 2 < 15 < scores["nearest of 20,000"] < scores["word by word"] < 45
-assert bleu(said, val.tgt).value > 60
+assert bleu(said, val.tgt).value > 50
 
 # %% [markdown]
 # To remember 20,000 sentences gives 24 points, to know every word and no grammar 36. Elsewhere a BLEU of 30
@@ -584,17 +586,17 @@ assert bleu(said, val.tgt).value > 60
 # The trainer kept its checkpoints. What did the model know when?
 
 # %%
-curve = []
-for step in sorted((folder / "checkpoints").glob("step-*[02468]00")):
-    then = Translator.load(step)
-    found = then.translate(val.src[:250], beam=1)
-    right = sum(one == other for one, other in zip(found, val.tgt[:250], strict=True))
-    point = {"step": int(step.name[5:]), "BLEU": bleu(found, val.tgt[:250]).value}
-    point["tokens right (%)"] = 100 * score_tokens(then.model, batches["val"].epoch(0)).accuracy
-    point["sentences right (%)"] = 100 * right / 250
+curve, saved = [], sorted((folder / "checkpoints").iterdir())
+for record, checkpoint in zip(validated, saved, strict=True):
+    found = Translator.load(checkpoint).translate(few, beam=1)
+    whole = sum(one == other for one, other in zip(found, few_right, strict=True))
+    point = {"step": int(checkpoint.name.removeprefix("step-")), "BLEU": bleu(found, few_right).value}
+    point["tokens right (%)"] = 100 * record["validation_accuracy"]
+    point["sentences right (%)"] = 100 * whole / len(few)
     curve.append(point)
-print("updates:", [point["step"] for point in curve])
-assert [point["step"] for point in curve] == [200, 400, 600, 800, 1000]
+print("the last checkpoint is our model:", found == said_few)
+assert [point["step"] for point in curve] == [record["step"] for record in validated]
+assert found == said_few
 
 # %%
 fig, ax = plt.subplots()
@@ -605,17 +607,17 @@ ax.set(title="Three views of one run", xlabel="update", ylabel="of 100", ylim=(-
 ax.legend(frameon=False, loc="lower right")
 plt.show()
 first = curve[0]
-print("update 200, over a quarter of the tokens right:", first["tokens right (%)"] > 25)
+print("after the first quarter, over 25% of the tokens right:", first["tokens right (%)"] > 25)
 print("and BLEU below 25:", first["BLEU"] < 25)
 assert first["tokens right (%)"] > 25
 assert first["BLEU"] < 25
 assert all(point["tokens right (%)"] > point["sentences right (%)"] for point in curve)
 
 # %% [markdown]
-# The same model at the same moments. At update 200 a good part of the tokens is right, and there is no
-# translation at all: much of an English sentence can be guessed from what English is like, and `the`, `.`,
-# `is` need no German. At the end nine tokens of ten are right and more, and of the sentences not much more
-# than half ([09_first_example](09_first_example.ipynb) says why).
+# The same model at the same moments. After the first quarter a good part of the tokens is right, and there
+# is no translation at all: much of an English sentence can be guessed from what English is like, and `the`,
+# `.`, `is` need no German. At the end almost nine tokens of ten are right, and of the sentences about a third
+# ([09_first_example](09_first_example.ipynb) says why).
 #
 # **Exercise 2.** BLEU has its own idea of what matters. Take the *right* translations of val and spoil them
 # in one of these ways; guess first what each costs: all in lower case; without the mark at the end;
@@ -672,6 +674,7 @@ order = sorted(share, key=share.get)
 fig, ax = plt.subplots()
 bars = ax.barh(order, [share[name] for name in order], color="C0")
 ax.bar_label(bars, [f"{share[name]:.0f} %" for name in order], padding=4)
+ax.margins(x=0.12)
 ax.set(title="Which words are lost", xlabel="missing of all words of this kind (%)", ylabel="part of speech")
 plt.show()
 assert [bar.get_width() for bar in bars] == [share[name] for name in order]
@@ -706,8 +709,8 @@ assert by_frequency == sorted(by_frequency, reverse=True)
 assert by_frequency[0] > 3 * by_frequency[2]
 
 # %% [markdown]
-# Mostly. But in the list above there is also another kind of mistake: *boy* for *boys*. Right noun, wrong
-# number. Which German nouns are so hard to count? Three classes, and a guess:
+# Mostly. But there is another kind of mistake, for which the word itself must be well known: the right noun
+# in the wrong number, *boy* for *boys*. Which German nouns are so hard to count? Three classes, and a guess:
 #
 # - *der Hund, die Hunde*: article and noun change;
 # - *die Uhr, die Uhren*: the article is the same, only the noun's ending changes;
@@ -753,20 +756,20 @@ ax.set(title="One for many, or many for one", xlabel="nouns in the wrong number 
 plt.show()
 assert [bar.get_width() for bar in bars] == percent
 print("the third class is clearly the worst:", percent[2] > 1.3 * max(percent[:2]))
-print("the first is not clearly safer than the second:", percent[0] > 0.7 * percent[1])
-print("often seen, in any class, it is a third of the worst at most:", percent[3] < percent[2] / 3)
+print("the first is not twice as safe as the second:", percent[0] > 0.5 * percent[1])
+print("often seen, in any class, it is half of the worst at most:", percent[3] < percent[2] / 2)
 assert percent[2] > 1.3 * max(percent[:2])
-assert percent[0] > 0.7 * percent[1]
-assert percent[3] < percent[2] / 3
+assert percent[0] > 0.5 * percent[1]
+assert percent[3] < percent[2] / 2
 
 # %% [markdown]
-# Writing it twice does not help: of the nouns that train has fewer than 200 times (coloured), the first
-# class is no safer than the second. What seems to count is *where* it is written. In *Uhren* the number
-# sits in the pieces that the decoder looks at anyway when it says `clock`. *Teller* looks the same in
-# either number; to choose between `plate` and `plates` the decoder must look at a second place, an article
-# or the verb, and which place that is it has to learn noun by noun, it seems: for nouns often seen (grey,
-# all three classes) it has. So the rarity above and the number here are one story. 13_reading_attention
-# looks at where it looks.
+# Writing it twice does not help, or not much: of the nouns that train has fewer than 200 times (coloured),
+# the first class is not clearly safer than the second. What seems to count is *where* it is written. In
+# *Uhren* the number sits in the pieces that the decoder looks at anyway when it says `clock`. *Teller*
+# looks the same in either number; to choose between `plate` and `plates` the decoder must look at a second
+# place, an article or the verb, and which place that is it has to learn noun by noun, it seems: for nouns
+# often seen (grey, all three classes) it mostly has. So the rarity above and the number here are one story.
+# [13_reading_attention](13_reading_attention.ipynb) looks at where a model looks.
 #
 # ### Words that it was never taught
 
@@ -774,12 +777,14 @@ assert percent[3] < percent[2] / 3
 vocabulary = {word.lower() for word in frequency}
 invented = [word for text in said for word in cut(text) if word.isalpha() and word.lower() not in vocabulary]
 short = [word for word in invented if len(word) < 16]  # some never end: "longongongongong ..."
-print(len(invented), "words that no training sentence has:", ", ".join(dict.fromkeys(short)))
+print(
+    len(invented), "words that no training sentence has, such as", ", ".join(list(dict.fromkeys(short))[:20])
+)
 
 # %%
 all_words = sum(len(cut(text)) for text in said)
-print("some are invented, but under 2% of all words:", 0 < len(invented) < 0.02 * all_words)
-assert 0 < len(invented) < 0.02 * all_words
+print("some are invented, but under 5% of all words:", 0 < len(invented) < 0.05 * all_words)
+assert 0 < len(invented) < 0.05 * all_words
 
 # %% [markdown]
 # The price of pieces. A vocabulary of words cannot misspell; a vocabulary of pieces can put together what
@@ -808,7 +813,7 @@ for sentence in (
 
 # %%
 def unknown_words(sentence):
-    """What the training text never had, as it is written here."""
+    """What the training text never had, or only once, as it is written here."""
     return [word for word in words[0].split(sentence) if word not in words[0].words]
 
 
@@ -869,7 +874,7 @@ assert sum(right.values()) >= 12
 assert (home / "run" / "training.json").exists()
 
 # %% [markdown]
-# Sixteen sentences are learned in seconds, and the one that was kept aside often comes out right too: it is
+# Sixteen sentences are learned in seconds, and the one that was kept aside may come out right, too: it is
 # made of parts that others have. For a real language take as many sentences as you can get, leave the sizes
 # and the dropout as they are without these flags, and give it an hour or more. The tokenizer needs no
 # spaCy, no list of words and no idea which language it is.
@@ -879,14 +884,14 @@ assert (home / "run" / "training.json").exists()
 # We have looked at val all day: we have read its sentences, chosen by it, counted its mistakes. Why not
 # look at test as well? A file does not get worse by being read.
 #
-# Here is an experiment. We have two sets of translations of val, by the model after 800 updates and after
-# 1,000. Now we make "systems" of them: each tosses a coin for every sentence, whose translation it takes.
-# By construction all these systems are **equally good**. We score some of them on the first half of val,
-# keep the best, and then score that one on the other half, where it was not chosen. What to expect from up
-# to a hundred, we compute from 4,000.
+# Here is an experiment. We have two sets of translations of val, by the model after two quarters of the
+# text and after three. Now we make "systems" of them: each tosses a coin for every sentence, whose
+# translation it takes. By construction all these systems are **equally good**. We score some of them on the
+# first half of val, keep the best, and then score that one on the other half, where it was not chosen. What
+# to expect from up to a hundred, we compute from 4,000.
 
 # %%
-before = Translator.load(folder / "checkpoints" / "step-00000800").translate(val.src, beam=1)
+before = Translator.load(saved[-2]).translate(val.src, beam=1)
 torch.manual_seed(0)
 coins = torch.rand(4000, len(val), 1) < 0.5
 one, other = (ngram_counts(texts, val.tgt, "13a") for texts in (before, said))  # (500, 10) each
@@ -930,7 +935,8 @@ assert (luck.diff() >= 0).all()
 # So here is what we will do, said before we do it: the last checkpoint, greedy, sacreBLEU as above, on the
 # 500 test sentences. How sure is the number? Had we drawn other sentences, it would be another one. So we
 # draw from those that we have, 500 with replacement, again and again, and take the middle 95% of the scores:
-# the **bootstrap**.
+# the **bootstrap**. (Beside BLEU we compute chrF, which counts runs of letters in place of words, and so
+# half forgives a wrong ending.)
 
 # %%
 test = corpus["test"]
@@ -938,15 +944,16 @@ final = translator.translate(test.src, beam=1)
 dictionary = [word_by_word(known[sentence]) for sentence in test.src]
 compared = paired_bootstrap(final, dictionary, test.tgt, samples=500)
 score, low, high = compared.a.value, compared.a.low, compared.a.high
-print("above 60:", score > 60)
-print("the interval is 2 to 8 points wide:", 2 < high - low < 8)
-print("val and test agree within 6:", abs(score - bleu(said, val.tgt).value) < 6)
+print("above 50:", score > 50)
+print("the interval is 2 to 12 points wide:", 2 < high - low < 12)
+print("val and test agree within 8:", abs(score - bleu(said, val.tgt).value) < 8)
 print("better than word by word on every draw:", compared.wins == 1.0)
-assert score > 60
-assert 2 < high - low < 8
-assert abs(score - bleu(said, val.tgt).value) < 6
+assert score > 50
+assert 2 < high - low < 12
+assert abs(score - bleu(said, val.tgt).value) < 8
 assert compared.wins == 1.0
 assert math.isclose(score, bleu(final, test.tgt).value)
+print("chrF gives more:", chrf(final, test.tgt).value > score)
 assert chrf(final, test.tgt).value > score
 
 # %%
@@ -963,24 +970,29 @@ assert list(ax.containers[0][0].get_xdata()) == [score.value for score in shown.
 # It may mean much, if the two systems are scored on the *same* draws: sentences that are hard are hard for
 # both, and that part of the luck cancels. This is what `paired` stands for.
 #
-# **Exercise 3.** On val, compare `said` with `before`, and with the paper's search (beam 4, section 6.1).
-# How wide is the interval of the difference, beside those of the two scores? Is the later checkpoint better
-# for sure? Is the beam?
+# **Exercise 3.** On val, compare `said` with `before`; and `said_few`, the first 200 sentences, with what the
+# paper's search makes of them (beam 4, section 6.1). How wide is the interval of the difference, beside what
+# it would be for scores on different sentences? Is the later checkpoint better for sure? Is the beam?
 
 # %% jupyter={"source_hidden": true}
-beam = translator.translate(val.src)  # beam 4, length penalty 0.6
-for texts in (before, beam):
-    pair_of = paired_bootstrap(said, texts, val.tgt, samples=300)
+beam = translator.translate(few)  # beam 4, length penalty 0.6
+compared = {"the checkpoint before": (said, before, val.tgt), "a beam of 4": (said_few, beam, few_right)}
+for name, texts in compared.items():
+    pair_of = compared[name] = paired_bootstrap(*texts, samples=300)
     widths = [each.high - each.low for each in (pair_of.difference, pair_of.a, pair_of.b)]
     independent = math.hypot(*widths[1:])  # the width if one system's luck said nothing of the other's
-    print("narrower than for scores on different sentences:", widths[0] < independent)
+    print(f"{name}: narrower than for scores on different sentences:", widths[0] < independent)
     assert widths[0] < independent
-assert math.isclose(pair_of.b.value, bleu(beam, val.tgt).value)
+surely = compared["the checkpoint before"].difference.low > 0  # the whole interval on one side
+print("the later checkpoint is better for sure:", surely)
+assert surely
+assert math.isclose(pair_of.b.value, bleu(beam, few_right).value)
 
 # %% [markdown]
-# You may find that the beam gains nothing here, or even loses: it finds *likelier* translations, and for a
-# model after a thousand updates likelier is not always better. What a beam does, and what a length penalty
-# is for, is the subject of [11_search_and_averaging](11_search_and_averaging.ipynb).
+# For the beam look at `pair_of.difference`: it is what greedy search has more, low end and high end. You may
+# find that the beam gains, or nothing, or that it loses: it finds *likelier* translations, and for a model
+# as little trained as ours likelier is not always better. What a beam does, and what a length penalty is
+# for, is the subject of [11_search_and_averaging](11_search_and_averaging.ipynb).
 
 # %%
 shutil.rmtree(folder.parent)
