@@ -48,9 +48,13 @@ reproduce: $(READY) ## train and score the published results anew, hours on two 
 	@for name in $(or $(ONLY),$(patsubst annotated/recipes/%.toml,%,$(wildcard annotated/recipes/*.toml))); do \
 	  $(BIN)/annotated reproduce $$name || exit; done
 
-bench: $(READY) ## race the package against its peers, records in benchmarks/results (about 30 minutes)
-	@for name in train decode memory scaling imports datapath profile_steps; do \
-	  $(BIN)/python benchmarks/$$name.py --json benchmarks/results/$$name.json || exit; done
+bench: $(READY) ## race the package against its peers, records in annotated/recorded (about an hour)
+	@for size in tiny small base; do \
+	  $(BIN)/python benchmarks/train.py --size $$size --json annotated/recorded/train-$$size.json || exit; done
+	$(BIN)/python benchmarks/train.py --size base --precision bf16 --json annotated/recorded/train-base-bf16.json
+	@for name in decode memory scaling imports datapath profile_steps; do \
+	  $(BIN)/python benchmarks/$$name.py --json annotated/recorded/$$name.json || exit; done
+	$(BIN)/python benchmarks/variations.py
 
 images: $(READY) ## draw the pictures of the README and the notebooks
 	$(BIN)/python images/draw.py

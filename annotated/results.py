@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from annotated.data import Corpus, TokenBatches, encode_corpus
 from annotated.decoding import Penalty
@@ -15,7 +16,22 @@ from annotated.evaluation import (
     score_tokens,
     tokenized_bleu,
 )
+from annotated.files import read_json
 from annotated.translator import Translator
+
+RECORDED = Path(__file__).parent / "recorded"  # a JSON file each; they come with the package, for notebooks
+
+
+def recorded(name: str) -> dict:
+    """What a script of benchmarks/ measured, as it stands in `RECORDED` under a name such as "variations".
+
+    Raises FileNotFoundError that lists what there is.
+    """
+    path = RECORDED / f"{name}.json"
+    if not path.exists():
+        names = ", ".join(sorted(found.stem for found in RECORDED.glob("*.json"))) or "nothing yet"
+        raise FileNotFoundError(f"{name!r} is not recorded; there is {names} (make bench records)")
+    return read_json(path)
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from annotated.data import Corpus, TokenBatches, encode_corpus, load_corpus
 from annotated.evaluation import greedy_bleu, score_tokens
 from annotated.files import read_json, write_json
 from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.results import RECORDED
 from annotated.settings import TrainingConfig
 from annotated.tokenizers import SentencePieceTokenizer
 from annotated.trainer import Trainer
 
-RECORDED = Path(__file__).parent / "results" / "variations.json"
 BASE = {"N": 2, "d_model": 128, "d_ff": 256, "h": 4, "dropout": 0.0}
 # Rows are named as in Table 3. Row B (d_k alone) is not there: in this package d_k is d_model / h.
 ROWS: dict[str, dict[str, dict]] = {
@@ -103,7 +103,9 @@ def main() -> None:
     options.add_argument("--max-tokens", type=int, default=768, help="in a batch (default %(default)s)")
     options.add_argument("--seeds", type=int, default=3, help="models a variation (default %(default)s)")
     options.add_argument("--threads", type=int, default=1, help="default %(default)s")
-    options.add_argument("--json", type=Path, default=RECORDED, metavar="FILE", help="default %(default)s")
+    options.add_argument(
+        "--json", type=Path, default=RECORDED / "variations.json", metavar="FILE", help="default %(default)s"
+    )
     asked = options.parse_args()
     torch.set_num_threads(asked.threads)
     how = {"updates": asked.updates, "max_tokens": asked.max_tokens, "corpus": "grammar de-en", "base": BASE}
