@@ -14,7 +14,7 @@ INSTALL := python -m pip install --quiet --disable-pip-version-check
 
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with notebooks/nbval_sanitize.cfg --nbval-cell-timeout 600
 
-.PHONY: help setup lab notebooks mutants reproduce bench images site test-site lock test lint format clean
+.PHONY: help setup lab notebooks mutants reproduce bench images site test-site test-floors lock test lint format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +72,13 @@ test: $(READY) ## lint, unit tests, pair check, notebooks compared with their ou
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
 	$(BIN)/python notebooks/build.py --check
 	$(BIN)/python -m pytest $(NBVAL) notebooks
+
+# Their notebooks and pictures are made with the lock: only the unit tests are run.
+test-floors: ## unit tests with the oldest versions that pyproject.toml admits (5 GB, in build/floors)
+	$(PYTHON) -m venv --clear build/floors
+	build/floors/bin/$(INSTALL) uv
+	build/floors/bin/uv pip install --quiet --python build/floors --resolution lowest-direct --editable '.[dev]'
+	OMP_NUM_THREADS=1 build/floors/bin/python -m pytest -n 2 --dist loadscope
 
 lint: $(READY) ## tell what ruff has to say
 	$(BIN)/ruff check
