@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10 · A translator, from text to BLEU
 #
-# **We turn 15,000 sentence pairs into a translator in one minute, read off its mistakes what it cannot see,
+# **We turn 20,000 sentence pairs into a translator in one minute, read off its mistakes what it cannot see,
 # and measure how a test set wears out by being looked at.**
 #
 # Previous: [09_first_example](09_first_example.ipynb) · Next:
@@ -258,14 +258,13 @@ assert 100 < len(both) < 0.5 * len(bpe)
 # ## Batches
 #
 # Section 5.1 puts pairs of about the same length together, in batches of some 25,000 source and 25,000
-# target tokens. Ours have at most 384 places a side, padding counted. A run stops after each *epoch* to
-# look at val. That is once through the text as a rule; to look more often, we cut the text in four, and
-# take each quarter for an epoch; three of the four will do. The classic iterator makes the same kind of
-# batch from torchtext's dataset.
+# target tokens. Ours have at most 384 places a side, padding counted. A run stops after each *epoch* to look
+# at val. That is once through the text as a rule; to look more often, we cut the text in four, and take each
+# quarter for an epoch. The classic iterator makes the same kind of batch from torchtext's dataset.
 
 # %%
 limit = 384
-parts = [train.take(range(first, len(train), 4)) for first in range(3)]
+parts = [train.take(range(first, len(train), 4)) for first in range(4)]
 quarters = [TokenBatches(encode_corpus(part, bpe, bpe), limit) for part in parts]
 val_batches = TokenBatches(encode_corpus(val, bpe, bpe), 2 * limit, shuffle=False)
 print(f"batches in each quarter: {[len(quarter) for quarter in quarters]}")
@@ -283,12 +282,12 @@ assert max(quarter.padding_share() for quarter in quarters) < 0.1
 #
 # The model has two layers a side, of width 128, and one matrix for both embeddings and the output (section
 # 3.4). We train without dropout: it is there against learning by heart, and a model that sees each sentence
-# once has little time for that. Three quarters are 600 updates; the rate peaks after 200 (equation 3).
+# once has little time for that. Once through the text are 800 updates; the rate peaks after 200 (equation 3).
 
 # %%
 torch.manual_seed(0)
 model = EncoderDecoder.from_config(TransformerConfig.tiny(len(bpe), len(bpe), N=2, dropout=0.0))
-settings = TrainingConfig(epochs=3, max_tokens=limit, warmup=200, factor=0.5, average=0, log_every=20)
+settings = TrainingConfig(epochs=4, max_tokens=limit, warmup=200, factor=0.5, average=0, log_every=20)
 print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 
 # %% [markdown]
@@ -328,9 +327,9 @@ records = [json.loads(line) for line in (folder / "log.jsonl").read_text().split
 validated = [record for record in records if "validation_loss" in record]
 print("validated after each quarter: updates", [record["step"] for record in validated])
 accuracy = validated[-1]["validation_accuracy"]
-print("more than 80% of val's tokens are the model's first choice:", accuracy > 0.8)
+print("more than 85% of val's tokens are the model's first choice:", accuracy > 0.85)
 assert [record["step"] for record in validated] == list(accumulate(len(quarter) for quarter in quarters))
-assert accuracy > 0.8
+assert accuracy > 0.85
 assert validated[0]["validation_loss"] > 2 * validated[-1]["validation_loss"]
 
 # %% [markdown]
@@ -366,7 +365,7 @@ assert max(right.get_lines()[0].get_ydata()) == rate(200, 128, 0.5, 200)
 
 # %%
 criterion = LabelSmoothing(len(bpe), padding_idx=bpe.pad, smoothing=0.1)
-some = TokenBatches(encode_corpus(parts[0].take(range(500)), bpe, bpe), 2 * limit, shuffle=False)
+some = TokenBatches(encode_corpus(train.take(range(500)), bpe, bpe), 2 * limit, shuffle=False)
 measured = {}
 for name, data in {"train": some, "val": val_batches}.items():
     divergence, _ = run_epoch(
@@ -376,9 +375,9 @@ for name, data in {"train": some, "val": val_batches}.items():
 gaps = [measured["val"][i] - measured["train"][i] for i in (0, 1)]
 mixed = measured["val"][1] - measured["train"][0]
 print("val costs more than train, in either currency:", min(gaps) > 0)
-print("by less than 0.3:", max(gaps) < 0.3)
+print("by less than 0.2:", max(gaps) < 0.2)
 print("and the picture, which mixes them, shows more than either:", mixed > max(gaps))
-assert 0 < min(gaps) <= max(gaps) < 0.3
+assert 0 < min(gaps) <= max(gaps) < 0.2
 assert mixed > max(gaps)
 
 # %% [markdown]
@@ -510,9 +509,9 @@ for i in [*range(3), *[i for i in wrong if i > 2][:6]]:
 
 # %%
 exact = 1 - len(wrong) / len(val)
-print("word for word as the grammar has it, more than a fifth:", exact > 0.2)
+print("word for word as the grammar has it, more than a quarter:", exact > 0.25)
 print("but far fewer than the tokens that are right, teacher-forced:", exact < accuracy - 0.1)
-assert 0.2 < exact < accuracy - 0.1
+assert 0.25 < exact < accuracy - 0.1
 
 # %% [markdown]
 # Whole sentences are a harsh measure. Section 6.1 uses **BLEU**: which share of the runs of 1, 2, 3 and 4
@@ -616,7 +615,7 @@ assert all(point["tokens right (%)"] > point["sentences right (%)"] for point in
 # %% [markdown]
 # The same model at the same moments. After the first quarter a good part of the tokens is right, and there
 # is no translation at all: much of an English sentence can be guessed from what English is like, and `the`,
-# `.`, `is` need no German. At the end almost nine tokens of ten are right, and of the sentences about a third
+# `.`, `is` need no German. At the end some nine tokens of ten are right, and of the sentences hardly half
 # ([09_first_example](09_first_example.ipynb) says why).
 #
 # **Exercise 2.** BLEU has its own idea of what matters. Take the *right* translations of val and spoil them
@@ -777,14 +776,12 @@ assert percent[3] < percent[2] / 2
 vocabulary = {word.lower() for word in frequency}
 invented = [word for text in said for word in cut(text) if word.isalpha() and word.lower() not in vocabulary]
 short = [word for word in invented if len(word) < 16]  # some never end: "longongongongong ..."
-print(
-    len(invented), "words that no training sentence has, such as", ", ".join(list(dict.fromkeys(short))[:20])
-)
+print(len(invented), "words that no training sentence has:", ", ".join(dict.fromkeys(short)))
 
 # %%
 all_words = sum(len(cut(text)) for text in said)
-print("some are invented, but under 5% of all words:", 0 < len(invented) < 0.05 * all_words)
-assert 0 < len(invented) < 0.05 * all_words
+print("some are invented, but under 3% of all words:", 0 < len(invented) < 0.03 * all_words)
+assert 0 < len(invented) < 0.03 * all_words
 
 # %% [markdown]
 # The price of pieces. A vocabulary of words cannot misspell; a vocabulary of pieces can put together what
@@ -884,8 +881,8 @@ assert (home / "run" / "training.json").exists()
 # We have looked at val all day: we have read its sentences, chosen by it, counted its mistakes. Why not
 # look at test as well? A file does not get worse by being read.
 #
-# Here is an experiment. We have two sets of translations of val, by the model after two quarters of the
-# text and after three. Now we make "systems" of them: each tosses a coin for every sentence, whose
+# Here is an experiment. We have two sets of translations of val, by the model after three quarters of its
+# training and after all four. Now we make "systems" of them: each tosses a coin for every sentence, whose
 # translation it takes. By construction all these systems are **equally good**. We score some of them on the
 # first half of val, keep the best, and then score that one on the other half, where it was not chosen. What
 # to expect from up to a hundred, we compute from 4,000.
