@@ -73,12 +73,12 @@ test: $(READY) ## lint, unit tests, pair check, notebooks compared with their ou
 	$(BIN)/python notebooks/build.py --check
 	$(BIN)/python -m pytest $(NBVAL) notebooks
 
-# Their notebooks and pictures are made with the lock: only the unit tests are run.
+# Notebooks and pictures are made with the lock, so neither is compared.
 test-floors: ## unit tests with the oldest versions that pyproject.toml admits (5 GB, in build/floors)
 	$(PYTHON) -m venv --clear build/floors
 	build/floors/bin/$(INSTALL) uv
 	build/floors/bin/uv pip install --quiet --python build/floors --resolution lowest-direct --editable '.[dev]'
-	OMP_NUM_THREADS=1 build/floors/bin/python -m pytest -n 2 --dist loadscope
+	OMP_NUM_THREADS=1 build/floors/bin/python -m pytest -n 2 --dist loadscope -o addopts=-ra --ignore tests/test_setup.py
 
 lint: $(READY) ## tell what ruff has to say
 	$(BIN)/ruff check

@@ -3,6 +3,7 @@
 import json
 import sys
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -135,7 +136,7 @@ def record_of(name, tmp_path, *arguments):
     found = script(name).run([*QUICK, *arguments, "--json", str(path)])
     record = json.loads(path.read_text())
     assert record == json.loads(json.dumps(found, default=str))
-    assert record["machine"]["versions"]["torch"] == torch.__version__
+    assert record["machine"]["versions"]["torch"] == version("torch")
     assert all(len(each["turns"]) == 2 for each in record["candidates"].values())
     return record
 
