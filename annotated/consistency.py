@@ -1,7 +1,7 @@
 """R-Drop (Liang et al., 2021): two passes of a batch, each with dropout of its own, should predict the same.
 
-Not of the paper; it keeps a model from learning a small corpus by heart. As in `annotated.loss`, there is a
-form to be read and a fast one, and the two agree in value and in gradient.
+Not of the paper; it is meant to keep a model from learning a small corpus by heart. As in `annotated.loss`,
+there is a form to be read and a fast one, and the two agree in value and in gradient.
 """
 
 import math
@@ -37,7 +37,10 @@ def consistent_cross_entropy(
         first, second: the decoder's states (n, d_model) in each pass.
         weight, bias: the output projection's, (size, d_model) and (size,).
         target: right tokens (n,), int64; rows of padding count nothing.
+        consistency: how much the passes' disagreement costs.
         chunk: how many tokens' logits are held at a time.
+
+    Returns a sum over rows. Raises ValueError as `smoothed_cross_entropy` does.
     """
     check_smoothing(len(weight), smoothing)
     kept = target != padding_idx

@@ -3,9 +3,10 @@
 It is a model folder (the newest weights, or their average at the end) that also holds
 
     training.json                settings of the run, as `--config` takes them
-    log.jsonl                    a line each `log_every` updates and each validation: "loss" is the smoothed
-                                 divergence that is trained, "validation_loss" the cross-entropy without
-                                 smoothing, both in nats a target token
+    log.jsonl                    a line each `log_every` updates and each validation: "loss" is what is
+                                 trained, the smoothed divergence (and what `consistency` adds),
+                                 "validation_loss" the cross-entropy without smoothing, both in nats a
+                                 target token
     checkpoints/step-00001234/   a model folder with the optimizer's state and the position in the data
     tensorboard/                 the log for TensorBoard, if asked for
 """

@@ -870,6 +870,7 @@ class Convolutions(nn.Module):
         return x[..., -1]
 
 
+# %%
 def open_lstm() -> nn.Module:
     layer = lstm()
     layer.net.bias_hh_l0.data[WIDTH : 2 * WIDTH] = 3.0  # the second quarter, the forget gate

@@ -320,6 +320,7 @@ def heard(kind: type, h: int = 2) -> list[list[int]]:
     return [row.abs().sum(dim=-1).nonzero().flatten().tolist() for row in jacobian[:, 0]]
 
 
+# %%
 right, wrong = heard(MultiHeadedAttention), heard(ViewAlone)
 print("right: word 1 hears", right[1], " word 6 hears", right[6])
 print("wrong: word 1 hears", wrong[1], " word 6 hears", wrong[6])

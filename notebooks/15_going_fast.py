@@ -235,6 +235,7 @@ class Traffic(TorchDispatchMode):
         return out
 
 
+# %%
 def tensors_in(items):
     """All tensors in lists within lists."""
     for item in items:
