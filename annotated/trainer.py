@@ -170,6 +170,7 @@ class Trainer:
         self.summed.consistency = c.consistency if p.epoch + 1 >= c.consistency_from else 0.0
         batches = self.epoch_batches(p.epoch)
         updates = list(self.updates(batches.batches(p.epoch)))
+        self.epoch_length = len(updates)
         self.last_step = min(c.max_steps, p.step - p.position + len(updates) * (c.epochs - p.epoch))
         bar.total = self.last_step
         if p.step == 0 and self.rank == 0 and self.last_step < c.warmup:
@@ -292,9 +293,15 @@ class Trainer:
     def time_left(self) -> str:
         """How long the run will still take at the pace it had so far, validation and saving included."""
         begun, first = self.begun
-        pace = (time.monotonic() - begun) / max(1, self.progress.step - first)  # seconds an update
-        minutes = pace * (self.last_step - self.progress.step) / 60
+        made, ahead = self.passes(first, self.progress.step), self.passes(self.progress.step, self.last_step)
+        minutes = (time.monotonic() - begun) * ahead / max(1, made) / 60
         return f"; about {minutes:,.0f} min left" if minutes > 0 else ""
+
+    def passes(self, start: int, end: int) -> int:
+        """How often batches pass through the model from one update to another: twice once consistency counts."""
+        c = self.config
+        plain = self.epoch_length * (c.consistency_from - 1) if c.consistency else end
+        return end - start + max(0, end - max(start, plain))
 
     # ---- what is kept
 

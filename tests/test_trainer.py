@@ -3,6 +3,8 @@
 import io
 import sys
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -53,6 +55,20 @@ def test_consistency_begins_with_its_epoch(tmp_path):
     trainer.epoch_batches = lambda epoch: seen.append(trainer.summed.consistency) or batches(epoch)
     trainer.train()
     assert seen == [0.0, 0.7, 0.7]
+
+
+def test_the_time_left_counts_both_passes(tmp_path, capfd, monkeypatch):
+    clock = SimpleNamespace(monotonic=time.monotonic, perf_counter=time.perf_counter)
+    monkeypatch.setattr("annotated.trainer.time", clock)
+    trainer = make_trainer(tmp_path, epochs=5, consistency=0.7, consistency_from=4)
+    minutes_of = {0.0: 1, 0.7: 2}
+    clock.monotonic = lambda: 60 * sum(minutes_of[spent] for spent in passed)
+    passed, update = [], trainer.update
+    trainer.update = lambda *inputs: passed.append(trainer.summed.consistency) or update(*inputs)
+    trainer.train()
+    length = trainer.progress.step // 5
+    said = [line.split("; about ")[1] for line in capfd.readouterr().err.splitlines() if "min left" in line]
+    assert said == [f"{minutes * length} min left" for minutes in (6, 5, 4, 2)]
 
 
 def plain_loop(trainer, epochs, accumulate, clip):
