@@ -298,7 +298,7 @@ class Trainer:
         return f"; about {minutes:,.0f} min left" if minutes > 0 else ""
 
     def passes(self, start: int, end: int) -> int:
-        """How often batches pass through the model from one update to another: twice once consistency counts."""
+        """Forward passes from one update to another: two a batch once consistency counts."""
         c = self.config
         plain = self.epoch_length * (c.consistency_from - 1) if c.consistency else end
         return end - start + max(0, end - max(start, plain))
