@@ -1,13 +1,14 @@
-"""Write the README's table of results, from what was recorded with the shipped models.
+"""Write the README's tables: of results, from the shipped models' scores, and of speeds, from the records.
 
     python docs/results.py            write it
     python docs/results.py --check    exit code 1 if the README says something else
 
-The table stands between two comments, `<!-- results -->` and `<!-- end of results -->`.
+Each stands between two comments, such as `<!-- results -->` and `<!-- end of results -->`.
 """
 
 import argparse
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from annotated.checkpoints import WEIGHTS, read_tensors, shipped_model, shipped_models
@@ -15,10 +16,24 @@ from annotated.evaluation import Score
 from annotated.files import read_toml
 from annotated.recipes import recipe_path
 from annotated.release import read_scores
+from annotated.results import RECORDED, recorded
 
 README = Path(__file__).resolve().parents[1] / "README.md"
-PLACE = re.compile(r"(<!-- results -->\n).*?(<!-- end of results -->)", re.DOTALL)
 SPLIT = "test_2016_flickr"
+RACES = {  # a record of benchmarks/, and what it is about
+    "train-tiny": "training, d_model 128",
+    "train-small": "training, d_model 256",
+    "train-base": "training, the base model",
+    "train-base-bf16": "training, the base model",
+    "decode": "translating, `multi30k-en-de`",
+    "memory": "memory in training, the base model",
+}
+RIVALS = {  # those candidates of the races that are not ours; and ours, with which they are compared
+    "torch.nn.Transformer": "`torch.nn.Transformer`",
+    "Hugging Face Marian": "Hugging Face Marian",
+    "CTranslate2": "CTranslate2 (C++)",
+    "annotated": "ours, in float32",
+}
 
 
 def results_table() -> str:
@@ -52,11 +67,42 @@ def bounds(score: Score | None) -> str:
     return "" if score is None else f"**{score.value:.2f}** ({score.low:.1f} to {score.high:.1f})"
 
 
+def speed_table() -> str:
+    """Every race that is recorded: how fast we are, and how many times as fast as whom."""
+    found = [row for name in RACES if (RECORDED / f"{name}.json").exists() for row in races(name)]
+    head = ["| what | ours | against | |", "| --- | --- | --- | --- |"]
+    return "\n".join([*head, *found]) + "\n"
+
+
+def races(name: str) -> Iterator[str]:
+    """One record's rows."""
+    record = recorded(name)
+    for each in record["comparisons"]:
+        rival, _, detail = each["peer"].partition(", ")
+        if rival not in RIVALS:
+            continue
+        what = f"{RACES[name]}, {detail}" if detail else RACES[name]
+        ratio = f"**{each['ratio']:.2f} x**" if each["ratio"] else "too close to tell"
+        cells = [what, amount(record, record["candidates"][each["ours"]]["median"]), RIVALS[rival], ratio]
+        yield f"| {' | '.join(cells)} |"
+
+
+def amount(record: dict, median: float) -> str:
+    """A candidate's speed, or its memory, with the unit."""
+    if "unit" in record:
+        return f"{median:,.0f} {record['unit']}"
+    unit = "target_tokens" if "target_tokens" in record else "sentences"
+    return f"{record[unit] / median:,.0f} {unit.replace('_', ' ')}/s"
+
+
 def render(readme: str) -> str:
-    """The README with the table of now. Raises ValueError where its place is not marked."""
-    if not PLACE.search(readme):
-        raise ValueError(f"{README.name} has no place for the results: {PLACE.pattern}")
-    return PLACE.sub(lambda found: found[1] + results_table() + found[2], readme)
+    """The README with the tables of now. Raises ValueError where the place of one is not marked."""
+    for name, table in (("results", results_table), ("speeds", speed_table)):
+        place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
+        if not place.search(readme):
+            raise ValueError(f"{README.name} has no place for the {name}: {place.pattern}")
+        readme = place.sub(lambda found, table=table: found[1] + table() + found[2], readme)
+    return readme
 
 
 def main() -> int:

@@ -5,8 +5,8 @@
 # less work than a beam of four, read what it leaves out, and make one run better by a mean of its
 # weights.**
 #
-# Previous: [10_translation](10_translation.ipynb) · Next: `12_results` · Greedy decoding, word by word:
-# [09_first_example](09_first_example.ipynb)
+# Previous: [10_translation](10_translation.ipynb) · Next: [12_results](12_results.ipynb) · Greedy
+# decoding, word by word: [09_first_example](09_first_example.ipynb)
 #
 # *40 minutes to read, under a minute to run.*
 #
@@ -1223,4 +1223,4 @@ assert to_translation < to_nearest / 2
 # share are the rows of pieces that both use: names, numbers, the full stop.
 #
 # Search, penalty, cache and mean together are what section 6.1 adds to a trained model. What it is worth in
-# BLEU, on a test set and with error bars, is the matter of `12_results`.
+# BLEU, on a test set and with error bars, is the matter of [12_results](12_results.ipynb).

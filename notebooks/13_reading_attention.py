@@ -4,7 +4,7 @@
 # **We read the maps of a trained translator, score them against word alignments made by hand, and then take
 # the model apart to find out which of our readings were true.**
 #
-# Previous: `12_results` · Next:
+# Previous: [12_results](12_results.ipynb) · Next:
 # [14_under_the_hood_of_nn_transformer](14_under_the_hood_of_nn_transformer.ipynb) · Attention itself:
 # [02_attention](02_attention.ipynb)
 #

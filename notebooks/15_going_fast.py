@@ -131,11 +131,11 @@ assert abs(table_2 / 3.3e18 - 1) < 0.01
 assert abs(reached / 9.5e12 - counted / table_2) < 0.04
 
 # %% [markdown]
-# So the 3.3 · 10<sup>18</sup> of Table 2 are no operations that anybody did. They are hours times what the
-# GPUs *could* have done; less than a third of it went into the model's products. (`12_results` has the rest
-# of the table.) The share that was used is called **model FLOPs utilisation** (FLOP: floating-point
-# operation), and it is what "fast" means here: 100% is matrix products and nothing else, at the best rate
-# that the machine has for them.
+# So the 3.3 · 10<sup>18</sup> of Table 2 are no operations that anybody did. They are hours times what
+# the GPUs *could* have done; less than a third of it went into the model's products.
+# ([12_results](12_results.ipynb) has the rest of the table.) The share that was used is called **model
+# FLOPs utilisation** (FLOP: floating-point operation), and it is what "fast" means here: 100% is matrix
+# products and nothing else, at the best rate that the machine has for them.
 #
 # ## What else is there?
 #
