@@ -80,7 +80,7 @@ def marian(folder: Path, beam: int, alpha: float, limit: int, device: torch.devi
                 attention_mask=(src != PAD).long(),
                 num_beams=beam,
                 length_penalty=alpha,
-                early_stopping=False,
+                early_stopping=beam > 1,  # when as many have ended as the beam is wide, as in our search
                 do_sample=False,
                 max_length=limit + 1,
             )

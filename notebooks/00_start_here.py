@@ -75,8 +75,8 @@ translator.show_attention(sentence)
 # ## The row before
 #
 # Which head was looking at *dog* when *Hund* was written? First guess: find the row of `Hund`, and see
-# which head is bright at `dog`. But when the model has read `Hund`, the word has been written already; it
-# is too late to look. The row that matters is the one **before**.
+# which head is bright at `dog`. But when the model has read `Hund`, the word has been written already: a
+# head that looks at *dog* now has no say in it. The row that matters is the one **before**.
 
 # %%
 seen = translator.attention(sentence)

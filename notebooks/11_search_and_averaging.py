@@ -334,7 +334,7 @@ plt.show()
 # %% [markdown]
 # Each box holds a token (`▁` begins a word) and the log-probability of the whole beginning. Follow the
 # heavy line: where it is not on top, greedy decoding has gone another way. White boxes were weighed and
-# dropped; most have nothing wrong with them but their rank.
+# dropped: many are wrong, and some have nothing wrong with them but their rank.
 #
 # **Exercise 1.** For how many captions does greedy decoding say just what a beam of 4 says? Where it does
 # not, at which word do they part?
@@ -381,10 +381,10 @@ assert (gains[-1] > -1e-6).double().mean() > 0.85
 assert lengths[-1] < lengths[0]
 
 # %% [markdown]
-# A beam of eight is ahead of greedy decoding in the mean, and behind it for hardly a caption; from one
-# width to the next there is no such promise. And the translations get **shorter**. This is the part that
-# people do not expect: the search gets better, and what it finds is cut down. How far does it go? We would
-# have to know the likeliest translation of all.
+# A beam of eight is ahead of greedy decoding in the mean, and behind it for hardly a caption, if for any;
+# from one width to the next there is no such promise. And the translations get **shorter**. This is the
+# part that people do not expect: the search gets better, and what it finds is cut down. How far does it go?
+# We would have to know the likeliest translation of all.
 #
 # ## As wide as it takes
 #
@@ -495,18 +495,18 @@ other = [i for i in sure if exact[i][1] != greedy[i]]
 by_length = sorted(other, key=lambda i: len(exact[i][1]) - len(greedy[i]))
 for i in by_length[:4]:
     print(captions[i])
-    print(f"   greedy    1 in {math.exp(-plain[1][i].log_prob):6.0f}   {words.decode(greedy[i])}")
-    print(f"   likeliest 1 in {math.exp(-exact[i][0]):6.0f}   {words.decode(exact[i][1])}")
+    print(f"   greedy    1 in {math.exp(-plain[1][i].log_prob):10,.0f}   {words.decode(greedy[i])}")
+    print(f"   likeliest 1 in {math.exp(-exact[i][0]):10,.0f}   {words.decode(exact[i][1])}")
 shorter = sum(len(exact[i][1]) - len(greedy[i]) for i in other)
 print("tokens in all, likeliest less greedy:", shorter)
 assert shorter <= 0
 
 # %% [markdown]
-# The likeliest translation is often one that *says less*. Each further word, right as it may be, multiplies
-# by a number below 1; whoever leaves something out saves a factor. In larger models than ours the likeliest
-# output of all is, for every second sentence, the **empty** one (Stahlberg and Byrne again). So an exact
-# search is not what translation wants, and "the beam is too narrow" is seldom what is wrong. The narrow
-# beam hides a fault of the model's, and the length penalty is a patch on it.
+# Where the likeliest translation is another one, it often *says less*. Each further word, right as it may
+# be, multiplies by a number below 1; whoever leaves something out saves a factor. In larger models than
+# ours the likeliest output of all is, for every second sentence, the **empty** one (Stahlberg and Byrne
+# again). So an exact search is not what translation wants, and "the beam is too narrow" is seldom what is
+# wrong. The narrow beam hides a fault of the model's, and the length penalty is a patch on it.
 #
 # **Exercise 2.** Do we want the likeliest at all? Write a function that draws each next token at random by
 # its probability, but only from the *nucleus*: the fewest tokens, likeliest first, whose probabilities sum
@@ -571,7 +571,7 @@ for i, ends in enumerate(eight):
 for i, without, with_penalty in flips[:4]:
     print(captions[i])
     for hypothesis in (without, with_penalty):
-        print(f"   {hypothesis.log_prob:6.2f}  {hypothesis.score:6.2f}  {words.decode(hypothesis.tokens)}")
+        print(f"   {hypothesis.log_prob:6.2f}  {hypothesis.score:7.3f}  {words.decode(hypothesis.tokens)}")
 assert flips
 assert all(len(saved.tokens) > len(lost.tokens) for _, lost, saved in flips)
 
@@ -719,8 +719,9 @@ assert longer < 1.5
 assert sum(better) < 3
 
 # %% [markdown]
-# Hardly a step more, and hardly anything found. By the time that four have ended, what is left is so much
-# less likely that not even free length could save it. "Enough" proves nothing, and is nearly always right.
+# Hardly a step more, and hardly anything found, if anything. By the time that four have ended, what is left
+# is so much less likely that not even free length could save it. "Enough" proves nothing, and is nearly
+# always right.
 #
 # And the limit? A trained model does not get there. Take one that cannot end:
 
@@ -792,7 +793,7 @@ print(f"one place off: the same words for {same} of 12, balanced books for {12 -
 assert len(unbalanced(shifted)) == 12
 
 # %% [markdown]
-# No crash, and German sentences, many of them the right ones: a fault that one can ship. The books do not
+# No crash, and German sentences, the right ones even: a fault that one can ship. The books do not
 # forgive it.
 #
 # The real trap is another one. The cache now holds a tree, and a word must see its own branch of it: that
@@ -817,9 +818,9 @@ assert len(wrong[1]) == 0 < len(wrong[4])
 
 # %% [markdown]
 # With a beam of one there is one branch, and every test of greedy decoding passes. With four, a beginning
-# remembers what others said, and the sentence derails or, worse, does not. (Most programs keep a cache for
-# each beginning and copy it when one branches, as our exact search did with `cache.select(rows)`. There the
-# same fault is to forget the copy.)
+# remembers what others said, and the sentence may derail or, worse, as in the two above, does not. (Most
+# programs keep a cache for each beginning and copy it when one branches, as our exact search did with
+# `cache.select(rows)`. There the same fault is to forget the copy.)
 #
 # ### What it saves
 #

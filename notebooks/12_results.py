@@ -515,6 +515,7 @@ def better(name):
     return max(apart[name]) < -noise
 
 
+# %%
 bleus = {name: mean(run["bleu"] for run in each) for name, each in runs.items()}
 claims = {
     "one head is worse": worse("h = 1"),

@@ -447,11 +447,11 @@ assert torch.equal(torch.tensor(axes[1].images[0].get_array()), errors["says"])
 
 # %% [markdown]
 # In the last layer the guess is right, by a wide margin: looked up in the row of the word that was *read*,
-# the same weights are hardly better than random maps. Whoever labels rows by the decoder's input, which is
+# the same weights are no better than random maps. Whoever labels rows by the decoder's input, which is
 # what the tensors suggest, and reads a picture of the top layer word by word, reads nonsense, neatly drawn.
 #
-# Further down it is not so clear. By how much does the row that says the word align better, layer by layer?
-# And which heads do the opposite, and are about the word *just read*?
+# In the lower layers it is not so clear. By how much does the row that says the word align better, layer by
+# layer? And which heads do the opposite, and are about the word *just read*?
 
 # %%
 advantage = errors["reads"] - errors["says"]  # above 0: this head is about the word that is to be said
@@ -493,17 +493,18 @@ assert read[0] > 0.5 > 0.1 > say[0]
 assert say[-1] > 0.5 > 0.1 > read[-1]
 
 # %% [markdown]
-# At the bottom a state *is* the word that it has read; on top it is the word that it will say. The two curves
-# cross on the way, and so does the meaning of a row. **There is no right row for a model, only for a layer.**
-# The label of a query's row is true of the first layer; what a row of the last layer asks about, the
-# labels of the axis never mention.
+# At the bottom a state *is* the word that it has read; on top it is the word that it will say. The two
+# curves cross on the way, and so does the meaning of a row. **There is no right row for a model, only for a
+# layer**, and where the curves cross, only for a head. The label of a query's row is what a state of the
+# first layer still is; what a row of the last layer asks about, the labels of the axis never mention.
 #
 # ## What is a good score?
 #
 # The best single head, looked up in the row that says the word, is the darkest cell of the two grids' right
-# one. Is its error good? Compared with chance, very. But chance is a poor rival. Here is the laziest aligner
-# that deserves the name: it links each word to the one that is as far along in the other sentence, a bare
-# **diagonal**.
+# one. (The left grid may have a darker one: a head that finds the word just read. That is an alignment too,
+# but of a word that has been said.) Is its error good? Compared with chance, very. But chance is a poor
+# rival. Here is the laziest aligner that deserves the name: it links each word to the one that is as far
+# along in the other sentence, a bare **diagonal**.
 
 
 # %%
@@ -553,10 +554,10 @@ assert means[winner][0] < scores["mean of all heads and layers"][0]
 assert (errors["says"] < means[winner][0]).sum() <= 2
 
 # %% [markdown]
-# The mean of one layer's heads does better than nearly all of them alone: they err in different places. The
-# mean over *all* layers, which one often sees drawn, mixes rows about one word with rows about another. Here
-# is the best layer's mean on the pair that strays furthest from the diagonal, with the sure links framed. A
-# frame that does not hold the largest weight of its row is a miss.
+# The mean of the last layer's heads does better than nearly all heads alone: they err in different places.
+# Further down it does not help. The mean over *all* layers, which one often sees drawn, mixes rows about
+# one word with rows about another. Here is the best layer's mean on the pair that strays furthest from the
+# diagonal, with the sure links framed. A frame that does not hold the largest weight of its row is a miss.
 
 
 # %%
@@ -637,9 +638,10 @@ for kind, grid in previous.items():
 assert previous["decoder self-attention"].mean() > previous["encoder self-attention"].mean()
 
 # %% [markdown]
-# The decoder, it seems, is full of previous-token heads. Wait: what would a head get that looks *nowhere*,
-# evenly at all that it may see? The second token sees two, so its predecessor gets a half; the third token
-# sees three, so a third. The triangle gives the previous token weight for nothing.
+# On average the decoder's heads look there more than the encoder's. Full of previous-token heads, then?
+# Wait: what would a head get that looks *nowhere*, evenly at all that it may see? The second token sees
+# two, so its predecessor gets a half; the third token sees three, so a third. The triangle gives the
+# previous token weight for nothing.
 
 
 # %%
@@ -661,7 +663,7 @@ for kind in ("encoder", "decoder"):
     assert grid.mean() < 1.5 * even if kind == "decoder" else (grid > 2 * even).any()
 
 # %% [markdown]
-# The decoder's rich harvest is mostly the triangle's. In the encoder a few heads stand out. Do *they* follow
+# On average, the decoder's harvest is the triangle's. In the encoder a few heads stand out. Do *they* follow
 # places? A weight on the previous token does not show it: perhaps the previous token just tends to be the
 # article of this noun, or the first half of this word. To tell, we do two things to a sentence:
 #
@@ -720,10 +722,11 @@ assert agree > 0.3
 assert (leaning > 0).float().mean() < 0.5
 
 # %% [markdown]
-# So there it is, counted. The more weight on the previous token, the more a head leans to places; most others
-# are followers of words. (Voita and others, 2019, describe *positional heads* in models of the paper's size.)
-# A head in the upper right corner would keep its map whatever we do: it looks at nothing in particular. That
-# heads learn different tasks is now the result of an experiment that could have failed.
+# So there it is, counted. The heads with the most weight on the previous token lean to places; few others
+# do, and some follow words. (Voita and others, 2019, describe *positional heads* in models of the paper's
+# size.) A head in the upper right corner keeps its map whatever we do: it looks at nothing in particular,
+# or at what stayed where it was, the full stop and the end. That heads learn different tasks is now the
+# result of an experiment that could have failed.
 #
 # ## What a map does not prove
 #
@@ -814,11 +817,11 @@ print(
 )
 assert good.max() > 2 * good.min()
 assert harm[aligned > 0.6].mean() < good.mean()
-assert largest[-1].mean() > largest[0].mean()  # from layer 1 to the last, rows become sharper
+assert largest[-1].mean() > largest[0].mean()  # the last layer's rows are sharper than the first's
 
 # %% [markdown]
-# Half right. Heads that align badly are hardly missed; but heads that align equally well differ widely in
-# what they are worth. And look at how small these numbers are. We blind more than one at a time:
+# Half right. On average, heads that align badly are hardly missed; but heads that align equally well differ
+# widely in what they are worth. And look at how small these numbers are. We blind more than one at a time:
 
 
 # %%
@@ -834,9 +837,10 @@ assert everything > 2 * harm.sum()
 assert everything > 5 * harm.max()
 
 # %% [markdown]
-# The heads are understudies for each other. Take one away and another one knows the part; only together are
-# they indispensable. So an experiment on one head can mislead just as well: that it is not *missed* does not
-# show that it does nothing. (Michel and others, 2019, prune many heads of a trained model at little cost.)
+# The heads are understudies for each other, and the layers too. Take one away and another one knows the
+# part; only together are they indispensable. So an experiment on one head can mislead just as well: that it
+# is not *missed* does not show that it does nothing. (Michel and others, 2019, prune many heads of a
+# trained model at little cost.)
 #
 # **Exercise 3.** Guess the order first: what costs most, blinding all heads of the encoder's self-attention,
 # of the decoder's, or of cross-attention? Then measure. The decoder's even weights must stay a triangle.
@@ -903,7 +907,7 @@ assert share[end] > 0.8 * usual
 assert price[end] < min(map(price.get, others)) / 3
 
 # %% [markdown]
-# They get about as much weight as others, or more; to silence them costs a fraction of what others cost. Why
+# They get as much weight as others, and more; to silence them costs next to nothing. Why
 # look at them, then? Weights must sum to 1: a head that wants *nothing* has to put its weight somewhere. So
 # it is parked where it does no harm. (Clark and others, 2019, saw it in BERT.) If that is so, two things
 # follow. First, weight is parked most when nothing is needed from the source: inside a word, say, when its
@@ -958,8 +962,9 @@ for n in range(LAYERS):
 assert product > plain - 0.03  # in the last layer
 
 # %% [markdown]
-# In this small model it does not. What reaches the query and what the query means are two questions: for the
-# first, the product is the honest picture; for the second, the sharper map was the better aligner.
+# In this small model it does not, in the layers that align at all. What reaches the query and what the
+# query means are two questions: for the first, the product is the honest picture; for the second, the plain
+# weights were the better aligner.
 #
 # ### Two maps, one model
 #
