@@ -68,10 +68,17 @@ def bounds(score: Score | None) -> str:
 
 
 def speed_table() -> str:
-    """Every race that is recorded: how fast we are, and how many times as fast as whom."""
-    found = [row for name in RACES if (RECORDED / f"{name}.json").exists() for row in races(name)]
+    """Every race that is recorded: how fast we are, how many times as fast as whom, and where that was."""
+    there = [name for name in RACES if (RECORDED / f"{name}.json").exists()]
     head = ["| what | ours | against | |", "| --- | --- | --- | --- |"]
-    return "\n".join([*head, *found]) + "\n"
+    rows = [row for name in there for row in races(name)]
+    where = sorted({machine(recorded(name)["machine"]) for name in there})
+    return "\n".join([*head, *rows, "", f"Measured on {'; '.join(where)}."]) + "\n"
+
+
+def machine(facts: dict) -> str:
+    """What a record was measured on."""
+    return f"{facts['cores']} cores, {facts['processor']}, torch {facts['versions']['torch']}"
 
 
 def races(name: str) -> Iterator[str]:
