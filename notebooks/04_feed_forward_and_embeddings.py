@@ -210,12 +210,11 @@ from annotated.plots import plot_soft_lookup
 points = torch.tensor([[t, 1.0] for t in measured])
 line = torch.linalg.lstsq(points, torch.tensor(list(measured.values()))).solution  # slope and height
 straight = degrees * line[0] + line[1]
-ax = plot_soft_lookup(
+plot_soft_lookup(
     list(measured), list(measured.values()), degrees.tolist(),
     {"best linear map": straight, "two ReLU units": used},
-    xlabel="outside (°C)", ylabel="electricity (kWh a day)", title="Two units, two bends",
+    xlabel="outside (°C)", ylabel="electricity (kWh a day)", title="Two units, two bends", known="measured",
 )  # fmt: skip
-ax.get_legend().get_texts()[-1].set_text("measured")
 plt.show()
 bends = (used.diff().diff().abs() > 1e-3).sum()
 assert bends == 2

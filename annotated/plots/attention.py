@@ -120,11 +120,12 @@ def plot_soft_lookup(
     xlabel: str = "what is asked for",
     ylabel: str = "what comes back",
     title: str = "A look-up becoming soft",
+    known: str = "in the table",
 ) -> "Axes":
     """Draw a table's entries as points, and over them what each kind of look-up answers.
 
-    `places` and `values` are the table; `answers` has, by name, one answer for each place `asked`, the
-    softest first. Raises ValueError if lengths differ.
+    `places` and `values` are the table, called `known` in the legend; `answers` has, by name, one answer for
+    each place `asked`, the softest first. Raises ValueError if lengths differ.
     """
     import matplotlib.pyplot as plt
     import seaborn as sns
@@ -139,7 +140,7 @@ def plot_soft_lookup(
     shades = sns.color_palette("viridis", len(answers))
     for (name, curve), shade in zip(answers.items(), shades, strict=True):
         ax.plot(asked, curve.tolist(), color=shade, label=name)
-    ax.plot(places, values, "o", color="black", markersize=9, label="in the table")
+    ax.plot(places, values, "o", color="black", markersize=9, label=known)
     ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
     ax.grid(True)
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
