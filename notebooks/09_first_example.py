@@ -40,7 +40,6 @@ from itertools import pairwise
 import matplotlib.pyplot as plt
 import torch
 from torch.nn import functional as F
-from tqdm import tqdm
 
 from annotated import (
     Batch,
@@ -66,6 +65,7 @@ from annotated.plots.smoothing import plot_loss
 from annotated.plots.training import plot_accuracies, plot_learning_curves
 
 setup_notebook()
+torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
 
 # %% [markdown]
 # ## Ten symbols in, the same ten out
@@ -158,7 +158,7 @@ def new_run(seed):
 def train(model, batches, criterion, optimizer, scheduler):
     """One update for each batch."""
     model.train()  # dropout on
-    for batch in tqdm(batches, disable=None):
+    for batch in batches:
         states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
         log_probs = model.generator(states)
         loss = criterion(log_probs.flatten(0, 1), batch.tgt_y.flatten())
@@ -436,12 +436,14 @@ model, optimizer, scheduler = new_run(seed=0)
 loss_compute = SimpleLossCompute(model.generator, criterion)
 records, maps, seen, state = [], {0: cross_attention(model)}, set(), TrainState()
 began = time.perf_counter()
-for step in tqdm(range(EVERY, UPDATES + 1, EVERY), disable=None):
+for step in range(EVERY, UPDATES + 1, EVERY):
     batches = list(data_gen(V, 128, EVERY))
     seen |= {tuple(row) for batch in batches for row in batch.src.tolist()}
     loss, state = run_epoch(batches, model, loss_compute, optimizer, scheduler, train_state=state)
     records.append({"step": step, "loss": loss, "rate": rate(step, **SETTINGS), **measure(model)})
     maps[step] = cross_attention(model)
+    if step % 100 == 0:
+        print(f"update {step}: loss {loss:.2f}")
     if step == 200:
         early = copy.deepcopy(model)
 seconds = time.perf_counter() - began

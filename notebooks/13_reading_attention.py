@@ -55,6 +55,7 @@ from annotated.plots import plot_alignment, plot_attention, plot_by_head, setup_
 from annotated.translator import TranslationAttention, load_pretrained
 
 setup_notebook()
+torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
 
 # %% [markdown]
 # ## One translation, three kinds of map

@@ -81,6 +81,7 @@ def test_ci_runs_the_test_command_of_the_readme_and_the_makefile() -> None:
     assert [line for line in script if line.startswith("make")] == [
         TEST_COMMAND,
         "make site",
+        "make test-site",
     ]
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     assert "test" in listed_targets()
