@@ -1173,8 +1173,7 @@ assert all(ratio / doubt > 1 for label, (ratio, doubt) in ahead.items() if label
 # %% [markdown]
 # (A bar that one can see is what two runs of the same program differ by.) Ahead of what is written in Python
 # with PyTorch, in every race; behind CTranslate2 by far. That engine has no Python between its calls, fuses
-# more of them, and keeps each core busy with a batch of its own. What is to be had from Python with the ideas
-# of this notebook, we have; who needs more has the exit above.
+# more of them, and keeps each core busy with a batch of its own. Who needs that has the exit above.
 #
 # All that remains of speed is in `benchmarks/` of the repository: each question a script. The last notebook,
 # [16_another_task](16_another_task.ipynb), goes somewhere else with the same model.
