@@ -20,7 +20,7 @@ from annotated.interop.marian import (
     VOCAB,
     WEIGHTS,
 )
-from annotated.interop.marian_names import BIAS, MATRICES, permuted, sines_first, stack_names
+from annotated.interop.marian_names import BIAS, DECODER, HEAD, MATRICES, permuted, sines_first, stack_names
 from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer, WordTokenizer
 
@@ -107,4 +107,7 @@ def marian_tensors(model: EncoderDecoder) -> dict[str, Tensor]:
     names |= {ours: aliases[0] for ours, aliases in MATRICES[c.tied_embeddings].items()}
     own = {name: tensor.detach().float().cpu() for name, tensor in weights(model).items()}
     found = permuted(own, sines_first(c.d_model)) | {BIAS: own[BIAS].unsqueeze(0)}
-    return {names[name]: tensor.contiguous() for name, tensor in found.items()}
+    theirs = {names[name]: tensor.contiguous() for name, tensor in found.items()}
+    if c.tied_embeddings == "target":  # transformers before 5.4 reads the output by itself
+        theirs[HEAD] = theirs[DECODER].clone()
+    return theirs
