@@ -486,12 +486,12 @@ with evaluating(parser.model), capture_attention(parser.model) as maps:
 of_gold = log_probs.masked_fill(batch.tgt_y == parser.marks.pad, 0).sum(dim=1)  # (B,)
 failed = [i for i, tree in enumerate(searched) if tree is None]
 missed = sum(of_gold[i].item() > beams[i][0].log_prob for i in failed)
-print("of the failures, the search is to blame for at most a fifth:", missed <= len(failed) / 5)
-assert missed <= len(failed) / 5
+print("of the failures, the search is to blame for less than half:", missed < len(failed) / 2)
+assert missed < len(failed) / 2
 
 # %% [markdown]
-# It is the model that errs, not the search: it holds the miscounted row for the likelier one. Where that is
-# so, no beam is wide enough.
+# More often it is the model that errs, not the search: it holds the miscounted row for the likelier one.
+# Where that is so, no beam is wide enough.
 #
 # And a fourth way: allow no mistake. We know how many words there are, so we know at each step what may come:
 # a leaf only while words are left, a closing bracket only for what is open and not empty, the last of them
@@ -574,10 +574,11 @@ for name, found in ways.items():
 # %%
 gain = {name: value - f1["greedy"] for name, value in f1.items()}
 print("the first of the beam, under 6 points better than greedy:  ", gain["beam 21, its best"] < 0.06)
-print("its best tree, over 3 points better:                      ", gain["beam 21, its best tree"] > 0.03)
+third = (1 - f1["greedy"]) / 3
+print("its best tree, a third of what greedy missed and more:     ", gain["beam 21, its best tree"] > third)
 print("forced, better than greedy:                                ", gain["forced"] > 0)
 assert gain["beam 21, its best"] < 0.06
-assert gain["beam 21, its best tree"] > max(0.03, 2 * gain["beam 21, its best"])
+assert gain["beam 21, its best tree"] > max(third, 2 * gain["beam 21, its best"])
 assert gain["forced"] > 0
 among = [
     any(tree_or_none(hypothesis.tokens, pair) == want for hypothesis in found)
