@@ -42,6 +42,7 @@ from annotated.names import NAMES, find
 from annotated.plots import count_parameters, plot_attention, plot_parameters, setup_notebook
 
 setup_notebook()
+torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
 
 # %% [markdown]
 # ## The reward first

@@ -45,6 +45,7 @@ from annotated.attention import attention
 from annotated.plots import setup_notebook, show_source
 
 setup_notebook()
+torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
 
 # %% [markdown]
 # ## A look-up that may blend
@@ -629,7 +630,6 @@ def seconds(score) -> float:
     return min(times)
 
 
-torch.set_num_threads(1)  # on a busy machine two threads wait for each other, and that would be measured
 held = (additive.W(query).unsqueeze(1) + additive.U(key).unsqueeze(0)).numel()
 print(f"numbers held: {(query @ key.T).numel():,} and {held:,}, {held // (T * S)} times as many")
 ratio = seconds(lambda: additive(query, key)) / seconds(lambda: query @ key.T)

@@ -53,6 +53,7 @@ from annotated.attention import attention, clones
 from annotated.plots import setup_notebook, show_source
 
 setup_notebook()
+torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
 
 # %% [markdown]
 # ## What one head cannot do

@@ -54,6 +54,7 @@ from annotated.attention import attention
 from annotated.plots import setup_notebook, show_source
 
 setup_notebook()
+torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
 
 # %% [markdown]
 # ## Nobody knows where they stand
@@ -692,7 +693,6 @@ def table() -> LearnedPositions:
     return positions
 
 
-torch.set_num_threads(1)  # products as small as these are fastest so
 from_zero = {"sines": fit(sines(), 1), "learned": fit(table(), 1), "no positions": fit(None, 1)}
 shares = {name: right_by_place(trained, 64) for name, trained in from_zero.items()}
 for name, share in shares.items():
