@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from interop_models import ENGLISH, GERMAN, subwords, taught
+from interop_models import ENGLISH, GERMAN, MISSING, subwords, taught
 
 from annotated.checkpoints import save_model
 from annotated.data import TokenBatches
@@ -229,6 +229,23 @@ def test_profile_steps(tmp_path):
         assert sum(part["kinds"].values()) == pytest.approx(1)
         assert part["kinds"]["matrix products"] > 0
         assert part["operations"] > 0
+
+
+def test_exchange(folder, monkeypatch, capsys):
+    for package in ("transformers", "ctranslate2", "onnxruntime", "onnxscript"):
+        pytest.importorskip(package, reason=MISSING.format(package))
+    exchange = script("exchange")
+    text = ParallelText(ENGLISH, GERMAN, [1, 2, 3], "test")
+    corpus = Corpus("few", "en", "de", {"test": text})
+    monkeypatch.setattr(exchange, "load_corpus", lambda *_, **__: corpus)
+    exchange.main(["--model", str(folder), "--split", "test"])
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    assert len(rows) == 9
+    gaps = [float(found.split()[2].rstrip(";")) for *_, found in rows if found.startswith("largest")]
+    assert len(gaps) == 4
+    assert max(gaps) < 1e-4
+    [greedy] = [found for _, what, found in rows if what == "greedy, tokens"]
+    assert greedy.startswith("3 of 3 equal")
 
 
 def test_made_up_sentences_look_like_captions():

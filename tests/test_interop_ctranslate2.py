@@ -4,6 +4,7 @@ import pytest
 import torch
 from interop_models import ENGLISH, GERMAN, MISSING, logits, subwords, taught, toy
 
+from annotated.checkpoints import weights
 from annotated.interop import CTranslate2Translator, to_ctranslate2
 from annotated.tokenizers import WordTokenizer
 from annotated.translator import Translator
@@ -107,6 +108,17 @@ def test_smaller_numbers_say_nearly_the_same(quantization, tmp_path):
     assert sizes[1] < 0.7 * sizes[0]
     apart = torch.tensor(scores[0]) - torch.tensor(scores[1])
     assert 0 < apart.abs().max() < 0.1 * torch.tensor(scores[0]).abs().max()
+
+
+@pytest.mark.parametrize("quantization", ["float32", "float16", "bfloat16", "int16", "int8"])
+def test_our_model_stays_as_it_was(quantization, tmp_path):
+    """CTranslate2 scales and rounds in place what it is handed."""
+    tokenizer = subwords(ENGLISH, GERMAN)
+    model = toy(len(tokenizer), len(tokenizer), tied_embeddings="all")
+    before = {name: tensor.clone() for name, tensor in weights(model).items()}
+    to_ctranslate2(tmp_path / "out", model, tokenizer, tokenizer, quantization)
+    for name, tensor in weights(model).items():
+        assert torch.equal(tensor, before[name]), name
 
 
 def test_what_cannot_be_written_leaves_nothing(tmp_path):

@@ -118,8 +118,8 @@ def set_norm(spec: Any, norm: nn.LayerNorm) -> None:
 
 
 def array(tensor: Tensor) -> Any:
-    """A tensor as CTranslate2 takes it: NumPy, float32."""
-    return tensor.detach().float().cpu().contiguous().numpy()
+    """A copy of a tensor for CTranslate2, which changes in place what it is handed: NumPy, float32."""
+    return tensor.detach().to("cpu", torch.float32, copy=True).contiguous().numpy()
 
 
 class CTranslate2Translator:
