@@ -491,7 +491,7 @@ assert missed < len(failed) / 2
 
 # %% [markdown]
 # More often it is the model that errs, not the search: it holds the miscounted row for the likelier one.
-# Where that is so, no beam is wide enough.
+# Where that is so, no beam is wide enough to put the gold tree first.
 #
 # And a fourth way: allow no mistake. We know how many words there are, so we know at each step what may come:
 # a leaf only while words are left, a closing bracket only for what is open and not empty, the last of them
@@ -573,26 +573,28 @@ for name, found in ways.items():
 
 # %%
 gain = {name: value - f1["greedy"] for name, value in f1.items()}
-print("the first of the beam, under 6 points better than greedy:  ", gain["beam 21, its best"] < 0.06)
+print("the first of the beam, under 6 points from greedy:         ", abs(gain["beam 21, its best"]) < 0.06)
 third = (1 - f1["greedy"]) / 3
 print("its best tree, a third of what greedy missed and more:     ", gain["beam 21, its best tree"] > third)
 print("forced, better than greedy:                                ", gain["forced"] > 0)
-assert gain["beam 21, its best"] < 0.06
+assert abs(gain["beam 21, its best"]) < 0.06
 assert gain["beam 21, its best tree"] > max(third, 2 * gain["beam 21, its best"])
 assert gain["forced"] > 0
 among = [
     any(tree_or_none(hypothesis.tokens, pair) == want for hypothesis in found)
     for found, pair, want in zip(beams, held_out, gold, strict=True)
 ]
-print("the gold tree among the 21, for over 90% of the sentences: ", sum(among) > 0.9 * len(gold))
-assert sum(among) > 0.9 * len(gold)
+rescued = sum(among[i] for i in failed) / len(failed)
+print("of the failures, the gold tree among the 21 for over a half:", rescued > 0.5)
+assert rescued > 0.5
 
 # %% [markdown]
-# The guess was wrong: 21 hypotheses, and the first of them is little better than what greedy decoding says,
-# if at all. But the right tree is nearly always *somewhere* among the 21. Whoever holds the model to the
-# one thing that it gets wrong, the number of words, takes the first that agrees, and has most of what was
-# missing. To force each step gives a tree always: but by the time the rule notices that a word is left
-# over, the phrase into which it should have gone may be closed.
+# The guess was wrong: 21 hypotheses, and the first of them is much what greedy decoding says. But where it
+# fails, the right tree is more often than not *somewhere* among the 21. Whoever holds the model to the one
+# thing that it gets wrong, the number of words, takes the first that agrees, and gets a tree for nearly
+# every sentence, and at least a third of the F1 that was missing. To force each step gives a tree always:
+# but by the time the rule notices that a word is left over, the phrase into which it should have gone may
+# be closed.
 #
 # Of the trees that had to be forced, the one that strays furthest, beside the gold tree:
 
