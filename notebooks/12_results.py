@@ -141,7 +141,7 @@ assert same
 # %% [markdown]
 # ## One model, three scores
 #
-# Our other model, `multi30k-en-de`, reads and writes text as people write it. What is its BLEU?
+# Its sister, `multi30k-en-de`, reads and writes text as people write it. What is its BLEU?
 
 # %%
 raw = read_scores(shipped_model("multi30k-en-de"))[published["split"]]
