@@ -123,7 +123,21 @@ for one, other in pairs:
     assert translator(one) != translator(other)
 
 # %% [markdown]
-# It can. Something tells each English word where it stands, and it is not attention:
+# It can. Does the German really say who looks at whom? There is a model for the way back.
+
+# %%
+back = load_pretrained("multi30k-de-en")
+for one, other in pairs:
+    returned = [back(translator(text)) for text in (one, other)]
+    print(f"{returned[0]:<50} {returned[1]}")
+    for text, again in zip((one, other), returned, strict=True):
+        left, right = text.split(), again.split()
+        kept = [word for word in left if word in right]
+        assert kept == [word for word in right if word in left]  # what came back came back in order
+        assert len(kept) > len(left) / 2
+
+# %% [markdown]
+# Everyone is back in place. Something tells each English word where it stands, and it is not attention:
 # [05_positional_encoding](05_positional_encoding.ipynb) leaves it out and lets you watch the order vanish.
 #
 # ## Fluent, and wrong
