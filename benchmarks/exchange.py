@@ -2,6 +2,7 @@
 
     python benchmarks/exchange.py                                        multi30k-en-de
     python benchmarks/exchange.py --model multi30k-en-de-lc --variant tok
+    python benchmarks/exchange.py --model multi30k-de-en --pair de-en
 
 Prints a Markdown table. No time is measured: this is about equal answers.
 """
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import torch
 from engines import MARIAN, marian, ours
+from report import main
 from torch import Tensor
 from tqdm import tqdm
 
@@ -171,7 +173,7 @@ def compare(translator: Translator, text: ParallelText, scorer: Scorer) -> Rows:
         yield from onnx_rows(translator, batches, folder / "onnx")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def run(arguments: Sequence[str] | None = None) -> None:
     """Compare, and print the table."""
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -192,4 +194,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(run)

@@ -238,7 +238,7 @@ def test_exchange(folder, monkeypatch, capsys):
     text = ParallelText(ENGLISH, GERMAN, [1, 2, 3], "test")
     corpus = Corpus("few", "en", "de", {"test": text})
     monkeypatch.setattr(exchange, "load_corpus", lambda *_, **__: corpus)
-    exchange.main(["--model", str(folder), "--split", "test"])
+    exchange.run(["--model", str(folder), "--split", "test"])
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
     assert len(rows) == 9
     gaps = [float(found.split()[2].rstrip(";")) for *_, found in rows if found.startswith("largest")]
