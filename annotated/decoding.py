@@ -107,8 +107,9 @@ def beam_search(
     """Keep the `beam` likeliest beginnings of each sentence at every step; return its best ends.
 
     A hypothesis whose end symbol is among its sentence's `beam` best continuations is done. A sentence is
-    done when `beam` hypotheses are, or when no unfinished one can still reach the `n_best`, for a
-    log-probability only falls as a sentence grows. At its length limit a hypothesis has to end.
+    done when no unfinished hypothesis can still reach the `n_best`, for a log-probability only falls as a
+    sentence grows. A penalty puts that proof off; with one, a sentence is done as well when `beam`
+    hypotheses are. At its length limit a hypothesis has to end.
 
     Args:
         src: int64 (B, src_len); `src_mask`: bool (B, 1, src_len).
@@ -182,7 +183,9 @@ class SentenceSearch:
 
     def done(self, length: int, log_prob: float) -> bool:
         """Whether to stop, when the best unfinished hypothesis has this length and log-probability."""
-        if length >= self.limit or len(self.ended) >= self.beam or log_prob == -torch.inf:
+        if length >= self.limit or log_prob == -torch.inf:
+            return True
+        if self.alpha > 0 and len(self.ended) >= self.beam:
             return True
         best_left = log_prob / length_penalty(self.limit, self.alpha, self.penalty)
         return len(self.ended) >= self.n_best and self.best()[-1].score >= best_left

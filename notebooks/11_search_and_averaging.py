@@ -247,7 +247,8 @@ for text in captions[:3]:
 #
 # Is it the package's search, then? That one works on all sentences and all their beginnings at once, with a
 # cache; ours on one beginning at a time, with none. The paper's settings are a beam of 4 and $\alpha=0.6$,
-# a length penalty, which we come to.
+# a length penalty, which we come to. (When to stop is the one thing in which the two differ, and a section
+# below is about it.)
 
 
 # %%
@@ -667,27 +668,28 @@ assert means == sorted(means)  # a larger bonus never makes a winner shorter
 # Section 6.1: at input length + 50 at the latest, and earlier where that is possible. Where is it possible?
 # Greedy decoding stops at the end symbol. A beam has $k$ hypotheses, and when one ends the others may still
 # pass it. The package's rule has three ways to be done. The *limit*: then all have to end, whether they
-# want to or not. *Enough*: as many as the beam is wide have ended. And *no hope*: take the likeliest
-# unfinished beginning and give it, for free, all the length that the limit allows; if even so its score is
-# not above the best that has ended, nothing that follows can be, for log-probabilities only fall. (A
-# log-probability of `-inf` says that there is no unfinished beginning at all.) Which of them is it,
-# usually?
+# want to or not. *No hope*: take the likeliest unfinished beginning and give it, for free, all the length
+# that the limit allows; if even so its score is not above the best that has ended, nothing that follows can
+# be, for log-probabilities only fall. And, with a length penalty only, *enough*: as many as the beam is
+# wide have ended. (A log-probability of `-inf` says that there is no unfinished beginning at all.) Which of
+# them is it, usually?
 
 # %%
 show_source(SentenceSearch.done)
 
 
-def ending_of(text, steps, beam=4):
+def ending_of(text, steps, alpha, beam=4):
     """Why the search for one sentence stopped."""
     if len(steps) >= len(translator.encode(text)) + 50:
         return "limit"
-    return "enough" if sum(c.fate == "ended" for step in steps for c in step) >= beam else "no hope"
+    ended = sum(c.fate == "ended" for step in steps for c in step)
+    return "enough" if alpha > 0 and ended >= beam else "no hope"
 
 
 asked = captions[:12]
 searched = {alpha: [watched(text, alpha=alpha) for text in asked] for alpha in (0.0, 0.6)}  # beams of 4
 for alpha, found in searched.items():
-    reasons = Counter(ending_of(text, steps) for text, (_, steps) in zip(asked, found, strict=True))
+    reasons = Counter(ending_of(text, steps, alpha) for text, (_, steps) in zip(asked, found, strict=True))
     print(f"alpha {alpha}:", {reason: reasons[reason] for reason in ("limit", "enough", "no hope")})
     assert reasons["limit"] == 0
     assert (alpha == 0.6) == (reasons["enough"] > len(asked) / 2)
@@ -695,7 +697,7 @@ for alpha, found in searched.items():
 # %% [markdown]
 # Without a penalty, a finished sentence that is likelier than every beginning left is a *proof* that this
 # beam will find nothing better. With the penalty the free length makes hope cheap, and most searches end
-# because they have enough, which proves nothing. A first guess: they end too early. We take the second way
+# because they have enough, which proves nothing. A first guess: they end too early. We take that way
 # away; then a search can only find more.
 
 

@@ -314,6 +314,15 @@ def test_a_search_stops_when_nothing_unfinished_can_win():
     assert sure.decoder.steps > 1  # log 0.1 / (45 / 6)^2 would beat log 0.9
 
 
+@pytest.mark.parametrize(("alpha", "tokens", "steps"), [(0.0, (2, 4), 3), (0.6, (), 2)])
+def test_as_many_ends_as_the_beam_is_wide_are_enough_only_with_a_penalty(alpha, tokens, steps):
+    rows = [0, 0.25, 0.6, 0.15, 0], [1, 0, 0, 0, 0], [0, 0.2, 0, 0, 0.8], [0, 0, 0.5, 0.5, 0], [0, 1, 0, 0, 0]
+    late = Chain(*rows)
+    ((found,),) = beam_search(late, *ONE, 9, beam=2, alpha=alpha)
+    assert found.tokens == tokens  # 0.25 and 0.12 have ended when 0.48 is still open
+    assert late.decoder.steps == steps
+
+
 def test_the_penalty_by_hand():
     assert length_penalty(1, 0.6) == 1
     assert length_penalty(7, 0.6) == pytest.approx(2**0.6)
