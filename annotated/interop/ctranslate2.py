@@ -149,7 +149,11 @@ class CTranslate2Translator:
     def search(
         self, sentences: Iterable[str], beam: int = 4, alpha: float = 0.6
     ) -> list[tuple[tuple[int, ...], float]]:
-        """The best hypothesis of each sentence, tokens and score; no tokens for one of white space alone."""
+        """The best hypothesis of each sentence, tokens and score; no tokens for one of white space alone.
+
+        A score is a little above that of `beam_search`: the probability of tokens that are never taken is
+        shared out among the others here, and is lost there.
+        """
         sentences = list(sentences)
         # Our limit is the source and its end symbol plus 50, the translation's end symbol counted.
         texts = {i: self.src_tokenizer.encode(text) for i, text in enumerate(sentences) if text.strip()}
