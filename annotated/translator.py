@@ -125,7 +125,7 @@ class Translator:
         return results
 
     def encode(self, sentence: str) -> list[int]:
-        """A source sentence as the model reads it: its tokens, then the end symbol.
+        """A source sentence as the model reads it: its tokens, and as a rule the end symbol after them.
 
         Raises ValueError for cased text where the model reads only lower-cased text.
         """
@@ -134,7 +134,8 @@ class Translator:
                 f"{sentence[:40]!r} has capitals, but this model reads lower-cased, tokenised text "
                 f"(translate --tokenized); models for normal text are {', '.join(plain_models()) or 'none'}"
             )
-        return [*self.src_tokenizer.encode(sentence), self.src_tokenizer.end]
+        tokenizer = self.src_tokenizer
+        return [*tokenizer.before, *tokenizer.encode(sentence), *tokenizer.after]
 
     def batch(self, encoded: list[list[int]]) -> Tensor:
         """Pad token lists to one int64 tensor (batch, len), on the model's device."""

@@ -1,13 +1,18 @@
 """Checkpoints of the Annotated Transformer, against its model's formulas stated anew on the bare tensors."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
+from interop_models import MISSING
 from torch import nn
 
-from annotated.interop import annotated_translator, from_annotated
+from annotated.checkpoints import save_model
+from annotated.interop import CTranslate2Translator, annotated_translator, from_annotated, to_ctranslate2
 from annotated.masks import padding_mask, subsequent_mask
+from annotated.translator import Translator
 
 N, D, D_FF, H, SRC_VOCAB, TGT_VOCAB = 2, 12, 20, 3, 9, 11
 SPECIALS = ["<s>", "</s>", "<blank>", "<unk>"]
@@ -141,6 +146,38 @@ def test_what_is_not_tensors_is_refused_with_the_recipe(tmp_path, content):
     assert "\n" not in str(caught.value)
 
 
+class Bomb:
+    """A pickle that writes a file when it is opened."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_a_pickle_is_never_opened(tmp_path):
+    torch.save({"weight": Bomb(tmp_path / "exploded")}, tmp_path / "bomb.pt")
+    with pytest.raises(ValueError, match="nothing else is unpickled"):
+        from_annotated(tmp_path / "bomb.pt")
+    assert not (tmp_path / "exploded").exists()
+    torch.load(tmp_path / "bomb.pt", weights_only=False)
+    assert (tmp_path / "exploded").exists()  # the bomb does work
+
+
+@pytest.mark.parametrize("cut", [0, 5, 1000, 0.5, -1])
+def test_a_damaged_file_is_named(state, tmp_path, cut):
+    torch.save(state, tmp_path / "cut.pt")
+    content = (tmp_path / "cut.pt").read_bytes()
+    (tmp_path / "cut.pt").write_bytes(content[: int(cut * len(content)) if cut == 0.5 else cut])
+    with pytest.raises(ValueError, match=r"cut\.pt is not a file of tensors"):
+        from_annotated(tmp_path / "cut.pt")
+    for content in (b"hello", b"\x80\x02."):
+        (tmp_path / "cut.pt").write_bytes(content)
+        with pytest.raises(ValueError, match=r"cut\.pt is not a file of tensors"):
+            from_annotated(tmp_path / "cut.pt")
+
+
 def test_neither_a_module_nor_a_missing_file(tmp_path):
     with pytest.raises(ValueError, match="not Linear; where the model was trained"):
         from_annotated(nn.Linear(2, 2))
@@ -168,9 +205,12 @@ def test_a_surplus_tensor_is_named(state):
 
 
 def test_a_tensor_of_another_shape_is_named(state):
-    state["generator.proj.bias"] = torch.ones(3)
-    with pytest.raises(ValueError, match=r"generator\.proj\.bias has shape \(3,\)"):
-        from_annotated(state, h=3)
+    for name in ("generator.proj.bias", "src_embed.1.pe", "tgt_embed.0.lut.weight", NAMES[4]):
+        for wrong in (torch.ones(3), torch.tensor(1.0)):
+            with pytest.raises(ValueError, match=rf"{re.escape(name)} has shape \({'3,' * wrong.dim()}\)"):
+                from_annotated(state | {name: wrong}, h=3)
+    with pytest.raises(ValueError, match=r"state_dict: generator\.proj\.bias is no tensor"):
+        from_annotated(state | {"generator.proj.bias": [1.0]}, h=3)
 
 
 def test_positions_that_are_no_sinusoids_are_refused(state):
@@ -210,6 +250,36 @@ def test_tokens_get_our_numbers(state, year):
     columns = [tgt_words.index(word) for word in ours]
     torch.testing.assert_close(found, said[..., columns], atol=1e-4, rtol=0)
     assert set(translator("a b c").split()) <= {*"tuvwxyz", "<unk>"}
+
+
+@pytest.mark.parametrize("year", WORDS)
+def test_it_reads_the_same_when_it_comes_back(state, year, tmp_path):
+    translator = annotated_translator(state, *WORDS[year], languages=(None, None), h=3)
+    parts = translator.model, translator.src_tokenizer, translator.tgt_tokenizer
+    save_model(tmp_path / "saved", *parts)
+    again = Translator.load(tmp_path / "saved")
+    for text in ("a b", "c", "oh a e b"):
+        symbols = ([0], [1]) if year == 2022 else ([], [])
+        assert translator.encode(text) == [*symbols[0], *translator.src_tokenizer.encode(text), *symbols[1]]
+        assert again.encode(text) == translator.encode(text)
+        assert again(text) == translator(text)
+
+
+@pytest.mark.parametrize("year", WORDS)
+def test_it_reads_the_same_in_ctranslate2(state, year, tmp_path):
+    pytest.importorskip("ctranslate2", reason=MISSING.format("ctranslate2"))
+    translator = annotated_translator(state, *WORDS[year], languages=(None, None), h=3)
+    to_ctranslate2(tmp_path / "out", translator.model, translator.src_tokenizer, translator.tgt_tokenizer)
+    texts = ["a b", "c", "oh a e b"]
+    found = CTranslate2Translator(tmp_path / "out").search(texts, beam=1)
+    mine = translator.search(texts, beam=1, penalty="power")
+    assert [tokens for tokens, _ in found] == [best.tokens for [best] in mine]
+
+
+@pytest.mark.parametrize("words", ["vocab.pt", Path("vocab.pt"), [1, 2], torch.ones(9)], ids=type)
+def test_a_vocabulary_is_a_list_of_words(state, words):
+    with pytest.raises(ValueError, match="src_words must be a list of words; where the model was trained"):
+        annotated_translator(state, words, WORDS[2022][1], (None, None), h=3)
 
 
 def test_a_vocabulary_that_does_not_fit_is_refused(state):

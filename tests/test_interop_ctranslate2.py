@@ -83,11 +83,46 @@ def test_text_in_text_out(taught_pair):
     assert theirs.translate([]) == []
 
 
-def test_the_same_limit_to_a_sentence_that_does_not_end(pair):
+def test_the_same_limit_to_sentences_that_do_not_end(pair):
     ours, theirs = pair
-    [mine], [(tokens, _)] = ours.search([ENGLISH[0]], beam=1), theirs.search([ENGLISH[0]], beam=1)
-    assert tokens == mine[0].tokens
-    assert len(tokens) == len(ours.src_tokenizer.encode(ENGLISH[0])) + 50
+    sentences = [ENGLISH[0], ENGLISH[0][:9]]
+    found = theirs.search(sentences, beam=1)
+    assert [tokens for tokens, _ in found] == [mine.tokens for [mine] in ours.search(sentences, beam=1)]
+    sizes = [len(ours.src_tokenizer.encode(text)) for text in sentences]
+    assert [len(tokens) for tokens, _ in found] == [size + 50 for size in sizes]
+    assert sizes[0] > sizes[1]
+
+
+@pytest.mark.parametrize("settings", [{"positions": "learned", "max_len": 30}, {}], ids=str)
+def test_a_source_longer_than_the_table_of_positions_is_refused(settings, tmp_path):
+    words = WordTokenizer(["a", "dog", "runs"], None)
+    model = toy(7, 7, **settings)
+    to_ctranslate2(tmp_path / "out", model, words, words)
+    translator, most = CTranslate2Translator(tmp_path / "out"), settings.get("max_len", 1024)
+    [(tokens, _)] = translator.search(["a " * (most - 1)], beam=1)  # and the end symbol
+    assert len(tokens) <= most
+    with pytest.raises(ValueError, match=f"'a a .* has {most + 1:,} tokens, but the engine has {most:,} pos"):
+        translator.search(["a dog", "a " * most], beam=1)
+
+
+def test_all_of_a_long_source_is_read(tmp_path):
+    words = WordTokenizer(["a", "dog", "runs"], None)
+    model = toy(7, 7, positions="learned", max_len=1100)
+    with torch.no_grad():
+        model.generator.proj.bias[1] += 100
+        model.generator.proj.bias[list(Translator(model, words, words).forbidden)] = -1e9
+        model.generator.proj.bias[4] += 99
+    to_ctranslate2(tmp_path / "out", model, words, words)
+    texts = ["a dog " * 520 + last for last in ("runs", "dog", "a a a")]
+    found = CTranslate2Translator(tmp_path / "out").search(texts, 1, 0.0)
+    mine = [best for [best] in Translator(model, words, words).search(texts, 1, 0.0)]
+    assert [score for _, score in found] == pytest.approx([best.log_prob for best in mine], abs=1e-4)
+    assert len({score for _, score in found}) == 3
+
+
+def test_one_sentence_in_the_place_of_several(pair):
+    with pytest.raises(ValueError, match="a list of sentences, not one"):
+        pair[1].translate("a dog")
 
 
 def test_a_translation_may_be_empty(tmp_path):

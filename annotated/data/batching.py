@@ -64,7 +64,7 @@ def encode_corpus(
     if len(kept) < len(text):
         dropped[f"more than {max_len} tokens"] = len(text) - len(kept)
     return EncodedPairs(
-        [[*src[i], src_tokenizer.end] for i in kept],
+        [[*src_tokenizer.before, *src[i], *src_tokenizer.after] for i in kept],
         [[tgt_tokenizer.start, *tgt[i], tgt_tokenizer.end] for i in kept],
         [text.lines[i] for i in kept],
         text.name,

@@ -12,7 +12,7 @@
 The libraries themselves come with `pip install "annotated[interop]"` and are imported when they are needed.
 """
 
-from annotated.interop.annotated_post import AnnotatedTranslator, annotated_translator, from_annotated
+from annotated.interop.annotated_post import annotated_translator, from_annotated
 from annotated.interop.ctranslate2 import CTranslate2Translator, to_ctranslate2
 from annotated.interop.hub import from_hub, to_hub
 from annotated.interop.marian import load_marian
@@ -21,7 +21,6 @@ from annotated.interop.onnx import to_onnx
 from annotated.interop.torch_transformer import from_torch, to_torch
 
 __all__ = [
-    "AnnotatedTranslator",
     "CTranslate2Translator",
     "annotated_translator",
     "from_annotated",

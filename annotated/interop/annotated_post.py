@@ -19,7 +19,7 @@ from annotated.checkpoints import load_weights, weights
 from annotated.interop.common import Rows, read_pickle, renumbered, taken
 from annotated.layers import sinusoids
 from annotated.model import EncoderDecoder, make_model
-from annotated.tokenizers import SPECIALS, WordTokenizer
+from annotated.tokenizers import END, SPECIALS, START, WordTokenizer
 from annotated.translator import Translator
 
 RECIPE = (
@@ -60,12 +60,13 @@ def annotated_translator(
     languages: tuple[str | None, str | None] = ("de", "en"),
     h: int = 8,
     dropout: float = 0.1,
-) -> "AnnotatedTranslator":
+) -> Translator:
     """The same model with its vocabularies: text in, text out.
 
     `src_words` and `tgt_words` list all tokens in the order of their numbers, symbols included: those of
-    2022 begin with `<s> </s> <blank> <unk>`, those of 2018 with `<unk> <blank>`. Tokens get our numbers.
-    `languages` say whose spaCy rules cut the text; None cuts at white space.
+    2022 begin with `<s> </s> <blank> <unk>`, those of 2018 with `<unk> <blank>`. Tokens get our numbers. The
+    source is read as that code had it: in 2022 between `<s>` and `</s>`, where its vocabulary has them, in
+    2018 bare. `languages` say whose spaCy rules cut the text; None cuts at white space.
 
     Raises as `from_annotated` does, and ValueError for a vocabulary that does not fit the weights.
     """
@@ -76,27 +77,17 @@ def annotated_translator(
         tensors[name] = renumbered(tensors[name], rows)
     model = EncoderDecoder.from_config(replace(c, src_vocab=len(src), tgt_vocab=len(tgt)))
     load_weights(model, tensors, name_of(source))
-    tokenizers = [
-        WordTokenizer([word for word in words if word not in SPECIALS], language)
-        for words, language in zip((src_words, tgt_words), languages, strict=True)
-    ]
-    return AnnotatedTranslator(model.eval(), *tokenizers, bracketed="<s>" in src_words)
+    before, after = ((START,), (END,)) if SPECIALS[START] in src_words else ((), ())
+    return Translator(
+        model.eval(),
+        WordTokenizer(without_symbols(src_words), languages[0], before=before, after=after),
+        WordTokenizer(without_symbols(tgt_words), languages[1]),
+    )
 
 
-class AnnotatedTranslator(Translator):
-    """A translator that hands the source over as that code did: in 2022 between `<s>` and `</s>`, where its
-    vocabulary has them, in 2018 bare. A saved model folder does not remember this.
-    """
-
-    def __init__(self, *parts, bracketed: bool):
-        super().__init__(*parts)
-        self.bracketed = bracketed
-
-    def encode(self, sentence: str) -> list[int]:
-        """A source sentence as the model reads it."""
-        tokenizer = self.src_tokenizer
-        tokens = tokenizer.encode(sentence)
-        return [tokenizer.start, *tokens, tokenizer.end] if self.bracketed else tokens
+def without_symbols(words: Sequence[str]) -> list[str]:
+    """The words but for our four symbols, which have places of their own."""
+    return [word for word in words if word not in SPECIALS]
 
 
 def read_state(source: Mapping[str, Tensor] | str | Path) -> dict[str, Tensor]:
@@ -105,6 +96,8 @@ def read_state(source: Mapping[str, Tensor] | str | Path) -> dict[str, Tensor]:
         return read_pickle(Path(source), RECIPE)
     if not isinstance(source, Mapping):
         raise ValueError(f"this takes a state_dict or its file, not {type(source).__name__}; {RECIPE}")
+    if others := [name for name, tensor in source.items() if not isinstance(tensor, Tensor)]:
+        raise ValueError(f"{name_of(source)}: {others[0]} is no tensor; {RECIPE}")
     return dict(source)
 
 
@@ -114,10 +107,13 @@ def name_of(source: object) -> object:
 
 
 def settings_of(state: Mapping[str, Tensor], source: object) -> dict[str, int]:
-    """The settings that the shapes tell. Raises ValueError naming a tensor that is missing."""
+    """The settings that the shapes tell. Raises ValueError naming a tensor that is missing or no matrix."""
     for name in (*EMBEDDINGS, *WAVES, W_1):
         if name not in state:
             raise ValueError(f"{name_of(source)}: tensor {name} is missing")
+        axes, shape = (3 if name in WAVES else 2), tuple(state[name].shape)
+        if len(shape) != axes:
+            raise ValueError(f"{name_of(source)}: tensor {name} has shape {shape}, but must have {axes} axes")
     for name in WAVES:
         check_positions(name, state[name], source)
     numbers = (re.match(r"encoder\.layers\.(\d+)\.", name) for name in state)
@@ -136,7 +132,7 @@ def settings_of(state: Mapping[str, Tensor], source: object) -> dict[str, int]:
 def check_positions(name: str, waves: Tensor, source: object) -> None:
     """Raise ValueError unless these are the sinusoids; taken in float32 they are a little off far out."""
     expected = sinusoids(waves.size(-2), waves.size(-1))
-    if waves.dim() != 3 or not torch.allclose(waves[0].float().cpu(), expected, atol=1e-2):
+    if not torch.allclose(waves[0].float().cpu(), expected, atol=1e-2):
         raise ValueError(f"{name_of(source)}: tensor {name} does not hold the sinusoids of section 3.5")
 
 
@@ -150,7 +146,7 @@ def our_tensors(state: Mapping[str, Tensor], model: EncoderDecoder, source: obje
     tensors = taken(state, {name: their_name(name) for name in weights(model)}, name_of(source), WAVES)
     for name, tensor in tensors.items():
         if their_name(name).endswith("a_2"):
-            tensors[name] = tensor * math.sqrt((len(tensor) - 1) / len(tensor))
+            tensors[name] = tensor * math.sqrt(1 - 1 / model.config.d_model)
     return tensors
 
 
@@ -162,6 +158,8 @@ def their_name(name: str) -> str:
 
 def numbering(words: Sequence[str], size: int, side: str) -> Rows:
     """For each of our tokens its number in that vocabulary, None for a symbol that it has not."""
+    if isinstance(words, str | Path) or not all(isinstance(word, str) for word in words):
+        raise ValueError(f"{side}_words must be a list of words; {RECIPE}")
     if len(words) != size or len(set(words)) != size:
         raise ValueError(f"{side}_words: {len(set(words))} different words for an embedding of {size}")
     numbers = {word: i for i, word in enumerate(words)}

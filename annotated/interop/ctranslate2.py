@@ -1,11 +1,11 @@
 """CTranslate2, a fast engine for Transformers without PyTorch: written through its specification API.
 
-Its model is ours, but that it joins the linear maps that take the same input. Its search differs in small
-ways, which tell only in close calls: forbidden tokens are struck out before the softmax, where ours come
-after it; and a search without a length penalty is over when its likeliest hypothesis ends.
+Its model is ours, but that it joins the linear maps that take the same input. Its search differs in one way,
+which tells only in close calls: forbidden tokens are struck out before the softmax, where ours come after it.
 """
 
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from annotated.attention import MultiHeadedAttention
-from annotated.files import creating_folder
+from annotated.checkpoints import CONFIG
+from annotated.files import creating_folder, read_json
 from annotated.interop.common import check_vocabularies, foreign, vocabulary
 from annotated.layers import SublayerConnection, sinusoids
 from annotated.model import EncoderDecoder, EncoderLayer, Stack
-from annotated.tokenizers import SPECIALS, UNK, Tokenizer, load_tokenizer, save_tokenizer
+from annotated.tokenizers import END, SPECIALS, START, UNK, Tokenizer, load_tokenizer, save_tokenizer
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}  # its names of ours
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
-LONGEST = 1024  # positions, as many as it reads of a source at most; ours grow, its are a table
+LONGEST = 1024  # positions, where they are sinusoids: ours grow, its are a table
 
 
 def to_ctranslate2(
@@ -34,13 +35,16 @@ def to_ctranslate2(
     """Write a new folder that `ctranslate2.Translator` loads, our tokenizers beside it.
 
     `quantization` is how the matrices are stored: "float32", "float16", "bfloat16", "int16" or "int8". All
-    settings of our models are known there. Raises FileExistsError, ImportError where CTranslate2 is missing,
-    and ValueError for another quantization or tokenizers that do not fit the model.
+    settings of our models are known there, but sinusoids end at 1,024 positions. Raises FileExistsError,
+    ImportError where CTranslate2 is missing, and ValueError for another quantization or tokenizers that do
+    not fit the model.
     """
     if quantization not in QUANTIZATIONS:
         raise ValueError(f"quantization must be one of {', '.join(QUANTIZATIONS)}, not {quantization!r}")
     check_vocabularies(model, src_tokenizer, tgt_tokenizer)
     spec = specification(model)
+    spec.config.add_source_bos = START in src_tokenizer.before
+    spec.config.add_source_eos = END in src_tokenizer.after
     spec.register_source_vocabulary(vocabulary(src_tokenizer))
     spec.register_target_vocabulary(vocabulary(tgt_tokenizer))
     spec.validate()
@@ -60,12 +64,13 @@ def specification(model: EncoderDecoder) -> Any:
     start, end, _, unk = SPECIALS
     spec.config.decoder_start_token, spec.config.bos_token = start, start
     spec.config.eos_token, spec.config.unk_token = end, unk
-    spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = c.layer_norm_eps
     set_stack(spec.encoder, model.encoder)
     set_stack(spec.decoder, model.decoder)
     for part, embed in ((spec.encoder, model.src_embed), (spec.decoder, model.tgt_embed)):
-        part.position_encodings.encodings = array(positions(embed[1], c.d_model))
+        table = positions(embed[1], c.d_model)
+        part.position_encodings.encodings = array(table)
+    spec.config.add_attribute("positions", len(table))  # for ourselves: no engine asks
     spec.encoder.embeddings[0].weight = array(model.src_embed[0].lut.weight)
     spec.decoder.embeddings.weight = array(model.tgt_embed[0].lut.weight)
     set_linear(spec.decoder.projection, model.generator.proj)
@@ -137,6 +142,7 @@ class CTranslate2Translator:
         self.tgt_ids = {piece: i for i, piece in enumerate(tgt_pieces)}
         never = {i for i in range(UNK) if i != self.tgt_tokenizer.end} | set(self.tgt_tokenizer.forbidden_ids)
         self.never = [[tgt_pieces[i]] for i in sorted(never)]
+        self.positions = read_json(Path(folder) / CONFIG).get("positions", LONGEST)
         try:
             self.engine = engine.Translator(str(folder), intra_threads=threads)
         except RuntimeError as error:
@@ -152,23 +158,35 @@ class CTranslate2Translator:
         """The best hypothesis of each sentence, tokens and score; no tokens for one of white space alone.
 
         A score is a little above that of `beam_search`: the probability of tokens that are never taken is
-        shared out among the others here, and is lost there.
+        shared out among the others here, and is lost there. Raises ValueError for one sentence in the place
+        of several, and for one with more tokens than the engine has positions.
         """
+        if isinstance(sentences, str):
+            raise ValueError("this takes a list of sentences, not one")
         sentences = list(sentences)
-        # Our limit is the source and its end symbol plus 50, the translation's end symbol counted.
-        texts = {i: self.src_tokenizer.encode(text) for i, text in enumerate(sentences) if text.strip()}
-        results = self.engine.translate_batch(
-            [[self.src_pieces[i] for i in tokens] for tokens in texts.values()],
-            beam_size=beam,
-            length_penalty=alpha,
-            suppress_sequences=self.never,
-            max_batch_size=1024,
-            batch_type="tokens",
-            max_decoding_length=max(map(len, texts.values()), default=0) + 50,
-            min_decoding_length=0,
-            return_scores=True,
-        )
-        found = [((), 0.0)] * len(sentences)
-        for i, result in zip(texts, results, strict=True):
-            found[i] = tuple(self.tgt_ids[piece] for piece in result.hypotheses[0]), result.scores[0]
+        tokenizer = self.src_tokenizer
+        around = len(tokenizer.before + tokenizer.after)  # symbols, which the engine adds itself
+        texts = {i: tokenizer.encode(text) for i, text in enumerate(sentences) if text.strip()}
+        found: list[tuple[tuple[int, ...], float]] = [((), 0.0)] * len(sentences)
+        # The sentences of a call have one limit there, and here each has its own.
+        by_length = groupby(sorted(texts, key=lambda i: len(texts[i])), lambda i: len(texts[i]) + around)
+        for length, group in by_length:
+            indices = list(group)
+            if length > self.positions:
+                size = f"{length:,} tokens, but the engine has {self.positions:,} positions"
+                raise ValueError(f"{sentences[indices[0]][:40]!r}... has {size}")
+            results = self.engine.translate_batch(
+                [[self.src_pieces[token] for token in texts[i]] for i in indices],
+                beam_size=beam,
+                length_penalty=alpha,
+                suppress_sequences=self.never,
+                max_batch_size=1024,
+                batch_type="tokens",
+                max_input_length=0,
+                max_decoding_length=min(length + 50, self.positions) - 1,  # our limit counts the end symbol
+                min_decoding_length=0,
+                return_scores=True,
+            )
+            for i, result in zip(indices, results, strict=True):
+                found[i] = tuple(self.tgt_ids[piece] for piece in result.hypotheses[0]), result.scores[0]
         return found

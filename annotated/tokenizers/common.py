@@ -17,8 +17,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class Tokenizer(Protocol):
     """What the rest of the package asks of a tokenizer.
 
-    `forbidden_ids` are never to be generated, because they would break the line; `replaced` counts the
-    lone surrogates that `encode` has met so far.
+    `before` and `after` are the symbols between which the encoder reads a sentence; `forbidden_ids` are never
+    to be generated, because they would break the line; `replaced` counts the lone surrogates that `encode`
+    has met so far.
     """
 
     kind: str
@@ -26,6 +27,8 @@ class Tokenizer(Protocol):
     end: int
     pad: int
     unk: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
     forbidden_ids: tuple[int, ...]
     replaced: int
 

@@ -63,6 +63,7 @@ class SentencePieceTokenizer:
 
     kind: ClassVar[str] = "sentencepiece"
     start, end, pad, unk = START, END, PAD, UNK
+    before, after = (), (END,)
 
     def __init__(self, model: bytes) -> None:
         """`model` is the content of a SentencePiece file.

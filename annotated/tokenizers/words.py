@@ -30,12 +30,21 @@ class WordTokenizer:
     start, end, pad, unk = START, END, PAD, UNK
     forbidden_ids: tuple[int, ...] = ()  # no word holds white space, so none breaks the line
 
-    def __init__(self, words: Sequence[str], language: str | None, lower: bool = False) -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        language: str | None,
+        lower: bool = False,
+        before: Sequence[int] = (),
+        after: Sequence[int] = (END,),
+    ) -> None:
         """`words` in the order of their ids, from 4 on.
 
-        Raises ValueError if spaCy does not know `language`.
+        Between `before` and `after` the encoder reads a sentence: its end symbol follows, but for models
+        from elsewhere that were trained otherwise. Raises ValueError if spaCy does not know `language`.
         """
         self.words, self.language, self.lower = list(words), language, lower
+        self.before, self.after = tuple(before), tuple(after)
         self.replaced = 0
         self._ids = {word: i for i, word in enumerate(self.words, start=len(SPECIALS))}
         self._cut = word_splitter(language)
@@ -85,21 +94,23 @@ class WordTokenizer:
         return [printable(self._word(int(i))) for i in ids]
 
     def save(self, folder: Path, name: str) -> None:
-        """Writes `name.json`: the kind, the language, and the words in the order of their ids."""
-        settings = {"kind": self.kind, "language": self.language, "lower": self.lower, "words": self.words}
-        write_json(Path(folder) / f"{name}.json", settings)
+        """Writes `name.json`: the kind, the settings, and the words in the order of their ids."""
+        names = ("kind", "language", "lower", "before", "after", "words")
+        write_json(Path(folder) / f"{name}.json", {name: getattr(self, name) for name in names})
 
     @classmethod
     def load(cls, folder: Path, name: str) -> "WordTokenizer":
         """What `save` wrote. Raises FileNotFoundError, or ValueError if the file is not whole."""
         saved = read_settings(Path(folder), name)
         words, language, lower = (saved.get(key) for key in ("words", "language", "lower"))
+        around = saved.get("before", []), saved.get("after", [END])
         whole = isinstance(words, list) and all(isinstance(word, str) for word in words)
-        if not whole or not isinstance(language, str | None) or not isinstance(lower, bool):
+        framed = all(isinstance(ids, list) and all(i in (START, END) for i in ids) for ids in around)
+        if not (whole and framed and isinstance(language, str | None) and isinstance(lower, bool)):
             raise ValueError(
                 f"{Path(folder) / f'{name}.json'} is no vocabulary: it needs words, language and lower"
             )
-        return cls(words, language, lower)
+        return cls(words, language, lower, *around)
 
     def _word(self, index: int) -> str:
         return SPECIALS[index] if index < len(SPECIALS) else self.words[index - len(SPECIALS)]
