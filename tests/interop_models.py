@@ -1,6 +1,7 @@
 """Small models whose every weight counts, and tokenizers, for the tests of `annotated.interop`."""
 
 import io
+from pathlib import Path
 
 import sentencepiece
 import torch
@@ -15,6 +16,16 @@ ENGLISH = ["the dog sees a cat", "a cat sees the dog and runs", "the cat runs to
 GERMAN = ["der Hund sieht eine Katze", "eine Katze sieht den Hund und rennt", "die Katze rennt zum Haus"]
 SHAPE = {"N": 2, "d_model": 16, "d_ff": 24, "h": 4, "dropout": 0.0}
 MISSING = '{} is missing: pip install "annotated[interop]"'
+
+
+class Bomb:
+    """A pickle that writes a file when it is opened."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
 
 
 def shaken(model, std=0.4):

@@ -3,12 +3,12 @@
 import pickle
 import struct
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interop_models import Bomb
 from safetensors.torch import save_file
 
 from annotated import checkpoints
@@ -103,16 +103,6 @@ def test_a_changed_header_is_an_error_or_harmless(tmp_path_factory, place, byte)
     path.write_bytes(content)
     with suppress(ValueError):
         read_tensors(path)
-
-
-class Bomb:
-    """A pickle that writes a file when it is opened."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
 
 
 def test_a_pickle_is_never_opened(folder, tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from interop_models import MISSING
+from interop_models import MISSING, Bomb
 from torch import nn
 
 from annotated.checkpoints import save_model
@@ -144,16 +144,6 @@ def test_what_is_not_tensors_is_refused_with_the_recipe(tmp_path, content):
     with pytest.raises(ValueError, match=r"whole\.pt is not .* torch\.save\(model\.state_dict\(\)") as caught:
         from_annotated(tmp_path / "whole.pt")
     assert "\n" not in str(caught.value)
-
-
-class Bomb:
-    """A pickle that writes a file when it is opened."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
 
 
 def test_a_pickle_is_never_opened(tmp_path):

@@ -78,45 +78,60 @@ def test_something_else_than_our_model_is_refused(hub, folder):
 
 
 class FakeApi:
-    """Stands in for the Hub: what is uploaded is laid into the cache."""
+    """Stands in for the Hub, and writes down what it is asked."""
 
     def __init__(self, hub):
-        self.hub, self.calls = hub, []
+        self.hub, self.calls, self.there = hub, [], []
 
     def create_repo(self, name, private, exist_ok):
         self.calls.append((name, private, exist_ok))
 
-    def upload_folder(self, repo_id, folder_path, allow_patterns):
-        chosen = self.hub.utils.filter_repo_objects(
-            [str(path.relative_to(folder_path)) for path in folder_path.rglob("*.*")],
-            allow_patterns=allow_patterns,
-        )
-        self.files = sorted(chosen)
+    def list_repo_files(self, name):
+        return self.there
 
-    def upload_file(self, path_or_fileobj, path_in_repo, repo_id):
-        self.single = {path_in_repo: path_or_fileobj}
+    def create_commit(self, name, operations, commit_message):
+        added = [each for each in operations if isinstance(each, self.hub.CommitOperationAdd)]
+        self.files = {}
+        for each in added:
+            with each.as_file() as file:
+                self.files[each.path_in_repo] = file.read()
+        self.deleted = [each.path_in_repo for each in operations if each not in added]
+        self.calls.append((name, len(operations)))
 
 
-def test_a_run_is_pushed_without_its_checkpoints(hub, folder, monkeypatch):
+@pytest.fixture
+def api(hub, monkeypatch):
+    """The Hub that `to_hub` speaks to."""
     api = FakeApi(hub)
     monkeypatch.setattr(hub, "HfApi", lambda: api)
+    return api
+
+
+def test_a_run_is_pushed_without_its_checkpoints(api, folder):
     assert to_hub(folder, "org/name") == "https://huggingface.co/org/name"
-    assert api.calls == [("org/name", True, True)]
-    assert api.files == ["config.json", "log.jsonl", "model.safetensors", "tokenizer.json"]
+    assert api.calls == [("org/name", True, True), ("org/name", 4)]  # one commit
+    assert sorted(api.files) == ["config.json", "log.jsonl", "model.safetensors", "tokenizer.json"]
+    assert api.files["model.safetensors"] == (folder / "model.safetensors").read_bytes()
 
 
-def test_no_path_of_this_machine_is_pushed(hub, folder, monkeypatch):
-    api = FakeApi(hub)
-    monkeypatch.setattr(hub, "HfApi", lambda: api)
+def test_no_path_of_this_machine_is_pushed(api, folder):
     (folder / "training.json").write_text('{"variant": "tok", "src": "/home/me/secret.en", "path": null}')
     to_hub(folder, "org/name")
-    assert "training.json" not in api.files
-    assert json.loads(api.single["training.json"]) == {"variant": "tok"}
+    assert json.loads(api.files["training.json"]) == {"variant": "tok"}
 
 
-def test_what_is_no_model_is_not_pushed(hub, tmp_path, monkeypatch):
-    api = FakeApi(hub)
-    monkeypatch.setattr(hub, "HfApi", lambda: api)
+def test_what_an_earlier_model_left_there_goes(api, folder):
+    """Its settings would be taken for those of the new one."""
+    api.there = ["config.json", "training.json", "scores.json", "README.md", ".gitattributes", "notes.txt"]
+    to_hub(folder, "org/name")
+    assert api.deleted == ["training.json", "scores.json", "README.md"]
+
+
+def test_a_folder_here_comes_first(hub, folder):
+    assert from_hub(str(folder))("a dog") == annotated.Translator.load(folder)("a dog")
+
+
+def test_what_is_no_model_is_not_pushed(api, tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no model"):
         to_hub(tmp_path, "org/name")
     assert api.calls == []

@@ -6,9 +6,10 @@ import json
 import pytest
 import sentencepiece
 import torch
-from interop_models import ENGLISH, GERMAN, MISSING, logits, spm, subwords, taught, toy
+from interop_models import ENGLISH, GERMAN, MISSING, Bomb, logits, spm, subwords, taught, toy
 from safetensors.torch import load_file, save_file
 
+import annotated
 from annotated.checkpoints import load_model, save_model, weights
 from annotated.decoding import greedy_decode
 from annotated.files import read_json, write_json
@@ -198,7 +199,10 @@ def test_it_can_be_written_back(case, transformers, tmp_path):
 OWN = {
     "all tied": ({"tied_embeddings": "all", "activation": "swish"}, True),
     "target tied": ({"tied_embeddings": "target", "activation": "gelu"}, False),
-    "none tied": ({"tied_embeddings": "none", "d_model": 20, "N": 1}, False),
+    "none tied, positions that grow": (
+        {"tied_embeddings": "none", "d_model": 20, "N": 1, "max_len": 4},
+        False,
+    ),
 }
 
 
@@ -220,6 +224,31 @@ def test_transformers_loads_ours(name, transformers, tmp_path):
     with torch.no_grad():
         said = theirs(**batch, decoder_input_ids=tgt).logits
     torch.testing.assert_close(logits(model, src, tgt), said, atol=1e-4, rtol=0)
+
+
+def test_transformers_says_what_a_shipped_model_says(transformers, tmp_path):
+    translator = annotated.load_pretrained("multi30k-en-de")
+    model, *tokenizers = translator.model, translator.src_tokenizer, translator.tgt_tokenizer
+    to_marian(tmp_path / "out", model, *tokenizers)
+    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "out").eval()
+    texts = [
+        "A dog runs through the grass.",
+        "Two men are playing chess in the park while a crowd is watching them.",
+        "A little girl in a pink dress is jumping over a puddle.",
+        "The cook is slicing onions.",
+        "Someone in a strange costume holds up a sign.",
+    ]
+    src = translator.batch([translator.encode(text) for text in texts])
+    mask = padding_mask(src, 2)
+    found = greedy_decode(model, src, mask, 40, 0, 1, translator.forbidden)
+    said = theirs.generate(input_ids=src, attention_mask=mask[:, 0].long(), num_beams=1, max_length=40)
+    for mine, other in zip(found.tolist(), said.tolist(), strict=True):
+        assert mine[: mine.index(1) + 1] == other[: other.index(1) + 1]
+    with torch.no_grad():
+        expected = theirs(input_ids=src, attention_mask=mask[:, 0].long(), decoder_input_ids=found).logits
+    torch.testing.assert_close(logits(model, src, found), expected, atol=1e-4, rtol=0)
+    again, *_ = load_marian(tmp_path / "out")
+    assert all(map(torch.equal, weights(again).values(), weights(model).values()))
 
 
 def test_transformers_says_what_ours_has_learned(transformers, tmp_path):
@@ -284,6 +313,14 @@ REFUSED = {
     "impossible heads": (
         in_config(encoder_attention_heads=3, decoder_attention_heads=3),
         "d_model must be a multiple of h",
+    ),
+    "layers left out": (in_config(encoder_layerdrop=0.5), "encoder_layerdrop is 0.5, but must be 0"),
+    "no architecture": (without("model_type"), "the setting 'model_type' is missing"),
+    "a size that is none": (in_config(vocab_size="x"), "vocab_size must be a number, not 'x'"),
+    "no activation": (in_config(activation_function=[]), "activation [] is none of"),
+    "a start that ends": (
+        in_config(decoder_start_token_id=0, eos_token_id=0),
+        "ends a translation, and begins",
     ),
     "no start symbol": (in_config(decoder_start_token_id=None), "decoder_start_token_id must be the number"),
     "several ends": (
@@ -351,6 +388,10 @@ def test_an_older_file_of_weights_is_read_without_unpickling(folder):
     torch.save(before, folder / "pytorch_model.bin")
     with pytest.raises(ValueError, match=r"pytorch_model\.bin .* nothing else is unpickled"):
         load_marian(folder)
+    torch.save({"weight": Bomb(folder / "exploded")}, folder / "pytorch_model.bin")
+    with pytest.raises(ValueError, match="nothing else is unpickled"):
+        load_marian(folder)
+    assert not (folder / "exploded").exists()
     (folder / "pytorch_model.bin").unlink()
     with pytest.raises(FileNotFoundError, match=r"model\.safetensors is missing"):
         load_marian(folder)

@@ -14,6 +14,7 @@ WORDS = WordTokenizer([f"w{i}" for i in range(9)], None)
 V = len(WORDS)
 SETTINGS = {
     "the paper's": {"tied_embeddings": "all", "N": 2},
+    "positions that grow": {"max_len": 4, "N": 1},
     "pre-norm, learned positions": {"norm_first": True, "positions": "learned", "max_len": 30, "N": 1},
 }
 

@@ -9,6 +9,7 @@ from torch import nn
 
 from annotated.checkpoints import weights
 from annotated.interop import from_torch, to_torch
+from annotated.interop.torch_transformer import torch_names
 from annotated.masks import padding_mask, subsequent_mask
 
 SRC = torch.tensor([[4, 5, 6, 7, 1], [4, 5, 1, 2, 2]])
@@ -36,38 +37,31 @@ def theirs(transformer, model):
     return found if transformer.batch_first else found.transpose(0, 1)
 
 
-def gradients(model, transformer):
-    """Pairs of gradients that must be equal, PyTorch's query, key and value maps cut apart."""
-    for mine, other in zip(
-        (*model.encoder.layers, *model.decoder.layers),
-        (*transformer.encoder.layers, *transformer.decoder.layers),
-        strict=True,
-    ):
-        attentions = [(mine.self_attn, other.self_attn)]
-        if hasattr(mine, "src_attn"):
-            attentions.append((mine.src_attn, other.multihead_attn))
-        for attention, fused in attentions:
-            for kind in ("weight", "bias"):
-                parts = [getattr(linear, kind).grad for linear in attention.linears]
-                yield torch.cat(parts[:3]), getattr(fused, f"in_proj_{kind}").grad
-                yield parts[3], getattr(fused.out_proj, kind).grad
-        for i, connection in enumerate(mine.sublayer):
-            yield connection.norm.weight.grad, getattr(other, f"norm{i + 1}").weight.grad
-            yield connection.norm.bias.grad, getattr(other, f"norm{i + 1}").bias.grad
-        yield mine.feed_forward.w_1.weight.grad, other.linear1.weight.grad
-        yield mine.feed_forward.w_2.weight.grad, other.linear2.weight.grad
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_outputs_are_equal(settings):
+    model = toy(**settings)
+    torch.testing.assert_close(ours(model), theirs(to_torch(model), model), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_outputs_and_gradients_are_equal(settings):
-    model = toy(**settings)
+def test_gradients_are_equal(settings):
+    """By every tensor of the stacks, and by the embeddings, which feed them."""
+    model = toy(**settings).double()
     transformer = to_torch(model)
-    direction = torch.randn(2, 4, 16)
-    torch.testing.assert_close(ours(model), theirs(transformer, model), atol=1e-5, rtol=1e-5)
-    for outputs in (ours(model), theirs(transformer, model)):
-        (outputs * direction).sum().backward()
-    for mine, other in gradients(model, transformer):
-        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
+    names, fed = torch_names(model.config), [model.src_embed[0].lut.weight, model.tgt_embed[0].lut.weight]
+    own, other = weights(model), dict(transformer.named_parameters())
+    assert names.keys() == other.keys()
+    direction = torch.randn(2, 4, 16, dtype=torch.float64)
+    parts = [own[part] for joined in names.values() for part in joined]
+    mine = torch.autograd.grad((ours(model) * direction).sum(), [*parts, *fed])
+    found = torch.autograd.grad(
+        (theirs(transformer, model) * direction).sum(), [*(other[name] for name in names), *fed]
+    )
+    left = iter(mine)
+    for name, expected in zip([*names, "src", "tgt"], found, strict=True):
+        gradient = torch.cat(list(itertools.islice(left, len(names.get(name, "1")))))
+        torch.testing.assert_close(gradient, expected, atol=1e-9, rtol=1e-9)
+        assert expected.any()
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
@@ -155,6 +149,31 @@ REFUSED = {
     "a layer of one's own": (
         lambda: changed(lambda t: setattr(t.encoder, "layers", nn.ModuleList([nn.Linear(2, 2)]))),
         "a layer is Linear",
+    ),
+    "a norm without shift": (
+        lambda: changed(lambda t: setattr(t.encoder, "norm", nn.LayerNorm(16, bias=False))),
+        "the encoder's final norm has no bias",
+    ),
+    "a norm without gain": (
+        lambda: changed(lambda t: setattr(t.encoder, "norm", nn.LayerNorm(16, elementwise_affine=False))),
+        "the encoder's final norm has no gain",
+    ),
+    "another final norm": (
+        lambda: changed(lambda t: setattr(t.decoder, "norm", nn.RMSNorm(16))),
+        "the decoder's final norm is RMSNorm",
+    ),
+    "another norm": (
+        lambda: changed(lambda t: setattr(t.decoder.layers[0], "norm2", nn.RMSNorm(16))),
+        "norm2 is RMSNorm",
+    ),
+    "a stack of one's own": (lambda: with_encoder(nn.Linear(16, 16), norm_first=True), "a stack is Linear"),
+    "other heads across": (
+        lambda: changed(lambda t: setattr(t.decoder.layers[0].multihead_attn, "num_heads", 2)),
+        "h is 2, 4",
+    ),
+    "another dropout across": (
+        lambda: changed(lambda t: setattr(t.decoder.layers[0].multihead_attn, "dropout", 0.5)),
+        "attention_dropout is",
     ),
     "a tensor too many": (
         lambda: changed(lambda t: t.register_parameter("extra", nn.Parameter(torch.ones(1)))),

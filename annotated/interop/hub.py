@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
 from annotated.checkpoints import CONFIG, WEIGHTS, find_model
@@ -10,44 +11,50 @@ from annotated.interop.common import foreign
 from annotated.runs import LOG, SETTINGS
 from annotated.translator import Translator
 
-# What a translator is loaded from, and what is pushed with it; a run's folder holds checkpoints besides.
+# What a translator is loaded from, and all that is pushed; a run's folder holds checkpoints besides.
 MODEL = (CONFIG, WEIGHTS, "tokenizer.*", "src_tokenizer.*", "tgt_tokenizer.*")
-ABOUT = ("README.md", "scores.json", LOG)
+FILES = (*MODEL, SETTINGS, "README.md", "scores.json", LOG)
 LOCAL = ("path", "src", "tgt", "val_src", "val_tgt", "init_from")  # settings that are paths on one's own disk
 
 
 def from_hub(name: str, revision: str | None = None) -> Translator:
     """The model pushed to the Hub as `name`, such as "org/name", at a branch, tag or commit.
 
-    Without a network, what an earlier call left in the Hub's cache. Raises FileNotFoundError where it can be
-    had from neither, ValueError for a name that cannot be one and for files that are not a model of ours.
+    A folder of that name here comes first. Without a network, what an earlier call left in the Hub's cache.
+    Raises FileNotFoundError where it can be had from neither, ValueError for a name that cannot be one and
+    for files that are not a model of ours.
     """
-    return Translator.load(download(name, (*MODEL, SETTINGS), revision))
+    return Translator.load(find_folder(name, (*MODEL, SETTINGS), revision))
 
 
 def to_hub(model: str | Path, name: str, private: bool = True) -> str:
     """Push a model folder, or a shipped model, to the Hub as `name`; returns its address there.
 
-    The settings of its training go with it, all but those that are paths on this machine. It takes an
-    access token, which `hf auth login` keeps. Raises FileNotFoundError for a folder without a model, and
-    whatever the Hub has to object.
+    All in one commit, which also removes what an earlier model left there of the same files. The settings of
+    its training go with it, all but those that are paths on this machine. It takes an access token, which
+    `hf auth login` keeps. Raises FileNotFoundError for a folder without a model, and whatever the Hub has to
+    object.
     """
     folder = find_model(model)
     Translator.load(folder)  # what cannot be loaded here is of no use there
-    api = foreign("huggingface_hub").HfApi()
-    api.create_repo(name, private=private, exist_ok=True)
-    api.upload_folder(repo_id=name, folder_path=folder, allow_patterns=[*MODEL, *ABOUT])
-    if (folder / SETTINGS).exists():
+    hub = foreign("huggingface_hub")
+    files: dict[str, Path | bytes] = {path.name: path for kind in FILES for path in folder.glob(kind)}
+    if SETTINGS in files:
         settings = {key: value for key, value in read_json(folder / SETTINGS).items() if key not in LOCAL}
-        text = json.dumps(settings, indent=2).encode()
-        api.upload_file(path_or_fileobj=text, path_in_repo=SETTINGS, repo_id=name)
+        files[SETTINGS] = json.dumps(settings, indent=2).encode()
+    api = hub.HfApi()
+    api.create_repo(name, private=private, exist_ok=True)
+    there = [file for file in api.list_repo_files(name) if any(fnmatch(file, kind) for kind in FILES)]
+    operations = [hub.CommitOperationAdd(file, content) for file, content in sorted(files.items())]
+    operations += [hub.CommitOperationDelete(file) for file in there if file not in files]
+    api.create_commit(name, operations, commit_message="A model, and what is known of it")
     return f"https://huggingface.co/{name}"
 
 
-def find_folder(name_or_folder: str | Path, files: Sequence[str]) -> Path:
+def find_folder(name_or_folder: str | Path, files: Sequence[str], revision: str | None = None) -> Path:
     """A folder on disk, or what the Hub has under that name. Raises as `download` does."""
     folder = Path(name_or_folder)
-    return folder if folder.is_dir() else download(str(name_or_folder), files)
+    return folder if folder.is_dir() else download(str(name_or_folder), files, revision)
 
 
 def download(name: str, files: Sequence[str], revision: str | None = None) -> Path:

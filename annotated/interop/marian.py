@@ -39,7 +39,7 @@ from annotated.tokenizers import END, SPECIALS, MarianTokenizer
 
 CONFIG, WEIGHTS, OLD_WEIGHTS = "config.json", "model.safetensors", "pytorch_model.bin"
 VOCAB, TGT_VOCAB, SRC_SPM, TGT_SPM = "vocab.json", "target_vocab.json", "source.spm", "target.spm"
-FILES = (CONFIG, WEIGHTS, OLD_WEIGHTS, VOCAB, TGT_VOCAB, SRC_SPM, TGT_SPM)
+FILES = (CONFIG, WEIGHTS, VOCAB, TGT_VOCAB, SRC_SPM, TGT_SPM)
 
 # What a Marian model must have set for ours to compute the same, and why.
 FIXED = {
@@ -49,6 +49,8 @@ FIXED = {
     "normalize_embedding": (False, "we have no norm after the embeddings"),
     "add_final_layer_norm": (False, "post-norm has no final norm"),
     "static_position_embeddings": (True, "Marian's positions are sinusoids"),
+    "encoder_layerdrop": (0, "we leave out no whole layer in training"),
+    "decoder_layerdrop": (0, "we leave out no whole layer in training"),
 }
 # Settings that Marian has for each stack and we have once: our name of each, and Marian's after the stack's.
 TWICE = {"N": "layers", "d_ff": "ffn_dim", "h": "attention_heads"}
@@ -76,6 +78,8 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
     that we have not, a tensor that is missing, surplus or of the wrong shape, or a file that is damaged.
     """
     folder = find_folder(name_or_folder, FILES)
+    if not (folder / WEIGHTS).is_file():
+        folder = find_folder(name_or_folder, (*FILES, OLD_WEIGHTS))
     settings = read_json(folder / CONFIG)
     check_settings(settings, folder / CONFIG)
     src, tgt = read_vocabularies(folder, settings)
@@ -97,9 +101,13 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
 def check_settings(settings: Mapping[str, object], source: Path) -> None:
     """Raise ValueError naming a setting of Marian's that is missing, or that no model of ours could have."""
     twice = [(f"encoder_{name}", f"decoder_{name}") for name in TWICE.values()]
-    for name in (*ONCE.values(), *sum(twice, ()), "scale_embedding", "activation_function", "vocab_size"):
+    others = ("model_type", "scale_embedding", "activation_function", "vocab_size")
+    for name in (*ONCE.values(), *sum(twice, ()), *others):
         if name not in settings:
             raise ValueError(f"{source}: the setting {name!r} is missing")
+    for name in ("vocab_size", "decoder_vocab_size"):
+        if not isinstance(settings.get(name, 0) or 0, int):
+            raise ValueError(f"{source}: {name} must be a number, not {settings[name]!r}")
     for name, (value, why) in FIXED.items():
         if settings.get(name, value) != value:
             raise ValueError(f"{source}: {name} is {settings[name]!r}, but must be {value!r}: {why}")
@@ -107,7 +115,7 @@ def check_settings(settings: Mapping[str, object], source: Path) -> None:
         if settings[encoder] != settings[decoder]:
             both = f"{encoder} is {settings[encoder]} and {decoder} {settings[decoder]}"
             raise ValueError(f"{source}: {both}; our models have one number for both stacks")
-    if settings["activation_function"] not in ACTIVATIONS:
+    if settings["activation_function"] not in list(ACTIVATIONS):
         names = ", ".join(ACTIVATIONS)
         raise ValueError(f"{source}: activation {settings['activation_function']!r} is none of {names}")
     if sharing(settings) not in TIED:
@@ -142,7 +150,7 @@ def read_vocabularies(folder: Path, settings: Mapping[str, object]) -> tuple[dic
     found = []
     for path, size in ((folder / VOCAB, src_size), (folder / second, tgt_size)):
         numbers = read_json(path)
-        if len(numbers) != size or set(numbers.values()) != set(range(size)):
+        if sorted(n for n in numbers.values() if isinstance(n, int)) != list(range(size)):
             raise ValueError(f"{path} must give {size} pieces the numbers from 0 to {size - 1}")
         found.append(numbers)
     if sharing(settings)[0] and found[0] != found[1]:
@@ -160,6 +168,8 @@ def symbols_of(settings: Mapping[str, object], tgt: Mapping[str, int], source: P
             raise ValueError(f"{source}: {name} must be the number of a piece, not {number!r}")
         found.append(pieces[number])
     start, end, pad = found
+    if end in (start, pad):
+        raise ValueError(f"{source}: {end} ends a translation, and begins it or pads it too; ours ends alone")
     return [start, end, None if pad == start else pad, "<unk>"]
 
 

@@ -80,7 +80,7 @@ def marian_settings(config: TransformerConfig) -> dict[str, object]:
         **{name: value for name, (value, _) in FIXED.items()},
         **{theirs: getattr(config, ours) for ours, theirs in ONCE.items()},
         **{f"{s}_{theirs}": getattr(config, ours) for ours, theirs in TWICE.items() for s in stacks},
-        "max_position_embeddings": min(config.max_len, LONGEST),
+        "max_position_embeddings": LONGEST,
         "share_encoder_decoder_embeddings": shared,
         "tie_word_embeddings": tied,
         "is_encoder_decoder": True,

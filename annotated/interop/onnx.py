@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from annotated.cache import DecoderCache
 from annotated.files import creating_folder
 from annotated.interop.common import check_vocabularies, foreign
-from annotated.layers import PositionalEncoding
+from annotated.layers import PositionalEncoding, sinusoids
 from annotated.masks import padding_mask
 from annotated.model import EncoderDecoder
 from annotated.tokenizers import PAD, Tokenizer, save_tokenizer
@@ -72,25 +72,25 @@ def to_onnx(
 ) -> None:
     """Write a new folder with encoder.onnx, decoder.onnx and our tokenizers.
 
-    Raises FileExistsError, ImportError where onnx or onnxscript is missing, ValueError for tokenizers that
-    do not fit the model.
+    Sinusoids end at 1,024 positions there. Raises FileExistsError, ImportError where onnx or onnxscript is
+    missing, ValueError for tokenizers that do not fit the model.
     """
     for package in ("onnx", "onnxscript"):
         foreign(package)
     check_vocabularies(model, src_tokenizer, tgt_tokenizer)
     with creating_folder(Path(folder)) as new:
-        for name, graph in graphs(trimmed(model)).items():
+        for name, graph in graphs(with_table(model)).items():
             graph.save(new / f"{name}.onnx")
         save_tokenizer(src_tokenizer, new, "src_tokenizer")
         save_tokenizer(tgt_tokenizer, new, "tgt_tokenizer")
 
 
-def trimmed(model: EncoderDecoder) -> EncoderDecoder:
-    """A copy in evaluation mode, its sinusoids no longer than `LONGEST`: they are written out in full."""
+def with_table(model: EncoderDecoder) -> EncoderDecoder:
+    """A copy in evaluation mode, its sinusoids a table of `LONGEST` positions: there, none are made later."""
     copy = deepcopy(model).cpu().eval()
     for module in copy.modules():
         if isinstance(module, PositionalEncoding):
-            module.pe = module.pe[:LONGEST].clone()
+            module.pe = sinusoids(LONGEST, model.config.d_model).to(module.pe)
     return copy
 
 

@@ -5,6 +5,7 @@ and generator stay with us. Its weights are ours, but that it keeps queries', ke
 matrix. Its boolean masks are the opposite of ours: True where attention is *forbidden*.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 
 import torch
@@ -129,7 +130,11 @@ def split_weights(transformer: nn.Transformer) -> dict[str, Tensor]:
 
 def layers_of(transformer: nn.Transformer) -> list[Layer]:
     """All its layers, the encoder's first. Raises ValueError for layers that are not PyTorch's own."""
-    layers = [*transformer.encoder.layers, *transformer.decoder.layers]
+    layers = []
+    for stack in (transformer.encoder, transformer.decoder):
+        if not isinstance(stack, nn.TransformerEncoder | nn.TransformerDecoder):
+            raise ValueError(f"a stack is {type(stack).__name__}, not one of PyTorch's Transformer")
+        layers += stack.layers
     for layer in layers:
         if not isinstance(layer, Layer):
             raise ValueError(f"a layer is {type(layer).__name__}, not one of PyTorch's Transformer")
@@ -154,9 +159,12 @@ def settings_of(transformer: nn.Transformer) -> dict[str, object]:
     N, others = len(transformer.encoder.layers), len(transformer.decoder.layers)
     if others != N:
         raise ValueError(f"{N} encoder and {others} decoder layers: our N is one number for both")
-    settings = {"N": N, **{name: the_one(name, layers, read) for name, read in READ.items()}}
     if any(name.endswith("bias") and p is None for layer in layers for name, p in parameters_of(layer)):
         raise ValueError("bias=False: our linear maps and norms have biases; train with bias=True")
+    for name, module in itertools.chain.from_iterable(layer.named_children() for layer in layers):
+        if name.startswith("norm"):
+            check_norm(name, module)
+    settings = {"N": N, **{name: the_one(name, layers, read) for name, read in READ.items()}}
     for stack in ("encoder", "decoder"):
         check_final_norm(stack, getattr(transformer, stack).norm, settings)
     return settings
@@ -174,6 +182,19 @@ def the_one(name: str, layers: list[Layer], read: Callable[[Layer], set[object]]
     if len(values) != 1:
         raise ValueError(f"{name} is {', '.join(map(str, values))}: our layers all have one")
     return values.pop()
+
+
+def check_norm(name: str, norm: nn.Module) -> None:
+    """Raise ValueError for a norm that is not ours."""
+    if not isinstance(norm, nn.LayerNorm):
+        raise ValueError(f"{name} is {type(norm).__name__}: our norms are torch.nn.LayerNorm")
+    if norm.weight is None or norm.bias is None:
+        raise ValueError(f"{name} has no {'gain' if norm.weight is None else 'bias'}: our norms have both")
+
+
+def attentions_of(layer: Layer) -> list[nn.MultiheadAttention]:
+    """A layer's attentions, one or two."""
+    return [module for module in layer.modules() if isinstance(module, nn.MultiheadAttention)]
 
 
 def eps_of(layer: Layer) -> set[object]:
@@ -202,9 +223,9 @@ def activation_of(layer: Layer) -> set[object]:
 READ: dict[str, Callable[[Layer], set[object]]] = {
     "d_model": lambda layer: {layer.self_attn.embed_dim},
     "d_ff": lambda layer: {layer.linear1.out_features},
-    "h": lambda layer: {layer.self_attn.num_heads},
+    "h": lambda layer: {attention.num_heads for attention in attentions_of(layer)},
     "dropout": residual_dropout_of,
-    "attention_dropout": lambda layer: {layer.self_attn.dropout},
+    "attention_dropout": lambda layer: {attention.dropout for attention in attentions_of(layer)},
     "relu_dropout": lambda layer: {layer.dropout.p},
     "activation": activation_of,
     "norm_first": lambda layer: {layer.norm_first},
@@ -212,7 +233,7 @@ READ: dict[str, Callable[[Layer], set[object]]] = {
 }
 
 
-def check_final_norm(stack: str, norm: nn.LayerNorm | None, settings: dict[str, object]) -> None:
+def check_final_norm(stack: str, norm: nn.Module | None, settings: dict[str, object]) -> None:
     """Raise ValueError unless a stack ends as ours does: with a norm in pre-norm, without in post-norm."""
     if norm is not None and not settings["norm_first"]:
         layer = f"Transformer{stack.capitalize()}"
@@ -222,6 +243,8 @@ def check_final_norm(stack: str, norm: nn.LayerNorm | None, settings: dict[str, 
         )
     if norm is None and settings["norm_first"]:
         raise ValueError(f"the {stack} is pre-norm without a final norm; ours ends with one")
+    if norm is not None:
+        check_norm(f"the {stack}'s final norm", norm)
     if norm is not None and norm.eps != settings["layer_norm_eps"]:
         eps = settings["layer_norm_eps"]
         raise ValueError(f"the {stack}'s final norm has eps {norm.eps}, its layers {eps}: ours have one")
