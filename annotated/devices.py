@@ -35,18 +35,16 @@ def processes(device: torch.device) -> Iterator[None]:
 def half_precision(device: torch.device) -> Iterator[None]:
     """Compute matrix products in bf16 while the block runs, forward and backward; all else stays float32.
 
-    On a CPU, autocast spends more on conversions than it saves in a small model; rounding inside each
-    product does not. The fused attention kernel, on short sentences, then takes longer than all else does
-    together, so attention is computed step by step.
+    On a GPU by autocast; products that are kept out of it, those of the loss, take float32 numbers and round
+    them inside. On a CPU all do: autocast would spend more on conversions than it saves in a small model. The
+    fused attention kernel there, on short sentences, takes longer than all else does together, so attention
+    is computed step by step.
     """
-    if device.type != "cpu":
-        with torch.autocast(device.type, torch.bfloat16):
-            yield
-        return
+    on_cpu = device.type == "cpu"
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
-        with sdpa_kernel(SDPBackend.MATH):
+        with sdpa_kernel(SDPBackend.MATH) if on_cpu else torch.autocast(device.type, torch.bfloat16):
             yield
     finally:
         torch.set_float32_matmul_precision(before)

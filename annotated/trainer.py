@@ -60,10 +60,12 @@ class SummedLoss(nn.Module):
         with torch.autocast(states.device.type, enabled=False):
             states = states.to(proj.weight.dtype)
             rest = proj.weight, proj.bias, tgt_y.flatten()
+            options = {"smoothing": self.smoothing, "padding_idx": self.pad}
+            if states.device.type != "cpu":
+                options["chunk"] = 4096  # fewer rows would leave a GPU idle
             if self.consistency:
-                both = states.chunk(2)
-                return consistent_cross_entropy(*both, *rest, self.consistency, self.smoothing, self.pad)
-            return smoothed_cross_entropy(states, *rest, self.smoothing, self.pad)
+                return consistent_cross_entropy(*states.chunk(2), *rest, self.consistency, **options)
+            return smoothed_cross_entropy(states, *rest, **options)
 
 
 @contextmanager

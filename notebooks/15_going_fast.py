@@ -1076,18 +1076,18 @@ for count in (2, 8, 40):
 assert len(set(call_counts.values())) == 1
 
 # %% [markdown]
-# Not at all. Two sentences or forty, or ten thousand: a call is a call. At some five microseconds each, a GPU
-# cannot make an update of this model in less than about two milliseconds, however little there is to do;
-# with our small batch it would wait for Python nearly all that time. So on a GPU the order of remedies is
-# another:
+# Not at all. Two sentences or forty, or ten thousand: a call is a call. If each took five microseconds, a GPU
+# could not make an update of this model in less than about two milliseconds, however little there is to do;
+# with our small batch it would wait for Python nearly all that time. So on a GPU we expect another order of
+# remedies. (Expect: the right column was not measured. Who has one asks `benchmarks/train.py --device cuda`.)
 #
 # | | on a CPU | on a GPU |
 # | --- | --- | --- |
 # | larger batches | up to a few thousand tokens | first of all: 25,000 tokens and more, until memory ends |
 # | bf16 | where the processor multiplies it (AMX) | always: `precision="bf16"` |
 # | fused attention, chunked loss | time | time, and the memory for those larger batches |
-# | fused Adam | some percent | little: PyTorch's own form there takes all parameters in a few calls |
-# | `compile=True` | little | many calls become few |
+# | fused Adam | a few percent, in small models | little: PyTorch's own form has few calls |
+# | `compile=True` | not tried | many calls become few |
 # | dropout's four dice | where random numbers are slow | not used: a GPU throws its dice in parallel |
 #
 # The whole command:
@@ -1133,11 +1133,11 @@ print("every other engine that is installed here translates as we do: True")
 #
 # ## Ahead of whom, and behind whom
 #
-# What has all of this brought? That is asked of other people's programs, and asked fairly, in one process
-# and in turns. In training: the same batches, the same dropout, the same optimizer. In translating: the
-# same weights, the same penalty, and for each engine the batch size that suits it best. It takes most of an
-# hour on a machine that does nothing else, so the cell below reads what was recorded then. `make bench`
-# measures it anew, on yours.
+# What has all of this brought? That is asked of other people's programs, and asked fairly, in turns, in one
+# process (but for memory, where each has its own). In training: the same batches, the same dropout, the same
+# optimizer. In translating: the same weights, the same penalty, and for each engine the batch size that
+# suits it best of those tried. It takes most of an hour on a machine that does nothing else, so the cell
+# below reads what was recorded then. `make bench` measures it anew, on yours.
 
 # %%
 RACES = {"train-tiny": "training, width 128", "train-small": "training, width 256"}

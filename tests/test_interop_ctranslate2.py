@@ -7,9 +7,11 @@ import torch
 from interop_models import ENGLISH, GERMAN, MISSING, logits, subwords, taught, toy
 
 from annotated.checkpoints import weights
+from annotated.data import load_corpus
+from annotated.evaluation import bleu
 from annotated.interop import CTranslate2Translator, to_ctranslate2
 from annotated.tokenizers import WordTokenizer
-from annotated.translator import Translator
+from annotated.translator import Translator, load_pretrained
 
 SENTENCES = [*ENGLISH, "a dog", "", "house runs the to sees cat a dog"]
 SETTINGS = {
@@ -60,18 +62,42 @@ def taught_pair(tmp_path_factory):
     return Translator(model, tokenizer, tokenizer), CTranslate2Translator(folder)
 
 
+def silenced(translator):
+    """A copy that gives the tokens never taken no probability; ours, as it is, leaves theirs unused."""
+    translator = copy.deepcopy(translator)
+    with torch.no_grad():
+        translator.model.generator.proj.bias[list(translator.forbidden)] = -1e9
+    return translator
+
+
 @pytest.mark.parametrize(("beam", "alpha"), [(1, 0.0), (4, 0.0), (3, 0.6), (4, 1.0)])
 def test_the_same_hypotheses(taught_pair, beam, alpha):
-    """Tokens that are never taken have no probability there; in our search, none that counts."""
     ours, theirs = taught_pair
-    ours = copy.deepcopy(ours)
-    with torch.no_grad():
-        ours.model.generator.proj.bias[list(ours.forbidden)] = -1e9
-    expected = ours.search(SENTENCES, beam=beam, alpha=alpha, penalty="power")
+    expected = silenced(ours).search(SENTENCES, beam=beam, alpha=alpha, penalty="power")
     for mine, (tokens, score) in zip(expected, theirs.search(SENTENCES, beam, alpha), strict=True):
         assert tokens == (mine[0].tokens if mine else ())
         assert score == pytest.approx(mine[0].score if mine else 0.0, abs=1e-5)
     assert len({mine[0].tokens for mine in expected if mine}) > 2
+
+
+def test_the_shipped_model_on_the_test_set(multi30k_folder, one_thread, tmp_path):
+    ours = load_pretrained("multi30k-en-de")
+    parts = ours.model, ours.src_tokenizer, ours.tgt_tokenizer
+    text = load_corpus("multi30k", "en-de")["test_2016_flickr"]
+    to_ctranslate2(tmp_path / "float32", *parts)
+    theirs = CTranslate2Translator(tmp_path / "float32")
+    mine = [best for best, *_ in ours.search(text.src, 5, 0.0)]
+    found = theirs.search(text.src, 5, 0.0)
+    same = [(h, score) for h, (tokens, score) in zip(mine, found, strict=True) if h.tokens == tokens]
+    assert len(same) >= 0.99 * len(text.src)
+    assert all(-1e-4 < score - h.score < 5e-3 for h, score in same)  # what the tokens never taken had
+    to_ctranslate2(tmp_path / "int8", *parts, quantization="int8")
+    rounded = CTranslate2Translator(tmp_path / "int8").search(text.src, 5, 0.0)
+    scores = [
+        bleu([ours.tgt_tokenizer.decode(tokens) for tokens, _ in side], text.tgt).value
+        for side in (found, rounded)
+    ]
+    assert scores[0] == pytest.approx(scores[1], abs=0.3)
 
 
 def test_text_in_text_out(taught_pair):
