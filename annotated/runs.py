@@ -47,6 +47,7 @@ class Progress:
     validation_loss: float | None = None  # of exactly these weights, if they were validated
     best: float | None = None  # lowest validation loss
     stale: int = 0  # epochs since then
+    between: bool = False  # saved only because the run was to stop here, where no other run would save
 
 
 class RunFolder:
@@ -64,14 +65,18 @@ class RunFolder:
         """The newest whole checkpoint, if there is one."""
         return (self.checkpoints() or [None])[-1]
 
-    def chosen(self, count: int, of: str) -> list[Path]:
-        """`count` checkpoints: of "last" the newest, of "best" those with the lowest validation losses."""
-        checkpoints = self.checkpoints()
+    def chosen(self, count: int, of: str, between: bool = False) -> list[Path]:
+        """`count` checkpoints: of "last" the newest, of "best" those with the lowest validation losses.
+
+        With `between` one that was saved only because the run was to stop counts too, if it is the newest.
+        """
+        found = {folder: read_progress(folder) for folder in self.checkpoints()}
+        counted = [f for f in found if not found[f].between or (between and f == self.newest())]
         if of == "best":
-            losses = {folder: read_progress(folder).validation_loss for folder in checkpoints}
-            checkpoints = [folder for folder in checkpoints if losses[folder] is not None]
-            checkpoints.sort(key=losses.get, reverse=True)
-        return checkpoints[-count:]
+            losses = {folder: found[folder].validation_loss for folder in counted}
+            counted = [folder for folder in counted if losses[folder] is not None]
+            counted.sort(key=losses.get, reverse=True)
+        return counted[-count:]
 
     def check_empty(self) -> None:
         """Raise ValueError where the folder already holds a run or a model."""

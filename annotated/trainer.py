@@ -184,7 +184,8 @@ class Trainer:
                 p.epoch, p.position = p.epoch + 1, 0
             if ended or p.step >= c.max_steps:
                 self.validate()
-            if ended or stop or self.finished() or (c.save_every and p.step % c.save_every == 0):
+            p.between = not (ended or (c.save_every and p.step % c.save_every == 0))
+            if stop or self.finished() or not p.between:
                 self.save()
             if stop or self.finished():
                 break
@@ -278,8 +279,9 @@ class Trainer:
         p = self.progress
         # One number for all processes, or they might disagree on when to end.
         p.validation_loss = loss = self.total(scores.loss) / self.world
-        p.stale = 0 if p.best is None or loss < p.best else p.stale + 1
-        p.best = loss if p.stale == 0 else p.best
+        if p.position == 0:  # the end of an epoch, not of a run that may yet go on from here
+            p.stale = 0 if p.best is None or loss < p.best else p.stale + 1
+            p.best = loss if p.stale == 0 else p.best
         record = {"validation_loss": loss, "validation_accuracy": scores.accuracy}
         line = f"validation cross-entropy {loss:.3f}, accuracy {scores.accuracy:.1%}"
         if self.config.bleu_every and p.epoch % self.config.bleu_every == 0:
@@ -326,7 +328,7 @@ class Trainer:
     def average(self) -> None:
         """Make the mean of checkpoints the run's weights, of those that the settings ask for."""
         if self.rank == 0:
-            chosen = self.out.chosen(max(1, self.config.average), self.config.average_of)
+            chosen = self.out.chosen(max(1, self.config.average), self.config.average_of, between=True)
             if len(chosen) > 1:
                 mean = f"the model is the mean of the {self.config.average_of} {len(chosen)} checkpoints"
                 tqdm.write(mean, file=sys.stderr)

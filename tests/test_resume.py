@@ -9,11 +9,11 @@ import time
 
 import pytest
 import torch
-from tiny_runs import exit_code, log_of, make_trainer, start, train_until
+from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until
 
 from annotated.__main__ import main
-from annotated.checkpoints import WEIGHTS, load_model
-from annotated.files import write_json
+from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors
+from annotated.files import read_json, write_json
 
 DROPOUT = {"save_every": 7, "accumulate": 2}
 
@@ -91,6 +91,60 @@ def test_a_run_may_end_later_than_planned(whole, tmp_path):
     assert (out / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
     without_extra = [line for line in log_of(out) if line["step"] != 5]
     assert [line for line in log_of(whole) if line["step"] != 5] == without_extra
+
+
+def stopped(out, step, **settings):
+    """Train or go on, with Ctrl-C at some update."""
+    trainer = make_trainer(out, **settings)
+    report = trainer.report
+
+    def interrupted(*arguments):
+        report(*arguments)
+        if trainer.progress.step == step:
+            signal.raise_signal(signal.SIGINT)
+
+    trainer.report = interrupted
+    trainer.train(resume=True)
+    assert steps(out)[-1] == trainer.progress.step == step
+
+
+@pytest.mark.parametrize("average_of", ["last", "best"])
+def test_what_a_stop_saved_is_not_averaged(average_of, one_thread, tmp_path):
+    make_trainer(tmp_path / "whole", average_of=average_of).train()
+    assert steps(tmp_path / "whole")[-1] == 24
+    for step in (22, 23):
+        stopped(tmp_path / "run", step, average_of=average_of)
+    make_trainer(tmp_path / "run", average_of=average_of).train(resume=True)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("average_of", ["last", "best"])
+def test_what_an_earlier_end_saved_is_not_averaged(average_of, one_thread, tmp_path):
+    # The rate is so high that the validation loss rises again: the earlier end is among the best.
+    settings = {"average_of": average_of, "epochs": 4, "factor": 5.0}
+    make_trainer(tmp_path / "whole", **settings).train()
+    make_trainer(tmp_path / "run", **settings, max_steps=12).train()
+    make_trainer(tmp_path / "run", **settings).train(resume=True)
+    assert steps(tmp_path / "run") == steps(tmp_path / "whole")
+    assert (tmp_path / "run" / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
+
+
+def test_the_end_counts_wherever_it_comes(one_thread, tmp_path):
+    make_trainer(tmp_path, max_steps=20).train()
+    folders = [tmp_path / "checkpoints" / f"step-{step:08d}" for step in (16, 20)]
+    for name, tensor in average_checkpoints(folders).items():
+        assert torch.equal(read_tensors(tmp_path / WEIGHTS)[name], tensor)
+
+
+def test_a_checkpoint_that_does_not_say_why_it_was_made_counts(one_thread, tmp_path):
+    make_trainer(tmp_path / "whole").train()
+    make_trainer(tmp_path / "run", max_steps=16).train()
+    for folder in (tmp_path / "run" / "checkpoints").iterdir():
+        progress = read_json(folder / "progress.json")
+        del progress["between"]  # as older versions wrote it
+        write_json(folder / "progress.json", progress)
+    make_trainer(tmp_path / "run").train(resume=True)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
 def test_a_run_keeps_its_settings(whole):
