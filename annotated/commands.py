@@ -26,6 +26,7 @@ from annotated.data.parallel import split_lines
 from annotated.devices import find_device, processes
 from annotated.files import read_json, write_json
 from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.recipes import read_recipe
 from annotated.release import release
 from annotated.results import score_split
 from annotated.runs import SETTINGS, RunFolder
@@ -256,6 +257,23 @@ def average(args: argparse.Namespace) -> None:
     load_weights(model, average_checkpoints(args.checkpoints), args.out)
     save_model(args.out, model, *tokenizers)
     say(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")
+
+
+def check_recipe(path: Path, args: argparse.Namespace) -> None:
+    """Raise ValueError naming what would fail after a training with `args`, which may take hours."""
+    card = read_recipe(path).card
+    if args.src or args.val_src:
+        raise ValueError(
+            f"{path}: a recipe takes a corpus by its name; for your own --src there are train and evaluate"
+        )
+    corpus = training_corpus(args)
+    for split in card.splits:
+        if split not in corpus.splits:
+            raise ValueError(
+                f"{path}: {corpus.name} has no split {split!r}; its splits are {', '.join(corpus.splits)}"
+            )
+    if card.published and card.published.score == "bleu" and args.variant == "tok":
+        raise ValueError(f"{path}: published.score must be tokenized_bleu for text that is tokenised")
 
 
 def publish(args: argparse.Namespace, run: Path, recipe: Path) -> int:

@@ -14,8 +14,8 @@ import torch
 from annotated.__main__ import main, parse
 from annotated.checkpoints import WEIGHTS, load_model, read_tensors, shipped_model, shipped_models
 from annotated.data import load_corpus
-from annotated.files import read_json, read_toml
-from annotated.recipes import recipe_names, recipe_path
+from annotated.files import read_json
+from annotated.recipes import read_recipe, recipe_names, recipe_path
 from annotated.release import CARD, SCORES, read_scores, release
 from annotated.results import score_split
 from annotated.runs import LOG, SETTINGS
@@ -26,6 +26,7 @@ RECIPE = """
 summary = "A toy."
 data = "Made up by a grammar."
 failures = ["It cannot translate."]
+splits = ["val"]
 
 [card.published]
 what = "a paper"
@@ -50,7 +51,6 @@ log_every = 1
 
 [evaluate]
 beam = 1
-splits = ["val"]
 """
 
 
@@ -134,17 +134,68 @@ def test_a_recipe_that_is_no_toml(tmp_path, capfd):
     assert f"{path} is not valid TOML" in capfd.readouterr().err
 
 
+EVALUATE = "[evaluate]\nbeam = 1\n"
+PUBLISHED = '[card.published]\nwhat = "a paper"\nsplit = "val"\nscore = "tokenized_bleu"\nvalue = 41.02\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        (RECIPE, "N = 1\n", "'N' is no table of a recipe; those are train, evaluate, card"),
+        ("[train]", "[training]", "'training' is no table"),
+        (EVALUATE, "", "the table [evaluate] is missing"),
+        ("N = 1", "NN = 1", "unknown setting --NN=1"),
+        ("N = 1", 'src = "a.en"\ntgt = "a.de"', "a recipe takes a corpus by its name"),
+        ("beam = 1", "beams = 1", "[evaluate]: unknown setting 'beams'; the known ones are beam"),
+        ("beam = 1", "beam = 0", "[evaluate]: beam must be at least 1, not 0"),
+        ("beam = 1", "alpha = -1", "[evaluate]: alpha must not be negative, not -1"),
+        ("beam = 1", 'penalty = "no"', "[evaluate]: penalty must be gnmt or power, not 'no'"),
+        ('splits = ["val"]', 'splits = "val"', "[card]: splits must be list, not 'val'"),
+        ('splits = ["val"]', "splits = []", "[card]: splits must be one or more texts, not []"),
+        ('splits = ["val"]', 'splits = ["val", "tset"]', "no split 'tset'; its splits are train, val"),
+        ('split = "val"', 'split = "test"', "published.split must be one of splits (val), not 'test'"),
+        ("value = 41.02", "", "[card.published]: the setting 'value' is missing"),
+        (PUBLISHED, "published = 3\n", "[card]: published must be Published or NoneType, not 3"),
+        ('data = "Made up by a grammar."', "", "[card]: the setting 'data' is missing"),
+    ],
+)
+def test_a_recipe_is_checked_before_it_is_followed(before, after, says, recipe, tmp_path, capfd):
+    assert before in RECIPE
+    recipe.write_text(RECIPE.replace(before, after), encoding="utf-8")
+    try:
+        code = main(["reproduce", str(recipe), "--out", str(tmp_path / "run")])
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    err = capfd.readouterr().err
+    assert err.count("\n") == 1
+    assert str(recipe) in err
+    assert says in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_score_that_tokenised_text_does_not_have(recipe, tmp_path, capfd):
+    text = RECIPE.replace("tokenized_bleu", "bleu").replace('"grammar"', '"multi30k"\nvariant = "tok"')
+    recipe.write_text(text, encoding="utf-8")
+    assert main(["reproduce", str(recipe), "--out", str(tmp_path / "run")]) == 2
+    assert "published.score must be tokenized_bleu" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("name", recipe_names())
 def test_each_recipe_is_one_that_train_takes(name, tmp_path):
-    tables = read_toml(recipe_path(name))
+    recipe = read_recipe(recipe_path(name))
     args = parse(["train", f"--config={recipe_path(name)}", f"--out={tmp_path}"])
-    for setting, value in tables["train"].items():
+    for setting, value in recipe.train.items():
         assert getattr(args, setting) == value
-    assert {"summary", "data", "failures"} <= tables["card"].keys()
-    assert {"beam", "splits"} <= tables["evaluate"].keys()
-    corpus = tables["train"]["corpus"]
-    if corpus == "multi30k":
-        assert "research and education" in tables["card"]["data"]
+    if recipe.train["corpus"] == "multi30k":
+        assert "research and education" in recipe.card.data
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_each_recipe_is_one_that_evaluate_takes(name):
+    args = parse(["evaluate", "--model=m", f"--config={recipe_path(name)}"])
+    for setting, value in dataclasses.asdict(read_recipe(recipe_path(name)).evaluate).items():
+        assert getattr(args, setting) == value
 
 
 def test_recipes_are_part_of_the_package():
