@@ -24,12 +24,12 @@ from annotated.data.batching import mixed_seed
 from annotated.data.corpora import languages
 from annotated.data.parallel import split_lines
 from annotated.devices import find_device, processes
-from annotated.files import read_json, write_json
+from annotated.files import write_json
 from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.recipes import read_recipe
 from annotated.release import release
 from annotated.results import score_split
-from annotated.runs import SETTINGS, RunFolder
+from annotated.runs import SETTINGS, RunFolder, settings_of
 from annotated.settings import TrainingConfig
 from annotated.tokenizers import SentencePieceTokenizer, Tokenizer, WordTokenizer
 from annotated.trainer import Trainer
@@ -217,8 +217,7 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
 
     What no flag says is as the model was trained, where its folder tells.
     """
-    settings = find_model(args.model) / SETTINGS
-    trained = read_json(settings) if settings.exists() else {}
+    trained = settings_of(find_model(args.model))
     own, pair = trained.get("src"), trained.get("pair")
     if pair and not own and args.pair not in (None, pair):
         raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
@@ -255,6 +254,8 @@ def average(args: argparse.Namespace) -> None:
     RunFolder(args.out).check_empty()
     model, *tokenizers = load_model(args.checkpoints[0])
     load_weights(model, average_checkpoints(args.checkpoints), args.out)
+    if settings := settings_of(args.checkpoints[0]):
+        write_json(args.out / SETTINGS, settings)  # they tell what text the model reads
     save_model(args.out, model, *tokenizers)
     say(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")
 

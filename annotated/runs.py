@@ -149,6 +149,13 @@ def tensorboard_writer(folder: Path, first_step: int) -> object:
     return SummaryWriter(folder, purge_step=first_step)
 
 
+def settings_of(folder: Path) -> dict[str, object]:
+    """How the model in a folder was trained; a checkpoint's run tells, for others nothing may: then {}."""
+    checkpoints = folder.resolve().parent
+    places = (folder, checkpoints.parent) if checkpoints.name == "checkpoints" else (folder,)
+    return next((read_json(place / SETTINGS) for place in places if (place / SETTINGS).exists()), {})
+
+
 def read_progress(checkpoint: Path) -> Progress:
     """Where the run stood at a checkpoint. Raises ValueError that names the file if it is damaged."""
     return settings_from_json(Progress, read_json(checkpoint / PROGRESS), checkpoint / PROGRESS)

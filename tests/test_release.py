@@ -241,6 +241,28 @@ def test_tokenised_text_is_for_models_of_it(recipe, lower_cased, tmp_path, capfd
     assert "reads normal text" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("pair", "plain", "tokenised"),
+    [
+        ("en-de", "multi30k-en-de", "multi30k-en-de-lc"),
+        ("de-en", "multi30k-de-en", "no shipped model"),
+        ("en-fr", "no shipped model", "no shipped model"),
+        (None, "multi30k-de-en, multi30k-en-de", "multi30k-en-de-lc"),
+    ],
+)
+def test_who_gives_the_wrong_text_is_told_the_model_for_it(pair, plain, tokenised):
+    model = load_pretrained("multi30k-en-de-lc")
+    parts = model.model, model.src_tokenizer, model.tgt_tokenizer
+    with pytest.raises(ValueError, match=f"for normal text there is {plain}$"):
+        Translator(*parts, lower_cased=True, pair=pair).encode("A dog.")
+    with pytest.raises(ValueError, match=f"for tokenised text there is {tokenised}$"):
+        Translator(*parts, pair=pair).pass_tokenized()
+
+
+def test_a_shipped_model_knows_its_pair():
+    assert load_pretrained("multi30k-de-en").pair == "de-en"
+
+
 # ---- the models that are shipped
 
 
