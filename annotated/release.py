@@ -12,7 +12,7 @@ from annotated.data import load_corpus
 from annotated.files import creating_folder, read_json, write_json
 from annotated.recipes import Card, Published, read_recipe
 from annotated.results import Results, score_split
-from annotated.runs import LOG, SETTINGS
+from annotated.runs import LOG, SETTINGS, RunFolder
 from annotated.translator import Translator
 
 SCORES, CARD = "scores.json", "README.md"
@@ -28,7 +28,7 @@ def release(run: Path, recipe: Path, out: Path, device: torch.device | str = "cp
     settings = read_json(run / SETTINGS)
     corpus = load_corpus(settings["corpus"], settings["pair"], settings["path"], settings["variant"])
     search = dataclasses.asdict(says.evaluate)
-    with creating_folder(out, replace=True) as folder:
+    with RunFolder(run).locked(), creating_folder(out, replace=True) as folder:
         model, *tokenizers = load_model(run)
         save_model(folder, model.half(), *tokenizers)
         for name in (SETTINGS, LOG):

@@ -9,12 +9,15 @@ It is a model folder (the newest weights, or their average at the end) that also
                                  target token
     checkpoints/step-00001234/   a model folder with the optimizer's state and the position in the data
     tensorboard/                 the log for TensorBoard, if asked for
+    run.lock                     empty; held by the process that trains
 """
 
 import dataclasses
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +31,12 @@ from annotated.model import EncoderDecoder
 from annotated.settings import CHANGEABLE
 from annotated.tokenizers import Tokenizer
 
-SETTINGS, LOG = "training.json", "log.jsonl"
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None
+
+SETTINGS, LOG, LOCK = "training.json", "log.jsonl", "run.lock"
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
 
 
@@ -51,7 +59,7 @@ class Progress:
 
 
 class RunFolder:
-    """A run on disk. Of several processes, only the first may call `open`, `save` and `log`."""
+    """A run on disk. Of several processes, only the first may call `locked`, `open`, `save` and `log`."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
@@ -84,6 +92,24 @@ class RunFolder:
             raise ValueError(
                 f"{self.path} already holds a run or a model; resume the run, or choose another folder"
             )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from the run. Raises ValueError where one is at work on it.
+
+        The lock ends with the process, however that ends. Windows and some file systems have none.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / LOCK).open("ab") as file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    busy = f"another process trains in {self.path}; wait for it, or choose another folder"
+                    raise ValueError(busy) from None
+                except OSError:  # a file system without locks
+                    pass
+            yield
 
     def check_settings(self, settings: dict[str, object]) -> None:
         """Raise ValueError naming a setting that differs from the run's, unless it may be changed."""

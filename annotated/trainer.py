@@ -140,9 +140,15 @@ class Trainer:
         """Train to the end, or until Ctrl-C; returns the run's folder, whose weights are the newest.
 
         With `resume` a run goes on from its newest checkpoint, and starts where there is none. Raises
-        ValueError where `out` already holds a run that is not to be resumed, or one with other settings;
-        TrainingError where the loss or its gradient is not finite, before the weights are touched.
+        ValueError where `out` already holds a run that is not to be resumed, one with other settings, or one
+        that another process trains; TrainingError where the loss or its gradient is not finite, before the
+        weights are touched.
         """
+        with self.out.locked() if self.rank == 0 else nullcontext():
+            return self.run(resume)
+
+    def run(self, resume: bool) -> Path:
+        """Train as `train` says, in a folder that is ours alone."""
         checkpoint = self.out.newest() if resume else None
         if checkpoint is None:
             self.out.check_empty()

@@ -18,7 +18,7 @@ from annotated.files import read_json
 from annotated.recipes import read_recipe, recipe_names, recipe_path
 from annotated.release import CARD, SCORES, read_scores, release
 from annotated.results import score_split
-from annotated.runs import LOG, SETTINGS
+from annotated.runs import LOG, SETTINGS, RunFolder
 from annotated.translator import Translator, load_pretrained
 
 RECIPE = """
@@ -120,6 +120,17 @@ def test_a_release_that_fails_leaves_the_old_one(recipe, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         release(run, recipe, run / "release")
     assert {path.name: path.read_bytes() for path in (run / "release").iterdir()} == before
+
+
+def test_a_run_is_not_released_while_it_is_trained(recipe, tmp_path, capfd):
+    arguments = ["reproduce", str(recipe), "--out", str(tmp_path / "run"), "--threads", "1"]
+    assert main(arguments) == 0
+    capfd.readouterr()
+    with RunFolder(tmp_path / "run").locked():
+        assert main(arguments) == 2
+        assert f"another process trains in {tmp_path / 'run'}" in capfd.readouterr().err.splitlines()[-1]
+        with pytest.raises(ValueError, match="another process"):
+            release(tmp_path / "run", recipe, tmp_path / "run" / "release")
 
 
 def test_an_unknown_recipe_names_the_known(capfd):
