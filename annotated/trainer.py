@@ -23,7 +23,7 @@ from annotated.checkpoints import WEIGHTS, average_checkpoints, load_weights, re
 from annotated.consistency import consistent_cross_entropy
 from annotated.data.batching import TokenBatches, mixed_seed
 from annotated.devices import half_precision
-from annotated.evaluation import greedy_bleu, score_tokens
+from annotated.evaluation import bleu, greedy_bleu, score_tokens, tokenized_bleu
 from annotated.loss import smoothed_cross_entropy
 from annotated.masks import Batch
 from annotated.model import EncoderDecoder
@@ -268,12 +268,12 @@ class Trainer:
         )
 
     def report(self, loss: float, bar: tqdm) -> None:
-        """Move the bar, and log the mean loss of the updates since the last line if it is time."""
+        """Move the bar; at times, and at the end of an epoch, log the mean loss since the last line."""
         p = self.progress
         speed = f"{p.total_tokens / p.seconds:,.0f}"
         bar.set_postfix(loss=f"{loss:.3f}", rate=f"{self.rate():.2e}", tokens_per_s=speed, refresh=False)
         bar.update(1)
-        if p.step % self.config.log_every == 0:
+        if p.step % self.config.log_every == 0 or p.position == self.epoch_length:
             self.log({"loss": p.loss / p.tokens, "rate": self.rate(), "tokens": p.total_tokens})
             p.loss, p.tokens = 0.0, 0
 
@@ -288,12 +288,13 @@ class Trainer:
         if p.position == 0:  # the end of an epoch, not of a run that may yet go on from here
             p.stale = 0 if p.best is None or loss < p.best else p.stale + 1
             p.best = loss if p.stale == 0 else p.best
-        record = {"validation_loss": loss, "validation_accuracy": scores.accuracy}
+        record = {"validation_loss": loss, "validation_accuracy": scores.accuracy, "tokens": p.total_tokens}
         line = f"validation cross-entropy {loss:.3f}, accuracy {scores.accuracy:.1%}"
         if self.config.bleu_every and p.epoch % self.config.bleu_every == 0:
-            bleu = greedy_bleu(self.model, self.validation.epoch(0), self.tokenizers[1]).value
-            record["validation_bleu"] = bleu
-            line += f", greedy BLEU {bleu:.1f}"
+            measure = tokenized_bleu if self.settings.get("variant") == "tok" else bleu  # as the card has it
+            found = greedy_bleu(self.model, self.validation.epoch(0), self.tokenizers[1], measure).value
+            record["validation_bleu"] = found
+            line += f", greedy BLEU {found:.1f}"
         self.log(record)
         if self.rank == 0:
             tqdm.write(f"epoch {p.epoch}, step {p.step}: {line}{self.time_left()}", file=sys.stderr)

@@ -94,13 +94,25 @@ def test_a_run_is_a_model_folder_that_anyone_may_read(tmp_path):
 
 
 def test_the_log_covers_each_update_once(tmp_path):
-    trainer = make_trainer(tmp_path, log_every=2)
+    trainer = make_trainer(tmp_path, log_every=3)
     trainer.train()
     lines = [line for line in log_of(tmp_path) if "loss" in line]
-    assert [line["step"] for line in lines] == [*range(2, trainer.progress.step + 1, 2)]
+    assert [line["step"] for line in lines] == [3, 6, 8, 9, 12, 15, 16, 18, 21, 24]
     epoch = sum(batch.ntokens for batch in trainer.epoch_batches(0).epoch(0))
     assert trainer.progress.total_tokens == 3 * epoch
-    assert 0 < lines[-1]["tokens"] <= 3 * epoch
+    assert {line["step"]: line["tokens"] for line in lines if line["step"] % 8 == 0} == {
+        8: epoch,
+        16: 2 * epoch,
+        24: 3 * epoch,
+    }
+
+
+def test_each_validation_tells_the_tokens_seen(tmp_path):
+    trainer = make_trainer(tmp_path, log_every=99, max_steps=20)
+    trainer.train()
+    tokens = [line["tokens"] for line in log_of(tmp_path) if "validation_loss" in line]
+    epoch = sum(batch.ntokens for batch in trainer.epoch_batches(0).epoch(0))
+    assert tokens == [epoch, 2 * epoch, trainer.progress.total_tokens]
 
 
 def test_nothing_in_a_run_is_a_pickle(tmp_path):

@@ -13,8 +13,10 @@ from tiny_runs import log_of, make_trainer, steps, weights
 from annotated.checkpoints import WEIGHTS, read_tensors
 from annotated.consistency import symmetric_divergence
 from annotated.devices import half_precision
+from annotated.evaluation import bleu, greedy_bleu, tokenized_bleu
 from annotated.loss import LabelSmoothing
 from annotated.masks import Batch
+from annotated.tokenizers import WordTokenizer
 from annotated.trainer import SummedLoss, stop_on_interrupt
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -160,6 +162,23 @@ def test_the_log_has_the_bleu_of_the_epochs_asked_for(tmp_path, capfd):
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("epoch")]
     assert ["greedy BLEU" in line for line in said] == [False, True, False, True]
     assert ["min left" in line for line in said] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(("variant", "measure"), [("tok", tokenized_bleu), ("raw", bleu)])
+def test_the_bleu_is_the_one_that_the_card_will_have(variant, measure, tmp_path, monkeypatch):
+    def in_halves(_, ids):  # which one of the two measures cuts
+        return " ".join(f"{i}-{i}" for i in ids)
+
+    monkeypatch.setattr(WordTokenizer, "decode", in_halves)
+    trainer = make_trainer(tmp_path, max_steps=1, epochs=1, bleu_every=1, notes={"variant": variant})
+    trainer.train()
+    found = log_of(tmp_path)[-1]["validation_bleu"]
+    by = {
+        m: greedy_bleu(trainer.model, trainer.validation.epoch(0), trainer.tokenizers[1], m).value
+        for m in (bleu, tokenized_bleu)
+    }
+    assert found == by[measure]
+    assert by[bleu] != by[tokenized_bleu]
 
 
 def test_compile_is_asked_for_only_on_request(monkeypatch):
