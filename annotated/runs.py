@@ -28,7 +28,7 @@ from torch.optim import Adam
 from annotated.checkpoints import CONFIG, check_tensors, read_tensors, save_model, weights, write_tensors
 from annotated.files import creating_folder, read_json, remove_folder, settings_from_json, write_json
 from annotated.model import EncoderDecoder
-from annotated.settings import CHANGEABLE
+from annotated.settings import CHANGEABLE, TrainingConfig
 from annotated.tokenizers import Tokenizer
 
 try:
@@ -112,8 +112,12 @@ class RunFolder:
             yield
 
     def check_settings(self, settings: dict[str, object]) -> None:
-        """Raise ValueError naming a setting that differs from the run's, unless it may be changed."""
-        for name, value in read_json(self.path / SETTINGS).items():
+        """Raise ValueError naming a setting that differs from the run's, unless it may be changed.
+
+        A run of an older version does not name all of them; it had the defaults of the others.
+        """
+        defaults = {field.name: field.default for field in dataclasses.fields(TrainingConfig)}
+        for name, value in {**defaults, **read_json(self.path / SETTINGS)}.items():
             if name in settings and name not in CHANGEABLE and settings[name] != value:
                 raise ValueError(
                     f"{self.path} was begun with {name} = {value!r}, not {settings[name]!r}; a resumed run "

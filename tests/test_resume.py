@@ -157,6 +157,15 @@ def test_a_run_keeps_its_settings(whole):
         make_trainer(out, max_steps=2, notes={"corpus": "b"}).train(resume=True)
 
 
+def test_a_setting_that_the_run_did_not_know_has_its_default(one_thread, tmp_path):
+    make_trainer(tmp_path, max_steps=2).train()
+    recorded = read_json(tmp_path / "training.json")
+    write_json(tmp_path / "training.json", {k: v for k, v in recorded.items() if "consistency" not in k})
+    with pytest.raises(ValueError, match=r"was begun with consistency = 0\.0, not 1\.0;"):
+        make_trainer(tmp_path, max_steps=3, consistency=1.0).train(resume=True)
+    make_trainer(tmp_path, max_steps=3).train(resume=True)
+
+
 def test_a_model_of_another_shape_is_named(whole):
     with pytest.raises(ValueError, match=r"model.safetensors: tensor .* has shape"):
         make_trainer(whole, model={"d_model": 32}, **DROPOUT).train(resume=True)
