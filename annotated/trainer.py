@@ -27,6 +27,7 @@ from annotated.evaluation import bleu, greedy_bleu, score_tokens, tokenized_bleu
 from annotated.loss import smoothed_cross_entropy
 from annotated.masks import Batch
 from annotated.model import EncoderDecoder
+from annotated.pace import Pace
 from annotated.runs import Progress, RunFolder, load_optimizer, read_progress
 from annotated.schedule import rate
 from annotated.settings import TrainingConfig
@@ -156,7 +157,7 @@ class Trainer:
             self.take_up(checkpoint)
         if self.rank == 0:
             self.out.open(self.settings, self.progress)
-        self.begun = time.monotonic(), self.progress.step
+        self.pace = Pace()
         with stop_on_interrupt() as stop_asked, self.bar() as bar:
             while not self.finished():
                 if not self.run_epoch(bar, stop_asked):
@@ -271,7 +272,10 @@ class Trainer:
         """Move the bar; at times, and at the end of an epoch, log the mean loss since the last line."""
         p = self.progress
         speed = f"{p.total_tokens / p.seconds:,.0f}"
-        bar.set_postfix(loss=f"{loss:.3f}", rate=f"{self.rate():.2e}", tokens_per_s=speed, refresh=False)
+        self.pace.count(self.summed.consistency > 0)
+        left = f"{self.minutes_left():,.0f} min"
+        shown = {"loss": f"{loss:.3f}", "rate": f"{self.rate():.2e}", "tokens_per_s": speed, "left": left}
+        bar.set_postfix(shown, refresh=False)
         bar.update(1)
         if p.step % self.config.log_every == 0 or p.position == self.epoch_length:
             self.log({"loss": p.loss / p.tokens, "rate": self.rate(), "tokens": p.total_tokens})
@@ -297,20 +301,17 @@ class Trainer:
             line += f", greedy BLEU {found:.1f}"
         self.log(record)
         if self.rank == 0:
-            tqdm.write(f"epoch {p.epoch}, step {p.step}: {line}{self.time_left()}", file=sys.stderr)
+            self.pace.count(self.summed.consistency > 0, 0)
+            minutes = self.minutes_left()
+            left = f"; about {minutes:,.0f} min left" if minutes > 0 else ""
+            tqdm.write(f"epoch {p.epoch}, step {p.step}: {line}{left}", file=sys.stderr)
 
-    def time_left(self) -> str:
-        """How long the run will still take at the pace it had so far, validation and saving included."""
-        begun, first = self.begun
-        made, ahead = self.passes(first, self.progress.step), self.passes(self.progress.step, self.last_step)
-        minutes = (time.monotonic() - begun) * ahead / max(1, made) / 60
-        return f"; about {minutes:,.0f} min left" if minutes > 0 else ""
-
-    def passes(self, start: int, end: int) -> int:
-        """Forward passes from one update to another: two a batch once consistency counts."""
-        c = self.config
-        plain = self.epoch_length * (c.consistency_from - 1) if c.consistency else end
-        return end - start + max(0, end - max(start, plain))
+    def minutes_left(self) -> float:
+        """How long the run will still take at the pace of this process, validation and saving included."""
+        c, step = self.config, self.progress.step
+        begins = self.epoch_length * (c.consistency_from - 1) if c.consistency else self.last_step
+        consistent = max(0, self.last_step - max(step, begins))
+        return self.pace.minutes(self.last_step - step - consistent, consistent)
 
     # ---- what is kept
 
@@ -345,4 +346,6 @@ class Trainer:
     def bar(self) -> tqdm:
         """The progress bar, on the first process, where there is a terminal."""
         quiet = True if self.rank else None
-        return tqdm(initial=self.progress.step, unit="update", disable=quiet, smoothing=0.05)
+        shown = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}, {rate_fmt}{postfix}]"  # the time left is ours
+        settings = {"unit": "update", "disable": quiet, "smoothing": 0.05, "bar_format": shown}
+        return tqdm(initial=self.progress.step, **settings)
