@@ -104,12 +104,16 @@ def own_pairs(src: Path | None, tgt: Path | None, flag: str, name: str) -> Paral
 
 def starting_point(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
     """The model to go on with: of the run to resume, of --init-from, or a new one."""
-    start = RunFolder(args.out).newest() if args.resume else None
-    if start is None and args.init_from:
+    run = RunFolder(args.out)
+    start = run.newest() if args.resume else None
+    if start is not None:
+        with run.reading(start):
+            model, *tokenizers = load_model(start)
+    elif args.init_from:
         start = find_model(args.init_from)
-    if start is None:
+        model, *tokenizers = load_model(start)
+    else:
         return new_model(args, corpus)
-    model, *tokenizers = load_model(start)
     for name, value in settings_from(TransformerConfig, args).items():
         if value != getattr(model.config, name):
             raise ValueError(

@@ -111,6 +111,18 @@ class RunFolder:
                     pass
             yield
 
+    @contextmanager
+    def reading(self, checkpoint: Path) -> Iterator[None]:
+        """Let an error over a checkpoint's files say how the run goes on without it."""
+        try:
+            yield
+        except (ValueError, FileNotFoundError) as error:
+            before = [folder for folder in self.checkpoints() if folder < checkpoint]
+            way_out = "there is no checkpoint before it"
+            if before:
+                way_out = f"delete the folder {checkpoint}, and the run goes on from {before[-1].name}"
+            raise ValueError(f"{error}; {way_out}") from None
+
     def check_settings(self, settings: dict[str, object]) -> None:
         """Raise ValueError naming a setting that differs from the run's, unless it may be changed.
 

@@ -318,9 +318,13 @@ class Trainer:
     def take_up(self, checkpoint: Path) -> None:
         """Load a run's state. Raises ValueError if that does not fit the model or the settings."""
         self.out.check_settings(self.settings)
-        load_weights(self.model, read_tensors(checkpoint / WEIGHTS), checkpoint / WEIGHTS)
-        load_optimizer(self.optimizer, self.model, checkpoint)
-        self.progress = read_progress(checkpoint)
+        with self.out.reading(checkpoint):
+            tensors = read_tensors(checkpoint / WEIGHTS)
+            progress = read_progress(checkpoint)
+        load_weights(self.model, tensors, checkpoint / WEIGHTS)
+        with self.out.reading(checkpoint):
+            load_optimizer(self.optimizer, self.model, checkpoint)
+        self.progress = progress
 
     def log(self, record: dict[str, float]) -> None:
         """Add a line to the log."""

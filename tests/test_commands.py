@@ -393,6 +393,17 @@ def test_averaging(run, tmp_path, capfd):
     load_model(tmp_path / "mean")
 
 
+def test_a_damaged_checkpoint_is_one_line(run, tmp_path, capfd):
+    shutil.copytree(run, tmp_path / "run")
+    *_, before, newest = sorted((tmp_path / "run" / "checkpoints").iterdir())
+    (newest / WEIGHTS).write_bytes(b"cut")
+    way_out = f"delete the folder {newest}, and the run goes on from {before.name}"
+    asked = ["train", "--out", tmp_path / "run", "--resume", "--epochs", "3"]
+    complains(asked, capfd, "not a whole safetensors file", way_out)
+    shutil.rmtree(newest)
+    assert main([str(argument) for argument in asked]) == 0
+
+
 @pytest.mark.parametrize("which", ["a checkpoint", "the mean"])
 def test_what_comes_of_a_run_reads_the_text_it_was_trained_on(which, run, tmp_path, capfd, monkeypatch):
     shutil.copytree(run, tmp_path / "run")

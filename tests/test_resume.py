@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -184,8 +185,23 @@ def test_a_model_of_another_shape_is_named(whole):
 def test_a_damaged_checkpoint_is_named(file, content, says, tmp_path):
     make_trainer(tmp_path, max_steps=2).train()
     (tmp_path / "checkpoints" / "step-00000002" / file).write_bytes(content)
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=f"{says}.*; there is no checkpoint before it$"):
         make_trainer(tmp_path, max_steps=3).train(resume=True)
+
+
+@pytest.mark.parametrize("file", ["progress.json", "optimizer.safetensors", WEIGHTS])
+def test_a_damaged_checkpoint_can_be_done_without(file, one_thread, tmp_path):
+    make_trainer(tmp_path / "whole", max_steps=12).train()
+    make_trainer(tmp_path / "run", max_steps=12).train()
+    damaged = tmp_path / "run" / "checkpoints" / "step-00000012"
+    (damaged / file).unlink()
+    with pytest.raises(
+        ValueError, match=f"; delete the folder {damaged}, and the run goes on from step-00000008$"
+    ):
+        make_trainer(tmp_path / "run", max_steps=12).train(resume=True)
+    shutil.rmtree(damaged)
+    make_trainer(tmp_path / "run", max_steps=12).train(resume=True)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
 def test_a_lost_log_is_begun_again(tmp_path):
