@@ -13,12 +13,14 @@ import torch
 
 from annotated.__main__ import main, parse
 from annotated.checkpoints import WEIGHTS, load_model, read_tensors, shipped_model, shipped_models
+from annotated.commands import remembered, settings_from
 from annotated.data import load_corpus
 from annotated.files import read_json
 from annotated.recipes import read_recipe, recipe_names, recipe_path
-from annotated.release import CARD, SCORES, read_scores, release
+from annotated.release import CARD, SCORES, card, read_scores, release
 from annotated.results import score_split
 from annotated.runs import LOG, SETTINGS, RunFolder
+from annotated.settings import TrainingConfig
 from annotated.translator import Translator, load_pretrained
 
 RECIPE = """
@@ -277,12 +279,37 @@ def test_a_shipped_model_knows_its_pair():
 # ---- the models that are shipped
 
 
+SHIPPED = ("multi30k-de-en", "multi30k-en-de", "multi30k-en-de-lc")
+
+
+def test_these_models_are_shipped():
+    assert tuple(shipped_models()) == SHIPPED  # or the tests below would be of none
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_card_is_made_of_its_folder_and_recipe(name):
+    folder, recipe = shipped_model(name), read_recipe(recipe_path(name))
+    assert (folder / CARD).read_text(encoding="utf-8") == card(name, folder, recipe.card)
+    assert list(read_scores(folder)) == recipe.card.splits
+    search = dataclasses.asdict(recipe.evaluate)
+    for found in read_scores(folder).values():
+        assert {setting: getattr(found, setting) for setting in search} == search
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_model_was_trained_as_its_recipe_says(name, tmp_path):
+    args = parse(["train", f"--config={recipe_path(name)}", f"--out={tmp_path}"])
+    config = getattr(TrainingConfig, args.preset)(**settings_from(TrainingConfig, args))
+    found = {**dataclasses.asdict(TrainingConfig()), **read_json(shipped_model(name) / SETTINGS)}
+    assert found == {**dataclasses.asdict(config), **remembered(args)}
+
+
 def test_shipped_models_are_small():
     folders = [shipped_model(name) for name in shipped_models()]
     assert sum(path.stat().st_size for folder in folders for path in folder.iterdir()) < 25e6
 
 
-@pytest.mark.parametrize("name", shipped_models())
+@pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_model_scores_what_its_card_says(name, multi30k_folder):
     folder, split = shipped_model(name), "test_2016_flickr"
     settings, said = read_json(folder / SETTINGS), read_scores(folder)[split]
