@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import torch
@@ -16,29 +17,38 @@ from annotated.runs import LOG, SETTINGS, RunFolder
 from annotated.translator import Translator
 
 SCORES, CARD = "scores.json", "README.md"
+HALF_MAY_MOVE = 0.05  # BLEU
 
 
 def release(run: Path, recipe: Path, out: Path, device: torch.device | str = "cpu") -> dict[str, Results]:
     """Write the model folder `out` from the run's weights, in half precision, and score what was written.
 
-    Returns the scores by split; which splits, and how to search, the recipe says. A model that is at `out`
-    already gives way once the new one is whole. Raises as `read_recipe`, `load_model` and `load_corpus` do.
+    Returns the scores by split; which splits, and how to search, the recipe says. Where half precision moves
+    the BLEU of the first of them by more than `HALF_MAY_MOVE`, the weights stay as they are. A model that is
+    at `out` already gives way once the new one is whole. Raises as `read_recipe`, `load_model` and
+    `load_corpus` do.
     """
     says = read_recipe(recipe)
     settings = read_json(run / SETTINGS)
     corpus = load_corpus(settings["corpus"], settings["pair"], settings["path"], settings["variant"])
-    search = dataclasses.asdict(says.evaluate)
+    search = {"tokenized": settings["variant"] == "tok", **dataclasses.asdict(says.evaluate)}
+
+    def score(model: Path, split: str) -> Results:
+        return score_split(Translator.load(model, device), corpus, split, **search)[0]
+
+    first, *others = says.card.splits
     with RunFolder(run).locked(), creating_folder(out, replace=True) as folder:
-        model, *tokenizers = load_model(run)
-        save_model(folder, model.half(), *tokenizers)
         for name in (SETTINGS, LOG):
             shutil.copyfile(run / name, folder / name)
-        translator = Translator.load(folder, device)
-        tokenized = settings["variant"] == "tok"
-        scores = {
-            split: score_split(translator, corpus, split, tokenized, **search)[0]
-            for split in says.card.splits
-        }
+        model, *tokenizers = load_model(run)
+        save_model(folder, model.half(), *tokenizers)
+        whole, half = score(run, first), score(folder, first)
+        moved = half.tokenized_bleu.value - whole.tokenized_bleu.value
+        if abs(moved) > HALF_MAY_MOVE:
+            print(f"half precision moves BLEU on {first} by {moved:+.2f}: float32 is kept", file=sys.stderr)
+            save_model(folder, *load_model(run))
+            half = whole
+        scores = {first: half, **{split: score(folder, split) for split in others}}
         write_json(folder / SCORES, {split: dataclasses.asdict(found) for split, found in scores.items()})
         (folder / CARD).write_text(card(recipe.stem, folder, says.card), encoding="utf-8")
     return scores

@@ -100,6 +100,17 @@ def test_what_is_released_is_what_was_scored(recipe, few, tmp_path):
     assert again == read_scores(made)["val"]
 
 
+def test_half_precision_that_changes_the_score_is_not_taken(recipe, few, tmp_path, monkeypatch, capfd):
+    run = tmp_path / "run"
+    monkeypatch.setattr("annotated.release.HALF_MAY_MOVE", -1.0)
+    main(["reproduce", str(recipe), "--out", str(run), "--threads", "1"])
+    made = run / "release"
+    assert "half precision moves BLEU on val by +0.00: float32 is kept" in capfd.readouterr().err
+    assert (made / WEIGHTS).read_bytes() == (run / WEIGHTS).read_bytes()
+    again, _ = score_split(Translator.load(made), few, "val", tokenized=False, beam=1)
+    assert again == read_scores(made)["val"]
+
+
 def test_the_same_command_again_trains_no_further(recipe, tmp_path, capfd):
     run = tmp_path / "run"
     arguments = ["reproduce", str(recipe), "--out", str(run), "--threads", "1"]
