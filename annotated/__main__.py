@@ -249,8 +249,9 @@ def reproduce(args: argparse.Namespace) -> int:
     out = args.out or Path("runs") / recipe.stem
     machine = [f"--device={args.device}", f"--threads={args.threads}"]
     seed = [] if args.seed is None else [f"--seed={args.seed}"]
-    code = main(["train", f"--config={recipe}", f"--out={out}", "--resume", *machine, *seed])
-    return code or commands.publish(args, out, recipe)
+    training = ["train", f"--config={recipe}", f"--out={out}", "--resume", *machine, *seed]
+    commands.check_recipe(recipe, parse(training))
+    return main(training) or commands.publish(args, out, recipe)
 
 
 def flags_from(path: Path, command: str) -> list[str]:

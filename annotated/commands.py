@@ -24,11 +24,12 @@ from annotated.data.batching import mixed_seed
 from annotated.data.corpora import languages
 from annotated.data.parallel import split_lines
 from annotated.devices import find_device, processes
-from annotated.files import read_json, write_json
+from annotated.files import write_json
 from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.recipes import read_recipe
 from annotated.release import release
 from annotated.results import score_split
-from annotated.runs import SETTINGS, RunFolder
+from annotated.runs import SETTINGS, RunFolder, settings_of
 from annotated.settings import TrainingConfig
 from annotated.tokenizers import SentencePieceTokenizer, Tokenizer, WordTokenizer
 from annotated.trainer import Trainer
@@ -103,12 +104,16 @@ def own_pairs(src: Path | None, tgt: Path | None, flag: str, name: str) -> Paral
 
 def starting_point(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
     """The model to go on with: of the run to resume, of --init-from, or a new one."""
-    start = RunFolder(args.out).newest() if args.resume else None
-    if start is None and args.init_from:
+    run = RunFolder(args.out)
+    start = run.newest() if args.resume else None
+    if start is not None:
+        with run.reading(start):
+            model, *tokenizers = load_model(start)
+    elif args.init_from:
         start = find_model(args.init_from)
-    if start is None:
+        model, *tokenizers = load_model(start)
+    else:
         return new_model(args, corpus)
-    model, *tokenizers = load_model(start)
     for name, value in settings_from(TransformerConfig, args).items():
         if value != getattr(model.config, name):
             raise ValueError(
@@ -216,8 +221,7 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
 
     What no flag says is as the model was trained, where its folder tells.
     """
-    settings = find_model(args.model) / SETTINGS
-    trained = read_json(settings) if settings.exists() else {}
+    trained = settings_of(find_model(args.model))
     own, pair = trained.get("src"), trained.get("pair")
     if pair and not own and args.pair not in (None, pair):
         raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
@@ -254,8 +258,27 @@ def average(args: argparse.Namespace) -> None:
     RunFolder(args.out).check_empty()
     model, *tokenizers = load_model(args.checkpoints[0])
     load_weights(model, average_checkpoints(args.checkpoints), args.out)
+    if settings := settings_of(args.checkpoints[0]):
+        write_json(args.out / SETTINGS, settings)  # they tell what text the model reads
     save_model(args.out, model, *tokenizers)
     say(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")
+
+
+def check_recipe(path: Path, args: argparse.Namespace) -> None:
+    """Raise ValueError naming what would fail after a training with `args`, which may take hours."""
+    card = read_recipe(path).card
+    if args.src or args.val_src:
+        raise ValueError(
+            f"{path}: a recipe takes a corpus by its name; for your own --src there are train and evaluate"
+        )
+    corpus = training_corpus(args)
+    for split in card.splits:
+        if split not in corpus.splits:
+            raise ValueError(
+                f"{path}: {corpus.name} has no split {split!r}; its splits are {', '.join(corpus.splits)}"
+            )
+    if card.published and card.published.score == "bleu" and args.variant == "tok":
+        raise ValueError(f"{path}: published.score must be tokenized_bleu for text that is tokenised")
 
 
 def publish(args: argparse.Namespace, run: Path, recipe: Path) -> int:

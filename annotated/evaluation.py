@@ -1,7 +1,7 @@
 """How good a model is: BLEU and chrF of its translations, perplexity and accuracy of its predictions."""
 
 import math
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 
 import torch
@@ -85,10 +85,16 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     return sacrebleu_score("BLEU", hypotheses, references)
 
 
-def greedy_bleu(model: EncoderDecoder, batches: Iterable[Batch], tokenizer: Tokenizer) -> Score:
+def greedy_bleu(
+    model: EncoderDecoder,
+    batches: Iterable[Batch],
+    tokenizer: Tokenizer,
+    measure: Callable[[Sequence[str], Sequence[str]], Score] = bleu,
+) -> Score:
     """BLEU of greedy translations of the batches' sources: cheap enough to be followed while training.
 
-    The references are the batches' targets as the target tokenizer gives them back.
+    The references are the batches' targets as the target tokenizer gives them back. `measure` is `bleu`, or
+    `tokenized_bleu` for text that is tokenised.
     """
     device = next(model.parameters()).device
     never = (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
@@ -99,7 +105,7 @@ def greedy_bleu(model: EncoderDecoder, batches: Iterable[Batch], tokenizer: Toke
         rows = greedy_decode(model, batch.src, batch.src_mask, longest, tokenizer.start, tokenizer.end, never)
         found += map(tokenizer.decode, rows.tolist())
         references += map(tokenizer.decode, batch.tgt_y.tolist())
-    return bleu(found, references)
+    return measure(found, references)
 
 
 def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:

@@ -101,7 +101,8 @@ def settings_from_json(cls: type[Settings], values: dict, source: object) -> Set
             raise ValueError(f"{source}: unknown setting {name!r}; the known ones are {', '.join(fields)}")
         if not fits(value, fields[name].type):
             kind = fields[name].type
-            wanted = kind.__name__ if isinstance(kind, type) else " or ".join(map(str, get_args(kind)))
+            kinds = [kind] if isinstance(kind, type) else get_args(kind)
+            wanted = " or ".join(getattr(each, "__name__", str(each)) for each in kinds)
             raise ValueError(f"{source}: {name} must be {wanted}, not {value!r}")
     for name, field in fields.items():
         if name not in values and field.default is dataclasses.MISSING:

@@ -9,12 +9,15 @@ It is a model folder (the newest weights, or their average at the end) that also
                                  target token
     checkpoints/step-00001234/   a model folder with the optimizer's state and the position in the data
     tensorboard/                 the log for TensorBoard, if asked for
+    run.lock                     empty; held by the process that trains
 """
 
 import dataclasses
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,10 +28,15 @@ from torch.optim import Adam
 from annotated.checkpoints import CONFIG, check_tensors, read_tensors, save_model, weights, write_tensors
 from annotated.files import creating_folder, read_json, remove_folder, settings_from_json, write_json
 from annotated.model import EncoderDecoder
-from annotated.settings import CHANGEABLE
+from annotated.settings import CHANGEABLE, TrainingConfig
 from annotated.tokenizers import Tokenizer
 
-SETTINGS, LOG = "training.json", "log.jsonl"
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None
+
+SETTINGS, LOG, LOCK = "training.json", "log.jsonl", "run.lock"
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
 
 
@@ -47,10 +55,11 @@ class Progress:
     validation_loss: float | None = None  # of exactly these weights, if they were validated
     best: float | None = None  # lowest validation loss
     stale: int = 0  # epochs since then
+    between: bool = False  # saved only because the run was to stop here, where no other run would save
 
 
 class RunFolder:
-    """A run on disk. Of several processes, only the first may call `open`, `save` and `log`."""
+    """A run on disk. Of several processes, only the first may call `locked`, `open`, `save` and `log`."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
@@ -64,14 +73,18 @@ class RunFolder:
         """The newest whole checkpoint, if there is one."""
         return (self.checkpoints() or [None])[-1]
 
-    def chosen(self, count: int, of: str) -> list[Path]:
-        """`count` checkpoints: of "last" the newest, of "best" those with the lowest validation losses."""
-        checkpoints = self.checkpoints()
+    def chosen(self, count: int, of: str, between: bool = False) -> list[Path]:
+        """`count` checkpoints: of "last" the newest, of "best" those with the lowest validation losses.
+
+        With `between` one that was saved only because the run was to stop counts too, if it is the newest.
+        """
+        found = {folder: read_progress(folder) for folder in self.checkpoints()}
+        counted = [f for f in found if not found[f].between or (between and f == self.newest())]
         if of == "best":
-            losses = {folder: read_progress(folder).validation_loss for folder in checkpoints}
-            checkpoints = [folder for folder in checkpoints if losses[folder] is not None]
-            checkpoints.sort(key=losses.get, reverse=True)
-        return checkpoints[-count:]
+            losses = {folder: found[folder].validation_loss for folder in counted}
+            counted = [folder for folder in counted if losses[folder] is not None]
+            counted.sort(key=losses.get, reverse=True)
+        return counted[-count:]
 
     def check_empty(self) -> None:
         """Raise ValueError where the folder already holds a run or a model."""
@@ -80,9 +93,43 @@ class RunFolder:
                 f"{self.path} already holds a run or a model; resume the run, or choose another folder"
             )
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from the run. Raises ValueError where one is at work on it.
+
+        The lock ends with the process, however that ends. Windows and some file systems have none.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / LOCK).open("ab") as file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    busy = f"another process trains in {self.path}; wait for it, or choose another folder"
+                    raise ValueError(busy) from None
+                except OSError:  # a file system without locks
+                    pass
+            yield
+
+    @contextmanager
+    def reading(self, checkpoint: Path) -> Iterator[None]:
+        """Let an error over a checkpoint's files say how the run goes on without it."""
+        try:
+            yield
+        except (ValueError, FileNotFoundError) as error:
+            before = [folder for folder in self.checkpoints() if folder < checkpoint]
+            way_out = "there is no checkpoint before it"
+            if before:
+                way_out = f"delete the folder {checkpoint}, and the run goes on from {before[-1].name}"
+            raise ValueError(f"{error}; {way_out}") from None
+
     def check_settings(self, settings: dict[str, object]) -> None:
-        """Raise ValueError naming a setting that differs from the run's, unless it may be changed."""
-        for name, value in read_json(self.path / SETTINGS).items():
+        """Raise ValueError naming a setting that differs from the run's, unless it may be changed.
+
+        A run of an older version does not name all of them; it had the defaults of the others.
+        """
+        defaults = {field.name: field.default for field in dataclasses.fields(TrainingConfig)}
+        for name, value in {**defaults, **read_json(self.path / SETTINGS)}.items():
             if name in settings and name not in CHANGEABLE and settings[name] != value:
                 raise ValueError(
                     f"{self.path} was begun with {name} = {value!r}, not {settings[name]!r}; a resumed run "
@@ -142,6 +189,13 @@ def tensorboard_writer(folder: Path, first_step: int) -> object:
     except ImportError:
         raise ImportError('TensorBoard is missing: pip install "annotated[dev]"') from None
     return SummaryWriter(folder, purge_step=first_step)
+
+
+def settings_of(folder: Path) -> dict[str, object]:
+    """How the model in a folder was trained; a checkpoint's run tells, for others nothing may: then {}."""
+    checkpoints = folder.resolve().parent
+    places = (folder, checkpoints.parent) if checkpoints.name == "checkpoints" else (folder,)
+    return next((read_json(place / SETTINGS) for place in places if (place / SETTINGS).exists()), {})
 
 
 def read_progress(checkpoint: Path) -> Progress:

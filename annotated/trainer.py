@@ -23,10 +23,11 @@ from annotated.checkpoints import WEIGHTS, average_checkpoints, load_weights, re
 from annotated.consistency import consistent_cross_entropy
 from annotated.data.batching import TokenBatches, mixed_seed
 from annotated.devices import half_precision
-from annotated.evaluation import greedy_bleu, score_tokens
+from annotated.evaluation import bleu, greedy_bleu, score_tokens, tokenized_bleu
 from annotated.loss import smoothed_cross_entropy
 from annotated.masks import Batch
 from annotated.model import EncoderDecoder
+from annotated.pace import Pace
 from annotated.runs import Progress, RunFolder, load_optimizer, read_progress
 from annotated.schedule import rate
 from annotated.settings import TrainingConfig
@@ -142,9 +143,15 @@ class Trainer:
         """Train to the end, or until Ctrl-C; returns the run's folder, whose weights are the newest.
 
         With `resume` a run goes on from its newest checkpoint, and starts where there is none. Raises
-        ValueError where `out` already holds a run that is not to be resumed, or one with other settings;
-        TrainingError where the loss or its gradient is not finite, before the weights are touched.
+        ValueError where `out` already holds a run that is not to be resumed, one with other settings, or one
+        that another process trains; TrainingError where the loss or its gradient is not finite, before the
+        weights are touched.
         """
+        with self.out.locked() if self.rank == 0 else nullcontext():
+            return self.run(resume)
+
+    def run(self, resume: bool) -> Path:
+        """Train as `train` says, in a folder that is ours alone."""
         checkpoint = self.out.newest() if resume else None
         if checkpoint is None:
             self.out.check_empty()
@@ -152,7 +159,7 @@ class Trainer:
             self.take_up(checkpoint)
         if self.rank == 0:
             self.out.open(self.settings, self.progress)
-        self.begun = time.monotonic(), self.progress.step
+        self.pace = Pace()
         with stop_on_interrupt() as stop_asked, self.bar() as bar:
             while not self.finished():
                 if not self.run_epoch(bar, stop_asked):
@@ -186,7 +193,8 @@ class Trainer:
                 p.epoch, p.position = p.epoch + 1, 0
             if ended or p.step >= c.max_steps:
                 self.validate()
-            if ended or stop or self.finished() or (c.save_every and p.step % c.save_every == 0):
+            p.between = not (ended or (c.save_every and p.step % c.save_every == 0))
+            if stop or self.finished() or not p.between:
                 self.save()
             if stop or self.finished():
                 break
@@ -263,12 +271,15 @@ class Trainer:
         )
 
     def report(self, loss: float, bar: tqdm) -> None:
-        """Move the bar, and log the mean loss of the updates since the last line if it is time."""
+        """Move the bar; at times, and at the end of an epoch, log the mean loss since the last line."""
         p = self.progress
         speed = f"{p.total_tokens / p.seconds:,.0f}"
-        bar.set_postfix(loss=f"{loss:.3f}", rate=f"{self.rate():.2e}", tokens_per_s=speed, refresh=False)
+        self.pace.count(self.summed.consistency > 0)
+        left = f"{self.minutes_left():,.0f} min"
+        shown = {"loss": f"{loss:.3f}", "rate": f"{self.rate():.2e}", "tokens_per_s": speed, "left": left}
+        bar.set_postfix(shown, refresh=False)
         bar.update(1)
-        if p.step % self.config.log_every == 0:
+        if p.step % self.config.log_every == 0 or p.position == self.epoch_length:
             self.log({"loss": p.loss / p.tokens, "rate": self.rate(), "tokens": p.total_tokens})
             p.loss, p.tokens = 0.0, 0
 
@@ -280,39 +291,42 @@ class Trainer:
         p = self.progress
         # One number for all processes, or they might disagree on when to end.
         p.validation_loss = loss = self.total(scores.loss) / self.world
-        p.stale = 0 if p.best is None or loss < p.best else p.stale + 1
-        p.best = loss if p.stale == 0 else p.best
-        record = {"validation_loss": loss, "validation_accuracy": scores.accuracy}
+        if p.position == 0:  # the end of an epoch, not of a run that may yet go on from here
+            p.stale = 0 if p.best is None or loss < p.best else p.stale + 1
+            p.best = loss if p.stale == 0 else p.best
+        record = {"validation_loss": loss, "validation_accuracy": scores.accuracy, "tokens": p.total_tokens}
         line = f"validation cross-entropy {loss:.3f}, accuracy {scores.accuracy:.1%}"
         if self.config.bleu_every and p.epoch % self.config.bleu_every == 0:
-            bleu = greedy_bleu(self.model, self.validation.epoch(0), self.tokenizers[1]).value
-            record["validation_bleu"] = bleu
-            line += f", greedy BLEU {bleu:.1f}"
+            measure = tokenized_bleu if self.settings.get("variant") == "tok" else bleu  # as the card has it
+            found = greedy_bleu(self.model, self.validation.epoch(0), self.tokenizers[1], measure).value
+            record["validation_bleu"] = found
+            line += f", greedy BLEU {found:.1f}"
         self.log(record)
         if self.rank == 0:
-            tqdm.write(f"epoch {p.epoch}, step {p.step}: {line}{self.time_left()}", file=sys.stderr)
+            self.pace.count(self.summed.consistency > 0, 0)
+            minutes = self.minutes_left()
+            left = f"; about {minutes:,.0f} min left" if minutes > 0 else ""
+            tqdm.write(f"epoch {p.epoch}, step {p.step}: {line}{left}", file=sys.stderr)
 
-    def time_left(self) -> str:
-        """How long the run will still take at the pace it had so far, validation and saving included."""
-        begun, first = self.begun
-        made, ahead = self.passes(first, self.progress.step), self.passes(self.progress.step, self.last_step)
-        minutes = (time.monotonic() - begun) * ahead / max(1, made) / 60
-        return f"; about {minutes:,.0f} min left" if minutes > 0 else ""
-
-    def passes(self, start: int, end: int) -> int:
-        """Forward passes from one update to another: two a batch once consistency counts."""
-        c = self.config
-        plain = self.epoch_length * (c.consistency_from - 1) if c.consistency else end
-        return end - start + max(0, end - max(start, plain))
+    def minutes_left(self) -> float:
+        """How long the run will still take at the pace of this process, validation and saving included."""
+        c, step = self.config, self.progress.step
+        begins = self.epoch_length * (c.consistency_from - 1) if c.consistency else self.last_step
+        consistent = max(0, self.last_step - max(step, begins))
+        return self.pace.minutes(self.last_step - step - consistent, consistent)
 
     # ---- what is kept
 
     def take_up(self, checkpoint: Path) -> None:
         """Load a run's state. Raises ValueError if that does not fit the model or the settings."""
         self.out.check_settings(self.settings)
-        load_weights(self.model, read_tensors(checkpoint / WEIGHTS), checkpoint / WEIGHTS)
-        load_optimizer(self.optimizer, self.model, checkpoint)
-        self.progress = read_progress(checkpoint)
+        with self.out.reading(checkpoint):
+            tensors = read_tensors(checkpoint / WEIGHTS)
+            progress = read_progress(checkpoint)
+        load_weights(self.model, tensors, checkpoint / WEIGHTS)
+        with self.out.reading(checkpoint):
+            load_optimizer(self.optimizer, self.model, checkpoint)
+        self.progress = progress
 
     def log(self, record: dict[str, float]) -> None:
         """Add a line to the log."""
@@ -328,7 +342,7 @@ class Trainer:
     def average(self) -> None:
         """Make the mean of checkpoints the run's weights, of those that the settings ask for."""
         if self.rank == 0:
-            chosen = self.out.chosen(max(1, self.config.average), self.config.average_of)
+            chosen = self.out.chosen(max(1, self.config.average), self.config.average_of, between=True)
             if len(chosen) > 1:
                 mean = f"the model is the mean of the {self.config.average_of} {len(chosen)} checkpoints"
                 tqdm.write(mean, file=sys.stderr)
@@ -338,4 +352,6 @@ class Trainer:
     def bar(self) -> tqdm:
         """The progress bar, on the first process, where there is a terminal."""
         quiet = True if self.rank else None
-        return tqdm(initial=self.progress.step, unit="update", disable=quiet, smoothing=0.05)
+        shown = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}, {rate_fmt}{postfix}]"  # the time left is ours
+        settings = {"unit": "update", "disable": quiet, "smoothing": 0.05, "bar_format": shown}
+        return tqdm(initial=self.progress.step, **settings)

@@ -12,11 +12,10 @@ from tqdm import tqdm
 from annotated.attention import AttentionMaps, capture_attention
 from annotated.checkpoints import find_model, load_model, shipped_model, shipped_models
 from annotated.decoding import Hypothesis, Penalty, beam_search
-from annotated.files import read_json
 from annotated.masks import padding_mask, subsequent_mask
 from annotated.model import EncoderDecoder, evaluating
 from annotated.plots.explorer import explore_attention
-from annotated.runs import SETTINGS
+from annotated.runs import settings_of
 from annotated.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
@@ -27,7 +26,8 @@ class Translator:
     """Translates sentences: `Translator.load("runs/first")("A dog runs.")`.
 
     The defaults are the paper's search: beam 4, length penalty alpha 0.6 (section 6.1). With
-    `lower_cased`, for a model that has seen only lower-cased, tokenised text, cased text is refused.
+    `lower_cased`, for a model that has seen only lower-cased, tokenised text, cased text is refused. `pair`,
+    such as "en-de", is what it translates, where that is known.
     """
 
     def __init__(
@@ -36,11 +36,13 @@ class Translator:
         src_tokenizer: Tokenizer,
         tgt_tokenizer: Tokenizer,
         lower_cased: bool = False,
+        pair: str | None = None,
     ):
         self.model = model
         self.src_tokenizer = src_tokenizer
         self.tgt_tokenizer = tgt_tokenizer
         self.lower_cased = lower_cased
+        self.pair = pair
 
     @classmethod
     def load(cls, name_or_folder: str | Path, device: str | torch.device = "cpu") -> "Translator":
@@ -49,8 +51,8 @@ class Translator:
         The folder of a run tells whether it was trained on lower-cased, tokenised text.
         """
         folder = find_model(name_or_folder)
-        settings = read_json(folder / SETTINGS) if (folder / SETTINGS).exists() else {}
-        return cls(*load_model(folder, device), lower_cased=settings.get("variant") == "tok")
+        settings = settings_of(folder)
+        return cls(*load_model(folder, device), settings.get("variant") == "tok", settings.get("pair"))
 
     def __call__(self, sentence: str, beam: int = 4, alpha: float = 0.6) -> str:
         """Translate one sentence. Raises ValueError for anything but one string."""
@@ -132,7 +134,7 @@ class Translator:
         if self.lower_cased and sentence != sentence.lower():
             raise ValueError(
                 f"{sentence[:40]!r} has capitals, but this model reads lower-cased, tokenised text "
-                f"(translate --tokenized); models for normal text are {', '.join(plain_models()) or 'none'}"
+                f"(translate --tokenized); for normal text there is {shipped_for(self.pair, 'raw')}"
             )
         tokenizer = self.src_tokenizer
         return [*tokenizer.before, *tokenizer.encode(sentence), *tokenizer.after]
@@ -149,7 +151,10 @@ class Translator:
         Raises ValueError for a model that reads normal text.
         """
         if not self.lower_cased:
-            raise ValueError("this model reads normal text, and does not want it tokenised: leave that out")
+            raise ValueError(
+                "this model reads normal text, and does not want it tokenised: leave that out; for tokenised "
+                f"text there is {shipped_for(self.pair, 'tok')}"
+            )
         self.lower_cased = False
 
     @property
@@ -219,7 +224,9 @@ def load_pretrained(name: str, device: str | torch.device = "cpu") -> Translator
     return Translator.load(shipped_model(name), device)
 
 
-def plain_models() -> list[str]:
-    """The shipped models that read and write normal text."""
-    settings = {name: read_json(shipped_model(name) / SETTINGS) for name in shipped_models()}
-    return [name for name in settings if settings[name].get("variant") != "tok"]
+def shipped_for(pair: str | None, variant: str) -> str:
+    """The shipped models of a pair, or of any, and a variant, in words."""
+    settings = {name: settings_of(shipped_model(name)) for name in shipped_models()}
+    names = [name for name in settings if settings[name]["variant"] == variant]
+    names = [name for name in names if pair in (None, settings[name]["pair"])]
+    return ", ".join(names) or "no shipped model"

@@ -391,3 +391,32 @@ def test_averaging(run, tmp_path, capfd):
     assert all(torch.equal(found[name], wanted[name]) for name in wanted)
     assert f"the mean of 2 checkpoints is in {tmp_path / 'mean'}" in capfd.readouterr().err
     load_model(tmp_path / "mean")
+
+
+def test_a_damaged_checkpoint_is_one_line(run, tmp_path, capfd):
+    shutil.copytree(run, tmp_path / "run")
+    *_, before, newest = sorted((tmp_path / "run" / "checkpoints").iterdir())
+    (newest / WEIGHTS).write_bytes(b"cut")
+    way_out = f"delete the folder {newest}, and the run goes on from {before.name}"
+    asked = ["train", "--out", tmp_path / "run", "--resume", "--epochs", "3"]
+    complains(asked, capfd, "not a whole safetensors file", way_out)
+    shutil.rmtree(newest)
+    assert main([str(argument) for argument in asked]) == 0
+
+
+@pytest.mark.parametrize("which", ["a checkpoint", "the mean"])
+def test_what_comes_of_a_run_reads_the_text_it_was_trained_on(which, run, tmp_path, capfd, monkeypatch):
+    shutil.copytree(run, tmp_path / "run")
+    settings = {**read_json(run / "training.json"), "src": None, "pair": "de-en", "variant": "tok"}
+    write_json(tmp_path / "run" / "training.json", settings)
+    folder, *_ = (tmp_path / "run" / "checkpoints").iterdir()
+    if which == "the mean":
+        assert main(["average", str(folder), "--out", str(tmp_path / "mean")]) == 0
+        folder = tmp_path / "mean"
+    feed(monkeypatch, b"Ein Hund .\n")
+    complains(["translate", "--model", folder], capfd, "has capitals", "--tokenized")
+    asked = []
+    corpus = Corpus("multi30k", "de", "en", {"val": ParallelText(["a cat"], ["eine katze"], [1], "val")})
+    monkeypatch.setattr("annotated.commands.load_corpus", lambda *a: asked.append(a) or corpus)
+    assert main(["evaluate", "--model", str(folder), "--beam", "1"]) == 0
+    assert asked == [("multi30k", "de-en", None, "tok")]

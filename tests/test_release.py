@@ -13,12 +13,14 @@ import torch
 
 from annotated.__main__ import main, parse
 from annotated.checkpoints import WEIGHTS, load_model, read_tensors, shipped_model, shipped_models
+from annotated.commands import remembered, settings_from
 from annotated.data import load_corpus
-from annotated.files import read_json, read_toml
-from annotated.recipes import recipe_names, recipe_path
-from annotated.release import CARD, SCORES, read_scores, release
+from annotated.files import read_json
+from annotated.recipes import read_recipe, recipe_names, recipe_path
+from annotated.release import CARD, SCORES, card, read_scores, release
 from annotated.results import score_split
-from annotated.runs import LOG, SETTINGS
+from annotated.runs import LOG, SETTINGS, RunFolder
+from annotated.settings import TrainingConfig
 from annotated.translator import Translator, load_pretrained
 
 RECIPE = """
@@ -26,6 +28,7 @@ RECIPE = """
 summary = "A toy."
 data = "Made up by a grammar."
 failures = ["It cannot translate."]
+splits = ["val"]
 
 [card.published]
 what = "a paper"
@@ -50,7 +53,6 @@ log_every = 1
 
 [evaluate]
 beam = 1
-splits = ["val"]
 """
 
 
@@ -98,6 +100,17 @@ def test_what_is_released_is_what_was_scored(recipe, few, tmp_path):
     assert again == read_scores(made)["val"]
 
 
+def test_half_precision_that_changes_the_score_is_not_taken(recipe, few, tmp_path, monkeypatch, capfd):
+    run = tmp_path / "run"
+    monkeypatch.setattr("annotated.release.HALF_MAY_MOVE", -1.0)
+    main(["reproduce", str(recipe), "--out", str(run), "--threads", "1"])
+    made = run / "release"
+    assert "half precision moves BLEU on val by +0.00: float32 is kept" in capfd.readouterr().err
+    assert (made / WEIGHTS).read_bytes() == (run / WEIGHTS).read_bytes()
+    again, _ = score_split(Translator.load(made), few, "val", tokenized=False, beam=1)
+    assert again == read_scores(made)["val"]
+
+
 def test_the_same_command_again_trains_no_further(recipe, tmp_path, capfd):
     run = tmp_path / "run"
     arguments = ["reproduce", str(recipe), "--out", str(run), "--threads", "1"]
@@ -122,6 +135,17 @@ def test_a_release_that_fails_leaves_the_old_one(recipe, tmp_path, monkeypatch):
     assert {path.name: path.read_bytes() for path in (run / "release").iterdir()} == before
 
 
+def test_a_run_is_not_released_while_it_is_trained(recipe, tmp_path, capfd):
+    arguments = ["reproduce", str(recipe), "--out", str(tmp_path / "run"), "--threads", "1"]
+    assert main(arguments) == 0
+    capfd.readouterr()
+    with RunFolder(tmp_path / "run").locked():
+        assert main(arguments) == 2
+        assert f"another process trains in {tmp_path / 'run'}" in capfd.readouterr().err.splitlines()[-1]
+        with pytest.raises(ValueError, match="another process"):
+            release(tmp_path / "run", recipe, tmp_path / "run" / "release")
+
+
 def test_an_unknown_recipe_names_the_known(capfd):
     assert main(["reproduce", "nonsense"]) == 2
     assert "multi30k-en-de-lc" in capfd.readouterr().err
@@ -134,17 +158,68 @@ def test_a_recipe_that_is_no_toml(tmp_path, capfd):
     assert f"{path} is not valid TOML" in capfd.readouterr().err
 
 
+EVALUATE = "[evaluate]\nbeam = 1\n"
+PUBLISHED = '[card.published]\nwhat = "a paper"\nsplit = "val"\nscore = "tokenized_bleu"\nvalue = 41.02\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        (RECIPE, "N = 1\n", "'N' is no table of a recipe; those are train, evaluate, card"),
+        ("[train]", "[training]", "'training' is no table"),
+        (EVALUATE, "", "the table [evaluate] is missing"),
+        ("N = 1", "NN = 1", "unknown setting --NN=1"),
+        ("N = 1", 'src = "a.en"\ntgt = "a.de"', "a recipe takes a corpus by its name"),
+        ("beam = 1", "beams = 1", "[evaluate]: unknown setting 'beams'; the known ones are beam"),
+        ("beam = 1", "beam = 0", "[evaluate]: beam must be at least 1, not 0"),
+        ("beam = 1", "alpha = -1", "[evaluate]: alpha must not be negative, not -1"),
+        ("beam = 1", 'penalty = "no"', "[evaluate]: penalty must be gnmt or power, not 'no'"),
+        ('splits = ["val"]', 'splits = "val"', "[card]: splits must be list, not 'val'"),
+        ('splits = ["val"]', "splits = []", "[card]: splits must be one or more texts, not []"),
+        ('splits = ["val"]', 'splits = ["val", "tset"]', "no split 'tset'; its splits are train, val"),
+        ('split = "val"', 'split = "test"', "published.split must be one of splits (val), not 'test'"),
+        ("value = 41.02", "", "[card.published]: the setting 'value' is missing"),
+        (PUBLISHED, "published = 3\n", "[card]: published must be Published or NoneType, not 3"),
+        ('data = "Made up by a grammar."', "", "[card]: the setting 'data' is missing"),
+    ],
+)
+def test_a_recipe_is_checked_before_it_is_followed(before, after, says, recipe, tmp_path, capfd):
+    assert before in RECIPE
+    recipe.write_text(RECIPE.replace(before, after), encoding="utf-8")
+    try:
+        code = main(["reproduce", str(recipe), "--out", str(tmp_path / "run")])
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    err = capfd.readouterr().err
+    assert err.count("\n") == 1
+    assert str(recipe) in err
+    assert says in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_score_that_tokenised_text_does_not_have(recipe, tmp_path, capfd):
+    text = RECIPE.replace("tokenized_bleu", "bleu").replace('"grammar"', '"multi30k"\nvariant = "tok"')
+    recipe.write_text(text, encoding="utf-8")
+    assert main(["reproduce", str(recipe), "--out", str(tmp_path / "run")]) == 2
+    assert "published.score must be tokenized_bleu" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("name", recipe_names())
 def test_each_recipe_is_one_that_train_takes(name, tmp_path):
-    tables = read_toml(recipe_path(name))
+    recipe = read_recipe(recipe_path(name))
     args = parse(["train", f"--config={recipe_path(name)}", f"--out={tmp_path}"])
-    for setting, value in tables["train"].items():
+    for setting, value in recipe.train.items():
         assert getattr(args, setting) == value
-    assert {"summary", "data", "failures"} <= tables["card"].keys()
-    assert {"beam", "splits"} <= tables["evaluate"].keys()
-    corpus = tables["train"]["corpus"]
-    if corpus == "multi30k":
-        assert "research and education" in tables["card"]["data"]
+    if recipe.train["corpus"] == "multi30k":
+        assert "research and education" in recipe.card.data
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_each_recipe_is_one_that_evaluate_takes(name):
+    args = parse(["evaluate", "--model=m", f"--config={recipe_path(name)}"])
+    for setting, value in dataclasses.asdict(read_recipe(recipe_path(name)).evaluate).items():
+        assert getattr(args, setting) == value
 
 
 def test_recipes_are_part_of_the_package():
@@ -190,7 +265,54 @@ def test_tokenised_text_is_for_models_of_it(recipe, lower_cased, tmp_path, capfd
     assert "reads normal text" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("pair", "plain", "tokenised"),
+    [
+        ("en-de", "multi30k-en-de", "multi30k-en-de-lc"),
+        ("de-en", "multi30k-de-en", "no shipped model"),
+        ("en-fr", "no shipped model", "no shipped model"),
+        (None, "multi30k-de-en, multi30k-en-de", "multi30k-en-de-lc"),
+    ],
+)
+def test_who_gives_the_wrong_text_is_told_the_model_for_it(pair, plain, tokenised):
+    model = load_pretrained("multi30k-en-de-lc")
+    parts = model.model, model.src_tokenizer, model.tgt_tokenizer
+    with pytest.raises(ValueError, match=f"for normal text there is {plain}$"):
+        Translator(*parts, lower_cased=True, pair=pair).encode("A dog.")
+    with pytest.raises(ValueError, match=f"for tokenised text there is {tokenised}$"):
+        Translator(*parts, pair=pair).pass_tokenized()
+
+
+def test_a_shipped_model_knows_its_pair():
+    assert load_pretrained("multi30k-de-en").pair == "de-en"
+
+
 # ---- the models that are shipped
+
+
+SHIPPED = ("multi30k-de-en", "multi30k-en-de", "multi30k-en-de-lc")
+
+
+def test_these_models_are_shipped():
+    assert tuple(shipped_models()) == SHIPPED  # or the tests below would be of none
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_card_is_made_of_its_folder_and_recipe(name):
+    folder, recipe = shipped_model(name), read_recipe(recipe_path(name))
+    assert (folder / CARD).read_text(encoding="utf-8") == card(name, folder, recipe.card)
+    assert list(read_scores(folder)) == recipe.card.splits
+    search = dataclasses.asdict(recipe.evaluate)
+    for found in read_scores(folder).values():
+        assert {setting: getattr(found, setting) for setting in search} == search
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_model_was_trained_as_its_recipe_says(name, tmp_path):
+    args = parse(["train", f"--config={recipe_path(name)}", f"--out={tmp_path}"])
+    config = getattr(TrainingConfig, args.preset)(**settings_from(TrainingConfig, args))
+    found = {**dataclasses.asdict(TrainingConfig()), **read_json(shipped_model(name) / SETTINGS)}
+    assert found == {**dataclasses.asdict(config), **remembered(args)}
 
 
 def test_shipped_models_are_small():
@@ -198,7 +320,7 @@ def test_shipped_models_are_small():
     assert sum(path.stat().st_size for folder in folders for path in folder.iterdir()) < 25e6
 
 
-@pytest.mark.parametrize("name", shipped_models())
+@pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_model_scores_what_its_card_says(name, multi30k_folder):
     folder, split = shipped_model(name), "test_2016_flickr"
     settings, said = read_json(folder / SETTINGS), read_scores(folder)[split]

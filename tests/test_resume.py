@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,11 +10,11 @@ import time
 
 import pytest
 import torch
-from tiny_runs import exit_code, log_of, make_trainer, start, train_until
+from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until
 
 from annotated.__main__ import main
-from annotated.checkpoints import WEIGHTS, load_model
-from annotated.files import write_json
+from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors
+from annotated.files import read_json, write_json
 
 DROPOUT = {"save_every": 7, "accumulate": 2}
 
@@ -93,6 +94,60 @@ def test_a_run_may_end_later_than_planned(whole, tmp_path):
     assert [line for line in log_of(whole) if line["step"] != 5] == without_extra
 
 
+def stopped(out, step, **settings):
+    """Train or go on, with Ctrl-C at some update."""
+    trainer = make_trainer(out, **settings)
+    report = trainer.report
+
+    def interrupted(*arguments):
+        report(*arguments)
+        if trainer.progress.step == step:
+            signal.raise_signal(signal.SIGINT)
+
+    trainer.report = interrupted
+    trainer.train(resume=True)
+    assert steps(out)[-1] == trainer.progress.step == step
+
+
+@pytest.mark.parametrize("average_of", ["last", "best"])
+def test_what_a_stop_saved_is_not_averaged(average_of, one_thread, tmp_path):
+    make_trainer(tmp_path / "whole", average_of=average_of).train()
+    assert steps(tmp_path / "whole")[-1] == 24
+    for step in (22, 23):
+        stopped(tmp_path / "run", step, average_of=average_of)
+    make_trainer(tmp_path / "run", average_of=average_of).train(resume=True)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("average_of", ["last", "best"])
+def test_what_an_earlier_end_saved_is_not_averaged(average_of, one_thread, tmp_path):
+    # The rate is so high that the validation loss rises again: the earlier end is among the best.
+    settings = {"average_of": average_of, "epochs": 4, "factor": 5.0}
+    make_trainer(tmp_path / "whole", **settings).train()
+    make_trainer(tmp_path / "run", **settings, max_steps=12).train()
+    make_trainer(tmp_path / "run", **settings).train(resume=True)
+    assert steps(tmp_path / "run") == steps(tmp_path / "whole")
+    assert (tmp_path / "run" / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
+
+
+def test_the_end_counts_wherever_it_comes(one_thread, tmp_path):
+    make_trainer(tmp_path, max_steps=20).train()
+    folders = [tmp_path / "checkpoints" / f"step-{step:08d}" for step in (16, 20)]
+    for name, tensor in average_checkpoints(folders).items():
+        assert torch.equal(read_tensors(tmp_path / WEIGHTS)[name], tensor)
+
+
+def test_a_checkpoint_that_does_not_say_why_it_was_made_counts(one_thread, tmp_path):
+    make_trainer(tmp_path / "whole").train()
+    make_trainer(tmp_path / "run", max_steps=16).train()
+    for folder in (tmp_path / "run" / "checkpoints").iterdir():
+        progress = read_json(folder / "progress.json")
+        del progress["between"]  # as older versions wrote it
+        write_json(folder / "progress.json", progress)
+    make_trainer(tmp_path / "run").train(resume=True)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
 def test_a_run_keeps_its_settings(whole):
     for settings, names in (({"factor": 2.0}, "factor = 1.0, not 2.0"), ({"seed": 1}, "seed = 0, not 1")):
         with pytest.raises(ValueError, match=names):
@@ -101,6 +156,15 @@ def test_a_run_keeps_its_settings(whole):
     make_trainer(out, max_steps=1, notes={"corpus": "a"}).train()
     with pytest.raises(ValueError, match="corpus = 'a', not 'b'"):
         make_trainer(out, max_steps=2, notes={"corpus": "b"}).train(resume=True)
+
+
+def test_a_setting_that_the_run_did_not_know_has_its_default(one_thread, tmp_path):
+    make_trainer(tmp_path, max_steps=2).train()
+    recorded = read_json(tmp_path / "training.json")
+    write_json(tmp_path / "training.json", {k: v for k, v in recorded.items() if "consistency" not in k})
+    with pytest.raises(ValueError, match=r"was begun with consistency = 0\.0, not 1\.0;"):
+        make_trainer(tmp_path, max_steps=3, consistency=1.0).train(resume=True)
+    make_trainer(tmp_path, max_steps=3).train(resume=True)
 
 
 def test_a_model_of_another_shape_is_named(whole):
@@ -121,8 +185,23 @@ def test_a_model_of_another_shape_is_named(whole):
 def test_a_damaged_checkpoint_is_named(file, content, says, tmp_path):
     make_trainer(tmp_path, max_steps=2).train()
     (tmp_path / "checkpoints" / "step-00000002" / file).write_bytes(content)
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=f"{says}.*; there is no checkpoint before it$"):
         make_trainer(tmp_path, max_steps=3).train(resume=True)
+
+
+@pytest.mark.parametrize("file", ["progress.json", "optimizer.safetensors", WEIGHTS])
+def test_a_damaged_checkpoint_can_be_done_without(file, one_thread, tmp_path):
+    make_trainer(tmp_path / "whole", max_steps=12).train()
+    make_trainer(tmp_path / "run", max_steps=12).train()
+    damaged = tmp_path / "run" / "checkpoints" / "step-00000012"
+    (damaged / file).unlink()
+    with pytest.raises(
+        ValueError, match=f"; delete the folder {damaged}, and the run goes on from step-00000008$"
+    ):
+        make_trainer(tmp_path / "run", max_steps=12).train(resume=True)
+    shutil.rmtree(damaged)
+    make_trainer(tmp_path / "run", max_steps=12).train(resume=True)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
 def test_a_lost_log_is_begun_again(tmp_path):

@@ -5,10 +5,11 @@ import builtins
 import errno
 import os
 import pathlib
+import signal
 
 import pytest
 import torch
-from tiny_runs import log_of, make_trainer, steps, weights
+from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until, weights
 
 import annotated
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors
@@ -93,19 +94,31 @@ def test_a_run_is_a_model_folder_that_anyone_may_read(tmp_path):
 
 
 def test_the_log_covers_each_update_once(tmp_path):
-    trainer = make_trainer(tmp_path, log_every=2)
+    trainer = make_trainer(tmp_path, log_every=3)
     trainer.train()
     lines = [line for line in log_of(tmp_path) if "loss" in line]
-    assert [line["step"] for line in lines] == [*range(2, trainer.progress.step + 1, 2)]
+    assert [line["step"] for line in lines] == [3, 6, 8, 9, 12, 15, 16, 18, 21, 24]
     epoch = sum(batch.ntokens for batch in trainer.epoch_batches(0).epoch(0))
     assert trainer.progress.total_tokens == 3 * epoch
-    assert 0 < lines[-1]["tokens"] <= 3 * epoch
+    assert {line["step"]: line["tokens"] for line in lines if line["step"] % 8 == 0} == {
+        8: epoch,
+        16: 2 * epoch,
+        24: 3 * epoch,
+    }
+
+
+def test_each_validation_tells_the_tokens_seen(tmp_path):
+    trainer = make_trainer(tmp_path, log_every=99, max_steps=20)
+    trainer.train()
+    tokens = [line["tokens"] for line in log_of(tmp_path) if "validation_loss" in line]
+    epoch = sum(batch.ntokens for batch in trainer.epoch_batches(0).epoch(0))
+    assert tokens == [epoch, 2 * epoch, trainer.progress.total_tokens]
 
 
 def test_nothing_in_a_run_is_a_pickle(tmp_path):
     make_trainer(tmp_path, max_steps=2).train()
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {path.suffix for path in files} == {".json", ".jsonl", ".safetensors"}
+    assert {path.suffix for path in files} == {".json", ".jsonl", ".safetensors", ".lock"}
     for path in tmp_path.rglob("*.safetensors"):
         read_tensors(path)  # is what its name says
     files = pathlib.Path(annotated.__path__[0]).rglob("*.py")
@@ -118,6 +131,28 @@ def test_nothing_in_a_run_is_a_pickle(tmp_path):
     # A classic checkpoint that the user names is the one exception, and gives nothing but tensors.
     [load] = [call for call in calls if call.startswith("torch.load(")]
     assert "weights_only=True" in load
+
+
+def test_two_processes_do_not_train_one_run(tmp_path):
+    first, second = make_trainer(tmp_path), make_trainer(tmp_path)
+    report = first.report
+
+    def also(*arguments):
+        report(*arguments)
+        with pytest.raises(ValueError, match=f"^another process trains in {tmp_path}; "):
+            second.train(resume=True)
+
+    first.report = also
+    first.train()
+    make_trainer(tmp_path / "alone").train()
+    assert log_of(tmp_path) == log_of(tmp_path / "alone")
+    assert weights(tmp_path) == weights(tmp_path / "alone")
+
+
+def test_the_lock_of_a_killed_process_is_gone(tmp_path):
+    assert exit_code(start(train_until, tmp_path, "open", "log.jsonl", 4, average=0)) == -signal.SIGKILL
+    assert (tmp_path / "run.lock").exists()
+    make_trainer(tmp_path, average=0, max_steps=2).train(resume=True)
 
 
 @pytest.mark.parametrize("what", ["run", "model"])

@@ -3,7 +3,6 @@
 import io
 import sys
 import threading
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -13,8 +12,11 @@ from tiny_runs import log_of, make_trainer, steps, weights
 from annotated.checkpoints import WEIGHTS, read_tensors
 from annotated.consistency import symmetric_divergence
 from annotated.devices import half_precision
+from annotated.evaluation import bleu, greedy_bleu, tokenized_bleu
 from annotated.loss import LabelSmoothing
 from annotated.masks import Batch
+from annotated.pace import CONSISTENT, Pace
+from annotated.tokenizers import WordTokenizer
 from annotated.trainer import SummedLoss, stop_on_interrupt
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -57,18 +59,35 @@ def test_consistency_begins_with_its_epoch(tmp_path):
     assert seen == [0.0, 0.7, 0.7]
 
 
-def test_the_time_left_counts_both_passes(tmp_path, capfd, monkeypatch):
-    clock = SimpleNamespace(monotonic=time.monotonic, perf_counter=time.perf_counter)
-    monkeypatch.setattr("annotated.trainer.time", clock)
+def test_the_time_left_knows_what_consistency_takes(tmp_path, capfd, monkeypatch):
+    passed, minutes_of = [], {0.0: 1, 0.7: 3}
+    clock = SimpleNamespace(monotonic=lambda: 60 * sum(minutes_of[spent] for spent in passed))
+    monkeypatch.setattr("annotated.pace.time", clock)
     trainer = make_trainer(tmp_path, epochs=5, consistency=0.7, consistency_from=4)
-    minutes_of = {0.0: 1, 0.7: 2}
-    clock.monotonic = lambda: 60 * sum(minutes_of[spent] for spent in passed)
-    passed, update = [], trainer.update
+    update = trainer.update
     trainer.update = lambda *inputs: passed.append(trainer.summed.consistency) or update(*inputs)
     trainer.train()
     length = trainer.progress.step // 5
     said = [line.split("; about ")[1] for line in capfd.readouterr().err.splitlines() if "min left" in line]
-    assert said == [f"{minutes * length} min left" for minutes in (6, 5, 4, 2)]
+    ahead = (2 + 2 * CONSISTENT, 1 + 2 * CONSISTENT, 2 * CONSISTENT, 3)  # measured once it was seen
+    assert said == [f"{minutes * length:.0f} min left" for minutes in ahead]
+
+
+def test_a_pace_is_that_of_each_kind(monkeypatch):
+    clock = iter([0, 60, 120, 180, 480, 1000])
+    monkeypatch.setattr("annotated.pace.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    pace = Pace()
+    pace.count(False)
+    assert pace.minutes(3, 10) == pytest.approx(3 + 10 * CONSISTENT)
+    pace.count(False)
+    pace.count(False, 0)  # a validation
+    pace.count(True)
+    assert pace.minutes(2, 10) == pytest.approx(2 * 1.5 + 10 * 5)
+    resumed = Pace()
+    resumed.last = 1000 - 120
+    monkeypatch.setattr("annotated.pace.time", SimpleNamespace(monotonic=lambda: 1000))
+    resumed.count(True)
+    assert resumed.minutes(CONSISTENT, 1) == pytest.approx(4)
 
 
 def plain_loop(trainer, epochs, accumulate, clip):
@@ -162,6 +181,23 @@ def test_the_log_has_the_bleu_of_the_epochs_asked_for(tmp_path, capfd):
     assert ["min left" in line for line in said] == [True, True, True, False]
 
 
+@pytest.mark.parametrize(("variant", "measure"), [("tok", tokenized_bleu), ("raw", bleu)])
+def test_the_bleu_is_the_one_that_the_card_will_have(variant, measure, tmp_path, monkeypatch):
+    def in_halves(_, ids):  # which one of the two measures cuts
+        return " ".join(f"{i}-{i}" for i in ids)
+
+    monkeypatch.setattr(WordTokenizer, "decode", in_halves)
+    trainer = make_trainer(tmp_path, max_steps=1, epochs=1, bleu_every=1, notes={"variant": variant})
+    trainer.train()
+    found = log_of(tmp_path)[-1]["validation_bleu"]
+    by = {
+        m: greedy_bleu(trainer.model, trainer.validation.epoch(0), trainer.tokenizers[1], m).value
+        for m in (bleu, tokenized_bleu)
+    }
+    assert found == by[measure]
+    assert by[bleu] != by[tokenized_bleu]
+
+
 def test_compile_is_asked_for_only_on_request(monkeypatch):
     compiled = []
     monkeypatch.setattr(torch.nn.Module, "compile", lambda self: compiled.append(self))
@@ -186,7 +222,8 @@ def test_a_terminal_gets_a_progress_bar(terminal, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
     make_trainer(tmp_path, max_steps=5).train()
     shown = sys.stderr.getvalue()
-    assert ("5/5" in shown and "tokens_per_s=" in shown) == terminal
+    assert ("5/5" in shown and "tokens_per_s=" in shown and "left=0 min" in shown) == terminal
+    assert "<" not in shown  # tqdm's own estimate, which takes all updates for alike
     assert "epoch 0, step 5: validation cross-entropy" in shown  # for whoever keeps the output in a file
 
 

@@ -64,5 +64,8 @@ def _file(name: str) -> Path:
     path = find("multi30k", relative)
     if path is None:
         return download(f"{_URL}/{relative}", cache_folder("multi30k") / relative, check)
-    check(path, str(path))
+    try:
+        check(path, str(path))
+    except ValueError as error:
+        raise ValueError(f"{error}; delete it, and it is downloaded anew") from None
     return path
