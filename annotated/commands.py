@@ -61,9 +61,14 @@ def choose_device(args: argparse.Namespace) -> torch.device:
     return find_device(args.device)
 
 
+def is_first() -> bool:
+    """Whether this is the first of the processes that `torchrun` started, or the only one."""
+    return int(os.environ.get("RANK", 0)) == 0
+
+
 def say(text: str) -> None:
     """Tell the user something, on standard error, from the first process only."""
-    if int(os.environ.get("RANK", 0)) == 0:
+    if is_first():
         print(text, file=sys.stderr)
 
 
@@ -283,6 +288,8 @@ def check_recipe(path: Path, args: argparse.Namespace) -> None:
 
 def publish(args: argparse.Namespace, run: Path, recipe: Path) -> int:
     """Score a finished run and write it as a model with a card; see `annotated reproduce --help`."""
+    if not is_first():
+        return 0
     for split, results in release(run, recipe, run / "release", choose_device(args)).items():
         print(f"{split}\n{results}")
     say(f"the model, its scores and its card are in {run / 'release'}")

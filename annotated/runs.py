@@ -161,8 +161,8 @@ class RunFolder:
             write_tensors(folder / OPTIMIZER, optimizer_tensors(model, optimizer))
             write_json(folder / PROGRESS, dataclasses.asdict(progress))
             save_model(folder, model, *tokenizers)
-        save_model(self.path, model, *tokenizers)
         kept = {self.newest(), *self.chosen(keep, of)}
+        save_model(self.path, model, *tokenizers)
         for old in self.checkpoints():
             if old not in kept:
                 remove_folder(old)

@@ -146,6 +146,15 @@ def test_a_run_is_not_released_while_it_is_trained(recipe, tmp_path, capfd):
             release(tmp_path / "run", recipe, tmp_path / "run" / "release")
 
 
+def test_of_several_processes_one_releases(recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    arguments = ["reproduce", str(recipe), "--out", str(tmp_path / "run"), "--threads", "1"]
+    monkeypatch.setattr("annotated.commands.train", lambda args: 0)
+    assert main(arguments) == 0
+    assert not (tmp_path / "run").exists()
+
+
 def test_an_unknown_recipe_names_the_known(capfd):
     assert main(["reproduce", "nonsense"]) == 2
     assert "multi30k-en-de-lc" in capfd.readouterr().err

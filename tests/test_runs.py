@@ -276,8 +276,8 @@ class FullDisk:
 
 
 def test_a_full_disk_leaves_the_last_good_checkpoint_and_model(tmp_path):
-    make_trainer(tmp_path, max_steps=2, average=0).train()
-    trainer = make_trainer(tmp_path, max_steps=4, average=0)
+    make_trainer(tmp_path, max_steps=2, average=0, save_every=2).train()
+    trainer = make_trainer(tmp_path, max_steps=4, average=0, save_every=2)
     trainer.take_up(tmp_path / "checkpoints" / "step-00000002")
     trainer.progress.step = 3  # as if an update had been made
     with torch.no_grad():
@@ -293,7 +293,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint_and_model(tmp_path):
                 if error.errno != errno.ENOSPC:
                     raise
         newest = trainer.out.newest()
-        fresh = make_trainer(tmp_path, max_steps=4, average=0)
+        fresh = make_trainer(tmp_path, max_steps=4, average=0, save_every=2)
         fresh.take_up(newest)  # whole, whichever it is
         load_model(tmp_path)
         models.add(weights(tmp_path))
