@@ -1,19 +1,23 @@
 """The benchmarks: each runs, refuses what it cannot tell, and races nothing but the same computation."""
 
+import argparse
 import json
 import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from interop_models import ENGLISH, GERMAN, MISSING, subwords, taught
+from torch.autograd import DeviceType
 
 from annotated.checkpoints import save_model
 from annotated.data import TokenBatches
 from annotated.data.parallel import Corpus, ParallelText
 from annotated.loss import smoothed_cross_entropy
+from annotated.model import Decoder
 from annotated.translator import Translator
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -225,10 +229,74 @@ def test_datapath(tmp_path, folder, monkeypatch):
 
 def test_profile_steps(tmp_path):
     record = record_of("profile_steps", tmp_path, "--tokens", "128", "--rows", "2", "--length", "2")
+    assert [name for name in record["parts"] if "before" in name] == [
+        "training step, before",
+        "greedy, 2 tokens, before",
+    ]
     for part in record["parts"].values():
         assert sum(part["kinds"].values()) == pytest.approx(1)
         assert part["kinds"]["matrix products"] > 0
         assert part["operations"] > 0
+
+
+def test_what_is_decoded_keeps_its_length_while_the_model_learns_to_end():
+    profile_steps = script("profile_steps")
+    options = argparse.Namespace(size="toy", tokens=128, rows=2, length=3)
+    works = profile_steps.steps(options, torch.device("cpu"))
+    learns = works["training step, after"]
+    learns.func.__self__.optimizer.param_groups[0]["lr"] = 0.1
+    before = {name: decoder_calls(work) for name, work in works.items() if "tokens" in name}
+    for _ in range(20):
+        learns()
+    assert {name: decoder_calls(works[name]) for name in before} == before
+    assert set(before.values()) == {3}
+
+
+def decoder_calls(work):
+    """How many times the decoder runs in a piece of work."""
+    calls = []
+
+    def count(module, *_):
+        calls.extend([module] * isinstance(module, Decoder))
+
+    with torch.nn.modules.module.register_module_forward_hook(count):
+        work()
+    return len(calls)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    {
+        "matrix products": "aten::mm aten::addmm aten::bmm aten::mkldnn_linear AddmmBackward0",
+        "fused attention": "aten::_scaled_dot_product_flash_attention_for_cpu aten::_flash_attention_forward",
+        "layer norm": "aten::native_layer_norm aten::native_layer_norm_backward NativeLayerNormBackward0",
+        "Adam": "aten::_fused_adam_ Optimizer.step#Adam.step",
+        "softmax": "aten::_softmax aten::_log_softmax_backward_data aten::exp_",
+        "drawing dropout": "aten::random_ aten::native_dropout aten::bernoulli_",
+        "best tokens": "aten::topk aten::argmax aten::max",
+        "moving and selecting": "aten::copy_ aten::index_copy_ aten::embedding_dense_backward aten::_to_copy",
+        "adding and multiplying": "aten::add_ aten::masked_fill_ aten::threshold_backward MulBackward0",
+        "all else": "aten::expand ExpandBackward0 aten::view aten::empty_strided aten::address_book",
+    }.items(),
+)
+def test_the_kind_of_an_operation_is_told_by_the_words_of_its_name(kind, names):
+    found = script("profile_steps").kind_of
+    assert {name: found(name) for name in names.split()} == dict.fromkeys(names.split(), kind)
+
+
+def test_a_kernels_time_on_a_gpu_is_counted_once():
+    operations = {"aten::mm": 30.0, "aten::add": 10.0}
+    kernels = {"sm90_gemm_f32": 30.0, "elementwise_kernel": 10.0}
+    events = [
+        SimpleNamespace(key=name, device_type=kind, self_device_time_total=each, self_cpu_time_total=1.0)
+        for kind, group in ((DeviceType.CPU, operations), (DeviceType.CUDA, kernels))
+        for name, each in group.items()
+    ]
+    found = script("profile_steps").shares(events, torch.device("cuda"))
+    assert {kind: share for kind, share in found.items() if share} == {
+        "matrix products": 0.75,
+        "adding and multiplying": 0.25,
+    }
 
 
 def test_exchange(folder, monkeypatch, capsys):
