@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import re
+import subprocess
 import sys
 from importlib import import_module
 from importlib.metadata import version
@@ -89,9 +91,55 @@ def test_nothing_is_written_where_nothing_can_be_told(tmp_path):
     assert not options.json.exists()
 
 
+def test_a_drift_that_two_candidates_share_is_noise_too():
+    drift = [1.0, 1.0, 1.0, 1.0, 1.2, 1.2, 1.2, 1.2]  # even and odd turns agree
+    measured = Clock(ours=drift, peer=[1.1 * each for each in drift]).measured(4)
+    assert measured["ours"].doubt == pytest.approx(1.2)
+    assert not script("timing").compare(measured, "ours", "peer").told
+
+
+def runs_out(after):
+    """A candidate that ends with its memory, after some turns; it does nothing."""
+    turns = iter(range(after))
+
+    def run():
+        if next(turns, None) is None:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nand much more to read")
+
+    return run
+
+
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_candidate_without_memory_is_left_out_by_name(after, capsys):
+    found = script("timing").in_turns({"large": runs_out(after), "small": lambda: None}, 2)
+    assert {name: len(each.turns) for name, each in found.items()} == {"small": 4}
+    assert capsys.readouterr().err == "large is left out: CUDA out of memory. Tried to allocate 2 GiB\n"
+
+
+def test_other_errors_are_no_reason_to_leave_a_candidate_out():
+    with pytest.raises(ValueError, match="no candidate is left"):
+        script("timing").in_turns({"large": runs_out(0)}, 1)
+    with pytest.raises(ZeroDivisionError):
+        script("timing").in_turns({"wrong": lambda: 1 / 0, "right": lambda: None}, 1)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        script("timing").in_turns({"wrong": lambda: torch.ones(2, 3) @ torch.ones(2, 3)}, 1)
+
+
 def test_a_round_is_the_least():
     with pytest.raises(ValueError, match="at least 1, not 0"):
         script("timing").in_turns({}, 0)
+
+
+def test_a_record_names_the_commit_of_a_checkout(monkeypatch, tmp_path):
+    report = script("report")
+    git = ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    monkeypatch.setattr(report, "__file__", str(tmp_path / "report.py"))
+    assert report.machine()["commit"] is None  # nothing is committed yet
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    assert re.fullmatch("[0-9a-f]{40}", report.machine()["commit"])
+    monkeypatch.setenv("PATH", str(tmp_path))  # no git there
+    assert report.machine()["commit"] is None
 
 
 # ---- what is the same computation
@@ -166,6 +214,15 @@ def test_train(tmp_path, all_told, precision):
     assert len(record["comparisons"]) == len(record["candidates"]) - 1
 
 
+def test_bf16_gives_the_peer_both_ways(tmp_path, all_told):
+    only = ["torch.nn.Transformer, bf16 by autocast", "torch.nn.Transformer, bf16 in products"]
+    asked = ("--tokens", "128", "--precision", "bf16", "--only", *only, "annotated, bf16")
+    record = record_of("train", tmp_path, *asked)
+    assert [each["peer"] for each in record["comparisons"]] == only
+    with pytest.raises(ValueError, match=r"no candidate 'torch', only torch\.nn\.Transformer, "):
+        record_of("train", tmp_path, "--only", "torch")
+
+
 def test_the_loss_counts_three_products_of_states_and_vocabulary():
     states, weight, bias = (torch.randn(size).requires_grad_() for size in ((20, 8), (50, 8), (50,)))
     with script("train").count_operations() as counter:
@@ -191,6 +248,13 @@ def test_memory(tmp_path, all_told, monkeypatch):
     monkeypatch.setattr(memory, "apart", lambda options, name: 100.0 + len(name))
     record = record_of("memory", tmp_path)
     assert record["candidates"]["annotated"]["median"] == 109
+
+
+def test_a_child_is_not_told_the_memory_of_its_parent():
+    held = b"x" * 2**30
+    code = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import memory; print(memory.most_held())"
+    found = float(subprocess.check_output([sys.executable, "-c", code], text=True))
+    assert found < len(held) / 2**20 < script("memory").most_held()
 
 
 def test_scaling(tmp_path):
