@@ -240,6 +240,48 @@ def test_decode(tmp_path, all_told, monkeypatch):
     record = record_of("decode", tmp_path, "--rows", "2", "4", "--beams", "1", "2")
     assert len(record["candidates"]) == 6
     assert min(record["agreement"].values()) >= 0.99
+    assert set(record["rows"].values()) <= {2, 4}
+    assert set(record["threads"].values()) == {"1", "1 x 1"}
+
+
+def test_an_engine_whose_library_has_no_gpu_is_left_out(tmp_path, all_told, monkeypatch, capsys):
+    decode = script("decode")
+
+    def refuses(rows):
+        raise ValueError("This CTranslate2 package was not compiled with CUDA support")
+
+    makes = {"annotated": lambda rows: {"1": lambda sentences: sentences}, "CTranslate2": refuses}
+    monkeypatch.setattr(decode, "load_case", lambda _: (None, [[5, 6, 1]]))
+    monkeypatch.setattr(decode, "engines", lambda *_: dict(makes))
+    record = record_of("decode", tmp_path, "--rows", "2", "--beams", "1")
+    assert list(record["candidates"]) == ["annotated, beam 1"]
+    assert "CTranslate2 is left out: This CTranslate2 package" in capsys.readouterr().err
+
+
+def test_the_fastest_setting_is_that_of_the_better_of_two_tries(monkeypatch):
+    decode, tries = script("decode"), []
+    first, second = {(4, "1"): 1.0, (4, "2"): 2.0, (8, "1"): 3.0, (8, "2"): 4.0}, {(8, "2"): 0.5}
+
+    def measure(run):
+        tries.append(run())
+        return (second if tries.count(tries[-1]) == 2 else first).get(tries[-1], 9.0)
+
+    def make(rows):
+        return {threads: lambda _, threads=threads: (rows, threads) for threads in ("1", "2")}
+
+    monkeypatch.setattr(decode, "seconds", measure)
+    assert decode.best_of(make, [4, 8], [[1]])[:2] == (8, "2")
+    assert set(map(tries.count, tries)) == {2}
+
+
+def test_engines_are_tried_in_one_thread_and_in_all():
+    used = []
+    ways = script("engines").in_torch(lambda rows: lambda _: used.append((rows, torch.get_num_threads())), 2)
+    for decode in ways(5).values():
+        decode([])
+    assert list(ways(5)) == ["1", "2"]
+    assert used == [(5, 1), (5, 2)]
+    assert torch.get_num_threads() == 1
 
 
 def test_memory(tmp_path, all_told, monkeypatch):
