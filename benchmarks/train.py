@@ -1,4 +1,4 @@
-"""How fast does a model train, in the steps that made it faster, and beside `torch.nn.Transformer`?
+"""How fast does a model train, in the steps that made it faster, and beside other libraries?
 
     python benchmarks/train.py --size tiny
     python benchmarks/train.py --size base --precision bf16

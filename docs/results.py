@@ -35,6 +35,7 @@ RACES = {  # a record of benchmarks/, and what it is about
 }
 RIVALS = {  # those candidates of the races that are not ours; and ours, with which they are compared
     "torch.nn.Transformer": "`torch.nn.Transformer`",
+    "x-transformers": "x-transformers",
     "Hugging Face Marian": "Hugging Face Marian",
     "CTranslate2": "CTranslate2 (C++)",
     "annotated": "ours, in float32",

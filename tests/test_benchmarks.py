@@ -1,6 +1,7 @@
 """The benchmarks: each runs, refuses what it cannot tell, and races nothing but the same computation."""
 
 import argparse
+import dataclasses
 import json
 import re
 import subprocess
@@ -177,6 +178,27 @@ def test_a_wrong_candidate_is_caught_before_the_race(spoil):
     spoil(ready[trainees.TORCH])
     with pytest.raises(ValueError, match="not the same computation"):
         trainees.check(ready, batch)
+
+
+def test_x_transformers_has_our_weights_and_our_places_of_dropout():
+    pytest.importorskip("x_transformers")
+    trainees, workload = script("trainees"), script("workload")
+    rates = {"dropout": 0.5, "attention_dropout": 0.3, "relu_dropout": 0.2}
+    config = dataclasses.replace(workload.CONFIGS["toy"], N=2, **rates)
+    model = trainees.EncoderDecoder.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) / 10)  # no biases of 0, no norms of 1
+    batch = workload.random_batches(config, 128, 1)[0]
+    makers = trainees.candidates(model, torch.device("cpu"))
+    ready = {name: makers[name]() for name in (trainees.TORCH, trainees.XT, trainees.OURS)}
+    trainees.check(ready, batch)
+    theirs = ready[trainees.XT].model
+    assert len(list(theirs.parameters())) == len(list(ready[trainees.OURS].model.parameters()))
+    for stack, attentions in ((theirs.encoder, 1), (theirs.decoder, 2)):
+        found = [module.p for module in stack.modules() if isinstance(module, torch.nn.Dropout)]
+        layer = [0.2, *[0.3] * attentions, *[0.5] * (attentions + 1)]
+        assert sorted(found) == sorted(2 * layer)
 
 
 # ---- the scripts
