@@ -64,7 +64,7 @@ variations variations
 endef
 export RACES
 
-bench: $(READY) ## race the package against its peers, records in annotated/recorded (about two hours)
+bench: $(READY) ## race the package against its peers, records in annotated/recorded (an hour or two)
 	@echo "$$RACES" | { failed=; while read -r record script settings; do \
 	  $(BIN)/python benchmarks/$$script.py $$settings --json annotated/recorded/$$record.json < /dev/null \
 	    || failed="$$failed $$record"; done; \
