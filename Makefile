@@ -48,13 +48,27 @@ reproduce: $(READY) ## train and score the published results anew, hours on two 
 	@for name in $(or $(ONLY),$(patsubst annotated/recipes/%.toml,%,$(wildcard annotated/recipes/*.toml))); do \
 	  $(BIN)/annotated reproduce $$name || exit; done
 
-bench: $(READY) ## race the package against its peers, records in annotated/recorded (about an hour)
-	@for size in tiny small base; do \
-	  $(BIN)/python benchmarks/train.py --size $$size --json annotated/recorded/train-$$size.json || exit; done
-	$(BIN)/python benchmarks/train.py --size base --precision bf16 --json annotated/recorded/train-base-bf16.json
-	@for name in decode memory scaling imports datapath profile_steps; do \
-	  $(BIN)/python benchmarks/$$name.py --json annotated/recorded/$$name.json || exit; done
-	$(BIN)/python benchmarks/variations.py
+# Record, script and settings of each race; those of the records that come with the package.
+define RACES
+train-tiny train --size tiny
+train-small train --size small
+train-base train --size base --rounds 3 --batches 2
+train-base-bf16 train --size base --rounds 3 --batches 2 --precision bf16
+decode decode
+memory memory
+scaling scaling --rounds 6
+imports imports
+datapath datapath
+profile_steps profile_steps
+variations variations
+endef
+export RACES
+
+bench: $(READY) ## race the package against its peers, records in annotated/recorded (an hour or two)
+	@echo "$$RACES" | { failed=; while read -r record script settings; do \
+	  $(BIN)/python benchmarks/$$script.py $$settings --json annotated/recorded/$$record.json < /dev/null \
+	    || failed="$$failed $$record"; done; \
+	  [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }; }
 
 images: $(READY) ## draw the pictures of the README and the notebooks
 	$(BIN)/python images/draw.py

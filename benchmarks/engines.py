@@ -3,7 +3,8 @@
 Each is a function from source sentences to translations, both lists of token numbers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -120,6 +121,27 @@ def ctranslate2(
     return decode
 
 
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Let torch compute in so many threads while the block runs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def in_torch(make: Callable[[int], Decode], threads: int) -> Callable[[int], dict[str, Decode]]:
+    """What makes an engine that computes with torch, in one thread and in all."""
+
+    def ways(rows: int) -> dict[str, Decode]:
+        decode = make(rows)
+        return {f"{count}": on_threads(count)(decode) for count in sorted({1, threads})}
+
+    return ways
+
+
 def engines(
     translator: Translator,
     folder: Path,
@@ -128,22 +150,26 @@ def engines(
     limit: int,
     device: torch.device,
     threads: int,
-) -> dict[str, Callable[[int], list[Decode]]]:
-    """What makes each engine for a number of rows, in all its ways of using the threads.
+) -> dict[str, Callable[[int], dict[str, Decode]]]:
+    """What makes each engine for a number of rows, in all its ways of using the threads, by name.
 
-    A translation has `limit` tokens at most, the end symbol counted.
+    Torch computes in one thread or in all, "1" or "4"; CTranslate2 splits them between batches side by side
+    and the work within each, "1 x 4" or "4 x 1". A translation has `limit` tokens at most, the end symbol
+    counted.
     """
     search = {"beam": beam, "alpha": alpha, "limit": limit, "device": device}
-    found = {OURS: lambda rows: [ours(translator, rows=rows, **search)]}
+    found = {OURS: in_torch(lambda rows: ours(translator, rows=rows, **search), threads)}
     models = translator.model, translator.src_tokenizer, translator.tgt_tokenizer
     home = folder / f"beam-{beam}"
     if installed("transformers"):
         to_marian(home / "marian", *models)
-        found[MARIAN] = lambda rows: [marian(home / "marian", rows=rows, **search)]
+        found[MARIAN] = in_torch(lambda rows: marian(home / "marian", rows=rows, **search), threads)
     if installed("ctranslate2"):
         to_ctranslate2(home / "ctranslate2", *models)
-        ways = [{"inter_threads": n, "intra_threads": threads // n} for n in sorted({1, threads})]
-        found[CT2] = lambda rows: [
-            ctranslate2(home / "ctranslate2", translator, rows=rows, **search, **way) for way in ways
-        ]
+        ways = {f"{n} x {threads // n}": (n, threads // n) for n in sorted({1, threads})}
+        make = partial(ctranslate2, home / "ctranslate2", translator, **search)
+        found[CT2] = lambda rows: {
+            name: make(rows=rows, inter_threads=inter, intra_threads=intra)
+            for name, (inter, intra) in ways.items()
+        }
     return found

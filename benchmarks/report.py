@@ -4,16 +4,19 @@ import argparse
 import json
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from timing import Comparison, Measured, seconds
 
-PEERS = ("annotated", "torch", "transformers", "ctranslate2", "numpy")
+Candidate = TypeVar("Candidate")
+PEERS = ("annotated", "torch", "transformers", "ctranslate2", "x-transformers", "numpy")
 
 
 def parser(description: str, sizes: Sequence[str], rounds: int) -> argparse.ArgumentParser:
@@ -36,6 +39,13 @@ def set_up(options: argparse.Namespace) -> torch.device:
     if options.device == "cuda" and not torch.cuda.is_available():
         raise ValueError("there is no cuda device here; use --device cpu")
     return torch.device(options.device)
+
+
+def selected(candidates: Mapping[str, Candidate], only: Sequence[str] | None) -> dict[str, Candidate]:
+    """Those candidates that are asked for by name; all, where none is. Raises ValueError for another name."""
+    if unknown := sorted(set(only or ()) - candidates.keys()):
+        raise ValueError(f"there is no candidate {unknown[0]!r}, only {', '.join(candidates)}")
+    return {name: each for name, each in candidates.items() if only is None or name in only}
 
 
 def write(
@@ -67,7 +77,7 @@ def write(
 
 
 def machine() -> dict[str, object]:
-    """What the numbers depend on besides the code."""
+    """What the numbers depend on besides the settings."""
     cuda = torch.cuda.is_available()
     return {
         "processor": processor(),
@@ -76,8 +86,18 @@ def machine() -> dict[str, object]:
         "system": platform.platform(),
         "python": platform.python_version(),
         "versions": {name: found for name in PEERS if (found := installed(name))},
+        "commit": commit(),
         "date": time.strftime("%Y-%m-%d"),
     }
+
+
+def commit() -> str | None:
+    """The commit that is checked out here; None where this is no checkout, or there is no git."""
+    asked = ["git", "-C", Path(__file__).parent, "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def processor() -> str:

@@ -1,13 +1,19 @@
 """Candidates measured in turns, in one process, and what may be said of the difference between two.
 
-Each candidate is run twice over: its even and its odd turns are two runs of the same code. How far these two
-lie apart is what the machine adds of itself, and no smaller difference between candidates is reported.
+Each candidate is run twice over: its even and its odd turns are two runs of the same code, and so are the
+first and the second half of its turns, which differ where the machine changes its pace. How far two runs lie
+apart is what the machine adds of itself, and no smaller difference between candidates is reported.
 """
 
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median, quantiles
+
+# What torch and CTranslate2 say where a candidate cannot run here: too little memory, no support of the GPU.
+CANNOT = ("out of memory", "can't allocate memory", "not compiled with CUDA", "cannot be loaded")
 
 
 @dataclass(frozen=True)
@@ -28,9 +34,14 @@ class Measured:
 
     @property
     def doubt(self) -> float:
-        """How many times as much the dearer of its two runs took as the other: 1 if they agree."""
-        runs = median(self.turns[::2]), median(self.turns[1::2])
-        return max(runs) / min(runs)
+        """How many times as much the dearer of two runs took as the other: 1 if they agree.
+
+        The two are the even and the odd turns, or the first and the second half, whichever lie further apart.
+        """
+        half = len(self.turns) // 2
+        pairs = (self.turns[::2], self.turns[1::2]), (self.turns[:half], self.turns[half:])
+        runs = [sorted(map(median, pair)) for pair in pairs]
+        return max(dearer / cheaper for cheaper, dearer in runs)
 
     def summary(self) -> dict[str, object]:
         return {"median": self.median, "spread": self.spread, "doubt": self.doubt, "turns": self.turns}
@@ -71,19 +82,38 @@ def in_turns(
     """Run every candidate `warm_up` times unmeasured, then `rounds` times in each of its two runs.
 
     The order is turned round after each turn, so that nobody always comes first. `measure` runs a candidate
-    and tells what that took; by default, seconds. Raises ValueError for less than one round.
+    and tells what that took; by default, seconds. Who cannot run here is left out. Raises ValueError for less
+    than one round.
     """
     if rounds < 1:
         raise ValueError(f"rounds must be at least 1, not {rounds}")
     measure = measure or seconds
-    for run in candidates.values():
-        for _ in range(warm_up):
-            run()
-    turns: dict[str, list[float]] = {name: [] for name in candidates}
+    left = dict(candidates)
+    for name in candidates:
+        with leaving_out(left, name):
+            for _ in range(warm_up):
+                left[name]()
+    turns: dict[str, list[float]] = {name: [] for name in left}
     for turn in range(2 * rounds):
-        for name in list(candidates)[:: 1 if turn % 2 == 0 else -1]:
-            turns[name].append(measure(candidates[name]))
-    return {name: Measured(values) for name, values in turns.items()}
+        for name in list(left)[:: 1 if turn % 2 == 0 else -1]:
+            with leaving_out(left, name):
+                turns[name].append(measure(left[name]))
+    return {name: Measured(turns[name]) for name in left}
+
+
+@contextmanager
+def leaving_out(candidates: dict[str, object], name: str) -> Iterator[None]:
+    """Take a candidate off the list, and say so, where it turns out in the block that it cannot run here."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        if not any(sign in str(error) for sign in CANNOT):
+            raise
+        print(f"{name} is left out: {reason}", file=sys.stderr)
+        del candidates[name]
+        if not candidates:
+            raise ValueError("no candidate is left") from error
 
 
 def seconds(run: Callable[[], object]) -> float:

@@ -1,4 +1,4 @@
-"""How fast does a model train, in the steps that made it faster, and beside `torch.nn.Transformer`?
+"""How fast does a model train, in the steps that made it faster, and beside other libraries?
 
     python benchmarks/train.py --size tiny
     python benchmarks/train.py --size base --precision bf16
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
-from report import main, matmul_rate, parser, print_table, set_up, synchronized, write
+from report import main, matmul_rate, parser, print_table, selected, set_up, synchronized, write
 from timing import compare, in_turns
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -38,13 +38,16 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
     options.add_argument("--compile", action="store_true", help="torch.compile for ours and PyTorch's")
     options.add_argument("--tokens", type=int, default=2048, help="positions a batch (default %(default)s)")
     options.add_argument("--batches", type=int, default=4, help="in a round (default %(default)s)")
+    options.add_argument("--only", nargs="+", metavar="NAME", help="these candidates")
     options = options.parse_args(arguments)
     device, bf16 = set_up(options), options.precision == "bf16"
     config = CONFIGS[options.size]
     torch.manual_seed(0)
     model = EncoderDecoder.from_config(config).to(device).train()
     batches = [b.to(device) for b in random_batches(config, options.tokens, options.batches)]
-    trainees = {n: make() for n, make in candidates(model, device, bf16, options.compile).items()}
+    makers = candidates(model, device, bf16, options.compile)
+    best = list(makers)[-1]
+    trainees = {name: make() for name, make in selected(makers, options.only).items()}
     check(trainees, batches[0])
     with count_operations() as counter:
         Trainee(model, ours(model)).step(batches[0])  # and then the rest, by their positions
@@ -59,8 +62,7 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
     measured = in_turns(rounds, options.rounds)
     bounds = {"float32": matmul_rate(device), "bf16": matmul_rate(device, torch.bfloat16)}
     tokens = sum(batch.ntokens for batch in batches)
-    best = list(trainees)[-1]
-    comparisons = [compare(measured, best, name) for name in trainees if name != best]
+    comparisons = [compare(measured, best, name) for name in measured if best in measured and name != best]
     more = {"target_tokens": tokens, "operations": work, "matmul_rate": bounds}
     record = write("train", options, measured, comparisons, **more)
     show(record, best, comparisons)
@@ -72,7 +74,7 @@ def show(record: dict, best: str, comparisons: list) -> None:
     told = {comparison.peer: comparison for comparison in comparisons}
     rows = []
     for name, summary in record["candidates"].items():
-        bound = record["matmul_rate"]["bf16" if name.endswith("bf16") else "float32"]
+        bound = record["matmul_rate"]["bf16" if "bf16" in name else "float32"]
         rows.append(
             (
                 name,

@@ -1,13 +1,15 @@
-"""The models that train side by side: ours, in the steps that made it faster, and `torch.nn.Transformer`."""
+"""The models that train side by side: ours, in the steps that made it faster, and those of others."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 
 import torch
-from timing import check_equal
+from report import installed
+from timing import check_equal, leaving_out
 from torch import Tensor, nn
 
 from annotated.attention import MultiHeadedAttention
@@ -15,12 +17,12 @@ from annotated.devices import half_precision
 from annotated.interop import to_torch
 from annotated.loss import LabelSmoothing
 from annotated.masks import Batch
-from annotated.model import EncoderDecoder
+from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.tokenizers import PAD
 from annotated.trainer import SummedLoss
 from annotated.training import SimpleLossCompute
 
-OURS, TORCH = "annotated", "torch.nn.Transformer"
+OURS, TORCH, XT = "annotated", "torch.nn.Transformer", "x-transformers"
 Loss = Callable[[Batch], Tensor]  # a batch's summed loss
 
 
@@ -104,16 +106,90 @@ class TorchModel(nn.Module):
             src_key_padding_mask=hidden,
             memory_key_padding_mask=hidden,
         )
-        logits = self.proj(states).flatten(0, 1)
-        return nn.functional.cross_entropy(logits, tgt_y.flatten(), ignore_index=PAD, reduction="sum")
+        return cross_entropy(self.proj(states), tgt_y)
 
 
-def torch_trainee(model: EncoderDecoder, compiled: bool = False, **settings: object) -> Trainee:
-    """PyTorch's own, in training."""
-    theirs = TorchModel(model)
+class XModel(nn.Module):
+    """The stacks of x-transformers between our embeddings and a linear map, with PyTorch's cross-entropy."""
+
+    def __init__(self, model: EncoderDecoder):
+        super().__init__()
+        self.src_embed, self.tgt_embed, self.proj = model.src_embed, model.tgt_embed, model.generator.proj
+        theirs = import_module("x_transformers")
+        self.encoder = x_stack(theirs.Encoder, model.encoder, model.config)
+        self.decoder = x_stack(partial(theirs.Decoder, cross_attend=True), model.decoder, model.config)
+
+    def forward(self, src: Tensor, tgt: Tensor, tgt_y: Tensor) -> Tensor:
+        """(batch, src_len), twice (batch, tgt_len) -> the summed loss."""
+        there = src != PAD
+        memory = self.encoder(self.src_embed(src), mask=there)
+        states = self.decoder(self.tgt_embed(tgt), context=memory, context_mask=there)
+        return cross_entropy(self.proj(states), tgt_y)
+
+
+def x_stack(make: Callable[..., nn.Module], stack: nn.Module, config: TransformerConfig) -> nn.Module:
+    """A stack of x-transformers like one of ours, with its weights; dropout has the same places there.
+
+    Its own maps in attention have no biases, and its norms no shift. They get our modules, which have, for
+    only then is the gradient the same.
+    """
+    theirs = make(
+        dim=config.d_model,
+        depth=config.N,
+        heads=config.h,
+        pre_norm=False,
+        attn_dim_head=config.d_model // config.h,
+        attn_flash=True,
+        attn_dropout=config.attention_dropout,
+        attn_sublayer_dropout=config.dropout,
+        ff_mult=config.d_ff / config.d_model,
+        ff_custom_activation=nn.ReLU(),
+        ff_dropout=config.relu_dropout,
+        ff_sublayer_dropout=config.dropout,
+    )
+    parts = [part for layer in stack.layers for part in sublayers(layer)]
+    for (norms, block, _), (part, norm) in zip(theirs.layers, parts, strict=True):
+        norms[2] = norm  # the one after the residual connection
+        if isinstance(part, MultiHeadedAttention):
+            block.to_q, block.to_k, block.to_v, block.to_out = part.linears
+        else:
+            block.ff[0][0], block.ff[2] = part.w_1, part.w_2
+    return theirs
+
+
+def sublayers(layer: nn.Module) -> list[tuple[nn.Module, nn.LayerNorm]]:
+    """The attentions and the feed-forward network of a layer of ours in order, each with its norm."""
+    attentions = [part for part in layer.children() if isinstance(part, MultiHeadedAttention)]
+    norms = [connection.norm for connection in layer.sublayer]
+    return list(zip([*attentions, layer.feed_forward], norms, strict=True))
+
+
+def cross_entropy(logits: Tensor, tgt_y: Tensor) -> Tensor:
+    """PyTorch's, summed: (batch, len, V), (batch, len) -> ()."""
+    return nn.functional.cross_entropy(
+        logits.flatten(0, 1), tgt_y.flatten(), ignore_index=PAD, reduction="sum"
+    )
+
+
+def peer_trainee(
+    kind: type[nn.Module], model: EncoderDecoder, compiled: bool = False, **settings: object
+) -> Trainee:
+    """A peer's model, with the weights of ours, in training."""
+    theirs = kind(model)
     if compiled:
         theirs.compile()
     return Trainee(theirs, lambda batch: theirs(batch.src, batch.tgt, batch.tgt_y), **settings)
+
+
+PEERS: dict[str, type[nn.Module]] = {TORCH: TorchModel, XT: XModel}
+
+
+def halves(device: torch.device) -> dict[str, Callable[[], AbstractContextManager]]:
+    """The ways of computing in bf16 that peers are given: PyTorch's autocast and, where it differs, ours."""
+    ways = {"bf16 by autocast": partial(torch.autocast, device.type, torch.bfloat16)}
+    if device.type == "cpu":
+        ways["bf16 in products"] = partial(half_precision, device)
+    return ways
 
 
 def candidates(
@@ -121,25 +197,37 @@ def candidates(
 ) -> dict[str, Callable[[], Trainee]]:
     """How to make each of them, all from a copy of the same weights."""
     copy = partial(deepcopy, model)
+    peers = {
+        name: partial(peer_trainee, kind, compiled=compiled)
+        for name, kind in PEERS.items()
+        if name == TORCH or installed(name)
+    }
     steps: dict[str, Callable[[EncoderDecoder], Trainee]] = {
-        TORCH: partial(torch_trainee, compiled=compiled),
+        **peers,
         "readable forms": lambda m: Trainee(m, readable(m), fused=False),
         "+ fused attention": lambda m: Trainee(m, readable(m, attention=False), fused=False),
         "+ fused Adam": lambda m: Trainee(m, readable(m, attention=False)),
         OURS: lambda m: Trainee(m, ours(m, compiled)),  # the last step: the chunked loss
     }
     if bf16:
+        steps = {**peers, OURS: steps[OURS]}
+        for way, precision in halves(device).items():
+            half = {"precision": precision, "tolerance": 2e-2}
+            steps |= {f"{name}, {way}": partial(make, **half) for name, make in peers.items()}
         half = {"precision": partial(half_precision, device), "tolerance": 2e-2}
-        autocast = {**half, "precision": partial(torch.autocast, device.type, torch.bfloat16)}
-        steps = {name: steps[name] for name in (TORCH, OURS)}
-        steps[f"{TORCH}, bf16"] = partial(torch_trainee, compiled=compiled, **autocast)
         steps[f"{OURS}, bf16"] = lambda m: Trainee(m, ours(m, compiled), **half)
     return {name: lambda make=make: make(copy()) for name, make in steps.items()}
 
 
 def check(trainees: dict[str, Trainee], batch: Batch) -> None:
-    """Raise ValueError unless all have the same loss and gradient where there is no dropout."""
-    slopes = {name: trainee.slope(batch) for name, trainee in trainees.items()}
+    """Raise ValueError unless all have the same loss and gradient where there is no dropout.
+
+    Who cannot run here is taken off the list.
+    """
+    slopes = {}
+    for name in list(trainees):
+        with leaving_out(trainees, name):
+            slopes[name] = trainees[name].slope(batch)
     for part in range(2):
         values = {name: slope[part] for name, slope in slopes.items()}
         check_equal(values, {name: trainee.tolerance for name, trainee in trainees.items()})

@@ -25,11 +25,17 @@ RACES = {  # a record of benchmarks/, and what it is about
     "train-small": "training, d_model 256",
     "train-base": "training, the base model",
     "train-base-bf16": "training, the base model",
+    "train-base-cuda": "training on a GPU, the base model",
+    "train-base-bf16-cuda": "training on a GPU, the base model",
+    "train-big-bf16-cuda": "training on a GPU, the big model",
     "decode": "translating, `multi30k-en-de`",
+    "decode-cuda": "translating on a GPU, `multi30k-en-de`",
     "memory": "memory in training, the base model",
+    "memory-cuda": "memory of the GPU in training, the base model",
 }
 RIVALS = {  # those candidates of the races that are not ours; and ours, with which they are compared
     "torch.nn.Transformer": "`torch.nn.Transformer`",
+    "x-transformers": "x-transformers",
     "Hugging Face Marian": "Hugging Face Marian",
     "CTranslate2": "CTranslate2 (C++)",
     "annotated": "ours, in float32",
@@ -78,20 +84,36 @@ def speed_table() -> str:
 
 def machine(facts: dict) -> str:
     """What a record was measured on."""
-    return f"{facts['cores']} cores, {facts['processor']}, torch {facts['versions']['torch']}"
+    gpu = f", {facts['gpu']}" if facts["gpu"] else ""
+    return f"{facts['cores']} cores, {facts['processor']}{gpu}, torch {facts['versions']['torch']}"
 
 
 def races(name: str) -> Iterator[str]:
     """One record's rows."""
     record = recorded(name)
-    for each in record["comparisons"]:
-        rival, _, detail = each["peer"].partition(", ")
-        if rival not in RIVALS:
-            continue
+    for (rival, detail), each in rivals(record).items():
         what = f"{RACES[name]}, {detail}" if detail else RACES[name]
         ratio = f"**{each['ratio']:.2f} x**" if each["ratio"] else "too close to tell"
         cells = [what, amount(record, record["candidates"][each["ours"]]["median"]), RIVALS[rival], ratio]
         yield f"| {' | '.join(cells)} |"
+
+
+def rivals(record: dict) -> dict[tuple[str, str], dict]:
+    """The comparisons to tell of, by the rival and by what of the task stands in its name, such as "beam 5".
+
+    In bf16 they are ours in float32 and, of each other rival's ways of computing in bf16, the fastest.
+    """
+    half = record["settings"].get("precision") == "bf16"
+    found: dict[tuple[str, str], dict] = {}
+    medians = {name: summary["median"] for name, summary in record["candidates"].items()}
+    for each in record["comparisons"]:
+        rival, _, detail = each["peer"].partition(", ")
+        if rival not in RIVALS or (half and rival != "annotated" and not detail):
+            continue
+        what = rival, "bf16" if half else detail
+        if what not in found or medians[each["peer"]] < medians[found[what]["peer"]]:
+            found[what] = each
+    return found
 
 
 def amount(record: dict, median: float) -> str:

@@ -1,19 +1,26 @@
 """The benchmarks: each runs, refuses what it cannot tell, and races nothing but the same computation."""
 
+import argparse
+import dataclasses
 import json
+import re
+import subprocess
 import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from interop_models import ENGLISH, GERMAN, MISSING, subwords, taught
+from torch.autograd import DeviceType
 
 from annotated.checkpoints import save_model
 from annotated.data import TokenBatches
 from annotated.data.parallel import Corpus, ParallelText
 from annotated.loss import smoothed_cross_entropy
+from annotated.model import Decoder
 from annotated.translator import Translator
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -85,9 +92,55 @@ def test_nothing_is_written_where_nothing_can_be_told(tmp_path):
     assert not options.json.exists()
 
 
+def test_a_drift_that_two_candidates_share_is_noise_too():
+    drift = [1.0, 1.0, 1.0, 1.0, 1.2, 1.2, 1.2, 1.2]  # even and odd turns agree
+    measured = Clock(ours=drift, peer=[1.1 * each for each in drift]).measured(4)
+    assert measured["ours"].doubt == pytest.approx(1.2)
+    assert not script("timing").compare(measured, "ours", "peer").told
+
+
+def runs_out(after):
+    """A candidate that ends with its memory, after some turns; it does nothing."""
+    turns = iter(range(after))
+
+    def run():
+        if next(turns, None) is None:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nand much more to read")
+
+    return run
+
+
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_candidate_without_memory_is_left_out_by_name(after, capsys):
+    found = script("timing").in_turns({"large": runs_out(after), "small": lambda: None}, 2)
+    assert {name: len(each.turns) for name, each in found.items()} == {"small": 4}
+    assert capsys.readouterr().err == "large is left out: CUDA out of memory. Tried to allocate 2 GiB\n"
+
+
+def test_other_errors_are_no_reason_to_leave_a_candidate_out():
+    with pytest.raises(ValueError, match="no candidate is left"):
+        script("timing").in_turns({"large": runs_out(0)}, 1)
+    with pytest.raises(ZeroDivisionError):
+        script("timing").in_turns({"wrong": lambda: 1 / 0, "right": lambda: None}, 1)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        script("timing").in_turns({"wrong": lambda: torch.ones(2, 3) @ torch.ones(2, 3)}, 1)
+
+
 def test_a_round_is_the_least():
     with pytest.raises(ValueError, match="at least 1, not 0"):
         script("timing").in_turns({}, 0)
+
+
+def test_a_record_names_the_commit_of_a_checkout(monkeypatch, tmp_path):
+    report = script("report")
+    git = ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    monkeypatch.setattr(report, "__file__", str(tmp_path / "report.py"))
+    assert report.machine()["commit"] is None  # nothing is committed yet
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    assert re.fullmatch("[0-9a-f]{40}", report.machine()["commit"])
+    monkeypatch.setenv("PATH", str(tmp_path))  # no git there
+    assert report.machine()["commit"] is None
 
 
 # ---- what is the same computation
@@ -127,6 +180,27 @@ def test_a_wrong_candidate_is_caught_before_the_race(spoil):
         trainees.check(ready, batch)
 
 
+def test_x_transformers_has_our_weights_and_our_places_of_dropout():
+    pytest.importorskip("x_transformers")
+    trainees, workload = script("trainees"), script("workload")
+    rates = {"dropout": 0.5, "attention_dropout": 0.3, "relu_dropout": 0.2}
+    config = dataclasses.replace(workload.CONFIGS["toy"], N=2, **rates)
+    model = trainees.EncoderDecoder.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) / 10)  # no biases of 0, no norms of 1
+    batch = workload.random_batches(config, 128, 1)[0]
+    makers = trainees.candidates(model, torch.device("cpu"))
+    ready = {name: makers[name]() for name in (trainees.TORCH, trainees.XT, trainees.OURS)}
+    trainees.check(ready, batch)
+    theirs = ready[trainees.XT].model
+    assert len(list(theirs.parameters())) == len(list(ready[trainees.OURS].model.parameters()))
+    for stack, attentions in ((theirs.encoder, 1), (theirs.decoder, 2)):
+        found = [module.p for module in stack.modules() if isinstance(module, torch.nn.Dropout)]
+        layer = [0.2, *[0.3] * attentions, *[0.5] * (attentions + 1)]
+        assert sorted(found) == sorted(2 * layer)
+
+
 # ---- the scripts
 
 
@@ -162,6 +236,15 @@ def test_train(tmp_path, all_told, precision):
     assert len(record["comparisons"]) == len(record["candidates"]) - 1
 
 
+def test_bf16_gives_the_peer_both_ways(tmp_path, all_told):
+    only = ["torch.nn.Transformer, bf16 by autocast", "torch.nn.Transformer, bf16 in products"]
+    asked = ("--tokens", "128", "--precision", "bf16", "--only", *only, "annotated, bf16")
+    record = record_of("train", tmp_path, *asked)
+    assert [each["peer"] for each in record["comparisons"]] == only
+    with pytest.raises(ValueError, match=r"no candidate 'torch', only torch\.nn\.Transformer, "):
+        record_of("train", tmp_path, "--only", "torch")
+
+
 def test_the_loss_counts_three_products_of_states_and_vocabulary():
     states, weight, bias = (torch.randn(size).requires_grad_() for size in ((20, 8), (50, 8), (50,)))
     with script("train").count_operations() as counter:
@@ -179,6 +262,48 @@ def test_decode(tmp_path, all_told, monkeypatch):
     record = record_of("decode", tmp_path, "--rows", "2", "4", "--beams", "1", "2")
     assert len(record["candidates"]) == 6
     assert min(record["agreement"].values()) >= 0.99
+    assert set(record["rows"].values()) <= {2, 4}
+    assert set(record["threads"].values()) == {"1", "1 x 1"}
+
+
+def test_an_engine_whose_library_has_no_gpu_is_left_out(tmp_path, all_told, monkeypatch, capsys):
+    decode = script("decode")
+
+    def refuses(rows):
+        raise ValueError("This CTranslate2 package was not compiled with CUDA support")
+
+    makes = {"annotated": lambda rows: {"1": lambda sentences: sentences}, "CTranslate2": refuses}
+    monkeypatch.setattr(decode, "load_case", lambda _: (None, [[5, 6, 1]]))
+    monkeypatch.setattr(decode, "engines", lambda *_: dict(makes))
+    record = record_of("decode", tmp_path, "--rows", "2", "--beams", "1")
+    assert list(record["candidates"]) == ["annotated, beam 1"]
+    assert "CTranslate2 is left out: This CTranslate2 package" in capsys.readouterr().err
+
+
+def test_the_fastest_setting_is_that_of_the_better_of_two_tries(monkeypatch):
+    decode, tries = script("decode"), []
+    first, second = {(4, "1"): 1.0, (4, "2"): 2.0, (8, "1"): 3.0, (8, "2"): 4.0}, {(8, "2"): 0.5}
+
+    def measure(run):
+        tries.append(run())
+        return (second if tries.count(tries[-1]) == 2 else first).get(tries[-1], 9.0)
+
+    def make(rows):
+        return {threads: lambda _, threads=threads: (rows, threads) for threads in ("1", "2")}
+
+    monkeypatch.setattr(decode, "seconds", measure)
+    assert decode.best_of(make, [4, 8], [[1]])[:2] == (8, "2")
+    assert set(map(tries.count, tries)) == {2}
+
+
+def test_engines_are_tried_in_one_thread_and_in_all():
+    used = []
+    ways = script("engines").in_torch(lambda rows: lambda _: used.append((rows, torch.get_num_threads())), 2)
+    for decode in ways(5).values():
+        decode([])
+    assert list(ways(5)) == ["1", "2"]
+    assert used == [(5, 1), (5, 2)]
+    assert torch.get_num_threads() == 1
 
 
 def test_memory(tmp_path, all_told, monkeypatch):
@@ -187,6 +312,13 @@ def test_memory(tmp_path, all_told, monkeypatch):
     monkeypatch.setattr(memory, "apart", lambda options, name: 100.0 + len(name))
     record = record_of("memory", tmp_path)
     assert record["candidates"]["annotated"]["median"] == 109
+
+
+def test_a_child_is_not_told_the_memory_of_its_parent():
+    held = b"x" * 2**30
+    code = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import memory; print(memory.most_held())"
+    found = float(subprocess.check_output([sys.executable, "-c", code], text=True))
+    assert found < len(held) / 2**20 < script("memory").most_held()
 
 
 def test_scaling(tmp_path):
@@ -225,10 +357,74 @@ def test_datapath(tmp_path, folder, monkeypatch):
 
 def test_profile_steps(tmp_path):
     record = record_of("profile_steps", tmp_path, "--tokens", "128", "--rows", "2", "--length", "2")
+    assert [name for name in record["parts"] if "before" in name] == [
+        "training step, before",
+        "greedy, 2 tokens, before",
+    ]
     for part in record["parts"].values():
         assert sum(part["kinds"].values()) == pytest.approx(1)
         assert part["kinds"]["matrix products"] > 0
         assert part["operations"] > 0
+
+
+def test_what_is_decoded_keeps_its_length_while_the_model_learns_to_end():
+    profile_steps = script("profile_steps")
+    options = argparse.Namespace(size="toy", tokens=128, rows=2, length=3)
+    works = profile_steps.steps(options, torch.device("cpu"))
+    learns = works["training step, after"]
+    learns.func.__self__.optimizer.param_groups[0]["lr"] = 0.1
+    before = {name: decoder_calls(work) for name, work in works.items() if "tokens" in name}
+    for _ in range(20):
+        learns()
+    assert {name: decoder_calls(works[name]) for name in before} == before
+    assert set(before.values()) == {3}
+
+
+def decoder_calls(work):
+    """How many times the decoder runs in a piece of work."""
+    calls = []
+
+    def count(module, *_):
+        calls.extend([module] * isinstance(module, Decoder))
+
+    with torch.nn.modules.module.register_module_forward_hook(count):
+        work()
+    return len(calls)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    {
+        "matrix products": "aten::mm aten::addmm aten::bmm aten::mkldnn_linear AddmmBackward0",
+        "fused attention": "aten::_scaled_dot_product_flash_attention_for_cpu aten::_flash_attention_forward",
+        "layer norm": "aten::native_layer_norm aten::native_layer_norm_backward NativeLayerNormBackward0",
+        "Adam": "aten::_fused_adam_ Optimizer.step#Adam.step",
+        "softmax": "aten::_softmax aten::_log_softmax_backward_data aten::exp_",
+        "drawing dropout": "aten::random_ aten::native_dropout aten::bernoulli_",
+        "best tokens": "aten::topk aten::argmax aten::max",
+        "moving and selecting": "aten::copy_ aten::index_copy_ aten::embedding_dense_backward aten::_to_copy",
+        "adding and multiplying": "aten::add_ aten::masked_fill_ aten::threshold_backward MulBackward0",
+        "all else": "aten::expand ExpandBackward0 aten::view aten::empty_strided aten::address_book",
+    }.items(),
+)
+def test_the_kind_of_an_operation_is_told_by_the_words_of_its_name(kind, names):
+    found = script("profile_steps").kind_of
+    assert {name: found(name) for name in names.split()} == dict.fromkeys(names.split(), kind)
+
+
+def test_a_kernels_time_on_a_gpu_is_counted_once():
+    operations = {"aten::mm": 30.0, "aten::add": 10.0}
+    kernels = {"sm90_gemm_f32": 30.0, "elementwise_kernel": 10.0}
+    events = [
+        SimpleNamespace(key=name, device_type=kind, self_device_time_total=each, self_cpu_time_total=1.0)
+        for kind, group in ((DeviceType.CPU, operations), (DeviceType.CUDA, kernels))
+        for name, each in group.items()
+    ]
+    found = script("profile_steps").shares(events, torch.device("cuda"))
+    assert {kind: share for kind, share in found.items() if share} == {
+        "matrix products": 0.75,
+        "adding and multiplying": 0.25,
+    }
 
 
 def test_exchange(folder, monkeypatch, capsys):

@@ -114,6 +114,22 @@ def test_every_listed_target_exists_and_first_sets_up_what_it_needs(target: str)
         assert recipe.index("-m venv --clear .venv") < recipe.index(".venv/bin/")
 
 
+def test_bench_runs_every_race_and_tells_at_the_end_which_failed(tmp_path: Path) -> None:
+    (tmp_path / "python").write_text(
+        '#!/bin/sh\necho "$*" >> log\ncase "$*" in *decode*|*imports*) exit 2 ;; esac\n'
+    )
+    (tmp_path / "python").chmod(0o755)
+    command = ["make", "-f", ROOT / "Makefile", "bench", f"BIN={tmp_path}", "READY="]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "failed: decode imports\n" in done.stderr
+    races = (tmp_path / "log").read_text().splitlines()
+    assert len(races) == 11
+    assert races[2] == (
+        "benchmarks/train.py --size base --rounds 3 --batches 2 --json annotated/recorded/train-base.json"
+    )
+
+
 # Stands in for python3: the python of its `.venv` notes what it installs, and fails if a file is `broken`.
 STAND_IN = """#!/bin/sh
 case "$*" in *venv*) ;; *) exit 0 ;; esac
