@@ -70,6 +70,7 @@ PACKAGE = (
             ("devices", "where, how exact"),
             ("checkpoints", "saved models"),
             ("runs", "kill and resume"),
+            ("pace", "the time left"),
             ("trainer", "a whole run"),
         ),
     ),
@@ -113,7 +114,8 @@ def in_lines(text: str, width: int = 18) -> str:
 
 def draw_package() -> Canvas:
     """The modules in rows, the first at the bottom: each row stands on those below it."""
-    sheet = Canvas(1140, 86 * len(PACKAGE) + 50, "The package, module by module")
+    widest = max(len(modules) for _, modules in PACKAGE)
+    sheet = Canvas(202 + 134 * widest, 86 * len(PACKAGE) + 50, "The package, module by module")
     for row, ((name, modules), kind) in enumerate(zip(PACKAGE, ROW_KINDS, strict=True)):
         y = 24 + 86 * (len(PACKAGE) - 1 - row)
         sheet.text(24, y + 32, name, 16, "start", bold=True)
