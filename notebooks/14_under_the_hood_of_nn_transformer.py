@@ -1235,12 +1235,14 @@ print("every parameter came back, to the last bit: True")
 # %% [markdown]
 # `transformers.MarianMTModel.from_pretrained(folder)` loads that folder, and computes the same; the package's
 # tests hold the two against each other. With a network and `pip install "annotated[interop]"`, the other
-# direction is three lines, and the translator shows its attention as any other of ours does:
+# direction is three lines to load it, one to translate, and one to see where its heads look:
 #
 # ```python
 # from annotated import Translator
 # from annotated.interop import load_marian
-# Translator(*load_marian("Helsinki-NLP/opus-mt-en-de"))("Where do the weights come from?")
+# translator = Translator(*load_marian("Helsinki-NLP/opus-mt-en-de"))
+# translator("Where do the weights come from?")
+# translator.show_attention("Where do the weights come from?")
 # ```
 #
 # Models go out, too: to CTranslate2 and ONNX, for speed. That is the matter of the next notebook,

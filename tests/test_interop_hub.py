@@ -116,8 +116,9 @@ def test_a_run_is_pushed_without_its_checkpoints(api, folder):
 
 def test_no_path_of_this_machine_is_pushed(api, folder):
     (folder / "training.json").write_text('{"variant": "tok", "src": "/home/me/secret.en", "path": null}')
-    to_hub(folder, "org/name")
-    assert json.loads(api.files["training.json"]) == {"variant": "tok"}
+    for model in (folder, folder / "checkpoints" / "step-1"):
+        to_hub(model, "org/name")
+        assert json.loads(api.files["training.json"]) == {"variant": "tok"}
 
 
 def test_what_an_earlier_model_left_there_goes(api, folder):

@@ -6,9 +6,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from annotated.checkpoints import CONFIG, WEIGHTS, find_model
-from annotated.files import read_json
 from annotated.interop.common import foreign
-from annotated.runs import LOG, SETTINGS
+from annotated.runs import LOG, SETTINGS, settings_of
 from annotated.translator import Translator
 
 # What a translator is loaded from, and all that is pushed; a run's folder holds checkpoints besides.
@@ -39,8 +38,8 @@ def to_hub(model: str | Path, name: str, private: bool = True) -> str:
     Translator.load(folder)  # what cannot be loaded here is of no use there
     hub = foreign("huggingface_hub")
     files: dict[str, Path | bytes] = {path.name: path for kind in FILES for path in folder.glob(kind)}
-    if SETTINGS in files:
-        settings = {key: value for key, value in read_json(folder / SETTINGS).items() if key not in LOCAL}
+    if trained := settings_of(folder):
+        settings = {key: value for key, value in trained.items() if key not in LOCAL}
         files[SETTINGS] = json.dumps(settings, indent=2).encode()
     api = hub.HfApi()
     api.create_repo(name, private=private, exist_ok=True)

@@ -32,8 +32,10 @@ def to_marian(
 ) -> None:
     """Write a new folder that transformers' `MarianMTModel` and `MarianTokenizer` load.
 
-    Tokens keep their numbers. Raises FileExistsError, and ValueError naming what Marian has not: pre-norm,
-    learned positions, another layer_norm_eps than 1e-5, words in the place of subwords.
+    Tokens keep their numbers. Text is cut alike, unless it spells out a symbol such as `</s>` or holds `▁`:
+    to our tokenizers that is text like any other, to theirs it may be the symbol. Raises FileExistsError, and
+    ValueError naming what Marian has not: pre-norm, learned positions, another layer_norm_eps than 1e-5,
+    words in the place of subwords.
     """
     check_like_marian(model, src_tokenizer, tgt_tokenizer)
     src, tgt = vocabulary(src_tokenizer), vocabulary(tgt_tokenizer)
