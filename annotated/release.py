@@ -11,7 +11,7 @@ import torch
 from annotated.checkpoints import WEIGHTS, load_model, read_tensors, save_model
 from annotated.data import load_corpus
 from annotated.files import creating_folder, read_json, write_json
-from annotated.recipes import Card, Published, read_recipe
+from annotated.recipes import Card, read_recipe
 from annotated.results import Results, score_split
 from annotated.runs import LOG, SETTINGS, RunFolder
 from annotated.translator import Translator
@@ -68,7 +68,7 @@ def card(name: str, folder: Path, texts: Card) -> str:
         f"---\nlanguage: [{src}, {tgt}]\nlibrary_name: annotated\npipeline_tag: translation\n---",
         f"# {name}\n\n{texts.summary}",
         usage(name, settings["variant"] == "tok"),
-        "## Scores\n\n" + score_lines(scores) + compared(scores, texts.published),
+        "## Scores\n\n" + score_lines(name, scores) + compared(scores, texts),
         f"## Data and terms\n\n{texts.data.strip()}",
         "## Training\n\n" + training_lines(folder, settings),
         "## Known failures\n\n" + "\n".join(f"- {line}" for line in texts.failures),
@@ -85,24 +85,27 @@ def usage(name: str, tokenized: bool) -> str:
     return f"```python\n{python}\n```\n\n```bash\n{shell}\n```"
 
 
-def score_lines(scores: dict[str, Results]) -> str:
-    """A section a split: the search, and the lines that `annotated evaluate` prints."""
-    return "\n\n".join(
-        f"`{split}`, {found.sentences:,} sentences, beam {found.beam}, length penalty {found.penalty} "
-        f"{found.alpha}:\n\n```\n{found}\n```"
-        for split, found in scores.items()
-    )
+def score_lines(name: str, scores: dict[str, Results]) -> str:
+    """A section a split: the command that gives its scores, and the lines that it prints."""
+    parts = ["Without flags a search is the paper's: a beam of 4, its length penalty, alpha 0.6."]
+    for split, found in scores.items():
+        flags = f"--split {split} --beam {found.beam} --penalty {found.penalty} --alpha {found.alpha}"
+        command = f"$ annotated evaluate --model {name} {flags}"
+        parts.append(f"`{split}`, {found.sentences:,} sentences:\n\n```\n{command}\n{found}\n```")
+    return "\n\n".join(parts)
 
 
-def compared(scores: dict[str, Results], published: Published | None) -> str:
-    """The published figure beside ours, where there is one."""
-    if published is None:
-        return ""
-    found = getattr(scores[published.split], published.score)
-    return (
-        f"\n\nPublished on `{published.split}`: BLEU {published.value:.2f} ({published.what}). "
-        f"This model: {found.value:.2f}, 95% interval {found.low:.2f} to {found.high:.2f}."
-    )
+def compared(scores: dict[str, Results], texts: Card) -> str:
+    """The published figure beside ours, where there is one, and the remark, where there is one."""
+    parts = [texts.remark.strip()] if texts.remark else []
+    if published := texts.published:
+        found = getattr(scores[published.split], published.score)
+        parts.insert(
+            0,
+            f"Published on `{published.split}`: BLEU {published.value:.2f} ({published.what}). "
+            f"This model: {found.value:.2f}, 95% interval {found.low:.2f} to {found.high:.2f}.",
+        )
+    return "".join(f"\n\n{part}" for part in parts)
 
 
 def training_lines(folder: Path, settings: dict) -> str:
@@ -113,6 +116,7 @@ def training_lines(folder: Path, settings: dict) -> str:
     table = "\n".join(f"| {name} | {value} |" for name, value in settings.items() if value is not None)
     return (
         f"{size:,} parameters; {log[-1]['step']:,} updates on {seen:,} "
-        f"target tokens took {log[-1]['seconds'] / 60:.0f} minutes. The log is in `{LOG}`.\n\n"
+        f"target tokens took {log[-1]['seconds'] / 60:.0f} minutes, validation not counted. The log is in "
+        f"`{LOG}`.\n\n"
         f"| setting | value |\n| --- | --- |\n{table}"
     )

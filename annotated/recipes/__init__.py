@@ -52,6 +52,7 @@ class Card:
     failures: list
     splits: list
     published: Published | None = None
+    remark: str = ""  # on the scores
 
     def __post_init__(self) -> None:
         for name in ("failures", "splits"):
