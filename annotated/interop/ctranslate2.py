@@ -1,7 +1,7 @@
 """CTranslate2, a fast engine for Transformers without PyTorch: written through its specification API.
 
-Its model is ours, but that it joins the linear maps that take the same input. Its search differs in one way,
-which tells only in close calls: forbidden tokens are struck out before the softmax, where ours come after it.
+Its model is ours, but that it joins the linear maps that take the same input. It strikes out forbidden tokens
+before the softmax, which shares their probability out among the others; our search does so after it.
 """
 
 from collections.abc import Iterable
@@ -141,7 +141,7 @@ class CTranslate2Translator:
         self.src_pieces, tgt_pieces = vocabulary(self.src_tokenizer), vocabulary(self.tgt_tokenizer)
         self.tgt_ids = {piece: i for i, piece in enumerate(tgt_pieces)}
         never = {i for i in range(UNK) if i != self.tgt_tokenizer.end} | set(self.tgt_tokenizer.forbidden_ids)
-        self.never = [[tgt_pieces[i]] for i in sorted(never)]
+        self.never = [tgt_pieces[i] for i in sorted(never)]
         self.positions = read_json(Path(folder) / CONFIG).get("positions", LONGEST)
         try:
             self.engine = engine.Translator(str(folder), intra_threads=threads)
@@ -157,9 +157,8 @@ class CTranslate2Translator:
     ) -> list[tuple[tuple[int, ...], float]]:
         """The best hypothesis of each sentence, tokens and score; no tokens for one of white space alone.
 
-        A score is a little above that of `beam_search`: the probability of tokens that are never taken is
-        shared out among the others here, and is lost there. Raises ValueError for one sentence in the place
-        of several, and for one with more tokens than the engine has positions.
+        Raises ValueError for one sentence in the place of several, and for one with more tokens than the
+        engine has positions.
         """
         if isinstance(sentences, str):
             raise ValueError("this takes a list of sentences, not one")
@@ -175,18 +174,40 @@ class CTranslate2Translator:
             if length > self.positions:
                 size = f"{length:,} tokens, but the engine has {self.positions:,} positions"
                 raise ValueError(f"{sentences[indices[0]][:40]!r}... has {size}")
+            limit = min(length + 50, self.positions) - 1  # ours counts the end symbol
+            pieces = [[self.src_pieces[token] for token in texts[i]] for i in indices]
+            for i, (said, score) in zip(indices, self.decode(pieces, beam, alpha, limit), strict=True):
+                found[i] = tuple(self.tgt_ids[piece] for piece in said), score
+        return found
+
+    def decode(
+        self, pieces: list[list[str]], beam: int, alpha: float, limit: int
+    ) -> list[tuple[list[str], float]]:
+        """The pieces and the score of each sentence's best hypothesis.
+
+        Tokens that are never taken are struck out only for the sentences in which one turns up, as a trained
+        model has none: so the scores of all others are the model's own.
+        """
+
+        def best(pieces: list[list[str]], **options: object) -> list[tuple[list[str], float]]:
             results = self.engine.translate_batch(
-                [[self.src_pieces[token] for token in texts[i]] for i in indices],
+                pieces,
                 beam_size=beam,
                 length_penalty=alpha,
-                suppress_sequences=self.never,
                 max_batch_size=1024,
                 batch_type="tokens",
                 max_input_length=0,
-                max_decoding_length=min(length + 50, self.positions) - 1,  # our limit counts the end symbol
+                max_decoding_length=limit,
                 min_decoding_length=0,
                 return_scores=True,
+                **options,
             )
-            for i, result in zip(indices, results, strict=True):
-                found[i] = tuple(self.tgt_ids[piece] for piece in result.hypotheses[0]), result.scores[0]
+            return [(result.hypotheses[0], result.scores[0]) for result in results]
+
+        found = best(pieces)
+        wrong = [i for i, (said, _) in enumerate(found) if not set(said).isdisjoint(self.never)]
+        if wrong:
+            struck = best([pieces[i] for i in wrong], suppress_sequences=[[piece] for piece in self.never])
+            for i, each in zip(wrong, struck, strict=True):
+                found[i] = each
         return found
