@@ -6,8 +6,8 @@ from pathlib import Path
 
 import annotated
 
-# The command line is in the README, recipes are data, names have their own page; the rest is for insiders.
-LEFT_OUT = {f"annotated.{name}" for name in ("__main__", "commands", "files", "names", "recipes")}
+# The command line is in the README, names have their own page; the rest is for insiders.
+LEFT_OUT = {f"annotated.{name}" for name in ("__main__", "commands", "files", "names")}
 INDEX = """# Reference
 
 Everything public in `annotated`, by module. Shapes are written `(batch, tgt_len, d_model)`.

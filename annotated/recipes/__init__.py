@@ -15,6 +15,8 @@ from typing import Literal
 from annotated.decoding import Penalty
 from annotated.files import read_toml, settings_from_json
 
+__all__ = ["Card", "Published", "Recipe", "Search", "read_recipe", "recipe_names", "recipe_path"]
+
 TABLES = ("train", "evaluate", "card")
 
 
