@@ -1136,7 +1136,7 @@ print("every other engine that is installed here translates as we do: True")
 # What has all of this brought? That is asked of other people's programs, and asked fairly, in turns, in one
 # process (but for memory, where each has its own). In training: the same batches, the same dropout, the same
 # optimizer. In translating: the same weights, the same penalty, and for each engine the batch size that
-# suits it best of those tried. It takes most of an hour on a machine that does nothing else, so the cell
+# suits it best of those tried. It takes an hour or more on a machine that does nothing else, so the cell
 # below reads what was recorded then. `make bench` measures it anew, on yours.
 
 # %%
