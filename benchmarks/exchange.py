@@ -106,7 +106,7 @@ def furthest_scores(here: Sequence[Hypothesis], there: Sequence[tuple[tuple[int,
     """The largest difference between the scores of translations that are the same."""
     both = zip(here, there, strict=True)
     gaps = [abs(mine.score - score) for mine, (tokens, score) in both if mine.tokens == tokens]
-    return f"largest difference {max(gaps):.1e}"
+    return f"largest difference {max(gaps):.1e}" if gaps else "there are none"
 
 
 def ctranslate2_rows(translator: Translator, text: ParallelText, scorer: Scorer, folder: Path) -> Rows:

@@ -19,6 +19,7 @@ from torch.autograd import DeviceType
 from annotated.checkpoints import save_model
 from annotated.data import TokenBatches
 from annotated.data.parallel import Corpus, ParallelText
+from annotated.decoding import Hypothesis
 from annotated.loss import smoothed_cross_entropy
 from annotated.model import Decoder
 from annotated.translator import Translator
@@ -427,21 +428,34 @@ def test_a_kernels_time_on_a_gpu_is_counted_once():
     }
 
 
-def test_exchange(folder, monkeypatch, capsys):
+def test_exchange(tmp_path, monkeypatch, capsys):
     for package in ("transformers", "ctranslate2", "onnxruntime", "onnxscript"):
         pytest.importorskip(package, reason=MISSING.format(package))
     exchange = script("exchange")
+    tokenizer = subwords(ENGLISH, GERMAN)
+    save_model(tmp_path / "model", taught(tokenizer), tokenizer, tokenizer)
     text = ParallelText(ENGLISH, GERMAN, [1, 2, 3], "test")
     corpus = Corpus("few", "en", "de", {"test": text})
     monkeypatch.setattr(exchange, "load_corpus", lambda *_, **__: corpus)
-    exchange.run(["--model", str(folder), "--split", "test"])
-    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    exchange.run(["--model", str(tmp_path / "model"), "--split", "test"])
+    rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
     assert len(rows) == 9
     gaps = [float(found.split()[2].rstrip(";")) for *_, found in rows if found.startswith("largest")]
     assert len(gaps) == 4
     assert max(gaps) < 1e-4
     [greedy] = [found for _, what, found in rows if what == "greedy, tokens"]
     assert greedy.startswith("3 of 3 equal")
+    beams = [found for engine, _, found in rows if engine == "CTranslate2, float32"]
+    assert len(beams) == 2
+    assert all(found.startswith("3 of 3 equal") for found in beams)
+    assert max(float(found.split()[-1]) for found in beams) < 1e-4
+
+
+def test_exchange_where_no_translation_is_the_same():
+    here = [Hypothesis((4, 5), -1.0, -1.0), Hypothesis((4,), -2.0, -2.0)]
+    furthest = script("exchange").furthest_scores
+    assert furthest(here, [((5,), -1.0), ((4, 4), -2.0)]) == "there are none"
+    assert furthest(here, [((4, 5), -1.5), ((4, 4), -9.0)]) == "largest difference 5.0e-01"
 
 
 def test_made_up_sentences_look_like_captions():

@@ -157,6 +157,9 @@ class CTranslate2Translator:
     ) -> list[tuple[tuple[int, ...], float]]:
         """The best hypothesis of each sentence, tokens and score; no tokens for one of white space alone.
 
+        A translation that reaches the limit of input length + 50 is cut off, and has no end symbol in its
+        score; our own search ends it there, and counts that.
+
         Raises ValueError for one sentence in the place of several, and for one with more tokens than the
         engine has positions.
         """
