@@ -59,6 +59,8 @@ memory memory
 scaling scaling --rounds 6
 imports imports
 datapath datapath
+attention-tiny attention --size tiny
+attention-base attention --size base
 profile_steps profile_steps
 variations variations
 endef

@@ -63,11 +63,13 @@ class MultiHeadedAttention(nn.Module):
     """h attentions of width d_k = d_model / h, side by side (section 3.2.2).
 
     The four `linears` are W^Q, W^K, W^V, each holding the projections of all heads, and W^O.
-    PyTorch's fused kernel computes the heads; while `on_weights` is set (see `capture_attention`) the
-    readable `attention` does, and hands its weights over.
+    PyTorch's fused kernel computes the heads, or `attention` where that is faster; while `on_weights` is set
+    (see `capture_attention`) `attention` does, and its weights are handed over.
 
     Raises ValueError if d_model is not a multiple of h.
     """
+
+    short = 48  # positions up to which, in training on a CPU, `attention` is faster (benchmarks/attention.py)
 
     def __init__(self, h: int, d_model: int, dropout: float = 0.1):
         super().__init__()
@@ -99,12 +101,18 @@ class MultiHeadedAttention(nn.Module):
         return to_output(self.join(self.attend(q, k, v, mask)))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """All heads at once: (B, h, T, d_k) and two (B, h, S, d_k) -> (B, h, T, d_k)."""
-        if self.on_weights is None:
+        """All heads at once: (B, h, T, d_k) and two (B, h, S, d_k) -> (B, h, T, d_k).
+
+        The fused kernel never holds a table of weights. On a CPU it takes one head of one sentence after the
+        other, so that in training on short sentences one product for all tables is sooner done.
+        """
+        tables = q.requires_grad and q.device.type == "cpu" and max(q.size(-2), k.size(-2)) <= self.short
+        if self.on_weights is None and not tables:
             p = self.dropout.p if self.training else 0.0
             return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p)
         output, weights = attention(q, k, v, mask, self.dropout)
-        self.on_weights(weights)
+        if self.on_weights is not None:
+            self.on_weights(weights)
         return output
 
     def split(self, x: Tensor) -> Tensor:

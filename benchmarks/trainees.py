@@ -60,12 +60,11 @@ class Trainee:
         return loss.item(), squares.sqrt().item()
 
 
-def readable(model: EncoderDecoder, attention: bool = True) -> Loss:
-    """The forms to be read: attention step by step, if asked for; all log-probabilities; `LabelSmoothing`."""
-    if attention:
-        for module in model.modules():
-            if isinstance(module, MultiHeadedAttention):
-                module.on_weights = no_look
+def readable(model: EncoderDecoder) -> Loss:
+    """The forms to be read: attention step by step, all log-probabilities, `LabelSmoothing`."""
+    for module in model.modules():
+        if isinstance(module, MultiHeadedAttention):
+            module.on_weights = no_look
     compute = SimpleLossCompute(model.generator, LabelSmoothing(model.config.tgt_vocab, PAD))
 
     def loss(batch: Batch) -> Tensor:
@@ -205,8 +204,7 @@ def candidates(
     steps: dict[str, Callable[[EncoderDecoder], Trainee]] = {
         **peers,
         "readable forms": lambda m: Trainee(m, readable(m), fused=False),
-        "+ fused attention": lambda m: Trainee(m, readable(m, attention=False), fused=False),
-        "+ fused Adam": lambda m: Trainee(m, readable(m, attention=False)),
+        "+ fused Adam": lambda m: Trainee(m, readable(m)),
         OURS: lambda m: Trainee(m, ours(m, compiled)),  # the last step: the chunked loss
     }
     if bf16:

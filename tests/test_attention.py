@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from annotated.attention import MultiHeadedAttention, attention, capture_attention, clones
 from annotated.masks import padding_mask, subsequent_mask
@@ -25,6 +26,12 @@ def random(*shape, dtype=torch.float64):
 def readable(module):
     """Let the module compute by `attention` rather than by the fused kernel."""
     module.on_weights = lambda weights: None
+    return module
+
+
+def fused(module):
+    """Let the module compute by the fused kernel, also where `attention` would be faster."""
+    module.short = 0
     return module
 
 
@@ -72,7 +79,7 @@ def test_weights_sum_to_1_over_what_may_be_seen(seed):
     torch.testing.assert_close(weights.sum(dim=-1), sums)
 
 
-@pytest.mark.parametrize("form", [readable, lambda module: module], ids=["readable", "fused"])
+@pytest.mark.parametrize("form", [readable, fused], ids=["readable", "fused"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @settings(max_examples=20, deadline=None)
 @given(seeds)
@@ -101,12 +108,31 @@ def test_fused_is_readable(dtype, kind):
     if kind == "nothing to see":
         mask[1] = False
     inputs = [query, key, value, *attend.parameters()]
-    fused = attend(query, key, value, mask)
-    fused_gradients = gradients(fused, inputs)
+    fast = fused(attend)(query, key, value, mask)
+    fast_gradients = gradients(fast, inputs)
     slow = readable(attend)(query, key, value, mask)
-    torch.testing.assert_close(fused, slow)
-    for one, other in zip(fused_gradients, gradients(slow, inputs), strict=True):
+    torch.testing.assert_close(fast, slow)
+    for one, other in zip(fast_gradients, gradients(slow, inputs), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5 if dtype == torch.float32 else 1e-12, rtol=1e-5)
+
+
+def makes_a_table(attend, T, S):
+    """Whether a table of weights is multiplied: the counter knows no fused kernel of a CPU."""
+    query, memory = random(1, T, 16, dtype=torch.float32), random(1, S, 16, dtype=torch.float32)
+    with FlopCounterMode(display=False) as counter:
+        attend(query, memory, memory)
+    projections = 2 * (2 * T + 2 * S) * 16**2
+    assert counter.get_total_flops() in (projections, projections + 2 * 2 * T * S * 16)
+    return counter.get_total_flops() > projections
+
+
+def test_the_fused_kernel_is_used_but_in_training_on_short_sentences():
+    attend = MultiHeadedAttention(4, 16, dropout=0.0)
+    assert makes_a_table(attend, 48, 48)
+    assert not makes_a_table(attend, 49, 3)
+    assert not makes_a_table(attend, 3, 49)
+    with torch.no_grad():
+        assert not makes_a_table(attend, 3, 3)
 
 
 def copied(attend):
@@ -121,7 +147,7 @@ def copied(attend):
     return peer
 
 
-@pytest.mark.parametrize("form", [readable, lambda module: module], ids=["readable", "fused"])
+@pytest.mark.parametrize("form", [readable, fused], ids=["readable", "fused"])
 def test_heads_are_those_of_pytorch(form):
     attend = form(MultiHeadedAttention(4, 12, dropout=0.0)).double()
     peer = copied(attend)
@@ -164,7 +190,7 @@ def test_dropout_changes_what_is_summed_and_not_the_weights():
     assert torch.equal(attention(query, key, value, dropout=nn.Dropout(0.5).eval())[0], plain)
 
 
-@pytest.mark.parametrize("form", [readable, lambda module: module], ids=["readable", "fused"])
+@pytest.mark.parametrize("form", [readable, fused], ids=["readable", "fused"])
 def test_dropout_keeps_the_mean(form):
     attend = form(MultiHeadedAttention(2, 8, dropout=0.3))
     x = torch.randn(1, 4, 8).expand(20_000, 4, 8)

@@ -356,6 +356,19 @@ def test_datapath(tmp_path, folder, monkeypatch):
     assert record["shares"]["compute"] == 1
 
 
+def test_attention(tmp_path, all_told):
+    record = record_of("attention", tmp_path, "--tokens", "64", "--lengths", "4", "8")
+    assert list(record["candidates"]) == ["readable, 4", "fused, 4", "readable, 8", "fused, 8"]
+    assert [each["peer"] for each in record["comparisons"]] == ["fused, 4", "fused, 8"]
+
+
+def test_attention_races_nothing_but_the_same_gradients(tmp_path, monkeypatch):
+    attention = script("attention")
+    monkeypatch.setitem(attention.FORMS, "fused", lambda q, k, v, mask: (q + k + v) * mask.size(-1))
+    with pytest.raises(ValueError, match="fused gives"):
+        record_of("attention", tmp_path, "--tokens", "64", "--lengths", "4")
+
+
 def test_profile_steps(tmp_path):
     record = record_of("profile_steps", tmp_path, "--tokens", "128", "--rows", "2", "--length", "2")
     assert [name for name in record["parts"] if "before" in name] == [

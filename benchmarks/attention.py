@@ -1,0 +1,81 @@
+"""From which length of sentence on is the fused attention kernel faster in training than the readable form?
+
+    python benchmarks/attention.py
+    python benchmarks/attention.py --size base
+
+All heads of one layer, forward and backward, on a batch of so many positions cut into sentences of 8, 16, ...
+tokens, a mask on the padding. `MultiHeadedAttention.short` is set by what this finds on a CPU.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from report import main, parser, print_table, set_up, synchronized, write
+from timing import check_equal, compare, in_turns
+from torch import Tensor
+from torch.nn import functional as F
+from workload import CONFIGS
+
+from annotated.attention import attention
+from annotated.model import TransformerConfig
+
+READABLE, FUSED = "readable", "fused"
+
+
+def readable(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Equation 1, its tables whole."""
+    return attention(q, k, v, mask)[0]
+
+
+FORMS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
+    READABLE: readable,
+    FUSED: F.scaled_dot_product_attention,
+}
+
+
+def heads(
+    config: TransformerConfig, tokens: int, length: int, device: torch.device
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Query, key and value (B, h, length, d_k), a mask on a tenth of the keys, and a gradient from above.
+
+    They lie in memory as a model's do, the heads of a word side by side.
+    """
+    rows, d_k = max(tokens // length, 1), config.d_model // config.h
+    parts = [torch.randn(rows, length, config.h, d_k, device=device).transpose(1, 2) for _ in range(4)]
+    mask = (torch.arange(length, device=device) < 0.9 * length).expand(rows, 1, 1, length)
+    return [part.requires_grad_() for part in parts[:3]], mask, parts[3]
+
+
+def gradients(form: str, inputs: list[Tensor], mask: Tensor, above: Tensor) -> tuple[Tensor, ...]:
+    """Forward and backward."""
+    return torch.autograd.grad(FORMS[form](*inputs, mask), inputs, above)
+
+
+def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
+    """Measure, print and record."""
+    options = parser(__doc__, tuple(CONFIGS), rounds=10)
+    options.add_argument("--tokens", type=int, default=2048, help="positions a batch (default %(default)s)")
+    options.add_argument("--lengths", type=int, nargs="+", default=[8, 16, 24, 32, 48, 64, 96, 128, 256])
+    options = options.parse_args(arguments)
+    device = set_up(options)
+    torch.manual_seed(0)
+    rounds = {}
+    for n in options.lengths:
+        case = heads(CONFIGS[options.size], options.tokens, n, device)
+        norms = {form: sum(g.norm().item() for g in gradients(form, *case)) for form in FORMS}
+        check_equal(norms, 1e-4)
+        rounds |= {f"{form}, {n}": synchronized(partial(gradients, form, *case), device) for form in FORMS}
+    measured = in_turns(rounds, options.rounds, warm_up=3)
+    comparisons = [compare(measured, f"{READABLE}, {n}", f"{FUSED}, {n}") for n in options.lengths]
+    record = write("attention", options, measured, comparisons)
+    rows = [
+        (n, *(f"{measured[f'{form}, {n}'].median * 1e3:.2f}" for form in FORMS), told)
+        for n, told in zip(options.lengths, comparisons, strict=True)
+    ]
+    print_table(("length", f"{READABLE}, ms", f"{FUSED}, ms", f"{READABLE} against {FUSED}"), rows)
+    return record
+
+
+if __name__ == "__main__":
+    main(run)
