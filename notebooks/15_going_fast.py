@@ -141,7 +141,7 @@ assert abs(reached / 9.5e12 - counted / table_2) < 0.04
 # ## What else is there?
 #
 # What does a step do besides? We look at one: a small model, 40 sentences, dropout, label smoothing, Adam,
-# everything in the form that we read in 02 to 09. Each of the four names in `fast` will swap one
+# everything in the form that we read in 02 to 09. Each of the three names in `fast` will swap one
 # readable part for a fast one; for now, none.
 
 # %%
@@ -152,15 +152,13 @@ sentences = [torch.randint(4, V, (n,)).tolist() for n in lengths]
 src, tgt = pad_rows([[*s, END] for s in sentences], PAD), pad_rows([[START, *s, END] for s in sentences], PAD)
 batch = Batch(src, tgt)
 newborn = make_model(V, V, N=2, d_model=128, d_ff=256, h=4, dropout=0.1, tied_embeddings="all")
-FAST = ("attention", "adam", "loss", "dice")
+FAST = ("adam", "loss", "dice")
 
 
 def in_form(model: EncoderDecoder, fast: Collection[str]) -> EncoderDecoder:
     """A copy of the model, in the readable form but for what `fast` names."""
     model = deepcopy(model)
     for module in list(model.modules()):
-        if isinstance(module, MultiHeadedAttention) and "attention" not in fast:
-            module.on_weights = lambda weights: None  # somebody asks for the weights, so there must be some
         for name, child in module.named_children():
             if type(child) is Dropout and "dice" not in fast:
                 setattr(module, name, nn.Dropout(child.p))
@@ -266,13 +264,13 @@ assert for_each > 100
 # again. Most of the traffic is of that kind, and **the replacements to come keep numbers from going out to
 # memory and back** (the last also draws fewer of them). None makes a matrix product faster.
 #
-# ## Attention in one call
+# ## Attention in one call, where that is faster
 #
 # Equation 1 in code makes a table of scores, divides it, masks it, takes its softmax, and so on: table after
 # table, each with an entry for every head, query and key. A fused kernel walks through the keys in blocks,
 # and keeps only a running sum and a running maximum for each query (the softmax can be corrected
-# afterwards). No table is ever whole. The package has both branches; we compare them in float64, values and
-# gradients:
+# afterwards). No table is ever whole. The package has both branches, and chooses; first of all they have to
+# be equal. We compare them in float64, values and gradients:
 
 # %%
 show_source(MultiHeadedAttention.attend)
@@ -320,8 +318,7 @@ assert (unfused / forward, back / forward) == (2.0, 2.5)
 # utilisation by such a count should know what it leaves out.
 #
 # In truth the fused form does **more** operations. It threw the table away, and on the way back computes it
-# once more. It is the better one all the same, because of what it does *not* keep. Here is what forward
-# leaves lying for backward:
+# once more. What it is good for is what it does *not* keep. Here is what forward leaves lying for backward:
 
 
 # %%
@@ -381,7 +378,41 @@ for name, options in paths.items():
     assert (seen > 0) == (name in ("mask (1, 30, 30)", "dropout_p=0.1"))
 
 # %% [markdown]
-# The same mask with one dimension less gives the same numbers, and the slow path, without a word.
+# The same mask with one dimension less gives the same numbers, and the long way, without a word.
+#
+# Is the long way the slow one? "Fused" sounds like "fast"; `benchmarks/attention.py` asks the clock. It runs
+# both forms forward and backward, with all heads of a layer, on 2,048 tokens that are cut into sentences of a
+# given length. Here is what it found on the machine of the record, at the tiny size, whose heads have 32
+# dimensions, and at the paper's, with 64:
+
+# %%
+fig, axes = plt.subplots(1, 2, figsize=(11, 3.8), sharey=True, layout="constrained")
+for ax, size in zip(axes, ("tiny", "base"), strict=True):
+    races = {name: 1e3 * race["median"] for name, race in recorded(f"attention-{size}")["candidates"].items()}
+    lengths = [int(name.partition(", ")[2]) for name in races if "fused" in name]
+    curves = {form: [races[f"{form}, {n}"] for n in lengths] for form in ("readable", "fused")}
+    plot_against(lengths, curves, f"Heads of the {size} model", "tokens of a sentence", "milliseconds", ax=ax)
+    ax.axvline(MultiHeadedAttention.short, color="black", ls=":")
+    ax.set_xticks(lengths[::2], lengths[::2])
+    gains = {n: races[f"fused, {n}"] / races[f"readable, {n}"] for n in lengths}
+    print(f"{size}: readable is {gains[16]:.1f} times as fast at 16 tokens, {gains[256]:.1f} times at 256")
+    assert gains[8] > gains[16] > 1.2
+    assert gains[256] < 0.8
+axes[0].set_yticks([2, 5, 10, 20, 50], ["2", "5", "10", "20", "50"])
+axes[0].get_legend().remove()  # the other's says the same
+axes[1].set_ylabel("")
+for ax in axes:
+    ax.minorticks_off()
+plt.show()
+
+# %% [markdown]
+# With sentences as long as ours (captions: 16 tokens, give or take) the *readable* form is the faster one, by
+# far. Look at both ends of the curves. To the right the tables grow with the length's square, and the kernel
+# that makes none wins. To the left the tables are tiny, but the kernel still goes through the batch one
+# sentence and one head at a time, a small product each, while the readable form hands all of them over in one
+# call. (PyTorch's own transformer uses the kernel at all lengths.) So `attend`, above,
+# asks how long the sentences are, and `short`, the dotted line, was read off these curves. In translating,
+# where nothing goes backward and there is one query at a time, the kernel stays.
 #
 # The other cost of fusing is that nobody can look. That is why `on_weights` is there: `capture_attention`
 # sets it, and the readable branch comes back for as long as somebody wants to see a map.
@@ -421,13 +452,13 @@ assert abs(dearer - 4 / 3) < 0.01
 # %%
 quiet = make_model(V, V, N=2, d_model=128, d_ff=256, h=4, dropout=0.0, tied_embeddings="all")
 lying = []
-for name, fast in (("all readable", ()), ("fused attention", FAST[:1]), ("and the chunked loss", FAST[:3])):
+for name, fast in (("all readable", ()), ("with the chunked loss", FAST[:2])):
     model = in_form(quiet, fast)
     lying.append(kept(lambda m=model, f=fast: loss_of(m, batch, f)))
-    print(f"{name:21} keeps {lying[-1] / 1e6:4.0f} MB for backward")
+    print(f"{name:22} keeps {lying[-1] / 1e6:4.0f} MB for backward")
 table, padding = batch.tgt_y.numel() * V * 4, 1 - batch.ntokens / batch.tgt_y.numel()
 print(f"one table of logits: {table / 1e6:.0f} MB; rows that are padding: {padding:.0%}")
-assert lying[0] > lying[1] > 2 * lying[2]
+assert lying[0] > 2 * lying[1]
 
 costs = {}
 for name, fast in (("readable", ()), ("chunked", FAST)):
@@ -492,7 +523,7 @@ assert abs(four_in_one.double().T.corrcoef().triu(1)).max() < 0.01
 # Four pieces of 16 bits are four dice. They know nothing of each other (the last line), the share is off by
 # six millionths, and the mean stays exact, since the scale is made from the rounded share.
 #
-# ## All four
+# ## All three
 #
 # First: is it the same step? Without dropout, in float64, from the same weights: loss and every gradient.
 
@@ -500,15 +531,15 @@ assert abs(four_in_one.double().T.corrcoef().triu(1)).max() < 0.01
 exact = make_model(60, 60, N=2, d_model=32, d_ff=64, h=4, dropout=0.0, tied_embeddings="all").double()
 small = Batch(src[:8].clamp(max=59), tgt[:8].clamp(max=59))
 found = {}
-for fast in (FAST[:0], FAST[:1], FAST[:2], FAST[:3], FAST):
+for fast in (FAST[:0], FAST[:1], FAST[:2], FAST):
     model = in_form(exact, fast)
     loss = loss_of(model, small, fast)
     found[fast] = [loss, *torch.autograd.grad(loss, list(model.parameters()))]
     assert_close(found[fast], found[()])
-print(f"five forms, one loss, {len(found[()]) - 1} gradients each, all equal: True")
+print(f"four forms, one loss, {len(found[()]) - 1} gradients each, all equal: True")
 
 # %% [markdown]
-# Then the traffic. The bar above is a step as we first wrote it, the one below has all four replaced.
+# Then the traffic. The bar above is a step as we first wrote it, the one below has all three replaced.
 
 # %%
 quick = make_step(FAST)
@@ -544,7 +575,7 @@ def medians(runs: dict[str, Callable[[], object]], turns: int = 3) -> dict[str, 
     return {name: median(values) for name, values in took.items()}
 
 
-rungs = ["readable", "+ fused attention", "+ fused Adam", "+ chunked loss", "+ four dice a throw"]
+rungs = ["readable", "+ fused Adam", "+ chunked loss", "+ four dice a throw"]
 ladder = medians({name: make_step(FAST[:i]) for i, name in enumerate(rungs)})
 above = ladder["readable"]
 for name, seconds in ladder.items():
@@ -554,15 +585,16 @@ for name, seconds in ladder.items():
 
 # %%
 gain = ladder["readable"] / ladder["+ four dice a throw"]
-print("all four together are worth more than a quarter of the time:", gain > 4 / 3)
+print("all three together are worth more than a quarter of the time:", gain > 4 / 3)
 assert gain > 4 / 3
 
 # %% [markdown]
-# Mind which rung pays. Here the vocabulary is large beside the model, and the loss pays most; with longer
-# sentences attention would pay more, with more parameters Adam. (A quarter of our target rows is padding,
-# which the chunked loss leaves out; in batches sorted by length, 07, it has less to leave out.) And a rung
-# that is worth little on one machine may be worth much on another; that is what measuring is for. A factor
-# within some percent of 1 is noise in so few turns: run the cell again, and see it change sides.
+# Mind which rung pays. Here the vocabulary is large beside the model, and the loss pays most; with more
+# parameters Adam would pay more, and in long sentences the fused attention. (A quarter of our target rows
+# is padding, which the chunked loss leaves out; in batches sorted by length, 07, it has less to leave out.)
+# And a rung that is worth little on one machine may be worth much on another; that is what measuring is
+# for. A factor within some percent of 1 is noise in so few turns: run the cell again, and see it change
+# sides.
 #
 # And where did the time go? PyTorch's profiler asks the clock at each call. The same kinds as above. (This
 # clock hangs on the wall: whatever else the machine does is in it, and the profiler's own work. So we take
@@ -759,7 +791,7 @@ assert abs(sums.float().mean() - 1000) < 5
 # %% [markdown]
 # ## A compiler for the rest
 #
-# Fusing by hand took four ideas. `torch.compile` does it for everything: it records the calls of a forward
+# Fusing by hand took three ideas. `torch.compile` does it for everything: it records the calls of a forward
 # pass as a graph, and writes code that keeps what it can from going out to memory. For that it wants a C++
 # compiler (on a GPU, Triton), which this machine may not have. But the recording we can watch, with a
 # "backend" that only notes how large each graph is, and then runs it as it is: first the model, on batches of
@@ -791,8 +823,9 @@ assert max(graph_sizes) > 0.8 * sum(graph_sizes)
 
 # %% [markdown]
 # The whole model is one graph. A new length costs a second one, in which lengths have become variables, and
-# no further one. Had every length its own (`dynamic=False`), the compiler would begin anew at each of them,
-# and after eight give up.
+# no further one (but one for sentences that are no longer `short`, where attention takes its other branch).
+# Had every length its own (`dynamic=False`), the compiler would begin anew at each of them, and after eight
+# give up.
 #
 # With the loss, our own trick is in the compiler's way. "Leave the padding out" makes tensors whose shape
 # depends on their *content*; a graph cannot know that, so it ends there, and Python takes over. It does
@@ -1085,7 +1118,8 @@ assert len(set(call_counts.values())) == 1
 # | --- | --- | --- |
 # | larger batches | up to a few thousand tokens | first of all: 25,000 tokens and more, until memory ends |
 # | bf16 | where the processor multiplies it (AMX) | always: `precision="bf16"` |
-# | fused attention, chunked loss | time | time, and the memory for those larger batches |
+# | fused attention | where sentences are long | time, and the memory for those larger batches |
+# | chunked loss | time | the same |
 # | fused Adam | a few percent, in small models | little: PyTorch's own form has few calls |
 # | `compile=True` | not tried | many calls become few |
 # | dropout's four dice | where random numbers are slow | not used: a GPU throws its dice in parallel |
