@@ -342,9 +342,10 @@ show_source(
 )
 
 # %% [markdown]
-# `attend` is equation 1 for all heads at once: PyTorch's fused kernel, or `attention` where somebody has
-# asked for the weights by setting `on_weights`. `split` moves no number either: it reads the same memory in
-# another order. `join` has to copy, because after the transpose the numbers of a word no longer lie together.
+# `attend` is equation 1 for all heads at once: PyTorch's fused kernel, or `attention` where that is faster
+# (15 says when) or somebody has asked for the weights by setting `on_weights`. `split` moves no number
+# either: it reads the same memory in another order. `join` has to copy, because after the transpose the
+# numbers of a word no longer lie together.
 
 # %%
 x = torch.randn(1, 5, d_model)
@@ -468,7 +469,7 @@ print("with the fused kernel only the projections are counted:", projections == 
 # The second is in the last line: on a CPU the counter does not know the fused kernel, and counts none of its
 # work. So a count that says "attention is free" may only say that nobody looked. The kernel does
 # the same multiplications, but need not keep all the weights, which is why the package uses it unless
-# somebody wants to see them.
+# somebody wants to see them, or there are few to keep (15).
 #
 # ### What a narrow head gives up
 #

@@ -410,9 +410,9 @@ plt.show()
 # far. Look at both ends of the curves. To the right the tables grow with the length's square, and the kernel
 # that makes none wins. To the left the tables are tiny, but the kernel still goes through the batch one
 # sentence and one head at a time, a small product each, while the readable form hands all of them over in one
-# call. (PyTorch's own transformer uses the kernel at all lengths.) So `attend`, above,
-# asks how long the sentences are, and `short`, the dotted line, was read off these curves. In translating,
-# where nothing goes backward and there is one query at a time, the kernel stays.
+# call. (PyTorch's own transformer uses the kernel at all lengths.) So `attend`, above, asks how long the
+# sentences are, and `short`, the dotted line, was read off these curves. In translating, where nothing goes
+# backward and there is one query at a time, the kernel stays.
 #
 # The other cost of fusing is that nobody can look. That is why `on_weights` is there: `capture_attention`
 # sets it, and the readable branch comes back for as long as somebody wants to see a map.
