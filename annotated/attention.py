@@ -75,8 +75,7 @@ class MultiHeadedAttention(nn.Module):
         super().__init__()
         if h < 1 or d_model % h:
             raise ValueError(f"d_model must be a multiple of h, but d_model={d_model} and h={h}")
-        self.h = h
-        self.d_k = d_model // h
+        self.h, self.d_k = h, d_model // h
         self.linears = clones(nn.Linear(d_model, d_model), 4)
         self.dropout = nn.Dropout(dropout)
         self.on_weights: Callable[[Tensor], None] | None = None
@@ -108,8 +107,7 @@ class MultiHeadedAttention(nn.Module):
         """
         tables = q.requires_grad and q.device.type == "cpu" and max(q.size(-2), k.size(-2)) <= self.short
         if self.on_weights is None and not tables:
-            p = self.dropout.p if self.training else 0.0
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p)
+            return F.scaled_dot_product_attention(q, k, v, mask, self.dropout.p * self.training)
         output, weights = attention(q, k, v, mask, self.dropout)
         if self.on_weights is not None:
             self.on_weights(weights)

@@ -181,8 +181,7 @@ class EmbeddedPositions(nn.Sequential):
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """(batch, len), whose first position is number `start` -> (batch, len, d_model)."""
-        embeddings, positions = self
-        return positions(embeddings(tokens), start)
+        return self[1](self[0](tokens), start)
 
 
 class EncoderDecoder(nn.Module):

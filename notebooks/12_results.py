@@ -115,8 +115,9 @@ assert inside
 # A number like this also belongs to its *search*, here a beam of 5. Theirs divides a hypothesis's
 # log-probability by its length, `(length)^1`; the paper's penalty (section 6.1; 11) divides by less. We
 # took theirs, because it is theirs. And a confession: a test set is to be looked at once, and we had looked
-# twice before, when this model was younger, at lower scores. The second time it was with a penalty that the
-# validation text liked better, and the test did not. Since then nothing about the search is tuned.
+# three times before, at models of earlier runs, with lower scores. (The second time it was with a penalty
+# that the validation text liked better, and the test did not. Since then nothing about the search is
+# tuned.) What decided that this model should take their place was the validation text alone.
 #
 # ## Do not take our word
 #
@@ -155,7 +156,7 @@ assert raw.tokenized_bleu.value > raw.bleu.value
 #
 # ## How it got there
 #
-# The log came with the model. Watch for the kink near the end.
+# The log came with the model. Watch for the kink past the middle.
 
 # %%
 log = [json.loads(line) for line in (shipped_model(NAME) / "log.jsonl").read_text().splitlines()]
@@ -165,19 +166,19 @@ plt.show()
 checked = [line for line in log if "validation_loss" in line]
 losses = [line["validation_loss"] for line in checked]
 kink = recipe["train"]["consistency_from"] - 1  # epochs before it, with the paper's loss
-early, plain, agreeing = min(losses[: kink - 24]), min(losses[:kink]), min(losses[kink:])
-last_plain = [line["loss"] for line in log if "loss" in line and line["epoch"] < kink][-1]
+plain = min(losses[:kink])
+before, after, whole = min(losses[: kink - 12]) - plain, plain - min(losses[: kink + 12]), plain - min(losses)
+last_plain = mean([line["loss"] for line in log if "loss" in line and line["epoch"] < kink][-5:])
 print(f"validation, best of the first {kink} epochs: {plain:.3f}")
-print(f"  what the last 24 of them gained: {early - plain:.3f}")
-print(f"  what the {len(losses) - kink} that follow gained: {plain - agreeing:.3f}")
+print(f"  the last 12 of them gained {before:.3f}, the 12 that follow {after:.3f}, all that do {whole:.3f}")
 print(f"training before the kink, dropout, smoothing and all: {last_plain:.2f}")
 # What smoothing spreads costs a cross-entropy of log(K - 2) a token at least; K cancels out.
 e = json.loads((shipped_model(NAME) / "training.json").read_text())["smoothing"]
 at_most = (last_plain - e * math.log(e) - (1 - e) * math.log(1 - e)) / (1 - e)
 print(f"  so its cross-entropy, with dropout, is at most {at_most:.2f}")
 print(f"{log[-1]['seconds'] / 3600:.1f} hours of training")
-assert plain - agreeing > 5 * (early - plain)
-assert at_most < plain - 0.1
+assert after > 1.5 * before
+assert at_most < plain
 
 # %% [markdown]
 # The two curves on the left are not one measure. The validation curve is the cross-entropy. The training
@@ -248,9 +249,10 @@ assert without == 0 < 0.01 < with_dropout
 # *R-Drop* (Liang et al., NeurIPS 2021) puts that divergence into the loss: each batch passes twice, and the
 # two predictions are asked to agree as well as to be right. To agree with a copy of itself that lacks
 # another three in ten of its units, the model must not lean on any of them. That costs two passes for one,
-# so our recipe begins with it late. It is not in the paper. Of the two gains printed above, the first is
-# what epochs without it brought, the second what those with it did; one run without a control is no proof,
-# but a hint that one can see from afar. The loss is `annotated.consistency`, one page.
+# so our recipe begins with it late. It is not in the paper. Of the gains printed above, the first is what
+# twelve epochs without it brought, the second what twelve with it did, at twice the price, and the third says
+# how far that went; one run without a control is no proof, but a hint. The loss is `annotated.consistency`,
+# one page.
 #
 # ## Table 2: what did it cost?
 #
