@@ -206,7 +206,7 @@ assert by_bleu[0] > by_loss[0]
 assert by_bleu[1] > by_loss[1]
 
 # %% [markdown]
-# Half a BLEU between two checkpoints proves nothing, as we have just seen. But that the two measures need
+# A BLEU between two checkpoints proves little, as we have just seen. But that the two measures need
 # not agree is clear from what they count: one asks how much probability the reference's next token gets, on
 # average, the other how many runs of one to four words the model's own translation shares with the
 # reference. And BLEU has no gradient of its own: which word is the likeliest changes in jumps. (One can

@@ -1194,7 +1194,7 @@ ax.axvline(1, color="black", linewidth=1)
 for row, (ratio, doubt) in enumerate(ahead.values()):
     reach = [[ratio - ratio / doubt], [ratio * doubt - ratio]]
     ax.errorbar(ratio, row, xerr=reach, fmt="o" if ratio > 1 else "s", color="C0" if ratio > 1 else "C1")
-    ax.annotate(f"{ratio:.2f}", (ratio, row), xytext=(9, -4), textcoords="offset points", fontsize=11)
+    ax.annotate(f"{ratio:.2f}", (ratio * doubt, row), xytext=(9, -4), textcoords="offset points", fontsize=11)
 ax.set(xscale="log", xlim=(0.25, 4), yticks=range(len(ahead)), yticklabels=ahead)
 ax.set_xticks([0.25, 0.5, 1, 2, 4], ["1/4", "1/2", "1", "2", "4"])
 ax.xaxis.set_minor_locator(plt.NullLocator())

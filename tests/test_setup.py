@@ -124,7 +124,7 @@ def test_bench_runs_every_race_and_tells_at_the_end_which_failed(tmp_path: Path)
     assert done.returncode == 2
     assert "failed: decode imports\n" in done.stderr
     races = (tmp_path / "log").read_text().splitlines()
-    assert len(races) == 11
+    assert len(races) == 13
     assert races[2] == (
         "benchmarks/train.py --size base --rounds 3 --batches 2 --json annotated/recorded/train-base.json"
     )
