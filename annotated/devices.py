@@ -37,8 +37,8 @@ def half_precision(device: torch.device) -> Iterator[None]:
 
     On a GPU by autocast; products that are kept out of it, those of the loss, take float32 numbers and round
     them inside. On a CPU all do: autocast would spend more on conversions than it saves in a small model. The
-    fused attention kernel there, on short sentences, takes longer than all else does together, so attention
-    is computed step by step.
+    fused attention kernel is slower there on short sentences (benchmarks/attention.py), so attention is
+    computed step by step.
     """
     on_cpu = device.type == "cpu"
     before = torch.get_float32_matmul_precision()
