@@ -3,42 +3,59 @@
 Shape letters as in `annotated.attention`: B batch, h heads, S keys, d_k = d_model / h.
 """
 
-import torch
 from torch import Tensor
 
 
 class KeyValueCache:
-    """The projected keys and values of one attention layer.
+    """The projected keys and values of one attention layer, for decoding, which needs no gradients.
 
-    `key` and `value` are (B, h, S, d_k), or None before the first step. A cache that does not grow is
-    complete after that step: the memory, unlike the target, is all there from the start.
+    A cache that does not grow is complete after its first step: the memory, unlike the target, is all there
+    from the start. `room`, (2, B, h, positions, d_k), holds keys and values, and more positions than are used
+    yet.
     """
 
     def __init__(self, grows: bool = True):
         self.grows = grows
-        self.key: Tensor | None = None
-        self.value: Tensor | None = None
+        self.room: Tensor | None = None
+        self.length = 0
 
     def __len__(self) -> int:
         """How many positions are held."""
-        return 0 if self.key is None else self.key.size(-2)
+        return self.length
+
+    @property
+    def key(self) -> Tensor:
+        """All keys that are held, (B, h, S, d_k)."""
+        return self.room[0, ..., : self.length, :]
+
+    @property
+    def value(self) -> Tensor:
+        """All values that are held, (B, h, S, d_k)."""
+        return self.room[1, ..., : self.length, :]
 
     @property
     def complete(self) -> bool:
         """Whether all is held that ever will be."""
-        return not self.grows and self.key is not None
+        return not self.grows and self.room is not None
 
     def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Add the keys and values (B, h, new, d_k) of further positions; returns all that are held."""
-        if self.key is not None:
-            key, value = torch.cat([self.key, key], dim=-2), torch.cat([self.value, value], dim=-2)
-        self.key, self.value = key, value
-        return key, value
+        start, end = self.length, self.length + key.size(-2)
+        if self.room is None or end > self.room.size(-2):
+            # Twice what is needed: as a sentence grows, few of its steps have to move what they have.
+            old, positions = self.room, 2 * end if self.grows else end
+            self.room = key.new_empty(2, *key.shape[:-2], positions, key.size(-1))
+            if old is not None:
+                self.room[..., :start, :] = old[..., :start, :]
+        self.room[0, ..., start:end, :] = key
+        self.room[1, ..., start:end, :] = value
+        self.length = end
+        return self.key, self.value
 
     def select(self, rows: Tensor) -> None:
         """Keep the given rows of the batch, in that order; a row may come more than once."""
-        if self.key is not None:
-            self.key, self.value = self.key.index_select(0, rows), self.value.index_select(0, rows)
+        if self.room is not None:
+            self.room = self.room.index_select(1, rows)
 
 
 class LayerCache:

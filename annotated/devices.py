@@ -1,12 +1,16 @@
 """Where to compute, how precisely, and together with whom."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from torch import distributed as dist
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+Item, Result = TypeVar("Item"), TypeVar("Result")
 
 
 def find_device(name: str) -> torch.device:
@@ -48,3 +52,24 @@ def half_precision(device: torch.device) -> Iterator[None]:
             yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """What `work` makes of each item, in order, with as many at a time as PyTorch has threads.
+
+    For batches on a CPU. All threads on one small batch wait for each other at the end of each of its
+    operations; with a batch for each thread, they need not (benchmarks/decode.py). Where there are fewer
+    items than threads, each gets several. `work` must not change what the others use; an error in one ends
+    all.
+    """
+    threads = torch.get_num_threads()
+    workers = min(threads, len(items))
+    if workers < 2:
+        yield from map(work, items)
+        return
+    share = threads // workers
+    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(share,)) as pool:
+        try:
+            yield from pool.map(work, items)
+        finally:
+            torch.set_num_threads(threads)  # else threads born later would begin with as few as the workers

@@ -90,10 +90,10 @@ class PositionalEncoding(nn.Module):
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """(batch, len, d_model), whose first position is number `start` -> the same shape."""
-        end = start + x.size(-2)
-        if end > len(self.pe):
-            self.pe = sinusoids(max(end, 2 * len(self.pe)), x.size(-1)).to(self.pe)
-        return self.dropout(x + self.pe[start:end])
+        pe, end = self.pe, start + x.size(-2)
+        if end > len(pe):
+            pe = self.pe = sinusoids(max(end, 2 * len(pe)), x.size(-1)).to(pe)
+        return self.dropout(x + pe[start:end])
 
 
 class LearnedPositions(nn.Module):

@@ -12,6 +12,7 @@ from tqdm import tqdm
 from annotated.attention import AttentionMaps, capture_attention
 from annotated.checkpoints import find_model, load_model, shipped_model, shipped_models
 from annotated.decoding import Hypothesis, Penalty, beam_search
+from annotated.devices import side_by_side
 from annotated.masks import padding_mask, subsequent_mask
 from annotated.model import EncoderDecoder, evaluating
 from annotated.plots.explorer import explore_attention
@@ -75,8 +76,9 @@ class Translator:
         """Translate sentences, one for one and in order; one of white space alone gives an empty one.
 
         Every translation begins with the words of `prefix`. Sentences of like length are searched together,
-        at most about `max_tokens` source tokens at a time, each counted `beam` times. Raises ValueError for
-        one sentence in the place of several, and as `beam_search` does.
+        at most about `max_tokens` source tokens in a batch, each counted `beam` times; on a CPU, as many
+        batches side by side as PyTorch has threads. Raises ValueError for one sentence in the place of
+        several, and as `beam_search` does.
         """
         found = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress)
         return [self.tgt_tokenizer.decode(ends[0].tokens) if ends else "" for ends in found]
@@ -105,22 +107,30 @@ class Translator:
         sentences = list(sentences)
         encoded = {i: self.encode(text) for i, text in enumerate(sentences) if text.strip()}
         begun = self.tgt_tokenizer.encode(prefix)
+
+        def search_batch(indices: list[int]) -> list[list[Hypothesis]]:
+            src = self.batch([encoded[i] for i in indices])
+            return beam_search(
+                self.model,
+                src,
+                padding_mask(src, self.src_tokenizer.pad),
+                beam=beam,
+                alpha=alpha,
+                penalty=penalty,
+                n_best=n_best,
+                prefixes=[begun] * len(indices),
+                forbidden=self.forbidden,
+            )
+
+        batches = list(by_length(encoded, max(1, max_tokens // beam)))
+        each = side_by_side if self.device.type == "cpu" else map
         results: list[list[Hypothesis]] = [[] for _ in sentences]
-        with tqdm(total=len(sentences), unit="line", disable=None if progress else True) as bar:
+        with (
+            evaluating(self.model),  # around all: who ends first must not switch dropout on for the others
+            tqdm(total=len(sentences), unit="line", disable=None if progress else True) as bar,
+        ):
             bar.update(len(sentences) - len(encoded))
-            for indices in by_length(encoded, max(1, max_tokens // beam)):
-                src = self.batch([encoded[i] for i in indices])
-                found = beam_search(
-                    self.model,
-                    src,
-                    padding_mask(src, self.src_tokenizer.pad),
-                    beam=beam,
-                    alpha=alpha,
-                    penalty=penalty,
-                    n_best=n_best,
-                    prefixes=[begun] * len(indices),
-                    forbidden=self.forbidden,
-                )
+            for indices, found in zip(batches, each(search_batch, batches), strict=True):
                 for i, hypotheses in zip(indices, found, strict=True):
                     results[i] = hypotheses
                 bar.update(len(indices))
@@ -143,7 +153,12 @@ class Translator:
         """Pad token lists to one int64 tensor (batch, len), on the model's device."""
         rows = [torch.tensor(tokens) for tokens in encoded]
         padded = pad_sequence(rows, batch_first=True, padding_value=self.src_tokenizer.pad)
-        return padded.to(next(self.model.parameters()).device)
+        return padded.to(self.device)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return next(self.model.parameters()).device
 
     def pass_tokenized(self) -> None:
         """Take text as it is, on the word of who calls that it is lower-cased and tokenised.

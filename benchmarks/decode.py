@@ -90,7 +90,7 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
                 name: synchronized(partial(each.decode, sentences), device) for name, each in best.items()
             }
         measured = in_turns(rounds, options.rounds, warm_up=0)
-    pairs = [(f"{OURS}, {name.partition(', ')[2]}", name) for name in measured]
+    pairs = [(f"{OURS}, {name.rpartition(', ')[2]}", name) for name in measured]
     comparisons = [compare(measured, mine, name) for mine, name in pairs if mine in measured and name != mine]
     more = {"sentences": len(sentences), "agreement": agreement}
     more |= {

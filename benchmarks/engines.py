@@ -3,7 +3,7 @@
 Each is a function from source sentences to translations, both lists of token numbers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from annotated.data import pad_rows
 from annotated.decoding import beam_search, greedy_decode
+from annotated.devices import side_by_side
 from annotated.interop import to_ctranslate2, to_marian
 from annotated.interop.common import foreign, vocabulary
 from annotated.masks import padding_mask
@@ -21,21 +22,28 @@ from annotated.tokenizers import END, PAD, START
 from annotated.translator import Translator
 
 OURS, MARIAN, CT2 = "annotated", "Hugging Face Marian", "CTranslate2"
+THREADED = f"{MARIAN} in our threads"
 Sentences = list[list[int]]
 Answers = list[tuple[int, ...]]  # the tokens of each, without start and end
 Decode = Callable[[Sentences], Answers]
 
 
 def in_batches(
-    sentences: Sentences, rows: int, decode: Callable[[Tensor], Sentences]
-) -> list[tuple[int, ...]]:
-    """Decode sentences of like length together, the longest first; answers in the order of the questions."""
+    sentences: Sentences,
+    rows: int,
+    decode: Callable[[Tensor], Sentences],
+    each: Callable[..., Iterable[Sentences]] = map,
+) -> Answers:
+    """Decode sentences of like length together, the longest first; answers in the order of the questions.
+
+    `each` takes one batch after the other, or several at a time.
+    """
     order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
+    batches = [order[start : start + rows] for start in range(0, len(order), rows)]
+    padded = [pad_rows([sentences[i] for i in indices], PAD) for indices in batches]
     found: Answers = [()] * len(sentences)
-    for start in range(0, len(order), rows):
-        indices = order[start : start + rows]
-        batch = pad_rows([sentences[i] for i in indices], PAD)
-        for i, tokens in zip(indices, decode(batch), strict=True):
+    for indices, rows_found in zip(batches, each(decode, padded), strict=True):
+        for i, tokens in zip(indices, rows_found, strict=True):
             found[i] = tuple(tokens)
     return found
 
@@ -49,8 +57,8 @@ def until_end(rows: Tensor) -> Sentences:
 
 
 def ours(
-    translator: Translator, beam: int, alpha: float, limit: int, device: torch.device, rows: int
-) -> Decode:
+    translator: Translator, beam: int, alpha: float, limit: int, device: torch.device
+) -> Callable[[Tensor], Sentences]:
     """Our own search: greedy for a beam of one."""
     model, forbidden = translator.model, translator.forbidden
 
@@ -64,10 +72,12 @@ def ours(
         )
         return [best.tokens for best, *_ in found]
 
-    return partial(in_batches, rows=rows, decode=decode)
+    return decode
 
 
-def marian(folder: Path, beam: int, alpha: float, limit: int, device: torch.device, rows: int) -> Decode:
+def marian(
+    folder: Path, beam: int, alpha: float, limit: int, device: torch.device
+) -> Callable[[Tensor], Sentences]:
     """`generate` of transformers, in inference mode."""
     transformers = foreign("transformers")
     transformers.utils.logging.disable_progress_bar()
@@ -87,7 +97,7 @@ def marian(folder: Path, beam: int, alpha: float, limit: int, device: torch.devi
             )
         return until_end(found)
 
-    return partial(in_batches, rows=rows, decode=decode)
+    return decode
 
 
 def ctranslate2(
@@ -132,14 +142,20 @@ def on_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def in_torch(make: Callable[[int], Decode], threads: int) -> Callable[[int], dict[str, Decode]]:
-    """What makes an engine that computes with torch, in one thread and in all."""
+def in_torch(
+    decode: Callable[[Tensor], Sentences], threads: int, together: bool
+) -> Callable[[int], dict[str, Decode]]:
+    """What makes an engine that computes with torch, by a number of rows: in one thread and in all.
 
-    def ways(rows: int) -> dict[str, Decode]:
-        decode = make(rows)
-        return {f"{count}": on_threads(count)(decode) for count in sorted({1, threads})}
-
-    return ways
+    With `together` also in all of them with a batch each, as `Translator` does on a CPU.
+    """
+    ways = {f"1 x {count}": (count, map) for count in sorted({1, threads})}
+    if together and threads > 1:
+        ways[f"{threads} x 1"] = threads, side_by_side
+    return lambda rows: {
+        name: on_threads(count)(partial(in_batches, rows=rows, decode=decode, each=each))
+        for name, (count, each) in ways.items()
+    }
 
 
 def engines(
@@ -153,17 +169,21 @@ def engines(
 ) -> dict[str, Callable[[int], dict[str, Decode]]]:
     """What makes each engine for a number of rows, in all its ways of using the threads, by name.
 
-    Torch computes in one thread or in all, "1" or "4"; CTranslate2 splits them between batches side by side
-    and the work within each, "1 x 4" or "4 x 1". A translation has `limit` tokens at most, the end symbol
-    counted.
+    The threads are split between batches side by side and the work within each, "1 x 4" or "4 x 1".
+    `generate` does not put batches side by side by itself; with our way around it, it is another candidate.
+    A translation has `limit` tokens at most, the end symbol counted.
     """
     search = {"beam": beam, "alpha": alpha, "limit": limit, "device": device}
-    found = {OURS: in_torch(lambda rows: ours(translator, rows=rows, **search), threads)}
+    together = device.type == "cpu"
+    found = {OURS: in_torch(ours(translator, **search), threads, together)}
     models = translator.model, translator.src_tokenizer, translator.tgt_tokenizer
     home = folder / f"beam-{beam}"
     if installed("transformers"):
         to_marian(home / "marian", *models)
-        found[MARIAN] = in_torch(lambda rows: marian(home / "marian", rows=rows, **search), threads)
+        generate = marian(home / "marian", **search)
+        found[MARIAN] = in_torch(generate, threads, together=False)
+        if together and threads > 1:
+            found[THREADED] = in_torch(generate, threads, together)
     if installed("ctranslate2"):
         to_ctranslate2(home / "ctranslate2", *models)
         ways = {f"{n} x {threads // n}": (n, threads // n) for n in sorted({1, threads})}

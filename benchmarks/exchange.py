@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
-from engines import MARIAN, marian, ours
+from engines import MARIAN, in_batches, marian, ours
 from report import main
 from torch import Tensor
 from tqdm import tqdm
@@ -91,9 +91,9 @@ def marian_rows(translator: Translator, batches: Sequence[Batch], folder: Path) 
 
     yield MARIAN, "logits", furthest(lambda b: logits(model, b), their_logits, batches)
     sentences = [[token for token in row if token != PAD] for b in batches for row in b.src.tolist()]
-    rules = {"beam": 1, "alpha": 1.0, "limit": 100, "device": torch.device("cpu"), "rows": ROWS}
-    found = ours(translator, **rules)(sentences), marian(folder, **rules)(sentences)
-    yield MARIAN, "greedy, tokens", equal(*found)
+    rules = {"beam": 1, "alpha": 1.0, "limit": 100, "device": torch.device("cpu")}
+    engines = ours(translator, **rules), marian(folder, **rules)
+    yield MARIAN, "greedy, tokens", equal(*(in_batches(sentences, ROWS, engine) for engine in engines))
     back, *_ = load_marian(folder)
     yield (
         f"{MARIAN}, and back",

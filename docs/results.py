@@ -37,6 +37,7 @@ RIVALS = {  # those candidates of the races that are not ours; and ours, with wh
     "torch.nn.Transformer": "`torch.nn.Transformer`",
     "x-transformers": "x-transformers",
     "Hugging Face Marian": "Hugging Face Marian",
+    "Hugging Face Marian in our threads": "Hugging Face Marian in our threads",
     "CTranslate2": "CTranslate2 (C++)",
     "annotated": "ours, in float32",
 }

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +23,7 @@ from annotated.data.parallel import Corpus, ParallelText
 from annotated.decoding import Hypothesis
 from annotated.loss import smoothed_cross_entropy
 from annotated.model import Decoder
+from annotated.tokenizers import PAD
 from annotated.translator import Translator
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -264,7 +266,7 @@ def test_decode(tmp_path, all_told, monkeypatch):
     assert len(record["candidates"]) == 6
     assert min(record["agreement"].values()) >= 0.99
     assert set(record["rows"].values()) <= {2, 4}
-    assert set(record["threads"].values()) == {"1", "1 x 1"}
+    assert set(record["threads"].values()) == {"1 x 1"}
 
 
 def test_an_engine_whose_library_has_no_gpu_is_left_out(tmp_path, all_told, monkeypatch, capsys):
@@ -297,14 +299,26 @@ def test_the_fastest_setting_is_that_of_the_better_of_two_tries_if_the_first_was
     assert {each: tries.count(each) for each in tries} == {(4, "1"): 2, (4, "2"): 1, (8, "1"): 2, (8, "2"): 2}
 
 
-def test_engines_are_tried_in_one_thread_and_in_all():
+@pytest.mark.parametrize("together", [False, True])
+def test_engines_are_tried_in_one_thread_in_all_and_with_a_batch_in_each(together):
     used = []
-    ways = script("engines").in_torch(lambda rows: lambda _: used.append((rows, torch.get_num_threads())), 2)
-    for decode in ways(5).values():
-        decode([])
-    assert list(ways(5)) == ["1", "2"]
-    assert used == [(5, 1), (5, 2)]
-    assert torch.get_num_threads() == 1
+
+    def decode(batch):
+        used.append((len(batch), torch.get_num_threads(), threading.get_ident()))
+        return [row[1:] for row in batch.tolist()]
+
+    engines = script("engines")
+    ways = engines.in_torch(decode, 2, together)(2)
+    assert list(ways) == ["1 x 1", "1 x 2", "2 x 1"][: 3 if together else 2]
+    sentences = [[4, 1], [5, 6, 7, 1], [5, 6, 1], [8, 1]]
+    for way, run in ways.items():
+        used.clear()
+        assert run(sentences) == [(1,), (6, 7, 1), (6, 1, PAD), (1,)]
+        assert [rows for rows, *_ in used] == [2, 2]
+        assert {threads for _, threads, _ in used} == {2 if way == "1 x 2" else 1}
+        in_here = {thread == threading.get_ident() for *_, thread in used}
+        assert in_here == {way != "2 x 1"}
+        assert torch.get_num_threads() == 1
 
 
 def test_memory(tmp_path, all_told, monkeypatch):

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import torch
 
 from annotated.attention import MultiHeadedAttention
@@ -15,6 +17,23 @@ def test_a_cache_holds_all_positions_in_order():
     assert torch.equal(value, -key)
     assert len(cache) == 3
     assert not cache.complete
+
+
+def test_a_growing_cache_seldom_moves_what_it_has():
+    cache, places, expected = KeyValueCache(), [], torch.zeros(3, 2, 0, 4)
+    for step in range(100):
+        new = torch.randn(len(expected), 2, 1, 4)
+        key, value = cache.extend(new, -new)
+        expected = torch.cat([expected, new], dim=2)
+        assert torch.equal(key, expected)
+        assert torch.equal(value, -expected)
+        places.append(cache.room.data_ptr())
+        if step == 50:
+            rows = torch.tensor([2, 0])
+            cache.select(rows)
+            expected = expected[rows]
+    moves = sum(a != b for a, b in pairwise(places))
+    assert moves <= 6  # at 3, 7, 15, 31 and 63 positions, and when rows were selected
 
 
 def test_select_takes_rows_in_any_order_and_twice():

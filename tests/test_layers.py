@@ -183,6 +183,18 @@ def test_positions_that_grow_keep_their_type():
     assert positions.pe.dtype == torch.float64
 
 
+class Shortening(PositionalEncoding):
+    """As if another thread, with a shorter sentence, set its table right after this one."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value[:12] if name == "pe" else value)
+
+
+def test_positions_that_another_thread_lengthens_less_do_no_harm():
+    x = torch.zeros(1, 20, 6)
+    assert torch.equal(Shortening(6, 0.0, max_len=10)(x)[0], sinusoids(20, 6))
+
+
 @pytest.mark.parametrize("kind", [PositionalEncoding, LearnedPositions])
 def test_dropout_comes_after_the_sum(kind):
     x = torch.full((1, 500, 4), 5.0)  # a sum is never 0

@@ -1,5 +1,7 @@
 """Text in, text out, whatever the text: one line in, one line out."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -102,6 +104,20 @@ def test_order_is_kept_and_neighbours_change_nothing(translator):
     assert together[1] == together[4] == ""
     assert translator.translate(iter(sentences), beam=2) == together
     assert translator.translate([]) == []
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_batches_side_by_side_give_what_they_give_in_turn(translator, one_thread, beam):
+    sentences = [f"the dog sees a cat{' and a dog' * (i % 7)}" for i in range(40)]
+    model = deepcopy(translator.model).train()
+    model.src_embed[1].pe = model.src_embed[1].pe[:4]  # the first batches have to lengthen it, all at once
+    model.src_embed[1].dropout.p = 0.9  # would be seen, were it on
+    fresh = Translator(model, translator.src_tokenizer, translator.tgt_tokenizer)
+    in_turn = translator.search(sentences, beam, n_best=beam, max_tokens=50)
+    torch.set_num_threads(4)
+    assert fresh.search(sentences, beam, n_best=beam, max_tokens=50) == in_turn
+    assert torch.get_num_threads() == 4
+    assert model.training
 
 
 def test_groups_are_full_but_not_too_full():

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.cache import DecoderCache
+from annotated.cache import DecoderCache, KeyValueCache
 from annotated.files import creating_folder
 from annotated.interop.common import check_vocabularies, foreign
 from annotated.layers import PositionalEncoding, sinusoids
@@ -48,6 +48,20 @@ class EncoderGraph(nn.Module):
         return torch.stack(projected).unflatten(0, (-1, 2)), src_mask
 
 
+class JoiningCache(KeyValueCache):
+    """A cache for a single step, after which a graph keeps no spare room: the new is joined to the old."""
+
+    def __init__(self, past: Tensor):
+        super().__init__()
+        self.room, self.length = past, past.size(-2)
+
+    def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """As every cache does."""
+        self.room = torch.cat([self.room, torch.stack([key, value])], dim=-2)
+        self.length += key.size(-2)
+        return self.key, self.value
+
+
 class DecoderGraph(nn.Module):
     """What decoder.onnx computes: one step."""
 
@@ -59,12 +73,11 @@ class DecoderGraph(nn.Module):
         """The newest token (batch, 1) and the caches -> log-probabilities of the next, and the new cache."""
         cache = DecoderCache(len(past))
         for layer, target, source in zip(cache.layers, past, memory, strict=True):
-            layer.target.key, layer.target.value = target
-            layer.memory.key, layer.memory.value = source
+            layer.target = JoiningCache(target)
+            layer.memory.room, layer.memory.length = source, source.size(-2)
         # With its keys and values at hand, the memory itself is not looked at.
         states = self.model.decode(memory, src_mask, token, None, cache)  # (batch, 1, d_model)
-        new_past = [tensor for layer in cache.layers for tensor in (layer.target.key, layer.target.value)]
-        return self.model.generator(states[:, -1]), torch.stack(new_past).unflatten(0, (-1, 2))
+        return self.model.generator(states[:, -1]), torch.stack([layer.target.room for layer in cache.layers])
 
 
 def to_onnx(

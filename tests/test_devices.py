@@ -1,0 +1,78 @@
+"""Work in several threads: the same results in the same order, and nothing left changed."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from annotated.devices import side_by_side
+
+
+@pytest.fixture(params=[2, 5])
+def threads(request) -> Iterator[int]:
+    """PyTorch with so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def born_with() -> int:
+    """With how many threads PyTorch begins in a new thread of Python."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(torch.ones(1) + torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    return int(found[0]) - 1
+
+
+def test_two_work_at_once_with_half_the_threads_each(threads):
+    both_here = threading.Barrier(2, timeout=30)
+    used = {}
+
+    def work(item):
+        both_here.wait()
+        used[threading.get_ident()] = torch.get_num_threads()
+        return -item
+
+    assert list(side_by_side(work, [1, 2])) == [-1, -2]
+    assert len(used) == 2
+    assert set(used.values()) == {threads // 2}
+    assert torch.get_num_threads() == born_with() == threads
+
+
+def test_results_come_in_order_however_long_each_takes(threads):
+    second_done = threading.Event()
+
+    def work(item):
+        if item == 0:
+            assert second_done.wait(30)
+        second_done.set()
+        return item
+
+    assert list(side_by_side(work, range(20))) == list(range(20))
+
+
+def test_an_error_ends_all_and_leaves_the_threads_as_they_were(threads):
+    begun = []
+
+    def work(item):
+        begun.append(item)
+        if item == 0:
+            raise ValueError("the first one fails")
+        threading.Event().wait(0.01)
+
+    with pytest.raises(ValueError, match="the first one fails"):
+        list(side_by_side(work, range(1000)))
+    assert len(begun) < 1000
+    assert torch.get_num_threads() == born_with() == threads
+
+
+@pytest.mark.parametrize("items", [[], [7]])
+def test_one_item_keeps_the_thread_it_is_in(threads, items):
+    assert list(side_by_side(lambda _: threading.get_ident(), items)) == [threading.get_ident()] * len(items)
+
+
+def test_in_one_thread_all_is_done_in_turn(one_thread):
+    assert set(side_by_side(lambda _: threading.get_ident(), range(3))) == {threading.get_ident()}
