@@ -68,7 +68,7 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
     options.add_argument("--beams", type=int, nargs="+", default=[1, 5], help="default 1 and 5")
     options.add_argument("--alpha", type=float, default=1.0, help="of the length (default %(default)s)")
     options.add_argument(
-        "--rows", type=int, nargs="+", default=[16, 64, 256, 1000], help="batch sizes to try"
+        "--rows", type=int, nargs="+", default=[16, 64, 128, 256, 1000], help="batch sizes to try"
     )
     options = options.parse_args(arguments)
     device = set_up(options)

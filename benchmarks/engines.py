@@ -142,16 +142,11 @@ def on_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def in_torch(
-    decode: Callable[[Tensor], Sentences], threads: int, together: bool
-) -> Callable[[int], dict[str, Decode]]:
-    """What makes an engine that computes with torch, by a number of rows: in one thread and in all.
+Ways = dict[str, tuple[int, Callable[..., Iterable[Sentences]]]]  # torch's threads, and who takes the batches
 
-    With `together` also in all of them with a batch each, as `Translator` does on a CPU.
-    """
-    ways = {f"1 x {count}": (count, map) for count in sorted({1, threads})}
-    if together and threads > 1:
-        ways[f"{threads} x 1"] = threads, side_by_side
+
+def in_torch(decode: Callable[[Tensor], Sentences], ways: Ways) -> Callable[[int], dict[str, Decode]]:
+    """What makes an engine that computes with torch, by a number of rows, in each of the ways."""
     return lambda rows: {
         name: on_threads(count)(partial(in_batches, rows=rows, decode=decode, each=each))
         for name, (count, each) in ways.items()
@@ -174,16 +169,19 @@ def engines(
     A translation has `limit` tokens at most, the end symbol counted.
     """
     search = {"beam": beam, "alpha": alpha, "limit": limit, "device": device}
-    together = device.type == "cpu"
-    found = {OURS: in_torch(ours(translator, **search), threads, together)}
+    in_turn: Ways = {f"1 x {count}": (count, map) for count in sorted({1, threads})}
+    together: Ways = (
+        {f"{threads} x 1": (threads, side_by_side)} if threads > 1 and device.type == "cpu" else {}
+    )
+    found = {OURS: in_torch(ours(translator, **search), in_turn | together)}
     models = translator.model, translator.src_tokenizer, translator.tgt_tokenizer
     home = folder / f"beam-{beam}"
     if installed("transformers"):
         to_marian(home / "marian", *models)
         generate = marian(home / "marian", **search)
-        found[MARIAN] = in_torch(generate, threads, together=False)
-        if together and threads > 1:
-            found[THREADED] = in_torch(generate, threads, together)
+        found[MARIAN] = in_torch(generate, in_turn)
+        if together:
+            found[THREADED] = in_torch(generate, together)
     if installed("ctranslate2"):
         to_ctranslate2(home / "ctranslate2", *models)
         ways = {f"{n} x {threads // n}": (n, threads // n) for n in sorted({1, threads})}

@@ -21,6 +21,7 @@ from annotated.checkpoints import save_model
 from annotated.data import TokenBatches
 from annotated.data.parallel import Corpus, ParallelText
 from annotated.decoding import Hypothesis
+from annotated.devices import side_by_side
 from annotated.loss import smoothed_cross_entropy
 from annotated.model import Decoder
 from annotated.tokenizers import PAD
@@ -299,8 +300,7 @@ def test_the_fastest_setting_is_that_of_the_better_of_two_tries_if_the_first_was
     assert {each: tries.count(each) for each in tries} == {(4, "1"): 2, (4, "2"): 1, (8, "1"): 2, (8, "2"): 2}
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_engines_are_tried_in_one_thread_in_all_and_with_a_batch_in_each(together):
+def test_engines_are_tried_in_one_thread_in_all_and_with_a_batch_in_each():
     used = []
 
     def decode(batch):
@@ -308,17 +308,27 @@ def test_engines_are_tried_in_one_thread_in_all_and_with_a_batch_in_each(togethe
         return [row[1:] for row in batch.tolist()]
 
     engines = script("engines")
-    ways = engines.in_torch(decode, 2, together)(2)
-    assert list(ways) == ["1 x 1", "1 x 2", "2 x 1"][: 3 if together else 2]
+    ways = engines.in_torch(decode, {"1 x 1": (1, map), "1 x 2": (2, map), "2 x 1": (2, side_by_side)})(2)
     sentences = [[4, 1], [5, 6, 7, 1], [5, 6, 1], [8, 1]]
     for way, run in ways.items():
         used.clear()
         assert run(sentences) == [(1,), (6, 7, 1), (6, 1, PAD), (1,)]
         assert [rows for rows, *_ in used] == [2, 2]
         assert {threads for _, threads, _ in used} == {2 if way == "1 x 2" else 1}
-        in_here = {thread == threading.get_ident() for *_, thread in used}
-        assert in_here == {way != "2 x 1"}
+        assert {thread == threading.get_ident() for *_, thread in used} == {way != "2 x 1"}
         assert torch.get_num_threads() == 1
+
+
+def test_marian_is_tried_with_our_threads_too(one_thread, tmp_path):
+    pytest.importorskip("transformers")
+    tokenizer = subwords(ENGLISH, GERMAN)
+    translator = Translator(taught(tokenizer, steps=1), tokenizer, tokenizer)
+    engines = script("engines")
+    cpu = torch.device("cpu")
+    found = engines.engines(translator, tmp_path, 1, 1.0, 20, cpu, threads=2)
+    tried = {name: list(make(4)) for name, make in found.items() if name != engines.CT2}
+    in_turn, together = ["1 x 1", "1 x 2"], ["2 x 1"]
+    assert tried == {engines.OURS: in_turn + together, engines.MARIAN: in_turn, engines.THREADED: together}
 
 
 def test_memory(tmp_path, all_told, monkeypatch):
