@@ -22,6 +22,7 @@ from annotated.tokenizers import END, PAD, START
 from annotated.translator import Translator
 
 OURS, MARIAN, CT2 = "annotated", "Hugging Face Marian", "CTranslate2"
+IN_TURN = f"{OURS} by single batches"
 THREADED = f"{MARIAN} in our threads"
 Sentences = list[list[int]]
 Answers = list[tuple[int, ...]]  # the tokens of each, without start and end
@@ -165,8 +166,8 @@ def engines(
     """What makes each engine for a number of rows, in all its ways of using the threads, by name.
 
     The threads are split between batches side by side and the work within each, "1 x 4" or "4 x 1".
-    `generate` does not put batches side by side by itself; with our way around it, it is another candidate.
-    A translation has `limit` tokens at most, the end symbol counted.
+    `generate` does not put batches side by side by itself; with our way around it, it is another candidate,
+    and so is our search without. A translation has `limit` tokens at most, the end symbol counted.
     """
     search = {"beam": beam, "alpha": alpha, "limit": limit, "device": device}
     in_turn: Ways = {f"1 x {count}": (count, map) for count in sorted({1, threads})}
@@ -174,6 +175,8 @@ def engines(
         {f"{threads} x 1": (threads, side_by_side)} if threads > 1 and device.type == "cpu" else {}
     )
     found = {OURS: in_torch(ours(translator, **search), in_turn | together)}
+    if together:
+        found[IN_TURN] = in_torch(ours(translator, **search), in_turn)
     models = translator.model, translator.src_tokenizer, translator.tgt_tokenizer
     home = folder / f"beam-{beam}"
     if installed("transformers"):

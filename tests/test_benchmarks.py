@@ -328,7 +328,12 @@ def test_marian_is_tried_with_our_threads_too(one_thread, tmp_path):
     found = engines.engines(translator, tmp_path, 1, 1.0, 20, cpu, threads=2)
     tried = {name: list(make(4)) for name, make in found.items() if name != engines.CT2}
     in_turn, together = ["1 x 1", "1 x 2"], ["2 x 1"]
-    assert tried == {engines.OURS: in_turn + together, engines.MARIAN: in_turn, engines.THREADED: together}
+    assert tried == {
+        engines.OURS: in_turn + together,
+        engines.IN_TURN: in_turn,
+        engines.MARIAN: in_turn,
+        engines.THREADED: together,
+    }
 
 
 def test_memory(tmp_path, all_told, monkeypatch):
