@@ -2,6 +2,7 @@
 
 PYTHON = python3
 ONLY =
+DEVICE = cpu
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -49,7 +50,7 @@ reproduce: $(READY) ## train and score the published results anew, hours on two 
 	  $(BIN)/annotated reproduce $$name || exit; done
 
 # Record, script and settings of each race; those of the records that come with the package.
-define RACES
+define RACES_cpu
 train-tiny train --size tiny
 train-small train --size small
 train-base train --size base --rounds 3 --batches 2
@@ -64,9 +65,20 @@ attention-base attention --size base
 profile_steps profile_steps
 variations variations
 endef
-export RACES
+define RACES_cuda
+train-base-cuda train --device cuda --size base --tokens 16384
+train-base-bf16-cuda train --device cuda --size base --tokens 16384 --precision bf16 --compile
+train-base-bf16-cuda-4k train --device cuda --size base --tokens 4096 --precision bf16 --compile
+train-base-bf16-cuda-64k train --device cuda --size base --tokens 65536 --precision bf16 --compile
+train-big-bf16-cuda train --device cuda --size big --tokens 16384 --precision bf16 --compile
+decode-cuda decode --device cuda
+memory-cuda memory --device cuda
+scaling-cuda scaling --device cuda --rounds 6
+profile_steps-cuda profile_steps --device cuda --size base --tokens 16384
+endef
+export RACES = $(RACES_$(DEVICE))
 
-bench: $(READY) ## race the package against its peers, records in annotated/recorded (an hour or two)
+bench: $(READY) ## race the package against its peers, an hour or two (DEVICE=cuda: those of a GPU)
 	@echo "$$RACES" | { failed=; while read -r record script settings; do \
 	  $(BIN)/python benchmarks/$$script.py $$settings --json annotated/recorded/$$record.json < /dev/null \
 	    || failed="$$failed $$record"; done; \

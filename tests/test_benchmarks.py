@@ -336,6 +336,20 @@ def test_marian_is_tried_with_our_threads_too(one_thread, tmp_path):
     }
 
 
+@pytest.mark.skipif(
+    torch.cuda.is_available(), reason="there is a GPU here, on which these would take an hour"
+)
+def test_every_race_on_a_gpu_is_understood_and_asks_for_one():
+    makefile = (Path(__file__).parents[1] / "Makefile").read_text(encoding="utf-8")
+    races = re.search(r"define RACES_cuda\n(.*?)endef", makefile, re.DOTALL)[1].splitlines()
+    assert len(races) == 9
+    for race in races:
+        record, name, *settings = race.split()
+        assert "-cuda" in record
+        with pytest.raises(ValueError, match="there is no cuda device here; use --device cpu"):
+            script(name).run(settings)
+
+
 def test_memory(tmp_path, all_told, monkeypatch):
     memory = script("memory")
     assert memory.peak(memory.OURS, "toy", 128, torch.device("cpu")) > 10

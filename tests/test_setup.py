@@ -114,19 +114,33 @@ def test_every_listed_target_exists_and_first_sets_up_what_it_needs(target: str)
         assert recipe.index("-m venv --clear .venv") < recipe.index(".venv/bin/")
 
 
-def test_bench_runs_every_race_and_tells_at_the_end_which_failed(tmp_path: Path) -> None:
-    (tmp_path / "python").write_text(
+def races_of(folder: Path, *settings: str) -> tuple[subprocess.CompletedProcess, list[str]]:
+    """What `make bench` runs, with a stand-in for Python that fails at two of the races."""
+    (folder / "python").write_text(
         '#!/bin/sh\necho "$*" >> log\ncase "$*" in *decode*|*imports*) exit 2 ;; esac\n'
     )
-    (tmp_path / "python").chmod(0o755)
-    command = ["make", "-f", ROOT / "Makefile", "bench", f"BIN={tmp_path}", "READY="]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    (folder / "python").chmod(0o755)
+    command = ["make", "-f", ROOT / "Makefile", "bench", f"BIN={folder}", "READY=", *settings]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return done, (folder / "log").read_text().splitlines()
+
+
+def test_bench_runs_every_race_and_tells_at_the_end_which_failed(tmp_path: Path) -> None:
+    done, races = races_of(tmp_path)
     assert done.returncode == 2
     assert "failed: decode imports\n" in done.stderr
-    races = (tmp_path / "log").read_text().splitlines()
     assert len(races) == 13
     assert races[2] == (
         "benchmarks/train.py --size base --rounds 3 --batches 2 --json annotated/recorded/train-base.json"
+    )
+
+
+def test_bench_on_a_gpu_keeps_records_of_its_own(tmp_path: Path) -> None:
+    _, races = races_of(tmp_path, "DEVICE=cuda")
+    assert len(races) == 9
+    assert races[0] == (
+        "benchmarks/train.py --device cuda --size base --tokens 16384 "
+        "--json annotated/recorded/train-base-cuda.json"
     )
 
 
