@@ -49,7 +49,7 @@ reproduce: $(READY) ## train and score the published results anew, hours on two 
 	@for name in $(or $(ONLY),$(patsubst annotated/recipes/%.toml,%,$(wildcard annotated/recipes/*.toml))); do \
 	  $(BIN)/annotated reproduce $$name || exit; done
 
-# Record, script and settings of each race; those of the records that come with the package.
+# Record, script and settings of each race: on a processor, whose records come with the package, and on a GPU.
 define RACES_cpu
 train-tiny train --size tiny
 train-small train --size small
@@ -79,6 +79,7 @@ endef
 export RACES = $(RACES_$(DEVICE))
 
 bench: $(READY) ## race the package against its peers, an hour or two (DEVICE=cuda: those of a GPU)
+	@[ -n "$$RACES" ] || { echo "DEVICE is cpu or cuda, not $(DEVICE)" >&2; exit 2; }
 	@echo "$$RACES" | { failed=; while read -r record script settings; do \
 	  $(BIN)/python benchmarks/$$script.py $$settings --json annotated/recorded/$$record.json < /dev/null \
 	    || failed="$$failed $$record"; done; \

@@ -7,31 +7,31 @@ from torch import Tensor
 
 
 class KeyValueCache:
-    """The projected keys and values of one attention layer, for decoding, which needs no gradients.
+    """The projected keys and values of one attention layer, for decoding: no gradient can go back through it.
 
     A cache that does not grow is complete after its first step: the memory, unlike the target, is all there
-    from the start. `room`, (2, B, h, positions, d_k), holds keys and values, and more positions than are used
-    yet.
+    from the start. `room`, None before the first step, is (2, B, h, positions, d_k), the keys and the values;
+    of its positions the first `used` are taken, the others wait for the next steps.
     """
 
     def __init__(self, grows: bool = True):
         self.grows = grows
         self.room: Tensor | None = None
-        self.length = 0
+        self.used = 0
 
     def __len__(self) -> int:
         """How many positions are held."""
-        return self.length
+        return self.used
 
     @property
     def key(self) -> Tensor:
-        """All keys that are held, (B, h, S, d_k)."""
-        return self.room[0, ..., : self.length, :]
+        """All keys that are held, (B, h, S, d_k), after the first step."""
+        return self.room[0, ..., : self.used, :]
 
     @property
     def value(self) -> Tensor:
-        """All values that are held, (B, h, S, d_k)."""
-        return self.room[1, ..., : self.length, :]
+        """All values that are held, (B, h, S, d_k), after the first step."""
+        return self.room[1, ..., : self.used, :]
 
     @property
     def complete(self) -> bool:
@@ -40,7 +40,7 @@ class KeyValueCache:
 
     def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Add the keys and values (B, h, new, d_k) of further positions; returns all that are held."""
-        start, end = self.length, self.length + key.size(-2)
+        start, end = self.used, self.used + key.size(-2)
         if self.room is None or end > self.room.size(-2):
             # Twice what is needed: as a sentence grows, few of its steps have to move what they have.
             old, positions = self.room, 2 * end if self.grows else end
@@ -49,7 +49,7 @@ class KeyValueCache:
                 self.room[..., :start, :] = old[..., :start, :]
         self.room[0, ..., start:end, :] = key
         self.room[1, ..., start:end, :] = value
-        self.length = end
+        self.used = end
         return self.key, self.value
 
     def select(self, rows: Tensor) -> None:

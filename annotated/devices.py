@@ -1,4 +1,4 @@
-"""Where to compute, how precisely, and together with whom."""
+"""Where to compute, how precisely, and in how many processes and threads."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -40,9 +40,9 @@ def half_precision(device: torch.device) -> Iterator[None]:
     """Compute matrix products in bf16 while the block runs, forward and backward; all else stays float32.
 
     On a GPU by autocast; products that are kept out of it, those of the loss, take float32 numbers and round
-    them inside. On a CPU all do, if it has instructions for it: autocast would spend more on conversions than
-    it saves in a small model. The fused attention kernel is slower there on short sentences
-    (benchmarks/attention.py), so attention is computed step by step.
+    them inside. On a CPU all products do, where the processor has instructions for bf16: autocast would spend
+    more on conversions than it saves in a small model. The fused attention kernel is slower there on short
+    sentences (benchmarks/attention.py), so attention is computed step by step.
     """
     on_cpu = device.type == "cpu"
     before = torch.get_float32_matmul_precision()
@@ -58,9 +58,12 @@ def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> Itera
     """What `work` makes of each item, in order, with as many at a time as PyTorch has threads.
 
     For batches on a CPU. All threads on one small batch wait for each other at the end of each of its
-    operations; with a batch for each thread, they need not (benchmarks/decode.py). Where there are fewer
-    items than threads, each gets several. `work` must not change what the others use; an error in one ends
-    all.
+    operations; with a batch for each thread, they need not (benchmarks/decode.py). Fewer items than threads
+    share these out evenly.
+
+    `work` runs in other threads: it must not change what the others use, and what the caller has switched on
+    for itself, such as `torch.no_grad`, does not hold there. An error comes out when its item's turn comes;
+    what has begun by then runs to its end, the rest is not begun.
     """
     threads = torch.get_num_threads()
     workers = min(threads, len(items))
@@ -68,8 +71,8 @@ def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> Itera
         yield from map(work, items)
         return
     share = threads // workers
-    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(share,)) as pool:
-        try:
+    try:
+        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(share,)) as pool:
             yield from pool.map(work, items)
-        finally:
-            torch.set_num_threads(threads)  # else threads born later would begin with as few as the workers
+    finally:
+        torch.set_num_threads(threads)  # else threads born later would begin with as few as the workers

@@ -77,8 +77,8 @@ class Translator:
 
         Every translation begins with the words of `prefix`. Sentences of like length are searched together,
         at most about `max_tokens` source tokens in a batch, each counted `beam` times; on a CPU, as many
-        batches side by side as PyTorch has threads. Raises ValueError for one sentence in the place of
-        several, and as `beam_search` does.
+        batches side by side as PyTorch has threads, each with memory of its own. Raises ValueError for one
+        sentence in the place of several, and as `beam_search` does.
         """
         found = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress)
         return [self.tgt_tokenizer.decode(ends[0].tokens) if ends else "" for ends in found]
@@ -126,7 +126,7 @@ class Translator:
         each = side_by_side if self.device.type == "cpu" else map
         results: list[list[Hypothesis]] = [[] for _ in sentences]
         with (
-            evaluating(self.model),  # around all: who ends first must not switch dropout on for the others
+            evaluating(self.model),  # around all batches: the first to end must not switch dropout on again
             tqdm(total=len(sentences), unit="line", disable=None if progress else True) as bar,
         ):
             bar.update(len(sentences) - len(encoded))

@@ -1,6 +1,6 @@
 """The engines that decode the same weights: ours, Hugging Face's Marian, CTranslate2.
 
-Each is a function from source sentences to translations, both lists of token numbers.
+Each ends up as a function from source sentences to translations, both lists of token numbers.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -60,7 +60,7 @@ def until_end(rows: Tensor) -> Sentences:
 def ours(
     translator: Translator, beam: int, alpha: float, limit: int, device: torch.device
 ) -> Callable[[Tensor], Sentences]:
-    """Our own search: greedy for a beam of one."""
+    """Our own search, of a padded batch: greedy for a beam of one."""
     model, forbidden = translator.model, translator.forbidden
 
     def decode(src: Tensor) -> Sentences:
@@ -79,7 +79,7 @@ def ours(
 def marian(
     folder: Path, beam: int, alpha: float, limit: int, device: torch.device
 ) -> Callable[[Tensor], Sentences]:
-    """`generate` of transformers, in inference mode."""
+    """`generate` of transformers, of a padded batch, in inference mode."""
     transformers = foreign("transformers")
     transformers.utils.logging.disable_progress_bar()
     model = transformers.MarianMTModel.from_pretrained(folder).to(device).eval()
@@ -147,7 +147,7 @@ Ways = dict[str, tuple[int, Callable[..., Iterable[Sentences]]]]  # torch's thre
 
 
 def in_torch(decode: Callable[[Tensor], Sentences], ways: Ways) -> Callable[[int], dict[str, Decode]]:
-    """What makes an engine that computes with torch, by a number of rows, in each of the ways."""
+    """What makes, for a number of rows, an engine that computes with torch, in each of these ways."""
     return lambda rows: {
         name: on_threads(count)(partial(in_batches, rows=rows, decode=decode, each=each))
         for name, (count, each) in ways.items()
@@ -166,8 +166,8 @@ def engines(
     """What makes each engine for a number of rows, in all its ways of using the threads, by name.
 
     The threads are split between batches side by side and the work within each, "1 x 4" or "4 x 1".
-    `generate` does not put batches side by side by itself; with our way around it, it is another candidate,
-    and so is our search without. A translation has `limit` tokens at most, the end symbol counted.
+    `generate` does not put batches side by side by itself; in our threads it races as another candidate, and
+    so does our search by single batches. A translation has `limit` tokens at most, the end symbol counted.
     """
     search = {"beam": beam, "alpha": alpha, "limit": limit, "device": device}
     in_turn: Ways = {f"1 x {count}": (count, map) for count in sorted({1, threads})}

@@ -933,8 +933,8 @@ assert choice > 0.4
 # that as "as much as the whole encoder").
 #
 # The price is memory. Each hypothesis keeps, in each layer, a key and a value for each token of its own and
-# of the source. (The package makes room for up to twice the tokens there are. Were there room for just one
-# more, each step would have to move all that came before.)
+# of the source. (For its own the package makes room ahead, for up to twice as many. Were there room only for
+# those that are there, each step would have to move them all.)
 
 
 # %%

@@ -938,8 +938,8 @@ assert slowest > 5 * fastest
 # them out of the batch; the positions above would not be equal to the words otherwise.
 #
 # And one kind of worker is left out: the processor's other cores. All of them can share each operation, and
-# at the end of each wait for the last one. Or each takes a batch of its own, and waits for nobody. PyTorch
-# lets Python's lock go while it computes, so plain threads will do:
+# at the end of each wait for the last one. Or each takes a batch of its own, and waits only for Python's
+# lock, which PyTorch lets go while it computes. So plain threads will do:
 
 # %%
 show_source(side_by_side)
@@ -982,6 +982,7 @@ for search, beam in (("greedy", 1), ("beam 5", 5)):
     cores = record["settings"]["threads"]
     print(f"{search}: {alone / beside:.2f} times as fast on {cores} cores")
     assert record["threads"][f"annotated, beam {beam}"] == f"{cores} x 1"  # so many batches at a time
+    assert cores * record["rows"][f"annotated, beam {beam}"] <= record["sentences"]  # there were as many
     assert alone > beside
 
 # %% [markdown]
@@ -1161,7 +1162,7 @@ assert len(set(call_counts.values())) == 1
 # Not at all. Two sentences or forty, or ten thousand: a call is a call. If each took five microseconds, a GPU
 # could not make an update of this model in less than about two milliseconds, however little there is to do;
 # with our small batch it would wait for Python nearly all that time. So on a GPU we expect another order of
-# remedies. (Expect: the right column was not measured. Who has one asks `benchmarks/train.py --device cuda`.)
+# remedies. (Expect: the right column was not measured. Who has one asks `make bench DEVICE=cuda`.)
 #
 # | | on a CPU | on a GPU |
 # | --- | --- | --- |
@@ -1170,7 +1171,7 @@ assert len(set(call_counts.values())) == 1
 # | fused attention | where sentences are long | time, and the memory for those larger batches |
 # | chunked loss | time | the same |
 # | fused Adam | a few percent, in small models | little: PyTorch's own form has few calls |
-# | `compile=True` | not tried | many calls become few |
+# | `compile=True` | slower, where we tried (`benchmarks/train.py --compile`) | many calls become few |
 # | dropout's four dice | where random numbers are slow | not used: a GPU throws its dice in parallel |
 #
 # The whole command:

@@ -1,6 +1,7 @@
 """Work in several threads: the same results in the same order, and nothing left changed."""
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -66,6 +67,21 @@ def test_an_error_ends_all_and_leaves_the_threads_as_they_were(threads):
     with pytest.raises(ValueError, match="the first one fails"):
         list(side_by_side(work, range(1000)))
     assert len(begun) < 1000
+    assert torch.get_num_threads() == born_with() == threads
+
+
+def test_a_worker_that_begins_late_leaves_the_threads_as_they_were(threads, monkeypatch):
+    at_once, delays = torch.set_num_threads, iter([0, 0.5])
+
+    def late(count):
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(next(delays))
+        at_once(count)
+
+    monkeypatch.setattr(torch, "set_num_threads", late)
+    results = side_by_side(lambda _: time.sleep(0.1), [0, 1])
+    next(results)
+    results.close()  # before the second worker has taken its number of threads
     assert torch.get_num_threads() == born_with() == threads
 
 

@@ -144,6 +144,14 @@ def test_bench_on_a_gpu_keeps_records_of_its_own(tmp_path: Path) -> None:
     )
 
 
+def test_bench_refuses_a_device_that_has_no_races(tmp_path: Path) -> None:
+    command = ["make", "-f", ROOT / "Makefile", "bench", f"BIN={tmp_path}", "READY=", "DEVICE=gpu"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "DEVICE is cpu or cuda, not gpu\n" in done.stderr
+    assert "benchmarks/" not in done.stderr
+
+
 # Stands in for python3: the python of its `.venv` notes what it installs, and fails if a file is `broken`.
 STAND_IN = """#!/bin/sh
 case "$*" in *venv*) ;; *) exit 0 ;; esac

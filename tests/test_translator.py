@@ -1,5 +1,6 @@
 """Text in, text out, whatever the text: one line in, one line out."""
 
+import threading
 from copy import deepcopy
 
 import pytest
@@ -114,8 +115,11 @@ def test_batches_side_by_side_give_what_they_give_in_turn(translator, one_thread
     model.src_embed[1].dropout.p = 0.9  # would be seen, were it on
     fresh = Translator(model, translator.src_tokenizer, translator.tgt_tokenizer)
     in_turn = translator.search(sentences, beam, n_best=beam, max_tokens=50)
+    used = set()
+    model.encoder.register_forward_pre_hook(lambda *_: used.add(threading.get_ident()))
     torch.set_num_threads(4)
     assert fresh.search(sentences, beam, n_best=beam, max_tokens=50) == in_turn
+    assert used.isdisjoint({threading.get_ident()})
     assert torch.get_num_threads() == 4
     assert model.training
 

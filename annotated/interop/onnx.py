@@ -49,16 +49,16 @@ class EncoderGraph(nn.Module):
 
 
 class JoiningCache(KeyValueCache):
-    """A cache for a single step, after which a graph keeps no spare room: the new is joined to the old."""
+    """A cache for the one step that a graph computes: it joins the new to the old, without room to spare."""
 
     def __init__(self, past: Tensor):
         super().__init__()
-        self.room, self.length = past, past.size(-2)
+        self.room, self.used = past, past.size(-2)
 
     def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """As every cache does."""
         self.room = torch.cat([self.room, torch.stack([key, value])], dim=-2)
-        self.length += key.size(-2)
+        self.used += key.size(-2)
         return self.key, self.value
 
 
@@ -74,7 +74,7 @@ class DecoderGraph(nn.Module):
         cache = DecoderCache(len(past))
         for layer, target, source in zip(cache.layers, past, memory, strict=True):
             layer.target = JoiningCache(target)
-            layer.memory.room, layer.memory.length = source, source.size(-2)
+            layer.memory.room, layer.memory.used = source, source.size(-2)
         # With its keys and values at hand, the memory itself is not looked at.
         states = self.model.decode(memory, src_mask, token, None, cache)  # (batch, 1, d_model)
         return self.model.generator(states[:, -1]), torch.stack([layer.target.room for layer in cache.layers])
