@@ -1,6 +1,6 @@
 """The engines that decode the same weights: ours, Hugging Face's Marian, CTranslate2.
 
-Each ends up as a function from source sentences to translations, both lists of token numbers.
+Each becomes a function from source sentences to translations, both lists of token numbers.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,12 +27,13 @@ THREADED = f"{MARIAN} in our threads"
 Sentences = list[list[int]]
 Answers = list[tuple[int, ...]]  # the tokens of each, without start and end
 Decode = Callable[[Sentences], Answers]
+Search = Callable[[Tensor], Sentences]  # of a padded batch
 
 
 def in_batches(
     sentences: Sentences,
     rows: int,
-    decode: Callable[[Tensor], Sentences],
+    decode: Search,
     each: Callable[..., Iterable[Sentences]] = map,
 ) -> Answers:
     """Decode sentences of like length together, the longest first; answers in the order of the questions.
@@ -57,10 +58,8 @@ def until_end(rows: Tensor) -> Sentences:
     return cut
 
 
-def ours(
-    translator: Translator, beam: int, alpha: float, limit: int, device: torch.device
-) -> Callable[[Tensor], Sentences]:
-    """Our own search, of a padded batch: greedy for a beam of one."""
+def ours(translator: Translator, beam: int, alpha: float, limit: int, device: torch.device) -> Search:
+    """Our own search: greedy for a beam of one."""
     model, forbidden = translator.model, translator.forbidden
 
     def decode(src: Tensor) -> Sentences:
@@ -76,10 +75,8 @@ def ours(
     return decode
 
 
-def marian(
-    folder: Path, beam: int, alpha: float, limit: int, device: torch.device
-) -> Callable[[Tensor], Sentences]:
-    """`generate` of transformers, of a padded batch, in inference mode."""
+def marian(folder: Path, beam: int, alpha: float, limit: int, device: torch.device) -> Search:
+    """`generate` of transformers, in inference mode."""
     transformers = foreign("transformers")
     transformers.utils.logging.disable_progress_bar()
     model = transformers.MarianMTModel.from_pretrained(folder).to(device).eval()
@@ -146,7 +143,7 @@ def on_threads(count: int) -> Iterator[None]:
 Ways = dict[str, tuple[int, Callable[..., Iterable[Sentences]]]]  # torch's threads, and who takes the batches
 
 
-def in_torch(decode: Callable[[Tensor], Sentences], ways: Ways) -> Callable[[int], dict[str, Decode]]:
+def in_torch(decode: Search, ways: Ways) -> Callable[[int], dict[str, Decode]]:
     """What makes, for a number of rows, an engine that computes with torch, in each of these ways."""
     return lambda rows: {
         name: on_threads(count)(partial(in_batches, rows=rows, decode=decode, each=each))
