@@ -119,6 +119,7 @@ def test_batches_side_by_side_give_what_they_give_in_turn(translator, one_thread
     model.encoder.register_forward_pre_hook(lambda *_: used.add(threading.get_ident()))
     torch.set_num_threads(4)
     assert fresh.search(sentences, beam, n_best=beam, max_tokens=50) == in_turn
+    assert used
     assert used.isdisjoint({threading.get_ident()})
     assert torch.get_num_threads() == 4
     assert model.training
