@@ -4,6 +4,7 @@ Shape letters: B batch, h heads, T queries, S keys, d_k = d_model / h.
 """
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -64,7 +65,8 @@ class MultiHeadedAttention(nn.Module):
 
     The four `linears` are W^Q, W^K, W^V, each holding the projections of all heads, and W^O.
     PyTorch's fused kernel computes the heads, or `attention` where that is faster; while `on_weights` is set
-    (see `capture_attention`) `attention` does, and its weights are handed over.
+    (see `capture_attention`) `attention` does, and its weights are handed over. Each thread has an
+    `on_weights` of its own, so that none is handed what another computes.
 
     Raises ValueError if d_model is not a multiple of h.
     """
@@ -78,7 +80,19 @@ class MultiHeadedAttention(nn.Module):
         self.h, self.d_k = h, d_model // h
         self.linears = clones(nn.Linear(d_model, d_model), 4)
         self.dropout = nn.Dropout(dropout)
-        self.on_weights: Callable[[Tensor], None] | None = None
+        self.watchers: dict[int, Callable[[Tensor], None]] = {}  # what each thread has as its `on_weights`
+
+    @property
+    def on_weights(self) -> Callable[[Tensor], None] | None:
+        """What this thread wants to be handed the weights (B, h, T, S), if anything."""
+        return self.watchers.get(threading.get_ident()) if self.watchers else None
+
+    @on_weights.setter
+    def on_weights(self, watcher: Callable[[Tensor], None] | None) -> None:
+        if watcher is None:
+            self.watchers.pop(threading.get_ident(), None)
+        else:
+            self.watchers[threading.get_ident()] = watcher
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None, cache: KeyValueCache | None = None
@@ -131,7 +145,8 @@ def capture_attention(model: nn.Module) -> Iterator[AttentionMaps]:
 
     Yields a dictionary: `maps["encoder", 0]`, `maps["decoder", 0]` and `maps["cross", 0]` are the weights
     (batch, h, queries, keys) of the first layer's attention of each kind, from the latest forward pass:
-    float32, on the CPU, without gradient. `model` is an `EncoderDecoder`.
+    float32, on the CPU, without gradient. `model` is an `EncoderDecoder`. Only the passes of this thread are
+    recorded; others may use the same model meanwhile.
 
         with capture_attention(model) as maps:
             model(src, tgt, src_mask, tgt_mask)

@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor
 
-from annotated.loss import check_smoothing
+from annotated.loss import check_smoothing, scaled, zeros_where_wanted
 
 
 def symmetric_divergence(x: Tensor, y: Tensor) -> Tensor:
@@ -40,9 +40,12 @@ def consistent_cross_entropy(
         consistency: how much the passes' disagreement costs.
         chunk: how many tokens' logits are held at a time.
 
-    Returns a sum over rows. Raises ValueError as `smoothed_cross_entropy` does.
+    Returns a sum over rows. Raises ValueError, and RuntimeError for a second derivative, as
+    `smoothed_cross_entropy` does.
     """
     check_smoothing(len(weight), smoothing)
+    if not torch.is_grad_enabled():
+        weight, bias = weight.detach(), bias.detach()  # else their gradients would be computed all the same
     kept = target != padding_idx
     states = first[kept], second[kept]
     return PairedLoss.apply(*states, weight, bias, target[kept], consistency, smoothing, padding_idx, chunk)
@@ -61,10 +64,11 @@ class PairedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, first, second, weight, bias, target, consistency, smoothing, padding_idx, chunk):
-        """Return the sum over rows; keep the gradients by states, weight and bias."""
+        """Return the sum over rows; keep those gradients by states, weight and bias that are wanted."""
         c, a, e = consistency, 1 - smoothing, smoothing / (len(weight) - 2)
-        loss, by_weight, by_bias = (torch.zeros_like(x) for x in (bias[0], weight, bias))
-        passes = [(states, torch.empty_like(states)) for states in (first, second)]
+        loss = torch.zeros_like(bias[0])
+        *by_passes, by_weight, by_bias = gradients = zeros_where_wanted(ctx, first, second, weight, bias)
+        passes = list(zip((first, second), by_passes, strict=True))
         room = [first.new_empty(min(chunk, len(first)), len(weight)) for _ in range(5)]
         for rows in torch.arange(len(first), device=first.device).split(chunk):
             t = target[rows].unsqueeze(1)  # (chunk, 1)
@@ -85,13 +89,16 @@ class PairedLoss(torch.autograd.Function):
                 slope.sub_(divergence - 1).mul_(c).add_(1).mul_(p).sub_(q, alpha=c).sub_(e)
                 slope[:, padding_idx] += e
                 slope.scatter_add_(1, t, slope.new_full(t.shape, e - a)).div_(2)
-                by_states[rows] = slope @ weight
-                by_weight.addmm_(slope.t(), states[rows])
-                by_bias += slope.sum(dim=0)
-        ctx.save_for_backward(*(by_states for _, by_states in passes), by_weight, by_bias)
+                if by_states is not None:
+                    by_states[rows] = slope @ weight
+                if by_weight is not None:
+                    by_weight.addmm_(slope.t(), states[rows])
+                if by_bias is not None:
+                    by_bias += slope.sum(dim=0)
+        ctx.save_for_backward(*gradients)
         return loss + len(first) * (a * math.log(a) + (smoothing * math.log(e) if smoothing else 0.0))
 
     @staticmethod
     def backward(ctx, slope):
         """Scale the gradients that forward kept."""
-        return *(slope * g for g in ctx.saved_tensors), None, None, None, None, None
+        return *scaled(ctx, slope), None, None, None, None, None

@@ -22,7 +22,7 @@ class Dropout(nn.Dropout):
         dropped = round(self.p * 65536)
         if not self.training or x.device.type != "cpu" or dropped in (0, 65536):
             return super().forward(x)
-        draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device="cpu").random_(-(2**63), None)
         uniform = draws.view(torch.int16)[: x.numel()].view(x.shape)  # each of 65,536 values equally likely
         return x * (uniform >= dropped - 32768) * (65536 / (65536 - dropped))
 

@@ -67,8 +67,11 @@ def smoothed_cross_entropy(
         chunk: how many tokens' logits are held at a time.
 
     Returns the same sum as `LabelSmoothing(size, padding_idx, smoothing)(log_softmax(logits), target)`.
+    A second derivative, which that form has, raises RuntimeError here.
     """
     check_smoothing(len(weight), smoothing)
+    if not torch.is_grad_enabled():
+        weight, bias = weight.detach(), bias.detach()  # else their gradients would be computed all the same
     kept = target != padding_idx
     return ChunkedLoss.apply(states[kept], weight, bias, target[kept], smoothing, padding_idx, chunk)
 
@@ -86,10 +89,11 @@ class ChunkedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, states, weight, bias, target, smoothing, padding_idx, chunk):
-        """Return the summed divergence; keep the gradients by states, weight and bias."""
+        """Return the summed divergence; keep those gradients by states, weight and bias that are wanted."""
         a, e = 1 - smoothing, smoothing / (len(weight) - 2)
         sums = weight.sum(dim=0)  # so that a row's sum of logits is one dot product
-        loss, by_states, by_weight, by_bias = (torch.zeros_like(x) for x in (sums[0], states, weight, bias))
+        loss = torch.zeros_like(sums[0])
+        by_states, by_weight, by_bias = gradients = zeros_where_wanted(ctx, states, weight, bias)
         # The same memory for all chunks: on a CPU fresh memory costs as much each time as the softmax.
         room = [states.new_empty(min(chunk, len(states)), len(weight)) for _ in range(2)]
         for rows in torch.arange(len(states), device=states.device).split(chunk):
@@ -103,13 +107,33 @@ class ChunkedLoss(torch.autograd.Function):
             slope = log_probs.exp_().sub_(e)
             slope[:, padding_idx] += e
             slope.scatter_add_(1, t, slope.new_full(t.shape, e - a))
-            by_states[rows] = slope @ weight
-            by_weight.addmm_(slope.t(), states[rows])
-            by_bias += slope.sum(dim=0)
-        ctx.save_for_backward(by_states, by_weight, by_bias)
+            if by_states is not None:
+                by_states[rows] = slope @ weight
+            if by_weight is not None:
+                by_weight.addmm_(slope.t(), states[rows])
+            if by_bias is not None:
+                by_bias += slope.sum(dim=0)
+        ctx.save_for_backward(*gradients)
         return loss + len(states) * (a * math.log(a) + (smoothing * math.log(e) if smoothing else 0.0))
 
     @staticmethod
     def backward(ctx, slope):
         """Scale the gradients that forward kept."""
-        return *(slope * g for g in ctx.saved_tensors), None, None, None, None
+        return *scaled(ctx, slope), None, None, None, None
+
+
+def zeros_where_wanted(ctx, *inputs: Tensor) -> list[Tensor | None]:
+    """Zeros in the shape of each of a function's first inputs, or None for one that needs no gradient."""
+    wanted = zip(inputs, ctx.needs_input_grad, strict=False)  # the settings that follow need none
+    return [torch.zeros_like(x) if needed else None for x, needed in wanted]
+
+
+def scaled(ctx, slope: Tensor) -> list[Tensor | None]:
+    """Scale the gradients that a forward pass kept.
+
+    Raises RuntimeError where they should be differentiated again: they are numbers, so that nothing would come
+    of it, without a word.
+    """
+    if torch.is_grad_enabled():
+        raise RuntimeError("a fast loss has no second derivative (create_graph): use LabelSmoothing for that")
+    return [None if gradient is None else slope * gradient for gradient in ctx.saved_tensors]

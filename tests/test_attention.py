@@ -1,4 +1,6 @@
 import math
+import threading
+from copy import deepcopy
 
 import pytest
 import torch
@@ -268,3 +270,52 @@ def test_capture_ends_with_an_exception_too(model, batch):
         raise RuntimeError("stop")
     model(*batch)
     assert not maps
+
+
+def test_capture_sees_only_the_passes_of_its_own_thread(model, batch):
+    src, tgt, src_mask, tgt_mask = batch
+    begun, passed = threading.Event(), threading.Event()
+    others = {}
+
+    def look():
+        with capture_attention(model) as maps:
+            begun.set()
+            assert passed.wait(30)
+            others.update(maps)
+            model(*batch)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    assert begun.wait(30)
+    with capture_attention(model) as maps:
+        model(src[:1], tgt[:1, :2], src_mask[:1], tgt_mask[:1, :2, :2])
+        passed.set()
+        thread.join()  # the other block has begun before this one and ends within it
+    assert not others
+    assert maps["cross", 1].shape == (1, 4, 2, 4)
+    held = dict(maps)
+    model(*batch)
+    assert all(maps[name] is held[name] for name in held)
+
+
+def test_a_model_can_be_copied_while_it_is_looked_at_and_saved_afterwards(model, batch, tmp_path):
+    with capture_attention(model):
+        deepcopy(model)
+    torch.save(model, tmp_path / "model.pt")
+    again = torch.load(tmp_path / "model.pt", weights_only=False)
+    assert torch.equal(again(*batch), model(*batch))
+
+
+# ---- dropout on the weights
+
+
+@pytest.mark.parametrize("form", [readable, fused])
+@pytest.mark.parametrize("p", [0.2, 0.7])
+def test_both_forms_drop_the_share_of_weights_they_were_told_to(form, p):
+    module = form(MultiHeadedAttention(1, 1, dropout=p))
+    n = 40_000
+    ones = torch.ones(n, 1, 1, 1)  # one key, so its weight is 1, and with a value of 1 so is the output
+    out = module.attend(ones, ones, ones, None)
+    assert abs((out == 0).double().mean().item() - p) < 5 * math.sqrt(p * (1 - p) / n)
+    torch.testing.assert_close(out[out != 0].unique(), torch.tensor([1 / (1 - p)]))
+    assert torch.equal(module.eval().attend(ones, ones, ones, None), ones)

@@ -72,3 +72,25 @@ def test_nothing_but_padding_costs_nothing():
     loss = consistent_cross_entropy(*inputs, torch.full_like(target, PAD), 1.0, 0.1, PAD)
     assert loss.item() == 0
     assert all(not gradient.any() for gradient in torch.autograd.grad(loss, inputs))
+
+
+def test_a_second_derivative_is_an_error_rather_than_a_wrong_number():
+    inputs, target = case()
+    loss = consistent_cross_entropy(*inputs, target, 1.0, 0.1, PAD)
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(loss, inputs, create_graph=True)  # for a penalty on the gradient, say
+
+
+@pytest.mark.parametrize("frozen", [(0,), (1,), (0, 1), (2, 3), (3,), (0, 1, 2, 3)])
+def test_the_gradients_that_are_wanted_do_not_depend_on_the_others(frozen):
+    inputs, target = case()
+    wanted = [x for i, x in enumerate(inputs) if i not in frozen]
+    some = [x.detach() if i in frozen else x for i, x in enumerate(inputs)]
+    found = consistent_cross_entropy(*some, target, 1.0, 0.1, PAD)
+    expected = readable(*inputs, target, 1.0, 0.1)
+    torch.testing.assert_close(found, expected)
+    assert found.requires_grad == bool(wanted)
+    if wanted:
+        gradients, right = (torch.autograd.grad(loss, wanted) for loss in (found, expected))
+        for ours, theirs in zip(gradients, right, strict=True):
+            torch.testing.assert_close(ours, theirs)

@@ -56,6 +56,12 @@ def test_dropout_repeats_with_its_seed():
     assert not torch.equal(first, third)
 
 
+def test_dropout_draws_where_its_input_is():
+    with torch.device("meta"):  # whatever device is the default
+        out = Dropout(0.5)(torch.ones(8, device="cpu"))
+    assert out.device.type == "cpu"
+
+
 def test_the_four_entries_that_share_a_draw_are_independent():
     p, n = 0.3, 200_000
     dropped = (Dropout(p)(torch.ones(n, 4)) == 0).double()

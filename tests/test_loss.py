@@ -5,6 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
+from torch.ops import aten
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from annotated.loss import LabelSmoothing, smoothed_cross_entropy
 
@@ -163,3 +165,47 @@ def test_no_more_than_a_chunk_of_logits_is_held():
         smoothed_cross_entropy(*inputs, target, 0.1, PAD, 7).backward()
     assert (7, 40) in shapes
     assert all(shape[0] <= 7 for shape in shapes if len(shape) == 2 and shape[1] == 40)
+
+
+def test_a_second_derivative_is_an_error_rather_than_a_wrong_number():
+    inputs, target = problem(5)
+    loss = smoothed_cross_entropy(*inputs, target, 0.1)
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(loss, inputs, create_graph=True)  # for a penalty on the gradient, say
+
+
+class Products(TorchDispatchMode):
+    """Counts matrix products."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function.overloadpacket in (aten.mm, aten.addmm, aten.addmm_)
+        return function(*args, **(kwargs or {}))
+
+
+def test_no_gradient_is_computed_that_nobody_wants():
+    inputs, target = problem(7)
+    states, weight, bias = inputs
+
+    def count(*tensors):
+        with Products() as products:
+            smoothed_cross_entropy(*tensors, target, 0.1, PAD, 99)
+        return products.count
+
+    assert count(states, weight, bias) == 3  # logits, gradient by the states, gradient by the weight
+    assert count(states, weight.detach(), bias.detach()) == 2
+    assert count(states.detach(), weight, bias) == 2
+    with torch.no_grad():
+        assert count(states, weight, bias) == 1
+
+
+@pytest.mark.parametrize("frozen", [(0,), (1, 2), (1,), (2,), (0, 1)])
+def test_the_gradients_that_are_wanted_do_not_depend_on_the_others(frozen):
+    inputs, target = problem(7)
+    wanted = [x for i, x in enumerate(inputs) if i not in frozen]
+    some = [x.detach() if i in frozen else x for i, x in enumerate(inputs)]
+    fast = torch.autograd.grad(smoothed_cross_entropy(*some, target, 0.1, PAD, 3), wanted)
+    slow = torch.autograd.grad(readable(*inputs, target, 0.1), wanted)
+    for one, other in zip(fast, slow, strict=True):
+        torch.testing.assert_close(one, other)

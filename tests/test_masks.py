@@ -74,3 +74,19 @@ def test_a_batch_moves_as_a_whole():
     for name in ("src", "src_mask", "tgt", "tgt_y", "tgt_mask"):
         assert getattr(batch, name).device.type == "meta", name
     assert batch.ntokens == 2
+
+
+def test_a_batch_on_its_way_back_is_waited_for():
+    """A copy from a GPU that is not waited for may be read before it has arrived."""
+    waits = []
+
+    class Spy(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            if function is torch.Tensor.to:
+                waits.append(not (kwargs or {}).get("non_blocking", False))
+            return function(*args, **(kwargs or {}))
+
+    tgt = torch.tensor([[0, 8, 1]])
+    with Spy():
+        Batch(tgt, tgt).to("cpu").to(torch.device("cpu"))
+    assert waits == [True] * 10

@@ -1,3 +1,4 @@
+import threading
 from copy import deepcopy
 
 import pytest
@@ -239,3 +240,39 @@ def test_evaluating_is_over_when_it_is_over():
         run(KeyError)
     assert [module.training for module in model.modules()] == before
     assert torch.is_grad_enabled()
+
+
+def test_evaluating_lasts_until_the_last_thread_is_done():
+    model = make_model(11, 13, N=1, d_model=8, d_ff=12, h=2).train()
+    model.encoder.layers[0].eval()  # as a frozen part would be
+    before = [module.training for module in model.modules()]
+    begun, first_over = threading.Event(), threading.Event()
+    seen = []
+
+    def second():
+        with evaluating(model.decoder), evaluating(model):
+            begun.set()
+            assert first_over.wait(30)
+            seen.append(any(module.training for module in model.modules()))
+            with evaluating(model):
+                pass
+            seen.append(any(module.training for module in model.modules()))
+
+    thread = threading.Thread(target=second)
+    with evaluating(model):
+        thread.start()
+        assert begun.wait(30)
+    first_over.set()
+    thread.join()
+    assert seen == [False, False]
+    assert [module.training for module in model.modules()] == before
+
+
+def test_a_copy_made_while_evaluating_goes_its_own_way():
+    model = make_model(11, 13, N=1, d_model=8, d_ff=12, h=2).train()
+    with evaluating(model):
+        copy = deepcopy(model).train()
+        with evaluating(copy):
+            assert not copy.training
+        assert copy.training
+        assert not model.training
