@@ -19,6 +19,7 @@ from annotated.recipes import recipe_names, recipe_path
 from annotated.runs import SETTINGS
 from annotated.settings import TrainingConfig
 from annotated.trainer import TrainingError
+from annotated.translator import Limits
 
 PRESETS = ("tiny", "base", "big")
 
@@ -132,6 +133,27 @@ def search_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--alpha", type=float, default=0.6, metavar="FLOAT", help="of the length penalty")
     penalties = "gnmt: ((5 + length) / 6)^alpha, as in section 6.1; power: length^alpha"
     group.add_argument("--penalty", choices=("gnmt", "power"), default="gnmt", help=penalties)
+    limits = Limits()
+    group.add_argument(
+        "--max-source",
+        type=int,
+        default=limits.max_source,
+        metavar="INT",
+        help="tokens of a line that are read",
+    )
+    group.add_argument(
+        "--max-length",
+        type=int,
+        default=limits.max_length,
+        metavar="INT",
+        help="tokens of a translation at most",
+    )
+    group.add_argument(
+        "--too-long",
+        choices=("cut", "refuse"),
+        default=limits.too_long,
+        help="what becomes of a line with more tokens than --max-source",
+    )
 
 
 def train_parser(add, common: argparse.ArgumentParser) -> None:

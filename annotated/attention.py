@@ -168,3 +168,8 @@ def capture_attention(model: nn.Module) -> Iterator[AttentionMaps]:
     finally:
         for module, on_weights in zip(named.values(), before, strict=True):
             module.on_weights = on_weights
+
+
+def is_watched(model: nn.Module) -> bool:
+    """Whether this thread records attention weights of the model."""
+    return any(getattr(module, "on_weights", None) is not None for module in model.modules())

@@ -5,6 +5,8 @@ import dataclasses
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -179,7 +181,10 @@ def run_training(args: argparse.Namespace, device: torch.device) -> int:
     corpus = training_corpus(args)
     model, *tokenizers = starting_point(args, corpus)
     say(f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}")
-    limit = min(config.max_sentence, config.max_tokens - 1)  # with its end symbol it must fit into a batch
+    # With the symbols around it, a source or a target as it is read, it must fit into a batch and the model.
+    around = max(1, len(tokenizers[0].before + tokenizers[0].after))
+    room = min(config.max_tokens, model.max_positions or config.max_tokens)
+    limit = min(config.max_sentence, room - around)
 
     def batches(split: str, epoch: int = 0, dropout: float = 0.0) -> TokenBatches:
         pairs = encode_corpus(corpus[split], *tokenizers, limit, dropout, mixed_seed(config.seed, epoch))
@@ -205,9 +210,24 @@ def run_training(args: argparse.Namespace, device: torch.device) -> int:
     return 0 if finished else 130
 
 
+def load_translator(args: argparse.Namespace) -> Translator:
+    """The translator that the flags name, with the limits that they set."""
+    limits = {"max_source": args.max_source, "max_length": args.max_length, "too_long": args.too_long}
+    return Translator.load(args.model, choose_device(args), **limits)
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Tell the user what is warned of in one line, without the place in our code."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: say(f"annotated: {message}")
+        yield
+
+
+@plain_warnings()
 def translate(args: argparse.Namespace) -> None:
     """Translate standard input; see `annotated translate --help`."""
-    translator = Translator.load(args.model, choose_device(args))
+    translator = load_translator(args)
     if args.tokenized:
         translator.pass_tokenized()
     options = {"beam": args.beam, "alpha": args.alpha, "penalty": args.penalty}
@@ -242,12 +262,13 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
     return load_corpus(corpus, args.pair, args.path, args.variant), args.split
 
 
+@plain_warnings()
 def evaluate(args: argparse.Namespace) -> None:
     """Score a model; see `annotated evaluate --help`."""
     for flag, path in (("--save", args.save), ("--json", args.json)):
         if path is not None and not path.parent.is_dir():
             raise ValueError(f"{flag} {path}: there is no folder {path.parent}")
-    translator = Translator.load(args.model, choose_device(args))
+    translator = load_translator(args)
     corpus, split = scored_corpus(args)
     options = {"beam": args.beam, "alpha": args.alpha, "penalty": args.penalty}
     results, found = score_split(translator, corpus, split, args.variant == "tok", **options)

@@ -3,10 +3,12 @@
 Shape letters: B sentences, k hypotheses kept for each (the beam), V target vocabulary.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from numbers import Integral, Real
 from typing import Literal
 
 import torch
@@ -14,6 +16,34 @@ from torch import Tensor
 
 from annotated.cache import DecoderCache
 from annotated.model import EncoderDecoder, evaluating
+
+EXTRA = 50  # tokens that a translation may have more than its source, section 6.1
+MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses
+
+
+def check_count(name: str, value: object, most: int | None = None) -> None:
+    """Raise ValueError unless `value` is a whole number from 1 to `most`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ValueError(f"{name} must be a whole number, not {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, not {value}")
+    if most is not None and value > most:
+        raise ValueError(f"{name} must be at most {most}, not {value}")
+
+
+def within(model: EncoderDecoder, length: int) -> int:
+    """As many tokens as can be generated, of `length`: for each, the model reads one position before it."""
+    return length if model.max_positions is None else min(length, model.max_positions)
+
+
+def mask_each(src: Tensor, src_mask: Tensor) -> Tensor:
+    """Give each of B sentences its row of a mask (B or 1, 1, src_len); raise ValueError for another shape."""
+    expected = (len(src), 1, src.size(1))
+    if src_mask.shape not in (expected, (1, *expected[1:])):
+        raise ValueError(
+            f"src_mask must be (batch, 1, src_len), here {expected}, not {tuple(src_mask.shape)}"
+        )
+    return src_mask.expand(len(src), -1, -1)
 
 
 def greedy_decode(
@@ -28,14 +58,18 @@ def greedy_decode(
     """Take the likeliest token at each step, for a batch of sentences at once.
 
     Args:
-        src: int64 (B, src_len); `src_mask`: bool (B, 1, src_len).
-        max_len: the length at most, start symbol included.
+        src: int64 (B, src_len); `src_mask`: bool (B or 1, 1, src_len), or None.
+        max_len: the length at most, start symbol included; less where the model has not so many positions.
         end_symbol: a sentence ends here, and is filled up with it; None goes on to `max_len`.
         forbidden: tokens that are never taken.
 
     Returns int64 (B, at most max_len), each row beginning with `start_symbol`.
-    The model is put in evaluation mode for the time, and no gradients are kept.
+    The model is put in evaluation mode for the time, and no gradients are kept. Raises ValueError for a
+    `max_len` below 1 and a mask of another shape.
     """
+    check_count("max_len", max_len)
+    max_len = within(model, max_len - 1) + 1  # the last token is not read
+    src_mask = None if src_mask is None else mask_each(src, src_mask)
     with evaluating(model):
         memory = model.encode(src, src_mask)
         cache = DecoderCache(len(model.decoder.layers))
@@ -80,20 +114,22 @@ def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> floa
     """What a hypothesis of `length` tokens, the end symbol counted, has its log-probability divided by.
 
     "gnmt" is ((5 + length) / 6)^alpha, of Wu et al. 2016, which section 6.1 uses with alpha 0.6;
-    "power" is length^alpha, as Hugging Face and CTranslate2 have it. Raises ValueError for another name.
+    "power" is length^alpha, as Hugging Face and CTranslate2 have it. Raises ValueError for another name, and
+    for an alpha with which no float could hold the result.
     """
-    if penalty == "gnmt":
-        return ((5 + length) / 6) ** alpha
-    if penalty == "power":
-        return float(length**alpha)
-    raise ValueError(f"penalty must be 'gnmt' or 'power', not {penalty!r}")
+    if penalty not in ("gnmt", "power"):
+        raise ValueError(f"penalty must be 'gnmt' or 'power', not {penalty!r}")
+    try:
+        return ((5 + length) / 6 if penalty == "gnmt" else float(length)) ** alpha
+    except OverflowError:
+        raise ValueError(f"alpha must be smaller than {alpha}: {length} tokens are too many for it") from None
 
 
 def beam_search(
     model: EncoderDecoder,
     src: Tensor,
-    src_mask: Tensor,
-    max_len: int | None = None,
+    src_mask: Tensor | None,
+    max_len: int | Sequence[int] | None = None,
     start_symbol: int = 0,
     end_symbol: int = 1,
     beam: int = 4,
@@ -112,9 +148,12 @@ def beam_search(
     hypotheses are. At its length limit a hypothesis has to end.
 
     Args:
-        src: int64 (B, src_len); `src_mask`: bool (B, 1, src_len).
-        max_len: tokens generated at most, the end symbol included; None is the paper's input length + 50.
-            A longer prefix is kept whole, and ended.
+        src: int64 (B, src_len); `src_mask`: bool (B or 1, 1, src_len), or None.
+        max_len: tokens generated at most, the end symbol included, for all sentences or for each; None is the
+            paper's input length + 50. Less where the model has not so many positions; a longer prefix is kept
+            whole, and ended.
+        start_symbol, end_symbol: those of our tokenizers, unless the model was trained with others: those of
+            `data_gen` start with 1, and have no end.
         alpha, penalty: see `length_penalty`; alpha 0 compares plain log-probabilities.
         n_best: hypotheses returned for each sentence, the best first (fewer, where fewer were found).
         prefixes: for each sentence, tokens with which its translation must begin.
@@ -122,18 +161,23 @@ def beam_search(
         watch: called after each step for each sentence with its number in the batch and its candidates,
             likeliest first; `plots.plot_beam` draws them as a tree.
 
-    Raises ValueError for a beam below 1, an n_best above the beam, a negative alpha, an unknown penalty, and
-    for prefixes that are not one a sentence, that end before they are over, or that `forbidden` rules out.
+    Raises ValueError for a beam outside 1 to 256, an n_best above the beam, a negative alpha, an unknown
+    penalty, a mask of another shape, and for prefixes that are not one a sentence, that end before they are
+    over, or that `forbidden` rules out.
     """
-    if beam < 1 or not 1 <= n_best <= beam:
-        raise ValueError(f"beam must be at least 1 and n_best from 1 to beam, not {beam} and {n_best}")
-    if alpha < 0:
-        raise ValueError(f"alpha must not be negative, not {alpha}: long sentences would be penalised twice")
+    check_search(beam, n_best, alpha)
+    src_mask = src.new_ones(len(src), 1, src.size(1), dtype=torch.bool) if src_mask is None else src_mask
+    src_mask = mask_each(src, src_mask)
     prefixes = [()] * len(src) if prefixes is None else [tuple(prefix) for prefix in prefixes]
     check_tokens(prefixes, len(src), end_symbol, forbidden)
+    if max_len is None:
+        max_len = [length + EXTRA for length in src_mask.sum(dim=(1, 2)).tolist()]
+    limits = max_len if isinstance(max_len, Sequence) else [max_len] * len(src)
+    for limit in limits:
+        check_count("max_len", limit)
     searches = [
-        SentenceSearch(length + 50 if max_len is None else max_len, beam, n_best, alpha, penalty, prefix)
-        for length, prefix in zip(src_mask.sum(dim=(1, 2)).tolist(), prefixes, strict=True)
+        SentenceSearch(within(model, limit), beam, n_best, alpha, penalty, prefix)
+        for limit, prefix in zip(limits, prefixes, strict=True)
     ]
     if watch is not None:
         for i, search in enumerate(searches):
@@ -141,6 +185,16 @@ def beam_search(
     with evaluating(model):
         run_beams(model, src, src_mask, searches, beam, start_symbol, end_symbol, forbidden)
     return [search.best() for search in searches]
+
+
+def check_search(beam: object, n_best: object, alpha: object) -> None:
+    """Raise ValueError for settings with which no beam search could be made."""
+    check_count("beam", beam, MAX_BEAM)
+    check_count("n_best", n_best, beam)
+    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not math.isfinite(alpha):
+        raise ValueError(f"alpha must be a number, not {alpha!r}")
+    if alpha < 0:
+        raise ValueError(f"alpha must not be negative, not {alpha}: long sentences would be penalised twice")
 
 
 def check_tokens(

@@ -1,8 +1,9 @@
 """Where to compute, how precisely, and in how many processes and threads."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -10,7 +11,10 @@ import torch
 from torch import distributed as dist
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-Item, Result = TypeVar("Item"), TypeVar("Result")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+AHEAD = 4  # items a thread that `side_by_side` begins ahead: one slow item keeps the others busy for a while
 
 
 def find_device(name: str) -> torch.device:
@@ -56,11 +60,11 @@ def half_precision(device: torch.device) -> Iterator[None]:
 
 
 def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """What `work` makes of each item, in order, with as many at a time as PyTorch has threads.
+    """Like `map`, but do as many items at a time as PyTorch has threads; results keep their order.
 
     For batches on a CPU. All threads on one small batch wait for each other at the end of each of its
     operations; with a batch for each thread, they need not (benchmarks/decode.py). Fewer items than threads
-    share these out evenly.
+    share these out evenly. At most `AHEAD` items a thread are begun before their results are taken.
 
     `work` runs in other threads: it must not change what the others use, and what the caller has switched on
     for itself, such as `torch.no_grad`, does not hold there. An error comes out when its item's turn comes;
@@ -71,9 +75,15 @@ def side_by_side(work: Callable[[Item], Result], items: Sequence[Item]) -> Itera
     if workers < 2:
         yield from map(work, items)
         return
-    share = threads // workers
+    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,))
+    begun: deque[Future[Result]] = deque()
     try:
-        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(share,)) as pool:
-            yield from pool.map(work, items)
+        for item in items:
+            if len(begun) == AHEAD * workers:
+                yield begun.popleft().result()
+            begun.append(pool.submit(work, item))
+        while begun:
+            yield begun.popleft().result()
     finally:
+        pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)  # else threads born later would begin with as few as the workers

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
-from annotated.decoding import greedy_decode
+from annotated.decoding import EXTRA, greedy_decode
 from annotated.masks import Batch
 from annotated.model import EncoderDecoder, evaluating
 from annotated.tokenizers import Tokenizer
@@ -101,7 +101,7 @@ def greedy_bleu(
     found, references = [], []
     for batch in batches:
         batch.to(device)
-        longest = batch.src.size(1) + 50
+        longest = batch.src.size(1) + EXTRA
         rows = greedy_decode(model, batch.src, batch.src_mask, longest, tokenizer.start, tokenizer.end, never)
         found += map(tokenizer.decode, rows.tolist())
         references += map(tokenizer.decode, batch.tgt_y.tolist())

@@ -131,8 +131,7 @@ def zeros_where_wanted(ctx, *inputs: Tensor) -> list[Tensor | None]:
 def scaled(ctx, slope: Tensor) -> list[Tensor | None]:
     """Scale the gradients that a forward pass kept.
 
-    Raises RuntimeError where they should be differentiated again: they are numbers, so that nothing would come
-    of it, without a word.
+    Raises RuntimeError where they are to be differentiated again: autograd would take them for constants.
     """
     if torch.is_grad_enabled():
         raise RuntimeError("a fast loss has no second derivative (create_graph): use LabelSmoothing for that")

@@ -228,6 +228,12 @@ class EncoderDecoder(nn.Module):
         model.reset_parameters()
         return model
 
+    @property
+    def max_positions(self) -> int | None:
+        """How many positions a source may have, and a target as it is read; None where any number will do."""
+        learned = (module for module in self.modules() if isinstance(module, LearnedPositions))
+        return min((module.lut.num_embeddings for module in learned), default=None)
+
     def tie_embeddings(self) -> None:
         """Let the embeddings named by the settings be one matrix with the output projection (section 3.4)."""
         if self.config.tied_embeddings != "none":

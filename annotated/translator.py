@@ -1,17 +1,19 @@
 """Text in, text out: a trained model with its tokenizers and its search."""
 
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
-from annotated.attention import AttentionMaps, capture_attention
+from annotated.attention import AttentionMaps, capture_attention, is_watched
 from annotated.checkpoints import find_model, load_model, shipped_model, shipped_models
-from annotated.decoding import Hypothesis, Penalty, beam_search
+from annotated.decoding import EXTRA, Hypothesis, Penalty, beam_search, check_count, check_search
 from annotated.devices import side_by_side
 from annotated.masks import padding_mask, subsequent_mask
 from annotated.model import EncoderDecoder, evaluating
@@ -23,12 +25,58 @@ if TYPE_CHECKING:
     import altair as alt
 
 
+@dataclass(frozen=True)
+class Limits:
+    """How long sources and translations may be: time and memory grow with the square of their length.
+
+    Raises ValueError for a limit below 1 and an unknown `too_long`.
+    """
+
+    max_source: int = 1024  # source tokens, the end symbol counted
+    max_length: int = 1024  # tokens of a translation, the end symbol counted
+    too_long: Literal["cut", "refuse"] = (
+        "cut"  # what becomes of a longer source; one that is cut is warned of
+    )
+
+    def __post_init__(self) -> None:
+        check_count("max_source", self.max_source)
+        check_count("max_length", self.max_length)
+        if self.too_long not in (choices := get_args(Limits.__annotations__["too_long"])):
+            raise ValueError(f"too_long must be one of {', '.join(choices)}, not {self.too_long!r}")
+
+    def within(self, positions: int | None) -> "Limits":
+        """The limits of a model that has so many positions; None stands for any number."""
+        if positions is None:
+            return self
+        most = {name: min(getattr(self, name), positions) for name in ("max_source", "max_length")}
+        return replace(self, **most)
+
+    def fit(self, tokens: list[int], around: int, name: str) -> list[int]:
+        """Cut the tokens of a source that stands between `around` symbols; `name` is what messages call it.
+
+        Raises ValueError for one that is too long, if that is to be refused.
+        """
+        if (length := len(tokens) + around) <= self.max_source:
+            return tokens
+        says = f"{name} has {length:,} tokens, but max_source is {self.max_source:,}"
+        if self.too_long == "refuse":
+            raise ValueError(says)
+        warnings.warn(f"{says}: the rest of it is not translated", stacklevel=2)
+        return tokens[: max(0, self.max_source - around)]
+
+    def longest(self, source: int) -> int:
+        """The length limit of the translation of a source of so many tokens."""
+        return min(source + EXTRA, self.max_length)
+
+
 class Translator:
     """Translates sentences: `Translator.load("runs/first")("A dog runs.")`.
 
     The defaults are the paper's search: beam 4, length penalty alpha 0.6 (section 6.1). With
     `lower_cased`, for a model that has seen only lower-cased, tokenised text, cased text is refused. `pair`,
-    such as "en-de", is what it translates, where that is known.
+    such as "en-de", is what it translates, where that is known. `limits` are the fields of `Limits`: no
+    sentence is read beyond `max_source` tokens or translated into more than `max_length`, each 1,024 unless
+    the model has fewer positions; `too_long` says whether a longer one is cut, with a warning, or refused.
     """
 
     def __init__(
@@ -38,30 +86,36 @@ class Translator:
         tgt_tokenizer: Tokenizer,
         lower_cased: bool = False,
         pair: str | None = None,
+        **limits: int | str,
     ):
         self.model = model
         self.src_tokenizer = src_tokenizer
         self.tgt_tokenizer = tgt_tokenizer
         self.lower_cased = lower_cased
         self.pair = pair
+        self.limits = Limits(**limits).within(model.max_positions)
 
     @classmethod
-    def load(cls, name_or_folder: str | Path, device: str | torch.device = "cpu") -> "Translator":
+    def load(
+        cls, name_or_folder: str | Path, device: str | torch.device = "cpu", **limits: int | str
+    ) -> "Translator":
         """From a model folder, or by the name of a shipped model. Raises as `load_model` does.
 
         The folder of a run tells whether it was trained on lower-cased, tokenised text.
         """
         folder = find_model(name_or_folder)
         settings = settings_of(folder)
-        return cls(*load_model(folder, device), settings.get("variant") == "tok", settings.get("pair"))
+        lower_cased = settings.get("variant") == "tok"
+        return cls(*load_model(folder, device), lower_cased, settings.get("pair"), **limits)
+
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        pair = f"{self.pair}, " if self.pair else ""
+        return f"Translator({pair}{parameters:,} parameters, on {self.device}, {self.limits})"
 
     def __call__(self, sentence: str, beam: int = 4, alpha: float = 0.6) -> str:
         """Translate one sentence. Raises ValueError for anything but one string."""
-        if not isinstance(sentence, str):
-            raise ValueError(
-                f"this takes one sentence, not {type(sentence).__name__}; translate() takes a list"
-            )
-        return self.translate([sentence], beam, alpha)[0]
+        return self.translate([one_sentence(sentence)], beam, alpha)[0]
 
     def translate(
         self,
@@ -77,15 +131,16 @@ class Translator:
 
         Every translation begins with the words of `prefix`. Sentences of like length are searched together,
         at most about `max_tokens` source tokens in a batch, each counted `beam` times; on a CPU, as many
-        batches side by side as PyTorch has threads, each with memory of its own. Raises ValueError for one
-        sentence in the place of several, and as `beam_search` does.
+        batches side by side as PyTorch has threads, each with memory of its own. Raises ValueError naming
+        what is no string, for a table or one sentence in the place of several, for a prefix that could not be
+        written, and as `beam_search` does.
         """
         found = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress)
         return [self.tgt_tokenizer.decode(ends[0].tokens) if ends else "" for ends in found]
 
     def n_best(self, sentence: str, n: int = 4, alpha: float = 0.6) -> list[tuple[str, float]]:
         """The best `n` translations that a beam of `n` finds, each with its score, the best first."""
-        [found] = self.search([sentence], beam=n, alpha=alpha, n_best=n)
+        [found] = self.search([one_sentence(sentence)], beam=n, alpha=alpha, n_best=n)
         return [(self.tgt_tokenizer.decode(end.tokens), end.score) for end in found]
 
     def search(
@@ -100,13 +155,11 @@ class Translator:
         progress: bool = False,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each sentence, in order and best first; none for one of white space alone."""
-        if isinstance(sentences, str):
-            raise ValueError("translate takes a list of sentences; for one, call the translator itself")
-        if beam < 1:
-            raise ValueError(f"beam must be at least 1, not {beam}")
-        sentences = list(sentences)
-        encoded = {i: self.encode(text) for i, text in enumerate(sentences) if text.strip()}
-        begun = self.tgt_tokenizer.encode(prefix)
+        sentences = several_sentences(sentences)
+        check_search(beam, n_best, alpha)
+        check_count("max_tokens", max_tokens)
+        encoded = {i: self.encode(text, f"line {i + 1}") for i, text in enumerate(sentences) if text.strip()}
+        begun = self.begin(prefix)
 
         def search_batch(indices: list[int]) -> list[list[Hypothesis]]:
             src = self.batch([encoded[i] for i in indices])
@@ -114,6 +167,9 @@ class Translator:
                 self.model,
                 src,
                 padding_mask(src, self.src_tokenizer.pad),
+                [self.limits.longest(len(encoded[i])) for i in indices],
+                self.tgt_tokenizer.start,
+                self.tgt_tokenizer.end,
                 beam=beam,
                 alpha=alpha,
                 penalty=penalty,
@@ -123,6 +179,11 @@ class Translator:
             )
 
         batches = list(by_length(encoded, max(1, max_tokens // beam)))
+        if len(batches) > 1 and is_watched(self.model):
+            raise ValueError(
+                f"this takes {len(batches)} batches, and capture_attention keeps the maps of one pass: "
+                "translate them one by one, or ask for the `attention` of each"
+            )
         each = side_by_side if self.device.type == "cpu" else map
         results: list[list[Hypothesis]] = [[] for _ in sentences]
         with (
@@ -136,10 +197,11 @@ class Translator:
                 bar.update(len(indices))
         return results
 
-    def encode(self, sentence: str) -> list[int]:
+    def encode(self, sentence: str, name: str = "the sentence") -> list[int]:
         """A source sentence as the model reads it: its tokens, and as a rule the end symbol after them.
 
-        Raises ValueError for cased text where the model reads only lower-cased text.
+        One over `max_source` is cut or refused; messages call it `name`. Raises ValueError for cased text
+        where the model reads only lower-cased text.
         """
         if self.lower_cased and sentence != sentence.lower():
             raise ValueError(
@@ -147,7 +209,26 @@ class Translator:
                 f"(translate --tokenized); for normal text there is {shipped_for(self.pair, 'raw')}"
             )
         tokenizer = self.src_tokenizer
-        return [*tokenizer.before, *tokenizer.encode(sentence), *tokenizer.after]
+        around = len(tokenizer.before + tokenizer.after)
+        tokens = self.limits.fit(tokenizer.encode(sentence), around, name)
+        return [*tokenizer.before, *tokens, *tokenizer.after]
+
+    def begin(self, translation: str) -> list[int]:
+        """The tokens of a translation's beginning, or of all of it but its end symbol.
+
+        Raises ValueError for what is no string, or no translation could be: too long, or of several lines.
+        """
+        if not isinstance(translation, str):
+            raise ValueError(
+                f"a translation or its prefix must be a string, not {type(translation).__name__}"
+            )
+        tokens = self.tgt_tokenizer.encode(translation)
+        if len(tokens) >= self.limits.max_length:
+            size = f"{len(tokens):,} tokens, but with its end max_length is {self.limits.max_length:,}"
+            raise ValueError(f"{translation[:40]!r}... has {size}")
+        if not set(self.tgt_tokenizer.forbidden_ids).isdisjoint(tokens):
+            raise ValueError(f"{translation[:40]!r} has a line break, which no translation may have")
+        return tokens
 
     def batch(self, encoded: list[list[int]]) -> Tensor:
         """Pad token lists to one int64 tensor (batch, len), on the model's device."""
@@ -179,10 +260,13 @@ class Translator:
         return (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
 
     def attention(self, sentence: str, translation: str | None = None) -> "TranslationAttention":
-        """Where each head looked while `translation` (by default, our own) was written token by token."""
+        """Where each head looked while `translation` (by default, our own) was written token by token.
+
+        Raises ValueError for what is no string and for a translation that could not be ours.
+        """
         translation = self(sentence) if translation is None else translation
-        src = self.batch([self.encode(sentence)])
-        tgt = [self.tgt_tokenizer.start, *self.tgt_tokenizer.encode(translation)]
+        src = self.batch([self.encode(one_sentence(sentence))])
+        tgt = [self.tgt_tokenizer.start, *self.begin(translation)]
         tokens = torch.tensor([tgt], device=src.device)
         with evaluating(self.model), capture_attention(self.model) as maps:
             self.model(
@@ -220,6 +304,32 @@ class TranslationAttention:
         queries = self.src_tokens if kind == "encoder" else self.tgt_tokens
         keys = self.tgt_tokens if kind == "decoder" else self.src_tokens
         return queries, keys
+
+
+def one_sentence(sentence: object) -> str:
+    """The sentence itself. Raises ValueError for anything but one string."""
+    if not isinstance(sentence, str):
+        raise ValueError(f"this takes one sentence, not {type(sentence).__name__}; translate() takes a list")
+    return sentence
+
+
+def several_sentences(sentences: object) -> list[str]:
+    """A list of the sentences.
+
+    Raises ValueError that names the first that is no string, or says what stands in the place of a list: one
+    sentence, nothing, or a table, which would give its columns' names.
+    """
+    if isinstance(sentences, str):
+        raise ValueError("translate takes a list of sentences; for one, call the translator itself")
+    table = isinstance(sentences, Mapping) or getattr(sentences, "ndim", 1) != 1
+    if table or isinstance(sentences, bytes) or not isinstance(sentences, Iterable):
+        column = "; of a table, give one column" if table else ""
+        raise ValueError(f"translate takes a list of sentences, not {type(sentences).__name__}{column}")
+    listed = list(sentences)
+    for i, sentence in enumerate(listed):
+        if not isinstance(sentence, str):
+            raise ValueError(f"sentences[{i}] must be a string, not {sentence!r:.40}")
+    return listed
 
 
 def by_length(encoded: dict[int, list[int]], max_tokens: int) -> Iterator[list[int]]:

@@ -60,6 +60,8 @@ def until_end(row):
 class Chain(nn.Module):
     """Stands in for a model: the last token alone decides, by a table of probabilities, what comes next."""
 
+    max_positions = None
+
     def __init__(self, *rows):
         super().__init__()
         self.generator = Table(torch.tensor(rows, dtype=torch.float64).log())
@@ -295,6 +297,20 @@ def test_what_ends_makes_room_for_others():
     assert [h.tokens for h in found] == [(), (3,)]  # 3 is third at the first step, 0.25 at the end
 
 
+def test_as_many_go_on_as_the_beam_is_wide_though_some_end():
+    begin = [0, 0, 0.4, 0.3, 0.3, 0, 0, 0]
+    two, three, four = (
+        [0, 0.6, 0, 0, 0, 0.4, 0, 0],
+        [0, 0.55, 0, 0, 0, 0, 0.45, 0],
+        [0, 0, 0, 0, 0, 0, 0, 0.4],
+    )
+    five, six, seven = [0, 0, 0, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0, 0]
+    # In the second step two ends come first, 0.24 and 0.165; then 2 5 with 0.16, 3 6 with 0.135, 4 7 with 0.12.
+    table = Chain(begin, begin, two, three, four, five, six, seven)
+    (found,) = beam_search(table, *ONE, 5, beam=3, n_best=3, alpha=0.0)
+    assert [h.tokens for h in found] == [(2,), (3,), (4, 7)]  # 2 5 3 and 3 6 2 end with 0.088 and 0.081
+
+
 def test_a_search_goes_on_while_any_of_the_n_best_can_be_beaten():
     table = Chain([0, 0.5, 0.3, 0.2, 0], [1, 0, 0, 0, 0], *2 * [[0, 0.1, 0, 0, 0.9]], [0, 1, 0, 0, 0])
     (found,) = beam_search(table, *ONE, 9, n_best=2, alpha=0.0)
@@ -330,12 +346,46 @@ def test_the_penalty_by_hand():
     assert length_penalty(4, 0.5, "power") == 2
 
 
+def test_a_mask_may_serve_all_sentences_or_be_left_out():
+    model, (src, _) = toy(seed=12), sources(seed=1, lengths=(5, 5, 5))
+    each = torch.ones(3, 1, 5, dtype=torch.bool)
+    greedy, wide = greedy_decode(model, src, each, 30, START, END), beam_search(model, src, each)
+    assert len({len(until_end(row)) for row in greedy}) > 1  # one ends before another
+    for mask in (each[:1], None):
+        assert torch.equal(greedy_decode(model, src, mask, 30, START, END), greedy)
+        assert beam_search(model, src, mask) == wide
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (3, 1, 4), (2, 1, 5), (3, 5, 5), (3, 1, 1, 5)])
+def test_a_mask_of_another_shape_is_refused(shape):
+    model, (src, _) = toy(), sources(lengths=(5, 5, 5))
+    mask = torch.ones(shape, dtype=torch.bool)
+    for search in (lambda: beam_search(model, src, mask), lambda: greedy_decode(model, src, mask, 9, START)):
+        with pytest.raises(ValueError, match=r"must be \(batch, 1, src_len\), here \(3, 1, 5\), not "):
+            search()
+
+
+def test_each_sentence_may_have_its_own_limit():
+    never = Chain([0, 1e-9, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0], [0, 1e-9, 0, 1])
+    src = torch.tensor([[3, 4], [3, 4], [3, 4]])
+    found = beam_search(never, src, None, [5, 1, 2], beam=1)
+    assert [len(h.tokens) + 1 for (h,) in found] == [5, 1, 2]
+
+
+@pytest.mark.parametrize("length", [0, -1, 2.5, "7", True])
+def test_a_limit_is_a_whole_number_of_at_least_1(length):
+    for search in (lambda: beam_search(GARDEN, *ONE, length), lambda: greedy_decode(GARDEN, *ONE, length, 0)):
+        with pytest.raises(ValueError, match="max_len must be"):
+            search()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 0}, "not 0 and 1"),
-        ({"beam": 2, "n_best": 3}, "not 2 and 3"),
-        ({"n_best": 0}, "not 4 and 0"),
+        ({"beam": 257}, "beam must be at most 256, not 257"),
+        ({"beam": 0}, "beam must be at least 1, not 0"),
+        ({"beam": 2, "n_best": 3}, "n_best must be at most 2, not 3"),
+        ({"n_best": 0}, "n_best must be at least 1, not 0"),
         ({"alpha": -0.1}, "not -0.1"),
         ({"penalty": "none"}, "'gnmt' or 'power', not 'none'"),
         ({"prefixes": [(3,), (4,)]}, "each of 1 sentences, not 2"),

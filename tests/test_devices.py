@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from annotated.devices import side_by_side
+from annotated.devices import AHEAD, side_by_side
 
 
 @pytest.fixture(params=[2, 5])
@@ -83,6 +83,15 @@ def test_a_worker_that_begins_late_leaves_the_threads_as_they_were(threads, monk
     next(results)
     results.close()  # before the second worker has taken its number of threads
     assert torch.get_num_threads() == born_with() == threads
+
+
+def test_no_more_is_done_ahead_than_a_few_items_a_thread(threads):
+    begun = []
+    results = side_by_side(begun.append, range(1000))
+    next(results)
+    results.close()  # what has begun by now runs to its end
+    assert len(begun) <= 1 + AHEAD * threads
+    assert begun[0] == 0
 
 
 @pytest.mark.parametrize("items", [[], [7]])

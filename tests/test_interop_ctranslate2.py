@@ -1,5 +1,8 @@
 """CTranslate2: its engine scores and translates as our model and our search do."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 import torch
 from interop_models import ENGLISH, GERMAN, MISSING, logits, subwords, taught, toy
@@ -115,15 +118,22 @@ def test_the_same_limit_to_sentences_that_do_not_end(pair):
 
 
 @pytest.mark.parametrize("settings", [{"positions": "learned", "max_len": 30}, {}], ids=str)
-def test_a_source_longer_than_the_table_of_positions_is_refused(settings, tmp_path):
+def test_a_source_longer_than_the_table_of_positions_is_cut_or_refused_by_both(settings, tmp_path):
     words = WordTokenizer(["a", "dog", "runs"], None)
-    model = toy(7, 7, **settings)
+    model, most = toy(7, 7, **settings), settings.get("max_len", 1024)
     to_ctranslate2(tmp_path / "out", model, words, words)
-    translator, most = CTranslate2Translator(tmp_path / "out"), settings.get("max_len", 1024)
-    [(tokens, _)] = translator.search(["a " * (most - 1)], beam=1)  # and the end symbol
-    assert len(tokens) <= most
-    with pytest.raises(ValueError, match=f"'a a .* has {most + 1:,} tokens, but the engine has {most:,} pos"):
-        translator.search(["a dog", "a " * most], beam=1)
+    fits, longer = "dog " * (most - 1), "dog " * most  # and the end symbol
+    says = f"line 2 has {most + 1:,} tokens, but max_source is {most:,}"
+    found = []
+    for build in (partial(Translator, model, words, words), partial(CTranslate2Translator, tmp_path / "out")):
+        translator = build(max_length=70)
+        with pytest.warns(UserWarning, match=says):
+            found.append([translator.translate([fits, text], 1, 0.0) for text in (fits, longer)])
+        with pytest.raises(ValueError, match=says):
+            build(too_long="refuse").translate([fits, longer], 1, 0.0)
+    assert found[0] == found[1]
+    assert found[0][0] == found[0][1]
+    assert CTranslate2Translator(tmp_path / "out", max_source=most + 1).limits.max_source == most
 
 
 def test_all_of_a_long_source_is_read(tmp_path):
@@ -134,10 +144,19 @@ def test_all_of_a_long_source_is_read(tmp_path):
         model.generator.proj.bias[4] += 99
     to_ctranslate2(tmp_path / "out", model, words, words)
     texts = ["a dog " * 520 + last for last in ("runs", "dog", "a a a")]
-    found = CTranslate2Translator(tmp_path / "out").search(texts, 1, 0.0)
-    mine = [best for [best] in Translator(model, words, words).search(texts, 1, 0.0)]
+    found = CTranslate2Translator(tmp_path / "out", max_source=1100).search(texts, 1, 0.0)
+    mine = [best for [best] in Translator(model, words, words, max_source=1100).search(texts, 1, 0.0)]
     assert [score for _, score in found] == pytest.approx([best.log_prob for best in mine], abs=1e-4)
     assert len({score for _, score in found}) == 3
+
+
+def test_a_translation_ends_at_the_limit_of_both(pair):
+    ours, theirs = pair
+    for translator in (ours, theirs):
+        limits, translator.limits = translator.limits, replace(translator.limits, max_length=9)
+        found = translator.search([ENGLISH[0]], 1, 0.0)[0]
+        translator.limits = limits
+        assert len((found[0].tokens if translator is ours else found[0])) == 8  # and the end symbol
 
 
 def test_tokens_that_are_never_taken_are_struck_out(tmp_path):
@@ -155,7 +174,7 @@ def test_tokens_that_are_never_taken_are_struck_out(tmp_path):
 
 
 def test_one_sentence_in_the_place_of_several(pair):
-    with pytest.raises(ValueError, match="a list of sentences, not one"):
+    with pytest.raises(ValueError, match="takes a list of sentences"):
         pair[1].translate("a dog")
 
 

@@ -78,7 +78,8 @@ def test_any_lines_give_as_many(translator, lines):
 def test_two_thousand_words(translator):
     text = " ".join(["the dog sees a cat"] * 400)
     assert len(text.split()) == 2000
-    assert "\n" not in translator(text, beam=1)
+    with pytest.warns(UserWarning, match="line 1 has 2,001 tokens"):
+        assert "\n" not in translator(text, beam=1)
 
 
 def test_a_line_break_is_never_written_however_likely(tokenizer):
@@ -134,9 +135,60 @@ def test_groups_are_full_but_not_too_full():
     assert groups == [[5], [1], [3, 4], [0, 6, 2]]
 
 
-def test_one_sentence_in_the_place_of_several_is_refused(translator):
-    with pytest.raises(ValueError, match="takes a list of sentences"):
-        translator.translate("a dog")
+class Frame:
+    """A table: going through it gives its columns' names."""
+
+    ndim = 2
+
+    def __iter__(self):
+        return iter(["en", "de"])
+
+
+@pytest.mark.parametrize(
+    ("sentences", "says"),
+    [
+        ("a dog", "takes a list of sentences; for one, call the translator itself"),
+        (None, "takes a list of sentences, not NoneType"),
+        (5, "takes a list of sentences, not int"),
+        (b"a dog", "takes a list of sentences, not bytes"),
+        (Frame(), "not Frame; of a table, give one column"),
+        ({"en": "a dog"}, "not dict; of a table, give one column"),
+        ([None], r"sentences\[0\] must be a string, not None"),
+        (["a dog", b"a cat"], r"sentences\[1\] must be a string, not b'a cat'"),
+        (["a dog", "", ["a cat"]], r"sentences\[2\] must be a string, not \['a cat'\]"),
+        (("a dog", float("nan")), r"sentences\[1\] must be a string, not nan"),
+    ],
+    ids=repr,
+)
+def test_what_is_no_list_of_strings_is_refused(sentences, says, translator):
+    with pytest.raises(ValueError, match=says):
+        translator.translate(sentences)
+
+
+def test_columns_of_pandas_and_numpy_are_lists_and_tables_are_not(translator):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"en": ["the dog", "a cat"], "de": ["der Hund", "eine Katze"]})
+    expected = translator.translate(["the dog", "a cat"], beam=1)
+    assert translator.translate(table["en"], beam=1) == expected
+    assert translator.translate(table["en"].to_numpy(), beam=1) == expected
+    for wrong in (table, table[["en"]], table.to_numpy()):
+        with pytest.raises(ValueError, match="of a table, give one column"):
+            translator.translate(wrong)
+    table.loc[1, "en"] = None
+    with pytest.raises(ValueError, match=r"sentences\[1\] must be a string"):
+        translator.translate(table["en"])
+
+
+@pytest.mark.parametrize("wrong", [None, b"x", ["a dog"], 5])
+@pytest.mark.parametrize(
+    "ask", ["__call__", "n_best", "attention", "show_attention"], ids=lambda name: name.strip("_")
+)
+def test_what_takes_one_sentence_takes_one_string(ask, wrong, translator):
+    with pytest.raises(ValueError, match=f"this takes one sentence, not {type(wrong).__name__}"):
+        getattr(translator, ask)(wrong)
+    if "attention" in ask:
+        with pytest.raises(ValueError, match="this takes one sentence"):
+            getattr(translator, ask)(wrong, "a cat")
 
 
 @pytest.mark.parametrize(
@@ -144,13 +196,41 @@ def test_one_sentence_in_the_place_of_several_is_refused(translator):
     [
         ({"beam": 0}, "beam must be at least 1, not 0"),
         ({"beam": -3}, "beam must be at least 1, not -3"),
+        ({"beam": "4"}, "beam must be a whole number, not '4'"),
+        ({"beam": 2.5}, "beam must be a whole number, not 2.5"),
+        ({"beam": True}, "beam must be a whole number, not True"),
+        ({"beam": 10**6}, "beam must be at most 256, not 1000000"),
         ({"alpha": -1.0}, "alpha must not be negative, not -1.0"),
+        ({"alpha": "x"}, "alpha must be a number, not 'x'"),
+        ({"alpha": float("nan")}, "alpha must be a number, not nan"),
+        ({"alpha": float("inf")}, "alpha must be a number, not inf"),
+        ({"alpha": None}, "alpha must be a number, not None"),
+        ({"alpha": 1000}, "alpha must be smaller than 1000"),
+        ({"alpha": 10**9, "penalty": "power"}, "alpha must be smaller than 1000000000"),
         ({"penalty": "none"}, "penalty must be 'gnmt' or 'power', not 'none'"),
+        ({"prefix": None}, "prefix must be a string, not NoneType"),
+        ({"prefix": "the\ncat"}, r"'the\\ncat' has a line break"),
+        ({"max_tokens": -5}, "max_tokens must be at least 1, not -5"),
+        ({"max_tokens": "9"}, "max_tokens must be a whole number, not '9'"),
     ],
+    ids=str,
 )
 def test_impossible_searches_are_refused(options, says, translator):
     with pytest.raises(ValueError, match=says):
         translator.translate(["a dog"], **options)
+
+
+def test_a_number_of_numpy_is_a_number(translator):
+    numpy = pytest.importorskip("numpy")
+    found = translator.translate(["a dog"], beam=numpy.int64(2), alpha=numpy.float32(0.5))
+    assert found == translator.translate(["a dog"], beam=2, alpha=0.5)
+
+
+def test_the_symbols_are_those_of_the_tokenizer(translator, monkeypatch):
+    asked = []
+    monkeypatch.setattr("annotated.translator.beam_search", lambda *args, **_: asked.append(args) or [[]])
+    translator.translate(["a dog"])
+    assert asked[0][4:] == (translator.tgt_tokenizer.start, translator.tgt_tokenizer.end)
 
 
 def test_a_saved_translator_translates_alike(translator, tmp_path):

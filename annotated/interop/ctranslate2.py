@@ -14,11 +14,13 @@ from torch import Tensor, nn
 
 from annotated.attention import MultiHeadedAttention
 from annotated.checkpoints import CONFIG
+from annotated.decoding import check_search
 from annotated.files import creating_folder, read_json
 from annotated.interop.common import check_vocabularies, foreign, vocabulary
 from annotated.layers import SublayerConnection, sinusoids
 from annotated.model import EncoderDecoder, EncoderLayer, Stack
 from annotated.tokenizers import END, SPECIALS, START, UNK, Tokenizer, load_tokenizer, save_tokenizer
+from annotated.translator import Limits, several_sentences
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}  # its names of ours
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
@@ -130,11 +132,11 @@ def array(tensor: Tensor) -> Any:
 class CTranslate2Translator:
     """Text in, text out, through a folder of `to_ctranslate2`: no PyTorch computes here.
 
-    Raises ImportError where CTranslate2 is missing, FileNotFoundError or ValueError for a folder that
-    holds no such model.
+    `limits` are those of our own `Translator`, here within the engine's table of positions. Raises ImportError
+    where CTranslate2 is missing, FileNotFoundError or ValueError for a folder that holds no such model.
     """
 
-    def __init__(self, folder: str | Path, threads: int = 1):
+    def __init__(self, folder: str | Path, threads: int = 1, **limits: int | str):
         engine = foreign("ctranslate2")
         self.src_tokenizer = load_tokenizer(folder, "src_tokenizer")
         self.tgt_tokenizer = load_tokenizer(folder, "tgt_tokenizer")
@@ -142,7 +144,8 @@ class CTranslate2Translator:
         self.tgt_ids = {piece: i for i, piece in enumerate(tgt_pieces)}
         never = {i for i in range(UNK) if i != self.tgt_tokenizer.end} | set(self.tgt_tokenizer.forbidden_ids)
         self.never = [tgt_pieces[i] for i in sorted(never)]
-        self.positions = read_json(Path(folder) / CONFIG).get("positions", LONGEST)
+        positions = read_json(Path(folder) / CONFIG).get("positions", LONGEST)
+        self.limits = Limits(**limits).within(positions)
         try:
             self.engine = engine.Translator(str(folder), intra_threads=threads)
         except RuntimeError as error:
@@ -157,27 +160,26 @@ class CTranslate2Translator:
     ) -> list[tuple[tuple[int, ...], float]]:
         """The best hypothesis of each sentence, tokens and score; no tokens for one of white space alone.
 
-        A translation that reaches the limit of input length + 50 is cut off, and has no end symbol in its
-        score; our own search ends it there, and counts that.
+        A translation that reaches its limit, input length + 50 as a rule, is cut off, and has no end symbol in
+        its score; our own search ends it there, and counts that.
 
-        Raises ValueError for one sentence in the place of several, and for one with more tokens than the
-        engine has positions.
+        Raises ValueError as `Translator.translate` does.
         """
-        if isinstance(sentences, str):
-            raise ValueError("this takes a list of sentences, not one")
-        sentences = list(sentences)
+        sentences = several_sentences(sentences)
+        check_search(beam, 1, alpha)
         tokenizer = self.src_tokenizer
         around = len(tokenizer.before + tokenizer.after)  # symbols, which the engine adds itself
-        texts = {i: tokenizer.encode(text) for i, text in enumerate(sentences) if text.strip()}
+        texts = {
+            i: self.limits.fit(tokenizer.encode(text), around, f"line {i + 1}")
+            for i, text in enumerate(sentences)
+            if text.strip()
+        }
         found: list[tuple[tuple[int, ...], float]] = [((), 0.0)] * len(sentences)
         # The sentences of a call have one limit there, and here each has its own.
         by_length = groupby(sorted(texts, key=lambda i: len(texts[i])), lambda i: len(texts[i]) + around)
         for length, group in by_length:
             indices = list(group)
-            if length > self.positions:
-                size = f"{length:,} tokens, but the engine has {self.positions:,} positions"
-                raise ValueError(f"{sentences[indices[0]][:40]!r}... has {size}")
-            limit = min(length + 50, self.positions) - 1  # ours counts the end symbol
+            limit = self.limits.longest(length) - 1  # ours counts the end symbol
             pieces = [[self.src_pieces[token] for token in texts[i]] for i in indices]
             for i, (said, score) in zip(indices, self.decode(pieces, beam, alpha, limit), strict=True):
                 found[i] = tuple(self.tgt_ids[piece] for piece in said), score
