@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -133,27 +134,11 @@ def search_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--alpha", type=float, default=0.6, metavar="FLOAT", help="of the length penalty")
     penalties = "gnmt: ((5 + length) / 6)^alpha, as in section 6.1; power: length^alpha"
     group.add_argument("--penalty", choices=("gnmt", "power"), default="gnmt", help=penalties)
-    limits = Limits()
-    group.add_argument(
-        "--max-source",
-        type=int,
-        default=limits.max_source,
-        metavar="INT",
-        help="tokens of a line that are read",
-    )
-    group.add_argument(
-        "--max-length",
-        type=int,
-        default=limits.max_length,
-        metavar="INT",
-        help="tokens of a translation at most",
-    )
-    group.add_argument(
-        "--too-long",
-        choices=("cut", "refuse"),
-        default=limits.too_long,
-        help="what becomes of a line with more tokens than --max-source",
-    )
+    limit = partial(group.add_argument, type=int, metavar="INT")
+    limit("--max-source", default=Limits.max_source, help="tokens of a line that are read at most")
+    limit("--max-length", default=Limits.max_length, help="tokens of a translation at most")
+    what = "what becomes of a line with more tokens than --max-source"
+    group.add_argument("--too-long", choices=("cut", "refuse"), default=Limits.too_long, help=what)
 
 
 def train_parser(add, common: argparse.ArgumentParser) -> None:

@@ -26,6 +26,15 @@ def multi30k_folder() -> Path:
 os.environ.setdefault("MPLBACKEND", "agg")  # no windows
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what is marked `gpu` where there is none."""
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip(f"no CUDA device here: {item.name}")
+
+
 @pytest.fixture(autouse=True)
 def figures_closed() -> Iterator[None]:
     """Close what a test drew; matplotlib keeps every figure until then."""

@@ -305,7 +305,7 @@ def test_as_many_go_on_as_the_beam_is_wide_though_some_end():
         [0, 0, 0, 0, 0, 0, 0, 0.4],
     )
     five, six, seven = [0, 0, 0, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0, 0]
-    # In the second step two ends come first, 0.24 and 0.165; then 2 5 with 0.16, 3 6 with 0.135, 4 7 with 0.12.
+    # In the second step two ends come first, 0.24 and 0.165; then 2 5: 0.16, 3 6: 0.135, and 4 7: 0.12.
     table = Chain(begin, begin, two, three, four, five, six, seven)
     (found,) = beam_search(table, *ONE, 5, beam=3, n_best=3, alpha=0.0)
     assert [h.tokens for h in found] == [(2,), (3,), (4, 7)]  # 2 5 3 and 3 6 2 end with 0.088 and 0.081

@@ -1,6 +1,5 @@
 """CTranslate2: its engine scores and translates as our model and our search do."""
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -150,13 +149,16 @@ def test_all_of_a_long_source_is_read(tmp_path):
     assert len({score for _, score in found}) == 3
 
 
-def test_a_translation_ends_at_the_limit_of_both(pair):
-    ours, theirs = pair
-    for translator in (ours, theirs):
-        limits, translator.limits = translator.limits, replace(translator.limits, max_length=9)
-        found = translator.search([ENGLISH[0]], 1, 0.0)[0]
-        translator.limits = limits
-        assert len((found[0].tokens if translator is ours else found[0])) == 8  # and the end symbol
+def test_a_translation_ends_where_it_is_told_to_on_both_sides(tmp_path):
+    words = WordTokenizer(["a", "dog", "runs"], None)
+    model = toy(7, 7)
+    with torch.no_grad():
+        model.generator.proj.bias[1] -= 100
+    to_ctranslate2(tmp_path / "out", model, words, words)
+    [(tokens, _)] = CTranslate2Translator(tmp_path / "out", max_length=9).search(["a dog"], 1, 0.0)
+    [[best]] = Translator(model, words, words, max_length=9).search(["a dog"], 1, 0.0)
+    assert tokens == best.tokens
+    assert len(tokens) == 8  # and the end symbol
 
 
 def test_tokens_that_are_never_taken_are_struck_out(tmp_path):

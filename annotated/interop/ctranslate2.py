@@ -132,7 +132,7 @@ def array(tensor: Tensor) -> Any:
 class CTranslate2Translator:
     """Text in, text out, through a folder of `to_ctranslate2`: no PyTorch computes here.
 
-    `limits` are those of our own `Translator`, here within the engine's table of positions. Raises ImportError
+    `limits` are those of our own `Translator`, within the engine's table of positions. Raises ImportError
     where CTranslate2 is missing, FileNotFoundError or ValueError for a folder that holds no such model.
     """
 
@@ -160,8 +160,8 @@ class CTranslate2Translator:
     ) -> list[tuple[tuple[int, ...], float]]:
         """The best hypothesis of each sentence, tokens and score; no tokens for one of white space alone.
 
-        A translation that reaches its limit, input length + 50 as a rule, is cut off, and has no end symbol in
-        its score; our own search ends it there, and counts that.
+        A translation that reaches its limit, as a rule input length + 50, is cut off, and has no end symbol
+        in its score; our own search ends it there, and counts that.
 
         Raises ValueError as `Translator.translate` does.
         """
