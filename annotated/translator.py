@@ -126,16 +126,17 @@ class Translator:
         prefix: str = "",
         max_tokens: int = 4096,
         progress: bool = False,
+        first_line: int = 1,
     ) -> list[str]:
         """Translate sentences, one for one and in order; one of white space alone gives an empty one.
 
         Every translation begins with the words of `prefix`. Sentences of like length are searched together,
         at most about `max_tokens` source tokens in a batch, each counted `beam` times; on a CPU, as many
-        batches side by side as PyTorch has threads, each with memory of its own. Raises ValueError naming
-        what is no string, for a table or one sentence in the place of several, for a prefix that could not be
-        written, and as `beam_search` does.
+        batches side by side as PyTorch has threads, each with memory of its own. Messages count the lines
+        from `first_line` on. Raises ValueError naming what is no string, for a table or one sentence in the
+        place of several, for a prefix that could not be written, and as `beam_search` does.
         """
-        found = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress)
+        found = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress, first_line)
         return [self.tgt_tokenizer.decode(ends[0].tokens) if ends else "" for ends in found]
 
     def n_best(self, sentence: str, n: int = 4, alpha: float = 0.6) -> list[tuple[str, float]]:
@@ -153,12 +154,15 @@ class Translator:
         prefix: str = "",
         max_tokens: int = 4096,
         progress: bool = False,
+        first_line: int = 1,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each sentence, in order and best first; none for one of white space alone."""
         sentences = several_sentences(sentences)
         check_search(beam, n_best, alpha)
         check_count("max_tokens", max_tokens)
-        encoded = {i: self.encode(text, f"line {i + 1}") for i, text in enumerate(sentences) if text.strip()}
+        encoded = {
+            i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(sentences) if text.strip()
+        }
         begun = self.begin(prefix)
 
         def search_batch(indices: list[int]) -> list[list[Hypothesis]]:
