@@ -34,9 +34,7 @@ class Limits:
 
     max_source: int = 1024  # source tokens, the end symbol counted
     max_length: int = 1024  # tokens of a translation, the end symbol counted
-    too_long: Literal["cut", "refuse"] = (
-        "cut"  # what becomes of a longer source; one that is cut is warned of
-    )
+    too_long: Literal["cut", "refuse"] = "cut"  # what becomes of a longer source; a cut is warned of
 
     def __post_init__(self) -> None:
         check_count("max_source", self.max_source)
