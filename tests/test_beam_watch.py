@@ -9,6 +9,8 @@ from annotated.decoding import Candidate, beam_search
 from annotated.model import make_model
 from annotated.plots.beam import plot_beam
 
+KEPT = {True: "kept", False: "dropped"}
+
 
 @pytest.fixture(params=range(5))
 def watched(request: pytest.FixtureRequest) -> tuple[list, dict[int, list[list[Candidate]]]]:
@@ -41,6 +43,14 @@ def test_what_ended_is_what_was_found(watched) -> None:
         ended = {c.tokens[:-1]: c.log_prob for step in steps[i] for c in step if c.fate == "ended"}
         assert {h.tokens: h.log_prob for h in hypotheses}.items() <= ended.items()
         assert all(c.tokens[-1] == 1 for step in steps[i] for c in step if c.fate == "ended")
+
+
+def test_an_end_counts_among_the_best_of_the_beam_and_as_many_go_on(watched) -> None:
+    for step in (step for search in watched[1].values() for step in search):
+        ends = [candidate.tokens[-1] == 1 for candidate in step]
+        for rank, (candidate, end) in enumerate(zip(step, ends, strict=True)):
+            going_on = rank - sum(ends[:rank]) < 3
+            assert candidate.fate == (("ended" if rank < 3 else "dropped") if end else KEPT[going_on])
 
 
 def test_candidates_come_likeliest_first(watched) -> None:

@@ -64,6 +64,11 @@ def test_no_line_makes_more_work_than_the_limits_allow(build, beam):
     assert [len(best.tokens) + 1 for [best] in found] == [40, 40]  # the end symbol counted; 3 + 50 is more
 
 
+def test_a_translation_may_have_50_tokens_more_than_its_source(build):
+    found = build().search(["w1 w2", "w1", "w1 w2 w3 w4"], beam=1)
+    assert [len(best.tokens) + 1 for [best] in found] == [3 + 50, 2 + 50, 5 + 50]  # both ends counted
+
+
 def test_what_is_not_said_is_1024_tokens():
     assert (Limits().max_source, Limits().max_length, Limits().too_long) == (1024, 1024, "cut")
 

@@ -1,5 +1,6 @@
 """Text in, text out, whatever the text: one line in, one line out."""
 
+import inspect
 import threading
 from copy import deepcopy
 
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotated.checkpoints import save_model
+from annotated.decoding import beam_search
 from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.tokenizers import SentencePieceTokenizer
 from annotated.translator import Translator, by_length
@@ -226,11 +228,35 @@ def test_a_number_of_numpy_is_a_number(translator):
     assert found == translator.translate(["a dog"], beam=2, alpha=0.5)
 
 
-def test_the_symbols_are_those_of_the_tokenizer(translator, monkeypatch):
-    asked = []
-    monkeypatch.setattr("annotated.translator.beam_search", lambda *args, **_: asked.append(args) or [[]])
-    translator.translate(["a dog"])
-    assert asked[0][4:] == (translator.tgt_tokenizer.start, translator.tgt_tokenizer.end)
+@pytest.mark.parametrize(
+    ("ask", "options", "searched"),
+    [
+        ("translate", {"beam": 3, "alpha": 0.2, "penalty": "power"}, {"n_best": 1}),
+        ("__call__", {"beam": 3, "alpha": 0.2}, {"n_best": 1, "penalty": "gnmt"}),
+        ("n_best", {"alpha": 0.2}, {"beam": 4, "n_best": 4, "penalty": "gnmt"}),
+    ],
+)
+def test_what_is_asked_for_is_searched_for(ask, options, searched, translator, monkeypatch):
+    calls = []
+
+    def search(*args, **settings):
+        calls.append(inspect.signature(beam_search).bind(*args, **settings).arguments)
+        return [[]]
+
+    monkeypatch.setattr("annotated.translator.beam_search", search)
+    getattr(translator, ask)(["a dog"] if ask == "translate" else "a dog", **options)
+    tokenizer = translator.tgt_tokenizer
+    symbols = {"start_symbol": tokenizer.start, "end_symbol": tokenizer.end}
+    assert {**options, **searched, **symbols}.items() <= calls[0].items()
+
+
+def test_neither_start_nor_padding_is_ever_generated(translator):
+    model, tokenizer = deepcopy(translator.model), translator.tgt_tokenizer
+    with torch.no_grad():
+        model.generator.proj.bias[[tokenizer.start, tokenizer.pad]] += 50
+        model.generator.proj.bias[tokenizer.end] += 40  # next best, to save time
+    found = Translator(model, tokenizer, tokenizer).search(["the dog", "a cat"], beam=3, n_best=3)
+    assert all({tokenizer.start, tokenizer.pad}.isdisjoint(h.tokens) for each in found for h in each)
 
 
 def test_a_saved_translator_translates_alike(translator, tmp_path):
