@@ -28,8 +28,8 @@ from annotated.loss import smoothed_cross_entropy
 from annotated.masks import Batch
 from annotated.model import EncoderDecoder
 from annotated.pace import Pace
-from annotated.runs import Progress, RunFolder, load_optimizer, read_progress
-from annotated.schedule import rate
+from annotated.runs import Progress, RunFolder, load_optimizer, read_progress, settings_of
+from annotated.schedule import factor_for, rate
 from annotated.settings import TrainingConfig
 from annotated.tokenizers import Tokenizer
 
@@ -153,6 +153,7 @@ class Trainer:
     def run(self, resume: bool) -> Path:
         """Train as `train` says, in a folder that is ours alone."""
         checkpoint = self.out.newest() if resume else None
+        self.settle_warmup(begun=checkpoint is not None)
         if checkpoint is None:
             self.out.check_empty()
         else:
@@ -182,9 +183,8 @@ class Trainer:
         self.epoch_length = len(updates)
         self.last_step = min(c.max_steps, p.step - p.position + len(updates) * (c.epochs - p.epoch))
         bar.total = self.last_step
-        if p.step == 0 and self.rank == 0 and self.last_step < c.warmup:
-            late = f"the learning rate rises for {c.warmup:,} updates, but the run has {self.last_step:,}"
-            tqdm.write(f"{late}: it learns more with a shorter warmup", file=sys.stderr)
+        if p.step == 0 and self.rank == 0:
+            tqdm.write(self.advice(), file=sys.stderr)
         for share in updates[p.position :]:
             self.update([(batches.collate(indices), weight) for indices, weight in share], bar)
             stop = self.total(stop_asked()) > 0  # whichever process was asked, all stop at one step
@@ -199,6 +199,14 @@ class Trainer:
             if stop or self.finished():
                 break
         return not stop
+
+    def advice(self) -> str:
+        """What the learning rate will be, in a line."""
+        c, last = self.config, self.last_step
+        if last < c.warmup:
+            end = f"but the run ends at update {last:,}, with {self.rate_at(last):.2g}"
+            return f"the learning rate would peak at {c.learning_rate:g} at update {c.warmup:,}, {end}"
+        return f"the learning rate peaks at {c.learning_rate:g}, at update {c.warmup:,} of {last:,}"
 
     def updates(self, plan: list[list[int]]) -> Iterator[list[tuple[list[int], float]]]:
         """This process's batches of each update of an epoch, each with its weight in the loss.
@@ -259,7 +267,25 @@ class Trainer:
 
     def rate(self) -> float:
         """The learning rate of the latest update."""
-        return rate(self.progress.step, self.model.config.d_model, self.config.factor, self.config.warmup)
+        return self.rate_at(self.progress.step)
+
+    def rate_at(self, step: int) -> float:
+        """The learning rate of an update, counted from 1."""
+        c, width = self.config, self.model.config.d_model
+        return rate(step, width, factor_for(c.learning_rate, width, c.warmup), c.warmup)
+
+    def settle_warmup(self, begun: bool) -> None:
+        """Let a warm-up that was not given be that of the run, if it was begun, or follow from its length."""
+        c = self.config
+        if c.warmup:
+            return
+        if begun:
+            warmup = settings_of(self.out.path)["warmup"]
+        else:
+            updates = len(list(self.updates(self.epoch_batches(0).batches(0))))
+            warmup = c.warmup_in(min(c.max_steps, updates * c.epochs))
+        self.config = dataclasses.replace(c, warmup=warmup)
+        self.settings["warmup"] = warmup
 
     def refuse(self, lines: list[int]) -> None:
         """Stop before an update that would ruin the weights."""

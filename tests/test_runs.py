@@ -51,7 +51,7 @@ def test_the_end_is_the_mean_of_the_newest_checkpoints(tmp_path):
 
 def test_the_end_is_the_mean_of_the_best_checkpoints(tmp_path):
     # The rate is so high that the validation loss rises again: best and newest differ.
-    trainer = make_trainer(tmp_path, epochs=6, keep=3, average=2, average_of="best", factor=5.0)
+    trainer = make_trainer(tmp_path, epochs=6, keep=3, average=2, average_of="best", learning_rate=0.4)
     trainer.train()
     losses = [r["validation_loss"] for r in log_of(tmp_path) if "validation_loss" in r]
     epoch = trainer.progress.step // 6
