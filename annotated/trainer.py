@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,8 +23,17 @@ from tqdm import tqdm
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_weights, read_tensors, save_model
 from annotated.consistency import consistent_cross_entropy
 from annotated.data.batching import TokenBatches, mixed_seed
+from annotated.data.corpora import languages
 from annotated.devices import half_precision
-from annotated.evaluation import bleu, greedy_bleu, score_tokens, tokenized_bleu
+from annotated.evaluation import (
+    TokenScores,
+    bleu,
+    bleu_scorer,
+    bleu_tokenizer,
+    greedy_bleu,
+    score_tokens,
+    tokenized_bleu,
+)
 from annotated.loss import smoothed_cross_entropy
 from annotated.masks import Batch
 from annotated.model import EncoderDecoder
@@ -128,6 +138,12 @@ class Trainer:
         self.optimizer = torch.optim.Adam(model.parameters(), lr=1.0, betas=betas, eps=config.eps, fused=True)
         self.summed = SummedLoss(model, config.smoothing, self.tokenizers[1].pad)
         self.loss = self.wrap(self.summed)  # the same, as what computes it
+        self.measure = tokenized_bleu  # the one that `annotated evaluate` will have
+        if self.settings.get("variant") != "tok":
+            tokenize = bleu_tokenizer(languages(self.settings.get("pair"))[1])
+            self.measure = partial(bleu, tokenize=tokenize)
+            if config.bleu_every:
+                bleu_scorer(tokenize)  # what it needs must be here before the work begins
 
     def wrap(self, loss: nn.Module) -> nn.Module:
         """Compile the module and share it between processes, as far as asked for."""
@@ -309,11 +325,17 @@ class Trainer:
             self.log({"loss": p.loss / p.tokens, "rate": self.rate(), "tokens": p.total_tokens})
             p.loss, p.tokens = 0.0, 0
 
+    def score(self) -> TokenScores | None:
+        """Score the model on the validation data, where there is any."""
+        if self.validation is None:
+            return None
+        return score_tokens(self.model, self.validation.epoch(0), self.tokenizers[1].pad)
+
     def validate(self) -> None:
         """Score the validation data and remember whether it was the best yet."""
-        if self.validation is None:
+        scores = self.score()
+        if scores is None:
             return
-        scores = score_tokens(self.model, self.validation.epoch(0), self.tokenizers[1].pad)
         p = self.progress
         # One number for all processes, or they might disagree on when to end.
         p.validation_loss = loss = self.total(scores.loss) / self.world
@@ -323,8 +345,7 @@ class Trainer:
         record = {"validation_loss": loss, "validation_accuracy": scores.accuracy, "tokens": p.total_tokens}
         line = f"validation cross-entropy {loss:.3f}, accuracy {scores.accuracy:.1%}"
         if self.config.bleu_every and p.epoch % self.config.bleu_every == 0:
-            measure = tokenized_bleu if self.settings.get("variant") == "tok" else bleu  # as the card has it
-            found = greedy_bleu(self.model, self.validation.epoch(0), self.tokenizers[1], measure).value
+            found = greedy_bleu(self.model, self.validation.epoch(0), self.tokenizers[1], self.measure).value
             record["validation_bleu"] = found
             line += f", greedy BLEU {found:.1f}"
         self.log(record)
@@ -332,7 +353,7 @@ class Trainer:
             self.pace.count(self.summed.consistency > 0, 0)
             minutes = self.minutes_left()
             left = f"; about {minutes:,.0f} min left" if minutes > 0 else ""
-            tqdm.write(f"epoch {p.epoch}, step {p.step}: {line}{left}", file=sys.stderr)
+            tqdm.write(f"epoch {p.current_epoch}, step {p.step}: {line}{left}", file=sys.stderr)
 
     def minutes_left(self) -> float:
         """How long the run will still take at the pace of this process, validation and saving included."""
@@ -366,14 +387,27 @@ class Trainer:
             self.out.save(self.model, self.tokenizers, self.optimizer, self.progress, c.keep, c.average_of)
 
     def average(self) -> None:
-        """Make the mean of checkpoints the run's weights, of those that the settings ask for."""
-        if self.rank == 0:
-            chosen = self.out.chosen(max(1, self.config.average), self.config.average_of, between=True)
-            if len(chosen) > 1:
-                mean = f"the model is the mean of the {self.config.average_of} {len(chosen)} checkpoints"
-                tqdm.write(mean, file=sys.stderr)
-            load_weights(self.model, average_checkpoints(chosen), self.out.path)
-            save_model(self.out.path, self.model, *self.tokenizers)
+        """Make the mean of the checkpoints that the settings ask for the run's weights, if that is better.
+
+        Better than the newest checkpoint at validation; without validation data, the mean it is.
+        """
+        if self.rank != 0:
+            return
+        of = self.config.average_of
+        chosen = self.out.chosen(max(1, self.config.average), of, between=True)
+        newest = self.score()
+        load_weights(self.model, average_checkpoints(chosen), self.out.path)
+        if len(chosen) > 1:
+            left = mean = f"the mean of the {of} {len(chosen)} checkpoints"
+            if newest is not None:
+                found = self.score().loss
+                both = f"validation cross-entropy {found:.4f} of {mean}, {newest.loss:.4f} of the newest"
+                tqdm.write(both, file=sys.stderr)
+                if found > newest.loss:
+                    left = "the newest checkpoint"
+                    load_weights(self.model, read_tensors(self.out.newest() / WEIGHTS), self.out.path)
+            tqdm.write(f"the model is {left}", file=sys.stderr)
+        save_model(self.out.path, self.model, *self.tokenizers)
 
     def bar(self) -> tqdm:
         """The progress bar, on the first process, where there is a terminal."""

@@ -279,7 +279,8 @@ def test_resuming_with_other_settings_names_them(flags, text, capfd):
         (["--N", "2"], "N is 1 in"),
         (["--learning-rate", "1"], "learning_rate = 0.002, not 1.0"),
         (["--vocab", "300"], "vocab = 320, not 300"),
-        (["--corpus", "grammar"], "corpus = 'multi30k', not 'grammar'"),
+        (["--pair", "en-de"], "pair = None, not 'en-de'"),
+        (["--corpus", "grammar"], "one of the two, --corpus grammar or --src"),
     ):
         assert main(["train", "--out", out, "--resume", *extra]) == 2
         assert says in capfd.readouterr().err.splitlines()[-1]
