@@ -39,7 +39,7 @@ from annotated.masks import Batch
 from annotated.model import EncoderDecoder
 from annotated.pace import Pace
 from annotated.runs import Progress, RunFolder, load_optimizer, read_progress, settings_of
-from annotated.schedule import factor_for, rate
+from annotated.schedule import factor_for, rate, steepest
 from annotated.settings import TrainingConfig
 from annotated.tokenizers import Tokenizer
 
@@ -219,10 +219,16 @@ class Trainer:
     def advice(self) -> str:
         """What the learning rate will be, in a line."""
         c, last = self.config, self.last_step
+        reached, bound = self.rate_at(min(last, c.warmup)), steepest(self.model.config.d_model)
+        warning = ""
+        if reached > bound and not self.model.config.norm_first:
+            warning = f"; above {bound:.2g} a post-norm model of this width may learn nothing"
         if last < c.warmup:
-            end = f"but the run ends at update {last:,}, with {self.rate_at(last):.2g}"
-            return f"the learning rate would peak at {c.learning_rate:g} at update {c.warmup:,}, {end}"
-        return f"the learning rate peaks at {c.learning_rate:g}, at update {c.warmup:,} of {last:,}"
+            end = f"but the run ends at update {last:,}, with {reached:.2g}"
+            return (
+                f"the learning rate would peak at {c.learning_rate:g} at update {c.warmup:,}, {end}{warning}"
+            )
+        return f"the learning rate peaks at {c.learning_rate:g}, at update {c.warmup:,} of {last:,}{warning}"
 
     def updates(self, plan: list[list[int]]) -> Iterator[list[tuple[list[int], float]]]:
         """This process's batches of each update of an epoch, each with its weight in the loss.

@@ -221,6 +221,17 @@ def test_the_peak_is_told_at_the_start_and_no_shorter_warmup_asked_for(tmp_path,
     assert "the learning rate" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("learning_rate", "warmup", "norm_first", "said"),
+    [(0.3, 6, False, True), (0.3, 6, True, False), (0.01, 6, False, False), (0.3, 2000, False, False)],
+)
+def test_a_rate_that_post_norm_may_not_bear(learning_rate, warmup, norm_first, said, tmp_path, capfd):
+    """The rate that the run reaches counts: with a warm-up far longer than the run it stays low."""
+    settings = {"max_steps": 24, "epochs": 100, "average": 0, "learning_rate": learning_rate}
+    make_trainer(tmp_path, warmup=warmup, model={"norm_first": norm_first}, **settings).train()
+    assert ("may learn nothing" in capfd.readouterr().err.splitlines()[0]) == said
+
+
 def test_the_log_has_the_bleu_of_the_epochs_asked_for(tmp_path, capfd):
     make_trainer(tmp_path, epochs=4, bleu_every=2).train()
     lines = [line for line in log_of(tmp_path) if "validation_loss" in line]
@@ -245,6 +256,32 @@ def test_the_bleu_is_the_one_that_the_card_will_have(variant, measure, tmp_path,
     }
     assert found == by[measure]
     assert by[bleu] != by[tokenized_bleu]
+
+
+@pytest.mark.parametrize(("pair", "cut"), [("en-th", "char"), ("en-de", "13a"), (None, "13a")])
+def test_that_bleu_is_counted_as_the_target_language_asks(pair, cut, tmp_path):
+    trainer = make_trainer(tmp_path, bleu_every=1, notes={"pair": pair})
+    assert f"tok:{cut}|" in trainer.measure(["a b c d"], ["a b c e"]).signature
+
+
+def test_what_that_bleu_lacks_is_told_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
+    with pytest.raises(ImportError, match=r"ja-mecab needs more packages: .*sacrebleu\[ja\].*, or take char"):
+        make_trainer(tmp_path, bleu_every=1, notes={"pair": "en-ja"})
+    make_trainer(tmp_path, notes={"pair": "en-ja"})
+
+
+def test_epochs_are_counted_from_1(tmp_path, capfd):
+    """In messages and in the log, as `consistency_from` counts them; a rest of an epoch is part of it."""
+    trainer = make_trainer(tmp_path, epochs=3, log_every=1, max_steps=10)
+    trainer.train()
+    length = trainer.epoch_length
+    assert length < 10 < 2 * length
+    for line in log_of(tmp_path):
+        assert line["epoch"] == (line["step"] - 1) // length + 1
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("epoch")]
+    assert [line.partition(":")[0] for line in said] == [f"epoch 1, step {length}", "epoch 2, step 10"]
 
 
 def test_compile_is_asked_for_only_on_request(monkeypatch):
