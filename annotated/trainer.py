@@ -218,17 +218,15 @@ class Trainer:
 
     def advice(self) -> str:
         """What the learning rate will be, in a line."""
-        c, last = self.config, self.last_step
-        reached, bound = self.rate_at(min(last, c.warmup)), steepest(self.model.config.d_model)
-        warning = ""
-        if reached > bound and not self.model.config.norm_first:
-            warning = f"; above {bound:.2g} a post-norm model of this width may learn nothing"
+        c, last, width = self.config, self.last_step, self.model.config.d_model
+        reached = self.rate_at(min(last, c.warmup))
+        told = f"the learning rate peaks at {c.learning_rate:g}, at update {c.warmup:,} of {last:,}"
         if last < c.warmup:
-            end = f"but the run ends at update {last:,}, with {reached:.2g}"
-            return (
-                f"the learning rate would peak at {c.learning_rate:g} at update {c.warmup:,}, {end}{warning}"
-            )
-        return f"the learning rate peaks at {c.learning_rate:g}, at update {c.warmup:,} of {last:,}{warning}"
+            told = f"the learning rate would peak at {c.learning_rate:g} at update {c.warmup:,}, "
+            told += f"but the run ends at update {last:,}, with {reached:.2g}"
+        if reached > steepest(width) and not self.model.config.norm_first:
+            told += f"; above {steepest(width):.2g} a post-norm model of this width may learn nothing"
+        return told
 
     def updates(self, plan: list[list[int]]) -> Iterator[list[tuple[list[int], float]]]:
         """This process's batches of each update of an epoch, each with its weight in the loss.
