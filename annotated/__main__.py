@@ -111,9 +111,10 @@ def common_flags() -> argparse.ArgumentParser:
 def corpus_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Flags that choose the data; returns their group, for more."""
     group = parser.add_argument_group("data")
-    group.add_argument("--corpus", choices=CORPORA, default="multi30k", help="where the sentences come from")
+    known = (*CORPORA, "own")
+    group.add_argument("--corpus", choices=known, help="where the sentences come from (multi30k)")
     group.add_argument("--path", type=Path, metavar="FILE", help="where iwslt or tatoeba lie on your disk")
-    group.add_argument("--pair", default="en-de", help="source and target language")
+    group.add_argument("--pair", help="source and target language (en-de; of your own text unknown)")
     group.add_argument("--variant", choices=("raw", "tok"), help="multi30k raw, or tokenised and lower-cased")
     group.add_argument(
         "--src",
@@ -206,7 +207,8 @@ def make_parser() -> Parser:
         parents=[common],
         formatter_class=Help,
         help="score a model on a corpus",
-        description="Translate a split of a corpus, or your own file, and score that:\n"
+        description="Translate a split of a corpus, or your own file, and score that; corpus and pair\n"
+        "that no flag gives are those that the model was trained on:\n"
         "BLEU, chrF, perplexity without smoothing.",
         epilog="examples:\n"
         "  annotated evaluate --model runs/first --corpus multi30k --split test_2016_flickr\n"
@@ -214,7 +216,8 @@ def make_parser() -> Parser:
     )
     search_flags(evaluate)
     corpus_flags(evaluate)
-    evaluate.set_defaults(corpus=None, pair=None)  # as the model was trained
+    cut = "sacreBLEU's tokenizer: 13a, intl, char, zh, ja-mecab, ko-mecab, ... (the target language's)"
+    evaluate.add_argument("--bleu-tokenize", metavar="NAME", help=cut)
     evaluate.add_argument("--split", default="val", help="which part of the corpus")
     evaluate.add_argument("--save", type=Path, metavar="FILE", help="also write the translations here")
     evaluate.add_argument("--json", type=Path, metavar="FILE", help="also write the scores here")

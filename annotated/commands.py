@@ -87,13 +87,19 @@ def remembered(args: argparse.Namespace) -> dict[str, object]:
 
 
 def training_corpus(args: argparse.Namespace) -> Corpus:
-    """The user's own files, or a corpus by name."""
+    """The user's own files, or a corpus by name; what no flag says of that, `args` is told."""
     text = own_pairs(args.src, args.tgt, "", "train")
     val = own_pairs(args.val_src, args.val_tgt, "val-", "val")
     if text is None:
         if val is not None:
             raise ValueError("--val-src goes with --src, which is missing")
+        if args.corpus == "own":
+            raise ValueError("--corpus own needs --src, and --tgt if that is no .tsv file")
+        args.corpus, args.pair = args.corpus or "multi30k", args.pair or "en-de"
         return load_corpus(args.corpus, args.pair, args.path, args.variant)
+    if args.corpus not in (None, "own"):
+        raise ValueError(f"give one of the two, --corpus {args.corpus} or --src {args.src}, not both")
+    args.corpus = "own"
     splits = hold_out(text, "val") if val is None else {"train": text, "val": val}
     return Corpus("own", *languages(args.pair), splits)
 
@@ -102,7 +108,12 @@ def own_pairs(src: Path | None, tgt: Path | None, flag: str, name: str) -> Paral
     """The user's pair of files, or one .tsv file that holds both sides; None where none is given."""
     if src is None and tgt is None:
         return None
+    for path in (src, tgt):
+        if tgt is not None and path is not None and ".tsv" in path.suffixes:
+            raise ValueError(f"{path} holds both sides: give it as --{flag}src, without --{flag}tgt")
     if src is not None and tgt is not None:
+        if src.resolve() == tgt.resolve():
+            raise ValueError(f"--{flag}src and --{flag}tgt are one file, {src}")
         return read_parallel(src, tgt, name)
     if src is not None and ".tsv" in src.suffixes:
         return read_tsv(src, name)
@@ -141,13 +152,19 @@ def new_model(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDecoder,
     else:
         tokenizers = new_subwords(corpus["train"], joint, args.vocab)
     config = getattr(TransformerConfig, args.preset)(*map(len, tokenizers), **settings)
-    return EncoderDecoder.from_config(config), *tokenizers
+    try:
+        return EncoderDecoder.from_config(config), *tokenizers
+    except (RuntimeError, MemoryError) as error:  # larger than the memory
+        why = str(error).partition("\n")[0]
+        raise ValueError(f"no model of these sizes can be built here: {why}") from None
 
 
 def new_words(corpus: Corpus, joint: bool, cut: bool) -> list[Tokenizer]:
     """Words for each language, learned from the training text alone; of text already cut, its own words."""
     if joint:
         raise ValueError("words make two vocabularies: use --tied-embeddings target or none with them")
+    if cut and corpus.pair is None:
+        raise ValueError("words are cut by the rules of a language: name the two with --pair, such as de-en")
     text = corpus["train"]
     sides = ((text.src, corpus.src_language), (text.tgt, corpus.tgt_language))
     return [WordTokenizer.train(side, language if cut else None) for side, language in sides]
@@ -156,6 +173,7 @@ def new_words(corpus: Corpus, joint: bool, cut: bool) -> list[Tokenizer]:
 def new_subwords(text: ParallelText, joint: bool, vocab: int) -> list[Tokenizer]:
     """Subwords learned from the training text, of both languages together or of each apart."""
     with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         sides = [[*text.src, *text.tgt]] if joint else [text.src, text.tgt]
         learned = [SentencePieceTokenizer.train(side, vocab) for side in sides]
     for warning in caught:
@@ -247,19 +265,18 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
     What no flag says is as the model was trained, where its folder tells.
     """
     trained = settings_of(find_model(args.model))
-    own, pair = trained.get("src"), trained.get("pair")
-    if pair and not own and args.pair not in (None, pair):
+    pair, corpus = trained.get("pair"), args.corpus or trained.get("corpus") or "multi30k"
+    if pair and args.pair not in (None, pair):
         raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
-    args.pair = args.pair or pair or "en-de"
+    pair = args.pair or pair
     text = own_pairs(args.src, args.tgt, "", "own")
     if text is not None:
-        return Corpus("own", *languages(args.pair), {"own": text}), "own"
-    if own and args.corpus is None:
+        return Corpus("own", *languages(pair), {"own": text}), "own"
+    if corpus == "own":
         raise ValueError(f"{args.model} was trained on files of your own: give --src and --tgt, or --corpus")
-    if args.corpus in (None, trained.get("corpus")):
+    if corpus == trained.get("corpus", corpus):
         args.path, args.variant = (getattr(args, n) or trained.get(n) for n in ("path", "variant"))
-    corpus = args.corpus or trained.get("corpus") or "multi30k"
-    return load_corpus(corpus, args.pair, args.path, args.variant), args.split
+    return load_corpus(corpus, pair or "en-de", args.path, args.variant), args.split
 
 
 @plain_warnings()
@@ -271,7 +288,8 @@ def evaluate(args: argparse.Namespace) -> None:
     translator = load_translator(args)
     corpus, split = scored_corpus(args)
     options = {"beam": args.beam, "alpha": args.alpha, "penalty": args.penalty}
-    results, found = score_split(translator, corpus, split, args.variant == "tok", **options)
+    cut = args.bleu_tokenize
+    results, found = score_split(translator, corpus, split, args.variant == "tok", **options, tokenize=cut)
     if args.save is not None:
         args.save.write_bytes("".join(line + "\n" for line in found).encode())
     if args.json is not None:

@@ -1,8 +1,10 @@
 """How good a model is: BLEU and chrF of its translations, perplexity and accuracy of its predictions."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional as F
@@ -11,6 +13,9 @@ from annotated.decoding import EXTRA, greedy_decode
 from annotated.masks import Batch
 from annotated.model import EncoderDecoder, evaluating
 from annotated.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics import BLEU, CHRF
 
 
 @dataclass(frozen=True)
@@ -80,9 +85,31 @@ def check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
         )
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """sacreBLEU's BLEU of raw, detokenised text, cased: what papers should report today."""
-    return sacrebleu_score("BLEU", hypotheses, references)
+# Languages whose words 13a, which goes by spaces, would not find: it counts a Thai sentence as one word. For
+# Thai, Lao, Khmer and Burmese sacreBLEU cuts no words without a download.
+TOKENIZERS = {
+    "zh": "zh",
+    "yue": "zh",
+    "ja": "ja-mecab",
+    "ko": "ko-mecab",
+    "th": "char",
+    "lo": "char",
+    "km": "char",
+    "my": "char",
+}
+
+
+def bleu_tokenizer(language: str | None) -> str:
+    """sacreBLEU's tokenizer for a target language such as "de" or "zh-Hant"; 13a for one not known."""
+    return TOKENIZERS.get(re.split("[-_]", (language or "").lower())[0], "13a")
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
+    """sacreBLEU's BLEU of raw, detokenised text, cased: what papers should report today.
+
+    `tokenize` is one of sacreBLEU's, as `bleu_tokenizer` finds it. Raises as `bleu_scorer` does.
+    """
+    return score_by(bleu_scorer(tokenize), hypotheses, references)
 
 
 def greedy_bleu(
@@ -110,23 +137,48 @@ def greedy_bleu(
 
 def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """BLEU of text that is already tokenised, as multi-bleu.perl has it, for comparison with older tables."""
-    # `force` says that the text is tokenised on purpose, which sacreBLEU would otherwise warn of.
-    return sacrebleu_score("BLEU", hypotheses, references, tokenize="none", force=True)
+    return score_by(bleu_scorer("none"), hypotheses, references)
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """sacreBLEU's chrF2: agreement in characters, which half-right word endings earn a share of."""
-    return sacrebleu_score("CHRF", hypotheses, references)
+    from sacrebleu.metrics import CHRF
+
+    return score_by(CHRF(), hypotheses, references)
 
 
-def sacrebleu_score(metric: str, hypotheses: Sequence[str], references: Sequence[str], **options) -> Score:
+def bleu_scorer(tokenize: str, **options) -> "BLEU":
+    """sacreBLEU's BLEU with one of its tokenizers.
+
+    Raises ValueError that lists them, ImportError where a package is missing that one needs, OSError where
+    its file cannot be downloaded.
+    """
+    from sacrebleu.metrics import BLEU
+
+    if tokenize not in BLEU.TOKENIZERS:
+        raise ValueError(f"sacreBLEU has no tokenizer {tokenize!r}; it has {', '.join(BLEU.TOKENIZERS)}")
+    try:
+        # `force` says that tokenised text is so on purpose, which sacreBLEU would otherwise warn of.
+        return BLEU(tokenize=tokenize, force=True, **options)
+    except RuntimeError:
+        extra = f'pip install "sacrebleu[{tokenize.partition("-")[0]}]"'
+        raise ImportError(f"BLEU by {tokenize} needs more packages: {extra}, or take char") from None
+    except OSError as error:
+        raise OSError(f"BLEU by {tokenize} needs a file that cannot be downloaded: {error}") from None
+
+
+def score_by(scorer: "BLEU | CHRF", hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Score with one of sacreBLEU's metrics. Raises ValueError unless there are as many references."""
-    from sacrebleu import metrics
-
     check_lengths(hypotheses, references)
-    scorer = getattr(metrics, metric)(**options)
     result = scorer.corpus_score(list(hypotheses), [list(references)])
     return Score(result.name, result.score, str(scorer.get_signature()))
+
+
+def moses_knows(language: str | None) -> bool:
+    """Whether Moses has rules for a language, and spaces separate its words."""
+    from sacremoses.corpus import NonbreakingPrefixes
+
+    return bleu_tokenizer(language) == "13a" and language in NonbreakingPrefixes().available_langs.values()
 
 
 def moses_tokenized(sentences: Iterable[str], language: str) -> list[str]:
@@ -204,11 +256,8 @@ def ngram_counts(hypotheses: Sequence[str], references: Sequence[str], tokenize:
 
     Columns: n-grams of lengths 1 to 4 that the reference has too; all those n-grams; the two lengths.
     """
-    from sacrebleu.metrics import BLEU
-
     check_lengths(hypotheses, references)
-    # Neither flag touches the counts; without them sacreBLEU warns of short sentences and of tokenised ones.
-    scorer = BLEU(tokenize=tokenize, effective_order=True, force=True)
+    scorer = bleu_scorer(tokenize, effective_order=True)  # changes no count, only hushes a warning
     scores = (scorer.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True))
     return torch.tensor([[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scores])
 

@@ -52,6 +52,8 @@ class TransformerConfig:
             value, choices = getattr(self, field.name), get_args(field.type)
             if field.type is int and value < 1:
                 raise ValueError(f"{field.name} must be at least 1, not {value}")
+            if field.type is int and value >= 2**31:
+                raise ValueError(f"{field.name} must be below 2^31, not {value}")
             if "dropout" in field.name and not 0 <= value < 1:
                 raise ValueError(f"{field.name} must be in [0, 1), not {value}")
             if choices and value not in choices:

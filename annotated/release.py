@@ -43,7 +43,8 @@ def release(run: Path, recipe: Path, out: Path, device: torch.device | str = "cp
         model, *tokenizers = load_model(run)
         save_model(folder, model.half(), *tokenizers)
         whole, half = score(run, first), score(folder, first)
-        moved = half.tokenized_bleu.value - whole.tokenized_bleu.value
+        before, after = (found.tokenized_bleu or found.bleu for found in (whole, half))
+        moved = after.value - before.value
         if abs(moved) > HALF_MAY_MOVE:
             print(f"half precision moves BLEU on {first} by {moved:+.2f}: float32 is kept", file=sys.stderr)
             save_model(folder, *load_model(run))

@@ -10,8 +10,11 @@ from annotated.decoding import Penalty
 from annotated.evaluation import (
     Score,
     bleu,
+    bleu_scorer,
+    bleu_tokenizer,
     bootstrap,
     chrf,
+    moses_knows,
     moses_tokenized,
     score_tokens,
     tokenized_bleu,
@@ -39,25 +42,25 @@ class Results:
     """Scores of one model on one split, and the search that they hold for."""
 
     corpus: str
-    pair: str
+    pair: str | None  # None where nobody named the languages
     split: str
     sentences: int
     beam: int
     alpha: float
     penalty: str
     bleu: Score | None  # cased and detokenised; None where the text itself is tokenised
-    tokenized_bleu: Score  # lower-cased and tokenised, as older tables have it
+    tokenized_bleu: Score | None  # lower-cased and tokenised, as older tables have it; see `moses_knows`
     chrf: Score
     perplexity: float  # per token, without label smoothing
     accuracy: float  # share of reference tokens that were the model's first choice
 
     def __str__(self) -> str:
-        lines = [] if self.bleu is None else [f"as written: {self.bleu}"]
+        scores = {"as written": self.bleu, "tokenised, lower-cased": self.tokenized_bleu}
+        lines = [f"{name}: {found}" for name, found in scores.items() if found is not None]
         perplexity = f"perplexity = {self.perplexity:.2f} per subword, accuracy = {self.accuracy:.1%}"
         return "\n".join(
             [
                 *lines,
-                f"tokenised, lower-cased: {self.tokenized_bleu}",
                 str(self.chrf),
                 f"{perplexity}, no smoothing",
             ]
@@ -78,30 +81,37 @@ def score_split(
     beam: int = 4,
     alpha: float = 0.6,
     penalty: Penalty = "gnmt",
+    tokenize: str | None = None,
 ) -> tuple[Results, list[str]]:
     """Translate a split and score that; returns the scores and the translations.
 
-    `tokenized` says that the text is tokenised and lower-cased already. Raises ValueError for a split that
-    the corpus does not have.
+    `tokenized` says that the text is tokenised and lower-cased already; of other text, `tokenize` names
+    sacreBLEU's tokenizer, if not the one for the language. Raises ValueError for a split that the corpus does
+    not have, and as `bleu_scorer` does, before the work begins.
     """
     text = corpus[split]
+    if tokenized and tokenize:
+        raise ValueError(f"this text is tokenised already: its BLEU takes no tokenizer {tokenize!r}")
+    tokenize = tokenize or bleu_tokenizer(corpus.tgt_language)
+    bleu_scorer(tokenize)
     found = translator.translate(text.src, beam, alpha, penalty, progress=True)
     sides = (found, text.tgt)
-    if not tokenized:
+    older = tokenized or moses_knows(corpus.tgt_language)
+    if older and not tokenized:
         sides = tuple(moses_tokenized(side, corpus.tgt_language) for side in sides)
     pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer)
     batches = TokenBatches(pairs, max(4096, max(map(len, pairs.src + pairs.tgt))), shuffle=False)
     tokens = score_tokens(translator.model, batches.epoch(0))
     results = Results(
         corpus.name,
-        f"{corpus.src_language}-{corpus.tgt_language}",
+        corpus.pair,
         split,
         len(text),
         beam,
         alpha,
         penalty,
-        None if tokenized else with_bounds(bleu(found, text.tgt), found, text.tgt, "13a"),
-        with_bounds(tokenized_bleu(*sides), *sides, "none"),
+        None if tokenized else with_bounds(bleu(found, text.tgt, tokenize), found, text.tgt, tokenize),
+        with_bounds(tokenized_bleu(*sides), *sides, "none") if older else None,
         chrf(found, text.tgt),
         tokens.perplexity,
         tokens.accuracy,

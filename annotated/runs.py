@@ -3,7 +3,8 @@
 It is a model folder (the newest weights, or their average at the end) that also holds
 
     training.json                settings of the run, as `--config` takes them
-    log.jsonl                    a line each `log_every` updates and each validation: "loss" is what is
+    log.jsonl                    a line each `log_every` updates and each validation, with the epoch from 1
+                                 (from 0 in older runs, but for validation): "loss" is what is
                                  trained, the smoothed divergence (and what `consistency` adds),
                                  "validation_loss" the cross-entropy without smoothing, both in nats a
                                  target token
@@ -56,6 +57,11 @@ class Progress:
     best: float | None = None  # lowest validation loss
     stale: int = 0  # epochs since then
     between: bool = False  # saved only because the run was to stop here, where no other run would save
+
+    @property
+    def current_epoch(self) -> int:
+        """The epoch of the latest update, counted from 1, as people and the log have it."""
+        return self.epoch + (self.position > 0)
 
 
 class RunFolder:
@@ -170,7 +176,10 @@ class RunFolder:
     def log(self, record: dict[str, float], progress: Progress) -> None:
         """Add a line to the log, and to TensorBoard's if asked for; `progress` learns the new length."""
         p = progress
-        line = json.dumps({"step": p.step, "epoch": p.epoch, **record, "seconds": round(p.seconds, 3)}) + "\n"
+        line = (
+            json.dumps({"step": p.step, "epoch": p.current_epoch, **record, "seconds": round(p.seconds, 3)})
+            + "\n"
+        )
         with (self.path / LOG).open("ab") as file:
             file.write(line.encode())
             file.flush()

@@ -1,6 +1,6 @@
 """The settings of a long training run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 
@@ -16,8 +16,8 @@ class TrainingConfig:
     max_tokens: int = 4096  # tokens in a batch at most, padding counted, on its longer side
     accumulate: int = 1  # batches an update
     max_sentence: int = 256  # tokens in a sentence at most; longer pairs are left out, and counted
-    warmup: int = 4000  # updates until the rate's peak (equation 3)
-    factor: float = 1.0  # multiplies the rate of equation 3
+    learning_rate: float = 6.99e-4  # the peak of the rate (equation 3); the paper's is 1 / sqrt(512 * 4000)
+    warmup: int = 0  # updates until that peak; 0 takes a quarter of the run, 4000 at most
     beta_1: float = 0.9  # Adam: decay of the mean gradient
     beta_2: float = 0.98  # Adam: decay of the mean squared gradient
     eps: float = 1e-9  # Adam: added to the root of that square
@@ -45,7 +45,6 @@ class TrainingConfig:
             "max_tokens",
             "accumulate",
             "max_sentence",
-            "warmup",
             "consistency_from",
             "keep",
             "log_every",
@@ -53,12 +52,16 @@ class TrainingConfig:
         for name in at_least_one:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("clip", "consistency", "patience", "save_every", "bleu_every"):
+        for name in ("warmup", "clip", "consistency", "patience", "save_every", "bleu_every"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
-        for name in ("factor", "eps"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        for field in fields(self):
+            if field.type is int and getattr(self, field.name) >= 2**31:
+                raise ValueError(f"{field.name} must be below 2^31, not {getattr(self, field.name)}")
+        if not 0 < self.learning_rate <= 1:
+            raise ValueError(f"learning_rate must be above 0 and at most 1, not {self.learning_rate}")
+        if not self.eps > 0:
+            raise ValueError(f"eps must be above 0, not {self.eps}")
         for name in ("beta_1", "beta_2", "smoothing", "subword_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in [0, 1), not {getattr(self, name)}")
@@ -77,12 +80,17 @@ class TrainingConfig:
     @classmethod
     def big(cls, **settings) -> "TrainingConfig":
         """The paper's big model: 300,000 updates, the last 20 checkpoints averaged."""
-        return cls(**{"max_steps": 300_000, "keep": 20, "average": 20, **settings})
+        paper = {"max_steps": 300_000, "learning_rate": 4.94e-4, "keep": 20, "average": 20}
+        return cls(**{**paper, **settings})
 
     @classmethod
     def tiny(cls, **settings) -> "TrainingConfig":
-        """For a small corpus on a laptop: the rate peaks at 0.005 after 2,000 updates."""
-        return cls(**{"epochs": 30, "warmup": 2000, "factor": 2.53, **settings})
+        """For a small corpus on a laptop: a higher rate, for a narrower model."""
+        return cls(**{"epochs": 30, "learning_rate": 0.002, **settings})
+
+    def warmup_in(self, updates: int) -> int:
+        """The updates until the peak, in a run of so many; those that the paper took, where it is as long."""
+        return self.warmup or max(1, min(4000, updates // 4))
 
 
 # What a resumed run may change: when it ends, and what is kept of it. All else decides the weights.

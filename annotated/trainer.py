@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,14 +23,23 @@ from tqdm import tqdm
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_weights, read_tensors, save_model
 from annotated.consistency import consistent_cross_entropy
 from annotated.data.batching import TokenBatches, mixed_seed
+from annotated.data.corpora import languages
 from annotated.devices import half_precision
-from annotated.evaluation import bleu, greedy_bleu, score_tokens, tokenized_bleu
+from annotated.evaluation import (
+    TokenScores,
+    bleu,
+    bleu_scorer,
+    bleu_tokenizer,
+    greedy_bleu,
+    score_tokens,
+    tokenized_bleu,
+)
 from annotated.loss import smoothed_cross_entropy
 from annotated.masks import Batch
 from annotated.model import EncoderDecoder
 from annotated.pace import Pace
-from annotated.runs import Progress, RunFolder, load_optimizer, read_progress
-from annotated.schedule import rate
+from annotated.runs import Progress, RunFolder, load_optimizer, read_progress, settings_of
+from annotated.schedule import factor_for, rate, steepest
 from annotated.settings import TrainingConfig
 from annotated.tokenizers import Tokenizer
 
@@ -128,6 +138,12 @@ class Trainer:
         self.optimizer = torch.optim.Adam(model.parameters(), lr=1.0, betas=betas, eps=config.eps, fused=True)
         self.summed = SummedLoss(model, config.smoothing, self.tokenizers[1].pad)
         self.loss = self.wrap(self.summed)  # the same, as what computes it
+        self.measure = tokenized_bleu  # the one that `annotated evaluate` will have
+        if self.settings.get("variant") != "tok":
+            tokenize = bleu_tokenizer(languages(self.settings.get("pair"))[1])
+            self.measure = partial(bleu, tokenize=tokenize)
+            if config.bleu_every:
+                bleu_scorer(tokenize)  # what it needs must be here before the work begins
 
     def wrap(self, loss: nn.Module) -> nn.Module:
         """Compile the module and share it between processes, as far as asked for."""
@@ -153,6 +169,7 @@ class Trainer:
     def run(self, resume: bool) -> Path:
         """Train as `train` says, in a folder that is ours alone."""
         checkpoint = self.out.newest() if resume else None
+        self.settle_warmup(begun=checkpoint is not None)
         if checkpoint is None:
             self.out.check_empty()
         else:
@@ -182,9 +199,8 @@ class Trainer:
         self.epoch_length = len(updates)
         self.last_step = min(c.max_steps, p.step - p.position + len(updates) * (c.epochs - p.epoch))
         bar.total = self.last_step
-        if p.step == 0 and self.rank == 0 and self.last_step < c.warmup:
-            late = f"the learning rate rises for {c.warmup:,} updates, but the run has {self.last_step:,}"
-            tqdm.write(f"{late}: it learns more with a shorter warmup", file=sys.stderr)
+        if p.step == 0 and self.rank == 0:
+            tqdm.write(self.advice(), file=sys.stderr)
         for share in updates[p.position :]:
             self.update([(batches.collate(indices), weight) for indices, weight in share], bar)
             stop = self.total(stop_asked()) > 0  # whichever process was asked, all stop at one step
@@ -199,6 +215,18 @@ class Trainer:
             if stop or self.finished():
                 break
         return not stop
+
+    def advice(self) -> str:
+        """What the learning rate will be, in a line."""
+        c, last, width = self.config, self.last_step, self.model.config.d_model
+        reached = self.rate_at(min(last, c.warmup))
+        told = f"the learning rate peaks at {c.learning_rate:g}, at update {c.warmup:,} of {last:,}"
+        if last < c.warmup:
+            told = f"the learning rate would peak at {c.learning_rate:g} at update {c.warmup:,}, "
+            told += f"but the run ends at update {last:,}, with {reached:.2g}"
+        if reached > steepest(width) and not self.model.config.norm_first:
+            told += f"; above {steepest(width):.2g} a post-norm model of this width may learn nothing"
+        return told
 
     def updates(self, plan: list[list[int]]) -> Iterator[list[tuple[list[int], float]]]:
         """This process's batches of each update of an epoch, each with its weight in the loss.
@@ -259,7 +287,25 @@ class Trainer:
 
     def rate(self) -> float:
         """The learning rate of the latest update."""
-        return rate(self.progress.step, self.model.config.d_model, self.config.factor, self.config.warmup)
+        return self.rate_at(self.progress.step)
+
+    def rate_at(self, step: int) -> float:
+        """The learning rate of an update, counted from 1."""
+        c, width = self.config, self.model.config.d_model
+        return rate(step, width, factor_for(c.learning_rate, width, c.warmup), c.warmup)
+
+    def settle_warmup(self, begun: bool) -> None:
+        """Let a warm-up that was not given be that of the run, if it was begun, or follow from its length."""
+        c = self.config
+        if c.warmup:
+            return
+        if begun:
+            warmup = settings_of(self.out.path)["warmup"]
+        else:
+            updates = len(list(self.updates(self.epoch_batches(0).batches(0))))
+            warmup = c.warmup_in(min(c.max_steps, updates * c.epochs))
+        self.config = dataclasses.replace(c, warmup=warmup)
+        self.settings["warmup"] = warmup
 
     def refuse(self, lines: list[int]) -> None:
         """Stop before an update that would ruin the weights."""
@@ -283,11 +329,17 @@ class Trainer:
             self.log({"loss": p.loss / p.tokens, "rate": self.rate(), "tokens": p.total_tokens})
             p.loss, p.tokens = 0.0, 0
 
+    def score(self) -> TokenScores | None:
+        """Score the model on the validation data, where there is any."""
+        if self.validation is None:
+            return None
+        return score_tokens(self.model, self.validation.epoch(0), self.tokenizers[1].pad)
+
     def validate(self) -> None:
         """Score the validation data and remember whether it was the best yet."""
-        if self.validation is None:
+        scores = self.score()
+        if scores is None:
             return
-        scores = score_tokens(self.model, self.validation.epoch(0), self.tokenizers[1].pad)
         p = self.progress
         # One number for all processes, or they might disagree on when to end.
         p.validation_loss = loss = self.total(scores.loss) / self.world
@@ -297,8 +349,7 @@ class Trainer:
         record = {"validation_loss": loss, "validation_accuracy": scores.accuracy, "tokens": p.total_tokens}
         line = f"validation cross-entropy {loss:.3f}, accuracy {scores.accuracy:.1%}"
         if self.config.bleu_every and p.epoch % self.config.bleu_every == 0:
-            measure = tokenized_bleu if self.settings.get("variant") == "tok" else bleu  # as the card has it
-            found = greedy_bleu(self.model, self.validation.epoch(0), self.tokenizers[1], measure).value
+            found = greedy_bleu(self.model, self.validation.epoch(0), self.tokenizers[1], self.measure).value
             record["validation_bleu"] = found
             line += f", greedy BLEU {found:.1f}"
         self.log(record)
@@ -306,7 +357,7 @@ class Trainer:
             self.pace.count(self.summed.consistency > 0, 0)
             minutes = self.minutes_left()
             left = f"; about {minutes:,.0f} min left" if minutes > 0 else ""
-            tqdm.write(f"epoch {p.epoch}, step {p.step}: {line}{left}", file=sys.stderr)
+            tqdm.write(f"epoch {p.current_epoch}, step {p.step}: {line}{left}", file=sys.stderr)
 
     def minutes_left(self) -> float:
         """How long the run will still take at the pace of this process, validation and saving included."""
@@ -340,14 +391,27 @@ class Trainer:
             self.out.save(self.model, self.tokenizers, self.optimizer, self.progress, c.keep, c.average_of)
 
     def average(self) -> None:
-        """Make the mean of checkpoints the run's weights, of those that the settings ask for."""
-        if self.rank == 0:
-            chosen = self.out.chosen(max(1, self.config.average), self.config.average_of, between=True)
-            if len(chosen) > 1:
-                mean = f"the model is the mean of the {self.config.average_of} {len(chosen)} checkpoints"
-                tqdm.write(mean, file=sys.stderr)
-            load_weights(self.model, average_checkpoints(chosen), self.out.path)
-            save_model(self.out.path, self.model, *self.tokenizers)
+        """Make the mean of the checkpoints that the settings ask for the run's weights, if that is better.
+
+        Better than the newest checkpoint at validation; without validation data, the mean it is.
+        """
+        if self.rank != 0:
+            return
+        of = self.config.average_of
+        chosen = self.out.chosen(max(1, self.config.average), of, between=True)
+        newest = self.score()
+        load_weights(self.model, average_checkpoints(chosen), self.out.path)
+        if len(chosen) > 1:
+            left = mean = f"the mean of the {of} {len(chosen)} checkpoints"
+            if newest is not None:
+                found = self.score().loss
+                both = f"validation cross-entropy {found:.4f} of {mean}, {newest.loss:.4f} of the newest"
+                tqdm.write(both, file=sys.stderr)
+                if found > newest.loss:
+                    left = "the newest checkpoint"
+                    load_weights(self.model, read_tensors(self.out.newest() / WEIGHTS), self.out.path)
+            tqdm.write(f"the model is {left}", file=sys.stderr)
+        save_model(self.out.path, self.model, *self.tokenizers)
 
     def bar(self) -> tqdm:
         """The progress bar, on the first process, where there is a terminal."""

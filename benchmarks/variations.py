@@ -22,6 +22,7 @@ from annotated.evaluation import greedy_bleu, score_tokens
 from annotated.files import read_json, write_json
 from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.results import RECORDED
+from annotated.schedule import rate
 from annotated.settings import TrainingConfig
 from annotated.tokenizers import SentencePieceTokenizer
 from annotated.trainer import Trainer
@@ -71,11 +72,12 @@ def prepare(max_tokens: int) -> Task:
 def run(task: Task, settings: dict, updates: int, seed: int) -> dict[str, float]:
     """Train one model and score it: parameters, perplexity without smoothing, greedy BLEU."""
     settings = {**BASE, **settings}
+    warmup = updates // 3
     training = TrainingConfig(
         max_steps=updates,
         max_tokens=task.train.max_tokens,
-        warmup=updates // 3,
-        factor=0.7,
+        warmup=warmup,
+        learning_rate=rate(warmup, settings["d_model"], 0.7, warmup),
         smoothing=settings.pop("smoothing", 0.1),
         average=0,
         keep=1,

@@ -1,5 +1,6 @@
 import gzip
 import math
+import sys
 
 import pytest
 import torch
@@ -13,9 +14,11 @@ from annotated.evaluation import (
     alignment_error_rate,
     bleu,
     bleu_of,
+    bleu_tokenizer,
     bootstrap,
     chrf,
     greedy_bleu,
+    moses_knows,
     moses_tokenized,
     ngram_counts,
     paired_bootstrap,
@@ -241,3 +244,46 @@ def test_the_grammars_alignments_can_be_scored():
     diagonal = {(i, place, place) for i, pair in enumerate(pairs) for place in range(len(pair.german_words))}
     assert alignment_error_rate(gold, gold) == 0
     assert 0.3 < alignment_error_rate(diagonal, gold) < 0.9  # German order is not English order
+
+
+@pytest.mark.parametrize(
+    ("language", "tokenizer"),
+    [
+        ("de", "13a"),
+        (None, "13a"),
+        ("zh", "zh"),
+        ("zh-Hant", "zh"),
+        ("ZH_cn", "zh"),
+        ("ja", "ja-mecab"),
+        ("ko", "ko-mecab"),
+        ("th", "char"),
+    ],
+)
+def test_the_language_names_its_tokenizer(language, tokenizer):
+    assert bleu_tokenizer(language) == tokenizer
+
+
+def test_bleu_without_spaces_counts_what_stands_between_the_ends():
+    """By 13a, which goes by spaces, a Thai or Chinese sentence is one word: right or wrong as a whole."""
+    thai, chinese = ("ผมรักคุณมากที่สุด", "ผมรักคุณน้อยที่สุด"), ("我非常喜欢这本书", "我非常喜欢那本书")
+    for language, (found, wanted) in (("th", thai), ("zh", chinese)):
+        tokenize = bleu_tokenizer(language)
+        assert bleu([found], [wanted], tokenize).value > 20 > bleu([found], [wanted]).value
+        assert f"tok:{tokenize}|" in bleu([found], [wanted], tokenize).signature
+        assert bootstrap([found], [wanted], 10, tokenize=tokenize).value == pytest.approx(
+            bleu([found], [wanted], tokenize).value
+        )
+
+
+def test_a_tokenizer_that_is_not_there_is_named(monkeypatch):
+    with pytest.raises(ValueError, match=r"no tokenizer 'moses'; it has .*13a"):
+        bleu(["a"], ["a"], "moses")
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
+    with pytest.raises(ImportError, match=r'pip install "sacrebleu\[ja\]", or take char'):
+        bootstrap(["a"], ["a"], tokenize="ja-mecab")
+
+
+def test_moses_knows_the_languages_that_it_has_rules_for():
+    known = ["de", "en", "fr", None, "src", "zh", "th", "ja", "xx"]
+    assert [moses_knows(language) for language in known] == [True] * 3 + [False] * 6

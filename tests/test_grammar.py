@@ -165,7 +165,7 @@ def test_a_tiny_model_learns_it(monkeypatch, tmp_path, one_thread):
     batches = TokenBatches(encode_corpus(text, *words), max_tokens=1024)
     torch.manual_seed(0)
     model = make_model(*map(len, words), N=2, d_model=64, d_ff=128, h=4, dropout=0.0, norm_first=True)
-    config = TrainingConfig(max_steps=260, warmup=60, factor=0.3, smoothing=0.0, average=0)
+    config = TrainingConfig(max_steps=260, warmup=60, learning_rate=0.005, smoothing=0.0, average=0)
     Trainer(model, words, lambda epoch: batches, None, config, tmp_path).train()
     found = Translator(model, *words).translate(corpus["val"].src, beam=1)
     assert bleu(found, corpus["val"].tgt).value > 80  # 3 if each source gets another's target

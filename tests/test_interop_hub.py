@@ -10,6 +10,7 @@ import torch
 from interop_models import MISSING, toy
 
 import annotated
+from annotated.__main__ import main
 from annotated.checkpoints import save_model
 from annotated.interop import from_hub, load_marian, to_hub
 from annotated.tokenizers import WordTokenizer
@@ -119,6 +120,17 @@ def test_no_path_of_this_machine_is_pushed(api, folder):
     for model in (folder, folder / "checkpoints" / "step-1"):
         to_hub(model, "org/name")
         assert json.loads(api.files["training.json"]) == {"variant": "tok"}
+
+
+def test_a_model_of_own_text_is_not_pushed_as_one_of_a_public_corpus(api, folder, tmp_path, capfd):
+    own = {"corpus": "own", "pair": None, "src": "/home/me/secret.en", "tgt": "/home/me/secret.de"}
+    (folder / "training.json").write_text(json.dumps(own))
+    to_hub(folder, "org/name")
+    assert json.loads(api.files["training.json"]) == {"corpus": "own", "pair": None}
+    for name, content in api.files.items():
+        (tmp_path / name).write_bytes(content)
+    assert main(["evaluate", "--model", str(tmp_path)]) == 2
+    assert "trained on files of your own: give --src and --tgt" in capfd.readouterr().err
 
 
 def test_what_an_earlier_model_left_there_goes(api, folder):

@@ -12,7 +12,14 @@ import pytest
 import torch
 
 from annotated.__main__ import main, parse
-from annotated.checkpoints import WEIGHTS, load_model, read_tensors, shipped_model, shipped_models
+from annotated.checkpoints import (
+    CONFIG,
+    WEIGHTS,
+    load_model,
+    read_tensors,
+    shipped_model,
+    shipped_models,
+)
 from annotated.commands import remembered, settings_from
 from annotated.data import load_corpus
 from annotated.files import read_json
@@ -20,6 +27,7 @@ from annotated.recipes import read_recipe, recipe_names, recipe_path
 from annotated.release import CARD, SCORES, card, read_scores, release
 from annotated.results import score_split
 from annotated.runs import LOG, SETTINGS, RunFolder
+from annotated.schedule import factor_for, rate
 from annotated.settings import TrainingConfig
 from annotated.translator import Translator, load_pretrained
 
@@ -322,6 +330,18 @@ def test_a_shipped_model_was_trained_as_its_recipe_says(name, tmp_path):
     config = getattr(TrainingConfig, args.preset)(**settings_from(TrainingConfig, args))
     found = {**dataclasses.asdict(TrainingConfig()), **read_json(shipped_model(name) / SETTINGS)}
     assert found == {**dataclasses.asdict(config), **remembered(args)}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_log_of_a_shipped_model_has_the_rates_of_its_settings(name):
+    folder = shipped_model(name)
+    settings, width = read_json(folder / SETTINGS), read_json(folder / CONFIG)["model"]["d_model"]
+    warmup = settings["warmup"]
+    factor = factor_for(settings["learning_rate"], width, warmup)
+    log = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
+    rates = {line["step"]: line["rate"] for line in log if "rate" in line}
+    assert max(rates) > warmup
+    assert rates == {step: pytest.approx(rate(step, width, factor, warmup), rel=1e-6) for step in rates}
 
 
 def test_shipped_models_are_small():

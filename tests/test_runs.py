@@ -13,6 +13,7 @@ from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until
 
 import annotated
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors
+from annotated.evaluation import TokenScores, score_tokens
 from annotated.files import read_json
 from annotated.settings import TrainingConfig
 from annotated.trainer import Trainer, TrainingError
@@ -39,6 +40,7 @@ def test_save_every(tmp_path):
 
 def test_the_end_is_the_mean_of_the_newest_checkpoints(tmp_path):
     trainer = make_trainer(tmp_path, epochs=4, keep=3, average=2)
+    trainer.validation = None  # nothing tells that the mean is worse
     trainer.train()
     folders = sorted((tmp_path / "checkpoints").iterdir())
     one, two = (read_tensors(folder / WEIGHTS) for folder in folders[-2:])
@@ -49,9 +51,34 @@ def test_the_end_is_the_mean_of_the_newest_checkpoints(tmp_path):
     assert any(not torch.equal(found[name], two[name]) for name in found)
 
 
+@pytest.mark.parametrize(("of_mean", "left"), [(0.5, "mean"), (1.0, "mean"), (1.5, "newest")])
+def test_a_mean_that_validates_worse_is_not_what_is_left(of_mean, left, tmp_path, capfd, monkeypatch):
+    """The newest checkpoint scores 1.0, other weights what the case says."""
+
+    def score(trainer):
+        newest = trainer.out.newest()
+        saved = read_tensors(newest / WEIGHTS) if newest else {}
+        own = dict(trainer.model.named_parameters())
+        same = any(saved) and all(torch.equal(own[name], saved[name]) for name in saved)
+        return TokenScores(1.0 if same else of_mean, 0.5, 10)
+
+    monkeypatch.setattr(Trainer, "score", score)
+    trainer = make_trainer(tmp_path, epochs=3, keep=3, average=2)
+    trainer.train()
+    folders = sorted((tmp_path / "checkpoints").iterdir())
+    wanted = average_checkpoints(folders[-2:] if left == "mean" else folders[-1:])
+    found = read_tensors(tmp_path / WEIGHTS)
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    assert all(torch.equal(dict(trainer.model.named_parameters())[name], wanted[name]) for name in wanted)
+    said = capfd.readouterr().err
+    both = f"cross-entropy {of_mean:.4f} of the mean of the last 2 checkpoints, 1.0000 of the newest"
+    assert both in said
+    assert f"the model is the {left}" in said
+
+
 def test_the_end_is_the_mean_of_the_best_checkpoints(tmp_path):
     # The rate is so high that the validation loss rises again: best and newest differ.
-    trainer = make_trainer(tmp_path, epochs=6, keep=3, average=2, average_of="best", factor=5.0)
+    trainer = make_trainer(tmp_path, epochs=6, keep=3, average=2, average_of="best", learning_rate=0.4)
     trainer.train()
     losses = [r["validation_loss"] for r in log_of(tmp_path) if "validation_loss" in r]
     epoch = trainer.progress.step // 6
@@ -59,9 +86,12 @@ def test_the_end_is_the_mean_of_the_best_checkpoints(tmp_path):
     assert order[:2] != [5, 4]
     assert steps(tmp_path) == sorted({epoch * (i + 1) for i in (*order[:3], 5)})
     folders = [tmp_path / "checkpoints" / f"step-{epoch * (i + 1):08d}" for i in order[:2]]
-    one, two = (read_tensors(folder / WEIGHTS) for folder in folders)
+    mean = average_checkpoints(folders)
+    trainer.model.load_state_dict(mean, strict=False)
+    found = score_tokens(trainer.model, trainer.validation.epoch(0)).loss
+    wanted = mean if found <= losses[-1] else read_tensors(trainer.out.newest() / WEIGHTS)
     for name, tensor in read_tensors(tmp_path / WEIGHTS).items():
-        torch.testing.assert_close(tensor, (one[name] + two[name]) / 2)
+        torch.testing.assert_close(tensor, wanted[name])
 
 
 def test_the_best_cannot_be_told_without_validation_data(tmp_path):

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.schedule import noam_scheduler, rate
+from annotated.schedule import factor_for, noam_scheduler, rate, steepest
+from annotated.settings import TrainingConfig
 
 
 @given(st.integers(1, 10**6), st.integers(1, 4096), st.floats(0.01, 10), st.integers(1, 10**5))
@@ -22,6 +23,18 @@ def test_the_peak_is_at_the_end_of_warmup(warmup, model_size):
     peak = rate(warmup, model_size, 2.0, warmup)
     assert math.isclose(peak, 2.0 / math.sqrt(model_size * warmup))
     assert all(rate(step, model_size, 2.0, warmup) < peak for step in (warmup - 1, warmup + 1) if step > 0)
+
+
+@given(st.floats(1e-6, 1), st.integers(1, 4096), st.integers(1, 10**5))
+def test_a_factor_gives_the_peak_it_is_for(peak, model_size, warmup):
+    factor = factor_for(peak, model_size, warmup)
+    assert math.isclose(rate(warmup, model_size, factor, warmup), peak, rel_tol=1e-12)
+
+
+def test_no_preset_is_steeper_than_post_norm_bears():
+    widths = {"tiny": 128, "base": 512, "big": 1024}
+    for name, width in widths.items():
+        assert getattr(TrainingConfig, name)().learning_rate < steepest(width)
 
 
 def test_the_papers_base_model_peaks_at_7e_4():

@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_commands import complains
 
 from annotated.__main__ import parse
+from annotated.schedule import rate
 from annotated.settings import TrainingConfig
 
 
@@ -20,8 +23,13 @@ from annotated.settings import TrainingConfig
         ({"smoothing": 1.0}, r"smoothing must be in \[0, 1\), not 1.0"),
         ({"clip": -1.0}, "clip must be 0 or more, not -1.0"),
         ({"clip": float("nan")}, "clip must be 0 or more, not nan"),
-        ({"factor": 0.0}, "factor must be above 0, not 0.0"),
-        ({"factor": float("nan")}, "factor must be above 0, not nan"),
+        ({"eps": 0.0}, "eps must be above 0, not 0.0"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0 and at most 1, not 0.0"),
+        ({"learning_rate": float("nan")}, "learning_rate must be above 0 and at most 1, not nan"),
+        ({"learning_rate": 1e38}, r"learning_rate must be above 0 and at most 1, not 1e\+38"),
+        ({"warmup": -1}, "warmup must be 0 or more, not -1"),
+        ({"warmup": 10**400}, r"warmup must be below 2\^31"),
+        ({"max_tokens": 2**31}, r"max_tokens must be below 2\^31, not 2147483648"),
     ],
 )
 def test_impossible_settings_are_named(settings, says):
@@ -33,6 +41,22 @@ def test_presets_give_way_to_settings():
     assert TrainingConfig.base() == TrainingConfig()
     assert TrainingConfig.big().max_steps == 300_000
     assert TrainingConfig.tiny(warmup=7).warmup == 7
+
+
+@pytest.mark.parametrize(("preset", "d_model"), [("base", 512), ("big", 1024)])
+def test_the_papers_presets_have_its_schedule(preset, d_model):
+    settings = getattr(TrainingConfig, preset)()
+    warmup = settings.warmup_in(settings.max_steps)
+    assert warmup == 4000
+    assert settings.learning_rate == pytest.approx(rate(4000, d_model, 1.0, 4000), rel=1e-3)
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**5))
+def test_a_warmup_that_is_not_given_ends_within_the_run(updates, given):
+    warmup = TrainingConfig().warmup_in(updates)
+    assert 1 <= warmup <= max(1, updates // 2)
+    assert warmup <= TrainingConfig().warmup_in(updates + 1)
+    assert TrainingConfig(warmup=given).warmup_in(updates) == given
 
 
 def config(tmp_path, value):

@@ -13,6 +13,7 @@ from annotated.checkpoints import WEIGHTS, read_tensors
 from annotated.consistency import symmetric_divergence
 from annotated.devices import half_precision
 from annotated.evaluation import bleu, greedy_bleu, tokenized_bleu
+from annotated.files import read_json
 from annotated.loss import LabelSmoothing
 from annotated.masks import Batch
 from annotated.pace import CONSISTENT, Pace
@@ -108,7 +109,8 @@ def plain_loop(trainer, epochs, accumulate, clip):
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
             step = len(losses) + 1
-            adam.param_groups[0]["lr"] = 16**-0.5 * min(step**-0.5, step * config.warmup**-1.5)
+            rising, falling = step / config.warmup, (config.warmup / step) ** 0.5
+            adam.param_groups[0]["lr"] = config.learning_rate * min(rising, falling)
             adam.step()
             losses.append(loss.item())
     return losses
@@ -166,10 +168,68 @@ def test_half_precision_ends_with_its_block():
     assert torch.get_float32_matmul_precision() == before
 
 
-@pytest.mark.parametrize(("warmup", "said"), [(24, False), (25, True)])
-def test_a_warmup_that_outlasts_the_run_is_told(tmp_path, capfd, warmup, said):
-    make_trainer(tmp_path / "run", max_steps=24, epochs=100, warmup=warmup, average=0).train()
-    assert ("rises for 25 updates, but the run has 24" in capfd.readouterr().err) == said
+@pytest.mark.parametrize("d_model", [8, 32])
+@pytest.mark.parametrize("warmup", [3, 8])
+def test_the_rate_peaks_where_the_settings_say_whatever_warmup_and_width(tmp_path, d_model, warmup):
+    settings = {"max_steps": 12, "learning_rate": 0.01, "warmup": warmup, "log_every": 1, "average": 0}
+    make_trainer(tmp_path, model={"d_model": d_model}, **settings).train()
+    rates = rates_of(tmp_path)
+    assert rates[warmup] == max(rates.values()) == pytest.approx(0.01)
+    for step, found in rates.items():
+        assert found == pytest.approx(0.01 * min(step / warmup, (warmup / step) ** 0.5))
+
+
+def rates_of(out):
+    """The rate of each update that the log has."""
+    return {line["step"]: line["rate"] for line in log_of(out) if "rate" in line}
+
+
+def test_a_warmup_that_is_not_given_follows_from_the_length_of_the_run(tmp_path):
+    settings = {"epochs": 2, "warmup": 0, "log_every": 1, "average": 0}
+    trainer = make_trainer(tmp_path, **settings)
+    trainer.train()
+    warmup = trainer.config.warmup_in(trainer.progress.step)
+    rates = rates_of(tmp_path)
+    assert 1 < warmup < len(rates)
+    assert max(rates, key=rates.get) == warmup
+    assert read_json(tmp_path / "training.json")["warmup"] == warmup
+
+
+def test_a_longer_run_keeps_the_warmup_it_was_begun_with(tmp_path):
+    make_trainer(tmp_path / "run", warmup=0, epochs=2, log_every=1).train()
+    warmup = read_json(tmp_path / "run" / "training.json")["warmup"]
+    make_trainer(tmp_path / "run", warmup=0, epochs=4, log_every=1).train(resume=True)
+    make_trainer(tmp_path / "whole", warmup=warmup, epochs=4, log_every=1).train()
+    assert rates_of(tmp_path / "run") == rates_of(tmp_path / "whole")
+    assert read_json(tmp_path / "run" / "training.json")["warmup"] == warmup
+
+
+@pytest.mark.parametrize(
+    ("warmup", "says"),
+    [
+        (0, "the learning rate peaks at 0.01, at update 6 of 24"),
+        (24, "the learning rate peaks at 0.01, at update 24 of 24"),
+        (40, "the learning rate would peak at 0.01 at update 40, but the run ends at update 24, with 0.006"),
+    ],
+)
+def test_the_peak_is_told_at_the_start_and_no_shorter_warmup_asked_for(tmp_path, capfd, warmup, says):
+    make_trainer(tmp_path, max_steps=24, epochs=100, warmup=warmup, learning_rate=0.01, average=0).train()
+    err = capfd.readouterr().err
+    assert says in err.splitlines()[0]
+    assert "shorter" not in err
+    make_trainer(tmp_path, max_steps=25, epochs=100, warmup=warmup, learning_rate=0.01).train(resume=True)
+    assert "the learning rate" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("learning_rate", "warmup", "norm_first", "said"),
+    [(0.3, 6, False, True), (0.3, 6, True, False), (0.01, 6, False, False), (0.3, 2000, False, False)],
+)
+def test_a_rate_that_post_norm_may_not_bear(learning_rate, warmup, norm_first, said, tmp_path, capfd):
+    """The rate that the run reaches counts: with a warm-up far longer than the run it stays low."""
+    settings = {"max_steps": 24, "epochs": 100, "average": 0, "learning_rate": learning_rate}
+    make_trainer(tmp_path, warmup=warmup, model={"norm_first": norm_first}, **settings).train()
+    assert ("may learn nothing" in capfd.readouterr().err.splitlines()[0]) == said
 
 
 def test_the_log_has_the_bleu_of_the_epochs_asked_for(tmp_path, capfd):
@@ -196,6 +256,32 @@ def test_the_bleu_is_the_one_that_the_card_will_have(variant, measure, tmp_path,
     }
     assert found == by[measure]
     assert by[bleu] != by[tokenized_bleu]
+
+
+@pytest.mark.parametrize(("pair", "cut"), [("en-th", "char"), ("en-de", "13a"), (None, "13a")])
+def test_that_bleu_is_counted_as_the_target_language_asks(pair, cut, tmp_path):
+    trainer = make_trainer(tmp_path, bleu_every=1, notes={"pair": pair})
+    assert f"tok:{cut}|" in trainer.measure(["a b c d"], ["a b c e"]).signature
+
+
+def test_what_that_bleu_lacks_is_told_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
+    with pytest.raises(ImportError, match=r"ja-mecab needs more packages: .*sacrebleu\[ja\].*, or take char"):
+        make_trainer(tmp_path, bleu_every=1, notes={"pair": "en-ja"})
+    make_trainer(tmp_path, notes={"pair": "en-ja"})
+
+
+def test_epochs_are_counted_from_1(tmp_path, capfd):
+    """In messages and in the log, as `consistency_from` counts them; a rest of an epoch is part of it."""
+    trainer = make_trainer(tmp_path, epochs=3, log_every=1, max_steps=10)
+    trainer.train()
+    length = trainer.epoch_length
+    assert length < 10 < 2 * length
+    for line in log_of(tmp_path):
+        assert line["epoch"] == (line["step"] - 1) // length + 1
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("epoch")]
+    assert [line.partition(":")[0] for line in said] == [f"epoch 1, step {length}", "epoch 2, step 10"]
 
 
 def test_compile_is_asked_for_only_on_request(monkeypatch):

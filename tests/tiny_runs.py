@@ -17,7 +17,15 @@ from annotated.tokenizers import WordTokenizer
 from annotated.trainer import Trainer
 
 WORDS = [f"w{i}" for i in range(12)]
-SETTINGS = {"epochs": 3, "max_tokens": 60, "warmup": 10, "average": 2, "keep": 2, "log_every": 2}
+SETTINGS = {
+    "epochs": 3,
+    "max_tokens": 60,
+    "learning_rate": 0.08,
+    "warmup": 10,
+    "average": 2,
+    "keep": 2,
+    "log_every": 2,
+}
 
 
 def pairs(count=60, seed=0):

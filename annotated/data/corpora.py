@@ -56,7 +56,7 @@ def tatoeba(path: str | Path | None, pair: str = "de-en", first: str = "en") -> 
     return Corpus("tatoeba", src, tgt, hold_out(text, "val", "test"))
 
 
-def own_files(src: str | Path, tgt: str | Path | None = None, pair: str = "src-tgt") -> Corpus:
+def own_files(src: str | Path, tgt: str | Path | None = None, pair: str | None = None) -> Corpus:
     """Your own pair of files, or, without `tgt`, your own file of `source<TAB>target` lines.
 
     5% of the different source sentences, 2,000 at most, become val, the rest train.
@@ -85,8 +85,13 @@ def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
     return splits | {"train": replace(splits["train"], dropped=text.dropped)}
 
 
-def languages(pair: str) -> tuple[str, str]:
-    """Source and target language of a pair such as de-en. Raises ValueError for something else."""
+def languages(pair: str | None) -> tuple[str | None, str | None]:
+    """Source and target language of a pair such as de-en; of None, twice None.
+
+    Raises ValueError for something else.
+    """
+    if pair is None:
+        return None, None
     src, dash, tgt = pair.partition("-")
     if not (src and dash and tgt):
         raise ValueError(f"{pair!r} is no pair of languages such as 'de-en'")

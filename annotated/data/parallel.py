@@ -57,9 +57,14 @@ class Corpus:
     """A corpus in its splits: `corpus["train"]`, `corpus["val"]`, ..."""
 
     name: str
-    src_language: str
-    tgt_language: str
+    src_language: str | None  # None where nobody has named it
+    tgt_language: str | None
     splits: dict[str, ParallelText]
+
+    @property
+    def pair(self) -> str | None:
+        """The languages as `load_corpus` takes them, such as "de-en"."""
+        return f"{self.src_language}-{self.tgt_language}" if self.src_language else None
 
     def __getitem__(self, split: str) -> ParallelText:
         if split not in self.splits:

@@ -34,6 +34,8 @@ _ESCAPED = re.compile(f"{_ESCAPE}([em])")
 # piece), so the characters are taken out instead; in text to be encoded they are spelled in bytes.
 _RESERVED = dict.fromkeys(map(ord, "\0\t\r\u2581\u2585"))
 
+_MOST_PIECES = 1_000_000  # SentencePiece's time grows with what it is asked for, however small the text
+
 _TRAINING: dict[str, Any] = {
     "model_type": "bpe",
     "byte_fallback": True,
@@ -89,6 +91,9 @@ class SentencePieceTokenizer:
         warning. Raises ValueError if there is no text, or if `vocab_size` has no room for the four
         symbols, 256 bytes and the text's characters.
         """
+        least = len(SPECIALS) + 256
+        if not least <= vocab_size <= _MOST_PIECES:
+            raise ValueError(f"vocab_size must be from {least} to {_MOST_PIECES:,}, not {vocab_size}")
         lines = _trainable(sentences)
         tokenizer = cls(_train(lines, vocab_size, character_coverage))
         if len(tokenizer) < vocab_size:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from pkgutil import iter_modules
 from random import Random
 from typing import ClassVar
 
@@ -124,13 +125,16 @@ def word_splitter(language: str | None) -> Callable[[str], list[str]]:
     if language is None:
         return str.split
     try:
-        import spacy
+        import spacy.lang
     except ImportError:
         raise ImportError(
             'words are cut by spaCy, which is missing: pip install "annotated[notebooks]"'
         ) from None
+    if language not in (module.name for module in iter_modules(spacy.lang.__path__) if module.ispkg):
+        raise ValueError(f"spaCy knows no language {language!r}; try 'de' or 'en'")
     try:
         cut = spacy.blank(language).tokenizer
-    except ImportError:
-        raise ValueError(f"spaCy knows no language {language!r}; try 'de' or 'en'") from None
+    except ImportError as error:
+        needs = str(error).partition("\n")[0]
+        raise ImportError(f"spaCy cuts {language!r} with a package that is missing: {needs}") from None
     return lambda text: [token.text for token in cut(text) if not token.is_space]
