@@ -12,13 +12,13 @@ from typing import get_args
 
 from annotated import __version__, commands
 from annotated.data.corpora import NAMES as CORPORA
+from annotated.devices import SharedError
 from annotated.files import read_json, read_toml
 from annotated.interop.exporting import add_export
 from annotated.model import TransformerConfig
 from annotated.recipes import recipe_names, recipe_path
 from annotated.runs import SETTINGS
 from annotated.settings import TrainingConfig
-from annotated.trainer import TrainingError
 
 PRESETS = ("tiny", "base", "big")
 
@@ -304,8 +304,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (ValueError, OSError, TrainingError, ImportError) as error:
-        print(f"annotated: {in_words(error)}", file=sys.stderr)
+    except (ValueError, OSError, SharedError, ImportError) as error:
+        if not (isinstance(error, SharedError) and int(os.environ.get("LOCAL_RANK", 0))):  # else said already
+            print(f"annotated: {in_words(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("annotated: stopped; what was saved before is as it was", file=sys.stderr)

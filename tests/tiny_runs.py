@@ -29,7 +29,7 @@ def pairs(count=60, seed=0):
     return EncodedPairs([[*ids, 1] for ids in src], tgt, [100 + i for i in range(count)], "tiny")
 
 
-def make_trainer(out, seed=0, dtype=torch.float32, count=60, notes=None, model=None, **settings):
+def make_trainer(out, seed=0, dtype=torch.float32, count=60, notes=None, text="", model=None, **settings):
     """A trainer of a fresh model; the same arguments give the same run."""
     config = TrainingConfig(seed=seed, **{**SETTINGS, **settings})
     torch.manual_seed(seed)
@@ -38,7 +38,7 @@ def make_trainer(out, seed=0, dtype=torch.float32, count=60, notes=None, model=N
     transformer = EncoderDecoder.from_config(TransformerConfig(16, 16, **shape)).to(dtype)
     train = TokenBatches(pairs(count), config.max_tokens, seed=seed)
     val = TokenBatches(pairs(10, seed=1), 60, shuffle=False)
-    return Trainer(transformer, (words, words), lambda epoch: train, val, config, out, notes=notes)
+    return Trainer(transformer, (words, words), lambda epoch: train, val, config, out, notes=notes, text=text)
 
 
 def weights(out):
