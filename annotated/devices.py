@@ -2,6 +2,7 @@
 
 import os
 import platform
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -53,7 +54,10 @@ def processes(device: torch.device) -> Iterator[None]:
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     try:
         yield
-    except RuntimeError as error:
+    except BaseException as error:
+        for each in (error, error.__context__):
+            if each is not None:
+                traceback.clear_frames(each.__traceback__)  # to leave while they hold the model may hang
         if isinstance(error, dist.DistError) or "gloo/transport" in str(error):  # gloo has no class for it
             lost = f"{node()} has lost another process of this run, which says why; --resume goes on from the"
             raise SharedError(f"{lost} newest checkpoint") from None

@@ -1,8 +1,8 @@
 """Long training runs: checkpoints that survive a kill, a log, early stopping, averaging, several processes.
 
 Each batch draws its dropout from (seed, step, number in the update), so its position alone decides what a run
-does next: one that was killed and resumed ends with the same weights, bit for bit, as one that was not. Resumed
-by another number of processes, it makes the same updates, equal up to the order of additions.
+does next: one that was killed and resumed ends with the same weights, bit for bit, as one that was not. One
+resumed by another number of processes makes the same updates, equal up to the order of additions.
 """
 
 import dataclasses
@@ -233,8 +233,8 @@ class Trainer:
             plan = batches.batches(p.epoch)
             if p.batches and not p.batches < len(plan) == p.epoch_batches:
                 raise ValueError(
-                    f"{self.out.path} stands at batch {p.batches:,} of an epoch of {p.epoch_batches:,}, which "
-                    f"now has {len(plan):,}; resume it with the data that it was begun with"
+                    f"{self.out.path} stands at batch {p.batches:,} of an epoch of {p.epoch_batches:,}, "
+                    f"which now has {len(plan):,}; resume it with the data that it was begun with"
                 )
         p.epoch_batches = len(plan)
         bar.total = last = self.last_step()

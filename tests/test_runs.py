@@ -215,7 +215,7 @@ def test_a_validation_that_fails_leaves_the_epoch(tmp_path, monkeypatch):
 def test_a_file_where_the_checkpoints_should_be_is_found_before_training(tmp_path):
     (tmp_path / "checkpoints").touch()
     trainer = make_trainer(tmp_path)
-    with pytest.raises(FileExistsError, match="checkpoints'$"):
+    with pytest.raises(FileExistsError, match=r"checkpoints'$"):
         trainer.train()
     assert trainer.progress.step == 0
 
