@@ -142,12 +142,14 @@ def train_parser(add, common: argparse.ArgumentParser) -> None:
         formatter_class=Help,
         help="train a model",
         description="Train a model on a corpus, or on your own pair of files.\n"
-        "Ctrl-C leaves a model that can be used, and a run that can be resumed.",
+        "Ctrl-C, or SIGTERM, leaves a model that can be used, and a run that can be resumed.",
         epilog="examples:\n"
         "  annotated train --corpus multi30k --pair en-de --preset tiny --out runs/first\n"
         "  annotated train --src my.en --tgt my.de --val-src val.en --val-tgt val.de --out runs/mine\n"
         "  annotated train --out runs/first --resume      go on where it stopped, with the settings it had\n"
-        "  torchrun --nproc-per-node 4 -m annotated train ...      one process a GPU",
+        "  torchrun --nproc-per-node 4 -m annotated train ...      one process a GPU\n"
+        "  torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint HOST:29400 \\\n"
+        "      -m annotated train ...                              the same on each of two machines",
     )
     flag = parser.add_argument
     flag("--out", type=Path, required=True, metavar="FOLDER", help="where the run is kept")

@@ -191,7 +191,7 @@ def torchrun(nodes, *flags):
     threads = {**os.environ, "OMP_NUM_THREADS": "1"}
     options = {"stderr": subprocess.PIPE, "text": True, "env": threads}
     started = [subprocess.Popen(command, cwd=folder, **options) for folder in nodes]
-    said = [process.communicate(timeout=120)[1] for process in started]
+    said = [process.communicate(timeout=500)[1] for process in started]
     return [process.returncode for process in started], said
 
 

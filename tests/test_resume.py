@@ -15,6 +15,8 @@ from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until
 
 from annotated.__main__ import main
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors
+from annotated.commands import fingerprint
+from annotated.data import Corpus, ParallelText
 from annotated.files import read_json, write_json
 
 DROPOUT = {"save_every": 7, "accumulate": 2}
@@ -302,6 +304,17 @@ def test_a_validation_in_mid_epoch_is_nothing_to_patience(one_thread, tmp_path, 
 
 
 # ---- through the command line
+
+
+def test_a_fingerprint_is_of_each_sentence_on_each_side_of_each_split():
+    def corpus(name="own", src="a", tgt="b", val="c", **other):
+        train, held = ParallelText([src], [tgt], [1], "x"), ParallelText([val], ["d"], [2], "y")
+        return Corpus(name, "en", "de", {"train": train, "val": held, **other})
+
+    known = fingerprint(corpus())
+    assert known == fingerprint(corpus(name="other", test=ParallelText(["e"], ["f"], [1], "z")))
+    others = [corpus(src="A"), corpus(tgt="B"), corpus(val="C"), corpus(src="b", tgt="a")]
+    assert known not in {fingerprint(each) for each in others}
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,7 @@ def start(function, *args, **kwargs):
     return process
 
 
-def exit_code(process, seconds=60):
+def exit_code(process, seconds=300):
     """Wait for a process to end."""
     process.join(seconds)
     assert process.exitcode is not None, "the process hangs"
