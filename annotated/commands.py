@@ -10,7 +10,14 @@ from pathlib import Path
 
 import torch
 
-from annotated.checkpoints import average_checkpoints, find_model, load_model, load_weights, save_model
+from annotated.checkpoints import (
+    CONFIG,
+    average_checkpoints,
+    find_model,
+    load_model,
+    load_weights,
+    save_model,
+)
 from annotated.data import (
     Corpus,
     ParallelText,
@@ -279,9 +286,14 @@ def evaluate(args: argparse.Namespace) -> None:
 def average(args: argparse.Namespace) -> None:
     """Average checkpoints; see `annotated average --help`."""
     RunFolder(args.out).check_empty()
-    model, *tokenizers = load_model(args.checkpoints[0])
+    first = args.checkpoints[0]
+    model, *tokenizers = load_model(first)
+    for folder in args.checkpoints[1:]:
+        for path in (first / CONFIG, *first.glob("*tokenizer.*")):
+            if (folder / path.name).read_bytes() != path.read_bytes():
+                raise ValueError(f"{folder} holds another model than {first}: {path.name} differs")
     load_weights(model, average_checkpoints(args.checkpoints), args.out)
-    if settings := settings_of(args.checkpoints[0]):
+    if settings := settings_of(first):
         write_json(args.out / SETTINGS, settings)  # they tell what text the model reads
     save_model(args.out, model, *tokenizers)
     say(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")

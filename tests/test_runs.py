@@ -13,6 +13,7 @@ import torch
 from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until, weights
 
 import annotated
+from annotated.__main__ import main
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors
 from annotated.data import TokenBatches
 from annotated.files import read_json
@@ -213,7 +214,8 @@ def test_a_validation_that_fails_leaves_the_epoch(tmp_path, monkeypatch):
 
 
 def test_a_file_where_the_checkpoints_should_be_is_found_before_training(tmp_path):
-    (tmp_path / "checkpoints").touch()
+    for name in ("run.lock", "checkpoints"):
+        (tmp_path / name).touch()
     trainer = make_trainer(tmp_path)
     with pytest.raises(FileExistsError, match=r"checkpoints'$"):
         trainer.train()
@@ -377,3 +379,18 @@ def test_averaging_other_shapes_names_them(tmp_path):
     make_trainer(tmp_path / "b", max_steps=1, model={"d_ff": 8}).train()
     with pytest.raises(ValueError, match=r"b: tensor \S+w_1.bias has shape \(8,\), but \(16,\) in .*a$"):
         average_checkpoints([tmp_path / "a", tmp_path / "b"])
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json"])
+def test_a_mean_of_models_that_are_not_one_is_refused(file, tmp_path, capfd):
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        make_trainer(folder, max_steps=1).train()
+    path = folders[1] / file
+    path.write_text(path.read_text(encoding="utf-8").replace("0.1", "0.2").replace("w3", "w12"), "utf-8")
+    command = ["average", *map(str, folders), "--out", str(tmp_path / "mean")]
+    assert main(command) == 2
+    assert capfd.readouterr().err.endswith(
+        f"{folders[1]} holds another model than {folders[0]}: {file} differs\n"
+    )
+    assert not (tmp_path / "mean").exists()
