@@ -13,13 +13,13 @@ from typing import get_args
 
 from annotated import __version__, commands
 from annotated.data.corpora import NAMES as CORPORA
+from annotated.devices import SharedError
 from annotated.files import read_json, read_toml
 from annotated.interop.exporting import add_export
 from annotated.model import TransformerConfig
 from annotated.recipes import recipe_names, recipe_path
 from annotated.runs import SETTINGS
 from annotated.settings import TrainingConfig
-from annotated.trainer import TrainingError
 from annotated.translator import Limits
 
 PRESETS = ("tiny", "base", "big")
@@ -150,12 +150,14 @@ def train_parser(add, common: argparse.ArgumentParser) -> None:
         formatter_class=Help,
         help="train a model",
         description="Train a model on a corpus, or on your own pair of files.\n"
-        "Ctrl-C leaves a model that can be used, and a run that can be resumed.",
+        "Ctrl-C, or SIGTERM, leaves a model that can be used, and a run that can be resumed.",
         epilog="examples:\n"
         "  annotated train --corpus multi30k --pair en-de --preset tiny --out runs/first\n"
         "  annotated train --src my.en --tgt my.de --val-src val.en --val-tgt val.de --out runs/mine\n"
         "  annotated train --out runs/first --resume      go on where it stopped, with the settings it had\n"
-        "  torchrun --nproc-per-node 4 -m annotated train ...      one process a GPU",
+        "  torchrun --nproc-per-node 4 -m annotated train ...      one process a GPU\n"
+        "  torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint HOST:29400 \\\n"
+        "      -m annotated train ...                              the same on each of two machines",
     )
     flag = parser.add_argument
     flag("--out", type=Path, required=True, metavar="FOLDER", help="where the run is kept")
@@ -314,8 +316,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (ValueError, OSError, TrainingError, ImportError) as error:
-        print(f"annotated: {in_words(error)}", file=sys.stderr)
+    except (ValueError, OSError, SharedError, ImportError) as error:
+        if not (isinstance(error, SharedError) and int(os.environ.get("LOCAL_RANK", 0))):  # else said already
+            print(f"annotated: {in_words(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("annotated: stopped; what was saved before is as it was", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import hashlib
 import os
 import sys
 import warnings
@@ -11,7 +12,14 @@ from pathlib import Path
 
 import torch
 
-from annotated.checkpoints import average_checkpoints, find_model, load_model, load_weights, save_model
+from annotated.checkpoints import (
+    CONFIG,
+    average_checkpoints,
+    find_model,
+    load_model,
+    load_weights,
+    save_model,
+)
 from annotated.data import (
     Corpus,
     ParallelText,
@@ -25,7 +33,7 @@ from annotated.data import (
 from annotated.data.batching import mixed_seed
 from annotated.data.corpora import languages
 from annotated.data.parallel import split_lines
-from annotated.devices import find_device, processes
+from annotated.devices import agreed, find_device, from_first, processes
 from annotated.files import write_json
 from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.recipes import read_recipe
@@ -120,6 +128,15 @@ def own_pairs(src: Path | None, tgt: Path | None, flag: str, name: str) -> Paral
     raise ValueError(f"--{flag}src and --{flag}tgt belong together, unless the first is a .tsv file")
 
 
+def fingerprint(corpus: Corpus) -> str:
+    """The SHA-256 of the sentences to train and to validate on, wherever they were read from."""
+    digest = hashlib.sha256()
+    for split in ("train", "val"):
+        for pair in corpus.splits.get(split, ()):
+            digest.update("\n".join([split, *pair, ""]).encode())
+    return digest.hexdigest()
+
+
 def starting_point(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
     """The model to go on with: of the run to resume, of --init-from, or a new one."""
     run = RunFolder(args.out)
@@ -186,18 +203,23 @@ def train(args: argparse.Namespace) -> int:
     device = choose_device(args)
     with processes(device):
         # A function of its own: a process that leaves the group while it still holds the model may hang.
-        return run_training(args, device)
+        return run_training(from_first(args), device)
 
 
 def run_training(args: argparse.Namespace, device: torch.device) -> int:
     """Train as one of the processes that `train` has joined."""
     config = getattr(TrainingConfig, args.preset)(**settings_from(TrainingConfig, args))
-    if args.out.is_file():
-        raise ValueError(f"--out {args.out} is a file; name a folder")
-    if not args.resume:
-        RunFolder(args.out).check_empty()
-    corpus = training_corpus(args)
-    model, *tokenizers = starting_point(args, corpus)
+    with agreed():
+        if is_first() and args.out.is_file():
+            raise ValueError(f"--out {args.out} is a file; name a folder")
+        if is_first() and not args.resume:
+            RunFolder(args.out).check_empty()
+    with agreed("; every node needs the text, in the same place"):
+        corpus = training_corpus(args)
+    with agreed():
+        model, *tokenizers = starting_point(args, corpus) if is_first() else (None,)
+    shape, tokenizers = from_first((model and model.config, tokenizers))
+    model = model or EncoderDecoder.from_config(shape)
     say(f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}")
     # With the symbols around it, a source or a target as it is read, it must fit into a batch and the model.
     around = max(1, len(tokenizers[0].before + tokenizers[0].after))
@@ -210,16 +232,19 @@ def run_training(args: argparse.Namespace, device: torch.device) -> int:
             say(pairs.report())
         return TokenBatches(pairs, config.max_tokens, seed=config.seed, shuffle=split == "train")
 
-    fixed = None if config.subword_dropout else batches("train")
+    with agreed():
+        fixed = None if config.subword_dropout else batches("train")
+        validation = batches("val") if "val" in corpus.splits else None
     trainer = Trainer(
         model,
         tokenizers,
         lambda epoch: fixed or batches("train", epoch, config.subword_dropout),
-        batches("val") if "val" in corpus.splits else None,
+        validation,
         config,
         args.out,
         device,
         remembered(args),
+        fingerprint(corpus),
     )
     folder = trainer.train(args.resume)
     finished = trainer.finished()
@@ -300,9 +325,14 @@ def evaluate(args: argparse.Namespace) -> None:
 def average(args: argparse.Namespace) -> None:
     """Average checkpoints; see `annotated average --help`."""
     RunFolder(args.out).check_empty()
-    model, *tokenizers = load_model(args.checkpoints[0])
+    first = args.checkpoints[0]
+    model, *tokenizers = load_model(first)
+    for folder in args.checkpoints[1:]:
+        for path in (first / CONFIG, *first.glob("*tokenizer.*")):
+            if (folder / path.name).read_bytes() != path.read_bytes():
+                raise ValueError(f"{folder} holds another model than {first}: {path.name} differs")
     load_weights(model, average_checkpoints(args.checkpoints), args.out)
-    if settings := settings_of(args.checkpoints[0]):
+    if settings := settings_of(first):
         write_json(args.out / SETTINGS, settings)  # they tell what text the model reads
     save_model(args.out, model, *tokenizers)
     say(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")

@@ -21,8 +21,10 @@ class Pace:
         self.last = now
 
     def minutes(self, plain: int, consistent: int) -> float:
-        """How long so many updates of each kind will take, once an update was counted."""
+        """How long so many updates of each kind will take; 0 as long as no update was counted."""
         each = {kind: self.seconds[kind] / made for kind, made in self.updates.items() if made}
+        if not each:
+            return 0.0
         if True not in each:
             each[True] = each[False] * CONSISTENT
         if False not in each:

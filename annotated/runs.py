@@ -40,6 +40,9 @@ except ImportError:  # on Windows
 SETTINGS, LOG, LOCK = "training.json", "log.jsonl", "run.lock"
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
 
+# Settings that say where the text lies. A resumed run is held to the text itself.
+PLACES = ("path", "src", "tgt", "val_src", "val_tgt")
+
 
 @dataclass
 class Progress:
@@ -47,7 +50,10 @@ class Progress:
 
     step: int = 0  # updates made
     epoch: int = 0  # the epoch under way, from 0
-    position: int = 0  # updates made in it
+    batches: int = 0  # trained on in it
+    epoch_batches: int = 0  # in it; at its start, in the one before
+    update_batches: int = 1  # in an update, of all processes
+    text: str = ""  # identifies what is trained and validated on; "" is unknown
     seconds: float = 0.0  # spent on updates, interruptions not counted
     loss: float = 0.0  # summed since the last line of the log
     tokens: int = 0  # target tokens since then
@@ -61,7 +67,13 @@ class Progress:
     @property
     def current_epoch(self) -> int:
         """The epoch of the latest update, counted from 1, as people and the log have it."""
-        return self.epoch + (self.position > 0)
+        return self.epoch + (self.batches > 0)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a number that no run can have reached."""
+        for name, value in vars(self).items():
+            if isinstance(value, int) and value < (name == "update_batches"):
+                raise ValueError(f"{name} cannot be {value}")
 
 
 class RunFolder:
@@ -84,7 +96,10 @@ class RunFolder:
 
         With `between` one that was saved only because the run was to stop counts too, if it is the newest.
         """
-        found = {folder: read_progress(folder) for folder in self.checkpoints()}
+        found = {}
+        for folder in self.checkpoints():
+            with self.reading(folder):
+                found[folder] = read_progress(folder)
         counted = [f for f in found if not found[f].between or (between and f == self.newest())]
         if of == "best":
             losses = {folder: found[folder].validation_loss for folder in counted}
@@ -123,10 +138,10 @@ class RunFolder:
         try:
             yield
         except (ValueError, FileNotFoundError) as error:
-            before = [folder for folder in self.checkpoints() if folder < checkpoint]
-            way_out = "there is no checkpoint before it"
-            if before:
-                way_out = f"delete the folder {checkpoint}, and the run goes on from {before[-1].name}"
+            others = [folder for folder in self.checkpoints() if folder != checkpoint]
+            way_out = "there is no other checkpoint"
+            if others:
+                way_out = f"delete the folder {checkpoint}, and the run goes on from {others[-1].name}"
             raise ValueError(f"{error}; {way_out}") from None
 
     def check_settings(self, settings: dict[str, object]) -> None:
@@ -144,7 +159,7 @@ class RunFolder:
 
     def open(self, settings: dict[str, object], progress: Progress) -> None:
         """Get ready to go on from `progress`: undo what a killed process logged later or left half done."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
         with (self.path / LOG).open("ab") as log:
             log.truncate(min(progress.log_bytes, log.tell()))
         for partial in (self.path / "checkpoints").glob(".*.partial"):
@@ -152,6 +167,12 @@ class RunFolder:
         write_json(self.path / SETTINGS, settings)
         if settings["tensorboard"]:
             self.board = tensorboard_writer(self.path / "tensorboard", progress.step + 1)
+
+    def close(self) -> None:
+        """End the thread that writes for TensorBoard, if there is one."""
+        if self.board is not None:
+            self.board.close()
+            self.board = None
 
     def save(
         self,
@@ -167,8 +188,17 @@ class RunFolder:
             write_tensors(folder / OPTIMIZER, optimizer_tensors(model, optimizer))
             write_json(folder / PROGRESS, dataclasses.asdict(progress))
             save_model(folder, model, *tokenizers)
-        kept = {self.newest(), *self.chosen(keep, of)}
         save_model(self.path, model, *tokenizers)
+        self.drop(keep, of)
+
+    def note(self, progress: Progress, keep: int, of: str) -> None:
+        """Let the newest checkpoint know how it was validated, and drop what that makes superfluous."""
+        write_json(self.newest() / PROGRESS, dataclasses.asdict(progress))
+        self.drop(keep, of)
+
+    def drop(self, keep: int, of: str) -> None:
+        """Remove all checkpoints but the newest and the `keep` chosen ones."""
+        kept = {self.newest(), *self.chosen(keep, of)}
         for old in self.checkpoints():
             if old not in kept:
                 remove_folder(old)
@@ -209,7 +239,13 @@ def settings_of(folder: Path) -> dict[str, object]:
 
 def read_progress(checkpoint: Path) -> Progress:
     """Where the run stood at a checkpoint. Raises ValueError that names the file if it is damaged."""
-    return settings_from_json(Progress, read_json(checkpoint / PROGRESS), checkpoint / PROGRESS)
+    values = read_json(checkpoint / PROGRESS)
+    if "position" in values:
+        raise ValueError(
+            f"{checkpoint / PROGRESS} is of annotated 0.1, which did not note enough to go on exactly; "
+            f"begin another run with --init-from {checkpoint}"
+        )
+    return settings_from_json(Progress, values, checkpoint / PROGRESS)
 
 
 def optimizer_tensors(model: EncoderDecoder, optimizer: Adam) -> dict[str, Tensor]:

@@ -1,7 +1,8 @@
 """Long training runs: checkpoints that survive a kill, a log, early stopping, averaging, several processes.
 
-Each update draws its dropout from (seed, step, process), so its position alone decides what a run does next:
-one that was killed and resumed ends with the same weights, bit for bit, as one that was not.
+Each batch draws its dropout from (seed, step, number in the update), so its position alone decides what a run
+does next: one that was killed and resumed ends with the same weights, bit for bit, as one that was not. One
+resumed by another number of processes makes the same updates, equal up to the order of additions.
 """
 
 import dataclasses
@@ -11,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -20,11 +21,18 @@ from torch import Tensor, nn
 from torch import distributed as dist
 from tqdm import tqdm
 
-from annotated.checkpoints import WEIGHTS, average_checkpoints, load_weights, read_tensors, save_model
+from annotated.checkpoints import (
+    WEIGHTS,
+    average_checkpoints,
+    load_weights,
+    read_tensors,
+    save_model,
+    weights,
+)
 from annotated.consistency import consistent_cross_entropy
 from annotated.data.batching import TokenBatches, mixed_seed
 from annotated.data.corpora import languages
-from annotated.devices import half_precision
+from annotated.devices import SharedError, agreed, from_first, gathered, half_precision
 from annotated.evaluation import (
     TokenScores,
     bleu,
@@ -38,14 +46,22 @@ from annotated.loss import smoothed_cross_entropy
 from annotated.masks import Batch
 from annotated.model import EncoderDecoder
 from annotated.pace import Pace
-from annotated.runs import Progress, RunFolder, load_optimizer, read_progress, settings_of
+from annotated.runs import (
+    PLACES,
+    Progress,
+    RunFolder,
+    load_optimizer,
+    optimizer_tensors,
+    read_progress,
+    settings_of,
+)
 from annotated.schedule import factor_for, rate, steepest
 from annotated.settings import TrainingConfig
 from annotated.tokenizers import Tokenizer
 
 
-class TrainingError(RuntimeError):
-    """Training cannot go on; the message says where it stopped and which checkpoint is good."""
+class TrainingError(SharedError):
+    """Training cannot go on; the message says where it stopped and how another run may do better."""
 
 
 class SummedLoss(nn.Module):
@@ -81,34 +97,38 @@ class SummedLoss(nn.Module):
 
 @contextmanager
 def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C ask for a stop at the next good moment; a second one stops at once.
+    """Let Ctrl-C, or SIGTERM, ask for a stop at the next good moment; a second one stops at once.
 
     Outside the main thread, which alone gets signals, nothing changes.
     """
     asked = False
+    at_once = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 
-    def ask(*_) -> None:
+    def ask(number: int, _) -> None:
         nonlocal asked
         asked = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if not dist.is_torchelastic_launched():  # torchrun passes on a Ctrl-C that we already got
+            signal.signal(number, at_once[number])
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    before = signal.signal(signal.SIGINT, ask)
+    before = {number: signal.signal(number, ask) for number in at_once}
     try:
         yield lambda: asked
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Trainer:
     """Trains `model` on what `epoch_batches(epoch)` gives, into the folder `out` (see `annotated.runs`).
 
     Under `torchrun`, each process takes its share of every update, and losses are divided by the tokens of
-    all; `out` must then be a folder that all of them see. `notes` are further settings to remember in
-    training.json and to hold a resumed run to, such as the name of the corpus. torch's global random stream
-    is set anew at each update.
+    all. Only the first process reads and writes `out`, and its state is that of all. `notes` are further
+    settings to remember in training.json and to hold a resumed run to, such as the name of the corpus; `text`
+    identifies the text that is trained and validated on, by a checksum: a resumed run must have the same.
+    torch's global random stream is set anew for each batch.
     """
 
     def __init__(
@@ -121,6 +141,7 @@ class Trainer:
         out: str | Path,
         device: str | torch.device = "cpu",
         notes: dict[str, object] | None = None,
+        text: str = "",
     ):
         self.model = model.to(device)
         self.tokenizers = tuple(tokenizers)
@@ -132,8 +153,8 @@ class Trainer:
         self.out = RunFolder(out)
         self.device = torch.device(device)
         self.settings = {**dataclasses.asdict(config), **(notes or {})}
-        self.progress = Progress()
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        self.progress = Progress(update_batches=config.accumulate * self.world, text=text)
         betas = (config.beta_1, config.beta_2)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=1.0, betas=betas, eps=config.eps, fused=True)
         self.summed = SummedLoss(model, config.smoothing, self.tokenizers[1].pad)
@@ -159,25 +180,52 @@ class Trainer:
         """Train to the end, or until Ctrl-C; returns the run's folder, whose weights are the newest.
 
         With `resume` a run goes on from its newest checkpoint, and starts where there is none. Raises
-        ValueError where `out` already holds a run that is not to be resumed, one with other settings, or one
-        that another process trains; TrainingError where the loss or its gradient is not finite, before the
-        weights are touched.
+        ValueError where `out` already holds a run that is not to be resumed, one with other settings or other
+        text, or one that another process trains (SharedError if there are several processes); TrainingError
+        where the loss or its gradient is not finite, before the weights are touched.
         """
-        with self.out.locked() if self.rank == 0 else nullcontext():
-            return self.run(resume)
+        with ExitStack() as held:
+            with agreed():
+                if self.rank == 0:
+                    held.enter_context(self.out.locked())
+                    held.callback(self.out.close)
+                    self.begin(resume)
+            self.share_state()
+            return self.run()
 
-    def run(self, resume: bool) -> Path:
-        """Train as `train` says, in a folder that is ours alone."""
+    def begin(self, resume: bool) -> None:
+        """Take up the run in a folder that is ours alone, or open a new one."""
         checkpoint = self.out.newest() if resume else None
         self.settle_warmup(begun=checkpoint is not None)
         if checkpoint is None:
             self.out.check_empty()
         else:
             self.take_up(checkpoint)
-        if self.rank == 0:
-            self.out.open(self.settings, self.progress)
+        self.out.open(self.settings, self.progress)
+
+    def share_state(self) -> None:
+        """Give the first process's state to all, so that only that one needs to see the run's folder."""
+        if self.world == 1:
+            return
+        text = self.progress.text
+        self.config, self.progress = from_first((self.config, self.progress))
+        with agreed("; copy the text of the first node"):
+            if self.progress.text != text:
+                raise ValueError("the training or validation text is another than on the first node")
+        if self.progress.step and self.rank:
+            for parameter in self.model.parameters():
+                moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+                self.optimizer.state[parameter] = {"step": torch.zeros((), device=self.device), **moments}
+        state = weights(self.model) | optimizer_tensors(self.model, self.optimizer)
+        for name in sorted(state):
+            dist.broadcast(state[name].detach(), 0)
+
+    def run(self) -> Path:
+        """Train from where the state says to the end."""
         self.pace = Pace()
         with stop_on_interrupt() as stop_asked, self.bar() as bar:
+            if self.unvalidated():  # killed since it was saved
+                self.validate()
             while not self.finished():
                 if not self.run_epoch(bar, stop_asked):
                     break
@@ -190,35 +238,53 @@ class Trainer:
         c, p = self.config, self.progress
         return p.step >= c.max_steps or p.epoch >= c.epochs or (c.patience > 0 and p.stale >= c.patience)
 
+    def unvalidated(self) -> bool:
+        """Whether these weights, which end an epoch or the run, have yet to be validated."""
+        p = self.progress
+        ends = (p.step > 0 and p.batches == 0) or p.step >= self.config.max_steps
+        return ends and self.validation is not None and p.validation_loss is None
+
+    def last_step(self) -> int:
+        """The update that ends the run, unless patience ends it sooner."""
+        c, p = self.config, self.progress
+        done, each = (math.ceil(count / p.update_batches) for count in (p.batches, p.epoch_batches))
+        return min(c.max_steps, p.step - done + each * (c.epochs - p.epoch))
+
     def run_epoch(self, bar: tqdm, stop_asked: Callable[[], bool]) -> bool:
         """Go on to the end of the epoch or of the run, saving on the way; False if a stop was asked for."""
         c, p = self.config, self.progress
         self.summed.consistency = c.consistency if p.epoch + 1 >= c.consistency_from else 0.0
-        batches = self.epoch_batches(p.epoch)
-        updates = list(self.updates(batches.batches(p.epoch)))
-        self.epoch_length = len(updates)
-        self.last_step = min(c.max_steps, p.step - p.position + len(updates) * (c.epochs - p.epoch))
-        bar.total = self.last_step
+        with agreed():
+            batches = self.epoch_batches(p.epoch)
+            plan = batches.batches(p.epoch)
+            if p.batches and not p.batches < len(plan) == p.epoch_batches:
+                raise ValueError(
+                    f"{self.out.path} stands at batch {p.batches:,} of an epoch of {p.epoch_batches:,}, "
+                    f"which now has {len(plan):,}; resume it with the data that it was begun with"
+                )
+        p.epoch_batches = len(plan)
+        bar.total = self.last_step()
         if p.step == 0 and self.rank == 0:
             tqdm.write(self.advice(), file=sys.stderr)
-        for share in updates[p.position :]:
+        for start in range(p.batches, len(plan), p.update_batches):
+            share = self.share(plan[start : start + p.update_batches])
             self.update([(batches.collate(indices), weight) for indices, weight in share], bar)
             stop = self.total(stop_asked()) > 0  # whichever process was asked, all stop at one step
-            ended = p.position == len(updates)
+            ended = p.batches == len(plan)
             if ended:
-                p.epoch, p.position = p.epoch + 1, 0
-            if ended or p.step >= c.max_steps:
-                self.validate()
+                p.epoch, p.batches = p.epoch + 1, 0
             p.between = not (ended or (c.save_every and p.step % c.save_every == 0))
             if stop or self.finished() or not p.between:
                 self.save()
+            if self.unvalidated():
+                self.validate()
             if stop or self.finished():
-                break
-        return not stop
+                return not stop
+        return True
 
     def advice(self) -> str:
         """What the learning rate will be, in a line."""
-        c, last, width = self.config, self.last_step, self.model.config.d_model
+        c, last, width = self.config, self.last_step(), self.model.config.d_model
         reached = self.rate_at(min(last, c.warmup))
         told = f"the learning rate peaks at {c.learning_rate:g}, at update {c.warmup:,} of {last:,}"
         if last < c.warmup:
@@ -228,30 +294,33 @@ class Trainer:
             told += f"; above {steepest(width):.2g} a post-norm model of this width may learn nothing"
         return told
 
-    def updates(self, plan: list[list[int]]) -> Iterator[list[tuple[list[int], float]]]:
-        """This process's batches of each update of an epoch, each with its weight in the loss.
+    def share(self, group: list[list[int]]) -> list[tuple[list[int], float]]:
+        """This process's batches of an update, each with its weight in the loss.
 
-        A process for which the last update leaves no batch computes one with weight 0: all have to take part.
+        A process for which there is none computes one with weight 0: all have to take part.
         """
-        size = self.config.accumulate * self.world
-        for start in range(0, len(plan), size):
-            group = plan[start : start + size]
-            share = [(indices, 1.0) for indices in group[self.rank :: self.world]]
-            yield share or [(group[0], 0.0)]
+        mine = [(indices, 1.0) for indices in group[self.rank :: self.world]]
+        return mine or [(group[0], 0.0)]
 
     def update(self, share: list[tuple[Batch, float]], bar: tqdm) -> None:
         """One step of the optimizer, from the mean loss over the target tokens of all processes' batches."""
         started = time.perf_counter()
         p = self.progress
         self.model.train()
-        torch.manual_seed(mixed_seed(self.config.seed, p.step, self.rank))
         ntokens = self.total(sum(batch.ntokens * weight for batch, weight in share))
-        loss = self.total(sum(self.backward(*each, ntokens, each is share[-1]) for each in share))
+        loss = 0.0
+        for number, each in enumerate(share):
+            torch.manual_seed(mixed_seed(self.config.seed, p.step, self.rank + number * self.world))
+            loss += self.backward(*each, ntokens, each is share[-1])
+        loss = self.total(loss)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip or math.inf)
         if not (math.isfinite(loss) and norm.isfinite()):
-            self.refuse([line for batch, _ in share for line in batch.lines])
+            found = gathered([line for batch, _ in share for line in batch.lines or ()])
+            lines = ", ".join(map(str, sorted({line for each in found for line in each})))
+            where = f", in a batch of lines {lines}" if lines else ""
+            raise self.hopeless(f"the loss or its gradient is not finite at step {p.step + 1}{where}")
         p.step += 1
-        p.position += 1
+        p.batches = min(p.batches + p.update_batches, p.epoch_batches)
         p.validation_loss = None
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate()
@@ -302,18 +371,18 @@ class Trainer:
         if begun:
             warmup = settings_of(self.out.path)["warmup"]
         else:
-            updates = len(list(self.updates(self.epoch_batches(0).batches(0))))
+            updates = math.ceil(len(self.epoch_batches(0).batches(0)) / self.progress.update_batches)
             warmup = c.warmup_in(min(c.max_steps, updates * c.epochs))
         self.config = dataclasses.replace(c, warmup=warmup)
         self.settings["warmup"] = warmup
 
-    def refuse(self, lines: list[int]) -> None:
-        """Stop before an update that would ruin the weights."""
-        good = self.out.newest()
-        raise TrainingError(
-            f"the loss or its gradient is not finite at step {self.progress.step + 1}, in a batch of lines "
-            f"{', '.join(map(str, sorted(lines)))}; "
-            + (f"the last good checkpoint is {good}" if good else "there is no checkpoint yet")
+    def hopeless(self, what: str) -> TrainingError:
+        """The error that ends a run before it ruins its weights, or saves them as good."""
+        best = from_first(self.out.chosen(1, "best") if self.rank == 0 else [])
+        better = "a lower learning rate, or with clip, which scales large gradients down"
+        start = f"from the weights that validated best, init_from {best[0]}" if best else "from new weights"
+        return TrainingError(
+            f"{what}; resumed, the run would come to this again: begin another with {better}, {start}"
         )
 
     def report(self, loss: float, bar: tqdm) -> None:
@@ -325,7 +394,7 @@ class Trainer:
         shown = {"loss": f"{loss:.3f}", "rate": f"{self.rate():.2e}", "tokens_per_s": speed, "left": left}
         bar.set_postfix(shown, refresh=False)
         bar.update(1)
-        if p.step % self.config.log_every == 0 or p.position == self.epoch_length:
+        if p.step % self.config.log_every == 0 or p.batches == p.epoch_batches:
             self.log({"loss": p.loss / p.tokens, "rate": self.rate(), "tokens": p.total_tokens})
             p.loss, p.tokens = 0.0, 0
 
@@ -336,14 +405,14 @@ class Trainer:
         return score_tokens(self.model, self.validation.epoch(0), self.tokenizers[1].pad)
 
     def validate(self) -> None:
-        """Score the validation data and remember whether it was the best yet."""
+        """Score the validation data, and note beside the saved weights whether they are the best yet."""
         scores = self.score()
-        if scores is None:
-            return
         p = self.progress
         # One number for all processes, or they might disagree on when to end.
         p.validation_loss = loss = self.total(scores.loss) / self.world
-        if p.position == 0:  # the end of an epoch, not of a run that may yet go on from here
+        if not math.isfinite(loss):
+            raise self.hopeless(f"the validation loss is not finite after step {p.step}")
+        if p.batches == 0:  # the end of an epoch, not of a run that may yet go on from here
             p.stale = 0 if p.best is None or loss < p.best else p.stale + 1
             p.best = loss if p.stale == 0 else p.best
         record = {"validation_loss": loss, "validation_accuracy": scores.accuracy, "tokens": p.total_tokens}
@@ -354,6 +423,7 @@ class Trainer:
             line += f", greedy BLEU {found:.1f}"
         self.log(record)
         if self.rank == 0:
+            self.out.note(p, self.config.keep, self.config.average_of)
             self.pace.count(self.summed.consistency > 0, 0)
             minutes = self.minutes_left()
             left = f"; about {minutes:,.0f} min left" if minutes > 0 else ""
@@ -361,23 +431,49 @@ class Trainer:
 
     def minutes_left(self) -> float:
         """How long the run will still take at the pace of this process, validation and saving included."""
-        c, step = self.config, self.progress.step
-        begins = self.epoch_length * (c.consistency_from - 1) if c.consistency else self.last_step
-        consistent = max(0, self.last_step - max(step, begins))
-        return self.pace.minutes(self.last_step - step - consistent, consistent)
+        c, p, last = self.config, self.progress, self.last_step()
+        each = math.ceil(p.epoch_batches / p.update_batches)
+        begins = each * (c.consistency_from - 1) if c.consistency else last
+        consistent = max(0, last - max(p.step, begins))
+        return self.pace.minutes(last - p.step - consistent, consistent)
 
     # ---- what is kept
 
     def take_up(self, checkpoint: Path) -> None:
-        """Load a run's state. Raises ValueError if that does not fit the model or the settings."""
-        self.out.check_settings(self.settings)
+        """Load a run's state. Raises ValueError if that does not fit the model, the settings or the text."""
         with self.out.reading(checkpoint):
             tensors = read_tensors(checkpoint / WEIGHTS)
             progress = read_progress(checkpoint)
+        self.check_run(progress)
+        self.out.chosen(1, "last")  # reads where each checkpoint stood: better now than at the next save
         load_weights(self.model, tensors, checkpoint / WEIGHTS)
         with self.out.reading(checkpoint):
             load_optimizer(self.optimizer, self.model, checkpoint)
         self.progress = progress
+
+    def check_run(self, progress: Progress) -> None:
+        """Raise ValueError where a run cannot go on exactly with these settings, text and processes."""
+        text, size = self.progress.text, progress.update_batches
+        free = PLACES if text and text == progress.text else ()
+        if self.progress.update_batches == size:
+            free = (*free, "accumulate")
+        self.out.check_settings({n: value for n, value in self.settings.items() if n not in free})
+        if progress.text not in ("", text):
+            raise ValueError(
+                f"{self.out.path} was begun with other text to train or validate on; resume it with that, or "
+                f"begin another run with --init-from {self.out.path}"
+            )
+        progress.text = text
+        if size % self.world:
+            counts = ", ".join(str(n) for n in range(1, size + 1) if size % n == 0)
+            raise ValueError(
+                f"{self.out.path}: an update is made of {size} batches, which {self.world} processes cannot "
+                f"share evenly; resume it with as many processes as one of {counts}"
+            )
+        if self.settings["accumulate"] != size // self.world:
+            self.settings["accumulate"] = size // self.world
+            said = f"an update keeps its {size} batches: accumulate is now {size // self.world}"
+            tqdm.write(said, file=sys.stderr)
 
     def log(self, record: dict[str, float]) -> None:
         """Add a line to the log."""

@@ -74,6 +74,16 @@ def test_padding_share_is_counted_on_the_batches():
     assert batches.padding_share() == pytest.approx(padded / positions)
 
 
+def test_long_and_short_batches_come_in_random_order():
+    batches = TokenBatches(random_pairs(500), 200)
+    orders = [[len(batch) for batch in batches.batches(epoch)] for epoch in range(2)]
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert orders[0] != orders[1]
+    rises = sum(one < two for one, two in zip(orders[0], orders[0][1:], strict=False))
+    falls = sum(one > two for one, two in zip(orders[0], orders[0][1:], strict=False))
+    assert min(rises, falls) > len(batches) / 4  # sorted by length, one of them would be 0
+
+
 def test_the_order_follows_from_seed_and_epoch_alone():
     pairs = random_pairs(500)
     first = TokenBatches(pairs, 200, seed=7)

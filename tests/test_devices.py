@@ -1,4 +1,4 @@
-"""Work in several threads: the same results in the same order, and nothing left changed."""
+"""Devices by name; work in several threads: the same results in order, and nothing left changed."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from annotated.devices import AHEAD, side_by_side
+from annotated.devices import AHEAD, find_device, side_by_side
 
 
 @pytest.fixture(params=[2, 5])
@@ -101,3 +101,19 @@ def test_one_item_keeps_the_thread_it_is_in(threads, items):
 
 def test_in_one_thread_all_is_done_in_turn(one_thread):
     assert set(side_by_side(lambda _: threading.get_ident(), range(3))) == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("name", ["cuda:0", "gpu", ""])
+def test_a_device_that_does_not_exist_is_a_clear_error(name):
+    with pytest.raises(ValueError, match=f"must be auto, cuda, mps, cpu, not '{name}'"):
+        find_device(name)
+
+
+def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert find_device("auto") == find_device("cuda") == torch.device("cuda", 1)
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(ValueError, match=r"process 2 of node 0 .* has no GPU: use --nproc-per-node 2"):
+        find_device("cuda")

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch.distributed.run import get_args_parser
 
 from annotated.__main__ import main, make_parser
 from annotated.checkpoints import save_model
@@ -47,7 +48,7 @@ def first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_kind_of_command_is_known():
-    assert {command.split()[0] for command in commands()} == {"make", "annotated", "conda"}
+    assert {command.split()[0] for command in commands()} == {"make", "annotated", "conda", "torchrun"}
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make")])
@@ -60,6 +61,14 @@ def test_make_knows_the_target(command: str):
 def test_the_parser_takes_the_command(command: str):
     words = shlex.split(command.partition("<")[0])
     assert make_parser().parse_args(words[1:]).run.__name__ == words[1]
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("torchrun")])
+def test_torchrun_takes_the_command(command: str):
+    args = get_args_parser().parse_args(shlex.split(command)[1:])
+    assert args.module
+    assert args.training_script == "annotated"
+    assert make_parser().parse_args(args.training_script_args).run.__name__ == "train"
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("annotated translate")])

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,8 @@ from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until
 
 from annotated.__main__ import main
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors
+from annotated.commands import fingerprint
+from annotated.data import Corpus, ParallelText
 from annotated.files import read_json, write_json
 
 DROPOUT = {"save_every": 7, "accumulate": 2}
@@ -45,10 +48,11 @@ def assert_same_run(out, whole):
 @pytest.mark.parametrize(
     ("event", "part", "count"),
     [
-        ("open", "log.jsonl", 4),  # between checkpoints, after some updates that have to be made again
+        ("open", "log.jsonl", 5),  # between checkpoints, after some updates that have to be made again
         ("open", ".optimizer.safetensors", 3),  # while a checkpoint is written
         ("os.rename", ".step-", 2),  # a checkpoint is written, but not yet under its name
         ("open", "run/.config.json", 2),  # the checkpoint is whole, the run's model is being rewritten
+        ("open", "/step-00000004/.progress.json", 1),  # saved and validated, but that is not yet noted
         ("os.rename", "checkpoints/step-", 1),  # an old checkpoint is about to be removed
         ("os.remove", "optimizer", 1),  # ... and half of it is
     ],
@@ -64,7 +68,7 @@ def test_killed_and_resumed(event, part, count, whole, tmp_path):
 def test_killed_twice_before_the_first_checkpoint(whole, tmp_path):
     out = tmp_path / "run"
     for _ in range(2):
-        assert exit_code(start(train_until, out, "open", "log.jsonl", 4, True, **DROPOUT)) == -signal.SIGKILL
+        assert exit_code(start(train_until, out, "open", "log.jsonl", 3, True, **DROPOUT)) == -signal.SIGKILL
         assert not list((out / "checkpoints").glob("step-*"))
     make_trainer(out, **DROPOUT).train(resume=True)
     assert_same_run(out, whole)
@@ -94,15 +98,15 @@ def test_a_run_may_end_later_than_planned(whole, tmp_path):
     assert [line for line in log_of(whole) if line["step"] != 5] == without_extra
 
 
-def stopped(out, step, **settings):
-    """Train or go on, with Ctrl-C at some update."""
+def stopped(out, step, sent=signal.SIGINT, **settings):
+    """Train or go on, with a signal to stop at some update."""
     trainer = make_trainer(out, **settings)
     report = trainer.report
 
     def interrupted(*arguments):
         report(*arguments)
         if trainer.progress.step == step:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(sent)
 
     trainer.report = interrupted
     trainer.train(resume=True)
@@ -113,8 +117,8 @@ def stopped(out, step, **settings):
 def test_what_a_stop_saved_is_not_averaged(average_of, one_thread, tmp_path):
     make_trainer(tmp_path / "whole", average_of=average_of).train()
     assert steps(tmp_path / "whole")[-1] == 24
-    for step in (22, 23):
-        stopped(tmp_path / "run", step, average_of=average_of)
+    for step, sent in ((22, signal.SIGINT), (23, signal.SIGTERM)):
+        stopped(tmp_path / "run", step, sent, average_of=average_of)
     make_trainer(tmp_path / "run", average_of=average_of).train(resume=True)
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
@@ -190,7 +194,7 @@ def test_a_model_of_another_shape_is_named(whole):
 def test_a_damaged_checkpoint_is_named(file, content, says, tmp_path):
     make_trainer(tmp_path, max_steps=2).train()
     (tmp_path / "checkpoints" / "step-00000002" / file).write_bytes(content)
-    with pytest.raises(ValueError, match=f"{says}.*; there is no checkpoint before it$"):
+    with pytest.raises(ValueError, match=f"{says}.*; there is no other checkpoint$"):
         make_trainer(tmp_path, max_steps=3).train(resume=True)
 
 
@@ -216,7 +220,106 @@ def test_a_lost_log_is_begun_again(tmp_path):
     assert [line["step"] for line in log_of(tmp_path)] == [6, 6]
 
 
+def test_an_older_checkpoint_that_is_damaged_is_found_before_training(tmp_path):
+    make_trainer(tmp_path, max_steps=12).train()
+    damaged = tmp_path / "checkpoints" / "step-00000008"
+    (damaged / "progress.json").unlink()
+    trainer = make_trainer(tmp_path)
+    with pytest.raises(ValueError, match=f"delete the folder {damaged}, and .* from step-00000012$"):
+        trainer.train(resume=True)
+    assert trainer.progress.step == 0
+    shutil.rmtree(damaged)
+    make_trainer(tmp_path).train(resume=True)
+
+
+# ---- exactly, or not at all
+
+
+def test_other_text_is_refused(tmp_path):
+    make_trainer(tmp_path, max_steps=4, text="a").train()
+    before = read_json(tmp_path / "training.json")
+    for text in ("b", ""):
+        with pytest.raises(
+            ValueError, match=f"^{tmp_path} was begun with other text .* --init-from {tmp_path}$"
+        ):
+            make_trainer(tmp_path, text=text).train(resume=True)
+    assert read_json(tmp_path / "training.json") == before
+    make_trainer(tmp_path, max_steps=6, text="a").train(resume=True)
+
+
+def test_the_same_text_in_another_place_is_the_same(tmp_path):
+    for text in ("", "a"):
+        make_trainer(tmp_path / text, max_steps=2, notes={"src": "/here"}, text=text).train()
+    with pytest.raises(ValueError, match="src = '/here', not '/there'"):  # nobody knows what stood in it
+        make_trainer(tmp_path, max_steps=3, notes={"src": "/there"}).train(resume=True)
+    make_trainer(tmp_path / "a", max_steps=3, notes={"src": "/there"}, text="a").train(resume=True)
+    assert read_json(tmp_path / "a" / "training.json")["src"] == "/there"
+
+
+@pytest.mark.parametrize("count", [20, 50, 90])
+def test_more_or_fewer_batches_are_refused_in_mid_epoch(count, tmp_path):
+    make_trainer(tmp_path, max_steps=5).train()
+    with pytest.raises(ValueError, match="stands at batch 5 of an epoch of 8, which now has "):
+        make_trainer(tmp_path, count=count).train(resume=True)
+    assert steps(tmp_path) == [5]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("batches", 10**6, "stands at batch 1,000,000 of an epoch of 8"),
+        ("step", -5, "step cannot be -5$"),
+        ("log_bytes", -1, "log_bytes cannot be -1$"),
+        ("update_batches", 0, "update_batches cannot be 0$"),
+        ("position", 3, "is of annotated 0.1, .* begin another run with --init-from "),
+    ],
+)
+def test_a_place_that_cannot_be_is_refused(field, value, says, tmp_path):
+    make_trainer(tmp_path, max_steps=5).train()
+    path = tmp_path / "checkpoints" / "step-00000005" / "progress.json"
+    write_json(path, {**read_json(path), field: value})
+    with pytest.raises(ValueError, match=says.removesuffix("$")):
+        make_trainer(tmp_path).train(resume=True)
+
+
+def scores_of(monkeypatch, *losses):
+    """Let validations find these losses, one after the other."""
+    left = iter(losses)
+    monkeypatch.setattr(
+        "annotated.trainer.score_tokens", lambda *_: SimpleNamespace(loss=next(left), accuracy=0.5)
+    )
+
+
+def test_patience_survives_an_interruption(one_thread, tmp_path, monkeypatch):
+    scores_of(monkeypatch, 3.0, 3.5, 3.4)
+    stopped(tmp_path, 20, epochs=9, patience=2)  # one of two epochs without a better loss has passed
+    trainer = make_trainer(tmp_path, epochs=9, patience=2)
+    trainer.train(resume=True)
+    assert trainer.progress.epoch == 3
+
+
+def test_a_validation_in_mid_epoch_is_nothing_to_patience(one_thread, tmp_path, monkeypatch):
+    scores_of(monkeypatch, 3.0, 4.0, 5.0, 2.9, 2.8)
+    for end in (10, 12):  # in the second epoch
+        make_trainer(tmp_path, max_steps=end, patience=1, epochs=4).train(resume=True)
+    trainer = make_trainer(tmp_path, patience=1, epochs=3)
+    trainer.train(resume=True)
+    assert trainer.progress.epoch == 3
+    assert trainer.progress.best == 2.8
+
+
 # ---- through the command line
+
+
+def test_a_fingerprint_is_of_each_sentence_on_each_side_of_each_split():
+    def corpus(name="own", src="a", tgt="b", val="c", **other):
+        train, held = ParallelText([src], [tgt], [1], "x"), ParallelText([val], ["d"], [2], "y")
+        return Corpus(name, "en", "de", {"train": train, "val": held, **other})
+
+    known = fingerprint(corpus())
+    assert known == fingerprint(corpus(name="other", test=ParallelText(["e"], ["f"], [1], "z")))
+    others = [corpus(src="A"), corpus(tgt="B"), corpus(val="C"), corpus(src="b", tgt="a")]
+    assert known not in {fingerprint(each) for each in others}
 
 
 @pytest.fixture(scope="module")
@@ -286,6 +389,23 @@ def test_resuming_with_other_settings_names_them(flags, text, capfd):
     ):
         assert main(["train", "--out", out, "--resume", *extra]) == 2
         assert says in capfd.readouterr().err.splitlines()[-1]
+
+
+def test_a_run_knows_its_text_wherever_that_lies(flags, text, tmp_path, capfd):
+    for name in ("a.en", "a.de"):
+        shutil.copy(text / name, tmp_path / name)
+    out, elsewhere = str(tmp_path / "run"), ["--src", str(tmp_path / "a.en"), "--tgt", str(tmp_path / "a.de")]
+    assert main([*flags, "--max-steps", "2", "--out", out]) == 0
+    resume = ["train", "--out", out, "--resume", "--max-steps", "3"]
+    assert main([*resume, *elsewhere]) == 0
+    with (tmp_path / "a.de").open("a", encoding="utf-8", newline="") as file:
+        file.seek(0)
+        file.truncate()
+        file.writelines(f"die Katze {i} sieht zwei Hunde\n" for i in range(80))
+    capfd.readouterr()
+    assert main(resume) == 2
+    assert "was begun with other text" in capfd.readouterr().err.splitlines()[-1]
+    assert main([*resume, *flags[1:5]]) == 0  # the first files again
 
 
 def test_a_second_run_in_a_folder_is_refused(flags, text, capfd):

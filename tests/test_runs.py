@@ -6,14 +6,17 @@ import errno
 import os
 import pathlib
 import signal
+import threading
 
 import pytest
 import torch
 from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until, weights
 
 import annotated
+from annotated.__main__ import main
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors
 from annotated.evaluation import TokenScores, score_tokens
+from annotated.data import TokenBatches
 from annotated.files import read_json
 from annotated.settings import TrainingConfig
 from annotated.trainer import Trainer, TrainingError
@@ -198,8 +201,10 @@ def test_a_folder_that_holds_something_is_refused(what, tmp_path):
 
 def test_tensorboard_gets_the_log(tmp_path):
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    threads = threading.active_count()
     make_trainer(tmp_path, tensorboard=True, max_steps=4).train()
     make_trainer(tmp_path, tensorboard=True, max_steps=6).train(resume=True)
+    assert threading.active_count() == threads  # each of the two boards had one
     board = events.EventAccumulator(str(tmp_path / "tensorboard"))
     board.Reload()
     for name in ("loss", "rate", "validation_loss"):
@@ -225,6 +230,28 @@ def test_without_tensorboard_the_error_names_the_extra(tmp_path, monkeypatch):
 # ---- how it fails
 
 
+def test_a_validation_that_fails_leaves_the_epoch(tmp_path, monkeypatch):
+    make_trainer(tmp_path / "whole").train()
+    with monkeypatch.context() as patch:
+        patch.delattr("annotated.trainer.score_tokens")
+        with pytest.raises(NameError):
+            make_trainer(tmp_path / "run").train()
+    assert steps(tmp_path / "run") == [8]
+    load_model(tmp_path / "run")
+    make_trainer(tmp_path / "run").train(resume=True)
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+    assert log_of(tmp_path / "run") == log_of(tmp_path / "whole")
+
+
+def test_a_file_where_the_checkpoints_should_be_is_found_before_training(tmp_path):
+    for name in ("run.lock", "checkpoints"):
+        (tmp_path / name).touch()
+    trainer = make_trainer(tmp_path)
+    with pytest.raises(FileExistsError, match=r"checkpoints'$"):
+        trainer.train()
+    assert trainer.progress.step == 0
+
+
 def poison(trainer, step):
     """Let the loss of an update be infinite; returns what the weights were before it, when it is made."""
     loss, before = trainer.loss.forward, {}
@@ -244,10 +271,10 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_are_touched(tmp_path
     trainer = make_trainer(tmp_path, save_every=2)
     before = poison(trainer, 6)
     plan = trainer.epoch_batches(0).batches(0)
-    lines = sorted(100 + i for i in plan[5])
-    good = tmp_path / "checkpoints" / "step-00000004"
-    where = f"not finite at step 6, in a batch of lines {', '.join(map(str, lines))}; "
-    with pytest.raises(TrainingError, match=f"{where}the last good checkpoint is {good}$"):
+    lines = ", ".join(map(str, sorted(100 + i for i in plan[5])))
+    with pytest.raises(
+        TrainingError, match=f"not finite at step 6, in a batch of lines {lines}; .* new weights$"
+    ):
         trainer.train()
     for name, parameter in trainer.model.named_parameters():
         assert torch.equal(parameter, before[name])
@@ -258,11 +285,50 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_are_touched(tmp_path
     assert weights(tmp_path) == weights(tmp_path / "whole")
 
 
+def test_what_ends_a_run_names_the_weights_that_validated_best(tmp_path):
+    # The rate is so high that the validation loss rises again after the first epoch.
+    trainer = make_trainer(tmp_path, epochs=4, factor=5.0, save_every=3, keep=9)
+    poison(trainer, 20)
+    with pytest.raises(TrainingError) as caught:
+        trainer.train()
+    losses = {r["step"]: r["validation_loss"] for r in log_of(tmp_path) if "validation_loss" in r}
+    best = min(losses, key=losses.get)
+    assert list(losses) == [8, 16]
+    assert str(caught.value).endswith(f"init_from {tmp_path / 'checkpoints' / f'step-{best:08d}'}")
+    assert "begin another with a lower learning rate" in str(caught.value)  # resumed, it would end here again
+
+
+def test_weights_that_cannot_be_validated_are_not_called_good(tmp_path):
+    trainer = make_trainer(tmp_path, save_every=1, factor=1e38)
+    with pytest.raises(TrainingError, match=r"not finite at step 2, .*, from new weights$"):
+        trainer.train()
+    assert steps(tmp_path) == [1]
+    trainer = make_trainer(tmp_path / "validated", max_steps=1, factor=1e38)
+    with pytest.raises(TrainingError, match=r"validation loss is not finite after step 1; .* new weights$"):
+        trainer.train()
+
+
+def test_batches_made_by_hand_have_no_lines(tmp_path):
+    trainer = make_trainer(tmp_path)
+    poison(trainer, 1)
+    collate = TokenBatches.collate
+
+    def without_lines(self, indices):
+        batch = collate(self, indices)
+        batch.lines = None
+        return batch
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TokenBatches, "collate", without_lines)
+        with pytest.raises(TrainingError, match="not finite at step 1; "):
+            trainer.train()
+
+
 def test_a_weight_that_is_not_finite_is_noticed_at_once(tmp_path):
     trainer = make_trainer(tmp_path)
     with torch.no_grad():
         trainer.model.generator.proj.bias[3] = torch.nan
-    with pytest.raises(TrainingError, match=r"at step 1, .* there is no checkpoint yet"):
+    with pytest.raises(TrainingError, match=r"at step 1, .*, from new weights$"):
         trainer.train()
 
 
@@ -343,3 +409,18 @@ def test_averaging_other_shapes_names_them(tmp_path):
     make_trainer(tmp_path / "b", max_steps=1, model={"d_ff": 8}).train()
     with pytest.raises(ValueError, match=r"b: tensor \S+w_1.bias has shape \(8,\), but \(16,\) in .*a$"):
         average_checkpoints([tmp_path / "a", tmp_path / "b"])
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json"])
+def test_a_mean_of_models_that_are_not_one_is_refused(file, tmp_path, capfd):
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        make_trainer(folder, max_steps=1).train()
+    path = folders[1] / file
+    path.write_text(path.read_text(encoding="utf-8").replace("0.1", "0.2").replace("w3", "w12"), "utf-8")
+    command = ["average", *map(str, folders), "--out", str(tmp_path / "mean")]
+    assert main(command) == 2
+    assert capfd.readouterr().err.endswith(
+        f"{folders[1]} holds another model than {folders[0]}: {file} differs\n"
+    )
+    assert not (tmp_path / "mean").exists()

@@ -1,6 +1,7 @@
 """What a training run computes and when it ends."""
 
 import io
+import signal
 import sys
 import threading
 from types import SimpleNamespace
@@ -348,6 +349,28 @@ def test_without_validation_patience_waits_for_ever(tmp_path):
     assert trainer.progress.epoch == 3
 
 
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_stops_at_once_except_under_torchrun_which_repeats_it(sent, monkeypatch):
+    def stop_at_once(*_):
+        raise ChildProcessError
+
+    monkeypatch.setattr(signal, "SIG_DFL", stop_at_once)
+    monkeypatch.setattr(signal, "default_int_handler", stop_at_once)
+    before = signal.getsignal(sent)
+    with stop_on_interrupt() as asked:
+        assert not asked()
+        signal.raise_signal(sent)
+        assert asked()
+        with pytest.raises(ChildProcessError):
+            signal.raise_signal(sent)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "any")
+    with stop_on_interrupt() as asked:
+        for _ in range(3):
+            signal.raise_signal(sent)
+        assert asked()
+    assert signal.getsignal(sent) == before
+
+
 def test_outside_the_main_thread_signals_are_left_alone(tmp_path):
     seen = []
 
@@ -362,9 +385,10 @@ def test_outside_the_main_thread_signals_are_left_alone(tmp_path):
 
 
 def test_a_process_without_a_batch_takes_part_with_weight_0():
-    trainer = make_trainer("unused", accumulate=2)
+    trainer = make_trainer("unused")
     trainer.world = 2
-    plan = [[0], [1], [2], [3], [4]]
-    assert list(trainer.updates(plan)) == [[([0], 1.0), ([2], 1.0)], [([4], 1.0)]]
+    assert trainer.share([[0], [1], [2], [3]]) == [([0], 1.0), ([2], 1.0)]
+    assert trainer.share([[4]]) == [([4], 1.0)]
     trainer.rank = 1
-    assert list(trainer.updates(plan)) == [[([1], 1.0), ([3], 1.0)], [([4], 0.0)]]
+    assert trainer.share([[0], [1], [2], [3]]) == [([1], 1.0), ([3], 1.0)]
+    assert trainer.share([[4]]) == [([4], 0.0)]

@@ -38,7 +38,7 @@ def pairs(count=60, seed=0):
 
 
 def make_trainer(
-    out, seed=0, dtype=torch.float32, count=60, notes=None, model=None, device="cpu", **settings
+    out, seed=0, dtype=torch.float32, count=60, notes=None, text="", model=None, device="cpu", **settings
 ):
     """A trainer of a fresh model; the same arguments give the same run."""
     config = TrainingConfig(seed=seed, **{**SETTINGS, **settings})
@@ -48,7 +48,8 @@ def make_trainer(
     transformer = EncoderDecoder.from_config(TransformerConfig(16, 16, **shape)).to(dtype)
     train = TokenBatches(pairs(count), config.max_tokens, seed=seed)
     val = TokenBatches(pairs(10, seed=1), 60, shuffle=False)
-    return Trainer(transformer, (words, words), lambda epoch: train, val, config, out, device, notes)
+    tokenizers = (words, words)
+    return Trainer(transformer, tokenizers, lambda epoch: train, val, config, out, device, notes, text)
 
 
 def weights(out):
@@ -94,7 +95,7 @@ def start(function, *args, **kwargs):
     return process
 
 
-def exit_code(process, seconds=60):
+def exit_code(process, seconds=300):
     """Wait for a process to end."""
     process.join(seconds)
     assert process.exitcode is not None, "the process hangs"

@@ -133,7 +133,7 @@ class TokenBatches:
 
 
 def mixed_seed(*numbers: int) -> int:
-    """A seed of 32 bits, as many as torch keeps, for each (seed, epoch) or (seed, step, process)."""
+    """A seed of 32 bits, as many as torch keeps, for each (seed, epoch) or (seed, step, batch)."""
     return zlib.crc32(" ".join(map(str, numbers)).encode())
 
 
