@@ -262,8 +262,16 @@ def average(args: argparse.Namespace) -> None:
     """Average checkpoints; see `annotated average --help`."""
     RunFolder(args.out).check_empty()
     model, *tokenizers = load_model(args.checkpoints[0])
+    settings, *others = map(settings_of, args.checkpoints)
+    for folder, other in zip(args.checkpoints[1:], others, strict=True):
+        for name in ("pair", "variant"):  # two directions may share settings and tokenizer
+            if settings.get(name) != other.get(name):
+                here, there = other.get(name), settings.get(name)
+                raise ValueError(
+                    f"{folder} was trained with {name} {here!r}, but {args.checkpoints[0]} {there!r}"
+                )
     load_weights(model, average_checkpoints(args.checkpoints), args.out)
-    if settings := settings_of(args.checkpoints[0]):
+    if settings:
         write_json(args.out / SETTINGS, settings)  # they tell what text the model reads
     save_model(args.out, model, *tokenizers)
     say(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")
