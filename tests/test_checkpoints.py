@@ -213,6 +213,14 @@ def test_a_tokenizer_of_another_size_is_refused(folder):
         load_model(folder)
 
 
+def test_a_loaded_model_does_not_hang_on_its_file(folder):
+    model, *_ = load_model(folder)
+    before = {name: parameter.detach().clone() for name, parameter in weights(model).items()}
+    with (folder / WEIGHTS).open("r+b") as file:
+        file.write(b"x" * (folder / WEIGHTS).stat().st_size)
+    assert all(torch.equal(parameter, before[name]) for name, parameter in weights(model).items())
+
+
 def test_loading_draws_no_random_numbers(folder):
     before = torch.get_rng_state()
     load_model(folder)

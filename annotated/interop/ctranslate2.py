@@ -128,7 +128,7 @@ def array(tensor: Tensor) -> Any:
     return tensor.detach().to("cpu", torch.float32, copy=True).contiguous().numpy()
 
 
-def check_vocabulary(folder: Path, side: str, pieces: list[str]) -> None:
+def check_vocabulary(folder: Path, side: str, tokenizer: str, pieces: list[str]) -> None:
     """Raise ValueError unless the engine's vocabulary of a side is that of our tokenizer."""
     paths = [folder / f"{name}_vocabulary.json" for name in (side, "shared")]
     path = next((path for path in paths if path.exists()), paths[0])
@@ -137,7 +137,7 @@ def check_vocabulary(folder: Path, side: str, pieces: list[str]) -> None:
     except (ValueError, RecursionError):
         found = None
     if found != pieces:
-        raise ValueError(f"{path} does not hold the tokens of {side[:3]}_tokenizer.json")
+        raise ValueError(f"{path} does not hold the tokens of {tokenizer}.json")
 
 
 class CTranslate2Translator:
@@ -159,8 +159,8 @@ class CTranslate2Translator:
         if type(self.positions) is not int or self.positions < 1:
             said = f"{Path(folder) / CONFIG}: positions must be a whole number from 1, not {self.positions!r}"
             raise ValueError(said)
-        for side, pieces in (("source", self.src_pieces), ("target", tgt_pieces)):
-            check_vocabulary(Path(folder), side, pieces)
+        check_vocabulary(Path(folder), "source", "src_tokenizer", self.src_pieces)
+        check_vocabulary(Path(folder), "target", "tgt_tokenizer", tgt_pieces)
         try:
             self.engine = engine.Translator(str(folder), intra_threads=threads)
         except RuntimeError as error:
