@@ -325,14 +325,17 @@ def evaluate(args: argparse.Namespace) -> None:
 def average(args: argparse.Namespace) -> None:
     """Average checkpoints; see `annotated average --help`."""
     RunFolder(args.out).check_empty()
-    first = args.checkpoints[0]
-    model, *tokenizers = load_model(first)
-    for folder in args.checkpoints[1:]:
-        for path in (first / CONFIG, *first.glob("*tokenizer.*")):
-            if (folder / path.name).read_bytes() != path.read_bytes():
-                raise ValueError(f"{folder} holds another model than {first}: {path.name} differs")
+    model, *tokenizers = load_model(args.checkpoints[0])
+    settings, *others = map(settings_of, args.checkpoints)
+    for folder, other in zip(args.checkpoints[1:], others, strict=True):
+        for name in ("pair", "variant"):  # two directions may share settings and tokenizer
+            if settings.get(name) != other.get(name):
+                here, there = other.get(name), settings.get(name)
+                raise ValueError(
+                    f"{folder} was trained with {name} {here!r}, but {args.checkpoints[0]} {there!r}"
+                )
     load_weights(model, average_checkpoints(args.checkpoints), args.out)
-    if settings := settings_of(first):
+    if settings:
         write_json(args.out / SETTINGS, settings)  # they tell what text the model reads
     save_model(args.out, model, *tokenizers)
     say(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")

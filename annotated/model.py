@@ -28,7 +28,7 @@ from annotated.masks import Mask
 class TransformerConfig:
     """Everything that decides the shape and behaviour of a model. The defaults are the paper's base model.
 
-    Raises ValueError for settings that contradict each other, naming them.
+    Raises ValueError for a setting that cannot be, and for settings that contradict each other, naming them.
     """
 
     src_vocab: int  # source vocabulary size
@@ -50,12 +50,10 @@ class TransformerConfig:
     def __post_init__(self) -> None:
         for field in fields(self):
             value, choices = getattr(self, field.name), get_args(field.type)
-            if field.type is int and value < 1:
-                raise ValueError(f"{field.name} must be at least 1, not {value}")
-            if field.type is int and value >= 2**31:
-                raise ValueError(f"{field.name} must be below 2^31, not {value}")
-            if "dropout" in field.name and not 0 <= value < 1:
-                raise ValueError(f"{field.name} must be in [0, 1), not {value}")
+            if field.type is int and not (type(value) is int and 1 <= value < 2**31):
+                raise ValueError(f"{field.name} must be a whole number from 1 to 2^31 - 1, not {value!r}")
+            if field.type is float and not (isinstance(value, int | float) and 0 <= value < 1):
+                raise ValueError(f"{field.name} must be in [0, 1), not {value!r}")
             if choices and value not in choices:
                 raise ValueError(f"{field.name} must be one of {', '.join(choices)}, not {value!r}")
         if self.d_model % self.h:

@@ -265,7 +265,7 @@ def load_optimizer(optimizer: Adam, model: EncoderDecoder, checkpoint: Path) -> 
     for name, parameter in own.items():
         moments = {f"{name}.exp_avg": parameter, f"{name}.exp_avg_sq": parameter}
         wanted |= {f"{name}.step": torch.zeros(()), **moments}
-    check_tensors(tensors, wanted, path)
+    check_tensors(tensors, wanted.items(), path)
     for name, tensor in tensors.items():
         parameter, _, part = name.rpartition(".")
         optimizer.state[own[parameter]][part] = tensor.to(own[parameter].device, copy=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from annotated.checkpoints import weights
+from annotated.checkpoints import check_rebuilds, weights
 from annotated.translator import Translator
 
 # What translator.js can compute: the paper's model.
@@ -18,11 +18,12 @@ def write_model(translator: Translator, path: Path) -> None:
 
     Raises ValueError for a model that translator.js cannot run.
     """
+    check_rebuilds(translator.model)
     config, tokenizer = translator.model.config, translator.src_tokenizer
     for name, value in NEEDED.items():
         if getattr(config, name) != value:
             raise ValueError(f"the page's model needs {name}={value!r}, not {getattr(config, name)!r}")
-    if tokenizer is not translator.tgt_tokenizer and tokenizer.kind != "sentencepiece":
+    if tokenizer is not translator.tgt_tokenizer or tokenizer.kind != "sentencepiece":
         raise ValueError("the page's model needs one vocabulary of subwords")
     tensors = {name: tensor.detach().cpu() for name, tensor in weights(translator.model).items()}
     packed = torch.cat([tensor.flatten() for tensor in tensors.values()]).half().numpy().tobytes()

@@ -1,6 +1,7 @@
 """Model folders: what is saved comes back, what is damaged is named, and nothing is ever unpickled."""
 
 import pickle
+import shutil
 import struct
 from contextlib import suppress
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from interop_models import Bomb
 from safetensors.torch import save_file
+from small_models import WORDS, change, make
 
 from annotated import checkpoints
 from annotated.checkpoints import (
@@ -18,34 +20,20 @@ from annotated.checkpoints import (
     average_checkpoints,
     find_model,
     load_model,
-    read_tensors,
+    load_weights,
     save_model,
-    write_tensors,
+    weights,
 )
 from annotated.files import read_json, write_json
-from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.tensors import read_tensors, write_tensors
 from annotated.tokenizers import WordTokenizer
 from annotated.translator import load_pretrained
-
-SHAPE = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2}
-
-
-def make(src=("a", "b"), tgt=("a", "b"), **settings):
-    torch.manual_seed(0)
-    config = TransformerConfig(4 + len(src), 4 + len(tgt), **{**SHAPE, **settings})
-    return EncoderDecoder.from_config(config)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    words = WordTokenizer(["a", "b"], None)
-    save_model(tmp_path / "m", make(), words, words)
+    save_model(tmp_path / "m", make(), WORDS, WORDS)
     return tmp_path / "m"
-
-
-def change(folder, **values):
-    settings = read_json(folder / CONFIG)
-    write_json(folder / CONFIG, {**settings, "model": {**settings["model"], **values}})
 
 
 # ---- round trips
@@ -53,9 +41,8 @@ def change(folder, **values):
 
 @pytest.mark.parametrize("tied", ["all", "target", "none"])
 def test_a_model_comes_back(tied, tmp_path):
-    words = WordTokenizer(["a", "b"], None)
     model = make(tied_embeddings=tied, norm_first=True, positions="learned", max_len=9, activation="swish")
-    save_model(tmp_path, model, words, words)
+    save_model(tmp_path, model, WORDS, WORDS)
     again, src, tgt = load_model(tmp_path)
     assert again.config == model.config
     assert src is tgt
@@ -146,6 +133,14 @@ def test_wrong_tensors_are_named(folder):
             f"tensor {name} holds numbers that are not finite",
         ),
         ({**tensors, "extra": torch.zeros(1)}, "tensor extra is not part of what the settings describe"),
+        (
+            {**tensors, name: torch.full((8, 8), 1e300, dtype=torch.float64)},
+            f"tensor {name} holds numbers that are not finite",  # in float32, as they will be
+        ),
+        *(
+            ({**tensors, name: torch.ones(8, 8).to(dtype)}, f"tensor {name} is {dtype}, not float of 16, 32")
+            for dtype in (torch.int8, torch.bool, torch.float8_e4m3fn, torch.int64, torch.complex64)
+        ),
     ):
         save_file(changed, folder / WEIGHTS)
         with pytest.raises(ValueError, match=f"model.safetensors: {says}"):
@@ -167,12 +162,13 @@ def test_weights_are_loaded_all_or_none():
         ({"layers": 3}, "config.json: unknown setting 'layers'"),
         ({"N": "six"}, "config.json: N must be int, not 'six'"),
         ({"N": 1.5}, "config.json: N must be int, not 1.5"),
-        ({"N": 0}, "config.json: N must be at least 1, not 0"),
+        ({"N": 0}, "config.json: N must be a whole number from 1 to .* not 0"),
         ({"dropout": None}, "config.json: dropout must be float, not None"),
         ({"h": 3}, "config.json: "),
         ({"activation": "tanh"}, "config.json: activation must be .* not 'tanh'"),
         ({"tgt_vocab": 7}, "config.json: tied_embeddings='all' needs one vocabulary"),
-        ({"d_ff": 10**13}, "config.json: no model can be built from these settings"),
+        ({"d_ff": 10**13}, "config.json: d_ff must be a whole number from 1 to .* not 10000000000000"),
+        ({"layer_norm_eps": 10**400}, r"config.json: layer_norm_eps must be in \[0, 1\)"),
         ({"N": 2}, "model.safetensors: tensor .*layers.1.* is missing"),
     ],
 )
@@ -213,18 +209,56 @@ def test_a_damaged_tokenizer_is_named(content, folder):
 
 def test_a_tokenizer_of_another_size_is_refused(folder):
     WordTokenizer(["a"], None).save(folder, "tokenizer")
-    with pytest.raises(ValueError, match="a tokenizer of 5 pieces for a model of 6"):
+    with pytest.raises(ValueError, match="a tokenizer of 5 tokens for a model of 6"):
         load_model(folder)
+
+
+def test_a_loaded_model_does_not_hang_on_its_file(folder):
+    model, *_ = load_model(folder)
+    before = {name: parameter.detach().clone() for name, parameter in weights(model).items()}
+    with (folder / WEIGHTS).open("r+b") as file:
+        file.write(b"x" * (folder / WEIGHTS).stat().st_size)
+    assert all(torch.equal(parameter, before[name]) for name, parameter in weights(model).items())
+
+
+def test_loading_draws_no_random_numbers(folder):
+    before = torch.get_rng_state()
+    load_model(folder)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 # ---- averages
 
 
+def test_two_models_have_no_mean(folder, tmp_path):
+    """Of the same shapes, as two directions of one pair of languages are."""
+    words = WordTokenizer(["x", "y"], None)
+    save_model(tmp_path / "tokens", make(), words, words)
+    save_model(tmp_path / "settings", make(h=4), WORDS, WORDS)
+    save_model(tmp_path / "same", make(), WORDS, WORDS)
+    for other in ("tokens", "settings"):
+        with pytest.raises(ValueError, match=f"{other} and .*m are two models: their settings or tokenizers"):
+            average_checkpoints([folder, tmp_path / other])
+    average_checkpoints([folder, tmp_path / "same"])
+
+
+def test_a_checkpoint_of_an_older_version_may_name_fewer_settings(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "older")
+    settings = read_json(folder / CONFIG)
+    del settings["model"]["layer_norm_eps"]
+    write_json(tmp_path / "older" / CONFIG, settings)
+    average_checkpoints([folder, tmp_path / "older"])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_average_is_the_arithmetic_mean(dtype, tmp_path):
-    models = [{"a": torch.randn(4, 3, dtype=dtype), "b": torch.randn(2, dtype=dtype)} for _ in range(5)]
-    for i, tensors in enumerate(models):
-        write_tensors(tmp_path / str(i) / WEIGHTS, tensors)
+    models = []
+    for i in range(5):
+        model = make().to(dtype)
+        torch.manual_seed(i)
+        models.append({name: torch.randn_like(parameter) for name, parameter in weights(model).items()})
+        load_weights(model, models[-1], "here")
+        save_model(tmp_path / str(i), model, WORDS, WORDS)
     mean = average_checkpoints([tmp_path / str(i) for i in range(5)])
     for name, tensor in mean.items():
         assert tensor.dtype == dtype
@@ -263,9 +297,8 @@ def test_there_must_be_something_to_average():
 def shipped(folder, tmp_path, monkeypatch):
     """A package that ships one model, `small`, and beside it a model that it does not ship."""
     package = tmp_path / "package"
-    words = WordTokenizer(["a", "b"], None)
     for place in (package / "pretrained" / "small", package / "secret"):
-        save_model(place, make(), words, words)
+        save_model(place, make(), WORDS, WORDS)
     monkeypatch.setattr(checkpoints.resources, "files", lambda _: package)
     monkeypatch.chdir(tmp_path)
     return package

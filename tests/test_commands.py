@@ -401,6 +401,16 @@ def test_averaging(run, tmp_path, capfd):
     load_model(tmp_path / "mean")
 
 
+def test_two_directions_have_no_mean(run, tmp_path, capfd):
+    """They may share settings and tokenizer, as two of the shipped models do."""
+    for pair in ("en-de", "de-en"):
+        shutil.copytree(next((run / "checkpoints").iterdir()), tmp_path / pair)
+        write_json(tmp_path / pair / "training.json", {"pair": pair})
+    asked = ["average", tmp_path / "en-de", tmp_path / "de-en", "--out", tmp_path / "mean"]
+    complains(asked, capfd, "de-en was trained with pair 'de-en', but", "'en-de'")
+    assert not (tmp_path / "mean").exists()
+
+
 def test_a_damaged_checkpoint_is_one_line(run, tmp_path, capfd):
     shutil.copytree(run, tmp_path / "run")
     *_, before, newest = sorted((tmp_path / "run" / "checkpoints").iterdir())

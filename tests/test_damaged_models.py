@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from annotated.__main__ import main
-from annotated.checkpoints import CONFIG, WEIGHTS, read_tensors, save_model, write_tensors
+from annotated.checkpoints import CONFIG, WEIGHTS, save_model
 from annotated.files import read_json, write_json
 from annotated.model import make_model
+from annotated.tensors import read_tensors, write_tensors
 from annotated.tokenizers import WordTokenizer
 
 BIAS = "generator.proj.bias"
@@ -20,7 +21,29 @@ def in_weights(change):
     return lambda folder: write_tensors(folder / WEIGHTS, change(read_tensors(folder / WEIGHTS)))
 
 
+def overwritten(folder):
+    """As a copy that reserved its room and was cut off."""
+    size = (folder / WEIGHTS).stat().st_size
+    with (folder / WEIGHTS).open("r+b") as file:
+        file.seek(size - 50)
+        file.write(bytes(50))
+
+
 DAMAGE = {
+    "half copied": (overwritten, "model.safetensors is damaged: its checksum differs"),
+    "another tokenizer": (
+        lambda folder: WordTokenizer(["x", "y"], None).save(folder, "tokenizer"),
+        "tokenizer.json is not what was saved with model.safetensors",
+    ),
+    "other settings": (
+        in_config(lambda c: {**c, "model": {**c["model"], "h": 4}}),
+        "config.json is not what was saved with model.safetensors",
+    ),
+    "layers that are not there": (
+        in_config(lambda c: {**c, "model": {**c["model"], "N": 10**6}}),
+        "tensor encoder.layers.1.self_attn.linears.0.weight is missing",
+    ),
+    "whole numbers": (in_weights(lambda w: {**w, BIAS: w[BIAS].to(torch.int8)}), f"{BIAS} is torch.int8"),
     "a setting is missing": (in_config(lambda c: {**c, "model": {}}), "the setting 'src_vocab' is missing"),
     "no settings": (in_config(lambda c: {"format": 1}), "the settings 'model' are missing"),
     "another version": (in_config(lambda c: {**c, "format": 99}), "format 99 is unknown"),

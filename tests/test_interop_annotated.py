@@ -3,6 +3,7 @@
 import math
 import re
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 
 from annotated.checkpoints import save_model
 from annotated.interop import CTranslate2Translator, annotated_translator, from_annotated, to_ctranslate2
+from annotated.layers import sinusoids
 from annotated.masks import padding_mask, subsequent_mask
 from annotated.translator import Translator
 
@@ -168,6 +170,36 @@ def test_a_damaged_file_is_named(state, tmp_path, cut):
             from_annotated(tmp_path / "cut.pt")
 
 
+def test_a_flipped_bit_is_damage(state, tmp_path):
+    path = tmp_path / "bit.pt"
+    torch.save(state, path)
+    content = bytearray(path.read_bytes())
+    content[content.index(state[NAMES[0]].numpy().tobytes())] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"bit\.pt is damaged: .* by its checksums"):
+        from_annotated(path, h=3)
+
+
+def test_an_archive_that_unpacks_to_more_than_it_holds(state, tmp_path):
+    torch.save(state | {"src_embed.0.lut.weight": torch.zeros(10**5, D)}, tmp_path / "plain.pt")
+    with (
+        ZipFile(tmp_path / "plain.pt") as plain,
+        ZipFile(tmp_path / "packed.pt", "w", ZIP_DEFLATED) as packed,
+    ):
+        for record in plain.infolist():
+            packed.writestr(record.filename, plain.read(record))
+    with pytest.raises(ValueError, match=r"packed\.pt is damaged"):
+        from_annotated(tmp_path / "packed.pt", h=3)
+
+
+def test_a_file_of_before_archives_is_read(state, tmp_path):
+    """As PyTorch of 2018 wrote it; embeddings that are one tensor stand in it once."""
+    state["tgt_embed.0.lut.weight"] = state["generator.proj.weight"]
+    torch.save(state, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    model = from_annotated(tmp_path / "old.pt", h=3)
+    torch.testing.assert_close(log_probs(model, *batch()), log_probs(from_annotated(state, h=3), *batch()))
+
+
 def test_neither_a_module_nor_a_missing_file(tmp_path):
     with pytest.raises(ValueError, match="not Linear; where the model was trained"):
         from_annotated(nn.Linear(2, 2))
@@ -205,8 +237,9 @@ def test_a_tensor_of_another_shape_is_named(state):
 
 def test_positions_that_are_no_sinusoids_are_refused(state):
     state["tgt_embed.1.pe"] = torch.zeros(1, 50, D)
-    with pytest.raises(ValueError, match=r"tgt_embed\.1\.pe does not hold the sinusoids"):
-        from_annotated(state, h=3)
+    for wrong in (state["tgt_embed.1.pe"], torch.zeros(0, 50, D), sinusoids(50, D + 1)[None]):
+        with pytest.raises(ValueError, match=r"tgt_embed\.1\.pe does not hold the sinusoids"):
+            from_annotated(state | {"tgt_embed.1.pe": wrong}, h=3)
 
 
 def test_heads_that_do_not_divide_the_width(state):

@@ -6,9 +6,10 @@ import pytest
 import torch
 from interop_models import ENGLISH, GERMAN, MISSING, logits, subwords, taught, toy
 
-from annotated.checkpoints import weights
+from annotated.checkpoints import CONFIG, weights
 from annotated.data import load_corpus
 from annotated.evaluation import bleu
+from annotated.files import read_json, write_json
 from annotated.interop import CTranslate2Translator, to_ctranslate2
 from annotated.tokenizers import WordTokenizer
 from annotated.translator import Translator, load_pretrained
@@ -233,4 +234,36 @@ def test_a_folder_without_its_model_is_named(tmp_path):
     to_ctranslate2(tmp_path / "out", toy(7, 7), words, words)
     (tmp_path / "out" / "model.bin").write_bytes(b"")
     with pytest.raises(ValueError, match="holds no model of CTranslate2's"):
+        CTranslate2Translator(tmp_path / "out")
+
+
+@pytest.mark.parametrize("positions", ["x", 0, -1, 2.0, True, None, [5]])
+def test_positions_that_are_no_number_are_named(positions, tmp_path):
+    words = WordTokenizer(["a", "dog", "runs"], None)
+    to_ctranslate2(tmp_path / "out", toy(7, 7), words, words)
+    write_json(tmp_path / "out" / CONFIG, read_json(tmp_path / "out" / CONFIG) | {"positions": positions})
+    with pytest.raises(ValueError, match=r"config.json: positions must be a whole number from 1, not"):
+        CTranslate2Translator(tmp_path / "out")
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("content", [b"garbage", b"[]", b'{"a": 1}', b"\xff", b"[" * 10**5])
+def test_a_vocabulary_that_is_not_the_tokenizers_is_named(joint, content, tmp_path):
+    src = WordTokenizer(["a", "dog", "runs"], None)
+    tgt = src if joint else WordTokenizer(["ein", "Hund", "rennt"], None)
+    to_ctranslate2(tmp_path / "out", toy(7, 7), src, tgt)
+    CTranslate2Translator(tmp_path / "out")
+    for path in (tmp_path / "out").glob("*_vocabulary.json"):
+        before = path.read_bytes()
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"{path.name} does not hold the tokens of ..._tokenizer.json"):
+            CTranslate2Translator(tmp_path / "out")
+        path.write_bytes(before)
+
+
+def test_a_tokenizer_of_another_model_is_named(tmp_path):
+    words = WordTokenizer(["a", "dog", "runs"], None)
+    to_ctranslate2(tmp_path / "out", toy(7, 7), words, words)
+    WordTokenizer(["ein", "Hund", "rennt"], None).save(tmp_path / "out", "tgt_tokenizer")
+    with pytest.raises(ValueError, match=r"does not hold the tokens of tgt_tokenizer.json"):
         CTranslate2Translator(tmp_path / "out")

@@ -337,7 +337,20 @@ REFUSED = {
     "another width": (in_weights(lambda t: t | {FC1: torch.ones(24, 3)}), "w_1.weight has shape (24, 3)"),
     "rows for other pieces": (
         in_weights(lambda t: t | {"model.shared.weight": torch.ones(3, 16)}),
-        "3 rows of src_embed.0.lut.weight",
+        "src_embed.0.lut.weight has shape (3, 16), but there are",
+    ),
+    "a scalar for a matrix": (
+        in_weights(lambda t: t | {"model.shared.weight": torch.tensor(1.0)}),
+        "src_embed.0.lut.weight has shape (), but there are",
+    ),
+    "a scalar for positions": (
+        in_weights(lambda t: t | {POSITIONS: torch.tensor(1.0)}),
+        f"{POSITIONS} does not hold the sinusoids",
+    ),
+    "whole numbers": (in_weights(lambda t: t | {FC1: t[FC1].to(torch.int8)}), "w_1.weight is torch.int8"),
+    "pieces by lists": (
+        lambda folder: write_json(folder / "vocab.json", read_json(folder / "vocab.json") | {"</s>": [1]}),
+        "vocab.json must give",
     ),
     "two for one": (
         in_weights(lambda t: t | {"lm_head.weight": t["model.shared.weight"] + 1}),

@@ -15,6 +15,7 @@ from annotated.attention import MultiHeadedAttention
 from annotated.layers import LearnedPositions
 from annotated.model import EncoderDecoder, TransformerConfig, make_model
 
+WHOLE = r" must be a whole number from 1 to 2\^31 - 1, not "
 TINY = {"N": 2, "d_model": 16, "d_ff": 32, "h": 4}
 
 
@@ -25,13 +26,22 @@ def count(module):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"src_vocab": 0}, "src_vocab must be at least 1, not 0"),
-        ({"tgt_vocab": -3}, "tgt_vocab must be at least 1, not -3"),
-        ({"N": 0}, "N must be at least 1, not 0"),
-        ({"d_model": 0}, "d_model must be at least 1, not 0"),
-        ({"d_ff": 0}, "d_ff must be at least 1, not 0"),
-        ({"h": 0}, "h must be at least 1, not 0"),
-        ({"max_len": 0}, "max_len must be at least 1, not 0"),
+        ({"src_vocab": 0}, "src_vocab" + WHOLE + "0"),
+        ({"tgt_vocab": -3}, "tgt_vocab" + WHOLE + "-3"),
+        ({"N": 0}, "N" + WHOLE + "0"),
+        ({"d_model": 0}, "d_model" + WHOLE + "0"),
+        ({"d_ff": 0}, "d_ff" + WHOLE + "0"),
+        ({"h": 0}, "h" + WHOLE + "0"),
+        ({"max_len": 0}, "max_len" + WHOLE + "0"),
+        ({"d_model": 16.0}, "d_model" + WHOLE + "16.0"),
+        ({"N": True}, "N" + WHOLE + "True"),
+        ({"h": "4"}, "h" + WHOLE + "'4'"),
+        ({"max_len": 2**31}, "max_len" + WHOLE + "2147483648"),
+        ({"layer_norm_eps": math.nan}, r"layer_norm_eps must be in \[0, 1\), not nan"),
+        ({"layer_norm_eps": math.inf}, r"layer_norm_eps must be in \[0, 1\), not inf"),
+        ({"layer_norm_eps": -1.0}, r"layer_norm_eps must be in \[0, 1\), not -1.0"),
+        ({"layer_norm_eps": 10**400}, r"layer_norm_eps must be in \[0, 1\), not 1000"),
+        ({"dropout": "0.1"}, r"dropout must be in \[0, 1\), not '0.1'"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), not 1.0"),
         ({"attention_dropout": -0.1}, r"attention_dropout must be in \[0, 1\), not -0.1"),
         ({"relu_dropout": 2}, r"relu_dropout must be in \[0, 1\), not 2"),

@@ -14,7 +14,7 @@ import torch
 
 from annotated.checkpoints import weights
 from annotated.model import EncoderDecoder, TransformerConfig
-from annotated.tokenizers import SentencePieceTokenizer
+from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
 from annotated.translator import Translator
 from checking import check_site
 from docstrings import public, to_rest
@@ -236,3 +236,13 @@ def test_the_page_gets_every_weight_in_half_precision(tmp_path: Path) -> None:
 def test_a_model_that_the_page_cannot_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="norm_first=False, not True"):
         write_model(small_translator(norm_first=True), tmp_path / "model.js")
+
+
+def test_a_page_needs_one_vocabulary_of_subwords(tmp_path: Path) -> None:
+    one, words = small_translator(), WordTokenizer(["a", "b"], None)
+    cut = [one.src_tokenizer, SentencePieceTokenizer(one.src_tokenizer.model)]
+    little = EncoderDecoder.from_config(TransformerConfig(6, 6, N=1, d_model=8, d_ff=8, h=1))
+    for translator in (Translator(one.model, *cut), Translator(little, words, words)):
+        with pytest.raises(ValueError, match="needs one vocabulary of subwords"):
+            write_model(translator, tmp_path / "model.js")
+    assert not (tmp_path / "model.js").exists()

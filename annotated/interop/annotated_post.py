@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from annotated.checkpoints import load_weights, weights
+from annotated.checkpoints import model_with, wanted_weights, weights
 from annotated.interop.common import Rows, read_pickle, renumbered, taken
 from annotated.layers import sinusoids
-from annotated.model import EncoderDecoder, make_model
+from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.tokenizers import END, SPECIALS, START, WordTokenizer
 from annotated.translator import Translator
 
@@ -48,8 +48,10 @@ def from_annotated(
     ValueError with the recipe for exporting where a file holds more than tensors, such as a whole module.
     """
     state = read_state(source)
-    model = make_model(**settings_of(state, source), h=h, **every_dropout(dropout))
-    load_weights(model, our_tensors(state, model, source), name_of(source))
+    config = TransformerConfig(**settings_of(state, source), h=h, **every_dropout(dropout))
+    model = model_with(config, our_tensors(state, config, source), name_of(source))
+    for name in WAVES:
+        check_positions(name, state[name], config.d_model, source)
     return model.eval()
 
 
@@ -75,8 +77,7 @@ def annotated_translator(
     src, tgt = numbering(src_words, c.src_vocab, "src"), numbering(tgt_words, c.tgt_vocab, "tgt")
     for name, rows in ((EMBEDDINGS[0], src), *((name, tgt) for name in (EMBEDDINGS[1], *OUTPUT))):
         tensors[name] = renumbered(tensors[name], rows)
-    model = EncoderDecoder.from_config(replace(c, src_vocab=len(src), tgt_vocab=len(tgt)))
-    load_weights(model, tensors, name_of(source))
+    model = model_with(replace(c, src_vocab=len(src), tgt_vocab=len(tgt)), tensors, name_of(source))
     before, after = ((START,), (END,)) if SPECIALS[START] in src_words else ((), ())
     return Translator(
         model.eval(),
@@ -106,7 +107,7 @@ def name_of(source: object) -> object:
     return source if isinstance(source, str | Path) else "state_dict"
 
 
-def settings_of(state: Mapping[str, Tensor], source: object) -> dict[str, int]:
+def settings_of(state: Mapping[str, Tensor], source: object) -> dict[str, object]:
     """The settings that the shapes tell. Raises ValueError naming a tensor that is missing or no matrix."""
     for name in (*EMBEDDINGS, *WAVES, W_1):
         if name not in state:
@@ -114,9 +115,7 @@ def settings_of(state: Mapping[str, Tensor], source: object) -> dict[str, int]:
         axes, shape = (3 if name in WAVES else 2), tuple(state[name].shape)
         if len(shape) != axes:
             raise ValueError(f"{name_of(source)}: tensor {name} has shape {shape}, but must have {axes} axes")
-    for name in WAVES:
-        check_positions(name, state[name], source)
-    numbers = (re.match(r"encoder\.layers\.(\d+)\.", name) for name in state)
+    numbers = (re.match(r"encoder\.layers\.(\d{1,9})\.", name) for name in state)
     return {
         "src_vocab": len(state[EMBEDDINGS[0]]),
         "tgt_vocab": len(state[EMBEDDINGS[1]]),
@@ -126,13 +125,15 @@ def settings_of(state: Mapping[str, Tensor], source: object) -> dict[str, int]:
         "max_len": state[WAVES[0]].size(-2),
         "norm_first": True,
         "layer_norm_eps": EPS,
+        "tied_embeddings": "none",
     }
 
 
-def check_positions(name: str, waves: Tensor, source: object) -> None:
+def check_positions(name: str, waves: Tensor, d_model: int, source: object) -> None:
     """Raise ValueError unless these are the sinusoids; taken in float32 they are a little off far out."""
-    expected = sinusoids(waves.size(-2), waves.size(-1))
-    if not torch.allclose(waves[0].float().cpu(), expected, atol=1e-2):
+    waves = waves[:, : TransformerConfig.max_len].float().cpu()  # further rows of theirs are not used
+    expected = sinusoids(waves.size(1), d_model)[None]
+    if waves.shape != expected.shape or not torch.allclose(waves, expected, atol=1e-2):
         raise ValueError(f"{name_of(source)}: tensor {name} does not hold the sinusoids of section 3.5")
 
 
@@ -141,12 +142,13 @@ def every_dropout(p: float) -> dict[str, float]:
     return {"dropout": p, "attention_dropout": p, "relu_dropout": p}
 
 
-def our_tensors(state: Mapping[str, Tensor], model: EncoderDecoder, source: object) -> dict[str, Tensor]:
+def our_tensors(state: Mapping[str, Tensor], config: TransformerConfig, source: object) -> dict[str, Tensor]:
     """What our model needs, the norms' gains made ours. Raises ValueError as `taken` does."""
-    tensors = taken(state, {name: their_name(name) for name in weights(model)}, name_of(source), WAVES)
+    names = ((name, their_name(name)) for name, _ in wanted_weights(config, name_of(source)))
+    tensors = taken(state, names, name_of(source), WAVES)
     for name, tensor in tensors.items():
         if their_name(name).endswith("a_2"):
-            tensors[name] = tensor * math.sqrt(1 - 1 / model.config.d_model)
+            tensors[name] = tensor * math.sqrt(1 - 1 / config.d_model)
     return tensors
 
 

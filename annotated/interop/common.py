@@ -1,19 +1,20 @@
 """What the ways in and out share: packages that may be missing, pieces by number, rows in another order."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from zipfile import ZipFile
 
 import torch
 from torch import Tensor
 
-from annotated.model import EncoderDecoder
 from annotated.tokenizers import SPECIALS, MarianTokenizer, Tokenizer, WordTokenizer
 from annotated.tokenizers.subwords import read_processor
 
+ALIASES = 4  # under so many names a file of torch.save may hold one matrix: Marian's of all embeddings
 Rows = Sequence[int | None]  # for each of our tokens its number elsewhere, or None where there is none
 
 
@@ -32,33 +33,65 @@ def foreign(package: str) -> ModuleType:
 def read_pickle(path: Path, recipe: str) -> dict[str, Tensor]:
     """Tensors by name from a file of torch.save, nothing else unpickled (`weights_only=True`).
 
-    Raises FileNotFoundError, or ValueError with the `recipe` for exporting what may be read.
+    Raises FileNotFoundError, or ValueError with the `recipe` for exporting what may be read; ValueError too
+    for a file that is damaged, and for tensors that claim more than the file holds.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing")
+    check_archive(path)
     try:
         found: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # what is no such file ends in errors of every kind
         found = None
     named = isinstance(found, Mapping) and all(isinstance(name, str) for name in found)
-    if not named or not all(isinstance(tensor, Tensor) for tensor in found.values()):
+    if not named or not all(map(is_plain, found.values())):
         raise ValueError(f"{path} is not a file of tensors by name, and nothing else is unpickled; {recipe}")
+    claimed, size = sum(tensor.nbytes for tensor in found.values()), path.stat().st_size
+    if claimed > ALIASES * size:
+        raise ValueError(f"{path}: its tensors claim {claimed:,} bytes, but the file has {size:,}")
     return dict(found)
 
 
+def check_archive(path: Path) -> None:
+    """Raise ValueError for a damaged archive of torch.save, or one that unpacks to more than it holds.
+
+    torch.load compares no checksum. Files from before PyTorch 1.6 are no archives, and have none.
+    """
+    try:
+        with ZipFile(path) as archive:
+            whole = sum(record.file_size for record in archive.infolist()) <= path.stat().st_size
+            whole = whole and archive.testzip() is None
+    except Exception:  # what is no such archive ends in errors of every kind; torch.load will tell
+        return
+    if not whole:
+        raise ValueError(f"{path} is damaged: what is in it is not what was saved, by its checksums")
+
+
+def is_plain(tensor: object) -> bool:
+    """Whether this is a tensor of numbers that are all there."""
+    whole = isinstance(tensor, Tensor) and tensor.layout is torch.strided
+    return whole and not tensor.is_meta and not tensor.is_nested
+
+
 def taken(
-    tensors: Mapping[str, Tensor], names: Mapping[str, str], source: object, ignored: Collection[str] = ()
+    tensors: Mapping[str, Tensor],
+    names: Iterable[tuple[str, str]],
+    source: object,
+    ignored: Collection[str] = (),
 ) -> dict[str, Tensor]:
-    """Foreign tensors under our names; `names` gives theirs by ours.
+    """Foreign tensors under our names; `names` gives each of ours and theirs.
 
     Raises ValueError naming one that is missing, or that is neither asked for nor `ignored`.
     """
-    for theirs in names.values():
+    found, used = {}, set(ignored)
+    for ours, theirs in names:
         if theirs not in tensors:
             raise ValueError(f"{source}: tensor {theirs} is missing")
-    if surplus := sorted(tensors.keys() - names.values() - set(ignored)):
+        found[ours] = tensors[theirs]
+        used.add(theirs)
+    if surplus := sorted(tensors.keys() - used):
         raise ValueError(f"{source}: tensor {surplus[0]} has no place in our model")
-    return {ours: tensors[theirs] for ours, theirs in names.items()}
+    return found
 
 
 def renumbered(tensor: Tensor, rows: Rows, fill: float = 0.0) -> Tensor:
@@ -80,11 +113,3 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
     if twice := [token for token, count in Counter(tokens).items() if count > 1]:
         raise ValueError(f"the token {twice[0]!r} is in the vocabulary twice, so its name tells no number")
     return tokens
-
-
-def check_vocabularies(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:
-    """Raise ValueError where a tokenizer has more or fewer tokens than its side of the model."""
-    sides = ((src_tokenizer, model.config.src_vocab), (tgt_tokenizer, model.config.tgt_vocab))
-    for tokenizer, size in sides:
-        if len(tokenizer) != size:
-            raise ValueError(f"a tokenizer of {len(tokenizer)} tokens for a model of {size}")

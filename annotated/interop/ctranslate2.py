@@ -4,6 +4,7 @@ Its model is ours, but that it joins the linear maps that take the same input. I
 before the softmax, which shares their probability out among the others; our search does so after it.
 """
 
+import json
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
@@ -13,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from annotated.attention import MultiHeadedAttention
-from annotated.checkpoints import CONFIG
+from annotated.checkpoints import CONFIG, check_whole
 from annotated.decoding import check_search
 from annotated.files import creating_folder, read_json
-from annotated.interop.common import check_vocabularies, foreign, vocabulary
+from annotated.interop.common import foreign, vocabulary
 from annotated.layers import SublayerConnection, sinusoids
 from annotated.model import EncoderDecoder, EncoderLayer, Stack
 from annotated.tokenizers import END, SPECIALS, START, UNK, Tokenizer, load_tokenizer, save_tokenizer
@@ -43,7 +44,7 @@ def to_ctranslate2(
     """
     if quantization not in QUANTIZATIONS:
         raise ValueError(f"quantization must be one of {', '.join(QUANTIZATIONS)}, not {quantization!r}")
-    check_vocabularies(model, src_tokenizer, tgt_tokenizer)
+    check_whole(model, src_tokenizer, tgt_tokenizer)
     spec = specification(model)
     spec.config.add_source_bos = START in src_tokenizer.before
     spec.config.add_source_eos = END in src_tokenizer.after
@@ -129,6 +130,18 @@ def array(tensor: Tensor) -> Any:
     return tensor.detach().to("cpu", torch.float32, copy=True).contiguous().numpy()
 
 
+def check_vocabulary(folder: Path, side: str, tokenizer: str, pieces: list[str]) -> None:
+    """Raise ValueError unless the engine's vocabulary of a side is that of our tokenizer."""
+    paths = [folder / f"{name}_vocabulary.json" for name in (side, "shared")]
+    path = next((path for path in paths if path.exists()), paths[0])
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        found = None
+    if found != pieces:
+        raise ValueError(f"{path} does not hold the tokens of {tokenizer}.json")
+
+
 class CTranslate2Translator:
     """Text in, text out, through a folder of `to_ctranslate2`: no PyTorch computes here.
 
@@ -145,7 +158,12 @@ class CTranslate2Translator:
         never = {i for i in range(UNK) if i != self.tgt_tokenizer.end} | set(self.tgt_tokenizer.forbidden_ids)
         self.never = [tgt_pieces[i] for i in sorted(never)]
         positions = read_json(Path(folder) / CONFIG).get("positions", LONGEST)
+        if type(positions) is not int or positions < 1:
+            said = f"{Path(folder) / CONFIG}: positions must be a whole number from 1, not {positions!r}"
+            raise ValueError(said)
         self.limits = Limits(**limits).within(positions)
+        check_vocabulary(Path(folder), "source", "src_tokenizer", self.src_pieces)
+        check_vocabulary(Path(folder), "target", "tgt_tokenizer", tgt_pieces)
         try:
             self.engine = engine.Translator(str(folder), intra_threads=threads)
         except RuntimeError as error:

@@ -7,13 +7,14 @@ other numbers, ours begin with four symbols.
 """
 
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from annotated.checkpoints import load_weights, model_from, read_tensors
-from annotated.files import read_json
+from annotated.checkpoints import model_with, wanted_weights
+from annotated.files import read_json, settings_from_json
 from annotated.interop.common import (
     Rows,
     read_pickle,
@@ -35,6 +36,7 @@ from annotated.interop.marian_names import (
 )
 from annotated.layers import sinusoids
 from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.tensors import check_tensors, read_tensors
 from annotated.tokenizers import END, SPECIALS, MarianTokenizer
 
 CONFIG, WEIGHTS, OLD_WEIGHTS = "config.json", "model.safetensors", "pytorch_model.bin"
@@ -85,12 +87,16 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
     src, tgt = read_vocabularies(folder, settings)
     symbols = symbols_of(settings, tgt, folder / CONFIG)
     src_rows, tgt_rows = numbering(src, symbols, folder), numbering(tgt, symbols, folder)
-    model = model_from(our_settings(settings, len(src_rows), len(tgt_rows)), folder / CONFIG)
+    ours = our_settings(settings, len(src_rows), len(tgt_rows))
+    config = settings_from_json(TransformerConfig, ours, folder / CONFIG)
     source, tensors = read_weights(folder)
-    found = our_tensors(tensors, model.config, source)
+    found = our_tensors(tensors, config, source)
     for names, rows, size in (((SRC,), src_rows, len(src)), ((TGT, OUTPUT, BIAS), tgt_rows, len(tgt))):
         found |= our_rows({name: found[name] for name in names if name in found}, rows, size, source)
-    load_weights(model, permuted(found, sines_first(model.config.d_model).argsort()), source)
+    check_tensors(found, wanted_weights(config, source), source)  # before any work at the width they claim
+    model = model_with(config, permuted(found, sines_first(config.d_model).argsort()), source)
+    for name in tensors.keys() & set(POSITIONS):
+        check_positions(tensors[name], config.d_model, f"{source}: tensor {name}")
     tokenizers = [
         MarianTokenizer((folder / file).read_bytes(), pieces_of(numbers, rows))
         for file, numbers, rows in ((SRC_SPM, src, src_rows), (TGT_SPM, tgt, tgt_rows))
@@ -150,7 +156,8 @@ def read_vocabularies(folder: Path, settings: Mapping[str, object]) -> tuple[dic
     found = []
     for path, size in ((folder / VOCAB, src_size), (folder / second, tgt_size)):
         numbers = read_json(path)
-        if sorted(n for n in numbers.values() if isinstance(n, int)) != list(range(size)):
+        given = {number for number in numbers.values() if isinstance(number, int)}
+        if len(numbers) != size or given != set(range(len(numbers))):
             raise ValueError(f"{path} must give {size} pieces the numbers from 0 to {size - 1}")
         found.append(numbers)
     if sharing(settings)[0] and found[0] != found[1]:
@@ -199,31 +206,29 @@ def our_tensors(
     tensors: Mapping[str, Tensor], config: TransformerConfig, source: object
 ) -> dict[str, Tensor]:
     """Marian's tensors under our names, in Marian's order of tokens and dimensions."""
-    names, ignored = stack_names(config.N) | {BIAS: "final_logits_bias"}, set(POSITIONS)
+    names, ignored = {BIAS: "final_logits_bias"}, set(POSITIONS)
     for ours, aliases in MATRICES[config.tied_embeddings].items():
         names[ours], *others = present(aliases, tensors)
         for other in others:
             if not torch.equal(tensors[names[ours]], tensors[other]):
                 raise ValueError(f"{source}: {names[ours]} and {other} must be one matrix, by the settings")
         ignored.update(others)
-    for name in POSITIONS:
-        if name in tensors:
-            check_positions(tensors[name], f"{source}: tensor {name}")
-    found = taken(tensors, names, source, ignored)
+    found = taken(tensors, chain(names.items(), stack_names(config.N)), source, ignored)
     return found | {BIAS: found[BIAS].flatten()}
 
 
 def our_rows(tensors: Mapping[str, Tensor], rows: Rows, size: int, source: object) -> dict[str, Tensor]:
     """The tensors with a row for each of our tokens. Raises ValueError for one of not `size` rows."""
     for name, tensor in tensors.items():
-        if len(tensor) != size:
-            raise ValueError(f"{source}: {len(tensor)} rows of {name} for {size} pieces")
+        if tensor.shape[:1] != (size,):
+            raise ValueError(f"{source}: {name} has shape {tuple(tensor.shape)}, but there are {size} pieces")
     fill = {name: UNREACHABLE if name == BIAS else 0.0 for name in tensors}
     return {name: renumbered(tensor, rows, fill[name]) for name, tensor in tensors.items()}
 
 
-def check_positions(waves: Tensor, name: str) -> None:
+def check_positions(waves: Tensor, d_model: int, name: str) -> None:
     """Raise ValueError unless these are the sinusoids, in Marian's order."""
-    expected = sinusoids(len(waves), waves.size(-1))[:, sines_first(waves.size(-1))]
-    if not torch.allclose(waves.float(), expected, atol=1e-3):
+    rows = waves[: TransformerConfig.max_len].float() if waves.dim() == 2 else torch.empty(0, 0)
+    expected = sinusoids(len(rows), d_model)[:, sines_first(d_model)]  # further rows of theirs are not used
+    if rows.shape != expected.shape or not torch.allclose(rows, expected, atol=1e-3):
         raise ValueError(f"{name} does not hold the sinusoids of section 3.5")

@@ -1,6 +1,6 @@
 """What Hugging Face's Marian calls our parameters, and which of their axes runs along d_model."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from itertools import product
 
 import torch
@@ -47,13 +47,12 @@ MATRICES = {
 POSITIONS = "model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"
 
 
-def stack_names(N: int) -> dict[str, str]:
-    """Marian's name of every parameter of our two stacks, by our name."""
-    names = {}
+def stack_names(N: int) -> Iterator[tuple[str, str]]:
+    """Our name of every parameter of the two stacks, and Marian's: one by one, as N may be any number."""
     for stack, parts in LAYERS.items():
-        for i, (ours, theirs), kind in product(range(N), parts.items(), ("weight", "bias")):
-            names[f"{stack}.layers.{i}.{ours}.{kind}"] = f"model.{stack}.layers.{i}.{theirs}.{kind}"
-    return names
+        for i in range(N):
+            for (ours, theirs), kind in product(parts.items(), ("weight", "bias")):
+                yield f"{stack}.layers.{i}.{ours}.{kind}", f"model.{stack}.layers.{i}.{theirs}.{kind}"
 
 
 def present(aliases: Collection[str], tensors: Collection[str]) -> list[str]:

@@ -5,9 +5,9 @@ from pathlib import Path
 from safetensors.torch import save
 from torch import Tensor
 
-from annotated.checkpoints import weights
+from annotated.checkpoints import check_whole, weights
 from annotated.files import creating_folder, write_json
-from annotated.interop.common import check_vocabularies, vocabulary
+from annotated.interop.common import vocabulary
 from annotated.interop.marian import (
     CONFIG,
     FIXED,
@@ -60,7 +60,7 @@ def to_marian(
 
 def check_like_marian(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:
     """Raise ValueError naming what no model of Marian's could have."""
-    check_vocabularies(model, src_tokenizer, tgt_tokenizer)
+    check_whole(model, src_tokenizer, tgt_tokenizer)
     wanted = {"norm_first": False, "positions": "sinusoidal", "layer_norm_eps": 1e-5}
     for name, value in wanted.items():
         if getattr(model.config, name) != value:
@@ -105,7 +105,7 @@ def tokenizer_settings(separate: bool) -> dict[str, object]:
 def marian_tensors(model: EncoderDecoder) -> dict[str, Tensor]:
     """A model's weights under Marian's names, in Marian's order of dimensions."""
     c = model.config
-    names = stack_names(c.N) | {BIAS: "final_logits_bias"}
+    names = dict(stack_names(c.N)) | {BIAS: "final_logits_bias"}
     names |= {ours: aliases[0] for ours, aliases in MATRICES[c.tied_embeddings].items()}
     own = {name: tensor.detach().float().cpu() for name, tensor in weights(model).items()}
     found = permuted(own, sines_first(c.d_model)) | {BIAS: own[BIAS].unsqueeze(0)}

@@ -22,8 +22,9 @@ import torch
 from torch import Tensor, nn
 
 from annotated.cache import DecoderCache, KeyValueCache
+from annotated.checkpoints import check_whole
 from annotated.files import creating_folder
-from annotated.interop.common import check_vocabularies, foreign
+from annotated.interop.common import foreign
 from annotated.layers import PositionalEncoding, sinusoids
 from annotated.masks import padding_mask
 from annotated.model import EncoderDecoder
@@ -86,11 +87,11 @@ def to_onnx(
     """Write a new folder with encoder.onnx, decoder.onnx and our tokenizers.
 
     Sinusoids end at 1,024 positions there. Raises FileExistsError, ImportError where onnx or onnxscript is
-    missing, ValueError for tokenizers that do not fit the model.
+    missing, ValueError as `save_model` does.
     """
     for package in ("onnx", "onnxscript"):
         foreign(package)
-    check_vocabularies(model, src_tokenizer, tgt_tokenizer)
+    check_whole(model, src_tokenizer, tgt_tokenizer)
     with creating_folder(Path(folder)) as new:
         for name, graph in graphs(with_table(model)).items():
             graph.save(new / f"{name}.onnx")

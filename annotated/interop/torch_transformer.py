@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotated.checkpoints import load_weights, weights
+from annotated.checkpoints import check_rebuilds, load_weights, weights
 from annotated.layers import ACTIVATIONS
 from annotated.model import EncoderDecoder, TransformerConfig, make_model
 
@@ -41,8 +41,9 @@ def to_torch(model: EncoderDecoder) -> nn.Transformer:
         )
 
     In post-norm it has no final norms, as in section 3.1; those that PyTorch's constructor adds of itself
-    would normalise a second time.
+    would normalise a second time. Raises ValueError for a model that its settings do not describe.
     """
+    check_rebuilds(model)
     c = model.config
     options = {
         "dim_feedforward": c.d_ff,

@@ -1,0 +1,91 @@
+"""Tensors in safetensors files, with a checksum, and whether they are those that a model needs.
+
+The checksums stand in the file itself, because in a file beside it they could be newer or older than the
+tensors. They find damage and mixed-up files, not malice. A file without any, from an older version or another
+program, is read without that check.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from annotated.files import replacing
+
+FLOATS = torch.float16, torch.bfloat16, torch.float32, torch.float64
+SUMS = "sha256"  # the only key of the metadata, because safetensors writes several in no certain order
+OWN = "tensors"  # what the tensors' checksum is called among those of other files
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], beside: Mapping[str, str] | None = None) -> None:
+    """Write safetensors with their checksum, whole or not at all.
+
+    `beside` has the checksums of files that belong to them, by name.
+    """
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    sums = {OWN: digest(plain), **(beside or {})}
+    with replacing(path) as partial:
+        partial.write_bytes(save(plain, {SUMS: " ".join(f"{name}={value}" for name, value in sums.items())}))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read safetensors; they take no more memory than the file has bytes. Raises as `read_with_sums` does."""
+    return read_with_sums(path)[0]
+
+
+def read_with_sums(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors in a file, and the checksums of the files that belong to them, by name.
+
+    Raises FileNotFoundError, or ValueError that names the file if it is not whole, or not as it was written.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing")
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+            text = (file.metadata() or {}).get(SUMS, "")
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
+    sums = dict(part.partition("=")[::2] for part in text.split())
+    if OWN in sums and sums.pop(OWN) != digest(tensors):
+        raise ValueError(f"{path} is damaged: its checksum differs")
+    return tensors, sums
+
+
+def digest(tensors: Mapping[str, Tensor]) -> str:
+    """The SHA-256 of the tensors' names, types, shapes and numbers."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        found.update(tensor.flatten().view(torch.uint8).numpy())
+    return found.hexdigest()
+
+
+def check_tensors(
+    tensors: Mapping[str, Tensor], wanted: Iterable[tuple[str, Tensor]], source: object
+) -> None:
+    """Raise ValueError naming a tensor that is missing, surplus or not of the shape `wanted`.
+
+    So is one that holds anything but floating-point numbers of 16, 32 or 64 bits, or numbers that are not
+    finite in the type `wanted`.
+    """
+    names = set()
+    for name, tensor in wanted:
+        names.add(name)
+        if name not in tensors:
+            raise ValueError(f"{source}: tensor {name} is missing")
+        found = tensors[name]
+        if found.shape != tensor.shape:
+            shapes = f"{tuple(found.shape)}, but the settings ask for {tuple(tensor.shape)}"
+            raise ValueError(f"{source}: tensor {name} has shape {shapes}")
+        if found.dtype not in FLOATS:
+            raise ValueError(f"{source}: tensor {name} is {found.dtype}, not float of 16, 32 or 64 bits")
+        if not torch.stack(found.aminmax()).to(tensor.dtype).isfinite().all():
+            raise ValueError(f"{source}: tensor {name} holds numbers that are not finite")
+    for name in tensors:
+        if name not in names:
+            raise ValueError(f"{source}: tensor {name} is not part of what the settings describe")

@@ -1,0 +1,22 @@
+"""A model of a few hundred weights, for the tests of model folders."""
+
+import torch
+
+from annotated.checkpoints import CONFIG
+from annotated.files import read_json, write_json
+from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.tokenizers import WordTokenizer
+
+WORDS = WordTokenizer(["a", "b"], None)
+
+
+def make(src=("a", "b"), tgt=("a", "b"), **settings):
+    torch.manual_seed(0)
+    shape = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2, **settings}
+    return EncoderDecoder.from_config(TransformerConfig(4 + len(src), 4 + len(tgt), **shape))
+
+
+def change(folder, **values):
+    """Change settings in a folder's config.json."""
+    settings = read_json(folder / CONFIG)
+    write_json(folder / CONFIG, {**settings, "model": {**settings["model"], **values}})
