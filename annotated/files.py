@@ -104,6 +104,12 @@ def write_json(path: Path, value: object) -> None:
         partial.write_text(json_text(value), encoding="utf-8")
 
 
+def write_as_shell(path: Path, text: str) -> None:
+    """Write to what the user named, be it a file, a device, a pipe or a link; its mode stays as it is."""
+    with naming(path), path.open("wb") as file:
+        file.write(text.encode())
+
+
 def json_text(value: object) -> str:
     """Lay out JSON so that a person can read it."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

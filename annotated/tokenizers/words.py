@@ -131,6 +131,6 @@ def word_splitter(language: str | None) -> Callable[[str], list[str]]:
         ) from None
     try:
         cut = spacy.blank(language).tokenizer
-    except ImportError:
+    except (ImportError, AttributeError):  # no module of spacy.lang, or one that is no language
         raise ValueError(f"spaCy knows no language {language!r}; try 'de' or 'en'") from None
     return lambda text: [token.text for token in cut(text) if not token.is_space]
