@@ -27,6 +27,7 @@ from torch.optim import Adam
 from annotated.checkpoints import CONFIG, check_tensors, read_tensors, save_model, weights, write_tensors
 from annotated.files import (
     creating_folder,
+    naming,
     read_json,
     remove_folder,
     remove_partials,
@@ -110,11 +111,10 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from the run. Raises ValueError where one is at work on it,
-        and where `check_ours` does.
+        """Keep other processes from the run.
 
-        The lock ends with the process, however that ends. Windows and some file
-        systems have none.
+        Raises ValueError where one is at work on it, and as `check_ours` does. The lock ends with the
+        process, however that ends. Windows and some file systems have none.
         """
         self.check_ours()
         self.path.mkdir(parents=True, exist_ok=True)
@@ -189,7 +189,7 @@ class RunFolder:
         """Add a line to the log, and to TensorBoard's if asked for; `progress` learns the new length."""
         p = progress
         line = json.dumps({"step": p.step, "epoch": p.epoch, **record, "seconds": round(p.seconds, 3)}) + "\n"
-        with (self.path / LOG).open("ab") as file:
+        with naming(self.path / LOG), (self.path / LOG).open("ab") as file:
             file.write(line.encode())
             file.flush()
             os.fsync(file.fileno())
