@@ -198,7 +198,8 @@ def train_parser(add, common: argparse.ArgumentParser) -> None:
         "  torchrun --nproc-per-node 4 -m annotated train ...      one process a GPU",
     )
     flag = parser.add_argument
-    flag("--out", type=Path, required=True, metavar="FOLDER", help="where the run is kept")
+    where = "where the run is kept: a new or an empty folder"
+    flag("--out", type=Path, required=True, metavar="FOLDER", help=where)
     flag("--preset", choices=PRESETS, default="tiny", help="settings to start from")
     flag(
         "--resume",
@@ -325,7 +326,7 @@ def settings_in(path: Path, name: str, parser: Parser) -> dict[str, object]:
         tables = list(dict.fromkeys([*parser.commands, *TABLES]))
         for key, value in values.items():
             if key not in tables or not isinstance(value, dict):
-                command.error(f"{path} has tables, but {key!r} is none of them: {', '.join(tables)}")
+                command.error(f"{path}: {key!r} is no table of settings; those are {', '.join(tables)}")
         if name not in values:
             command.error(f"{path} has tables, but none for {name}")
         values = values[name]

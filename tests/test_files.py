@@ -138,6 +138,9 @@ def test_a_full_disk_is_told_with_the_name(writer, tmp_path):
     with pytest.raises(OSError, match="No space left on device") as caught, writer(path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert caught.value.filename == str(path)
+    with pytest.raises(FileNotFoundError) as caught, writer(path):
+        (tmp_path / "other").read_bytes()
+    assert caught.value.filename == str(tmp_path / "other")  # one that is named keeps its name
 
 
 def test_settings_nested_too_deep_are_named(tmp_path):
