@@ -2,27 +2,42 @@
 
 import argparse
 import dataclasses
+import difflib
 import inspect
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from annotated import __version__, commands
-from annotated.data.corpora import NAMES as CORPORA
-from annotated.devices import SharedError
-from annotated.files import read_json, read_toml
-from annotated.interop.exporting import add_export
-from annotated.model import TransformerConfig
-from annotated.recipes import recipe_names, recipe_path
-from annotated.runs import SETTINGS
-from annotated.settings import TrainingConfig
-from annotated.translator import Limits
+try:
+    from annotated import __version__, commands
+    from annotated.data.corpora import NAMES as CORPORA
+    from annotated.decoding import MAX_BEAM
+    from annotated.devices import SharedError
+    from annotated.files import read_json, read_toml
+    from annotated.interop.exporting import add_export
+    from annotated.model import TransformerConfig
+    from annotated.recipes import TABLES, recipe_names, recipe_path
+    from annotated.runs import SETTINGS
+    from annotated.settings import TrainingConfig
+    from annotated.translator import Limits
+except KeyboardInterrupt:  # while PyTorch, which takes seconds, is imported
+    print("annotated: stopped", file=sys.stderr)
+    sys.exit(130)
 
 PRESETS = ("tiny", "base", "big")
+
+# What others call it.
+HINTS = {
+    "--lr": "--learning-rate",
+    "--batch-size": "--max-tokens",
+    "--layers": "--N",
+    "--heads": "--h",
+    "--hidden-size": "--d-model",
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,6 +49,18 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
+    @property
+    def flags(self) -> list[str]:
+        """The flags that it takes."""
+        return list(self._option_string_actions)
+
+    def nearest(self, flag: str) -> str:
+        """Ask whether a flag like this one, which is unknown, was meant; nothing where there is none."""
+        name, _, _ = flag.partition("=")
+        hint = HINTS.get(name)
+        found = [hint] if hint in self.flags else difflib.get_close_matches(name, self.flags, 1)
+        return f"; did you mean {found[0]}?" if found else ""
+
 
 class Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Shows the defaults that say something, and leaves examples as they are laid out."""
@@ -44,8 +71,15 @@ class Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFo
 
 
 def field_comments(settings: type) -> dict[str, str]:
-    """What the comment beside each field of a settings class says, by the field's name."""
-    lines = re.findall(r"^    (\w+): .*?  # (.*)$", inspect.getsource(settings), flags=re.MULTILINE)
+    """What the comment beside each field of a settings class says, by the field's name.
+
+    Nothing where there is byte code alone: comments are not part of it.
+    """
+    try:
+        source = inspect.getsource(settings)
+    except OSError:
+        return {}
+    lines = re.findall(r"^    (\w+): .*?  # (.*)$", source, flags=re.MULTILINE)
     return {name: comment.replace("%", "%%") for name, comment in lines}
 
 
@@ -69,7 +103,7 @@ def add_settings(
         group.add_argument(
             "--" + field.name.replace("_", "-"),
             default=argparse.SUPPRESS,
-            help=f"{comments[field.name]} ({values(presets, field.name)})",
+            help=f"{comments.get(field.name, '')} ({values(presets, field.name)})".lstrip(),
             **kind,
         )
 
@@ -84,11 +118,20 @@ def values(presets: dict[str, object], name: str) -> str:
     return ", ".join(f"{' and '.join(found)}: {value}" for value, found in names.items())
 
 
-def natural(text: str) -> int:
-    """A whole number of 32 bits, not negative."""
-    if not text.isdecimal() or int(text) >= 2**32:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 2^32 - 1, not {text!r}")
-    return int(text)
+def within(low: int, high: int, kind: type = int) -> Callable[[str], float]:
+    """Return what reads a number from `low` to `high` from the command line, and refuses all else."""
+
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not low <= value <= high:  # NaN is not either
+            what = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"must be {what} from {low} to {high}, not {text!r}")
+        return value
+
+    return read
 
 
 def common_flags() -> argparse.ArgumentParser:
@@ -98,9 +141,11 @@ def common_flags() -> argparse.ArgumentParser:
     devices = ("auto", "cpu", "cuda", "mps")
     group.add_argument("--device", choices=devices, default="auto", help="where to compute")
     group.add_argument(
-        "--threads", type=natural, default=0, metavar="INT", help="CPU threads; 0 lets PyTorch choose"
+        "--threads", type=within(0, 1024), default=0, metavar="INT", help="CPU threads; 0 lets PyTorch choose"
     )
-    group.add_argument("--seed", type=natural, default=0, metavar="INT", help="of everything random")
+    group.add_argument(
+        "--seed", type=within(0, 2**32 - 1), default=0, metavar="INT", help="of everything random"
+    )
     group.add_argument(
         "--config", type=Path, metavar="FILE", help="JSON or TOML with any of these settings; flags win"
     )
@@ -131,8 +176,12 @@ def search_flags(parser: argparse.ArgumentParser) -> None:
     which = "a model folder, or a shipped model's name"
     parser.add_argument("--model", required=True, metavar="MODEL", help=which)
     group = parser.add_argument_group("search")
-    group.add_argument("--beam", type=int, default=4, metavar="INT", help="hypotheses kept; 1 is greedy")
-    group.add_argument("--alpha", type=float, default=0.6, metavar="FLOAT", help="of the length penalty")
+    group.add_argument(
+        "--beam", type=within(1, MAX_BEAM), default=4, metavar="INT", help="hypotheses kept; 1 is greedy"
+    )
+    group.add_argument(
+        "--alpha", type=within(0, 10, float), default=0.6, metavar="FLOAT", help="of the length penalty"
+    )
     penalties = "gnmt: ((5 + length) / 6)^alpha, as in section 6.1; power: length^alpha"
     group.add_argument("--penalty", choices=("gnmt", "power"), default="gnmt", help=penalties)
     limit = partial(group.add_argument, type=int, metavar="INT")
@@ -160,7 +209,8 @@ def train_parser(add, common: argparse.ArgumentParser) -> None:
         "      -m annotated train ...                              the same on each of two machines",
     )
     flag = parser.add_argument
-    flag("--out", type=Path, required=True, metavar="FOLDER", help="where the run is kept")
+    where = "where the run is kept: a new or an empty folder"
+    flag("--out", type=Path, required=True, metavar="FOLDER", help=where)
     flag("--preset", choices=PRESETS, default="tiny", help="settings to start from")
     flag(
         "--resume",
@@ -170,7 +220,13 @@ def train_parser(add, common: argparse.ArgumentParser) -> None:
     )
     flag("--init-from", metavar="MODEL", help="start from this model's weights, settings and tokenizers")
     flag("--tokenizer", choices=("subwords", "words"), default="subwords", help="what text is cut into")
-    flag("--vocab", type=int, default=8000, metavar="INT", help="subwords, shared if all embeddings are tied")
+    flag(
+        "--vocab",
+        type=within(1, 10**6),
+        default=8000,
+        metavar="INT",
+        help="subwords, shared if all embeddings are tied",
+    )
     data = corpus_flags(parser)
     without = "text to validate on; without it, 5%% of --src is held out"
     data.add_argument("--val-src", type=Path, metavar="FILE", help=without)
@@ -182,9 +238,13 @@ def train_parser(add, common: argparse.ArgumentParser) -> None:
 
 def make_parser() -> Parser:
     """All commands and their flags."""
-    parser = Parser(prog="annotated", description=__doc__.splitlines()[0], formatter_class=Help)
+    parser = Parser(
+        prog="annotated", description="Train, use and score translation models.", formatter_class=Help
+    )
     parser.add_argument("--version", action="version", version=f"annotated {__version__}")
-    add = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser).add_parser
+    commands_added = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
+    parser.commands = commands_added.choices
+    add = commands_added.add_parser
     common = common_flags()
     train_parser(add, common)
 
@@ -193,7 +253,9 @@ def make_parser() -> Parser:
         parents=[common],
         formatter_class=Help,
         help="translate lines of text",
-        description="Translate standard input, one line in, one line out.",
+        description="Translate standard input, one line in, one line out.\n"
+        f"The output comes in parts, each of {commands.WINDOW:,} lines for each thread: in a part, lines of\n"
+        "like length are translated together. What has come is kept if the rest is interrupted.",
         epilog="example:\n  annotated translate --model runs/first < en.txt > de.txt",
     )
     search_flags(translate)
@@ -266,50 +328,86 @@ def reproduce(args: argparse.Namespace) -> int:
     return main(training) or commands.publish(args, out, recipe)
 
 
-def flags_from(path: Path, command: str) -> list[str]:
-    """The settings in a JSON or TOML file as flags; null stands for one that is not given.
+def settings_in(path: Path, name: str, parser: Parser) -> dict[str, object]:
+    """Read a command's settings from a JSON or TOML file; null stands for one that is not given.
 
     Where the file holds tables, those are the settings of one command each.
     """
+    command = parser.commands[name]
     values = read_toml(path) if path.suffix == ".toml" else read_json(path)
     if any(isinstance(value, dict) for value in values.values()):
-        values = values.get(command, {})
+        tables = list(dict.fromkeys([*parser.commands, *TABLES]))
+        for key, value in values.items():
+            if key not in tables or not isinstance(value, dict):
+                command.error(f"{path}: {key!r} is no table of settings; those are {', '.join(tables)}")
+        if name not in values:
+            command.error(f"{path} has tables, but none for {name}")
+        values = values[name]
+    for key, value in values.items():
+        flag = flag_of(key)
+        if flag not in command.flags:
+            command.error(f"{path}: unknown setting {key!r}{command.nearest(flag)}")
+        if flag in ("--help", "--version", "--config", "--resume"):
+            command.error(f"{path}: {flag} is given by hand, not in a file")
+        if isinstance(value, list | dict):
+            command.error(f"{path}: {key} must be one value, not {value!r}")
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def flag_of(name: str) -> str:
+    """The flag that sets a field of the settings."""
+    return "--" + name.replace("_", "-")
+
+
+def flags_from(settings: dict[str, object]) -> list[str]:
+    """Settings as they are given by hand."""
     flags = []
-    for name, value in values.items():
-        flag = name.replace("_", "-")
+    for name, value in settings.items():
         if isinstance(value, bool):
-            flags.append(f"--{flag}" if value else f"--no-{flag}")
-        elif value is not None:
-            flags.append(f"--{flag}={value}")
+            flags.append(flag_of(name if value else f"no-{name}"))
+        else:
+            flags.append(f"{flag_of(name)}={value}")
     return flags
 
 
-def files_of_settings(arguments: Sequence[str]) -> list[Path]:
-    """The files that give settings: that of the run to resume, then that of --config."""
-    parser = Parser(prog="annotated", add_help=False)
-    parser.add_argument("--config", type=Path)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--resume", action="store_true")
-    args, _ = parser.parse_known_args(arguments)
-    run = args.out / SETTINGS if args.resume and args.out else None
-    return [path for path in (run if run and run.exists() else None, args.config) if path]
+def files_of_settings(arguments: Sequence[str], parser: Parser) -> list[dict[str, object]]:
+    """What is in the files that give settings: that of the run to resume, then that of --config."""
+    name = arguments[0]
+    first = Parser(prog=parser.commands[name].prog, add_help=False)
+    first.add_argument("--config", type=Path)
+    first.add_argument("--out")
+    first.add_argument("--resume", action="store_true")
+    args, _ = first.parse_known_args(arguments)
+    files = [settings_in(args.config, name, parser)] if args.config else []
+    out = args.out or next((settings.get("out") for settings in files), None)
+    if args.resume and out and (run := Path(str(out)) / SETTINGS).exists():
+        files.insert(0, settings_in(run, name, parser))
+    return files
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line, and under it the files that give settings."""
     parser = make_parser()
-    files = files_of_settings(arguments)
-    flags = {flag: path for path in files for flag in flags_from(path, arguments[0])}
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            parser.error(f"{argument!a} is not UTF-8, as the names of files and folders must be")
+    command = parser.commands.get(next(iter(arguments), None))
+    if command is None:
+        return parser.parse_args(arguments)
+    flags = [flag for settings in files_of_settings(arguments, parser) for flag in flags_from(settings)]
     # They come right after the command's name, so that flags given by hand come later and win.
     args, unknown = parser.parse_known_args([*arguments[:1], *flags, *arguments[1:]])
     if unknown:
-        where = f"{flags[unknown[0]]}: " if unknown[0] in flags else ""
-        parser.error(f"{where}unknown setting {unknown[0]}")
+        command.error(f"unknown setting {unknown[0]}{command.nearest(unknown[0])}")
     return args
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; what the user got wrong is said in one line, with exit code 2."""
+    if sys.stderr is None:  # closed by the shell; `print` would write to standard output instead
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
         args = parse(sys.argv[1:] if arguments is None else arguments)
         return args.run(args) or 0

@@ -3,17 +3,19 @@
 import argparse
 import dataclasses
 import hashlib
+import io
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import torch
+from tqdm import tqdm
 
 from annotated.checkpoints import (
-    CONFIG,
     average_checkpoints,
     find_model,
     load_model,
@@ -34,7 +36,7 @@ from annotated.data.batching import mixed_seed
 from annotated.data.corpora import languages
 from annotated.data.parallel import split_lines
 from annotated.devices import agreed, find_device, from_first, processes
-from annotated.files import write_json
+from annotated.files import creating_folder, json_text, naming, write_as_shell, write_json
 from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.recipes import read_recipe
 from annotated.release import release
@@ -60,6 +62,9 @@ REMEMBERED = (
     "preset",
     "init_from",
 )
+
+
+WINDOW = 1000  # lines of standard input a thread that are translated together
 
 
 def choose_device(args: argparse.Namespace) -> torch.device:
@@ -267,21 +272,44 @@ def plain_warnings() -> Iterator[None]:
         yield
 
 
+def standard(name: str) -> io.TextIOBase:
+    """Standard input or output, by its name in `sys`. Raises ValueError where the shell has closed it."""
+    stream = getattr(sys, name)
+    if stream is None:
+        raise ValueError(f"standard {name.removeprefix('std')}put is closed")
+    return stream
+
+
 @plain_warnings()
 def translate(args: argparse.Namespace) -> None:
     """Translate standard input; see `annotated translate --help`."""
+    source, target = standard("stdin"), standard("stdout")
     translator = load_translator(args)
     if args.tokenized:
         translator.pass_tokenized()
     options = {"beam": args.beam, "alpha": args.alpha, "penalty": args.penalty}
-    sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    if sys.stdin.isatty():
-        for line in sys.stdin:
-            print(*translator.translate([line.rstrip("\n")], **options), flush=True)
-        return
-    lines = split_lines(sys.stdin.buffer.read(), "standard input")
-    for line in translator.translate(lines, **options, progress=True):
-        print(line)
+    if isinstance(target, io.TextIOWrapper):  # not where a notebook or a test collects it
+        target.reconfigure(encoding="utf-8", newline="\n")
+    typed = source.isatty()
+    if typed:
+        say("one sentence a line; Ctrl-D ends")
+    silent = typed or target.isatty() or None  # where the lines themselves show how far it is
+    with naming("standard output"), tqdm(unit="line", disable=silent) as bar:
+        done = 0
+        for lines in windows(source.buffer, 1 if typed else WINDOW * torch.get_num_threads()):
+            for line in translator.translate(lines, **options, first_line=done + 1):
+                print(line)
+            target.flush()  # what is done is kept, whatever comes
+            done += len(lines)
+            bar.update(len(lines))
+
+
+def windows(file: Iterable[bytes], size: int) -> Iterator[list[str]]:
+    """Read `size` lines at a time. Raises ValueError naming the line that is not UTF-8."""
+    read, file = 0, iter(file)
+    while data := list(islice(file, size)):
+        yield split_lines(b"".join(data), "standard input", after=read)
+        read += len(data)
 
 
 def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
@@ -307,25 +335,42 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
 @plain_warnings()
 def evaluate(args: argparse.Namespace) -> None:
     """Score a model; see `annotated evaluate --help`."""
-    for flag, path in (("--save", args.save), ("--json", args.json)):
-        if path is not None and not path.parent.is_dir():
-            raise ValueError(f"{flag} {path}: there is no folder {path.parent}")
+    standard("stdout")
+    read = [args.src, args.tgt, args.path, args.config]
+    check_target("--save", args.save, read)
+    check_target("--json", args.json, [*read, args.save])
     translator = load_translator(args)
     corpus, split = scored_corpus(args)
     options = {"beam": args.beam, "alpha": args.alpha, "penalty": args.penalty}
     cut = args.bleu_tokenize
     results, found = score_split(translator, corpus, split, args.variant == "tok", **options, tokenize=cut)
-    if args.save is not None:
-        args.save.write_bytes("".join(line + "\n" for line in found).encode())
-    if args.json is not None:
-        write_json(args.json, dataclasses.asdict(results))
-    print(results)
+    print(results, flush=True)
+    try:
+        if args.save is not None:
+            write_as_shell(args.save, "".join(line + "\n" for line in found))
+    finally:
+        if args.json is not None:
+            write_as_shell(args.json, json_text(dataclasses.asdict(results)))
+
+
+def check_target(flag: str, path: Path | None, others: list[Path | None]) -> None:
+    """Raise ValueError for a file that can be seen to be unwritable, or that is one of the others."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise ValueError(f"{flag} {path} is a folder; name a file")
+    if not path.parent.is_dir():
+        raise ValueError(f"{flag} {path}: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"{flag} {path} may not be written")
+    if path.is_file() or not path.exists():  # two may share a device
+        for other in others:
+            if other is not None and other.resolve() == path.resolve():
+                raise ValueError(f"{flag} {path} would replace {other}, another file of this command")
 
 
 def average(args: argparse.Namespace) -> None:
     """Average checkpoints; see `annotated average --help`."""
-    RunFolder(args.out).check_empty()
-    model, *tokenizers = load_model(args.checkpoints[0])
     settings, *others = map(settings_of, args.checkpoints)
     for folder, other in zip(args.checkpoints[1:], others, strict=True):
         for name in ("pair", "variant"):  # two directions may share settings and tokenizer
@@ -334,10 +379,12 @@ def average(args: argparse.Namespace) -> None:
                 raise ValueError(
                     f"{folder} was trained with {name} {here!r}, but {args.checkpoints[0]} {there!r}"
                 )
-    load_weights(model, average_checkpoints(args.checkpoints), args.out)
-    if settings:
-        write_json(args.out / SETTINGS, settings)  # they tell what text the model reads
-    save_model(args.out, model, *tokenizers)
+    with creating_folder(args.out) as folder:
+        model, *tokenizers = load_model(args.checkpoints[0])
+        load_weights(model, average_checkpoints(args.checkpoints), args.out)
+        if settings:
+            write_json(folder / SETTINGS, settings)  # they tell what text the model reads
+        save_model(folder, model, *tokenizers)
     say(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")
 
 

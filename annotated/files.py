@@ -1,73 +1,118 @@
 """Files that appear under their final name only when they are whole, and the JSON and TOML in them."""
 
 import dataclasses
+import glob
 import json
 import os
 import shutil
+import tempfile
+import time
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeVar, get_args, get_origin
 
 Settings = TypeVar("Settings")
 
+_PARTIAL = ".partial"
+_STALE = 24 * 3600.0  # seconds
 
-def partial_name(path: Path) -> Path:
-    """The hidden neighbour of `path` that stands for it while it is incomplete."""
-    return path.with_name(f".{path.name}.partial")
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """Yield a path of the same name in a new hidden folder beside `path`; what is left there goes with it.
+
+    No two processes or threads are given the same one. What a killed process left beside `path` is deleted
+    once it is a day old: until then, somebody may still be writing it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_partials(path.parent, glob.escape(path.name), older=_STALE)
+    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_PARTIAL, dir=path.parent))
+    try:
+        yield folder / path.name
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_partials(folder: Path, name: str = "*", older: float = 0.0) -> None:
+    """Delete what killed processes left in a folder under hidden names, `older` seconds old or more."""
+    for partial in folder.glob(f".{name}.*{_PARTIAL}"):
+        with suppress(FileNotFoundError):  # another process deletes it too
+            if time.time() - partial.stat().st_mtime >= older:
+                shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def naming(path: object) -> Iterator[None]:
+    """Let an error of the operating system name `path` where it names nothing, as one of a full disk does."""
+    try:
+        yield
+    except OSError as error:
+        if error.strerror and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a neighbouring path to write a file to; it takes `path`'s place only if the block succeeds."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = partial_name(path)
-    try:
+    """Yield a path to write a file to; it takes `path`'s place, whole, only if the block succeeds.
+
+    For files of our own: a device, a pipe or a link at `path` would be replaced too.
+    """
+    with naming(path), beside(path) as partial:
         yield partial
         with partial.open("rb+") as file:
             os.fsync(file.fileno())  # the name must not reach the disk before the content
         partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 @contextmanager
 def creating_folder(path: Path, replace: bool = False) -> Iterator[Path]:
-    """Yield a neighbouring folder to fill; it takes `path`'s name only if the block succeeds.
+    """Yield a folder to fill; it takes `path`'s name, whole, only if the block succeeds.
 
-    Raises FileExistsError if there is something at `path`, for to make room for the new leaves a moment with
-    neither; with `replace` that is accepted, and the old folder goes when the new one is whole.
+    Raises FileExistsError if there is something at `path`, because making room for the new leaves a moment
+    with neither; with `replace` that is accepted, and the old folder goes when the new one is whole.
     """
     if path.exists() and not replace:
         raise FileExistsError(f"{path} exists already")
-    partial = partial_name(path)
-    shutil.rmtree(partial, ignore_errors=True)  # left by a process that was killed
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        old = path.with_name(f".{path.name}.old")
-        shutil.rmtree(old, ignore_errors=True)  # left by a process that was killed
-        if path.exists():
-            path.rename(old)  # at once: a folder half deleted must not stand under its name
-        partial.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with naming(path), beside(path) as new, beside(path) as old:
+        new.mkdir()
+        yield new
+        try:
+            if path.exists() and replace:
+                path.rename(old)  # at once: a folder half deleted must not stand under its name
+            new.rename(path)
+        except OSError:
+            if path.exists():  # another process was faster
+                raise FileExistsError(f"{path} exists already") from None
+            raise
+        finally:
+            if old.exists() and not path.exists():
+                old.rename(path)
 
 
 def remove_folder(path: Path) -> None:
     """Delete a folder, so that a process killed midway leaves nothing under its name."""
-    partial = partial_name(path)
-    shutil.rmtree(partial, ignore_errors=True)
-    path.rename(partial)
-    shutil.rmtree(partial)
+    with beside(path) as gone:
+        path.rename(gone)
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write JSON that a person can read, whole or not at all."""
+    """Write JSON to a file of our own, whole or not at all."""
     with replacing(path) as partial:
-        partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        partial.write_text(json_text(value), encoding="utf-8")
+
+
+def write_as_shell(path: Path, text: str) -> None:
+    """Write to what the user named, be it a file, a device, a pipe or a link; its mode stays as it is."""
+    with naming(path), path.open("wb") as file:
+        file.write(text.encode())
+
+
+def json_text(value: object) -> str:
+    """Lay out JSON so that a person can read it."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_json(path: Path) -> dict:
@@ -85,7 +130,7 @@ def read_toml(path: Path) -> dict:
     """Read a TOML file. Raises FileNotFoundError, or ValueError that names the file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
 
 

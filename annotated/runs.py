@@ -16,7 +16,6 @@ It is a model folder (the newest weights, or their average at the end) that also
 import dataclasses
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,15 @@ from torch import Tensor
 from torch.optim import Adam
 
 from annotated.checkpoints import CONFIG, check_tensors, read_tensors, save_model, weights, write_tensors
-from annotated.files import creating_folder, read_json, remove_folder, settings_from_json, write_json
+from annotated.files import (
+    creating_folder,
+    naming,
+    read_json,
+    remove_folder,
+    remove_partials,
+    settings_from_json,
+    write_json,
+)
 from annotated.model import EncoderDecoder
 from annotated.settings import CHANGEABLE, TrainingConfig
 from annotated.tokenizers import Tokenizer
@@ -84,8 +91,9 @@ class RunFolder:
         self.board = None
 
     def checkpoints(self) -> list[Path]:
-        """The run's whole checkpoints, oldest first."""
-        return sorted((self.path / "checkpoints").glob("step-*"))
+        """The run's whole checkpoints, oldest first: folders of exactly that name."""
+        named = (self.path / "checkpoints").glob("step-" + 8 * "[0-9]")
+        return sorted(folder for folder in named if folder.is_dir())
 
     def newest(self) -> Path | None:
         """The newest whole checkpoint, if there is one."""
@@ -108,18 +116,28 @@ class RunFolder:
         return counted[-count:]
 
     def check_empty(self) -> None:
-        """Raise ValueError where the folder already holds a run or a model."""
+        """Raise ValueError where the folder already holds a run, a model, or files of the user's."""
         if self.checkpoints() or (self.path / CONFIG).exists():
             raise ValueError(
                 f"{self.path} already holds a run or a model; resume the run, or choose another folder"
             )
+        self.check_ours()
+
+    def check_ours(self) -> None:
+        """Raise ValueError where the folder holds no run, but files that one would replace or mix with."""
+        if not (self.path / LOCK).exists() and not self.checkpoints():
+            files = sorted(path.name for path in self.path.glob("[!.]*"))
+            if files:
+                raise ValueError(f"{self.path} holds {files[0]}, but no run; choose a new or an empty folder")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from the run. Raises ValueError where one is at work on it.
+        """Keep other processes from the run.
 
-        The lock ends with the process, however that ends. Windows and some file systems have none.
+        Raises ValueError where one is at work on it, and as `check_ours` does. The lock ends with the
+        process, however that ends. Windows and some file systems have none.
         """
+        self.check_ours()
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / LOCK).open("ab") as file:
             if fcntl is not None:
@@ -162,8 +180,8 @@ class RunFolder:
         (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
         with (self.path / LOG).open("ab") as log:
             log.truncate(min(progress.log_bytes, log.tell()))
-        for partial in (self.path / "checkpoints").glob(".*.partial"):
-            shutil.rmtree(partial)
+        for folder in (self.path, self.path / "checkpoints"):
+            remove_partials(folder)
         write_json(self.path / SETTINGS, settings)
         if settings["tensorboard"]:
             self.board = tensorboard_writer(self.path / "tensorboard", progress.step + 1)
@@ -206,12 +224,9 @@ class RunFolder:
     def log(self, record: dict[str, float], progress: Progress) -> None:
         """Add a line to the log, and to TensorBoard's if asked for; `progress` learns the new length."""
         p = progress
-        line = (
-            json.dumps({"step": p.step, "epoch": p.current_epoch, **record, "seconds": round(p.seconds, 3)})
-            + "\n"
-        )
-        with (self.path / LOG).open("ab") as file:
-            file.write(line.encode())
+        line = {"step": p.step, "epoch": p.current_epoch, **record, "seconds": round(p.seconds, 3)}
+        with naming(self.path / LOG), (self.path / LOG).open("ab") as file:
+            file.write((json.dumps(line) + "\n").encode())
             file.flush()
             os.fsync(file.fileno())
             p.log_bytes = file.tell()

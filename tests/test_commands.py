@@ -104,6 +104,7 @@ def test_help_can_be_read(command, capfd):
     assert "None" not in out
     assert "SUPPRESS" not in out
     assert "%" not in out.replace("5% of", "")
+    assert out.isascii()  # for terminals under LC_ALL=C
     if command:
         for flag in ("--device", "--threads", "--seed", "--config", "--version"):
             assert flag in out
@@ -194,7 +195,7 @@ def test_missing_things(capfd, tmp_path, run, files):
     complains(["train", "--out", tmp_path / "r", "--src", "no.en", "--tgt", "no.de"], capfd, "no.en")
     complains(["train", "--out", tmp_path / "r", "--init-from", "nope", *files], capfd, "nope")
     complains(["average", tmp_path / "nope", "--out", tmp_path / "o"], capfd, "nope")
-    complains(["average", run, "--out", run], capfd, "already holds")
+    complains(["average", run, "--out", run], capfd, "exists already")
 
 
 def test_an_unknown_split_names_the_known(capfd, run, monkeypatch):

@@ -144,8 +144,9 @@ def test_iwslt_refuses_what_does_not_fit(tmp_path):
     whole = tgz(files)
     for damaged in (whole[:-60], whole[:80] + b"damage" + whole[86:], b"no archive", b""):
         (tmp_path / "cut.tgz").write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"cut\.tgz is not a whole"):
+        with pytest.raises(ValueError, match=r"cut\.tgz is not a whole") as error:
             iwslt(tmp_path / "cut.tgz")
+        assert "\n" not in str(error.value)
     files["IWSLT16.TED.tst2010.de-en.en.xml"] = b"<mteval><seg>cut"
     (tmp_path / "xml.tgz").write_bytes(tgz(files))
     with pytest.raises(ValueError, match=r"tst2010\.de-en\.en\.xml is not well-formed"):
@@ -154,6 +155,32 @@ def test_iwslt_refuses_what_does_not_fit(tmp_path):
     (tmp_path / "long.tgz").write_bytes(tgz(files))
     with pytest.raises(ValueError, match=r"de-en\.de has 3 lines, but .*de-en\.en has 4"):
         iwslt(tmp_path / "long.tgz")
+
+
+def test_an_archive_in_an_archive_in_an_archive_is_not_read(tmp_path):
+    """No release has one, and a thousand of them would be too much for Python."""
+    archive = tgz(iwslt_files())
+    for _ in range(2):
+        archive = tgz({"de-en.tgz": archive})
+    (tmp_path / "nested.tgz").write_bytes(archive)
+    with pytest.raises(FileNotFoundError, match=r"holds no train\.tags\.de-en\.de"):
+        iwslt(tmp_path / "nested.tgz")
+
+
+def test_an_archive_cannot_fill_the_memory(tmp_path):
+    """A file of two hundred gigabytes that is nothing but a hole, in an archive of a few hundred bytes."""
+    member = tarfile.TarInfo("train.tags.de-en.de")
+    member.pax_headers = {
+        "GNU.sparse.major": "0",
+        "GNU.sparse.minor": "1",
+        "GNU.sparse.name": member.name,
+        "GNU.sparse.size": str(200 << 30),
+        "GNU.sparse.map": f"{200 << 30},0",
+    }
+    with tarfile.open(tmp_path / "sparse.tgz", "w:gz", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(member)
+    with pytest.raises(ValueError, match=r"sparse\.tgz: train\.tags\.de-en\.de .* 214,748,364,800 bytes"):
+        iwslt(tmp_path / "sparse.tgz")
 
 
 def write_tatoeba(path, attribution, sentences=100):

@@ -105,6 +105,22 @@ def test_an_interrupt_keeps_no_half_file(server, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_two_downloads_at_a_time_do_not_mix(server, tmp_path):
+    """Even of one process: the second begins while the first is being checked."""
+    server.bodies["/file.gz"] = (GOOD, len(GOOD))
+    url, path = f"{server.url}/file.gz", tmp_path / "file.gz"
+
+    def meanwhile(temporary, name):
+        server.bodies["/file.gz"] = (b"other", 5)
+        download(url, path, lambda *_: None)
+        assert path.read_bytes() == b"other"
+        CHECK(temporary, name)
+
+    download(url, path, meanwhile)
+    assert path.read_bytes() == GOOD
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_the_readers_folder_comes_before_the_cache(monkeypatch):
     monkeypatch.setenv("ANNOTATED_DATA", "/mine")
     assert corpus_folders("multi30k") == [Path("/mine/multi30k"), cache_folder("multi30k")]

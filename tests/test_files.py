@@ -1,7 +1,11 @@
 """A file or folder under its final name is whole, whatever happens while it is written."""
 
+import errno
 import json
+import os
+import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -9,7 +13,9 @@ import pytest
 from annotated.files import (
     creating_folder,
     read_json,
+    read_toml,
     remove_folder,
+    remove_partials,
     replacing,
     settings_from_json,
     write_json,
@@ -25,11 +31,16 @@ def half_write(path):
     raise OSError("full")
 
 
+def write_folder(path, name, content):
+    with creating_folder(path) as partial:
+        (partial / name).write_text(content)
+
+
 def test_a_file_is_replaced_only_when_all_is_written(tmp_path):
     path = tmp_path / "sub" / "file"
     with replacing(path) as partial:
         partial.write_text("old")
-        assert names(path.parent) == [".file.partial"]
+        assert not path.exists()
     with pytest.raises(OSError, match="full"), replacing(path) as partial:
         half_write(partial)
     assert path.read_text() == "old"
@@ -41,8 +52,6 @@ def test_a_folder_appears_only_when_it_is_full(tmp_path):
     with pytest.raises(OSError, match="full"), creating_folder(path) as partial:
         half_write(partial / "a")
     assert names(path.parent) == []
-    (path.parent / ".folder.partial").mkdir()
-    (path.parent / ".folder.partial" / "left").write_text("by a process that was killed")
     with creating_folder(path) as partial:
         (partial / "a").write_text("a")
         assert not path.exists()
@@ -65,10 +74,79 @@ def test_a_removed_folder_loses_its_name_first(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("annotated.files.shutil.rmtree", lambda path, **_: None)  # killed at this moment
         remove_folder(folder)
-    assert names(tmp_path) == [".folder.partial"]
+    assert not folder.exists()
     folder.mkdir()
     remove_folder(folder)  # what is left does not stand in the way
-    assert names(tmp_path) == []
+    assert not folder.exists()
+
+
+def test_two_writers_at_a_time_do_not_mix(tmp_path):
+    path = tmp_path / "file"
+    with replacing(path) as first, replacing(path) as second:
+        first.write_text("first")
+        second.write_text("second")
+    assert path.read_text() == "first"  # whole, and of the one who ended last
+    folder = tmp_path / "folder"
+    with pytest.raises(FileExistsError, match=r"folder exists already$"), creating_folder(folder) as first:
+        write_folder(folder, "b", "second")
+    assert {name: (folder / name).read_text() for name in names(folder)} == {"b": "second"}
+    with creating_folder(folder, replace=True) as first:
+        (first / "a").write_text("first")
+        with creating_folder(folder, replace=True) as second:
+            (second / "b").write_text("second")
+    assert names(folder) == ["a"]
+    assert names(tmp_path) == ["file", "folder"]
+
+
+def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
+    folder = tmp_path / "folder"
+    with creating_folder(folder) as new:
+        (new / "a").write_text("old")
+    rename, calls = Path.rename, []
+
+    def fails_once(path, target):
+        calls.append(path)
+        if len(calls) == 2:  # the old folder has given way, the new one is to take its name
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fails_once)
+    with pytest.raises(OSError, match="Input/output error"), creating_folder(folder, replace=True) as new:
+        (new / "b").write_text("new")
+    assert names(tmp_path) == ["folder"]
+    assert names(folder) == ["a"]
+
+
+def test_what_a_killed_process_left_goes_when_nobody_can_still_write_it(tmp_path):
+    left, young = tmp_path / ".file.aaaa.partial", tmp_path / ".file.bbbb.partial"
+    mine = tmp_path / ".file.partial"
+    for partial in (left, young):
+        partial.mkdir()
+        (partial / "file").write_text("half")
+    mine.write_text("of the user's")
+    two_days_ago = time.time() - 48 * 3600
+    os.utime(left, (two_days_ago, two_days_ago))
+    write_json(tmp_path / "file", {})
+    assert names(tmp_path) == [young.name, mine.name, "file"]
+    remove_partials(tmp_path)
+    assert names(tmp_path) == [mine.name, "file"]
+
+
+@pytest.mark.parametrize("writer", [replacing, creating_folder])
+def test_a_full_disk_is_told_with_the_name(writer, tmp_path):
+    path = tmp_path / "path"
+    with pytest.raises(OSError, match="No space left on device") as caught, writer(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert caught.value.filename == str(path)
+    with pytest.raises(FileNotFoundError) as caught, writer(path):
+        (tmp_path / "other").read_bytes()
+    assert caught.value.filename == str(tmp_path / "other")  # one that is named keeps its name
+
+
+def test_settings_nested_too_deep_are_named(tmp_path):
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 5000)
+    with pytest.raises(ValueError, match=r"deep.toml is not valid TOML: maximum recursion depth"):
+        read_toml(tmp_path / "deep.toml")
 
 
 def test_json_comes_back_and_can_be_read(tmp_path):

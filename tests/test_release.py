@@ -185,7 +185,7 @@ PUBLISHED = '[card.published]\nwhat = "a paper"\nsplit = "val"\nscore = "tokeniz
         (RECIPE, "N = 1\n", "'N' is no table of a recipe; those are train, evaluate, card"),
         ("[train]", "[training]", "'training' is no table"),
         (EVALUATE, "", "the table [evaluate] is missing"),
-        ("N = 1", "NN = 1", "unknown setting --NN=1"),
+        ("N = 1", "NN = 1", "unknown setting 'NN'"),
         ("N = 1", 'src = "a.en"\ntgt = "a.de"', "a recipe takes a corpus by its name"),
         ("beam = 1", "beams = 1", "[evaluate]: unknown setting 'beams'; the known ones are beam"),
         ("beam = 1", "beam = 0", "[evaluate]: beam must be at least 1, not 0"),

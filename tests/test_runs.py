@@ -5,6 +5,7 @@ import builtins
 import errno
 import os
 import pathlib
+import shutil
 import signal
 import threading
 
@@ -15,8 +16,8 @@ from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until
 import annotated
 from annotated.__main__ import main
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors
-from annotated.evaluation import TokenScores, score_tokens
 from annotated.data import TokenBatches
+from annotated.evaluation import TokenScores, score_tokens
 from annotated.files import read_json
 from annotated.settings import TrainingConfig
 from annotated.trainer import Trainer, TrainingError
@@ -197,6 +198,36 @@ def test_a_folder_that_holds_something_is_refused(what, tmp_path):
     with pytest.raises(ValueError, match="already holds a run or a model"):
         make_trainer(tmp_path).train()
     assert weights(tmp_path) == before
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_files_of_the_users_are_not_touched(resume, tmp_path):
+    mine = {"log.jsonl": "{}\n", "training.json": "mine", "tokenizer.json": "mine"}
+    for name, content in mine.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=r"holds log.jsonl, but no run; choose a new or an empty folder$"):
+        make_trainer(tmp_path, max_steps=1).train(resume)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == mine
+
+
+def test_a_checkpoint_is_known_by_its_exact_name(tmp_path):
+    make_trainer(tmp_path, max_steps=1, average=0).train()
+    backup = tmp_path / "checkpoints" / "step-00000001-my-backup"
+    shutil.copytree(tmp_path / "checkpoints" / "step-00000001", backup)
+    (tmp_path / "checkpoints" / "step-zzz").write_text("a note")
+    (tmp_path / "checkpoints" / "step-99999999").write_text("a note")
+    make_trainer(tmp_path, keep=1, average=0).train(resume=True)
+    found = {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    assert found == {backup.name, "step-zzz", "step-99999999", "step-00000024"}
+
+
+def test_what_a_killed_run_left_half_written_goes(tmp_path):
+    make_trainer(tmp_path, max_steps=1, average=0).train()
+    for folder in (tmp_path, tmp_path / "checkpoints"):
+        (folder / ".file.left.partial").mkdir()
+        (folder / ".file.left.partial" / "file").write_text("half")
+    make_trainer(tmp_path, max_steps=2, average=0).train(resume=True)
+    assert not list(tmp_path.rglob("*.partial"))
 
 
 def test_tensorboard_gets_the_log(tmp_path):

@@ -137,6 +137,15 @@ def test_too_small_a_vocabulary_names_the_least():
         SentencePieceTokenizer.train(SENTENCES, 200)
     least = int(str(error.value).rsplit(" ", 1)[-1])
     assert len(SentencePieceTokenizer.train(SENTENCES, least)) == least
+    for none in (-5, 0, 1, 4):
+        with pytest.raises(ValueError, match=rf"^vocab_size is {none}, but .* need {least}$"):
+            SentencePieceTokenizer.train(SENTENCES, none)
+
+
+@pytest.mark.parametrize("language", ["zz", "../../x", "lex_attrs", "en.stop_words"])
+def test_what_is_no_language_is_named(language):
+    with pytest.raises(ValueError, match=rf"^spaCy knows no language '{language}'"):
+        WordTokenizer([], language)
 
 
 @pytest.mark.parametrize("sentences", [[], ["", "  "], ["\t\0"]])

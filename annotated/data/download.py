@@ -4,7 +4,6 @@ A downloaded file is written under a temporary name, its checksum verified, and 
 that bears its final name is whole.
 """
 
-import contextlib
 import hashlib
 import os
 import urllib.request
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
+
+from annotated.files import replacing
 
 Check = Callable[[Path, str], None]  # of a file and of what errors call it; raises ValueError
 
@@ -46,19 +47,14 @@ def download(url: str, path: Path, check: Check) -> Path:
     Raises what `check` raises, and FileNotFoundError naming the file, the URL and the folder into which to
     put it by hand if it cannot be had. Nothing half-written is left.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _fetch(url, temporary)
-        check(temporary, url)
-        temporary.replace(path)
+        with replacing(path) as temporary:
+            _fetch(url, temporary)
+            check(temporary, url)
     except (OSError, HTTPException) as error:
         raise FileNotFoundError(
             f"{path.name} cannot be downloaded ({error}); put {url} into {path.parent} by hand"
         ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
     return path
 
 

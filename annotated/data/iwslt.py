@@ -25,6 +25,7 @@ _TAG_LINE = re.compile(
     r"\s*</?(url|speaker|talkid|title|description|keywords|transcript|reviewer|translator|doc)\b"
 )
 _VALIDATION = "dev2010"
+_LARGEST = 1 << 30  # bytes of text in all; the organisers' corpora have a tenth of it
 
 Side = list[tuple[int, str]]
 
@@ -74,14 +75,25 @@ def _read(path: Path, pair: str) -> dict[str, bytes]:
         return dict(found)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such folder or archive; iwslt wants a folder or a .tgz")
+    files, size = {}, 0
     try:
         with path.open("rb") as file:
-            return dict(_members(file, wanted, {f"{pair}.tgz", _MULTILINGUAL}))
+            for member, content in _members(file, wanted, {f"{pair}.tgz", _MULTILINGUAL}):
+                size += member.size
+                if size > _LARGEST:
+                    raise ValueError(
+                        f"{path}: {member.name} makes it {size:,} bytes of text; no corpus is as large"
+                    )
+                files[Path(member.name).name] = content.read()
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path} is not a whole .tgz archive: {error}") from None
+        raise ValueError(f"{path} is not a whole .tgz archive: {str(error).partition(':')[0]}") from None
+    return files
 
 
-def _members(file: IO[bytes], wanted: re.Pattern[str], inner: set[str]) -> Iterator[tuple[str, bytes]]:
+def _members(
+    file: IO[bytes], wanted: re.Pattern[str], inner: set[str]
+) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
+    """Open the files wanted, also those in an archive with one of the names `inner`, but no deeper."""
     with tarfile.open(fileobj=file) as archive:
         for member in archive:
             name = Path(member.name).name
@@ -89,9 +101,9 @@ def _members(file: IO[bytes], wanted: re.Pattern[str], inner: set[str]) -> Itera
                 continue
             content = archive.extractfile(member)
             if name in inner:
-                yield from _members(content, wanted, inner)
+                yield from _members(content, wanted, set())
             else:
-                yield name, content.read()
+                yield member, content
 
 
 def _test_sets(files: dict[str, bytes], pair: str) -> list[str]:

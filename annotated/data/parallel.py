@@ -138,17 +138,17 @@ def read_lines(path: str | Path) -> list[str]:
     return split_lines(data, str(path))
 
 
-def split_lines(data: bytes, name: str) -> list[str]:
-    """Bytes to lines, cut at LF alone; `name` is what an error calls them.
+def split_lines(data: bytes, name: str, after: int = 0) -> list[str]:
+    """Bytes to lines, cut at LF alone; `name` is what an error calls them, `after` how many came before them.
 
     Raises ValueError for bytes that are not UTF-8.
     """
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        line = after + data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{name}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8") from None
-    lines = text.removeprefix("\ufeff").split("\n")
+    lines = (text if after else text.removeprefix("\ufeff")).split("\n")
     if not lines[-1]:
         lines.pop()  # what follows the last LF is not a line
     return [line.removesuffix("\r") for line in lines]
