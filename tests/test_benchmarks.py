@@ -342,7 +342,6 @@ def test_marian_is_tried_with_our_threads_too(one_thread, tmp_path):
 def test_every_race_on_a_gpu_is_understood_and_asks_for_one():
     makefile = (Path(__file__).parents[1] / "Makefile").read_text(encoding="utf-8")
     races = re.search(r"define RACES_cuda\n(.*?)endef", makefile, re.DOTALL)[1].splitlines()
-    assert len(races) == 9
     for race in races:
         record, name, *settings = race.split()
         assert "-cuda" in record
