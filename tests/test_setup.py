@@ -111,7 +111,7 @@ def test_every_listed_target_exists_and_first_sets_up_what_it_needs(target: str)
 
 
 def races_of(folder: Path, *settings: str) -> tuple[subprocess.CompletedProcess, list[str]]:
-    """Run `make bench` with a stand-in for Python that fails at two of the races; the commands that it ran."""
+    """Run `make bench` with a stand-in for Python that fails at two of the races; the commands it ran."""
     (folder / "python").write_text(
         '#!/bin/sh\necho "$*" >> log\ncase "$*" in *decode*|*imports*) exit 2 ;; esac\n'
     )
