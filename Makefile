@@ -15,10 +15,10 @@ INSTALL := python -m pip install --quiet --disable-pip-version-check
 
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with notebooks/nbval_sanitize.cfg --nbval-cell-timeout 600
 
-.PHONY: help setup lab notebooks mutants reproduce bench images site test-site test-floors lock test lint format clean
+.PHONY: help setup lab notebooks mutants reproduce bench images site test-site test-processors test-floors lock test lint format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## install what requirements.lock names into .venv, if that is not done (PYTHON=python3)
 
@@ -56,6 +56,7 @@ train-small train --size small
 train-base train --size base --rounds 3 --batches 2
 train-base-bf16 train --size base --rounds 3 --batches 2 --precision bf16
 decode decode
+quantization quantization
 memory memory
 scaling scaling --rounds 6
 imports imports
@@ -101,6 +102,15 @@ test: $(READY) ## lint, unit tests, pair check, notebooks compared with their ou
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
 	$(BIN)/python notebooks/build.py --check
 	$(BIN)/python -m pytest $(NBVAL) notebooks
+
+# The tests whose results follow from how a library multiplies, adds and rounds.
+KERNEL_TESTS := $(addprefix tests/test_,$(addsuffix .py,attention beam_watch cache layers loss model model_settings \
+  interop_annotated interop_ctranslate2 interop_torch))
+
+test-processors: $(READY) ## run the tests as on older processors, an hour each (SHORT=1: only what depends on that, minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/processors.py $(if $(SHORT), \
+	  --only avx2 "-m pytest -q $(KERNEL_TESTS)", \
+	  "-m pytest -q -n auto --maxprocesses 8 --dist loadscope" "-m pytest -q $(NBVAL) notebooks")
 
 # Notebooks and pictures are made with the lock, so neither is compared.
 test-floors: ## unit tests with the oldest versions that pyproject.toml admits (5 GB, in build/floors)

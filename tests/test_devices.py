@@ -1,8 +1,8 @@
 """Devices by name; work in several threads: the same results in order, and nothing left changed."""
 
 import threading
-import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -17,6 +17,20 @@ def threads(request) -> Iterator[int]:
     torch.set_num_threads(request.param)
     yield request.param
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def closing(monkeypatch) -> threading.Event:
+    """Set when `side_by_side` begins to wait for what is still running."""
+    begun = threading.Event()
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, *arguments, **options):
+            begun.set()
+            super().shutdown(*arguments, **options)
+
+    monkeypatch.setattr("annotated.devices.ThreadPoolExecutor", Pool)
+    return begun
 
 
 def born_with() -> int:
@@ -55,31 +69,32 @@ def test_results_come_in_order_however_long_each_takes(threads):
     assert list(side_by_side(work, range(20))) == list(range(20))
 
 
-def test_an_error_ends_all_and_leaves_the_threads_as_they_were(threads):
+def test_an_error_ends_all_and_leaves_the_threads_as_they_were(threads, closing):
     begun = []
 
     def work(item):
         begun.append(item)
         if item == 0:
             raise ValueError("the first one fails")
-        time.sleep(0.01)
+        assert closing.wait(30)
 
     with pytest.raises(ValueError, match="the first one fails"):
         list(side_by_side(work, range(1000)))
-    assert len(begun) < 1000
+    assert len(begun) <= threads + 1
     assert torch.get_num_threads() == born_with() == threads
 
 
-def test_a_worker_that_begins_late_leaves_the_threads_as_they_were(threads, monkeypatch):
-    at_once, delays = torch.set_num_threads, iter([0, 0.5])
+def test_a_worker_that_begins_late_leaves_the_threads_as_they_were(threads, closing, monkeypatch):
+    at_once, both_here, workers = torch.set_num_threads, threading.Event(), iter(["first", "second"])
 
     def late(count):
-        if threading.current_thread() is not threading.main_thread():
-            time.sleep(next(delays))
+        if threading.current_thread() is not threading.main_thread() and next(workers) == "second":
+            both_here.set()
+            assert closing.wait(30)
         at_once(count)
 
     monkeypatch.setattr(torch, "set_num_threads", late)
-    results = side_by_side(lambda _: time.sleep(0.1), [0, 1])
+    results = side_by_side(lambda _: both_here.wait(30), [0, 1])
     next(results)
     results.close()  # before the second worker has taken its number of threads
     assert torch.get_num_threads() == born_with() == threads

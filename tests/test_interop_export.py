@@ -45,10 +45,11 @@ def test_what_only_our_translator_checks_is_said(folder, tmp_path, capfd):
 
 
 @pytest.mark.parametrize("flags", [[], ["--quantization", "int8"]])
-def test_to_ctranslate2(folder, tmp_path, flags):
+def test_to_ctranslate2_says_what_int8_may_cost(folder, tmp_path, flags, capfd):
     pytest.importorskip("ctranslate2", reason=MISSING.format("ctranslate2"))
     assert export(folder, "ctranslate2", tmp_path / "out", *flags) == 0
     assert len(CTranslate2Translator(tmp_path / "out").translate(ENGLISH)) == 3
+    assert ("VNNI" in capfd.readouterr().err) == ("int8" in flags)
 
 
 def test_what_cannot_be_exported_is_one_line_and_code_2(folder, tmp_path, capfd):

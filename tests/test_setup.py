@@ -77,12 +77,8 @@ def test_conda_has_no_second_list() -> None:
 
 
 def test_ci_runs_the_test_command_of_the_readme_and_the_makefile() -> None:
-    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").split("\n")
-    assert [line for line in script if line.startswith("make")] == [
-        TEST_COMMAND,
-        "make site",
-        "make test-site",
-    ]
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert TEST_COMMAND in script
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     assert "test" in listed_targets()
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -115,7 +111,7 @@ def test_every_listed_target_exists_and_first_sets_up_what_it_needs(target: str)
 
 
 def races_of(folder: Path, *settings: str) -> tuple[subprocess.CompletedProcess, list[str]]:
-    """What `make bench` runs, with a stand-in for Python that fails at two of the races."""
+    """Run `make bench` with a stand-in for Python that fails at two of the races; the commands it ran."""
     (folder / "python").write_text(
         '#!/bin/sh\necho "$*" >> log\ncase "$*" in *decode*|*imports*) exit 2 ;; esac\n'
     )
@@ -125,23 +121,25 @@ def races_of(folder: Path, *settings: str) -> tuple[subprocess.CompletedProcess,
     return done, (folder / "log").read_text().splitlines()
 
 
+def records_in(races: list[str]) -> set[str]:
+    """The names of the files that they write, each its own."""
+    names = [race.rpartition("--json annotated/recorded/")[2] for race in races]
+    assert len(set(names)) == len(races)
+    return set(names)
+
+
 def test_bench_runs_every_race_and_tells_at_the_end_which_failed(tmp_path: Path) -> None:
     done, races = races_of(tmp_path)
     assert done.returncode == 2
     assert "failed: decode imports\n" in done.stderr
-    assert len(races) == 13
-    assert races[2] == (
-        "benchmarks/train.py --size base --rounds 3 --batches 2 --json annotated/recorded/train-base.json"
-    )
+    assert records_in(races) >= {path.name for path in (ROOT / "annotated" / "recorded").iterdir()}
 
 
 def test_bench_on_a_gpu_keeps_records_of_its_own(tmp_path: Path) -> None:
     _, races = races_of(tmp_path, "DEVICE=cuda")
-    assert len(races) == 9
-    assert races[0] == (
-        "benchmarks/train.py --device cuda --size base --tokens 16384 "
-        "--json annotated/recorded/train-base-cuda.json"
-    )
+    assert races
+    assert all("--device cuda" in race for race in races)
+    assert all(name.endswith("-cuda.json") or "-cuda-" in name for name in records_in(races))
 
 
 def test_bench_refuses_a_device_that_has_no_races(tmp_path: Path) -> None:
@@ -209,11 +207,10 @@ def test_a_half_finished_installation_is_begun_again(checkout: Path) -> None:
 
 
 IMPORT = """
-import time
-import torch
-with_torch = time.perf_counter()
+import sys
+before = set(sys.modules)
 import annotated
-print(time.perf_counter() - with_torch)
+print(*sys.modules.keys() - before)
 """
 # One module is there for torchtext alone, and nothing but a notebook imports it.
 IMPORT_ALL = """
@@ -230,8 +227,10 @@ def python(code: str) -> str:
     return subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True)
 
 
-def test_importing_the_package_costs_little_more_than_torch() -> None:
-    assert min(float(python(IMPORT)) for _ in range(3)) < 0.3
+def test_importing_the_package_imports_nothing_else() -> None:
+    """Not even torch: what takes time is imported when a name is asked for."""
+    imported = {name.partition(".")[0] for name in python(IMPORT).split()}
+    assert imported - sys.stdlib_module_names == {"annotated"}
 
 
 def test_no_module_of_the_package_imports_what_only_some_need() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from annotated.interop.ctranslate2 import QUANTIZATIONS, to_ctranslate2
+from annotated.interop.ctranslate2 import INT8, QUANTIZATIONS, to_ctranslate2
 from annotated.interop.marian_saving import to_marian
 from annotated.interop.onnx import to_onnx
 from annotated.translator import Translator
@@ -52,5 +52,7 @@ def export(args: argparse.Namespace) -> None:
             f"{args.model} reads lower-cased, tokenised text; the other engine does not check",
             file=sys.stderr,
         )
+    if args.quantization == "int8":
+        print(INT8, file=sys.stderr)
     size = sum(file.stat().st_size for file in args.out.iterdir())
     print(f"{args.out}: {size / 1e6:.1f} MB for {args.to}", file=sys.stderr)

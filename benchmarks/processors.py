@@ -1,0 +1,130 @@
+"""Run commands as other processors would compute: with fewer instructions than this machine has.
+
+    python benchmarks/processors.py "-m pytest tests/test_attention.py"
+    python benchmarks/processors.py --only avx2 "-m pytest tests" "-m pytest --nbval-lax notebooks"
+
+Each command is what follows `python`, and runs once under each set. Libraries choose their kernels when they
+are loaded, and most have a variable that keeps them from the newest; ONNX Runtime has none. What a machine
+lacks cannot be imitated: AMX is tested on a machine that has it, ARM on an ARM.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from report import main, print_table
+
+# The variables of PyTorch, oneDNN, MKL, OpenBLAS, NumPy, CTranslate2 and the C library. CTranslate2 leaves
+# matrix products to MKL or oneDNN, so these two decide whether int8 has VNNI: under none of the sets it has.
+SETS = {
+    "sse": {
+        "ATEN_CPU_CAPABILITY": "default",
+        "ONEDNN_MAX_CPU_ISA": "SSE41",
+        "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+        "OPENBLAS_CORETYPE": "Nehalem",
+        "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4",
+        "CT2_FORCE_CPU_ISA": "GENERIC",
+        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA",
+    },
+    "avx2": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "OPENBLAS_CORETYPE": "Haswell",
+        "NPY_DISABLE_CPU_FEATURES": "X86_V4",
+        "CT2_FORCE_CPU_ISA": "AVX2",
+    },
+    "avx512": {
+        "ATEN_CPU_CAPABILITY": "avx512",
+        "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX512",
+        "OPENBLAS_CORETYPE": "SkylakeX",
+        "CT2_FORCE_CPU_ISA": "AVX512",
+    },
+}
+# What PyTorch calls the best that a machine has, and the sets that it can imitate.
+IMITABLE = {"DEFAULT": ["sse"], "AVX2": ["sse", "avx2"], "AVX512": ["sse", "avx2", "avx512"]}
+
+
+def imitable() -> list[str]:
+    """The sets that this machine can be kept to."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return []
+    return IMITABLE[torch.backends.cpu.get_cpu_capability()]
+
+
+def kept_to(name: str) -> dict[str, str]:
+    """The environment of a process that is to compute with this set."""
+    return {**os.environ, **SETS[name]}
+
+
+def kernels() -> dict[str, str]:
+    """A digest of what each library computes in this process: where last bits differ, so do the kernels."""
+    a, b = np.random.default_rng(0).standard_normal((2, 131, 131), dtype="float32")
+    x, y = torch.from_numpy(a), torch.from_numpy(b)
+    results = {
+        "PyTorch": x.softmax(dim=-1),
+        "oneDNN": torch.nn.functional.gelu(x),
+        "MKL": x @ y,
+        "OpenBLAS": a @ b,
+        "NumPy": np.exp(a),
+        "libm": [math.exp(value) for value in a.flat],
+    }
+    return {name: hashlib.sha256(np.asarray(each).tobytes()).hexdigest() for name, each in results.items()}
+
+
+def changed(name: str) -> str:
+    """The libraries that compute otherwise under this set than without it."""
+    command = [sys.executable, __file__, "--kernels"]
+    found = json.loads(subprocess.check_output(command, env=kept_to(name), text=True))
+    usual = json.loads(subprocess.check_output(command, text=True))
+    return ", ".join(library for library in usual if found[library] != usual[library]) or "nothing"
+
+
+def attempt(name: str, command: str) -> tuple[bool, str]:
+    """Run a command under a set, passing its output on: whether it succeeded, and its last line."""
+    last = ""
+    words = [sys.executable, *shlex.split(command)]
+    with subprocess.Popen(words, env=kept_to(name), stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            last = line.strip(" =\n") or last
+    return process.returncode == 0, last
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Run the commands and print a table. Raises ValueError that names what failed."""
+    raw = argparse.RawDescriptionHelpFormatter
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    options.add_argument("commands", nargs="*", metavar="COMMAND", help="what follows `python`, as one word")
+    options.add_argument("--only", action="append", choices=SETS, help="this set; may be given again")
+    options.add_argument("--kernels", action="store_true", help="print a digest of each library's results")
+    options = options.parse_args(arguments)
+    if options.kernels:
+        print(json.dumps(kernels()))
+        return
+    rows, failed = [], []
+    for name in options.only or SETS:
+        if name not in imitable():
+            rows.append((name, "", "", "skipped: this machine lacks it"))
+            continue
+        for command in options.commands:
+            succeeded, last = attempt(name, command)
+            rows.append((name, changed(name), command.split()[-1], last))
+            failed += [] if succeeded else [name]
+    print_table(("set", "float32 differs in", "tests", "result"), rows)
+    if failed:
+        raise ValueError(f"failed under {', '.join(dict.fromkeys(failed))}")
+
+
+if __name__ == "__main__":
+    main(run)
