@@ -65,6 +65,7 @@ attention-tiny attention --size tiny
 attention-base attention --size base
 profile_steps profile_steps
 variations variations
+search search
 endef
 define RACES_cuda
 train-base-cuda train --device cuda --size base --tokens 16384
