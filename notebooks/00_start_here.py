@@ -203,7 +203,7 @@ plt.show()
 # **Exercise 1.** Write three captions with a man in them, and put a woman in his place: one word changes in
 # English. Guess first which German words do, then let the machine tell you.
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 for template in ("A {} is riding a bicycle.", "A {} plays the guitar.", "A {} in a red shirt is dancing."):
     his, hers = (translator(template.format(who)).split() for who in ("man", "woman"))
     changes = [c for c in difflib.SequenceMatcher(None, his, hers).get_opcodes() if c[0] != "equal"]
@@ -216,7 +216,7 @@ for template in ("A {} is riding a bicycle.", "A {} plays the guitar.", "A {} in
 # becomes *bciycle*. Does the model stumble? Say what you expect of its confidence, and of the number of
 # pieces into which the word falls. Why is no word unknown to it?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 pieces = translator.src_tokenizer.encode
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 
 from nbformat import NotebookNode
 
+from exercises import FOLDED, SOLUTION, TAGS, TITLE, check_exercises, nodes, role
+
 LONGEST_CELL = 25
 IGNORE = "nbval-ignore-output"
 FEWEST_CELLS_PER_IGNORED = 8
@@ -28,16 +30,16 @@ Findings = Iterator[tuple[int, str, str]]
 def plain_python(source: NotebookNode) -> Findings:
     """Cells are Python and no more: magics neither lint nor parse."""
     for position, cell in code_cells(source):
-        if _parse(cell.source) is None:
+        if not nodes(cell.source):
             yield position, "not Python", cell.source.partition("\n")[0]
 
 
 def short_cells(source: NotebookNode) -> Findings:
     """One idea a cell; only a class, which cannot be cut, may be longer."""
     for position, cell in code_cells(source):
-        length = len(cell.source.splitlines())
-        tree = _parse(cell.source) or ast.Module([], [])
-        classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+        length = len(cell.source.removeprefix(TITLE).splitlines())
+        module = next(iter(nodes(cell.source)), ast.Module([], []))
+        classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
         rest = length - sum(node.end_lineno - node.lineno + 1 for node in classes)
         if length > LONGEST_CELL and (len(classes) != 1 or rest > LONGEST_CELL):
             yield position, "too long", f"{length} lines; {LONGEST_CELL} are the most, unless it is one class"
@@ -53,11 +55,10 @@ def no_semicolon(source: NotebookNode) -> Findings:
 def known_metadata(source: NotebookNode) -> Findings:
     """No tag or comment lets a cell escape: none that skips it, and none that expects it to fail."""
     for position, cell in enumerate(source.cells, start=1):
-        strangers = {"tags": [tag for tag in cell.metadata.get("tags", []) if tag != IGNORE]}
-        strangers["jupyter"] = [key for key in cell.metadata.get("jupyter", {}) if key != "source_hidden"]
-        for kind, values in strangers.items():
-            if values:
-                yield position, "metadata", f"{kind} {values} is none that a notebook may have"
+        if strangers := set(cell.metadata.get("tags", [])) - {IGNORE} - TAGS:
+            yield position, "metadata", f"tags {sorted(strangers)} are none that a notebook may have"
+        if cell.metadata.get("jupyter", {}) != (FOLDED["jupyter"] if role(cell) == SOLUTION else {}):
+            yield position, "metadata", f'tags=["{SOLUTION}"] alone folds a cell'
         if cell.cell_type == "code" and NBVAL_COMMENT.search(cell.source):
             yield position, "metadata", f'instead of the comment, give the cell tags=["{IGNORE}"]'
 
@@ -72,18 +73,6 @@ def ignored_cells(source: NotebookNode) -> Findings:
         follower = code[index + 1][1] if index + 1 < len(code) else None
         if follower is None or _is_ignored(follower) or not _gives_verdict(follower.source):
             yield code[index][0], "no verdict", "the next code cell must be compared, and assert or print"
-
-
-def exercises(source: NotebookNode) -> Findings:
-    """At least one exercise: its solution is collapsed, right below the question."""
-    solutions = [position for position, cell in code_cells(source) if _is_collapsed(cell)]
-    if not solutions:
-        yield 0, "no exercise", 'none has a solution: a code cell with jupyter={"source_hidden": true}'
-    for position in solutions:
-        above = source.cells[: position - 1]
-        question = next((cell for cell in reversed(above) if not _is_collapsed(cell)), None)
-        if question is None or question.cell_type != "markdown" or "exercise" not in question.source.lower():
-            yield position, "no question", 'a collapsed cell stands below a text that says "Exercise"'
 
 
 def executed_in_order(built: NotebookNode) -> Findings:
@@ -136,7 +125,7 @@ SOURCE_CHECKS: list[Callable[[NotebookNode], Findings]] = [
     no_semicolon,
     known_metadata,
     ignored_cells,
-    exercises,
+    check_exercises,
 ]
 BUILT_CHECKS: list[Callable[[NotebookNode], Findings]] = [executed_in_order, clean_outputs, held_numbers]
 
@@ -145,19 +134,8 @@ def code_cells(notebook: NotebookNode) -> Iterator[tuple[int, NotebookNode]]:
     return ((n, cell) for n, cell in enumerate(notebook.cells, start=1) if cell.cell_type == "code")
 
 
-def _parse(source: str) -> ast.Module | None:
-    try:
-        return ast.parse(source)
-    except SyntaxError:
-        return None
-
-
 def _is_ignored(cell: NotebookNode) -> bool:
     return IGNORE in cell.metadata.get("tags", [])
-
-
-def _is_collapsed(cell: NotebookNode) -> bool:
-    return cell.cell_type == "code" and bool(cell.metadata.get("jupyter", {}).get("source_hidden"))
 
 
 def _gives_verdict(source: str) -> bool:
@@ -167,28 +145,24 @@ def _gives_verdict(source: str) -> bool:
 
 def _asserts(source: str) -> bool:
     """Whether the code asserts, with the statement or by assert_close and its like."""
-    statements = (isinstance(node, ast.Assert) for node in _nodes(source))
+    statements = (isinstance(node, ast.Assert) for node in nodes(source))
     return any(statements) or any(name.startswith("assert_") for name in _called(source))
 
 
 def _called(source: str) -> list[str]:
     """The names of what the code calls, without what stands before the last dot."""
-    return [ast.unparse(n.func).rpartition(".")[2] for n in _nodes(source) if isinstance(n, ast.Call)]
+    return [ast.unparse(n.func).rpartition(".")[2] for n in nodes(source) if isinstance(n, ast.Call)]
 
 
 def _strings(source: str) -> list[str]:
     """The strings in the code, f-strings in pieces, docstrings left out."""
-    nodes = _nodes(source)
-    alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    found = nodes(source)
+    alone = {id(node.value) for node in found if isinstance(node, ast.Expr)}
     return [
         n.value
-        for n in nodes
+        for n in found
         if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in alone
     ]
-
-
-def _nodes(source: str) -> list[ast.AST]:
-    return list(ast.walk(_parse(source) or ast.Module([], [])))
 
 
 def _texts(output: NotebookNode) -> list[str]:

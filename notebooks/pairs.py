@@ -18,6 +18,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from cell_checks import BUILT_CHECKS, SOURCE_CHECKS, Findings, code_cells, typed_truths
+from exercises import fold
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -82,7 +83,7 @@ def first_cell(pyproject: Path) -> str:
 
 
 def read_source(path: Path) -> NotebookNode:
-    """Read a percent-format `.py` as a notebook without outputs, with our metadata and with ids that stay.
+    """Read a percent-format `.py` as a notebook without outputs, with solutions folded and ids that stay.
 
     A cell's id is made from its own content, so that a cell put in above changes no other cell's id.
     """
@@ -98,7 +99,9 @@ def _clean(cell: NotebookNode, seen: Counter[str]) -> NotebookNode:
     new = {"code": nbformat.v4.new_code_cell, "markdown": nbformat.v4.new_markdown_cell}.get(cell.cell_type)
     make = new or nbformat.v4.new_raw_cell
     metadata = {key: cell.metadata[key] for key in ("tags", "jupyter") if key in cell.metadata}
-    return make(source, id=f"{digest}-{seen[digest]}", metadata=metadata)
+    made = make(source, id=f"{digest}-{seen[digest]}", metadata=metadata)
+    fold(made)
+    return made
 
 
 def find_sources(folder: Path) -> dict[str, Path]:

@@ -18,9 +18,7 @@ import pairs
 
 ROOT = Path(__file__).parents[1]
 START = pairs.first_cell(ROOT / "pyproject.toml")
-EXERCISE = (
-    '# %% [markdown]\n# **Exercise.** Add.\n\n# %% jupyter={"source_hidden": true}\nassert 1 + 1 == 2\n'
-)
+EXERCISE = '# %% [markdown]\n# **Exercise.** Add.\n\n# %% tags=["solution"]\nassert 1 + 1 == 2\n'
 IGNORED = '# %% tags=["nbval-ignore-output"]\nprint(id(object()))\n'
 VERDICT = "# %%\nprint(1 > 0)\n"
 PLAIN = "# %%\nx = 1\n"
@@ -95,7 +93,7 @@ SOURCE_FAULTS = [
     ("metadata", notebook_text('# %% tags=["nbval-skip"]\nx = 1\n')),
     ("metadata", notebook_text('# %% tags=["raises-exception"]\nx = 1\n')),
     ("metadata", notebook_text("# %%\n# NBVAL_IGNORE_OUTPUT\nx = 1\n")),
-    ("metadata", notebook_text('# %% jupyter={"outputs_hidden": true}\nx = 1\n')),
+    ("metadata", notebook_text('# %% jupyter={"source_hidden": true}\nx = 1\n')),
     ("about, no assert", notebook_text('# %%\nprint(f"≈{0.1:.2f}")\n')),
     ("about, no assert", notebook_text('# %%\nprint("about ≈0.25")\n')),
     ("typed truth", notebook_text('# %%\nprint("equal: True")\n')),
@@ -104,7 +102,7 @@ SOURCE_FAULTS = [
     ("no verdict", notebook_text(IGNORED, PLAIN, VERDICT, *[PLAIN] * 4)),
     ("no verdict", notebook_text(*[PLAIN] * 6, end=EXERCISE + IGNORED)),
     ("no exercise", notebook_text(PLAIN, end="")),
-    ("no question", notebook_text(end='# %% jupyter={"source_hidden": true}\nassert 1 + 1 == 2\n')),
+    ("no question", notebook_text(end='# %% tags=["solution"]\nassert 1 + 1 == 2\n')),
 ]
 
 
