@@ -109,10 +109,12 @@ def test_text_stays_as_it_is(tmp_path: Path) -> None:
 def test_solutions_and_the_installation_are_folded_and_nothing_else() -> None:
     cells = [nbformat.v4.new_code_cell(text) for text in ("os.environ['ANNOTATED_SPEC']", "1 + 1", "2 + 2")]
     cells[2].metadata["jupyter"] = {"source_hidden": True}
+    cells[2].source = "# @title Solution\n2 + 2"
     notebook = nbformat.v4.new_notebook(cells=cells)
     fold(notebook)
     tags = [cell.metadata.get("tags", []) for cell in notebook.cells]
     assert tags == [["hide-input"], [], ["hide-cell"]]
+    assert cells[2].source == "2 + 2"
 
 
 def test_colab_is_offered_only_for_a_public_address(tmp_path: Path) -> None:
