@@ -2,7 +2,7 @@
 # # 00 · Start here: the paper in one sitting
 #
 # **"Attention Is All You Need", from its abstract to its conclusion: the paper's own sentences, an
-# explanation after each, and the whole model in 150 lines that you can copy. In the end, these lines hold a
+# explanation after each, and the whole model in 200 lines that you can copy. In the end, these lines hold a
 # trained translator.**
 #
 # Next: [01_why_attention](01_why_attention.ipynb)
@@ -61,9 +61,9 @@ print(translator(sentence))
 assert translator(sentence) == "Eine junge Frau wirft einem kleinen braunen Hund einen Ball."
 
 # %% [markdown]
-# The German is right, and it is not a word-for-word copy: German puts the dog before the ball, and *einem
-# kleinen braunen* carries the ending of an indirect object three times. While the model wrote each word, it
-# decided which English words to look at. We can draw that.
+# The German is right, and it is not a word-for-word copy: German puts the dog before the ball, and each of
+# *einem kleinen braunen* has the ending of an indirect object. While the model wrote each word, it decided
+# which English words to look at. We can draw that.
 
 # %%
 seen = translator.attention(sentence)
@@ -93,7 +93,7 @@ plt.show()
 # > dispensing with recurrence and convolutions entirely."
 #
 # The task is *sequence transduction*: one sequence in, another out, such as a sentence and its translation.
-# *Recurrence* and *convolution* are the two ways in which networks read sequences before 2017. The news is
+# *Recurrence* and *convolution* were the two ways in which networks read sequences before 2017. The news is
 # the word *solely*: attention itself was known.
 #
 # The abstract promises better translations (28.4 BLEU for English to German) in less time (3.5 days on
@@ -176,10 +176,11 @@ plt.show()
 # > That is, the output of each sub-layer is LayerNorm(x + Sublayer(x))."
 #
 # A sub-layer does not replace a vector, it **adds** something to it. This *residual connection* leaves a
-# direct path from the first layer to the last, along which gradients flow back undiminished by the
-# sub-layers. The sums could grow from layer to layer, so *layer normalisation* brings each vector back to
-# mean 0 and variance 1, and then multiplies and shifts each entry by learned numbers. *Dropout* (section
-# 5.4) sets random entries of the sub-layer's output to zero in training.
+# path from the first layer to the last that bypasses every sub-layer, for the vectors on their way up and
+# for the gradients on their way back. We call what flows along it the *residual stream*. The sums would
+# grow from layer to layer, so *layer normalisation* brings each vector back to mean 0 and variance 1, and
+# then multiplies and shifts each entry by learned numbers. *Dropout* (section 5.4) sets random entries of
+# the sub-layer's output to zero in training.
 
 
 # %%
@@ -792,7 +793,7 @@ for text in ("A dog is running.", "A snowboarder somersaults."):
 # > total of 100,000 steps or 12 hours."
 #
 # Each step saw about 25,000 source and 25,000 target tokens. The big model (twice as wide) took 300,000
-# steps, three and a half days. Today, one GPU does it in hours.
+# steps, three and a half days.
 #
 # *Open: where the time of a step goes* → [15_going_fast](15_going_fast.ipynb)
 
@@ -831,8 +832,7 @@ plt.show()
 # very first steps are too long for a post-norm model, and it may never recover; the warm-up begins with
 # short ones.
 #
-# *Open: is it the noise of early gradients, or the length of the step? A control decides* →
-# [08_training_recipe](08_training_recipe.ipynb)
+# *Open: what exactly the warm-up protects from* → [08_training_recipe](08_training_recipe.ipynb)
 
 # %% [markdown]
 # ### 5.4 Regularization
@@ -1017,10 +1017,9 @@ assert decoder.src_attn.weights[0, :, 0].argmax(dim=-1).tolist() == [1, 0]  # on
 # %% [markdown]
 # Look at the row `<s>` of each table. The decoder has read nothing yet, and has to choose among four
 # articles. Head 1 looks at *cat*, head 2 mostly at *a*: the noun says that it is *eine* or *die*, the
-# article that it is *ein* or *eine*. Together they leave one answer, with probability 0.97. (We trained
-# fourteen such models, with other random numbers. Eight learned all sentences in 200 steps, and we show the
-# one whose heads are easiest to read. Others solve it with heads that no one can name.) In the
-# self-attention, all entries right of the diagonal are 0: the causal mask.
+# article that it is *ein* or *eine*. Together they leave one answer, with probability 0.97. (We chose the
+# seed. With others, the heads are harder to read, and some runs do not learn all eight sentences: try 0 and
+# 4.) In the self-attention, all entries right of the diagonal are 0: the causal mask.
 #
 # The loss is the mean of $-\log p$ over the four right tokens.
 
@@ -1244,11 +1243,12 @@ for width, expected in ((1, 0.3), (2, 0.4)):
 # %% [markdown]
 # ## Where to go next
 #
-# In the package, the classes of this page have more care taken of them (errors, a cache for decoding, fused
-# kernels), and the names that readers of "The Annotated Transformer" know: `make_model`,
-# `MultiHeadedAttention`, `subsequent_mask`, `Batch`, `run_epoch`, `greedy_decode`, with the same arguments
-# in the same order. Two things differ: masks are boolean, and the norm comes after the sum unless you ask
-# for `norm_first=True`. `annotated.names` lists what has another name now.
+# The package has the same classes with more care taken of them: errors, a cache for decoding, fused
+# kernels. If you know "The Annotated Transformer", its names are the names there, with the same arguments
+# in the same order: `make_model`, `MultiHeadedAttention`, `subsequent_mask`, `Batch`, `run_epoch`,
+# `greedy_decode`. Two things differ: masks are boolean, and the norm comes after the sum unless you ask for
+# `norm_first=True`. The site (`make site`) has the full table of names, a glossary, and the questions of
+# other readers with the section that answers each.
 #
 # ![The map of the series: seventeen notebooks and the order in which to read them](../images/map.svg)
 #

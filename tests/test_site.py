@@ -144,18 +144,6 @@ def test_every_place_in_the_tables_is_there() -> None:
         question(item, series)
 
 
-def test_the_first_notebook_lists_the_same_questions_in_the_same_order() -> None:
-    cells = read_source(ROOT / "notebooks/00_start_here.py").cells
-    [index] = [
-        part for cell in cells for part in cell.source.split("\n## ") if part.startswith("The questions")
-    ]
-    listed = [" ".join(entry.split()) for entry in index.split("\n- ")[1:]]
-    assert listed == [
-        f"{item['ask']} [{item['notebook'][:2]}]({item['notebook']}.ipynb), *{item['section']}*"
-        for item in read_table("questions")
-    ]
-
-
 def test_a_section_that_is_gone_is_told() -> None:
     with pytest.raises(ValueError, match="02_attention has no section 'Equation 4'"):
         Series(ROOT / "notebooks").link("words", "02_attention", "Equation 4")
