@@ -15,7 +15,7 @@ INSTALL := python -m pip install --quiet --disable-pip-version-check
 
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with notebooks/nbval_sanitize.cfg --nbval-cell-timeout 600
 
-.PHONY: help setup lab notebooks mutants reproduce bench images site test-site test-processors test-floors lock test lint format clean
+.PHONY: help setup lab notebooks student mutants reproduce bench images site test-site test-processors test-floors lock test lint format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,9 @@ lab: $(READY) ## open the notebooks in JupyterLab
 
 notebooks: $(READY) ## execute the notebooks and write them with their outputs (ONLY=02_attention: this one)
 	$(BIN)/python notebooks/build.py $(ONLY)
+
+student: $(READY) ## write the notebooks without their solutions into student/
+	$(BIN)/python notebooks/student.py
 
 mutants: $(READY) ## break the package in several ways and show that a notebook notices each
 	$(BIN)/python notebooks/mutants.py
@@ -144,5 +147,5 @@ lock: ## resolve the dependencies of pyproject.toml anew and write requirements.
 	mv build/lock/requirements requirements.lock
 
 clean: ## remove what was built and cached; the environment and trained models stay
-	rm -rf build dist site jupyter_execute .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf build dist site student jupyter_execute .pytest_cache .ruff_cache .hypothesis *.egg-info
 	find . -path ./$(VENV) -prune -o \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +

@@ -1,6 +1,7 @@
-"""Each executed notebook as a page: figures with alternative texts, live charts, folded solutions."""
+"""Each executed notebook as a page: alternative texts, live charts, solutions folded with their outputs."""
 
 import json
+import re
 import shutil
 import tomllib
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from tables import terms_in
 
 INSTALLS = {"tags": ["hide-input"], "mystnb": {"code_prompt_show": "Installation, where it is missing"}}
 SOLUTION = {"tags": ["hide-cell"], "mystnb": {"code_prompt_show": "Show a solution"}}
+# What Colab shows in place of a folded cell; a page has words of its own there.
+TITLE = re.compile(r"\A# @title .*\n")
 GITHUB = "https://github.com/"
 
 
@@ -65,11 +68,12 @@ def download_bar(name: str, repository: str) -> str:
 
 
 def fold(notebook: NotebookNode) -> None:
-    """Fold what a reader of the page need not see at once: the installation, and the solutions."""
+    """Fold what a reader of the page need not see at once: the installation; solutions with their outputs."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for cell in code:
         if cell.metadata.get("jupyter", {}).get("source_hidden"):
             cell.metadata = nbformat.from_dict(SOLUTION)
+            cell.source = TITLE.sub("", cell.source)
     if code and "ANNOTATED_SPEC" in code[0].source:
         code[0].metadata = nbformat.from_dict(INSTALLS)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import vl_convert
+from before import draw_before
 from canvas import Canvas
 from maps import draw_package, draw_series
 from matplotlib import get_data_path
@@ -21,6 +22,7 @@ from transformer import draw_architecture, draw_attention, draw_heads
 
 HERE = Path(__file__).resolve().parent
 FIGURES: dict[str, Callable[[], Canvas]] = {
+    "before": draw_before,
     "architecture": draw_architecture,
     "attention": draw_attention,
     "multi_head_attention": draw_heads,

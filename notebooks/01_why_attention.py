@@ -458,7 +458,7 @@ assert holes[0] == 3
 # the source is read *backwards*. Say target word $i$ translates source word $i$. How many steps lie between
 # them, on the average, forwards and backwards? Guess first.
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 n = 10
 written = torch.arange(n) + n  # when target word i is written, the source words having taken 0 to n - 1
 forwards = written - torch.arange(n)
@@ -519,7 +519,7 @@ assert written == [7 * more + 1 for more in (8, 16, 32)]
 # $\log_2 n$ only. A hint: after $h_t = a_t h_{t-1} + x_t$, write $h_t$ from $h_{t-2}$, in the same form.
 
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 def one_by_one(a: Tensor, x: Tensor) -> Tensor:
     state, states = torch.zeros_like(x[0]), []
     for t in range(len(x)):
@@ -698,7 +698,7 @@ assert (mix_words, mix_dimensions) == (n * n * d, n * d * d)
 # would you enter in its three cells?
 
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 def dilated_mask(n: int, r: int, dilation: int) -> Tensor:
     back = torch.arange(n).unsqueeze(1) - torch.arange(n)
     return (back >= 0) & (back % dilation == 0) & (back < r * dilation)

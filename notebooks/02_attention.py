@@ -329,7 +329,7 @@ for name, linear in zip(("query", "key", "value", "output"), layer.linears, stri
 # each letter that the result has not.) What did you have to change for the two extra dimensions?
 
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 def attention_by_einsum(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
     scores = torch.einsum("bhtd,bhsd->bhts", Q, K) / math.sqrt(Q.size(-1))
     return torch.einsum("bhts,bhsv->bhtv", scores.softmax(dim=-1), V)
@@ -547,7 +547,7 @@ assert own.min() > 0.999
 # **Exercise 2.** Somebody divides by $d_k$ in place of $\sqrt{d_k}$. Guess the typical entropy at $d_k = 4$
 # and at 1024, then measure. To which point of the first section does attention go now?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 for d_k in (4, 1024):
     too_soft = (products[d_k] / d_k).softmax(dim=-1)
     print(f"d_k = {d_k:4}: {entropy(too_soft).median():.2f} of at most {math.log2(KEYS):.2f} bits")
@@ -939,7 +939,7 @@ print("lowest float16:", torch.finfo(half.dtype).min)
 # of the restricted self-attention of the paper's section 4). Then put one such attention on top of another.
 # From how far back does the last word hear now? Use the gradient: whatever has none was not heard.
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 t, s = torch.arange(8).unsqueeze(1), torch.arange(8)
 window = (s <= t) & (s > t - 3)
 

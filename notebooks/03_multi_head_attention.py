@@ -147,7 +147,7 @@ assert weights_before.argmax(dim=-1).tolist() == [7, 0, 1, 2, 3, 4, 5, 6]
 # **Exercise 1.** How bent is the curve? At each hour, three temperatures count: the one before, this one, the
 # next, with factors 1, -2 and 1. How many heads does that need: three? Build it.
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 after = place.roll(-1, dims=0)
 assert_close(attention(50 * after, place, degrees.unsqueeze(-1))[0].flatten(), degrees.roll(-1))
 neighbours, _ = attention(50 * (before + after), place, degrees.unsqueeze(-1))  # the mean of both
@@ -620,7 +620,7 @@ print("two of four biases at 0, output the same: True")
 # **Exercise 2.** Check the $A$ above: a random invertible matrix for each head, on queries and keys, and
 # another on values and output. Then count: how many of the layer's parameters are freedom of this kind?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 _ = torch.manual_seed(1)
 A, C = torch.randn(2, h, d_k, d_k, dtype=torch.float64)
 given = [W.double() for W in (W_Q, W_K, W_V, W_O.view(h, d_k, d_model))]
@@ -946,7 +946,7 @@ print("outputs and the weights of every head equal: True")
 # `attention` alone. Which of the four linears shrink, and to what? How much less is kept?
 
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 class SharedKeys(MultiHeadedAttention):
     """h queries a word, one key and one value."""
 

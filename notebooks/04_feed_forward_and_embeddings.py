@@ -228,7 +228,7 @@ assert straight.max() - straight.min() < 5
 # **Exercise 1.** Let a network say the larger of two numbers, $\max(a, b)$. How many units does it take? And
 # how many if it stands where it does in the model, inside a residual sum $x + \mathrm{FFN}(x)$?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 _ = torch.manual_seed(0)
 pairs = torch.randn(1000, 2)
 a, b = pairs.unbind(dim=-1)
@@ -650,7 +650,7 @@ assert len(needed) < 200
 # (The early appendix did this experiment.)
 
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 class AttentionOverParameters(nn.Module):
     """Every word attends to the same n trained entries, with h heads."""
 
@@ -1007,7 +1007,7 @@ assert likeness.min() > 0.8
 # **Exercise 3.** Convince yourself with one update: which rows of the source's table does Adam move in the
 # model with three matrices, and which in the shared one?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 moved_rows = {}
 for name, model in (("three matrices", apart), ("one matrix", shared)):
     table = model.src_embed[0].lut.weight

@@ -474,7 +474,7 @@ for pair in (4, 6):
 # **Exercise 1.** What must $R_j R_k$ be, and $R_{-k}$, and $R_k^\top$? Guess, then check. What does it say
 # about the length of $PE_{pos+k}$?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 assert_close(turn(3, 64) @ turn(4, 64), turn(7, 64))
 assert_close(turn(-5, 64), turn(5, 64).T)
 assert_close(turn(5, 64) @ turn(5, 64).T, torch.eye(64).double(), atol=1e-6, rtol=0)
@@ -742,7 +742,7 @@ for name, trained in anywhere.items():
 # add nothing to the words, and turn each query and each key by its own position instead. Show that with
 # $q_t = R_t\,q$ and $k_s = R_s\,k$ the score depends on $t - s$ alone, whatever $q$ and $k$ are.
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 _ = torch.manual_seed(0)
 q, k = torch.randn(2, 64).double()
 queries = torch.stack([turn(t, 64) @ q for t in range(8)])  # (8, 64)

@@ -302,7 +302,7 @@ print("gain and bias learned with 2018's norm, moved into torch's: equal")
 # input can move, how many does its output notice? Guess for $d = 8$, then count with the rank of its
 # Jacobian, the matrix of all its derivatives.
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 x = torch.randn(8, dtype=torch.float64)
 jacobian = torch.autograd.functional.jacobian(lambda x: F.layer_norm(x, [8], eps=0.0), x)  # (8, 8)
 assert torch.linalg.matrix_rank(jacobian, rtol=1e-9) == 6
@@ -401,7 +401,7 @@ assert post_way[2][-1] < 0.25 < 0.5 < pre_way[2][-1]
 #
 # Guess the stream's size after twelve parts, to the first decimal, before you run it.
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 _, size, _ = through(lambda x, part: x + norm(part(norm(x))))
 guess = math.sqrt(size[0] ** 2 + 12)  # every part adds a vector of variance 1, in a direction of its own
 print(f"guess {guess:.1f}, run {size[-1]:.1f}")
@@ -1055,7 +1055,7 @@ assert_close(torch.tensor(edges).float(), torch.tensor(list(fits.values())))
 # causal mask. How many of them can be had for the base model's two stacks of six? Count on paper, then build
 # it. (On the device `"meta"` a model has shapes but no numbers, and costs nothing.)
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 with torch.device("meta"):
     attend, network = MultiHeadedAttention(8, 512), PositionwiseFeedForward(512, 2048)
     decoder_only = Encoder(

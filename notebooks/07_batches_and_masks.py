@@ -218,7 +218,7 @@ assert in_order.index("he") < 10 < in_order.index("gh") < in_order.index("▁lau
 # **Exercise 1.** Write the encoder that uses as few pieces as the vocabulary allows (try every last piece).
 # How many of the words of the training text does BPE cut into more pieces than it needs?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 vocabulary = set(tokenizer.pieces(range(260, len(tokenizer))))
 
 
@@ -617,7 +617,7 @@ print("loss, ntokens and gradients of the batch = their sums, sentence by senten
 # `tied_embeddings="none"`, which has three separate matrices (source, target, output), and look at that row's
 # gradient in each. Then think of the paper's model, where the three are one (section 3.4).
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 shape = {"N": 2, "d_model": 32, "d_ff": 64, "h": 4, "dropout": 0.0}
 separate = make_model(V, V, **shape, tied_embeddings="none").double()
 states = separate(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
@@ -806,7 +806,7 @@ for name in ("64 at random", "TokenBatches: all sorted"):
 # **Exercise 3.** `TokenBatches` sorts by the longer side of each pair. Find an order that wastes less than
 # half as much. What does it cost?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 sides_in_turn = sorted(shuffled, key=lambda i: (len(everything.src[i]), len(everything.tgt[i])))
 better = fill(sides_in_turn)
 share = wasted_share(lengths_of(better))

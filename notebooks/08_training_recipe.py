@@ -485,7 +485,7 @@ except ValueError as error:
 # 0.005 after 2,000. Which `factor` does it take? Compare with `TrainingConfig.tiny()`, and find the rate at
 # the end.
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 factor = 0.005 * math.sqrt(128 * 2000)
 tiny = TrainingConfig.tiny()
 print(f"factor {factor:.2f}; tiny has {tiny.factor}")
@@ -633,7 +633,7 @@ assert abs(share - 0.9**12) < 0.01
 # find all its places: modules, and numbers that are handed to a kernel. Which of the paper's places is
 # missing in the whole of `nn.Transformer`, and which are there that the paper does not name?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 theirs = nn.Transformer(32, nhead=4, num_encoder_layers=1, num_decoder_layers=1, batch_first=True)
 layer = theirs.encoder.layers[0]
 print("modules:", [name for name, module in layer.named_modules() if isinstance(module, nn.Dropout)])
@@ -888,7 +888,7 @@ assert 0.999 / 0.9 < factor < 1 / 0.9
 # symbols and 0.1? And without smoothing? Check that at your answer the gradient of `smoothed_cross_entropy`
 # is 0. (Give it one state of width 1, so that the output matrix holds the logits.)
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 gap = math.log(0.9 / (0.1 / 36_998))
 weight = torch.zeros(37_000, 1, dtype=torch.float64)
 weight[7], weight[2] = gap, -1e4  # the right word, and padding far below

@@ -228,7 +228,7 @@ assert state.tokens == sum(batch.ntokens for batch in batches)
 # (Dropout draws other numbers for other shapes; switch it off with `dropout=0.0`.)
 
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 def still_run():
     torch.manual_seed(2)
     model = make_model(V, V, N=1, d_model=32, d_ff=64, h=4, dropout=0.0)
@@ -782,7 +782,7 @@ assert accuracy_seeing(~next_one) < 0.25
 # trained on. Ours was trained on rows of 10 and is perfect. Guess how many of 200 rows of 14 symbols it
 # copies, then count. Which places go wrong?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 torch.manual_seed(3)
 longer = next(data_gen(V, 200, 1, length=14))
 said = greedy_decode(model, longer.src, longer.src_mask, 14, start_symbol=1)
@@ -798,7 +798,7 @@ assert (by_place[11:] < 0.5).all()
 # updates and look.
 
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 def backwards(batches):
     for batch in batches:
         yield Batch(batch.src, torch.cat([batch.src[:, :1], batch.src[:, 1:].flip(1)], dim=1), pad=0)
@@ -815,7 +815,7 @@ anti = found.flip(-1).diagonal(0, dim1=-2, dim2=-1).mean(dim=-1)  # row 0 on the
 print("a head with more than half of its weight on the other diagonal:", bool(anti.max() > 0.5))
 assert anti.max() > 0.5
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 layer, head = divmod(anti.argmax().item(), found.size(1))
 says = [f"{read} → {said}" for read, said in zip(pair.tgt[0].tolist(), pair.tgt_y[0].tolist(), strict=True)]
 ax = plot_attention(found[layer, head], says, symbols, title="The model that says it backwards")

@@ -211,7 +211,7 @@ assert ceiling < 98 < tokenized_bleu(through_leaky, true).value
 # **Exercise 1.** The usual `min_freq=2` throws away words that were seen once. With all 20,000 sentences,
 # what does each of `min_freq` 1, 2, 5, 20 leave as the best possible score on val, and how many words?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 counts = Counter(word for example in classic for word in example.tgt)
 best = {}
 for min_freq in (1, 2, 5, 20):
@@ -622,7 +622,7 @@ assert all(point["tokens right (%)"] > point["sentences right (%)"] for point in
 # in one of these ways; guess first what each costs: all in lower case; without the mark at the end;
 # every `the` replaced by `a`; the first two words swapped.
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 spoiled = {
     "lower case": [text.lower() for text in val.tgt],
     "no full stop": [text[:-1] for text in val.tgt],
@@ -971,7 +971,7 @@ assert list(ax.containers[0][0].get_xdata()) == [score.value for score in shown.
 # paper's search makes of them (beam 4, section 6.1). How wide is the interval of the difference, beside what
 # it would be for scores on different sentences? Is the later checkpoint better for sure? Is the beam?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 beam = translator.translate(few)  # beam 4, length penalty 0.6
 compared = {"the checkpoint before": (said, before, val.tgt), "a beam of 4": (said_few, beam, few_right)}
 for name, texts in compared.items():

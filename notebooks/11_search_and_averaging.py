@@ -340,7 +340,7 @@ plt.show()
 # **Exercise 1.** For how many captions does greedy decoding say just what a beam of 4 says? Where it does
 # not, at which word do they part?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 parted = []
 for one, other in zip(greedy, (best.tokens for best in plain[4]), strict=True):
     if one != other:
@@ -515,7 +515,7 @@ assert shorter <= 0
 # gives.
 
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 def sample_tokens(following, top):
     """A translation drawn at random, each token from the nucleus."""
     said = ()
@@ -653,7 +653,7 @@ assert same
 # winner of each list in `eight` again, for $\gamma$ = 0, 0.2, 0.5 and 1. How long are the winners, and at
 # which $\gamma$ do you agree most often with the paper's?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 means = []
 for gamma in (0.0, 0.2, 0.5, 1.0):
     chosen = [max(ends, key=lambda h, g=gamma: h.log_prob + g * (len(h.tokens) + 1)) for ends in eight]
@@ -1130,7 +1130,7 @@ assert wall[4] > wall[2] + 0.5
 # as many forward passes as there are models. What is the validation loss of the ensemble of the last five
 # checkpoints, beside that of their mean? (Average the exponentials of the log-probabilities.)
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 total, tokens_in_all = 0.0, 0
 with evaluating(small):
     for batch in held_out:

@@ -343,7 +343,7 @@ assert 0.35 < counted["big"] / price["big"] < 0.55
 # [06_the_full_model](06_the_full_model.ipynb). What must $D$ be, source tokens, target tokens or both, and
 # why is none of the three exact?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 encoder = 6 * (4 * 512**2 + 2 * 512 * 2048)  # sees the source tokens
 decoder = 6 * (8 * 512**2 + 2 * 512 * 2048)  # sees the target tokens
 output = 37_000 * 512  # sees the target tokens; as an embedding the same matrix costs nothing
@@ -488,7 +488,7 @@ assert correlation(TABLE_3) > correlation(without) + 0.05
 # leave the big one out. What BLEU does the line foretell for its perplexity of 4.33? And how far from the
 # line is the model with eight layers, whose BLEU looked like a fall?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 small = [entry for entry in without if entry[1] != "big"]
 logs = torch.tensor([[math.log(perplexity), 1.0] for _, _, perplexity, _ in small])
 values = torch.tensor([value for *_, value in small])

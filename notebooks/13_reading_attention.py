@@ -580,7 +580,7 @@ assert_close(torch.tensor(ax.images[0].get_array()), weights)
 # each word choose among the English words only. Does the error of the last layer's mean rise or fall? Guess
 # first: the head *meant* to look away.
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 last = [both["says"][-1].mean(dim=0) for both in words]
 without_end = [weights[:, :-1] for weights in last]
 away = sum((weights.argmax(dim=-1) == weights.size(-1) - 1).sum().item() for weights in last)
@@ -597,7 +597,7 @@ assert error(without_end) <= error(last)
 # sentences with `.english_words`, `.german_words` and `.alignment`, links (German place, English place). Is
 # our best head still among the best there? And why does *everybody* do worse?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 fresh, fresh_words = [], []
 for drawn in sample(90, seed=5):
     links = {(s, t) for t, s in drawn.alignment}
@@ -846,7 +846,7 @@ assert everything > 5 * harm.max()
 # **Exercise 3.** Guess the order first: what costs most, blinding all heads of the encoder's self-attention,
 # of the decoder's, or of cross-attention? Then measure. The decoder's even weights must stay a triangle.
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 triangle = (batch.tgt_mask.float() / batch.tgt_mask.sum(dim=-1, keepdim=True)).unsqueeze(1)  # (B, 1, T, T)
 costs = {
     "cross": everything,

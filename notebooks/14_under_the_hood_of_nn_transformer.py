@@ -335,7 +335,7 @@ assert not torch.equal(noisy(x, x), noisy(x, x))
 # dropout and no other. Let `from_torch` be the judge.
 
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 def papers_dropout(transformer: nn.Transformer) -> nn.Transformer:
     for layer in (*transformer.encoder.layers, *transformer.decoder.layers):
         layer.dropout.p = 0.0  # between the two linear maps; dropout1, 2, 3 are those of sub-layers' outputs
@@ -457,7 +457,7 @@ assert (without_hint - good).abs().max() > 0.1
 # T)`. Give `batched` the mask of `Batch`, `(B, T, T)`, padding and future in one. In which order do
 # sentences and heads come? Find a case in which the wrong order is noticed.
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 left = torch.tensor([[START, 6, 7, 8, 9], [PAD, PAD, START, 5, 4]])  # blanks on the left: now they matter
 mask = Batch.make_std_mask(left, PAD)  # (2, 5, 5)
 y_left = ours.tgt_embed(left)
@@ -553,7 +553,7 @@ assert not torch.allclose(*by_mean, atol=0.05)
 # sentences.
 
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 def mean_of_words(states: Tensor, blanks: Tensor) -> Tensor:
     """States (B, S, d_model), True at blanks (B, S) -> (B, d_model)."""
     words = (~blanks).unsqueeze(-1)  # (B, S, 1)

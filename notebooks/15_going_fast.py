@@ -423,7 +423,7 @@ plt.show()
 # stack of six encoder layers, how many bytes does it save, and how many operations does it cost? Guess the
 # second from "forward one, backward two".
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 stack = make_model(11, 11, N=6, d_model=64, d_ff=256, h=4, dropout=0.0).encoder.layers
 x, see_all = torch.randn(8, 40, 64, requires_grad=True), torch.ones(8, 1, 40, dtype=torch.bool)
 
@@ -775,7 +775,7 @@ assert angle < 0.9
 # number is the upper half of a float32's bits.)
 
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 def by_chance(x: Tensor) -> Tensor:
     """Round float32 to bf16, up or down, so that the mean is right: add noise below the last bit, and cut."""
     noise = torch.randint_like(x, 2**16, dtype=torch.int32)
@@ -1121,7 +1121,7 @@ for curve in curves.values():
 # **Exercise 3.** 64 GPUs, InfiniBand, float32 gradients: from how many tokens a GPU on is talking hidden? How
 # many tokens are that in one update, and how many times the paper's batch?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 least = 25_000 * talk_share(63e6, 25_000, *LINKS["64 GPUs, InfiniBand 400G"]) / (2 / 3)
 print(f"{least:,.0f} tokens a GPU, {64 * least / 1e6:.1f} million in an update: {64 * least / 25e3:.0f} x")
 assert_close(talk_share(63e6, least, *LINKS["64 GPUs, InfiniBand 400G"]), 2 / 3)

@@ -255,7 +255,7 @@ assert 0.6 < familiar < 0.75
 # count.
 
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 def to_the_right(words):
     """(S (NP w) (VP w (VP w ... ))) PUNCT): the last word is punctuation."""
     inner = len(words) - 2
@@ -616,7 +616,7 @@ plt.show()
 # with $\alpha$ = 0, 0.3, 0.6 and 1, by `length_penalty`. For how many of 200 sentences does another one win
 # than with 0? Do the winners become longer?
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 winners = {}
 for alpha in (0.0, 0.3, 0.6, 1.0):
     winners[alpha] = [
@@ -678,7 +678,7 @@ assert of_all > growth[sizes[-1]][0] + 0.05
 # **Exercise 3.** Does the parser read words, or does it only count them, as the one that does not read? Give
 # it each sentence with every word replaced by `<unk>`, and compare F1. (`parser.words.unk` is the number.)
 
-# %% jupyter={"source_hidden": true}
+# %% tags=["solution"]
 src, src_mask = sources(parser.words, held_out)
 blank = src.masked_fill((src != parser.words.pad) & (src != parser.words.end), parser.words.unk)
 written = greedy_decode(parser.model, blank, src_mask, SHORT + 300, 0, parser.marks.end).tolist()

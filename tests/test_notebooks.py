@@ -18,9 +18,7 @@ import pairs
 
 ROOT = Path(__file__).parents[1]
 START = pairs.first_cell(ROOT / "pyproject.toml")
-EXERCISE = (
-    '# %% [markdown]\n# **Exercise.** Add.\n\n# %% jupyter={"source_hidden": true}\nassert 1 + 1 == 2\n'
-)
+EXERCISE = '# %% [markdown]\n# **Exercise.** Add.\n\n# %% tags=["solution"]\nassert 1 + 1 == 2\n'
 IGNORED = '# %% tags=["nbval-ignore-output"]\nprint(id(object()))\n'
 VERDICT = "# %%\nprint(1 > 0)\n"
 PLAIN = "# %%\nx = 1\n"
@@ -55,6 +53,32 @@ def test_a_good_pair_has_no_fault(tmp_path: Path) -> None:
     assert pairs.check_folder(tmp_path, START) == []
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        'x = 0.25\nprint(f"≈{x}")\nassert 0.2 < x < 0.3',
+        'from torch.testing import assert_close\nprint("≈1")\nassert_close(1, 1)',
+        "x = 1  # ≈1",
+        'print("equal:", 1 == 1)',
+        'print(f"equal: {1 == 1}")',
+        'def f(mask):\n    """Attend where mask: True."""',
+    ],
+)
+def test_a_number_with_its_range_and_a_computed_truth_are_no_faults(tmp_path: Path, cell: str) -> None:
+    write_pair(tmp_path, notebook_text(f"# %%\n{cell}\n"))
+    assert names(tmp_path) == []
+
+
+def test_the_list_of_notebooks_that_type_their_truths_only_shrinks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "STILL_TYPED", {"00_tiny"})
+    write_pair(tmp_path, notebook_text('# %%\nprint("equal: True")\n'))
+    assert names(tmp_path) == []
+    write_pair(tmp_path, notebook_text(PLAIN))
+    assert names(tmp_path) == ["typed truth"]
+
+
 def lines(count: int) -> str:
     return "".join(f"x{i} = {i}\n" for i in range(count))
 
@@ -69,12 +93,16 @@ SOURCE_FAULTS = [
     ("metadata", notebook_text('# %% tags=["nbval-skip"]\nx = 1\n')),
     ("metadata", notebook_text('# %% tags=["raises-exception"]\nx = 1\n')),
     ("metadata", notebook_text("# %%\n# NBVAL_IGNORE_OUTPUT\nx = 1\n")),
-    ("metadata", notebook_text('# %% jupyter={"outputs_hidden": true}\nx = 1\n')),
+    ("metadata", notebook_text('# %% jupyter={"source_hidden": true}\nx = 1\n')),
+    ("about, no assert", notebook_text('# %%\nprint(f"≈{0.1:.2f}")\n')),
+    ("about, no assert", notebook_text('# %%\nprint("about ≈0.25")\n')),
+    ("typed truth", notebook_text('# %%\nprint("equal: True")\n')),
+    ("typed truth", notebook_text('# %%\nx = 1\nprint(f"{x} as predicted: False, alas")\n')),
     ("too many ignored", notebook_text(IGNORED, VERDICT, *[PLAIN] * 3)),
     ("no verdict", notebook_text(IGNORED, PLAIN, VERDICT, *[PLAIN] * 4)),
     ("no verdict", notebook_text(*[PLAIN] * 6, end=EXERCISE + IGNORED)),
     ("no exercise", notebook_text(PLAIN, end="")),
-    ("no question", notebook_text(end='# %% jupyter={"source_hidden": true}\nassert 1 + 1 == 2\n')),
+    ("no question", notebook_text(end='# %% tags=["solution"]\nassert 1 + 1 == 2\n')),
 ]
 
 
@@ -113,6 +141,8 @@ BUILT_FAULTS = [
         "unnamed parameter",
         output(2, output_type="display_data", data={CHART: {"params": [{"name": "param_7"}]}}),
     ),
+    ("about, no assert", prints("≈0.25\n")),
+    ("about, no assert", output(2, output_type="display_data", data={"text/html": "<b>≈8</b>"})),
     ("unreadable", lambda built: built.update(nbformat=3)),
 ]
 

@@ -1,0 +1,173 @@
+"""What the cells of a notebook must be: SOURCE_CHECKS look at them before the run, BUILT_CHECKS after it.
+
+A check yields (cell, name, detail) for each fault. Cells count from 1; 0 is the notebook as a whole.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator
+
+from nbformat import NotebookNode
+
+from exercises import FOLDED, SOLUTION, TAGS, TITLE, check_exercises, nodes, role
+
+LONGEST_CELL = 25
+IGNORE = "nbval-ignore-output"
+FEWEST_CELLS_PER_IGNORED = 8
+# What another machine, or the next run, would print differently: addresses, folders outside the project.
+MACHINE = re.compile(r"\bat 0x[0-9a-f]+|ipykernel_\d+|(?<![\w./])/(?:home|Users|root|tmp|work|var)/")
+NBVAL_COMMENT = re.compile(r"^\s*#\s*(?:NBVAL_|PYTEST_VALIDATE_)", re.MULTILINE)
+# altair numbers the parameters that nobody named; in a cell run a second time, the number is another one.
+UNNAMED_PARAMETER = re.compile(r'"name": "param_\d+"')
+# A number that another machine would print with other digits stands behind this sign.
+ABOUT = "≈"
+TYPED_TRUTH = re.compile(r": (?:True|False)\b")
+
+Findings = Iterator[tuple[int, str, str]]
+
+
+def plain_python(source: NotebookNode) -> Findings:
+    """Cells are Python and no more: magics neither lint nor parse."""
+    for position, cell in code_cells(source):
+        if not nodes(cell.source):
+            yield position, "not Python", cell.source.partition("\n")[0]
+
+
+def short_cells(source: NotebookNode) -> Findings:
+    """One idea a cell; only a class, which cannot be cut, may be longer."""
+    for position, cell in code_cells(source):
+        length = len(cell.source.removeprefix(TITLE).splitlines())
+        module = next(iter(nodes(cell.source)), ast.Module([], []))
+        classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
+        rest = length - sum(node.end_lineno - node.lineno + 1 for node in classes)
+        if length > LONGEST_CELL and (len(classes) != 1 or rest > LONGEST_CELL):
+            yield position, "too long", f"{length} lines; {LONGEST_CELL} are the most, unless it is one class"
+
+
+def no_semicolon(source: NotebookNode) -> Findings:
+    """nbval sees the output that a closing semicolon hides, and fails."""
+    for position, cell in code_cells(source):
+        if cell.source.endswith(";"):
+            yield position, "semicolon", "end the cell with plt.show(), or give the value to _"
+
+
+def known_metadata(source: NotebookNode) -> Findings:
+    """No tag or comment lets a cell escape: none that skips it, and none that expects it to fail."""
+    for position, cell in enumerate(source.cells, start=1):
+        if strangers := set(cell.metadata.get("tags", [])) - {IGNORE} - TAGS:
+            yield position, "metadata", f"tags {sorted(strangers)} are none that a notebook may have"
+        if cell.metadata.get("jupyter", {}) != (FOLDED["jupyter"] if role(cell) == SOLUTION else {}):
+            yield position, "metadata", f'tags=["{SOLUTION}"] alone folds a cell'
+        if cell.cell_type == "code" and NBVAL_COMMENT.search(cell.source):
+            yield position, "metadata", f'instead of the comment, give the cell tags=["{IGNORE}"]'
+
+
+def ignored_cells(source: NotebookNode) -> Findings:
+    """Few outputs escape comparison, and what each shows is then said by a cell that is compared."""
+    code = list(code_cells(source))
+    ignored = [index for index, (_, cell) in enumerate(code) if _is_ignored(cell)]
+    if len(ignored) * FEWEST_CELLS_PER_IGNORED > len(code):
+        yield 0, "too many ignored", f"{len(ignored)} of {len(code)} code cells; 1 in 8 is the most"
+    for index in ignored:
+        follower = code[index + 1][1] if index + 1 < len(code) else None
+        if follower is None or _is_ignored(follower) or not _gives_verdict(follower.source):
+            yield code[index][0], "no verdict", "the next code cell must be compared, and assert or print"
+
+
+def executed_in_order(built: NotebookNode) -> Findings:
+    """Code cells are numbered 1, 2, 3 ... as after one run; nbval does not compare one that has no number."""
+    for number, (position, cell) in enumerate(code_cells(built), start=1):
+        if cell.execution_count != number:
+            yield position, "execution count", f"{cell.execution_count} instead of {number}"
+
+
+def clean_outputs(built: NotebookNode) -> Findings:
+    """No output is an error, and none tells on which machine it was made."""
+    for position, cell in code_cells(built):
+        for output in cell.outputs:
+            if output.output_type == "error":
+                yield position, "error output", f"{output.ename}: {output.evalue}"
+            for text in _texts(output):
+                if found := MACHINE.search(text):
+                    yield position, "machine's own", f"{found.group()!r} would be another one elsewhere"
+                if found := UNNAMED_PARAMETER.search(text):
+                    yield position, "unnamed parameter", f"{found.group()}: give alt.param(name=...) a name"
+
+
+def typed_truths(source: NotebookNode) -> Findings:
+    """A verdict is computed: a string that holds ": True" says so whatever the run gave."""
+    for position, cell in code_cells(source):
+        for text in _strings(cell.source):
+            if found := TYPED_TRUTH.search(text):
+                yield (
+                    position,
+                    "typed truth",
+                    f'"{found.group()}" in a string: print the number, or compute it',
+                )
+
+
+def held_numbers(built: NotebookNode) -> Findings:
+    """What follows `≈` is not compared; an assert in the same cell holds its range instead."""
+    for position, cell in code_cells(built):
+        texts = [*_strings(cell.source), *(text for output in cell.outputs for text in _texts(output))]
+        if any(ABOUT in text for text in texts) and not _asserts(cell.source):
+            yield (
+                position,
+                "about, no assert",
+                f"{ABOUT} is not compared: assert the number's range in this cell",
+            )
+
+
+SOURCE_CHECKS: list[Callable[[NotebookNode], Findings]] = [
+    plain_python,
+    short_cells,
+    no_semicolon,
+    known_metadata,
+    ignored_cells,
+    check_exercises,
+]
+BUILT_CHECKS: list[Callable[[NotebookNode], Findings]] = [executed_in_order, clean_outputs, held_numbers]
+
+
+def code_cells(notebook: NotebookNode) -> Iterator[tuple[int, NotebookNode]]:
+    return ((n, cell) for n, cell in enumerate(notebook.cells, start=1) if cell.cell_type == "code")
+
+
+def _is_ignored(cell: NotebookNode) -> bool:
+    return IGNORE in cell.metadata.get("tags", [])
+
+
+def _gives_verdict(source: str) -> bool:
+    """Whether the code asserts or prints something."""
+    return _asserts(source) or "print" in _called(source)
+
+
+def _asserts(source: str) -> bool:
+    """Whether the code asserts, with the statement or by assert_close and its like."""
+    statements = (isinstance(node, ast.Assert) for node in nodes(source))
+    return any(statements) or any(name.startswith("assert_") for name in _called(source))
+
+
+def _called(source: str) -> list[str]:
+    """The names of what the code calls, without what stands before the last dot."""
+    return [ast.unparse(n.func).rpartition(".")[2] for n in nodes(source) if isinstance(n, ast.Call)]
+
+
+def _strings(source: str) -> list[str]:
+    """The strings in the code, f-strings in pieces, docstrings left out."""
+    found = nodes(source)
+    alone = {id(node.value) for node in found if isinstance(node, ast.Expr)}
+    return [
+        n.value
+        for n in found
+        if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in alone
+    ]
+
+
+def _texts(output: NotebookNode) -> list[str]:
+    """What an output holds as text: a stream, or each kind of data but pictures."""
+    if output.output_type == "stream":
+        return [output.text]
+    data = output.get("data", {})
+    return [v if isinstance(v, str) else json.dumps(v) for k, v in data.items() if not k.startswith("image/")]
