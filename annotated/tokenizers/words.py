@@ -127,7 +127,7 @@ def word_splitter(language: str | None) -> Callable[[str], list[str]]:
         import spacy
     except ImportError:
         raise ImportError(
-            'words are cut by spaCy, which is missing: pip install "annotated[notebooks]"'
+            'words are cut by spaCy, which is missing: pip install "annotated-transformer[words]"'
         ) from None
     try:
         cut = spacy.blank(language).tokenizer
