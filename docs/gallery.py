@@ -25,7 +25,7 @@ FIGURE = """{picture}
 <a href="{files}.svg" download>{name}.svg</a> · <a href="{files}.png" download>{name}.png</a> ·
 [{title}, *{section}*](notebooks/{notebook}{anchor})
 
-<details>
+<details class="lines">
 <summary>The lines that draw it</summary>
 
 ```python
