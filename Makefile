@@ -15,7 +15,7 @@ INSTALL := python -m pip install --quiet --disable-pip-version-check
 
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with notebooks/nbval_sanitize.cfg --nbval-cell-timeout 600
 
-.PHONY: help setup lab notebooks student mutants reproduce bench images site test-site test-processors test-floors lock test lint format clean
+.PHONY: help setup lab notebooks student address mutants reproduce bench images site test-site test-processors test-floors lock test lint format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ notebooks: $(READY) ## execute the notebooks and write them with their outputs (
 
 student: $(READY) ## write the notebooks without their solutions into student/
 	$(BIN)/python notebooks/student.py
+
+address: $(READY) ## put the address of pyproject.toml into first cells, links to Colab and README
+	$(BIN)/python notebooks/address.py
 
 mutants: $(READY) ## break the package in several ways and show that a notebook notices each
 	$(BIN)/python notebooks/mutants.py

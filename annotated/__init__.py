@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
 try:
-    __version__ = version("annotated")
+    __version__ = version("annotated-transformer")  # PyPI's `annotated` is another's
 except PackageNotFoundError:  # run from a checkout that was never installed
     __version__ = "unknown"
 

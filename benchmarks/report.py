@@ -16,7 +16,7 @@ import torch
 from timing import Comparison, Measured, seconds
 
 Candidate = TypeVar("Candidate")
-PEERS = ("annotated", "torch", "transformers", "ctranslate2", "x-transformers", "numpy")
+PEERS = ("annotated-transformer", "torch", "transformers", "ctranslate2", "x-transformers", "numpy")
 
 
 def parser(description: str, sizes: Sequence[str], rounds: int) -> argparse.ArgumentParser:

@@ -1,13 +1,12 @@
 """Sphinx's settings. The sources are put together by staging.py; build.py runs Sphinx on them."""
 
-from importlib.metadata import version as installed
-
 from sphinx.application import Sphinx
 
+from annotated import __version__
 from docstrings import to_rest
 
 project = "annotated"
-version = release = installed("annotated")
+version = release = __version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
 exclude_patterns = ["_static", "_extra"]

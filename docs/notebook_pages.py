@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,54 +16,50 @@ INSTALLS = {"tags": ["hide-input"], "mystnb": {"code_prompt_show": "Installation
 SOLUTION = {"tags": ["hide-cell"], "mystnb": {"code_prompt_show": "Show a solution"}}
 # What Colab shows in place of a folded cell; a page has words of its own there.
 TITLE = re.compile(r"\A# @title .*\n")
-GITHUB = "https://github.com/"
 
 
 def write_notebooks(root: Path, folder: Path) -> None:
     """Write the page of every notebook that there is, and beside the built page what is to be downloaded."""
-    repository = find_repository(root / "pyproject.toml")
     downloads = folder / "_extra/notebooks"
     downloads.mkdir(parents=True)
     (folder / "notebooks").mkdir()
     for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
-        to_page(notebook, path.stem, repository, folder / "_static/figures")
+        to_page(notebook, path.stem, folder / "_static/figures")
         (folder / "notebooks" / path.name).write_text(nbformat.writes(notebook), encoding="utf-8")
         for file in (path, path.with_suffix(".py")):
             shutil.copyfile(file, downloads / file.name)
 
 
-def find_repository(pyproject: Path) -> str:
-    """`Repository` of `[project.urls]`, or nothing where it is not said yet."""
-    urls = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"].get("urls", {})
-    return urls.get("Repository", "").removesuffix("/").removesuffix(".git")
-
-
-def to_page(notebook: NotebookNode, name: str, repository: str, figures: Path) -> None:
+def to_page(notebook: NotebookNode, name: str, figures: Path) -> None:
     """Change a notebook into what its page shows. Figures are written to the folder `figures`."""
     title = notebook.cells[0]
     heading, _, rest = title.source.partition("\n")
-    title.source = f"{heading}\n\n{download_bar(name, repository)}\n{rest}"
+    title.source = f"{heading}\n\n{download_bar(name)}\n{rest}"
     if terms := terms_in(name):
         words = f"*In the glossary:* {' · '.join(f'{{term}}`{term}`' for term in terms)}"
         notebook.cells.append(nbformat.v4.new_markdown_cell(words))
     fold(notebook)
     for section, cell in with_sections(notebook):
         if cell.cell_type == "code":
-            cell.outputs = [as_html(output, section, figures) for output in cell.outputs]
+            picture = figure_name(cell, name)
+            cell.outputs = [as_html(output, section, figures, picture) for output in cell.outputs]
 
 
-def download_bar(name: str, repository: str) -> str:
-    """Links to the notebook and its script, and to Colab where the project's public address is known."""
-    links = [
-        f'<a href="{name}.ipynb" download>Notebook (.ipynb)</a>',
-        f'<a href="{name}.py" download>Script (.py)</a>',
+def figure_name(cell: NotebookNode, notebook: str) -> str:
+    """The name of a figure's files, `02-masks`, where the cell that draws it has the tag `figure-masks`."""
+    names = [
+        tag.removeprefix("figure-") for tag in cell.metadata.get("tags", []) if tag.startswith("figure-")
     ]
-    if repository.startswith(GITHUB):
-        where = repository.removeprefix(GITHUB)
-        address = f"https://colab.research.google.com/github/{where}/blob/main/notebooks/{name}.ipynb"
-        links.append(f'<a href="{address}">Open in Colab</a>')
-    return f'<p class="downloads">{" ".join(links)}</p>\n'
+    return f"{notebook[:2]}-{names[0]}" if names else ""
+
+
+def download_bar(name: str) -> str:
+    """Links to the notebook and its script; the one to Colab is in the notebook's own title."""
+    return (
+        f'<p class="downloads"><a href="{name}.ipynb" download>Notebook (.ipynb)</a> '
+        f'<a href="{name}.py" download>Script (.py)</a></p>\n'
+    )
 
 
 def fold(notebook: NotebookNode) -> None:

@@ -14,38 +14,54 @@ VEGA = "application/vnd.vegalite.v5+json"
 SCRIPTS = '<script defer src="../_static/vega.js"></script><script defer src="../_static/charts.js"></script>'
 
 
-def as_html(output: NotebookNode, section: str, figures: Path) -> NotebookNode:
-    """An output as the page shows it; one without a picture stays as it is. `figures` is where pictures go.
+def as_html(output: NotebookNode, section: str, figures: Path, name: str = "") -> NotebookNode:
+    """An output as a notebook's page shows it; one without a picture stays as it is.
 
-    `section`, the heading above, describes a picture that has no words of its own.
+    `section`, the heading above, describes a picture that has no words of its own. The picture goes into the
+    folder `figures`, under `name` or one made from its content.
     """
     data = output.get("data", {})
     if "image/png" not in data:
         return output
-    size = output.metadata.get("image/png", {}) | {
-        k: v for k, v in output.metadata.items() if k in ("width", "height")
-    }
-    words = size.get("alt") or described(data, section)
-    still = image(write_png(data["image/png"], figures), words, size)
-    live = chart(data[VEGA], still, words) if VEGA in data else f'<p class="figure">{still}</p>'
+    still = picture(output, section, figures, name, "../_static/figures")
+    live = (
+        chart(data[VEGA], still, words_of(output, section))
+        if VEGA in data
+        else f'<p class="figure">{still}</p>'
+    )
     return nbformat.v4.new_output("display_data", {"text/html": live})
 
 
-def described(data: dict[str, Any], section: str) -> str:
-    """The words of a chart, `<Chart: words; ...>`, or else the section that a figure stands in."""
-    text = data.get("text/plain", "")
+def picture(output: NotebookNode, section: str, figures: Path, name: str, address: str) -> str:
+    """Write an output's picture; an `<img>` of it, for a page from which `figures` is at `address`."""
+    file = write_png(output.data["image/png"], figures, name)
+    return image(f"{address}/{file}", words_of(output, section), size_of(output))
+
+
+def size_of(output: NotebookNode) -> dict[str, Any]:
+    """What a picture's metadata tell: its size, and the words for it."""
+    return output.metadata.get("image/png", {}) | {
+        k: v for k, v in output.metadata.items() if k in ("width", "height")
+    }
+
+
+def words_of(output: NotebookNode, section: str) -> str:
+    """A picture's own words, or those of a chart, `<Chart: words; ...>`, or else the section above it."""
+    if words := size_of(output).get("alt"):
+        return words
+    text = output.data.get("text/plain", "")
     if text.startswith("<Chart: "):
         return text.removeprefix("<Chart: ").rstrip(">").partition(";")[0]
     return f"Figure: {section}"
 
 
-def write_png(encoded: str, figures: Path) -> str:
-    """Write a picture under a name made from its content; returns its address for a notebook's page."""
+def write_png(encoded: str, figures: Path, name: str) -> str:
+    """Write a picture as `name`.png, or under a name made from its content; returns the file's name."""
     content = base64.b64decode(encoded)
-    name = f"{hashlib.sha256(content).hexdigest()[:16]}.png"
+    file = f"{name or hashlib.sha256(content).hexdigest()[:16]}.png"
     figures.mkdir(parents=True, exist_ok=True)
-    (figures / name).write_bytes(content)
-    return f"../_static/figures/{name}"
+    (figures / file).write_bytes(content)
+    return file
 
 
 def image(address: str, words: str, size: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from api_pages import write_api
 from assets import copy_assets
+from gallery import write_gallery
 from notebook_pages import write_notebooks
 from reference_pages import write_references
 from start_page import write_start_page
@@ -20,6 +21,7 @@ def stage(root: Path, folder: Path) -> None:
     shutil.copyfile(root / "CHANGELOG.md", folder / "changelog.md")
     copy_assets(folder / "_static", folder.parent)
     write_notebooks(root, folder)
+    write_gallery(root, folder)
     write_api(folder / "api")
     write_references(root, folder)
     write_start_page(root, folder)

@@ -19,17 +19,27 @@
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
-import importlib.util
 import os
 import subprocess
 import sys
 
-if importlib.util.find_spec("annotated") is None:
+try:
+    import annotated
+
+    annotated.make_model  # PyPI has a stranger's `annotated`, which has none
+except (ImportError, AttributeError):
     where = os.environ.get("ANNOTATED_SPEC", "")
     if not where:
-        raise RuntimeError("First tell pip where annotated is: %env ANNOTATED_SPEC=git+https://...")
-    package = f"annotated[notebooks] @ {where}"
-    subprocess.check_call([sys.executable, "-m", "pip", "install", "--quiet", package])
+        todo = "%env ANNOTATED_SPEC=git+https://..."
+        raise RuntimeError(f"To say where pip finds annotated, run in a cell above:\n{todo}") from None
+    package = f"annotated-transformer[colab] @ {where}"
+    command = [sys.executable, "-m", "pip", "install", package]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
+        for line in pip.stdout:
+            print(line, end="")
+    if pip.returncode:
+        raise RuntimeError("pip could not install annotated: its reason stands above") from None
+    sys.modules.pop("annotated", None)
 
 # %%
 import math
@@ -114,7 +124,7 @@ for sharpness in (0, 1, 4, 1000):
 # From "no idea, so the mean of all" to "halfway between the two that are near". What about noon, whose answer
 # we have?
 
-# %%
+# %% tags=["figure-soft-lookup"]
 from annotated.plots import plot_soft_lookup
 
 hours = torch.linspace(0, 24, 193)
@@ -129,6 +139,9 @@ plt.show()
 assert_close(soft_lookup(keys, 1000), values)  # sharp enough, it is the dictionary
 
 # %% [markdown]
+# *Figure 1. The temperatures that the look-up answers, asked at every hour: the sharper it is, the closer
+# it comes to the four entries of the table.*
+#
 # The softer the look-up, the further it misses even the entries it holds. Only the sharpest goes through all
 # four points. The soft look-up has a name, *attention*, and so: **for the keys it holds, a dictionary is
 # attention with infinite sharpness.** (For other queries, such attention returns the entry with the highest
@@ -241,7 +254,7 @@ assert_close(its_weights, weights)
 assert_close(fused, by_hand)
 print("loops = matrices = package = fused kernel: True")
 
-# %%
+# %% tags=["figure-weights"]
 from annotated.plots import plot_attention
 
 ax = plot_attention(weights, english, german, title="Where each English word looks")
@@ -251,6 +264,9 @@ assert weights[english.index("cat")].argmax() == german.index("Katze")
 assert weights[:, german.index("der")].sum() > 1  # a column may
 
 # %% [markdown]
+# *Figure 2. The weights of each English word (a row) on the German words (columns): bright is much, and each
+# row sums to 1.*
+#
 # Read it by rows: each sums to 1. *saw* reaches *gesehen*, four places further on, as easily as a neighbour.
 # But it cannot have two keys at full weight, so *hat* and *gesehen* share. Columns have no such budget.
 #
@@ -323,21 +339,29 @@ for name, linear in zip(("query", "key", "value", "output"), layer.linears, stri
 # Nothing, ever. Every Transformer of the paper's kind whose key projection has a bias carries those
 # parameters as dead weight.
 #
-# **Exercise 1.** A model asks many sentences (`B`) with many attentions side by side (`h` *heads*) at once:
-# `Q` is `(B, h, T, d_k)`. Write equation 1 for it with two calls of `torch.einsum` and one softmax, no
-# transposing. (`einsum("ij,jk->ik", a, b)` is the matrix product: a letter for each dimension, and a sum over
-# each letter that the result has not.) What did you have to change for the two extra dimensions?
+# **Exercise 1 (medium).** A model asks many sentences (`B`) with many attentions side by side (`h` *heads*)
+# at once: `Q` is `(B, h, T, d_k)`. Write equation 1 for it with two calls of `torch.einsum` and one softmax,
+# no transposing. (`einsum("ij,jk->ik", a, b)` is the matrix product: a letter for each dimension, and a sum
+# over each letter that the result has not.) What did you have to change for the two extra dimensions?
+
+
+# %% tags=["exercise"]
+def attention_by_einsum(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
+    """Queries (B, h, T, d_k), keys (B, h, S, d_k), values (B, h, S, d_v) -> outputs (B, h, T, d_v)."""
+    raise NotImplementedError
 
 
 # %% tags=["solution"]
+# One letter for each new dimension, carried through; the package needs no change at all.
 def attention_by_einsum(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
     scores = torch.einsum("bhtd,bhsd->bhts", Q, K) / math.sqrt(Q.size(-1))
     return torch.einsum("bhts,bhsv->bhtv", scores.softmax(dim=-1), V)
 
 
+# %% tags=["exercise-test"]
 many = torch.randn(3, 2, 5, 4, 16)  # queries, keys and values of 2 sentences, 5 heads, 4 words
 assert_close(attention_by_einsum(*many), attention(*many)[0])
-print("one letter for each new dimension, carried through; the package needs no change at all")
+print("equal to the package's attention")
 
 # %% [markdown]
 # ## Why divide by the square root of $d_k$
@@ -401,7 +425,7 @@ by_autograd = torch.autograd.functional.jacobian(lambda scores: scores.softmax(d
 assert_close(response(row.softmax(dim=-1)), by_autograd.norm())
 print("the formula = autograd: True")
 
-# %%
+# %% tags=["figure-scaling"]
 from annotated.plots.scaling import PLAIN, SCALED, explore_scaling
 
 plain = {d_k: products[d_k].softmax(dim=-1) for d_k in widths}  # (2000, 9) each
@@ -420,6 +444,9 @@ one_query = torch.stack([k[:, :d_k] @ q[:d_k] for d_k in widths])  # (11, 9)
 explore_scaling(widths, one_query, german, bits, moves)
 
 # %% [markdown]
+# *Figure 3. Scores and weights as $d_k$ grows, without and with the division: without it, one word takes
+# all the weight.*
+#
 # All numbers are random; the German words are only names. Move the slider (in a still picture, compare the
 # colours at $d_k = 64$). Blue goes from a blend to a single winner; orange stays a blend. On the right, the
 # median over the 2,000 queries.
@@ -453,7 +480,7 @@ for d_k in widths:
     unscaled.append(gradients(q, k, v, pull, 1.0))
     divided.append(gradients(q, k, v, pull, d_k**-0.5))
 
-# %%
+# %% tags=["figure-gradients"]
 from annotated.plots import plot_by_width
 
 
@@ -471,6 +498,8 @@ assert curves[PLAIN]["mean"][10] > 2 * curves[SCALED]["mean"][10]
 assert curves[PLAIN]["median"][10] < 0.001 * curves[SCALED]["median"][10]
 
 # %% [markdown]
+# *Figure 4. Gradients at the query: without the division the median falls to nothing, the mean does not.*
+#
 # Here is something the paper does not say. Without scaling the **mean gradient does not vanish**; it is
 # larger than with it. Only the median dies. A few queries, those whose two best keys happen to be neck and
 # neck, stand on an edge of the staircase and get an enormous push; all others get next to none. How few?
@@ -775,7 +804,7 @@ causal = subsequent_mask(batch.tgt.size(1))  # (1, 9, 9): one triangle serves ev
 assert (batch.tgt_mask == (padding & causal)).all()
 print("source mask", tuple(batch.src_mask.shape), " target mask", tuple(batch.tgt_mask.shape))
 
-# %%
+# %% tags=["figure-masks"]
 from annotated.plots import plot_mask
 
 masks = {"padding": padding[1], "causal": causal[0], "padding & causal": batch.tgt_mask[1]}
@@ -789,15 +818,20 @@ plt.show()
 assert batch.tgt_mask[1].sum(dim=-1).tolist() == [1, 2, 3, 4, 5, 6, 7, 7, 7]  # keys that each query sees
 
 # %% [markdown]
+# *Figure 5. Three masks for one sentence: what a query (row) may see of the keys (columns) is coloured, what
+# is hidden is grey.*
+#
 # Query down, key across: a row is what one token sees. Padding takes *columns* away, the future takes a
 # corner. The same to point at:
 
-# %%
+# %% tags=["figure-masks-by-query"]
 from annotated.plots import explore_masks
 
 explore_masks(masks, tokens, tokens, query=3)
 
 # %% [markdown]
+# *Figure 6. The three masks, a query at a time.*
+#
 # The last two rows belong to blanks, and blanks may look at words. It does no harm: their outputs are never
 # asked for. [07_batches_and_masks](07_batches_and_masks.ipynb) comes back to it.
 #

@@ -20,17 +20,27 @@
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
-import importlib.util
 import os
 import subprocess
 import sys
 
-if importlib.util.find_spec("annotated") is None:
+try:
+    import annotated
+
+    annotated.make_model  # PyPI has a stranger's `annotated`, which has none
+except (ImportError, AttributeError):
     where = os.environ.get("ANNOTATED_SPEC", "")
     if not where:
-        raise RuntimeError("First tell pip where annotated is: %env ANNOTATED_SPEC=git+https://...")
-    package = f"annotated[notebooks] @ {where}"
-    subprocess.check_call([sys.executable, "-m", "pip", "install", "--quiet", package])
+        todo = "%env ANNOTATED_SPEC=git+https://..."
+        raise RuntimeError(f"To say where pip finds annotated, run in a cell above:\n{todo}") from None
+    package = f"annotated-transformer[colab] @ {where}"
+    command = [sys.executable, "-m", "pip", "install", package]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
+        for line in pip.stdout:
+            print(line, end="")
+    if pip.returncode:
+        raise RuntimeError("pip could not install annotated: its reason stands above") from None
+    sys.modules.pop("annotated", None)
 
 # %%
 import math

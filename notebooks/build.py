@@ -14,7 +14,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import nbformat
@@ -25,7 +25,9 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 from traitlets import default
 
-from pairs import METADATA, Fault, check_folder, check_pair, find_sources, first_cell, read_source
+from address import find_repository
+from figures import svg_path, take_svgs
+from pairs import METADATA, Fault, check_folder, check_pair, find_sources, read_source
 
 HERE = Path(__file__).resolve().parent
 SECONDS_PER_CELL = 600
@@ -52,8 +54,19 @@ def build(source: Path) -> Path:
     notebook = read_source(source)
     execute(notebook, source)
     target = source.with_suffix(".ipynb")
+    write_svgs(source, take_svgs(notebook))
     write_atomically(target, nbformat.writes(notebook) + "\n")
     return target
+
+
+def write_svgs(source: Path, svgs: Mapping[str, str]) -> None:
+    """Keep a notebook's named pictures in figures/ beside it, in the place of those kept before."""
+    folder = svg_path(source, "").parent
+    for path in folder.glob(f"{source.stem[:2]}-*.svg"):
+        path.unlink()
+    for name, svg in svgs.items():
+        folder.mkdir(exist_ok=True)
+        svg_path(source, name).write_text(svg, encoding="utf-8", newline="\n")
 
 
 def execute(notebook: NotebookNode, source: Path) -> None:
@@ -69,7 +82,7 @@ def execute(notebook: NotebookNode, source: Path) -> None:
         on_cell_start=lambda cell, cell_index: started.append(cell_index),
     )
     try:
-        client.execute()
+        client.execute(env={**os.environ, "ANNOTATED_SVG": "1"})
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         raise BuildError(explain(notebook, source, started[-1], error)) from error
     notebook.metadata = nbformat.from_dict(METADATA)
@@ -116,7 +129,7 @@ def write_atomically(target: Path, text: str) -> None:
         raise
 
 
-def build_all(sources: Sequence[Path], start: str) -> int:
+def build_all(sources: Sequence[Path], repository: str) -> int:
     """Build one after the other, telling on stderr how it goes; 0 if all ran and each pair is faultless."""
     faults = []
     for source in sources:
@@ -128,7 +141,7 @@ def build_all(sources: Sequence[Path], start: str) -> int:
             say(str(error))
             return 1
         say(f"{source.stem} built in {time.perf_counter() - began:.1f} s")
-        faults += check_pair(source, built, start)
+        faults += check_pair(source, built, repository)
     return report(faults)
 
 
@@ -152,12 +165,12 @@ def main(arguments: Sequence[str] | None = None, folder: Path = HERE) -> int:
     sources = find_sources(folder)
     if unknown := [name for name in names if name not in sources]:
         parser.error(f"there is no notebook {', '.join(unknown)}; there are: {', '.join(sources) or 'none'}")
-    start = first_cell(HERE.parent / "pyproject.toml")
+    repository = find_repository(HERE.parent / "pyproject.toml")
     if not options.check:
         if not sources:
             parser.error(f"there is no notebook in {folder}: write NN_name.py")
-        return build_all([sources[name] for name in names or sources], start)
-    if status := report(check_folder(folder, start, names)):
+        return build_all([sources[name] for name in names or sources], repository)
+    if status := report(check_folder(folder, repository, names)):
         return status
     say(f"pairs in order: {len(names or sources)}")
     return 0

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from nbformat import NotebookNode
 
 from exercises import FOLDED, SOLUTION, TAGS, TITLE, check_exercises, nodes, role
+from figures import NAMED, check_figures
 
 LONGEST_CELL = 25
 IGNORE = "nbval-ignore-output"
@@ -55,7 +56,8 @@ def no_semicolon(source: NotebookNode) -> Findings:
 def known_metadata(source: NotebookNode) -> Findings:
     """No tag or comment lets a cell escape: none that skips it, and none that expects it to fail."""
     for position, cell in enumerate(source.cells, start=1):
-        if strangers := set(cell.metadata.get("tags", [])) - {IGNORE} - TAGS:
+        tags = {tag for tag in cell.metadata.get("tags", []) if not NAMED.fullmatch(tag)}
+        if strangers := tags - {IGNORE} - TAGS:
             yield position, "metadata", f"tags {sorted(strangers)} are none that a notebook may have"
         if cell.metadata.get("jupyter", {}) != (FOLDED["jupyter"] if role(cell) == SOLUTION else {}):
             yield position, "metadata", f'tags=["{SOLUTION}"] alone folds a cell'
@@ -127,7 +129,12 @@ SOURCE_CHECKS: list[Callable[[NotebookNode], Findings]] = [
     ignored_cells,
     check_exercises,
 ]
-BUILT_CHECKS: list[Callable[[NotebookNode], Findings]] = [executed_in_order, clean_outputs, held_numbers]
+BUILT_CHECKS: list[Callable[[NotebookNode], Findings]] = [
+    executed_in_order,
+    clean_outputs,
+    held_numbers,
+    check_figures,
+]
 
 
 def code_cells(notebook: NotebookNode) -> Iterator[tuple[int, NotebookNode]]:

@@ -7,7 +7,6 @@ are still true is nbval's to say.
 
 import hashlib
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +16,10 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
+from address import first_cell, with_link
 from cell_checks import BUILT_CHECKS, SOURCE_CHECKS, Findings, code_cells, typed_truths
 from exercises import fold
+from figures import check_svgs
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -28,6 +29,8 @@ BARE_NAME = re.compile(r"`(\d\d_\w+)`")
 LINKED_NAME = re.compile(r"\]\((\d\d_\w+)\.ipynb")
 LINKED_SECTION = re.compile(r"\]\((\d\d_\w+)\.ipynb\),\s+\*([^*]+)\*")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+# What a notebook may ask of pip: what all draw with, and with it spaCy and torchtext.
+EXTRAS = ("colab", "colab,words")
 # Notebooks not rewritten yet; this list only ever gets shorter.
 STILL_TYPED = {
     "01_why_attention",
@@ -47,20 +50,6 @@ STILL_TYPED = {
     "16_another_task",
 }
 
-FIRST_CELL = """\
-# Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
-import importlib.util
-import os
-import subprocess
-import sys
-
-if importlib.util.find_spec("annotated") is None:
-    where = os.environ.get("ANNOTATED_SPEC", "{address}")
-    if not where:
-        raise RuntimeError("First tell pip where annotated is: %env ANNOTATED_SPEC=git+https://...")
-    package = f"annotated[notebooks] @ {{where}}"
-    subprocess.check_call([sys.executable, "-m", "pip", "install", "--quiet", package])"""
-
 
 class Fault(NamedTuple):
     """One thing wrong with a notebook. `cell` counts all cells from 1; 0 is the notebook as a whole."""
@@ -73,13 +62,6 @@ class Fault(NamedTuple):
     def __str__(self) -> str:
         place = f"{self.notebook}, cell {self.cell}" if self.cell else self.notebook
         return f"{place}: {self.name}: {self.detail}"
-
-
-def first_cell(pyproject: Path) -> str:
-    """The code that every notebook starts with; its default address is `Repository` of `[project.urls]`."""
-    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
-    repository = project.get("urls", {}).get("Repository")
-    return FIRST_CELL.format(address=f"git+{repository}" if repository else "")
 
 
 def read_source(path: Path) -> NotebookNode:
@@ -109,8 +91,8 @@ def find_sources(folder: Path) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("[0-9][0-9]_*.py"))}
 
 
-def check_folder(folder: Path, start: str, names: Sequence[str] = ()) -> list[Fault]:
-    """Check all notebooks of a folder, or those named; `start` is the code that each must start with."""
+def check_folder(folder: Path, repository: str, names: Sequence[str] = ()) -> list[Fault]:
+    """Check all notebooks of a folder, or those named; `repository` is the project's address, or empty."""
     sources = find_sources(folder)
     built = {path.stem: path for path in sorted(folder.glob("*.ipynb"))}
     wanted = [name for name in sorted({**sources, **built}) if not names or name in names]
@@ -125,23 +107,24 @@ def check_folder(folder: Path, start: str, names: Sequence[str] = ()) -> list[Fa
         elif name not in built:
             faults.append(Fault(name, 0, "not built", f"no {name}.ipynb: make notebooks ONLY={name}"))
         else:
-            faults += check_pair(sources[name], built[name], start)
+            faults += check_pair(sources[name], built[name], repository)
             faults += [Fault(name, *finding) for finding in links(read_source(sources[name]), sources)]
     return faults
 
 
-def check_pair(source_path: Path, built_path: Path, start: str) -> list[Fault]:
+def check_pair(source_path: Path, built_path: Path, repository: str) -> list[Fault]:
     """Every fault of one notebook: of its source, and of the executed file against it."""
     name = source_path.stem
     source = read_source(source_path)
     faults = [Fault(name, *finding) for check in SOURCE_CHECKS for finding in check(source)]
-    faults += [Fault(name, *finding) for finding in starts_with(source, start)]
+    faults += [Fault(name, *finding) for finding in starts_with(source, repository, name)]
     faults += [Fault(name, *finding) for finding in no_new_typed_truths(source, name)]
     try:
         built = read_built(built_path)
     except ValueError as error:
         return [*faults, Fault(name, 0, "unreadable", str(error))]
     faults += [Fault(name, *finding) for finding in same_cells(source, built)]
+    faults += [Fault(name, *finding) for finding in check_svgs(built, source_path)]
     return faults + [Fault(name, *finding) for check in BUILT_CHECKS for finding in check(built)]
 
 
@@ -155,11 +138,15 @@ def read_built(path: Path) -> NotebookNode:
     return built
 
 
-def starts_with(source: NotebookNode, start: str) -> Findings:
-    """The first code cell is the one that fetches the package where it is missing."""
+def starts_with(source: NotebookNode, repository: str, name: str) -> Findings:
+    """The title links to Colab, if there is an address; the first code installs what is missing."""
+    title = source.cells[0].source
+    if title != with_link(title, repository, name):
+        yield 1, "address", "the link to Colab is not that of pyproject.toml: make address"
+    starts = [first_cell(repository, extras) for extras in EXTRAS]
     position, cell = next(code_cells(source), (0, None))
-    if cell is None or cell.source != start:
-        yield position, "first cell", f"the first code cell must be this one:\n{start}"
+    if cell is None or cell.source not in starts:
+        yield position, "first cell", f"the first code cell must be this one (make address):\n{starts[0]}"
 
 
 def links(source: NotebookNode, existing: Mapping[str, Path]) -> Findings:

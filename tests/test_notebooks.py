@@ -1,8 +1,5 @@
 """The pair check names every fault put in; the builder repeats itself, and stops at a failing cell."""
 
-import importlib.util
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,13 +8,13 @@ import psutil
 import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
-from packaging.requirements import Requirement
 
+import address
 import build
 import pairs
 
 ROOT = Path(__file__).parents[1]
-START = pairs.first_cell(ROOT / "pyproject.toml")
+START = address.first_cell("")
 EXERCISE = '# %% [markdown]\n# **Exercise.** Add.\n\n# %% tags=["solution"]\nassert 1 + 1 == 2\n'
 IGNORED = '# %% tags=["nbval-ignore-output"]\nprint(id(object()))\n'
 VERDICT = "# %%\nprint(1 > 0)\n"
@@ -44,13 +41,13 @@ def write_pair(
 
 
 def names(folder: Path) -> list[str]:
-    return [fault.name for fault in pairs.check_folder(folder, START)]
+    return [fault.name for fault in pairs.check_folder(folder, "")]
 
 
 def test_a_good_pair_has_no_fault(tmp_path: Path) -> None:
     long_class = "# %%\nclass Long:\n" + "\n".join(f"    x{i} = {i}" for i in range(60)) + "\n"
     write_pair(tmp_path, notebook_text(long_class, IGNORED, VERDICT, *[PLAIN] * 4))
-    assert pairs.check_folder(tmp_path, START) == []
+    assert pairs.check_folder(tmp_path, "") == []
 
 
 @pytest.mark.parametrize(
@@ -190,7 +187,7 @@ def test_notebooks_are_linked_where_they_exist(tmp_path: Path, text: str, fault:
 
 def test_a_fault_tells_the_notebook_the_cell_and_the_fault(tmp_path: Path) -> None:
     write_pair(tmp_path, notebook_text("# %%\n1 + 1;\n"))
-    assert str(pairs.check_folder(tmp_path, START)[0]).startswith("00_tiny, cell 3: semicolon: ")
+    assert str(pairs.check_folder(tmp_path, "")[0]).startswith("00_tiny, cell 3: semicolon: ")
 
 
 def test_ids_stay_when_a_cell_is_put_in_above(tmp_path: Path) -> None:
@@ -268,48 +265,3 @@ def test_pieces_of_a_stream_are_joined_and_nothing_else() -> None:
         [out("stdout", "a"), out("stdout", "b"), figure, out("stdout", "c"), out("stderr", "d")]
     )
     assert [o.get("text") for o in merged] == ["ab", None, "c", "d"]
-
-
-def test_the_first_cell_is_silent_where_the_package_is_there() -> None:
-    run = subprocess.run([sys.executable, "-c", START], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert run.stdout + run.stderr == ""
-
-
-@pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The commands that the first cell runs where the package is missing, instead of running them."""
-    commands: list[list[str]] = []
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(subprocess, "check_call", commands.append)
-    monkeypatch.delenv("ANNOTATED_SPEC", raising=False)
-    return commands
-
-
-def test_the_first_cell_installs_from_annotated_spec(
-    installed: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ANNOTATED_SPEC", "git+file:///somewhere/annotated")
-    exec(START, {})
-    wanted = Requirement(installed[0][-1])
-    assert (wanted.name, wanted.extras, wanted.url) == (
-        "annotated",
-        {"notebooks"},
-        "git+file:///somewhere/annotated",
-    )
-
-
-def test_the_first_cell_installs_from_the_repository_once_there_is_one(
-    installed: list[list[str]], tmp_path: Path
-) -> None:
-    project = tmp_path / "pyproject.toml"
-    project.write_text('[project.urls]\nRepository = "https://example.org/annotated"\n')
-    exec(pairs.first_cell(project), {})
-    assert Requirement(installed[0][-1]).url == "git+https://example.org/annotated"
-
-
-def test_the_first_cell_asks_for_annotated_spec(installed: list[list[str]], tmp_path: Path) -> None:
-    project = tmp_path / "pyproject.toml"
-    project.write_text("[project]\n")
-    with pytest.raises(RuntimeError, match="ANNOTATED_SPEC"):
-        exec(pairs.first_cell(project), {})
-    assert installed == []

@@ -14,7 +14,7 @@ from annotated.plots.positions import plot_encodings
 
 def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "seaborn", None)
-    needed = re.escape('seaborn is missing: pip install "annotated[notebooks]"')
+    needed = re.escape('seaborn is missing: pip install "annotated-transformer[notebooks]"')
     with pytest.raises(ModuleNotFoundError, match=needed):
         palette(3)
 

@@ -18,8 +18,9 @@ from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
 from annotated.translator import Translator
 from checking import check_site
 from docstrings import public, to_rest
+from gallery import write_gallery
 from model_export import write_model
-from notebook_pages import download_bar, find_repository, fold, to_page
+from notebook_pages import fold, to_page
 from outputs import VEGA, as_html
 from reference_pages import Series, code_link, glossary_entry, question, slug
 from tables import read_table, terms_for, terms_in
@@ -86,6 +87,32 @@ def test_a_figure_becomes_a_file_with_words(tmp_path: Path) -> None:
     assert 'alt="A &quot;mask&quot; &amp; more" width="80" height="40"' in html
 
 
+def test_a_figure_with_a_name_keeps_it(tmp_path: Path) -> None:
+    html = as_html(output(**{"image/png": PNG}), "Masks", tmp_path, "02-masks").data["text/html"]
+    assert 'src="../_static/figures/02-masks.png"' in html
+    assert (tmp_path / "02-masks.png").read_bytes() == b"picture"
+
+
+def test_the_gallery_shows_each_named_figure_with_its_caption_its_files_and_its_code(tmp_path: Path) -> None:
+    text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
+    named = code("draw(1)", outputs=[output(**{"image/png": PNG})], metadata={"tags": ["figure-masks"]})
+    below = text("*Figure 1. What\nto see.*\n\nAnd so on.")
+    other = code("draw(2)", outputs=[output(**{"image/png": PNG})])
+    cells = [text("# 02 · Attention"), text("## Which way round?"), named, below, other]
+    (tmp_path / "notebooks/figures").mkdir(parents=True)
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "notebooks/02_attention.ipynb")
+    (tmp_path / "notebooks/figures/02-masks.svg").write_text("<svg/>")
+    write_gallery(tmp_path, tmp_path)
+    page = (tmp_path / "gallery.md").read_text(encoding="utf-8")
+    assert page.index("## 02 · Attention") < page.index("*Figure 1. What\nto see.*") < page.index("draw(1)")
+    assert "(notebooks/02_attention.ipynb#which-way-round)" in page
+    assert "And so on" not in page
+    assert "draw(2)" not in page
+    kept = {path.name for path in (tmp_path / "_static/figures").iterdir()}
+    assert kept == {"02-masks.png", "02-masks.svg"}
+    assert all(f'href="_static/figures/{name}"' in page for name in kept)
+
+
 def test_a_figure_without_words_is_named_by_its_section(tmp_path: Path) -> None:
     html = as_html(output(**{"image/png": PNG}), "Masks: who may look", tmp_path).data["text/html"]
     assert 'alt="Figure: Masks: who may look"' in html
@@ -116,18 +143,9 @@ def test_solutions_and_the_installation_are_folded_and_nothing_else() -> None:
     assert cells[2].source == "2 + 2"
 
 
-def test_colab_is_offered_only_for_a_public_address(tmp_path: Path) -> None:
-    pyproject = tmp_path / "pyproject.toml"
-    pyproject.write_text('[project]\nname = "a"\n')
-    assert "colab" not in download_bar("02_attention", find_repository(pyproject))
-    pyproject.write_text('[project.urls]\nRepository = "https://github.com/someone/annotated.git"\n')
-    bar = download_bar("02_attention", find_repository(pyproject))
-    assert "colab.research.google.com/github/someone/annotated/blob/main/notebooks/02_attention.ipynb" in bar
-
-
 def test_a_page_has_its_downloads_below_the_title_and_its_terms_at_the_end(tmp_path: Path) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# 02 · Attention\n\nText")])
-    to_page(notebook, "02_attention", "", tmp_path)
+    to_page(notebook, "02_attention", tmp_path)
     assert re.match(r'# 02 · Attention\n\n<p class="downloads">.*</p>\n\n\nText', notebook.cells[0].source)
     assert "{term}`attention`" in notebook.cells[-1].source
 

@@ -17,7 +17,9 @@ try:
     from torchtext.data.utils import RandomShuffler
     from torchtext.vocab import Vocab
 except ImportError:
-    raise ImportError('the classic fields need torchtext 0.6: pip install "annotated[notebooks]"') from None
+    raise ImportError(
+        'the classic fields need torchtext 0.6: pip install "annotated-transformer[words]"'
+    ) from None
 
 Fields = dict[str, RawField]
 

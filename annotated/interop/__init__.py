@@ -9,7 +9,8 @@
 | ONNX                                 |                                          | `to_onnx`        |
 | a model folder on the Hub            | `from_hub`                               | `to_hub`         |
 
-The libraries themselves come with `pip install "annotated[interop]"` and are imported when they are needed.
+The libraries themselves come with `pip install "annotated-transformer[interop]"` and are imported when they
+are needed.
 """
 
 from annotated.interop.annotated_post import annotated_translator, from_annotated

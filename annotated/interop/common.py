@@ -27,7 +27,7 @@ def foreign(package: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-        raise ImportError(f'{name} is missing: pip install "annotated[interop]"') from None
+        raise ImportError(f'{name} is missing: pip install "annotated-transformer[interop]"') from None
 
 
 def read_pickle(path: Path, recipe: str) -> dict[str, Tensor]:

@@ -24,7 +24,7 @@ def add_export(add: Callable[..., argparse.ArgumentParser], **options: object) -
         "export",
         help="write a model for another engine",
         description="Write a model for CTranslate2, as ONNX, or as Hugging Face's MarianMTModel, "
-        'into a new folder.\nWhat that takes comes with pip install "annotated[interop]".',
+        'into a new folder.\nWhat that takes comes with pip install "annotated-transformer[interop]".',
         epilog="examples:\n"
         "  annotated export --model runs/first --to ctranslate2 --quantization int8 --out first-int8\n"
         "  annotated export --model runs/first --to onnx --out first-onnx",

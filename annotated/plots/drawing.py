@@ -18,7 +18,8 @@ def load(module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f'{error.name} is missing: pip install "annotated[notebooks]"') from error
+        needed = 'pip install "annotated-transformer[notebooks]"'
+        raise ModuleNotFoundError(f"{error.name} is missing: {needed}") from error
 
 
 def axes_or_new(ax: "Axes | None", width: float = 8.0, height: float = 4.5) -> "Axes":

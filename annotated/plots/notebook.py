@@ -4,6 +4,7 @@
 import ast
 import base64
 import inspect
+import os
 import sys
 import textwrap
 from collections.abc import Callable
@@ -46,7 +47,8 @@ def setup_notebook() -> None:
 
     Whatever the reader's own settings are, figures come out the same. Colours are seaborn's colour-blind-safe
     palette, text can be read at half size. There is no grid, which would lie over every heatmap:
-    `axes.grid(True)` draws one. Raises ModuleNotFoundError that names the extra to install.
+    `axes.grid(True)` draws one. Where the environment variable ANNOTATED_SVG is set, as the builder of the
+    notebooks does, each also comes as SVG. Raises ModuleNotFoundError that names the extra to install.
     """
     _style_figures()
     _style_charts()
@@ -99,13 +101,24 @@ def _style_figures() -> None:
 
 
 def _add_words(formatter: Any) -> None:
-    """Let every figure's PNG carry an alternative text, in the output's metadata; the picture stays."""
-    figure_class = load("matplotlib.figure").Figure
+    """Let every figure's PNG carry an alternative text, in the output's metadata; the picture stays.
+
+    There the SVG goes too, where it is asked for: IPython would draw it before the PNG, and move that.
+    """
+    figure_class, print_figure = (
+        load("matplotlib.figure").Figure,
+        load("IPython.core.pylabtools").print_figure,
+    )
     draw = formatter.for_type(figure_class)
 
     def draw_with_words(figure: Any) -> tuple[Any, dict[str, Any]] | None:
         drawn = draw(figure)
-        return drawn and (drawn[0], {**drawn[1], "alt": describe_figure(figure)})
+        if drawn is None:
+            return None
+        words = {"alt": describe_figure(figure)}
+        if "ANNOTATED_SVG" in os.environ:
+            words["svg"] = print_figure(figure, fmt="svg")
+        return drawn[0], {**drawn[1], **words}
 
     formatter.for_type(figure_class, draw_with_words)
 

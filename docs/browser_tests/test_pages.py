@@ -12,7 +12,15 @@ from axe_playwright_python.sync_playwright import Axe
 from conftest import SITE
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
-PAGES = ["index.html", "questions.html", "glossary.html", "names.html", "citation.html", "changelog.html"]
+PAGES = [
+    "index.html",
+    "questions.html",
+    "glossary.html",
+    "names.html",
+    "citation.html",
+    "changelog.html",
+    "gallery.html",
+]
 PAGES += ["search.html", "genindex.html", "api/index.html", "api/masks.html", "api/attention.html"]
 PAGES += sorted(str(path.relative_to(SITE)) for path in SITE.glob("notebooks/*.html"))
 OWN = ("file:", "data:", "blob:")

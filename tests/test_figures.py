@@ -1,0 +1,98 @@
+"""Figures: captions count, names are kept as SVG, and the faults of either are told."""
+
+from pathlib import Path
+
+import pytest
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+import build
+import figures
+import pairs
+
+PNG = {"image/png": "AAAA", "text/plain": "<Figure size 640x480 with 1 Axes>"}
+SVG = "<svg>\n <metadata>\n  <date>2026-01-01</date>\n </metadata>\n <g/></svg>"
+CHART = {
+    "image/png": "AAAA",
+    figures.VEGA: {"mark": "bar", "encoding": {"x": {"field": "n"}}, "data": {"values": [{"n": 1}]}},
+}
+
+
+def picture(*tags: str, count: int = 1, svg: str = SVG, **data: object) -> NotebookNode:
+    words = {"image/png": {"alt": "A line", "svg": svg} if svg else {}}
+    outputs = [new_output("display_data", {**PNG, **data}, metadata=words) for _ in range(count)]
+    return new_code_cell("plt.show()", outputs=outputs, metadata={"tags": list(tags)})
+
+
+def text(source: str) -> NotebookNode:
+    return new_markdown_cell(source)
+
+
+FIRST, SECOND = text("*Figure 1. What\nto see.*\n\nAnd so on."), text("*Figure 2. More.*")
+DRAWN = text("![The model](../images/model.svg)\n\n*Figure 2. The paper's figure 1.*")
+
+
+@pytest.mark.parametrize(
+    ("cells", "faults"),
+    [
+        ([picture(), text("No captions here.")], []),
+        ([picture("figure-masks"), FIRST, picture(), SECOND], []),
+        ([picture(), FIRST, DRAWN], []),
+        ([picture(), FIRST, picture("solution")], []),
+        ([picture(), FIRST, picture(), text("Look at that.")], ["no caption"]),
+        ([picture(), FIRST, picture()], ["no caption"]),
+        ([picture("figure-masks"), text("Look at that.")], ["no caption"]),
+        ([picture(), SECOND], ["figure number"]),
+        ([picture(), SECOND, picture(), FIRST], ["figure number", "figure number"]),
+        ([picture("figure-masks", count=0), FIRST], ["no picture"]),
+        ([picture("figure-masks", count=2), FIRST], ["no picture"]),
+    ],
+)
+def test_faults_of_captions_are_named(cells: list[NotebookNode], faults: list[str]) -> None:
+    notebook = new_notebook(cells=cells)
+    assert [name for _, name, _ in figures.check_figures(notebook)] == faults
+
+
+def test_only_named_pictures_are_kept_as_svg_and_the_notebook_keeps_none() -> None:
+    notebook = new_notebook(
+        cells=[picture("figure-masks"), picture(), picture("figure-bars", svg="", **CHART)]
+    )
+    svgs = figures.take_svgs(notebook)
+    assert svgs["masks"] == "<svg>\n <g/></svg>"
+    assert svgs["bars"].startswith("<svg")
+    assert svgs.keys() == {"masks", "bars"}
+    words = [cell.outputs[0].metadata["image/png"] for cell in notebook.cells]
+    assert words == [{"alt": "A line"}, {"alt": "A line"}, {}]
+
+
+def test_files_follow_the_names(tmp_path: Path) -> None:
+    source, other = tmp_path / "02_attention.py", tmp_path / "figures/03-heads.svg"
+    build.write_svgs(source, {"masks": SVG, "weights": SVG})
+    other.touch()
+    build.write_svgs(source, {"masks": SVG})
+    assert {path.name for path in other.parent.iterdir()} == {"02-masks.svg", "03-heads.svg"}
+    named, unnamed = new_notebook(cells=[picture("figure-masks")]), new_notebook(cells=[picture()])
+    assert list(figures.check_svgs(named, source)) == []
+    [(_, fault, told)] = figures.check_svgs(unnamed, source)
+    assert (fault, told.split(":")[0]) == ("svg", "figures/02-masks.svg is of no figure")
+    build.write_svgs(source, {})
+    [(_, fault, told)] = figures.check_svgs(named, source)
+    assert (fault, told.split(":")[0]) == ("svg", "figures/02-masks.svg is missing")
+
+
+def test_a_build_keeps_the_picture_and_no_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MPLBACKEND", raising=False)  # tests draw without windows; a kernel draws inline
+    source = tmp_path / "00_tiny.py"
+    source.write_text(
+        '# %% tags=["figure-line"]\nimport matplotlib.pyplot as plt\n'
+        "from annotated.plots import setup_notebook\n\nsetup_notebook()\nplt.plot([1, 2])\nplt.show()\n"
+    )
+    build.build(source)
+    path = tmp_path / "figures/00-line.svg"
+    first = path.read_bytes()
+    assert b"<svg" in first
+    build.build(source)
+    assert path.read_bytes() == first
+    [output] = pairs.read_built(tmp_path / "00_tiny.ipynb").cells[0].outputs
+    assert output.data.keys() == {"image/png", "text/plain"}
+    assert "svg" not in output.metadata["image/png"]
