@@ -160,7 +160,7 @@ class Frame:
         (["a dog", "", ["a cat"]], r"sentences\[2\] must be a string, not \['a cat'\]"),
         (("a dog", float("nan")), r"sentences\[1\] must be a string, not nan"),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__ if isinstance(value, Frame) else repr(value),
 )
 def test_what_is_no_list_of_strings_is_refused(sentences, says, translator):
     with pytest.raises(ValueError, match=says):
