@@ -222,7 +222,7 @@ def train_parser(add, common: argparse.ArgumentParser) -> None:
     flag("--tokenizer", choices=("subwords", "words"), default="subwords", help="what text is cut into")
     flag(
         "--vocab",
-        type=within(1, 10**6),
+        type=within(260, 10**6),
         default=8000,
         metavar="INT",
         help="subwords, shared if all embeddings are tied",

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from annotated.cache import DecoderCache
-from annotated.model import EncoderDecoder, evaluating
+from annotated.model import EncoderDecoder
+from annotated.modes import evaluating
 
 EXTRA = 50  # tokens that a translation may have more than its source, section 6.1
 MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses

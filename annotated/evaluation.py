@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from annotated.decoding import EXTRA, greedy_decode
 from annotated.masks import Batch
-from annotated.model import EncoderDecoder, evaluating
+from annotated.model import EncoderDecoder
+from annotated.modes import evaluating
 from annotated.tokenizers import Tokenizer
 
 if TYPE_CHECKING:

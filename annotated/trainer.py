@@ -495,15 +495,15 @@ class Trainer:
             return
         of = self.config.average_of
         chosen = self.out.chosen(max(1, self.config.average), of, between=True)
-        newest = self.score()
         load_weights(self.model, average_checkpoints(chosen), self.out.path)
         if len(chosen) > 1:
             left = mean = f"the mean of the {of} {len(chosen)} checkpoints"
+            newest = self.progress.validation_loss
             if newest is not None:
                 found = self.score().loss
-                both = f"validation cross-entropy {found:.4f} of {mean}, {newest.loss:.4f} of the newest"
+                both = f"validation cross-entropy {found:.4f} of {mean}, {newest:.4f} of the newest"
                 tqdm.write(both, file=sys.stderr)
-                if found > newest.loss:
+                if found > newest:
                     left = "the newest checkpoint"
                     load_weights(self.model, read_tensors(self.out.newest() / WEIGHTS), self.out.path)
             tqdm.write(f"the model is {left}", file=sys.stderr)

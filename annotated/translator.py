@@ -16,7 +16,8 @@ from annotated.checkpoints import find_model, load_model, shipped_model, shipped
 from annotated.decoding import EXTRA, Hypothesis, Penalty, beam_search, check_count, check_search
 from annotated.devices import side_by_side
 from annotated.masks import padding_mask, subsequent_mask
-from annotated.model import EncoderDecoder, evaluating
+from annotated.model import EncoderDecoder
+from annotated.modes import evaluating
 from annotated.plots.explorer import explore_attention
 from annotated.runs import settings_of
 from annotated.tokenizers import Tokenizer

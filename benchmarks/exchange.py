@@ -26,7 +26,8 @@ from annotated.evaluation import Score, bleu, tokenized_bleu
 from annotated.interop import CTranslate2Translator, load_marian, to_ctranslate2, to_marian, to_onnx, to_torch
 from annotated.interop.common import foreign
 from annotated.masks import Batch
-from annotated.model import EncoderDecoder, evaluating
+from annotated.model import EncoderDecoder
+from annotated.modes import evaluating
 from annotated.tokenizers import PAD
 from annotated.translator import Translator
 

@@ -19,7 +19,8 @@ from workload import CONFIGS
 
 from annotated.decoding import greedy_decode
 from annotated.masks import subsequent_mask
-from annotated.model import EncoderDecoder, evaluating
+from annotated.model import EncoderDecoder
+from annotated.modes import evaluating
 from annotated.plots.costs import fit_power
 from annotated.tokenizers import START
 

@@ -60,7 +60,10 @@ PACKAGE = (
         ),
     ),
     ("Text", (("files", "written whole"), ("tokenizers", "words, subwords"), ("data", "corpora, batches"))),
-    ("Search, scores", (("decoding", "greedy, beam"), ("evaluation", "BLEU, perplexity"))),
+    (
+        "Search, scores",
+        (("modes", "evaluation mode"), ("decoding", "greedy, beam"), ("evaluation", "BLEU, perplexity")),
+    ),
     (
         "Training",
         (
@@ -68,6 +71,7 @@ PACKAGE = (
             ("consistency", "two passes agree"),
             ("settings", "of a run"),
             ("devices", "where, how exact"),
+            ("tensors", "weights on disk"),
             ("checkpoints", "saved models"),
             ("runs", "kill and resume"),
             ("pace", "the time left"),

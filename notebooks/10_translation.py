@@ -297,7 +297,9 @@ assert max(quarter.padding_share() for quarter in quarters) < 0.1
 # %%
 torch.manual_seed(0)
 model = EncoderDecoder.from_config(TransformerConfig.tiny(len(bpe), len(bpe), N=2, dropout=0.0))
-settings = TrainingConfig(epochs=4, max_tokens=limit, warmup=200, factor=0.5, average=0, log_every=20)
+settings = TrainingConfig(
+    epochs=4, max_tokens=limit, warmup=200, learning_rate=0.003125, average=0, log_every=20
+)
 print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 
 # %% [markdown]
@@ -857,7 +859,7 @@ assert len(held_out) == 1
 # %% tags=["nbval-ignore-output"]
 command = (
     "annotated train --src mine.eo --tgt mine.en --pair eo-en --out run --vocab 400 --N 1 --d-model 32 "
-    "--d-ff 64 --dropout 0 --max-tokens 48 --epochs 50 --warmup 60 --factor 0.3 --average 0"
+    "--d-ff 64 --dropout 0 --max-tokens 48 --epochs 50 --warmup 60 --learning-rate 0.0068 --average 0"
 )
 
 

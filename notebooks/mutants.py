@@ -75,9 +75,9 @@ MUTANTS = (
     ),
     Mutant(
         "dropout left on",
-        "model.py",
-        "    model.eval()\n",
-        "    model.train()\n",
+        "modes.py",
+        "                module.training = False\n",
+        "                module.training = True\n",
         "10_translation",
     ),
     Mutant(

@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
 from annotated.masks import Batch, padding_mask, subsequent_mask
-from annotated.model import evaluating, make_model
+from annotated.model import make_model
+from annotated.modes import evaluating
 from annotated.tokenizers import SentencePieceTokenizer
 
 ENGLISH = ["the dog sees a cat", "a cat sees the dog and runs", "the cat runs to the house"]

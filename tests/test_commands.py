@@ -178,7 +178,7 @@ def test_wrong_values(capfd, tmp_path, files):
     complains([*out, "--pair", "ende"], capfd, "'ende'")
     complains([*out, "--val-src", "x"], capfd, "--val-src and --val-tgt belong together")
     complains(out[:5], capfd, "--src and --tgt belong together")
-    complains([*out, "--vocab", "100"], capfd, "vocab_size is 100, but")
+    complains([*out, "--vocab", "100"], capfd, "--vocab: must be a whole number from 260")
     assert not (tmp_path / "run").exists()
     capfd.readouterr()
     assert ends([*out, *TINY, "--h", "3"]) == 2
@@ -279,7 +279,10 @@ def test_subword_dropout_and_long_sentences(files, tmp_path, capfd):
 
 @pytest.mark.parametrize(
     ("flags", "kind"),
-    [(["--tokenizer", "words"], WordTokenizer), (["--tied-embeddings", "target"], SentencePieceTokenizer)],
+    [
+        (["--tokenizer", "words", "--pair", "en-de"], WordTokenizer),
+        (["--tied-embeddings", "target"], SentencePieceTokenizer),
+    ],
 )
 def test_each_language_has_a_vocabulary_of_its_own(flags, kind, files, tmp_path, capfd):
     assert main(["train", *files, "--out", str(tmp_path / "o"), *TINY, *flags, "--max-steps", "1"]) == 0
@@ -426,7 +429,13 @@ def test_a_damaged_checkpoint_is_one_line(run, tmp_path, capfd):
 @pytest.mark.parametrize("which", ["a checkpoint", "the mean"])
 def test_what_comes_of_a_run_reads_the_text_it_was_trained_on(which, run, tmp_path, capfd, monkeypatch):
     shutil.copytree(run, tmp_path / "run")
-    settings = {**read_json(run / "training.json"), "src": None, "pair": "de-en", "variant": "tok"}
+    settings = {
+        **read_json(run / "training.json"),
+        "src": None,
+        "corpus": "multi30k",
+        "pair": "de-en",
+        "variant": "tok",
+    }
     write_json(tmp_path / "run" / "training.json", settings)
     folder, *_ = (tmp_path / "run" / "checkpoints").iterdir()
     if which == "the mean":

@@ -158,7 +158,7 @@ def test_other_text_on_a_node_ends_both(tmp_path):
 
 
 def test_a_loss_that_is_not_finite_ends_both_with_one_message(tmp_path):
-    assert two_processes(tmp_path / "run", factor=1e300, save_every=1) == [1, 1]
+    assert two_processes(tmp_path / "run", learning_rate=1.0, eps=1e-300, save_every=1) == [1, 1]
     first, second = ((tmp_path / f"error-{rank}").read_text(encoding="utf-8") for rank in range(2))
     assert first == second
     assert first.startswith("TrainingError: ")

@@ -28,8 +28,8 @@ def test_numbers_out_of_range_are_refused_before_any_work(command, flag, values,
 
 
 def test_numbers_in_range_are_taken():
-    args = parse(["translate", "--model", "m", "--beam", "1000", "--alpha", "0", "--threads", "1"])
-    assert (args.beam, args.alpha, args.threads) == (1000, 0.0, 1)
+    args = parse(["translate", "--model", "m", "--beam", "256", "--alpha", "0", "--threads", "1"])
+    assert (args.beam, args.alpha, args.threads) == (256, 0.0, 1)
 
 
 def test_an_unknown_flag_is_told_with_its_nearest_and_the_right_help(capfd):

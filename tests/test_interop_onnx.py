@@ -7,7 +7,7 @@ from interop_models import MISSING, toy
 from annotated.cache import DecoderCache
 from annotated.interop import to_onnx
 from annotated.masks import padding_mask
-from annotated.model import evaluating
+from annotated.modes import evaluating
 from annotated.tokenizers import WordTokenizer
 
 WORDS = WordTokenizer([f"w{i}" for i in range(9)], None)

@@ -19,7 +19,6 @@ from annotated.model import (
     EncoderDecoder,
     EncoderLayer,
     Generator,
-    evaluating,
     make_model,
 )
 

@@ -133,14 +133,14 @@ def test_a_vocabulary_that_the_text_does_not_reach_is_told(files, tmp_path, capf
 @pytest.mark.parametrize("vocab", [-5, 0, 1, 259, 2**31 - 1, 10**14])
 def test_an_impossible_vocabulary_is_one_line(vocab, files, tmp_path, capfd):
     asked = ["train", *files, "--out", tmp_path / "o", *SMALL, "--vocab", vocab]
-    complains(asked, capfd, f"vocab_size must be from 260 to 1,000,000, not {vocab}")
+    complains(asked, capfd, f"--vocab: must be a whole number from 260 to 1000000, not '{vocab}'")
 
 
 @pytest.mark.parametrize("flag", ["--d-model", "--max-len", "--d-ff"])
 def test_an_impossible_size_is_one_line(flag, files, tmp_path, capfd):
     name = flag.removeprefix("--").replace("-", "_")
     asked = ["train", *files, "--out", tmp_path / "o", *SMALL, flag]
-    complains([*asked, 10**25], capfd, f"{name} must be below 2^31, not {10**25}")
+    complains([*asked, 10**25], capfd, f"{name} must be a whole number from 1 to 2^31 - 1, not {10**25}")
 
 
 def test_a_model_larger_than_the_memory_is_one_line(files, tmp_path, capfd):

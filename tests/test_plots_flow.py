@@ -6,7 +6,8 @@ from matplotlib.patches import FancyBboxPatch
 from torch import nn
 
 from annotated.masks import Batch
-from annotated.model import evaluating, make_model
+from annotated.model import make_model
+from annotated.modes import evaluating
 from annotated.plots.flow import plot_model_flow
 
 Shapes = dict[str, tuple[int, ...]]

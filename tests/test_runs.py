@@ -14,7 +14,6 @@ import torch
 from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until, weights
 
 import annotated
-from annotated.__main__ import main
 from annotated.checkpoints import WEIGHTS, average_checkpoints, load_model, read_tensors
 from annotated.data import TokenBatches
 from annotated.evaluation import TokenScores, score_tokens
@@ -318,7 +317,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_are_touched(tmp_path
 
 def test_what_ends_a_run_names_the_weights_that_validated_best(tmp_path):
     # The rate is so high that the validation loss rises again after the first epoch.
-    trainer = make_trainer(tmp_path, epochs=4, factor=5.0, save_every=3, keep=9)
+    trainer = make_trainer(tmp_path, epochs=4, learning_rate=0.4, save_every=3, keep=9)
     poison(trainer, 20)
     with pytest.raises(TrainingError) as caught:
         trainer.train()
@@ -330,11 +329,13 @@ def test_what_ends_a_run_names_the_weights_that_validated_best(tmp_path):
 
 
 def test_weights_that_cannot_be_validated_are_not_called_good(tmp_path):
-    trainer = make_trainer(tmp_path, save_every=1, factor=1e38)
+    trainer = make_trainer(tmp_path, save_every=1)
+    trainer.rate_at = lambda step: 1e38
     with pytest.raises(TrainingError, match=r"not finite at step 2, .*, from new weights$"):
         trainer.train()
     assert steps(tmp_path) == [1]
-    trainer = make_trainer(tmp_path / "validated", max_steps=1, factor=1e38)
+    trainer = make_trainer(tmp_path / "validated", max_steps=1)
+    trainer.rate_at = lambda step: 1e38
     with pytest.raises(TrainingError, match=r"validation loss is not finite after step 1; .* new weights$"):
         trainer.train()
 
@@ -390,6 +391,9 @@ class FullDisk:
 
     def limited(self, name, function):
         def call(*arguments, **options):
+            mode = options.get("mode", arguments[1] if name == "open" and len(arguments) > 1 else "r")
+            if name == "open" and not set(mode) & set("wax+"):
+                return function(*arguments, **options)  # to read needs no room
             self.calls += 1
             if self.calls < self.n:
                 return function(*arguments, **options)
@@ -440,18 +444,3 @@ def test_averaging_other_shapes_names_them(tmp_path):
     make_trainer(tmp_path / "b", max_steps=1, model={"d_ff": 8}).train()
     with pytest.raises(ValueError, match=r"b: tensor \S+w_1.bias has shape \(8,\), but \(16,\) in .*a$"):
         average_checkpoints([tmp_path / "a", tmp_path / "b"])
-
-
-@pytest.mark.parametrize("file", ["config.json", "tokenizer.json"])
-def test_a_mean_of_models_that_are_not_one_is_refused(file, tmp_path, capfd):
-    folders = [tmp_path / name for name in ("a", "b")]
-    for folder in folders:
-        make_trainer(folder, max_steps=1).train()
-    path = folders[1] / file
-    path.write_text(path.read_text(encoding="utf-8").replace("0.1", "0.2").replace("w3", "w12"), "utf-8")
-    command = ["average", *map(str, folders), "--out", str(tmp_path / "mean")]
-    assert main(command) == 2
-    assert capfd.readouterr().err.endswith(
-        f"{folders[1]} holds another model than {folders[0]}: {file} differs\n"
-    )
-    assert not (tmp_path / "mean").exists()

@@ -214,9 +214,7 @@ def test_the_mean_of_two_models_is_refused(model, tmp_path, capfd):
     shutil.copytree(model, other)
     WordTokenizer(["one", "two", "three", "dog", "dogs"], None).save(other, "tokenizer")
     average = ["average", model, other, "--out", tmp_path / "mean"]
-    complains(
-        average, capfd, f"{other} is no checkpoint of the model in {model}: their tokenizer.json differ"
-    )
+    complains(average, capfd, f"{other} and {model} are two models")
     shutil.copy(model / "tokenizer.json", other)
     config = read_json(other / "config.json")
     config["model"]["layer_norm_eps"] = 1e-3

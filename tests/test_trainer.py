@@ -277,7 +277,7 @@ def test_epochs_are_counted_from_1(tmp_path, capfd):
     """In messages and in the log, as `consistency_from` counts them; a rest of an epoch is part of it."""
     trainer = make_trainer(tmp_path, epochs=3, log_every=1, max_steps=10)
     trainer.train()
-    length = trainer.epoch_length
+    length = trainer.progress.epoch_batches
     assert length < 10 < 2 * length
     for line in log_of(tmp_path):
         assert line["epoch"] == (line["step"] - 1) // length + 1
@@ -311,7 +311,7 @@ def test_a_terminal_gets_a_progress_bar(terminal, tmp_path, monkeypatch):
     shown = sys.stderr.getvalue()
     assert ("5/5" in shown and "tokens_per_s=" in shown and "left=0 min" in shown) == terminal
     assert "<" not in shown  # tqdm's own estimate, which takes all updates for alike
-    assert "epoch 0, step 5: validation cross-entropy" in shown  # for whoever keeps the output in a file
+    assert "epoch 1, step 5: validation cross-entropy" in shown  # for whoever keeps the output in a file
 
 
 # ---- when it ends
