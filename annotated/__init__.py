@@ -20,7 +20,7 @@ except PackageNotFoundError:  # run from a checkout that was never installed
 _HOMES = {
     "masks": ("Batch", "padding_mask", "subsequent_mask"),
     "cache": ("DecoderCache", "KeyValueCache"),
-    "attention": ("MultiHeadedAttention", "capture_attention", "clones"),
+    "attention": ("MultiHeadedAttention", "clones"),
     "layers": (
         "Embeddings",
         "LearnedPositions",
@@ -39,7 +39,7 @@ _HOMES = {
         "TransformerConfig",
         "make_model",
     ),
-    "modes": ("evaluating",),
+    "modes": ("capture_attention", "evaluating"),
     "loss": ("LabelSmoothing", "smoothed_cross_entropy"),
     "schedule": ("noam_scheduler", "rate"),
     "tokenizers": ("SentencePieceTokenizer", "WordTokenizer"),

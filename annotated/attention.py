@@ -1,14 +1,12 @@
-"""Attention: equation 1, several heads of it side by side, and a way to look at what they attend to.
+"""Attention: equation 1, and several heads of it side by side.
 
 Shape letters: B batch, h heads, T queries, S keys, d_k = d_model / h.
 """
 
 import math
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from copy import deepcopy
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -134,42 +132,3 @@ class MultiHeadedAttention(nn.Module):
     def join(self, x: Tensor) -> Tensor:
         """Lay the heads side by side again: (B, h, T, d_k) -> (B, T, d_model)."""
         return x.transpose(-3, -2).flatten(-2)
-
-
-AttentionMaps = dict[tuple[str, int], Tensor]
-
-
-@contextmanager
-def capture_attention(model: nn.Module) -> Iterator[AttentionMaps]:
-    """Record the attention weights of every layer and head while the block runs.
-
-    Yields a dictionary: `maps["encoder", 0]`, `maps["decoder", 0]` and `maps["cross", 0]` are the weights
-    (batch, h, queries, keys) of the first layer's attention of each kind, from the latest forward pass:
-    float32, on the CPU, without gradient. `model` is an `EncoderDecoder`. Only the passes of this thread are
-    recorded; others may use the same model meanwhile.
-
-        with capture_attention(model) as maps:
-            model(src, tgt, src_mask, tgt_mask)
-        maps["cross", 0][0]  # (h, tgt_len, src_len)
-    """
-    maps: AttentionMaps = {}
-    named = {("encoder", i): layer.self_attn for i, layer in enumerate(model.encoder.layers)}
-    for i, layer in enumerate(model.decoder.layers):
-        named["decoder", i], named["cross", i] = layer.self_attn, layer.src_attn
-
-    def record(name: tuple[str, int], weights: Tensor) -> None:
-        maps[name] = weights.detach().float().cpu()
-
-    before = [module.on_weights for module in named.values()]
-    for name, module in named.items():
-        module.on_weights = partial(record, name)
-    try:
-        yield maps
-    finally:
-        for module, on_weights in zip(named.values(), before, strict=True):
-            module.on_weights = on_weights
-
-
-def is_watched(model: nn.Module) -> bool:
-    """Whether this thread records attention weights of the model."""
-    return any(getattr(module, "on_weights", None) is not None for module in model.modules())

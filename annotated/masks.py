@@ -66,9 +66,8 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """Move every tensor to `device`, in place; returns the batch itself."""
-        there = (
-            torch.device(device).type != "cpu"
-        )  # nobody waits for what comes back from a GPU, so copying must
+        # Nobody waits for what comes back from a GPU, so copying must.
+        there = torch.device(device).type != "cpu"
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
                 setattr(self, name, value.to(device, non_blocking=there))

@@ -55,13 +55,23 @@ from annotated.runs import (
     read_progress,
     settings_of,
 )
-from annotated.schedule import factor_for, rate, steepest
+from annotated.schedule import factor_for, rate
 from annotated.settings import TrainingConfig
 from annotated.tokenizers import Tokenizer
 
 
 class TrainingError(SharedError):
     """Training cannot go on; the message says where it stopped and how another run may do better."""
+
+
+def steepest(model_size: int) -> float:
+    """The rate above which a post-norm model of this width may learn nothing.
+
+    Measured at width 128, 4 layers, on 2,500 pairs of Multi30k in batches of 768 tokens, one seed: with a
+    peak of 0.005 at update 100 the cross-entropy rose from 6.0 in the first epoch to 8.3 at update 400; with
+    0.003 at update 70 it came down to 5.5. The shipped models peaked at 0.004. Other widths as in equation 3.
+    """
+    return 0.05 * model_size**-0.5
 
 
 class SummedLoss(nn.Module):

@@ -11,13 +11,12 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
-from annotated.attention import AttentionMaps, capture_attention, is_watched
 from annotated.checkpoints import find_model, load_model, shipped_model, shipped_models
 from annotated.decoding import EXTRA, Hypothesis, Penalty, beam_search, check_count, check_search
 from annotated.devices import side_by_side
 from annotated.masks import padding_mask, subsequent_mask
 from annotated.model import EncoderDecoder
-from annotated.modes import evaluating
+from annotated.modes import AttentionMaps, capture_attention, evaluating, is_watched
 from annotated.plots.explorer import explore_attention
 from annotated.runs import settings_of
 from annotated.tokenizers import Tokenizer

@@ -62,7 +62,7 @@ PACKAGE = (
     ("Text", (("files", "written whole"), ("tokenizers", "words, subwords"), ("data", "corpora, batches"))),
     (
         "Search, scores",
-        (("modes", "evaluation mode"), ("decoding", "greedy, beam"), ("evaluation", "BLEU, perplexity")),
+        (("modes", "evaluated, watched"), ("decoding", "greedy, beam"), ("evaluation", "BLEU, perplexity")),
     ),
     (
         "Training",

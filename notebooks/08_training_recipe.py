@@ -77,6 +77,7 @@ from annotated.plots import (
     setup_notebook,
     show_source,
 )
+from annotated.schedule import factor_for
 from annotated.settings import TrainingConfig
 
 setup_notebook()
@@ -492,8 +493,8 @@ except ValueError as error:
 
 # %% [markdown]
 # **Exercise 1.** Your model is 128 wide, your run 6,000 updates long, and you want the rate to peak at
-# 0.005 after 2,000. Which `factor` does it take? Compare with `factor_for`, by which the trainer finds it, and
-# find the rate at the end.
+# 0.005 after 2,000. Which `factor` does it take? Compare with `factor_for`, which the trainer uses, and find
+# the rate at the end.
 
 # %% tags=["solution"]
 factor = 0.005 * math.sqrt(128 * 2000)

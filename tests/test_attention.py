@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from annotated.attention import MultiHeadedAttention, attention, capture_attention, clones
+from annotated.attention import MultiHeadedAttention, attention, clones
 from annotated.masks import padding_mask, subsequent_mask
 from annotated.model import make_model
+from annotated.modes import capture_attention
 
 seeds = st.integers(0, 2**32)
 

@@ -35,9 +35,11 @@ def as_node(rank, port):
     os.environ.update({name: str(value) for name, value in place.items()}, MASTER_ADDR="127.0.0.1")
 
 
-def work(rank, port, outs, sent=None, at=None, resume=False, texts=("", ""), **settings):
-    """One of two processes; the last sends itself a signal after some update, if asked to."""
+def work(rank, port, outs, sent=None, at=None, resume=False, texts=("", ""), ruined=False, **settings):
+    """One of two processes; the last sends itself a signal after some update, or each ruins its weights."""
     as_node(rank, port)
+    if ruined:
+        Trainer.rate_at = lambda self, step: 1e300
     report = Trainer.report
 
     def interrupted(self, *arguments):
@@ -158,7 +160,7 @@ def test_other_text_on_a_node_ends_both(tmp_path):
 
 
 def test_a_loss_that_is_not_finite_ends_both_with_one_message(tmp_path):
-    assert two_processes(tmp_path / "run", learning_rate=1.0, eps=1e-300, save_every=1) == [1, 1]
+    assert two_processes(tmp_path / "run", ruined=True, save_every=1) == [1, 1]
     first, second = ((tmp_path / f"error-{rank}").read_text(encoding="utf-8") for rank in range(2))
     assert first == second
     assert first.startswith("TrainingError: ")

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from annotated.__main__ import main
-from annotated.attention import capture_attention
 from annotated.checkpoints import save_model
 from annotated.data import encode_corpus
 from annotated.decoding import beam_search, greedy_decode
 from annotated.evaluation import greedy_bleu
 from annotated.masks import Batch, padding_mask
 from annotated.model import EncoderDecoder, TransformerConfig, make_model
+from annotated.modes import capture_attention
 from annotated.tokenizers import WordTokenizer
 from annotated.translator import Limits, Translator
 

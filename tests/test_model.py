@@ -21,6 +21,7 @@ from annotated.model import (
     Generator,
     make_model,
 )
+from annotated.modes import evaluating
 
 PAD = 2
 seeds = st.integers(0, 2**32)

@@ -10,10 +10,11 @@ from small_models import WORDS, make
 from torch import nn
 from torch.nn import functional as F
 
-from annotated.attention import MultiHeadedAttention, capture_attention
+from annotated.attention import MultiHeadedAttention
 from annotated.checkpoints import load_model, save_model
 from annotated.interop import to_ctranslate2, to_marian, to_onnx, to_torch
 from annotated.model import EncoderDecoder
+from annotated.modes import capture_attention
 from annotated.tokenizers import WordTokenizer
 
 

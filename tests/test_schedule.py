@@ -5,8 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.schedule import factor_for, noam_scheduler, rate, steepest
+from annotated.schedule import factor_for, noam_scheduler, rate
 from annotated.settings import TrainingConfig
+from annotated.trainer import steepest
 
 
 @given(st.integers(1, 10**6), st.integers(1, 4096), st.floats(0.01, 10), st.integers(1, 10**5))

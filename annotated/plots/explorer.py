@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from annotated.attention import AttentionMaps
+from annotated.modes import AttentionMaps
 from annotated.plots.drawing import load
 from annotated.plots.grids import check_tokens
 

@@ -165,8 +165,7 @@ def _train(lines: list[str], vocab_size: int, character_coverage: float) -> byte
     import sentencepiece
 
     model = io.BytesIO()
-    # Fewer than the four symbols would be another error, that does not tell how many are needed.
-    sizes = {"vocab_size": max(vocab_size, 8), "character_coverage": character_coverage}
+    sizes = {"vocab_size": vocab_size, "character_coverage": character_coverage}
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines), model_writer=model, **sizes, **_TRAINING
