@@ -2,8 +2,8 @@
 # # 00 · Start here: the paper in one sitting
 #
 # **"Attention Is All You Need", from its abstract to its conclusion: the paper's own sentences, an
-# explanation after each, and the whole model in 200 lines that you can copy. In the end, these lines hold a
-# trained translator.**
+# explanation after each, and the whole model in 200 lines that you can copy. In the end, this code runs
+# with the weights of a trained translator.**
 #
 # Next: [01_why_attention](01_why_attention.ipynb)
 #
@@ -63,7 +63,7 @@ torch.set_num_threads(1)  # matrices as small as ours only wait for a second thr
 # %% [markdown]
 # ## The reward first
 #
-# This model reads English and writes German. It came with the package, and it has learned from 29,000
+# This model reads English and writes German. It came with the package, and it was trained on 29,000
 # captions of photographs.
 
 # %%
@@ -80,8 +80,8 @@ assert translator(sentence) == "Eine junge Frau wirft einem kleinen braunen Hund
 # %%
 seen = translator.attention(sentence)
 written = [*seen.tgt_tokens[1:], "</s>"]  # the step that reads token t writes token t + 1
-looked = seen.maps["cross", 2].mean(dim=0)  # third layer, mean of its four heads: (steps, source tokens)
-ax = plot_attention(looked, written, seen.src_tokens, title="Layer 3: where it looked while writing")
+looked = seen.maps["cross", 3].mean(dim=0)  # last layer, mean of its four heads: (steps, source tokens)
+ax = plot_attention(looked, written, seen.src_tokens, title="Last layer: where it looked while writing")
 ax.set(xlabel="English", ylabel="German, as it was written")
 hund, ball = (next(i for i, w in enumerate(written) if w.endswith(end)) for end in ("Hund", "Ball"))
 assert hund < ball
@@ -93,8 +93,8 @@ plt.show()
 # *Figure 1. Each row is one step: the German token that was written, and how much weight each English token
 # had (`▁` marks the start of a word, `</s>` the end of the sentence). Down to `wirft` the weights follow
 # the diagonal, roughly. Then they jump: `Hund` looked at `dog`, at the end of the English sentence, and
-# `Ball` back at `ball`. Of the four layers this one reads most like a dictionary; others look elsewhere,
-# and even here not every row is neat.*
+# `Ball` back at `ball`. This is the last of four layers; the first two look elsewhere, and even here not
+# every row is neat.*
 #
 # Nobody told the model which words belong together. It learned where to look, and the looking is called
 # **attention**. The rest of this page builds the model, in the paper's order.
@@ -106,8 +106,8 @@ plt.show()
 # > dispensing with recurrence and convolutions entirely."
 #
 # The task is *sequence transduction*: one sequence in, another out, such as a sentence and its translation.
-# *Recurrence* and *convolution* were the two ways in which networks read sequences before 2017. The news is
-# the word *solely*: attention itself was known.
+# *Recurrence* and *convolution* were the two ways in which networks read sequences before 2017. What is new
+# is the word *solely*: attention itself was known.
 #
 # The abstract promises better translations (28.4 BLEU for English to German, 41.8 for English to French) in
 # less time (3.5 days on eight GPUs). BLEU is a score from 0 to 100. It counts how many of a translation's
@@ -190,8 +190,8 @@ plt.show()
 # `self_attn(x, x, x)`; in the decoder's second attention, queries come from the decoder, keys and values
 # from the memory.
 #
-# In the code, tensors have the shape `(B, T, d_model)`: B sentences in a batch, T positions. Where a second
-# sequence takes part, its length is S.
+# In the code, tensors have shapes such as `(B, T, d_model)`: B sentences in a batch, T target positions; S
+# is the length of the source.
 
 # %% [markdown]
 # ### 3.1 Encoder and Decoder Stacks
@@ -201,7 +201,7 @@ plt.show()
 #
 # A sub-layer does not replace a vector, it **adds** something to it. This *residual connection* leaves a
 # path from the first layer to the last that bypasses every sub-layer (only the norms stand on it), for the
-# vectors on their way up and for the gradients on their way back. The field calls what flows along it the
+# vectors on their way up and for the gradients on their way back. What flows along it is called the
 # *residual stream*. The sums would grow from layer to layer, so *layer normalisation* brings each vector
 # back to mean 0 and variance 1, and then multiplies and shifts each entry by learned numbers. *Dropout*
 # (section 5.4) sets random entries of the sub-layer's output to zero in training.
@@ -297,11 +297,12 @@ class Decoder(nn.Module):
 
 
 # %% [markdown]
-# **Why does so much code normalise first?** Nearly all later models compute x + Sublayer(LayerNorm(x)),
-# called *pre-norm*. The paper's results are post-norm, but the authors' own code (tensor2tensor,
-# `common_hparams.py`) says of pre-norm that it "seems better for harder-to-learn models", and their later
-# settings (`transformer_base_v2`) use it. With pre-norm nothing stands on the residual stream any more,
-# which makes training easier. It needs one more norm at the very end, where post-norm has just normalised.
+# **Why does so much code normalise first?** Nearly all large language models since GPT-2 compute x +
+# Sublayer(LayerNorm(x)), called *pre-norm*. The paper's results are post-norm, but the authors' own code
+# (tensor2tensor, `common_hparams.py`) says of pre-norm that it "seems better for harder-to-learn models",
+# and their later settings (`transformer_base_v2`) use it. With pre-norm nothing stands on the residual
+# stream any more, which makes training easier. It needs one more norm at the very end, where post-norm has
+# just normalised.
 #
 # *Still open: what each order does to the gradients of twelve layers* →
 # [06_the_full_model](06_the_full_model.ipynb)
@@ -326,10 +327,11 @@ class Decoder(nn.Module):
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V \qquad (1)$$
 #
-# Read it from the inside. The **score** of a query and a key is their dot product: large if they point the
-# same way. $Q K^T$ holds the scores of all queries with all keys, in one matrix product. The **softmax**
-# turns each row into weights: all positive, adding up to 1. The last product mixes the values with these
-# weights.
+# Read it from the inside. Queries and keys are vectors of width $d_k$, stacked as rows of $Q$ and $K$. The
+# **score** of a query and a key is their dot product: large if they point the same way. $Q K^T$ holds the
+# scores of all queries with all keys, in one matrix product. The **softmax**, $\exp(s_j) / \sum_i
+# \exp(s_i)$, turns each row into weights: all positive, adding up to 1. The last product mixes the values
+# with these weights.
 #
 # ![Scaled dot-product attention, matrix by matrix](../images/attention.svg)
 #
@@ -398,10 +400,11 @@ for d_k, scale in ((64, 1), (64, 8), (1024, 1), (1024, 32)):
 # decided is called *saturated*.
 #
 # **Masks.** Some positions must not be seen: padding (filler that makes the sentences of a batch equally
-# long), and the future (3.2.3). A hidden key gets the lowest score that there is, so its weight is 0 while
-# any key is visible. In our masks `True` means *may be looked at*; PyTorch's `nn.MultiheadAttention` uses
-# the opposite convention. The paper writes −∞. But in a row where everything is hidden, such as a sentence
-# of padding alone, the softmax would divide 0 by 0, and one NaN spreads through the whole batch.
+# long), and the future (3.2.3). A hidden key gets the lowest score that there is, so its weight is 0 as
+# long as any key is visible. In our masks `True` means *may be looked at*; PyTorch's
+# `nn.MultiheadAttention` uses the opposite convention. The paper writes −∞. But in a row where everything
+# is hidden, such as a sentence of padding alone, the softmax would divide 0 by 0, and a NaN spreads through
+# the gradients into the weights.
 #
 # *Still open: what training makes of the scale, and the row with nothing to see* →
 # [02_attention](02_attention.ipynb)
@@ -421,7 +424,8 @@ for d_k, scale in ((64, 1), (64, 8), (1024, 1), (1024, 32)):
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(head_1, \dots, head_h)\, W^O$$
 # $$head_i = \mathrm{Attention}(Q W_i^Q, K W_i^K, V W_i^V)$$
 #
-# These are $3h + 1 = 25$ matrices. Code has four, because $h$ narrow matrices side by side are one wide
+# These are $3h + 1 = 25$ matrices. (The letters $Q$, $K$, $V$ stand for what goes into the maps here, and
+# in equation 1 for what comes out.) Code has four, because $h$ narrow matrices side by side are one wide
 # one. (It also gives them biases, which the formula does not have.)
 #
 # ![Multi-head attention with its four linear maps](../images/multi_head_attention.svg)
@@ -463,7 +467,7 @@ class MultiHeadedAttention(nn.Module):
 # | sub-layer | queries from | keys and values from | mask hides |
 # | --- | --- | --- | --- |
 # | encoder self-attention | source | source | padding |
-# | decoder self-attention | target | target | padding, and the future |
+# | decoder self-attention | target | target | the future |
 # | encoder-decoder attention ("cross") | target | memory | padding of the source |
 #
 # > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property."
@@ -530,10 +534,11 @@ class FeedForward(nn.Module):
 # An *embedding* is a table with a row of $d_{model}$ numbers for each token. It is used three times
 # (*weight tying*): to turn source tokens into vectors, to turn target tokens into vectors, and, transposed,
 # to turn the decoder's last vector into one number for each token of the vocabulary. These numbers are the
-# **logits**; a softmax makes probabilities of them. Why the factor? The same matrix has two jobs. As an
-# output layer it wants small entries (we draw them with standard deviation $1/\sqrt{d_{model}}$), or the
-# first logits would be huge. As an input it wants entries of about 1, or the positions, which are sines and
-# cosines, would drown the words. Multiplying by $\sqrt{d_{model}}$ gives each job what it needs.
+# **logits**; a softmax makes probabilities of them. Why the factor? The paper gives no reason; this is the
+# usual explanation. The same matrix has two jobs. As an output layer it wants small entries (we draw them
+# with standard deviation $1/\sqrt{d_{model}}$), or the first logits would be huge. As an input it wants
+# entries of about 1, or the positions, which are sines and cosines, would drown the words. Multiplying by
+# $\sqrt{d_{model}}$ gives each job what it needs.
 
 
 # %%
@@ -638,12 +643,12 @@ plt.show()
 # > relative positions, since for any fixed offset k, PEpos+k can be represented as a linear function of
 # > PEpos."
 #
-# The right panel tells near from far, but not left from right: it is symmetrical. For the direction, one
-# needs the second half of the sentence. $k$ positions further, each clock has turned by an angle that
-# depends on $k$ alone, so one matrix takes *every* position $k$ further. Least squares finds it. (Other
-# code computes the frequencies as $\exp(-2i \ln(10000) / d_{model})$. It is the same number. Learned
-# positions did as well, Table 3 row E; the authors hoped that sinusoids would carry over to longer
-# sentences.)
+# The right panel tells near from far, roughly, but not left from right: it is symmetrical. The direction is
+# in the reason that the quotation gives. $k$ positions further, each clock has turned by an angle that
+# depends on $k$ alone, so one matrix takes *every* position $k$ further, and $W^Q$ or $W^K$ can contain it.
+# Least squares finds it. (Other code computes the frequencies as $\exp(-2i \ln(10000) / d_{model})$. It is
+# the same number. Learned positions did as well, Table 3 row E; the authors hoped that sinusoids would
+# carry over to longer sentences.)
 
 # %%
 clocks = sinusoids(100, 16).double()
@@ -716,13 +721,13 @@ assert alone["Transformer"](10, 1, 8, 8, 2)(numbers, numbers, None, alone["causa
     3,
     10,
 )
-assert len(listing.splitlines()) <= 250
+assert len(listing.splitlines()) <= 200
 
 # %% [markdown]
 # ### Is it the real thing?
 #
 # The weights of the translator from the top of this page fit into these classes, name by name. (That is why
-# the attributes are called as they are.)
+# the attributes are named as they are.)
 
 # %%
 model = Transformer(vocab=10_000, N=4, d_model=128, d_ff=256, h=4, dropout=0.3)
@@ -739,7 +744,7 @@ _ = model.eval()  # no dropout from here on
 # %%
 @torch.no_grad()
 def greedy(model, src, src_mask, start, end, max_len, never=()):
-    """Translate tokens (B, S) -> (B, up to max_len); tokens in `never` are not produced."""
+    """Translate tokens (B, S) -> (B, up to max_len); tokens in `never` (start, padding) are not produced."""
     memory = model.encode(src, src_mask)
     out = torch.full((len(src), 1), start)
     for _ in range(max_len):
@@ -794,10 +799,12 @@ assert equal == 50
 # *(the paper's Table 1; $n$ tokens, width $d$; its convolutions are dilated; without its row for restricted
 # self-attention)*
 #
-# The two columns on the right are the two costs of section 1. Both are gone, in training: a translation is
-# still written token by token. The price is the $n^2$: every token looks at every token. Is it high? In an
-# encoder layer, the linear maps and the feed-forward network take $12 n d^2$ multiplications, the two
-# products of attention $2 n^2 d$. Their share is $n / (n + 6 d)$.
+# The two columns on the right are the two costs of section 1. Both are gone in training. When it
+# translates, the decoder still takes its steps in sequence, one a token. The price is the $n^2$: every
+# token looks at every token. (The table counts attention alone, without its linear maps; by this count it
+# is cheaper than recurrence while $n < d$.) Is the price high? In an encoder layer, the linear maps and the
+# feed-forward network take $12 n d^2$ multiplications, the two products of attention $2 n^2 d$. Their share
+# is $n / (n + 6 d)$.
 
 # %%
 for n in (25, 500, 3072, 100_000):
@@ -822,9 +829,9 @@ assert 25 / (25 + 6 * 512) < 0.01
 # The data was WMT 2014: 4.5 million sentence pairs for English-German, 36 million for English-French.
 # *Byte-pair encoding* (for French, a similar method with 32,000 pieces) builds a vocabulary of *subwords*:
 # frequent words stay whole, rare ones are spelled from parts, so no word is unknown. Sentences of similar
-# length share a batch, because padding costs computation too. In real batches, targets are padded as well:
-# the mask then hides that padding too, and the loss leaves it out. (On this page, all targets of a batch
-# are equally long.)
+# length share a batch, because padding costs computation too. In real batches, targets are padded as well.
+# The causal mask hides that padding from all positions before it, and the loss leaves it out. (On this
+# page, all targets of a batch are equally long.)
 
 # %%
 for text in ("A dog is running.", "A snowboarder somersaults."):
@@ -882,8 +889,9 @@ plt.show()
 # has a lower peak; afterwards the curves are one.*
 #
 # Adam divides each gradient by its own recent size, so in the first steps every weight moves by about the
-# learning rate, however small its gradient is. At the full rate (the paper warms up for 4,000 steps), these
-# steps are too long for a post-norm model, and it may never recover. The warm-up begins with short ones.
+# learning rate, however small its gradient is. At the full rate, these steps are too long for a deep
+# post-norm model, and it may never recover. The paper's warm-up takes 4,000 steps and begins with short
+# ones. (The paper gives no reason for it. Small models, such as the tiny one below, do without.)
 #
 # *Still open: what exactly the warm-up protects from* → [08_training_recipe](08_training_recipe.ipynb)
 
@@ -894,11 +902,11 @@ plt.show()
 # > learns to be more unsure, but improves accuracy and BLEU score."
 #
 # *Regularisation* is what keeps a model from learning its training set by heart. The paper announces three
-# types and lists two headings.
+# types, under two headings: dropout in two places, and label smoothing.
 #
 # - **Dropout** (0.1 for the base model): random entries of each sub-layer's output, and of the embeddings
-#   with their positions, become 0, so no unit can rely on a single other one. Without it, Table 3 shows
-#   24.6 BLEU instead of 25.8.
+#   with their positions, become 0 (and the others are scaled up by $1/(1-p)$), so no unit can rely on a
+#   single other one. Without it, Table 3 shows 24.6 BLEU instead of 25.8.
 # - **Label smoothing**: the target is not "this token, with certainty", but this token with 0.9, and 0.1
 #   spread over all others. (PyTorch's `label_smoothing` spreads it over all tokens, the right one
 #   included.) A model that aims at certainty has to push its logits apart without end; one that aims at 0.9
@@ -919,10 +927,10 @@ for name, p in (("0.9997", sure), ("0.9", unsure)):
 assert smoothed_loss(sure.log(), torch.tensor(0)) > smoothed_loss(unsure.log(), torch.tensor(0))
 
 # %% [markdown]
-# Both predictions are right. The plain loss prefers the certain one; the smoothed loss prefers the one that
-# equals the target. Even there it is not 0 but 0.435, the *entropy* of the target: the least that any
-# prediction can reach. Some code subtracts this constant and calls the rest a Kullback-Leibler divergence.
-# The gradient is the same.
+# Both predictions are right. The plain loss is the *cross-entropy*, $-\log p$ of the right token. It
+# prefers the certain one; the smoothed loss prefers the one that equals the target. Even there it is not 0
+# but 0.435, the *entropy* of the target: the least that any prediction can reach. Some code subtracts this
+# constant and calls the rest a Kullback-Leibler divergence. The gradient is the same.
 #
 # *Still open: what each regulariser brings, and why `size - 2` in other code* →
 # [08_training_recipe](08_training_recipe.ipynb)
@@ -1042,7 +1050,8 @@ assert torch.allclose(weights.sum(dim=-1), torch.ones(3).double())
 # These scores are large although they are scaled, and the softmax is saturated: by now, training has made
 # up its mind. Scaling sets where training starts, not where it ends. The second head does the same with its
 # own numbers. Their outputs stand side by side, $W^O$ mixes them, and the result is added to $x$ and
-# normalised. Then the feed-forward network adds its part: the memory.
+# normalised. Then the feed-forward network adds its part, and a second norm gives the memory. (Both norms
+# scale and shift by learned numbers, so the rows do not have mean 0.)
 
 # %%
 heads = torch.cat(
@@ -1078,8 +1087,8 @@ assert decoder.src_attn.weights[0, :, 0].argmax(dim=-1).tolist() == [1, 0]  # he
 # the other tables. The decoder has to choose among four articles. Head 1 looks at *cat*, head 2 mostly at
 # *a*. It is tempting to say: the article tells it definite or not, the noun tells it the gender. But in the
 # encoder, the row of *a* has looked at *cat*. So we test the story on all eight sentences: we exchange one
-# row of the memory for the same row of the sentence that has the other article, noun or verb, and count
-# what changes in the decoder's first word.
+# row of the memory, or two, for those of the sentence that has the other article or the other noun, and
+# count how often the decoder's first word becomes that sentence's.
 
 
 # %%
@@ -1089,26 +1098,25 @@ def first_words(memory):
 
 
 memories = tiny.encode(english, None)
-changes = {}
-for row, (part, flip) in enumerate({"article": 4, "noun": 2, "verb": 1}.items()):
-    changed = memories.clone()
-    changed[:, row] = memories[
-        [i ^ flip for i in range(8)], row
-    ]  # sentence i ^ flip differs in this part alone
-    both = list(zip(first_words(memories), first_words(changed), strict=True))
-    definite = sum((a in ("der", "die")) != (b in ("der", "die")) for a, b in both)
-    gender = sum((a in ("eine", "die")) != (b in ("eine", "die")) for a, b in both)
-    changes[part] = definite, gender
-    print(f"row of the {part:8} exchanged: definiteness changes in {definite} of 8, gender in {gender} of 8")
-assert changes["verb"] == (0, 0)
-assert changes["article"][0] > 0 < changes["noun"][0]
+followed = {}
+for part, flip in (("article", 4), ("noun", 2)):  # number i ^ flip is the same sentence but for this part
+    others = memories[[i ^ flip for i in range(8)]]
+    for rows in ([0], [1], [0, 1]):
+        changed = memories.clone()
+        changed[:, rows] = others[:, rows]
+        same = zip(first_words(changed), first_words(others), strict=True)
+        followed[part, len(rows), rows[0]] = count = sum(a == b for a, b in same)
+        names = " and ".join(("article", "noun")[row] for row in rows)
+        print(f"other {part:7}: row of {names:16} exchanged, first word follows in {count} of 8")
+assert followed["article", 2, 0] == 8 > followed["article", 1, 0] > followed["article", 1, 1]
+assert followed["noun", 2, 0] > max(followed["noun", 1, 0], followed["noun", 1, 1])
 
 # %% [markdown]
-# The verb's row does not matter, as the story says. The article's row changes the definiteness in five
-# sentences, but not in all, and the noun's row changes both. So the story is half true: the encoder has
-# mixed the two. Attention weights show where a model looks. What it finds there, only an intervention
-# shows. (We chose the seed of this model because its weights are easy to read. Seed 0 learns only some of
-# the sentences.)
+# No single row decides. With both rows, the first word follows nearly always; with one of them, sometimes,
+# since the two then contradict each other in a way that the model has never seen. The story is too simple:
+# what the decoder needs is spread over both rows. Attention weights show where a model looks. What it finds
+# there, only an intervention shows. (We chose the seed of this model because its weights are easy to read.
+# Seed 0 learns only some of the sentences.)
 #
 # *Still open: how to test a picture of attention* → [13_reading_attention](13_reading_attention.ipynb)
 #
@@ -1121,7 +1129,7 @@ print(f"{terms}; mean {-p.log().mean().item():.3f}")
 assert torch.allclose(-p.log().mean(), smoothed_loss(log_probs, write[2:3], 0.0).mean())
 
 # %% [markdown]
-# From here, `backward()` goes the whole way back through these tables, and Adam changes every number a
+# From here, `backward()` goes the whole way back through these tables, and Adam changes every weight a
 # little. That is training.
 
 # %% [markdown]
@@ -1142,9 +1150,9 @@ assert torch.allclose(-p.log().mean(), smoothed_loss(log_probs, write[2:3], 0.0)
 #
 # (For French, the text of section 6.1 says 41.0.) Three tricks belong to the result. The search keeps four
 # hypotheses instead of one (**beam search**). It divides their scores by a function of the length, with
-# $\alpha = 0.6$. And the weights are the mean of the last 5 saved during training, or the last 20 of the
-# big model. Greedy decoding commits to a word and cannot take it back; a beam can. Here it finds a likelier
-# sentence, with another verb.
+# $\alpha = 0.6$. And the weights are the mean of the last five checkpoints, or the last 20 of the big
+# model. (The base model alone is below the best earlier one for French.) Greedy decoding commits to a word
+# and cannot take it back; a beam can. Here it finds a likelier sentence, with another verb.
 
 # %%
 text, found = "The player in white kicks the ball towards the goal.", {}
@@ -1166,8 +1174,8 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
     assert not any(word in translator(text) for word in ("Ausschuss", "Komitee", "Licht"))
 
 # %% [markdown]
-# Even without German you can see that no committee is there. The model cannot refuse: some token always has
-# the highest probability.
+# The first is no German sentence, and two of its words do not exist. The second says that a truck suffices,
+# as if it ran through the fog. The model cannot refuse: some token always has the highest probability.
 #
 # *Still open: what beam, penalty and averaging do* →
 # [11_search_and_averaging](11_search_and_averaging.ipynb); *a real system, and your own language* →
@@ -1179,8 +1187,9 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 # > "While single-head attention is 0.9 BLEU worse than the best setting, quality also drops off with too
 # > many heads."
 #
-# Table 3 changes one thing at a time, and reports BLEU on held-out news of 2013, where the base model has
-# 25.8. (The 28.4 above are the big model's, on the test set of 2014.)
+# Table 3 changes one thing at a time (and what follows from it: fewer heads are wider), and reports BLEU on
+# held-out news of 2013, where the base model has 25.8. (The 28.4 above are the big model's, on the test set
+# of 2014.)
 #
 # | row | change | BLEU |
 # | --- | --- | --- |
@@ -1195,8 +1204,10 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 # | D | no label smoothing | 25.3 |
 # | E | learned positions instead of sinusoids | 25.7 |
 # | big | $d_{model} = 1024$, $d_{ff} = 4096$, 16 heads, dropout 0.3, 300,000 steps | 26.4 |
-# Fewer layers, a narrower model or no dropout cost most; two more layers bring nothing. Sinusoids and
-# learned positions differ by 0.1. The paper does not say how far another seed would move a row.
+#
+# Fewer layers, a narrower model or no dropout cost most; the paper concludes that "bigger models are
+# better", although eight layers score 25.5. Sinusoids and learned positions differ by 0.1. The paper does
+# not say how far another seed would move a row.
 #
 # *Still open: Table 3 on our scale, with three seeds* → [12_results](12_results.ipynb)
 
@@ -1206,8 +1217,9 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 # > "... despite the lack of task-specific tuning our model performs surprisingly well ..."
 #
 # A parse tree written as a row of brackets is one more target language. A Transformer of four layers,
-# trained on 40,000 sentences, reaches an F1 of 91.3 (of 100; brackets found and right), more than three of
-# the four earlier parsers in Table 4 that had the same data. With more data it reaches 92.7.
+# trained on 40,000 sentences, reaches an F1 of 91.3 (out of 100: precision and recall of the brackets
+# combined). Three of the four earlier parsers with the same data in Table 4 have less. With more data it
+# reaches 92.7.
 #
 # *Still open: the same at our size, and where it loses count of brackets* →
 # [16_another_task](16_another_task.ipynb)
@@ -1344,12 +1356,12 @@ for width, expected in ((1, 0.3), (2, 0.4)):
 # %% [markdown]
 # ## Where to go next
 #
-# The package has the same classes with more care taken of them: errors, a cache for decoding, fused
-# kernels. If you know "The Annotated Transformer", its names are the names there, with the same arguments
-# in the same order: `make_model`, `MultiHeadedAttention`, `subsequent_mask`, `Batch`, `run_epoch`,
-# `greedy_decode`. Two things differ: masks are boolean, and the norm comes after the sum unless you ask for
-# `norm_first=True`. The site (`make site`) has the full table of names, a glossary, and the questions of
-# other readers with the section that answers each.
+# The package has the same parts with error checks, a cache for decoding and fused kernels. If you know "The
+# Annotated Transformer", its names are the names there, with the same arguments in the same order:
+# `make_model`, `MultiHeadedAttention`, `subsequent_mask`, `Batch`, `run_epoch`, `greedy_decode`. Two things
+# differ: masks must be boolean, and the norm comes after the sum unless you ask for `norm_first=True`. The
+# site (`make site`) has the full table of names, a glossary, and the questions of other readers with the
+# section that answers each.
 #
 # ![The map of the series: seventeen notebooks and the order in which to read them](../images/map.svg)
 #
