@@ -491,10 +491,13 @@ class Trainer:
             self.out.log(record, self.progress)
 
     def save(self) -> None:
-        """Write a checkpoint."""
-        if self.rank == 0:
-            c = self.config
-            self.out.save(self.model, self.tokenizers, self.optimizer, self.progress, c.keep, c.average_of)
+        """Write a checkpoint; where that fails, all processes end."""
+        c = self.config
+        with agreed():
+            if self.rank == 0:
+                self.out.save(
+                    self.model, self.tokenizers, self.optimizer, self.progress, c.keep, c.average_of
+                )
 
     def average(self) -> None:
         """Make the mean of the checkpoints that the settings ask for the run's weights, if that is better.

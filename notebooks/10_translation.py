@@ -71,6 +71,7 @@ from annotated.evaluation import (
     score_tokens,
     tokenized_bleu,
 )
+from annotated.layers import Dropout
 from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.plots import plot_learning_curves, plot_scores, plot_used_rate, setup_notebook
 from annotated.settings import TrainingConfig
@@ -453,14 +454,22 @@ assert losses_twice[0] == losses_twice[1]
 assert dropping.training  # and it is handed back as it came
 
 # %% [markdown]
-# Now somebody forgets the line. We break `eval` on purpose.
+# Now somebody forgets the line. We make dropout deaf to it, on purpose.
+
 
 # %%
-dropping.eval = lambda: dropping  # the forgotten line: dropout stays on
+class AlwaysTraining(Dropout):
+    training = property(lambda self: True, lambda self, mode: None)  # the forgotten line: dropout stays on
+
+
+dropouts = [module for module in dropping.modules() if isinstance(module, Dropout)]
+for module in dropouts:
+    module.__class__ = AlwaysTraining
 torch.manual_seed(0)
 noisy = [score_tokens(dropping, val_batches.epoch(0)).loss for _ in range(3)]
 noisy_said = [translator.translate(few, beam=1) for _ in range(2)]
-del dropping.eval
+for module in dropouts:
+    module.__class__ = Dropout
 differ = sum(one != other for one, other in zip(*noisy_said, strict=True))
 print(f"loss at least a quarter too high, each of three times: {min(noisy) > 1.25 * losses_twice[0]}")
 print("and a different one each time:", len(set(noisy)) == 3)

@@ -330,12 +330,12 @@ def test_what_ends_a_run_names_the_weights_that_validated_best(tmp_path):
 
 def test_weights_that_cannot_be_validated_are_not_called_good(tmp_path):
     trainer = make_trainer(tmp_path, save_every=1)
-    trainer.rate_at = lambda step: 1e38
+    trainer.rate_at = lambda step: 1e36
     with pytest.raises(TrainingError, match=r"not finite at step 2, .*, from new weights$"):
         trainer.train()
     assert steps(tmp_path) == [1]
     trainer = make_trainer(tmp_path / "validated", max_steps=1)
-    trainer.rate_at = lambda step: 1e38
+    trainer.rate_at = lambda step: 1e36
     with pytest.raises(TrainingError, match=r"validation loss is not finite after step 1; .* new weights$"):
         trainer.train()
 
