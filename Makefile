@@ -15,7 +15,7 @@ INSTALL := python -m pip install --quiet --disable-pip-version-check
 
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with notebooks/nbval_sanitize.cfg --nbval-cell-timeout 600
 
-.PHONY: help setup lab notebooks mutants reproduce bench images site test-site test-floors lock test lint format clean
+.PHONY: help setup lab notebooks mutants reproduce bench images watch test-watch site test-site test-floors lock test lint format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -88,7 +88,16 @@ bench: $(READY) ## race the package against its peers, an hour or two (DEVICE=cu
 images: $(READY) ## draw the pictures of the README and the notebooks
 	$(BIN)/python images/draw.py
 
-site: $(READY) ## build the site from the executed notebooks into site/
+# Whoever has no npm, or no network for it, gets the script that is committed: the site's check holds the two equal.
+watch: ## make the script of the page that shows the model's inside (npm; without it the committed one stays)
+	@if command -v npm > /dev/null && npm --prefix docs/watch ci --silent; then npm --prefix docs/watch run --silent build; \
+	else echo "no npm: annotated/inside/watch.js stays as it is" >&2; fi
+
+test-watch: ## check that script: types, lint, unit tests, and that it is what docs/watch makes (npm)
+	npm --prefix docs/watch ci --silent
+	npm --prefix docs/watch test
+
+site: $(READY) watch ## build the site from the executed notebooks into site/
 	$(BIN)/python docs/build.py
 
 test-site: $(READY) ## read every page of the site in a browser (Chromium; minutes)
