@@ -82,8 +82,8 @@ def translations(translator: Translator) -> str:
 word](images/translation.svg)](watch.html)
 
 A small model, trained on 29,000 captions of photographs, translates your sentence in the browser and shows
-every number on the way: pieces, queries, keys and values, heads, the beam. Nothing that you type leaves the page.
-It translates these well, but for the last two: its captions hardly have onions, and no questions.
+every number on the way: pieces, queries, keys and values, heads, the beam. Nothing that you type leaves the
+page. It translates these well, but for the last two: its captions hardly have onions, and no questions.
 
 <table class="table sentences">
 <thead><tr><th scope="col">English</th><th scope="col">German, by the model</th></tr></thead>

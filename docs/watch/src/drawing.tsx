@@ -8,8 +8,11 @@ import type { Sequence, Vector } from "./transformer.ts";
 export type Hue = "stream" | "query" | "key" | "value" | "weight";
 
 export const shown = (x: number) => (x === -Infinity ? "−∞" : x.toFixed(2).replace("-", "−"));
-export const percent = (x: number) =>
-  x >= 0.995 ? "100%" : x < 0.001 ? "<0.1%" : `${(100 * x).toFixed(x < 0.1 ? 1 : 0)}%`;
+
+export function percent(share: number): string {
+  if (share === 0 || share >= 0.995) return share ? "100%" : "0%";
+  return share < 0.001 ? "<0.1%" : `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}%`;
+}
 
 // A piece as a reader knows it: the mark of a space is left out, and what is only a space or a symbol is named.
 export const spelled = (piece: string) =>
