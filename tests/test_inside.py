@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from copy import deepcopy
 from itertools import chain, islice
 from pathlib import Path
 
@@ -55,12 +56,19 @@ def small_translator(**settings: object) -> Translator:
     tokenizer = SentencePieceTokenizer.train(TEXTS * 5, 300)
     sizes = {"N": 2, "d_model": 12, "d_ff": 20, "h": 3, **settings}
     config = TransformerConfig(len(tokenizer), len(tokenizer), **sizes)
-    model = EncoderDecoder.from_config(config).half().float()
+    model = EncoderDecoder.from_config(config)
     with torch.no_grad():  # no bias is zero any more
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) / 8)
-    model.half().float()
-    return Translator(model, tokenizer, tokenizer)
+    return with_half_weights(Translator(model, tokenizer, tokenizer))
+
+
+def with_half_weights(translator: Translator) -> Translator:
+    """Round the weights, and nothing else, to half precision, as the page has them."""
+    with torch.no_grad():
+        for parameter in translator.model.parameters():
+            parameter.copy_(parameter.half())
+    return translator
 
 
 Ask = Callable[..., list]
@@ -90,10 +98,8 @@ def page(translator: Translator, folder: Path) -> Ask:
 
 @pytest.fixture(scope="module")
 def shipped() -> Translator:
-    """The shipped model with weights in half precision, as the page has them."""
-    translator = load_pretrained("multi30k-en-de")
-    translator.model.half().float()
-    return translator
+    """The shipped model as the page has it."""
+    return with_half_weights(load_pretrained("multi30k-en-de"))
 
 
 @pytest.fixture(scope="module")
@@ -266,7 +272,11 @@ LOWEST = torch.finfo(torch.float32).min  # in the place of minus infinity, which
 def hooked(
     model: EncoderDecoder, source: list[int], target: list[int], causal: bool = True
 ) -> dict[str, Tensor]:
-    """Every stage of a forward pass, caught by PyTorch's hooks: the layer's name -> (positions, values)."""
+    """Every stage of a forward pass, caught by PyTorch's hooks: the layer's name -> (positions, values).
+
+    In double precision: of two float32 results neither could be told right.
+    """
+    model = deepcopy(model).double()
     found: dict[str, Tensor] = {}
     inputs = {"linears.3": "heads", "w_2": "fired", "norm": "sum"}
 
@@ -301,7 +311,7 @@ def hooked(
         stages = {"products": products, "scores": scores, "weights": looked[0].transpose(0, 1)}
         stages["masked"] = scores.masked_fill(hidden.unsqueeze(1), LOWEST)
         found |= {f"{name}.{stage}": rows.flatten(1) for stage, rows in stages.items()}
-    return found
+    return {name: rows.float() for name, rows in found.items()}
 
 
 def assert_same(trace: dict[str, list], expected: dict[str, Tensor]) -> None:

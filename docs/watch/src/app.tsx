@@ -17,6 +17,7 @@ export interface Setting {
   loadModel: () => Promise<PageModel>;
   sentence?: string; // what to begin with, if no link says so
   examples: string[];
+  sure?: [tenth: number, median: number]; // what captions of the model's own kind get for a piece, on average
   series?: string; // where the notebooks' pages are
   linked: boolean; // whether the address may hold what is chosen
 }
@@ -53,6 +54,14 @@ export function App({ setting }: { setting: Setting }) {
     return () => removeEventListener("hashchange", follow);
   }, [state]);
 
+  const [, repaint] = useState(0);
+  useEffect(() => {
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const again = () => repaint((count) => count + 1);
+    dark.addEventListener("change", again);
+    return () => dark.removeEventListener("change", again);
+  }, []);
+
   const { sentence, beam, alpha, prefix, leftOut } = state;
   const asked = JSON.stringify({ sentence, beam, alpha, prefix, leftOut });
   useEffect(() => {
@@ -84,9 +93,9 @@ export function App({ setting }: { setting: Setting }) {
   return (
     <>
       <Sentence state={state} choose={choose} examples={setting.examples} />
-      <Translation view={view} trouble={trouble} />
+      <Translation view={view} trouble={trouble} typical={setting.sure} />
       <div class="see">
-        <nav aria-label="Map">
+        <nav id="map" aria-label="Map">
           <FigureOne view={view} />
         </nav>
         <main id="station">{view ? <Station view={view} series={setting.series} /> : <Loading />}</main>
@@ -139,19 +148,20 @@ function Sentence({ state, choose, examples }: Chosen & { examples: string[] }) 
   );
 }
 
-function Translation({ view, trouble }: { view: View | null; trouble: string }) {
+function Translation(props: { view: View | null; trouble: string; typical: Setting["sure"] }) {
+  const { view, trouble, typical } = props;
   return (
     <section class="translation" aria-label="The translation">
       <p class="trouble" role="status">
         {trouble}
       </p>
-      {view && <Told view={view} />}
+      {view && <Told view={view} typical={typical} />}
     </section>
   );
 }
 
 // The translation; the tokens in which it was written, each underlined by how sure the model was of it.
-function Told({ view }: { view: View }) {
+function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
   const { state, choose, look, whole, tokenizer } = view;
   const chances = look.written.map((token, i) => Math.exp(look.trace.generator[i][token]));
   const sure = Math.exp(chances.reduce((sum, chance) => sum + Math.log(chance), 0) / chances.length);
@@ -173,10 +183,13 @@ function Told({ view }: { view: View }) {
         {look.ended[0].text || "(nothing)"}
       </p>
       <p class="sure">
-        On average the model gave each piece {percent(sure)}. It was least sure of{" "}
-        <b lang="de">{spelled(tokenizer.pieces[look.written[worst]])}</b>, {percent(chances[worst])}.
-        {sure < 0.75 &&
-          " That is less than it gives to nine in ten captions like those it has learned from: do not trust this one."}
+        On average the model gave each piece {percent(sure)}
+        {typical && ` (half of the captions that it was made for get more than ${percent(typical[1])})`}. It
+        was least sure of <b lang="de">{spelled(tokenizer.pieces[look.written[worst]])}</b>,{" "}
+        {percent(chances[worst])}.
+        {typical && sure < typical[0] && (
+          <b> Nine in ten captions get more: this is not what it was made for, do not trust it.</b>
+        )}
       </p>
     </>
   );
@@ -262,7 +275,7 @@ function Station({ view, series }: { view: View; series?: string }) {
 function Step({ id, label, choose }: { id: string; label: string; choose: View["choose"] }) {
   const go = () => {
     choose({ stop: id });
-    document.getElementById("station")?.scrollIntoView({ block: "nearest" });
+    document.getElementById("station")?.scrollIntoView();
   };
   return (
     <button type="button" class={label === "→" ? "next" : "previous"} onClick={go}>

@@ -26,15 +26,27 @@ function loadModel(address?: string): Promise<PageModel> {
   });
 }
 
+// Light or dark, as chosen on the site's other pages; nothing leaves it to the system.
+function chosenTheme(): string {
+  try {
+    const mode = localStorage.getItem("mode") ?? "";
+    return ["light", "dark"].includes(mode) ? mode : "";
+  } catch {
+    return ""; // a frame may have no storage
+  }
+}
+
 if (typeof document !== "undefined") {
   const place = document.getElementById("watch");
   if (place) {
-    const { model, series, sentence, examples } = place.dataset;
+    const { model, series, sentence, examples, sure } = place.dataset;
+    document.documentElement.style.colorScheme = chosenTheme();
     document.head.append(Object.assign(document.createElement("style"), { textContent: style }));
     const linked = location.protocol !== "about:";
     const setting = {
       loadModel: () => loadModel(model),
       series,
+      sure: sure ? JSON.parse(sure) : undefined,
       sentence,
       examples: JSON.parse(examples ?? "[]"),
       linked,

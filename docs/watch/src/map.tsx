@@ -75,6 +75,8 @@ export function FigureOne({ view }: { view: View | null }) {
   const go = (event: Event, stop: string) => {
     event.preventDefault();
     choose({ stop });
+    const station = document.getElementById("station");
+    if (station && station.getBoundingClientRect().top > innerHeight / 2) station.scrollIntoView();
   };
   return (
     <svg
