@@ -28,6 +28,7 @@ from annotated.masks import padding_mask, subsequent_mask
 from annotated.model import EncoderDecoder, Generator, TransformerConfig, evaluating
 from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
 from annotated.translator import Translator, load_pretrained
+from start_page import SURE
 
 HERE = Path(__file__).parent
 SCRIPT = HERE.parent / "annotated/inside/watch.js"
@@ -261,6 +262,18 @@ def test_a_beam_of_one_is_greedy_decoding(shipped: Translator, ask: Ask) -> None
         mask = padding_mask(src, shipped.src_tokenizer.pad)
         [row] = greedy_decode(shipped.model, src, mask, src.size(1) + 51, 0, 1, shipped.forbidden).tolist()
         assert [0, *answer["ended"][0]["tokens"]] == row[:-1]  # at its limit a search must end
+
+
+def test_how_sure_the_page_calls_usual_is_so(shipped: Translator) -> None:
+    """Of captions that it was made for, about one in ten gets less than the first, half the second."""
+    if not os.environ.get("ANNOTATED_DATA"):
+        pytest.skip("the corpus multi30k: ANNOTATED_DATA is not set")
+    captions = multi30k("en-de")["test_2016_flickr"].src[500:600]
+    ends = [best for [best] in shipped.search(captions)]
+    sure = sorted(math.exp(end.log_prob / (len(end.tokens) + 1)) for end in ends)
+    tenth, median = SURE
+    assert 0.02 < sum(one < tenth for one in sure) / len(sure) < 0.25
+    assert sure[50] == pytest.approx(median, abs=0.08)
 
 
 # Every stage

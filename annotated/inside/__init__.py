@@ -17,6 +17,8 @@ from annotated.translator import Translator
 if TYPE_CHECKING:
     from IPython.display import HTML
 
+__all__ = ["model_script", "page", "page_model", "script", "watch"]
+
 # What the script can compute: the paper's model.
 NEEDED = {"norm_first": False, "activation": "relu", "positions": "sinusoidal", "tied_embeddings": "all"}
 MOST = 20_000_000  # parameters: a page of about 55 MB

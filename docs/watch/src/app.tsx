@@ -187,7 +187,7 @@ function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
         {typical && ` (half of the captions that it was made for get more than ${percent(typical[1])})`}. It
         was least sure of <b lang="de">{spelled(tokenizer.pieces[look.written[worst]])}</b>,{" "}
         {percent(chances[worst])}.
-        {typical && sure < typical[0] && (
+        {typical && sure < typical[0] && !state.leftOut.length && (
           <b> Nine in ten captions get more: this is not what it was made for, do not trust it.</b>
         )}
       </p>
@@ -200,7 +200,8 @@ function Station({ view, series }: { view: View; series?: string }) {
   const stop = STOPS.get(state.stop) ?? STOPS.get(TOUR[0]);
   if (!stop) return null;
   const at = TOUR.indexOf(stop.id);
-  const [before, after] = at < 0 ? [undefined, undefined] : [TOUR[at - 1], TOUR[at + 1]];
+  const way = at < 0 ? [...STOPS.keys()] : TOUR;
+  const [before, after] = [-1, 1].map((step): string | undefined => way[way.indexOf(stop.id) + step]);
   const within: View = useMemo(
     () => ({
       ...view,
@@ -266,6 +267,9 @@ function Station({ view, series }: { view: View; series?: string }) {
       </div>
       <footer>
         {before && <Step id={before} label="←" choose={choose} />}
+        <button type="button" class="map" onClick={() => document.getElementById("map")?.scrollIntoView()}>
+          Map
+        </button>
         {after && <Step id={after} label="→" choose={choose} />}
       </footer>
     </article>

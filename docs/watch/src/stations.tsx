@@ -34,7 +34,7 @@ export function SourcePieces({ view }: { view: View }) {
         This sentence is <b>{look.source.length} tokens</b>: {look.source.length - 1} of the{" "}
         {model.pieces.length.toLocaleString("en")} pieces, and the end symbol.
         {spelledInBytes > 0 &&
-          ` ${spelledInBytes} of them are single bytes, because no piece holds that character: the model has never seen it.`}
+          ` ${spelledInBytes} of them are single bytes, because no piece holds that character: its captions hardly ever had it.`}
       </p>
       <ol class="pieces">
         {look.source.map((token, i) => (
