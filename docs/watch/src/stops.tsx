@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { Heads, Projections, Weighing } from "./attention.tsx";
 import { Beam } from "./beam.tsx";
 import { Breaking } from "./breaking.tsx";
+import { Probabilities } from "./probabilities.tsx";
 import type { Side } from "./state.ts";
 import {
   AddAndNorm,
@@ -11,7 +12,6 @@ import {
   Memory,
   Network,
   Positions,
-  Probabilities,
   SourcePieces,
   TargetPieces,
 } from "./stations.tsx";
