@@ -88,14 +88,18 @@ bench: $(READY) ## race the package against its peers, an hour or two (DEVICE=cu
 images: $(READY) ## draw the pictures of the README and the notebooks
 	$(BIN)/python images/draw.py
 
-# Whoever has no npm, or no network for it, gets the script that is committed: the site's check holds the two equal.
+# The lock was made on Linux and names its builds alone, which `npm ci` would refuse; `install` takes the others as well.
+NPM := npm --prefix docs/watch
+PACKAGES := $(NPM) install --no-save --silent --prefer-offline --fetch-retries=0
+
+# Whoever has no npm, or no network for it, gets the script that is committed.
 watch: ## make the script of the page that shows the model's inside (npm; without it the committed one stays)
-	@if command -v npm > /dev/null && npm --prefix docs/watch ci --silent; then npm --prefix docs/watch run --silent build; \
-	else echo "no npm: annotated/inside/watch.js stays as it is" >&2; fi
+	@if command -v npm > /dev/null && $(PACKAGES); then $(NPM) run --silent build; \
+	else echo "no packages from npm: annotated/inside/watch.js stays as it is" >&2; fi
 
 test-watch: ## check that script: types, lint, unit tests, and that it is what docs/watch makes (npm)
-	npm --prefix docs/watch ci --silent
-	npm --prefix docs/watch test
+	$(PACKAGES)
+	$(NPM) test
 
 site: $(READY) watch ## build the site from the executed notebooks into site/
 	$(BIN)/python docs/build.py

@@ -6,6 +6,8 @@ The page's script runs in Node, which is asked for nothing else.
 import base64
 import math
 import os
+import re
+from html import unescape
 from itertools import chain, islice
 
 import pytest
@@ -70,6 +72,17 @@ def test_a_model_too_large_for_a_page_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(inside, "MOST", 1000)
     with pytest.raises(ValueError, match="at most 1,000 parameters"):
         inside.page_model(small_translator())
+
+
+def test_the_widget_is_one_frame_that_needs_nothing_else(recwarn: pytest.WarningsRecorder) -> None:
+    translator = small_translator()
+    page = unescape(re.search('srcdoc="([^"]*)"', inside.watch(translator, 'A "dog" runs.').data)[1])
+    assert inside.model_script(translator) in page
+    assert inside.script() in page
+    assert 'data-sentence="A &quot;dog&quot; runs."' in page
+    assert page.count("<script>") == page.count("</script>") == 2
+    assert not re.search("""(src|href)=["']""", page.replace(inside.script(), ""))
+    assert len(recwarn) == 0
 
 
 # Pieces

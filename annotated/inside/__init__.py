@@ -50,7 +50,6 @@ def page_model(translator: Translator) -> dict[str, Any]:
         "N": config.N,
         "h": config.h,
         "d_model": config.d_model,
-        "d_ff": config.d_ff,
         "eps": config.layer_norm_eps,
         "forbidden": list(translator.forbidden),
         "pieces": tokenizer.scored_pieces(),
@@ -105,4 +104,4 @@ def watch(translator: Translator, sentence: str = "A dog runs.", height: int = 9
     scripts = "".join(f"<script>{text}</script>" for text in (model_script(translator), script()))
     text = html.escape(page(scripts, sentence=sentence))
     style = f"width: 100%; height: {height}px; border: 0"
-    return HTML(f'<iframe title="See inside a translator" style="{style}" srcdoc="{text}"></iframe>')
+    return HTML(f'<div><iframe title="See inside" style="{style}" srcdoc="{text}"></iframe></div>')

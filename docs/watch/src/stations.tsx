@@ -1,4 +1,4 @@
-// The stations around attention: what goes in, what each sub-layer does, what comes out.
+// The stations around attention: what goes in, and what each sub-layer does to it.
 
 import { useState } from "preact/hooks";
 import { Leave } from "./breaking.tsx";

@@ -4,12 +4,11 @@ import { type Candidate, type Hypothesis, search } from "./search.ts";
 import { END, START, Tokenizer } from "./tokenizer.ts";
 import { type Part, type Trace, Transformer, type Vector } from "./transformer.ts";
 
-// What annotated/inside.py writes: settings, pieces with their scores, the weights as 16-bit floats in base64.
+// What annotated/inside/__init__.py writes: settings, pieces with their scores, the weights as 16-bit floats in base64.
 export interface PageModel {
   N: number;
   h: number;
   d_model: number;
-  d_ff: number;
   eps: number;
   forbidden: number[];
   pieces: [string, number | null][];
