@@ -15,7 +15,7 @@ INSTALL := python -m pip install --quiet --disable-pip-version-check
 
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with notebooks/nbval_sanitize.cfg --nbval-cell-timeout 600
 
-.PHONY: help setup lab notebooks student address mutants reproduce bench images site test-site test-processors test-floors lock test lint format clean
+.PHONY: help setup lab notebooks student address mutants reproduce bench images watch test-watch site test-site test-processors test-floors lock test lint format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -96,7 +96,20 @@ bench: $(READY) ## race the package against its peers, an hour or two (DEVICE=cu
 images: $(READY) ## draw the pictures of the README and the notebooks
 	$(BIN)/python images/draw.py
 
-site: $(READY) ## build the site from the executed notebooks into site/
+# The lock was made on Linux and names its builds alone, which `npm ci` would refuse; `install` takes the others as well.
+NPM := npm --prefix docs/watch
+PACKAGES := $(NPM) install --no-save --silent --prefer-offline --fetch-retries=0
+
+# Whoever has no npm, or no network for it, gets the script that is committed.
+watch: ## make the script of the page that shows the model's inside (npm; without it the committed one stays)
+	@if command -v npm > /dev/null && $(PACKAGES); then $(NPM) run --silent build; \
+	else echo "no packages from npm: annotated/inside/watch.js stays as it is" >&2; fi
+
+test-watch: ## check that script: types, lint, unit tests, and that it is what docs/watch makes (npm)
+	$(PACKAGES)
+	$(NPM) test
+
+site: $(READY) watch ## build the site from the executed notebooks into site/
 	$(BIN)/python docs/build.py
 
 test-site: $(READY) ## read every page of the site in a browser (Chromium; minutes)

@@ -57,6 +57,7 @@ _HOMES = {
     ),
     "checkpoints": ("average_checkpoints", "load_model", "save_model"),
     "translator": ("Translator", "load_pretrained"),
+    "inside": ("watch",),
     "interop": ("from_hub",),
     "training": ("SimpleLossCompute", "TrainState", "run_epoch"),
     "settings": ("TrainingConfig",),

@@ -21,6 +21,7 @@ html_theme = "sphinx_book_theme"
 html_title = "annotated"
 html_show_copyright = False
 html_static_path = ["_static"]
+html_favicon = "_static/mark.svg"
 html_extra_path = ["_extra"]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]

@@ -88,6 +88,7 @@ PACKAGE = (
             ("release", "model and card"),
             ("names", "in older texts"),
             ("interop", "other libraries"),
+            ("inside", "seen in a page"),
         ),
     ),
     ("Command line", (("commands", "train, translate"), ("__main__", "their options"))),

@@ -52,3 +52,21 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def shipped() -> "Translator":  # noqa: F821
+    """The shipped model as the page has it, with weights in half precision."""
+    from page_models import with_half_weights
+
+    from annotated.translator import load_pretrained
+
+    return with_half_weights(load_pretrained("multi30k-en-de"))
+
+
+@pytest.fixture(scope="session")
+def ask(shipped: "Translator", tmp_path_factory: pytest.TempPathFactory) -> "Ask":  # noqa: F821
+    """The page with that model: a function that asks it."""
+    from page_models import page
+
+    return page(shipped, tmp_path_factory.mktemp("page"))

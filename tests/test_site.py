@@ -4,22 +4,15 @@ The pages themselves are read in a browser by `make test-site`.
 """
 
 import base64
-import json
 import re
 from pathlib import Path
 
 import nbformat
 import pytest
-import torch
 
-from annotated.checkpoints import weights
-from annotated.model import EncoderDecoder, TransformerConfig
-from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
-from annotated.translator import Translator
 from checking import check_site
 from docstrings import public, to_rest
 from gallery import write_gallery
-from model_export import write_model
 from notebook_pages import fold, to_page
 from outputs import VEGA, as_html
 from reference_pages import Series, code_link, glossary_entry, question, slug
@@ -218,38 +211,3 @@ def test_every_chart_of_a_notebook_is_drawn_by_the_version_that_made_it() -> Non
     altair = pytest.importorskip("altair")
     assert altair.SCHEMA_VERSION.startswith("v5.")
     assert altair.vegalite.v5.display.VEGALITE_MIME_TYPE == VEGA
-
-
-# The model in the page
-
-
-def small_translator(**settings: object) -> Translator:
-    tokenizer = SentencePieceTokenizer.train(["A dog runs.", "Ein Hund rennt."] * 5, 300)
-    config = TransformerConfig(len(tokenizer), len(tokenizer), N=1, d_model=8, d_ff=8, h=1, **settings)
-    return Translator(EncoderDecoder.from_config(config), tokenizer, tokenizer)
-
-
-def test_the_page_gets_every_weight_in_half_precision(tmp_path: Path) -> None:
-    translator = small_translator()
-    write_model(translator, tmp_path / "model.js")
-    text = (tmp_path / "model.js").read_text(encoding="utf-8")
-    model = json.loads(text.removeprefix("window.model = ").removesuffix(";\n"))
-    packed = torch.frombuffer(bytearray(base64.b64decode(model["weights"])), dtype=torch.float16)
-    tensors = weights(translator.model)
-    assert {name: list(tensor.shape) for name, tensor in tensors.items()} == model["tensors"]
-    assert torch.equal(packed, torch.cat([tensor.detach().flatten() for tensor in tensors.values()]).half())
-
-
-def test_a_model_that_the_page_cannot_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="norm_first=False, not True"):
-        write_model(small_translator(norm_first=True), tmp_path / "model.js")
-
-
-def test_a_page_needs_one_vocabulary_of_subwords(tmp_path: Path) -> None:
-    one, words = small_translator(), WordTokenizer(["a", "b"], None)
-    cut = [one.src_tokenizer, SentencePieceTokenizer(one.src_tokenizer.model)]
-    little = EncoderDecoder.from_config(TransformerConfig(6, 6, N=1, d_model=8, d_ff=8, h=1))
-    for translator in (Translator(one.model, *cut), Translator(little, words, words)):
-        with pytest.raises(ValueError, match="needs one vocabulary of subwords"):
-            write_model(translator, tmp_path / "model.js")
-    assert not (tmp_path / "model.js").exists()

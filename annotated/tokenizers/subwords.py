@@ -146,6 +146,11 @@ class SentencePieceTokenizer:
         """The pieces as SentencePiece writes them, U+2581 for a space; the unprintable is spelled out."""
         return [printable(self._processor.id_to_piece(int(i))) for i in ids]
 
+    def scored_pieces(self) -> list[tuple[str, float | None]]:
+        """Return each piece as SentencePiece holds it, with its score; None for symbols and bytes."""
+        pieces = map(self._processor.id_to_piece, range(len(self)))
+        return [(piece, self._scores.get(piece)) for piece in pieces]
+
     def save(self, folder: Path, name: str) -> None:
         """Writes `name.model`, and `name.json` with the kind and the model's checksum."""
         with replacing(Path(folder) / f"{name}.model") as partial:

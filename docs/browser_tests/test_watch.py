@@ -1,0 +1,210 @@
+"""The page in which a sentence goes through the model: every stop, by mouse and by keyboard."""
+
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from test_pages import DESK, OWN, PHONE, RULES, Visit
+
+from annotated import load_pretrained
+from annotated.inside import watch
+from conftest import SITE
+
+LINK = (SITE / "watch.html").as_uri()
+SENTENCE = "A dog runs through the snow."
+STOPS = """[...document.querySelectorAll('.figure-one a')].map(a => a.getAttribute('href').split('=')[1])"""
+BUSY = 600  # milliseconds without a break: 200 on an idle laptop, and three times that for one which is not
+LONG = """window.long = [];
+new PerformanceObserver(list => window.long.push(...list.getEntries().map(e => e.duration)))
+  .observe({ entryTypes: ['longtask'] })"""
+
+
+@pytest.fixture(scope="module")
+def visit(browser: "Browser") -> Iterator[Visit]:  # noqa: F821
+    if not (SITE / "watch.html").exists():
+        pytest.skip("the site was built without a shipped model")
+    context = browser.new_context(viewport=DESK, color_scheme="light", reduced_motion="reduce")
+    visit = Visit(context.new_page(), "watch.html")
+    visit.listen()
+    visit.page.set_default_timeout(120_000)
+    visit.page.add_init_script(LONG)
+    yield visit
+    context.close()
+
+
+@pytest.fixture
+def page(visit: Visit) -> "Page":  # noqa: F821
+    """The page with a sentence and its translation; whoever comes after it finds it as new."""
+    return opened(visit.page)
+
+
+def opened(page: "Page", **chosen: str) -> "Page":  # noqa: F821
+    settings = "&".join(f"{name}={value}" for name, value in {"s": SENTENCE, **chosen}.items())
+    page.goto("about:blank")
+    page.goto(f"{LINK}#{settings}")
+    page.wait_for_selector(".german")
+    return page
+
+
+def wait_for(page: "Page", text: str) -> None:  # noqa: F821
+    page.wait_for_function("text => document.querySelector('.german')?.textContent === text", arg=text)
+
+
+def test_it_translates_as_the_package_does(page: "Page") -> None:  # noqa: F821
+    translator = load_pretrained("multi30k-en-de")
+    wait_for(page, translator(SENTENCE))
+    sentence = "An old man is reading a newspaper on a bench."
+    page.fill("#sentence", sentence)
+    page.keyboard.press("Enter")
+    wait_for(page, translator(sentence))
+
+
+def test_every_stop_opens_and_fits_and_everybody_can_read_it(visit: Visit) -> None:
+    """In both themes at both widths, at each stop: no rule of axe broken, nothing wider than the window."""
+    page = opened(visit.page)
+    faults = []
+    for stop in [*page.evaluate(STOPS), "encoder-projections", "cross-heads"]:
+        opened(page, at=stop)
+        for theme, size in (("light", DESK), ("dark", PHONE)):
+            page.emulate_media(color_scheme=theme)
+            page.set_viewport_size(size)
+            if page.evaluate("document.documentElement.scrollWidth") > size["width"]:
+                faults.append(f"{stop}: too wide for {size['width']}")
+            for found in Axe().run(page, options=RULES).response["violations"]:
+                faults += [
+                    f"{stop}, {theme}: {found['id']}: {node['html'][:120]}" for node in found["nodes"][:2]
+                ]
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(DESK)
+    assert faults == []
+
+
+def test_nothing_goes_wrong_and_no_other_host_is_asked(visit: Visit) -> None:
+    page = opened(visit.page)
+    for stop in page.evaluate(STOPS):
+        opened(page, at=stop)
+    assert visit.complaints == []
+    assert [url for url in visit.requests if not url.startswith(OWN)] == []
+
+
+def test_no_task_keeps_the_page_from_answering(visit: Visit) -> None:
+    """The model computes in a worker: while it does, a click is answered."""
+    page = opened(visit.page, beam="6")
+    assert [task for task in page.evaluate("window.long") if task > BUSY] == []
+
+
+def test_the_memory_does_not_grow_with_every_sentence(page: "Page") -> None:  # noqa: F821
+    session = page.context.new_cdp_session(page)
+
+    def held() -> int:
+        session.send("HeapProfiler.collectGarbage")
+        return session.send("Runtime.getHeapUsage")["usedSize"]
+
+    sentences = [
+        f"{who} {what}." for who in ("A man", "Two dogs") for what in ("runs", "jump", "are sitting")
+    ]
+    sizes = []
+    for _ in range(2):
+        for sentence in sentences:
+            page.fill("#sentence", sentence)
+            page.keyboard.press("Enter")
+            page.wait_for_function("s => location.hash.includes(new URLSearchParams({s}))", arg=sentence)
+            page.wait_for_timeout(300)
+        sizes.append(held())
+    assert sizes[1] < 1.3 * sizes[0]
+    assert sizes[1] < 100e6
+
+
+def test_the_script_is_small(page: "Page") -> None:  # noqa: F821
+    assert (SITE / "_static/watch.js").stat().st_size < 200_000
+
+
+def test_the_weights_of_a_token_sum_to_one(page: "Page") -> None:  # noqa: F821
+    for kind in ("encoder", "decoder", "cross"):
+        opened(page, at=f"{kind}-weights")
+        shares = "e => e.map(bar => Number(bar.style.getPropertyValue('--share')))"
+        assert sum(page.locator(".weighing .bar").evaluate_all(shares)) == pytest.approx(1, abs=1e-4)
+
+
+def test_the_tour_goes_by_keyboard_from_the_first_stop_to_the_last(page: "Page") -> None:  # noqa: F821
+    opened(page, at="encoder-pieces")
+    seen = [page.locator("h2").inner_text()]
+    while page.locator("footer .next").count():
+        page.locator("footer .next").press("Enter")
+        page.wait_for_function("before => document.querySelector('h2').textContent !== before", arg=seen[-1])
+        seen.append(page.locator("h2").inner_text())
+    assert len(seen) == len(set(seen)) == 15
+
+
+def test_a_token_and_a_head_are_chosen_by_keyboard(page: "Page") -> None:  # noqa: F821
+    opened(page, at="encoder-weights")
+    said = page.locator(".said").inner_text()
+    page.locator(".tokens button").nth(1).press("Enter")
+    assert page.locator(".said").inner_text() != said
+    said = page.locator(".said").inner_text()
+    page.get_by_role("button", name="Head 1").first.press("Enter")
+    assert page.locator(".said").inner_text() != said
+
+
+def test_a_link_brings_back_what_was_chosen(page: "Page") -> None:  # noqa: F821
+    opened(page, at="cross-heads", layer="3", head="2", beam="2")
+    address, shown = page.evaluate("location.href"), page.locator("main").inner_text()
+    page.goto("about:blank")
+    page.goto(address)
+    page.wait_for_selector(".german")
+    assert page.locator("main").inner_text() == shown
+
+
+def test_another_word_is_gone_on_from(page: "Page") -> None:  # noqa: F821
+    opened(page, at="probabilities", token="1,1")
+    before = page.locator(".german").inner_text()
+    page.get_by_role("button", name="Go on").first.click()
+    page.wait_for_function("before => document.querySelector('.german').textContent !== before", arg=before)
+    page.get_by_role("button", name="Let the model choose again").click()
+    wait_for(page, before)
+
+
+def test_a_part_left_out_is_told_and_put_back(page: "Page") -> None:  # noqa: F821
+    opened(page, at="decoder-norm1")
+    whole = page.locator(".german").inner_text()
+    page.get_by_label("Leave out all residual connections").check()
+    page.wait_for_selector(".broken")
+    assert whole in page.locator(".broken .whole").inner_text()
+    page.wait_for_function("whole => document.querySelector('.german').textContent !== whole", arg=whole)
+    page.get_by_role("button", name="Put everything back").click()
+    wait_for(page, whole)
+    assert page.locator(".broken").count() == 0
+
+
+def test_what_it_cannot_do_is_said(page: "Page") -> None:  # noqa: F821
+    page.fill("#sentence", "dog " * 60)
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('.trouble').textContent.includes('at most 40')")
+    page.fill("#sentence", "\U0001f600\U0001f600")
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('.said')?.textContent.includes('single bytes')")
+
+
+def test_the_start_page_leads_into_it(page: "Page") -> None:  # noqa: F821
+    page.goto((SITE / "index.html").as_uri())
+    page.locator(".own input").fill(SENTENCE)
+    page.keyboard.press("Enter")
+    wait_for(page, load_pretrained("multi30k-en-de")(SENTENCE))
+
+
+def test_search_finds_what_only_the_notebooks_say(page: "Page") -> None:  # noqa: F821
+    page.goto((SITE / "search.html").as_uri() + "?q=softmax")
+    page.wait_for_selector("#search-results li a")
+    links = "links => links.map(a => a.getAttribute('href'))"
+    found = page.locator("#search-results li a").evaluate_all(links)
+    assert any("02_attention" in address for address in found)
+
+
+def test_the_widget_shows_the_same_in_a_notebook(page: "Page") -> None:  # noqa: F821
+    """The frame that `watch` gives needs nothing from where it stands."""
+    translator = load_pretrained("multi30k-en-de")
+    page.set_content(watch(translator, SENTENCE).data)
+    frame = page.frame_locator("iframe")
+    assert frame.locator(".german").inner_text() == translator(SENTENCE)
+    frame.locator("footer .next").click()
+    assert "numbers" in frame.locator("h2").inner_text()

@@ -1,0 +1,298 @@
+// The stations of attention: queries, keys and values; scores and weights; heads.
+
+import { Leave } from "./breaking.tsx";
+import { Bar, type Hue, percent, Strips, shown, spelled, Tokens } from "./drawing.tsx";
+import type { Sequence } from "./transformer.ts";
+import {
+  attentionName,
+  choosePosition,
+  headOf,
+  type Kind,
+  largestOf,
+  piecesOf,
+  positionOf,
+  type View,
+} from "./view.ts";
+
+const sidesOf = (kind: Kind) =>
+  ({
+    queries: kind === "encoder" ? "encoder" : "decoder",
+    keys: kind === "decoder" ? "decoder" : "encoder",
+  }) as const;
+
+// All that the three stations need of the head at hand.
+function headAtHand(view: View, kind: Kind) {
+  const { state, look, model } = view;
+  const name = attentionName(kind, state.layer);
+  const { queries, keys } = sidesOf(kind);
+  const part = (stage: string) => headOf(look.trace[`${name}.${stage}`], state.head, model.h);
+  const keyPieces = piecesOf(view, keys);
+  return {
+    name,
+    part,
+    queries,
+    keys,
+    width: model.d_model / model.h,
+    at: positionOf(view, queries),
+    queryPieces: piecesOf(view, queries),
+    keyPieces,
+  };
+}
+
+function ChooseQuery({ view, kind }: { view: View; kind: Kind }) {
+  const { queries, queryPieces, at } = headAtHand(view, kind);
+  return (
+    <>
+      <p class="ask">The token that asks:</p>
+      <Tokens
+        pieces={queryPieces}
+        chosen={at}
+        label="The token that asks"
+        lang={queries === "decoder" ? "de" : undefined}
+        onChoose={(i) => choosePosition(view, queries, i)}
+      />
+    </>
+  );
+}
+
+export function Projections({ view, kind }: { view: View; kind: Kind }) {
+  const { part, at, queryPieces, keyPieces, keys } = headAtHand(view, kind);
+  const [query, ks, vs] = [part("linears.0")[at], part("linears.1"), part("linears.2")];
+  const strips = (rows: Sequence) => rows.map((values, i) => ({ label: spelled(keyPieces[i]), values }));
+  return (
+    <>
+      <ChooseQuery view={view} kind={kind} />
+      <h3 class="query">
+        The query of “{spelled(queryPieces[at])}”: q = x W<sup>Q</sup> + b
+      </h3>
+      <Strips name="The query" hue="query" rows={[{ label: spelled(queryPieces[at]), values: query }]} />
+      <h3 class="key">
+        The keys{keys === "encoder" && kind === "cross" ? " of the memory" : ""}: k = x W<sup>K</sup> + b
+      </h3>
+      <Strips name="The keys" hue="key" rows={strips(ks)} />
+      <h3 class="value">
+        The values{keys === "encoder" && kind === "cross" ? " of the memory" : ""}: v = x W<sup>V</sup> + b
+      </h3>
+      <Strips name="The values" hue="value" rows={strips(vs)} />
+    </>
+  );
+}
+
+export function Weighing({ view, kind }: { view: View; kind: Kind }) {
+  const { state, choose, look } = view;
+  const { name, part, at, width, queries, queryPieces, keyPieces } = headAtHand(view, kind);
+  const [products, scores, masked, weights] = ["products", "scores", "masked", "weights"].map(
+    (s) => part(s)[at],
+  );
+  const scaled = !state.leftOut.includes("scale");
+  const hidden = masked.filter((x) => x === -Infinity).length;
+  const [first, second] = largestOf(weights, 2);
+  const key = Math.min(state.key ?? first, keyPieces.length - 1);
+  const [q, k] = [part("linears.0")[at], part("linears.1")[key]];
+  const written = kind === "encoder" ? null : look.written[at];
+  return (
+    <>
+      <ChooseQuery view={view} kind={kind} />
+      <p class="said" aria-live="polite">
+        In layer {state.layer + 1}, head {state.head + 1}, <b>{spelled(queryPieces[at])}</b>
+        {written !== null && (
+          <>
+            , after which <b lang="de">{spelled(view.tokenizer.pieces[written])}</b> is written,
+          </>
+        )}{" "}
+        gives {percent(weights[first])} of its attention to <b>{spelled(keyPieces[first])}</b>
+        {second !== undefined && weights[second] > 0 && (
+          <>
+            {" "}
+            and {percent(weights[second])} to <b>{spelled(keyPieces[second])}</b>
+          </>
+        )}
+        . All {keyPieces.length} weights sum to 1
+        {hidden ? `; ${hidden} ${hidden === 1 ? "token is" : "tokens are"} still to come, and hidden` : ""}.
+      </p>
+      <div class="scrolls">
+        <table class="weighing">
+          <caption>One row of the attention weights, step by step. Choose a key to see its product.</caption>
+          <thead>
+            <tr>
+              <th scope="col" class="key">
+                key
+              </th>
+              <th scope="col">
+                <i class="query">q</i> · <i class="key">k</i>
+              </th>
+              <th scope="col">{scaled ? `÷ √${width}` : <s>÷ √{width}</s>}</th>
+              {kind === "decoder" && (
+                <th scope="col">{state.leftOut.includes("mask") ? <s>mask</s> : "mask"}</th>
+              )}
+              <th scope="col">softmax: the weight</th>
+            </tr>
+          </thead>
+          <tbody>
+            {keyPieces.map((piece, j) => (
+              <tr key={j} class={masked[j] === -Infinity ? "hidden" : undefined}>
+                <th scope="row">
+                  <button
+                    type="button"
+                    class="token"
+                    aria-pressed={j === key}
+                    onClick={() => choose({ key: j })}
+                  >
+                    {spelled(piece)}
+                  </button>
+                </th>
+                <td>{shown(products[j])}</td>
+                <td>{shown(scores[j])}</td>
+                {kind === "decoder" && <td>{shown(masked[j])}</td>}
+                <td>
+                  <Bar share={weights[j]} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <h3>
+        One product: “{spelled(queryPieces[at])}” · “{spelled(keyPieces[key])}” = {shown(products[key])}
+      </h3>
+      <p>
+        {width} numbers of the query times {width} numbers of the key. Where both are large and have the same
+        sign, the product grows.
+      </p>
+      <Strips
+        name="One product"
+        rows={[
+          { label: "q", values: q, hue: "query" },
+          { label: "k", values: k, hue: "key" },
+          { label: "q × k", values: q.map((x, i) => x * k[i]) },
+        ]}
+      />
+      <Leave view={view} part="scale">
+        Leave out the division by √{width}
+      </Leave>
+      {kind === "decoder" && (
+        <Leave view={view} part="mask">
+          Leave out the causal mask
+        </Leave>
+      )}
+      <h3>All queries of this head at once</h3>
+      <WeightMap
+        weights={part("weights")}
+        queries={queryPieces}
+        keys={keyPieces}
+        chosen={at}
+        name={`Attention weights, layer ${state.layer + 1}, head ${state.head + 1}`}
+        onChoose={(i) => choosePosition(view, queries, i)}
+      />
+      <p class="small">
+        Computed by <code>{name}</code>.
+      </p>
+    </>
+  );
+}
+
+export function Heads({ view, kind }: { view: View; kind: Kind }) {
+  const { state, choose, look, model } = view;
+  const { name, at, width, queries, queryPieces, keyPieces } = headAtHand(view, kind);
+  const rows = look.trace[`${name}.weights`];
+  const focus = (head: number) => {
+    const row = headOf([rows[at]], head, model.h)[0];
+    const [first] = largestOf(row, 1);
+    return `${spelled(keyPieces[first])} ${percent(row[first])}`;
+  };
+  const mixed = headOf([look.trace[`${name}.heads`][at]], state.head, model.h)[0];
+  return (
+    <>
+      <ChooseQuery view={view} kind={kind} />
+      <div class="heads">
+        {Array.from({ length: model.h }, (_, head) => (
+          <section key={head} class={head === state.head ? "chosen" : undefined}>
+            <button type="button" aria-pressed={head === state.head} onClick={() => choose({ head })}>
+              Head {head + 1}
+            </button>
+            <p>
+              most to <b>{focus(head)}</b>
+            </p>
+            <WeightMap
+              small
+              weights={headOf(rows, head, model.h)}
+              queries={queryPieces}
+              keys={keyPieces}
+              chosen={at}
+              name={`Attention weights of head ${head + 1}`}
+              onChoose={(i) => choosePosition(view, queries, i)}
+            />
+          </section>
+        ))}
+      </div>
+      <h3 class="value">
+        What head {state.head + 1} hands over: the values, weighted and summed ({width} numbers)
+      </h3>
+      <Strips
+        name="The head's output"
+        hue="value"
+        rows={[{ label: spelled(queryPieces[at]), values: mixed }]}
+      />
+      <h3>
+        All heads side by side ({model.h} × {width} = {model.d_model}), then times W<sup>O</sup>
+      </h3>
+      <Strips
+        name="Concatenated heads and output"
+        rows={[
+          { label: "Concat", values: look.trace[`${name}.heads`][at], hue: "value" as Hue },
+          { label: "output", values: look.trace[`${name}.linears.3`][at] },
+        ]}
+      />
+      <Leave view={view} part={`${name} ${state.head}`}>
+        Silence head {state.head + 1} of layer {state.layer + 1}: its {width} numbers become 0
+      </Leave>
+    </>
+  );
+}
+
+// Who looks at whom, in one head: query down, key across; a row sums to 1. It is a table, for whoever cannot see it.
+function WeightMap(props: {
+  weights: Sequence;
+  queries: string[];
+  keys: string[];
+  chosen: number;
+  onChoose: (i: number) => void;
+  name: string;
+  small?: boolean;
+}) {
+  const { weights, queries, keys, chosen, onChoose, name, small } = props;
+  return (
+    <div class="scrolls" tabIndex={0} role="region" aria-label={name}>
+      <table class={small ? "map small" : "map"}>
+        <thead>
+          <tr>
+            <td />
+            {keys.map((piece, j) => (
+              <th key={j} scope="col">
+                <span>{spelled(piece)}</span>
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {queries.map((piece, i) => (
+            <tr key={i} class={i === chosen ? "chosen" : undefined} onClick={() => onChoose(i)}>
+              <th scope="row">
+                <span>{spelled(piece)}</span>
+              </th>
+              {keys.map((key, j) => (
+                <td
+                  key={j}
+                  style={{ "--share": weights[i][j] }}
+                  title={`${spelled(piece)} → ${spelled(key)}: ${percent(weights[i][j])}`}
+                >
+                  <span>{Math.round(100 * weights[i][j])}</span>
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

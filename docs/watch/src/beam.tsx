@@ -1,0 +1,159 @@
+// The beam as a tree that grows: which beginnings were kept, which were dropped, which ended.
+
+import { linkHorizontal } from "d3-shape";
+import { useState } from "preact/hooks";
+import { percent, Slider, shown, spelled } from "./drawing.tsx";
+import type { Candidate } from "./search.ts";
+import type { View } from "./view.ts";
+
+const [WIDE, HIGH, BOX] = [134, 26, 108];
+
+interface Node extends Candidate {
+  x: number;
+  y: number;
+  before: Node | null;
+}
+
+const link = linkHorizontal<unknown, [number, number]>();
+
+// Each step's candidates in a column, the likeliest on top, linked to what they continue.
+export function layOut(steps: Candidate[][]): Node[][] {
+  const columns: Node[][] = [];
+  for (const step of steps) {
+    const before = columns.at(-1) ?? [];
+    const x = (columns.length + 1) * WIDE;
+    columns.push(
+      step.map((one, rank) => ({
+        ...one,
+        x,
+        y: rank * HIGH,
+        before: before.find((node) => node.place === one.parent) ?? null,
+      })),
+    );
+  }
+  return columns;
+}
+
+const short = (piece: string) => (piece.length > 9 ? `${piece.slice(0, 8)}…` : piece);
+const pathTo = (node: Node | null): Node[] => (node ? [...pathTo(node.before), node] : []);
+
+export function Beam({ view }: { view: View }) {
+  const { look, state, choose, tokenizer } = view;
+  const [steps, setSteps] = useState(Infinity);
+  const count = Math.min(steps, look.steps.length);
+  const columns = layOut(look.steps).slice(0, count);
+  const nodes = columns.flat();
+  const best = look.ended[0].tokens;
+  const winner = nodes
+    .filter((node) => node.fate === "ended")
+    .find(
+      (node) =>
+        pathTo(node)
+          .slice(0, -1)
+          .map((one) => one.token)
+          .join() === best.join(),
+    );
+  const winning = new Set(pathTo(winner ?? null));
+  const height = 2 * state.beam * HIGH + 8;
+  const penalty = (length: number) => ((5 + length) / 6) ** state.alpha;
+  return (
+    <>
+      <div class="controls">
+        <Slider label="Beam" from={1} to={6} value={state.beam} onMove={(beam) => choose({ beam })} />
+        <Slider
+          label="Length penalty α"
+          to={1}
+          step={0.1}
+          value={state.alpha}
+          onMove={(alpha) => choose({ alpha })}
+        />
+        <Slider
+          label={`Steps shown, of ${look.steps.length}`}
+          from={1}
+          to={look.steps.length}
+          value={count}
+          onMove={setSteps}
+        />
+      </div>
+      <p class="legend">
+        <span class="kept">kept</span> <span class="dropped">dropped</span> <span class="ended">ended</span>{" "}
+        <span class="winning">the translation</span>
+      </p>
+      <div class="scrolls" tabIndex={0} role="region" aria-label="The tree of the search">
+        <svg
+          class="tree"
+          width={(columns.length + 1) * WIDE}
+          height={height}
+          role="img"
+          aria-label={`The tree of the search after ${count} steps; the list below says the same in words.`}
+        >
+          {nodes.map((node, i) => (
+            <path
+              key={i}
+              class={winning.has(node) ? "winning" : node.fate}
+              d={
+                link({
+                  source: node.before ? [node.before.x + BOX, node.before.y + 13] : [BOX - 20, 13],
+                  target: [node.x, node.y + 13],
+                }) ?? ""
+              }
+            />
+          ))}
+          <g transform="translate(0 2)">
+            <rect width={BOX - 20} height={HIGH - 4} rx="4" />
+            <text x={(BOX - 20) / 2} y="15">
+              ‹start›
+            </text>
+          </g>
+          {nodes.map((node, i) => (
+            <g
+              key={i}
+              class={winning.has(node) ? `winning ${node.fate}` : node.fate}
+              transform={`translate(${node.x} ${node.y + 2})`}
+            >
+              <rect width={BOX} height={HIGH - 4} rx="4" />
+              <text x="6" y="15">
+                {short(spelled(tokenizer.pieces[node.token]))}
+              </text>
+              <text x={BOX - 5} y="15" class="number">
+                {shown(node.logProb)}
+              </text>
+            </g>
+          ))}
+        </svg>
+      </div>
+      <p class="small">Each number is the sum of log-probabilities so far; 0 would be certainty.</p>
+      <div class="scrolls">
+        <table class="results">
+          <caption>Translations that ended, the best score first</caption>
+          <thead>
+            <tr>
+              <th scope="col">translation</th>
+              <th scope="col">log P</th>
+              <th scope="col">÷ penalty</th>
+              <th scope="col">= score</th>
+            </tr>
+          </thead>
+          <tbody>
+            {look.ended.map((one, i) => (
+              <tr key={i} class={i ? undefined : "chosen"}>
+                <th scope="row" lang="de">
+                  {one.text}
+                </th>
+                <td>{shown(one.logProb)}</td>
+                <td>{penalty(one.tokens.length + 1).toFixed(2)}</td>
+                <td>
+                  <b>{shown(one.score)}</b>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <p class="small">
+        P is the probability of the whole sentence, its end included: of the first,{" "}
+        {percent(Math.exp(look.ended[0].logProb))}.
+      </p>
+    </>
+  );
+}

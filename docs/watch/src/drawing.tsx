@@ -1,0 +1,220 @@
+// How numbers are drawn: vectors as strips of colour, weights as bars, anything as a table.
+
+import { scaleLinear } from "d3-scale";
+import { type ComponentChildren, Fragment } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Sequence, Vector } from "./transformer.ts";
+
+export type Hue = "stream" | "query" | "key" | "value" | "weight";
+
+export const shown = (x: number) => (x === -Infinity ? "−∞" : x.toFixed(2).replace("-", "−"));
+
+export function percent(share: number): string {
+  if (share === 0 || share >= 0.995) return share ? "100%" : "0%";
+  return share < 0.001 ? "<0.1%" : `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}%`;
+}
+
+// A piece as a reader knows it: the mark of a space is left out, and what is only a space or a symbol is named.
+export const spelled = (piece: string) =>
+  piece === "<s>" ? "‹start›" : piece === "</s>" ? "‹end›" : piece.replace(/^\u2581/, "") || "␣";
+
+const largest = (rows: Sequence) =>
+  rows.reduce((m, row) => row.reduce((a, x) => Math.max(a, Math.abs(x)), m), 1e-9);
+
+export interface Labelled {
+  label: ComponentChildren;
+  values: Vector;
+  hue?: Hue;
+}
+
+// Vectors below each other, a cell a number: full colour for a large positive number, grey for a negative one. Point
+// at a cell to read it; a row can be chosen where `onRow` is given.
+export function Strips(props: {
+  rows: Labelled[];
+  name: string;
+  hue?: Hue;
+  chosen?: number;
+  onRow?: (row: number) => void;
+}) {
+  const { rows, name, hue = "stream", chosen, onRow } = props;
+  const [cell, setCell] = useState<[number, number] | null>(null);
+  const most = largest(rows.map((row) => row.values));
+  const at = cell && rows[cell[0]] && cell[1] < rows[cell[0]].values.length ? cell : null;
+  return (
+    <div class="strips">
+      {rows.map((row, i) => (
+        <Fragment key={i}>
+          {onRow ? (
+            <button type="button" class="token" aria-pressed={i === chosen} onClick={() => onRow(i)}>
+              {row.label}
+            </button>
+          ) : (
+            <span class="label">{row.label}</span>
+          )}
+          <Strip
+            values={row.values}
+            most={most}
+            hue={row.hue ?? hue}
+            onCell={(column) => setCell(column === null ? null : [i, column])}
+          />
+        </Fragment>
+      ))}
+      <p class="readout" aria-hidden="true">
+        {at ? (
+          <>
+            {rows[at[0]].label}, number {at[1] + 1} of {rows[at[0]].values.length}:{" "}
+            <b>{shown(rows[at[0]].values[at[1]])}</b>
+          </>
+        ) : (
+          `Full colour is +${shown(most)}, grey −${shown(most)}. Point at a cell to read it.`
+        )}
+      </p>
+      <Numbers name={name} rows={rows} />
+    </div>
+  );
+}
+
+function Strip(props: { values: Vector; most: number; hue: Hue; onCell: (column: number | null) => void }) {
+  const { values, most, hue, onCell } = props;
+  const canvas = useRef<HTMLCanvasElement>(null);
+  useEffect(() => {
+    const drawing = canvas.current?.getContext("2d");
+    if (!canvas.current || !drawing) return;
+    const style = getComputedStyle(canvas.current);
+    const [below, zero, above] = ["--negative", "--zero", `--${hue}`].map((name) =>
+      style.getPropertyValue(name),
+    );
+    const colour = scaleLinear<string>().domain([-most, 0, most]).range([below, zero, above]).clamp(true);
+    values.forEach((x, i) => {
+      drawing.fillStyle = colour(x);
+      drawing.fillRect(i, 0, 1, 1);
+    });
+  });
+  const point = (event: PointerEvent) => {
+    const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+    onCell(Math.min(values.length - 1, Math.floor(((event.clientX - box.left) / box.width) * values.length)));
+  };
+  return (
+    <canvas
+      ref={canvas}
+      width={values.length}
+      height={1}
+      class={hue}
+      onPointerMove={point}
+      onPointerDown={point}
+      onPointerLeave={() => onCell(null)}
+      aria-hidden="true"
+    />
+  );
+}
+
+// The same numbers as a table, made when it is asked for.
+export function Numbers({ name, rows }: { name: string; rows: Labelled[] }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{name}, as a table</summary>
+      {open && (
+        <div class="scrolls" tabIndex={0} role="region" aria-label={name}>
+          <table class="numbers">
+            <tbody>
+              {rows.map((row, i) => (
+                <tr key={i}>
+                  <th scope="row">{row.label}</th>
+                  {[...row.values].map((x, j) => (
+                    <td key={j}>{shown(x)}</td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </details>
+  );
+}
+
+// Tokens to choose from.
+export function Tokens(props: {
+  pieces: string[];
+  chosen: number;
+  onChoose: (i: number) => void;
+  label: string;
+  lang?: string;
+}) {
+  return (
+    <div class="tokens" role="group" aria-label={props.label} lang={props.lang}>
+      {props.pieces.map((piece, i) => (
+        <button
+          key={i}
+          type="button"
+          class="token"
+          aria-pressed={i === props.chosen}
+          onClick={() => props.onChoose(i)}
+        >
+          {spelled(piece)}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+// One of a few, as a row of buttons.
+export function Choice(props: {
+  label: string;
+  count: number;
+  chosen: number;
+  onChoose: (i: number) => void;
+}) {
+  return (
+    <div class="choice" role="group" aria-label={props.label}>
+      <span aria-hidden="true">{props.label}</span>
+      {Array.from({ length: props.count }, (_, i) => (
+        <button
+          key={i}
+          type="button"
+          aria-label={`${props.label} ${i + 1}`}
+          aria-pressed={i === props.chosen}
+          onClick={() => props.onChoose(i)}
+        >
+          {i + 1}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+// A share between 0 and 1 as a bar with its number.
+export function Bar({ share, hue = "weight" }: { share: number; hue?: Hue }) {
+  return (
+    <span class={`bar ${hue}`} style={{ "--share": share }}>
+      <span>{percent(share)}</span>
+    </span>
+  );
+}
+
+export function Slider(props: {
+  label: string;
+  from?: number;
+  to: number;
+  step?: number;
+  value: number;
+  onMove: (value: number) => void;
+}) {
+  const { label, from = 0, to, step = 1, value, onMove } = props;
+  return (
+    <label class="slider">
+      <span>
+        {label}: <b>{value.toFixed(step < 1 ? 1 : 0)}</b>
+      </span>
+      <input
+        type="range"
+        min={from}
+        max={to}
+        step={step}
+        value={value}
+        onInput={(event) => onMove(Number(event.currentTarget.value))}
+      />
+    </label>
+  );
+}

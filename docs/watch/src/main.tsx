@@ -1,0 +1,56 @@
+// Starts as what it is asked to be: a page, the page's worker, or, in Node, the translator for the tests.
+
+import { render } from "preact";
+import { App } from "./app.tsx";
+import style from "./style.css";
+import type { PageModel } from "./translator.ts";
+import { serve } from "./worker.ts";
+
+export { Translator } from "./translator.ts";
+
+declare global {
+  interface Window {
+    model?: PageModel;
+  }
+}
+
+// The model may stand in the page already, or in a script that is fetched now.
+function loadModel(address?: string): Promise<PageModel> {
+  return new Promise((resolve, reject) => {
+    const found = () => (window.model ? resolve(window.model) : reject(new Error("it holds no model")));
+    if (!address) return found();
+    const script = Object.assign(document.createElement("script"), { src: address, async: true });
+    script.onload = found;
+    script.onerror = () => reject(new Error(`there is no ${address}`));
+    document.head.append(script);
+  });
+}
+
+// Light or dark, as chosen on the site's other pages; nothing leaves it to the system.
+function chosenTheme(): string {
+  try {
+    const mode = localStorage.getItem("mode") ?? "";
+    return ["light", "dark"].includes(mode) ? mode : "";
+  } catch {
+    return ""; // a frame may have no storage
+  }
+}
+
+if (typeof document !== "undefined") {
+  const place = document.getElementById("watch");
+  if (place) {
+    const { model, series, sentence, examples, sure } = place.dataset;
+    document.documentElement.style.colorScheme = chosenTheme();
+    document.head.append(Object.assign(document.createElement("style"), { textContent: style }));
+    const linked = location.protocol !== "about:";
+    const setting = {
+      loadModel: () => loadModel(model),
+      series,
+      sure: sure ? JSON.parse(sure) : undefined,
+      sentence,
+      examples: JSON.parse(examples ?? "[]"),
+      linked,
+    };
+    render(<App setting={setting} />, place);
+  }
+} else if (typeof importScripts !== "undefined") serve();

@@ -1,0 +1,133 @@
+// The paper's Figure 1 as a map: the sentence enters below, and each part can be opened.
+
+import { spelled } from "./drawing.tsx";
+import { STOPS } from "./stops.tsx";
+import { piecesOf, positionOf, type View } from "./view.ts";
+
+interface Place {
+  stop: string;
+  x: number;
+  y: number;
+  lines: string[];
+  kind: "input" | "attention" | "norm" | "network" | "output" | "search";
+  also?: string[]; // further stops that are opened from inside this one
+}
+
+const WIDE = 148;
+const stack = (x: number, y: number, side: "encoder" | "decoder"): Place[] => [
+  {
+    stop: `${side}-pieces`,
+    x,
+    y: 548,
+    lines: [side === "encoder" ? "Inputs" : "Outputs (shifted right)"],
+    kind: "search",
+  },
+  {
+    stop: `${side}-embedding`,
+    x,
+    y: 498,
+    lines: [side === "encoder" ? "Input embedding" : "Output embedding"],
+    kind: "input",
+  },
+  { stop: `${side}-positions`, x, y: 464, lines: ["+ Positional encoding"], kind: "input" },
+  {
+    stop: `${side}-weights`,
+    x,
+    y: 392,
+    lines: side === "encoder" ? ["Multi-head", "attention"] : ["Masked multi-head", "attention"],
+    kind: "attention",
+    also: [`${side}-projections`, `${side}-heads`],
+  },
+  { stop: `${side}-norm1`, x, y: 366, lines: ["Add & norm"], kind: "norm" },
+  ...(side === "encoder"
+    ? []
+    : ([
+        {
+          stop: "cross-weights",
+          x,
+          y: 302,
+          lines: ["Multi-head", "attention"],
+          kind: "attention",
+          also: ["cross-projections", "cross-heads"],
+        },
+        { stop: "decoder-norm2", x, y: 276, lines: ["Add & norm"], kind: "norm" },
+      ] satisfies Place[])),
+  { stop: `${side}-network`, x, y: y + 26, lines: ["Feed", "forward"], kind: "network" },
+  { stop: `${side}-norm${side === "encoder" ? 2 : 3}`, x, y, lines: ["Add & norm"], kind: "norm" },
+];
+const PLACES: Place[] = [
+  ...stack(26, 276, "encoder"),
+  { stop: "encoder-memory", x: 26, y: 226, lines: ["Memory"], kind: "search" },
+  ...stack(226, 186, "decoder"),
+  { stop: "probabilities", x: 226, y: 112, lines: ["Linear, softmax"], kind: "output" },
+  { stop: "beam", x: 226, y: 56, lines: ["Beam search"], kind: "search" },
+  { stop: "break", x: 26, y: 56, lines: ["✂ Break it"], kind: "search" },
+];
+
+export function FigureOne({ view }: { view: View | null }) {
+  if (!view) return <div class="figure-one" />;
+  const { state, choose, model, tokenizer, look } = view;
+  const next = tokenizer.pieces[look.written[positionOf(view, "decoder")]];
+  const line = (pieces: string[]) => {
+    const text = pieces.map(spelled).join(" ");
+    return text.length > 27 ? `${text.slice(0, 26)}…` : text;
+  };
+  const go = (event: Event, stop: string) => {
+    event.preventDefault();
+    choose({ stop });
+    const station = document.getElementById("station");
+    if (station && station.getBoundingClientRect().top > innerHeight / 2) station.scrollIntoView();
+  };
+  return (
+    <svg
+      class="figure-one"
+      viewBox="0 0 400 608"
+      role="group"
+      aria-label="The Transformer, Figure 1 of the paper: choose a part"
+    >
+      <g class="wires" aria-hidden="true">
+        <path d="M100 584 V226 M300 584 V60" />
+        <path d="M100 226 V214 H200 V318 H226" />
+        <path class="flow" d="M100 584 V214 H200 V318 H300 M300 584 V60" />
+        <rect class="stack" x="14" y="262" width="172" height="178" rx="10" />
+        <rect class="stack" x="214" y="172" width="172" height="268" rx="10" />
+        <text x="8" y="455" class="times">
+          N = {model.N}×
+        </text>
+        <text x="392" y="455" class="times end">
+          ×{model.N}
+        </text>
+      </g>
+      <text class="words" x="100" y="600">
+        {line(piecesOf(view, "encoder").slice(0, -1))}
+      </text>
+      <text class="words" x="300" y="600">
+        {line(piecesOf(view, "decoder"))}
+      </text>
+      <text class="words" x="300" y="42">
+        next: <tspan class="next">{spelled(next)}</tspan>
+      </text>
+      {PLACES.map(({ stop, x, y, lines, kind, also }) => {
+        const high = lines.length > 1 ? 36 : 22;
+        const here = state.stop === stop || also?.includes(state.stop);
+        return (
+          <a
+            key={stop}
+            href={`#at=${stop}`}
+            class={here ? `${kind} here` : kind}
+            aria-current={here ? "step" : undefined}
+            aria-label={`${lines.join(" ")}: ${STOPS.get(stop)?.question}`}
+            onClick={(event) => go(event, stop)}
+          >
+            <rect x={x} y={y} width={WIDE} height={high} rx="6" />
+            {lines.map((text, i) => (
+              <text key={text} x={x + WIDE / 2} y={y + 15.5 + 14 * i}>
+                {text}
+              </text>
+            ))}
+          </a>
+        );
+      })}
+    </svg>
+  );
+}

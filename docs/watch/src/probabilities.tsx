@@ -1,0 +1,95 @@
+// What comes out: a probability for every piece, and the choice of another one.
+
+import { useState } from "preact/hooks";
+import { Bar, percent, Slider, shown, spelled, Tokens } from "./drawing.tsx";
+import { END } from "./tokenizer.ts";
+import { softmax } from "./transformer.ts";
+import { choosePosition, largestOf, piecesOf, positionOf, type View } from "./view.ts";
+
+export function Probabilities({ view }: { view: View }) {
+  const { look, tokenizer, model, state, choose } = view;
+  const [temperature, setTemperature] = useState(1);
+  const at = positionOf(view, "decoder");
+  const logits = look.trace["generator.proj"][at];
+  const chances = softmax(logits.map((x) => x / temperature));
+  const best = largestOf(chances, 10);
+  const written = look.written[at];
+  const rest = 1 - best.reduce((sum, i) => sum + chances[i], 0);
+  const begun = look.target.slice(1, at + 1);
+  const text = tokenizer.decode(begun);
+  return (
+    <>
+      <p class="ask">What has been written; choose where to look:</p>
+      <Tokens
+        pieces={piecesOf(view, "decoder")}
+        chosen={at}
+        label="The position at hand"
+        lang="de"
+        onChoose={(i) => choosePosition(view, "decoder", i)}
+      />
+      <p class="said" aria-live="polite">
+        After {text ? <b lang="de">“{text}”</b> : "the start symbol"} the model holds{" "}
+        <b lang="de">{spelled(tokenizer.pieces[best[0]])}</b> for likeliest, with {percent(chances[best[0]])},
+        and it wrote <b lang="de">{spelled(tokenizer.pieces[written])}</b>.
+      </p>
+      <div class="scrolls">
+        <table class="probabilities">
+          <caption>The ten likeliest of {model.pieces.length.toLocaleString("en")} pieces</caption>
+          <thead>
+            <tr>
+              <th scope="col">piece</th>
+              <th scope="col">logit</th>
+              <th scope="col">probability</th>
+              <th scope="col">write it instead</th>
+            </tr>
+          </thead>
+          <tbody>
+            {best.map((token) => (
+              <tr key={token} class={token === written ? "chosen" : undefined}>
+                <th scope="row" lang="de">
+                  {spelled(tokenizer.pieces[token])}
+                </th>
+                <td>{shown(logits[token])}</td>
+                <td>
+                  <Bar share={chances[token]} />
+                </td>
+                <td>
+                  {token === written ? (
+                    "written"
+                  ) : token === END || model.forbidden.includes(token) ? (
+                    "–"
+                  ) : (
+                    <button type="button" onClick={() => choose({ prefix: [...begun, token] })}>
+                      Go on
+                    </button>
+                  )}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <p class="small">All other pieces together: {percent(rest)}.</p>
+      {state.prefix.length > 0 && (
+        <p>
+          You made the translation begin with <b lang="de">“{tokenizer.decode(state.prefix)}”</b>.{" "}
+          <button type="button" onClick={() => choose({ prefix: [] })}>
+            Let the model choose again
+          </button>
+        </p>
+      )}
+      <Slider
+        label="Temperature of the softmax, for show"
+        from={0.2}
+        to={3}
+        step={0.1}
+        value={temperature}
+        onMove={setTemperature}
+      />
+      <p class="small">
+        Logits are divided by it first. Below 1 the likeliest piece gains, above 1 all become more alike. The
+        model itself uses 1.
+      </p>
+    </>
+  );
+}

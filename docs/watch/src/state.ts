@@ -1,0 +1,62 @@
+// What a reader has chosen, and the link that holds it.
+
+import type { Part } from "./transformer.ts";
+import { PAPER, type Request } from "./translator.ts";
+
+export type Side = "encoder" | "decoder";
+
+export interface State extends Request {
+  stop: string; // see stops.tsx
+  layer: number; // all counted from 0
+  head: number;
+  position: Record<Side, number>; // the token at hand
+  key: number | null; // the token that it looks at; null for the one that it looks at most
+}
+
+export const FIRST: State = {
+  ...PAPER,
+  sentence: "A black dog chases a white dog on the bank of a river.",
+  stop: "encoder-pieces",
+  layer: 1,
+  head: 2,
+  position: { encoder: 9, decoder: 8 },
+  key: null,
+};
+
+const numbers = (text: string) => text.split(",").filter(Boolean).map(Number).filter(Number.isInteger);
+const within = (text: string | null, from: number, to: number, otherwise: number) => {
+  const value = text === null || text === "" ? Number.NaN : Number(text);
+  return value >= from && value <= to ? value : otherwise;
+};
+
+// The part of a link behind # (or behind ?, as a form writes it), for what differs from the first view. Layers,
+// heads and tokens are counted from 1 in it, as everywhere on the page.
+export function writeLink(state: State): string {
+  const link = new URLSearchParams({ s: state.sentence, at: state.stop });
+  link.set("layer", String(state.layer + 1));
+  link.set("head", String(state.head + 1));
+  const chosen = [state.position.encoder, state.position.decoder, ...(state.key === null ? [] : [state.key])];
+  link.set("token", chosen.map((i) => i + 1).join());
+  if (state.prefix.length) link.set("begin", state.prefix.join());
+  if (state.leftOut.length) link.set("without", state.leftOut.join());
+  if (state.beam !== FIRST.beam) link.set("beam", String(state.beam));
+  if (state.alpha !== FIRST.alpha) link.set("alpha", String(state.alpha));
+  return link.toString();
+}
+
+export function readLink(text: string): State {
+  const link = new URLSearchParams(text.replace(/^[#?]/, ""));
+  const [encoder, decoder, key] = numbers(link.get("token") ?? "").map((n) => Math.max(0, n - 1));
+  return {
+    sentence: link.get("s")?.trim() || FIRST.sentence,
+    stop: link.get("at") ?? FIRST.stop,
+    layer: within(link.get("layer"), 1, 99, FIRST.layer + 1) - 1,
+    head: within(link.get("head"), 1, 99, FIRST.head + 1) - 1,
+    position: { encoder: encoder ?? FIRST.position.encoder, decoder: decoder ?? FIRST.position.decoder },
+    key: key ?? null,
+    prefix: numbers(link.get("begin") ?? ""),
+    leftOut: (link.get("without") ?? "").split(",").filter(Boolean) as Part[],
+    beam: Math.round(within(link.get("beam"), 1, 6, FIRST.beam)),
+    alpha: within(link.get("alpha"), 0, 1, FIRST.alpha),
+  };
+}

@@ -1,0 +1,302 @@
+// The stations around attention: what goes in, and what each sub-layer does to it.
+
+import { useState } from "preact/hooks";
+import { Leave } from "./breaking.tsx";
+import { Bar, Strips, shown, spelled, Tokens } from "./drawing.tsx";
+import type { Side } from "./state.ts";
+import { moments } from "./transformer.ts";
+import { choosePosition, largestOf, piecesOf, positionOf, type View } from "./view.ts";
+
+const embedding = (side: Side) => (side === "encoder" ? "src_embed" : "tgt_embed");
+
+function ChooseToken({ view, side }: { view: View; side: Side }) {
+  return (
+    <>
+      <p class="ask">The token at hand:</p>
+      <Tokens
+        pieces={piecesOf(view, side)}
+        chosen={positionOf(view, side)}
+        label="The token at hand"
+        lang={side === "decoder" ? "de" : undefined}
+        onChoose={(i) => choosePosition(view, side, i)}
+      />
+    </>
+  );
+}
+
+export function SourcePieces({ view }: { view: View }) {
+  const { look, tokenizer, model } = view;
+  const spelledInBytes = look.source.filter((token) => tokenizer.isByte(token)).length;
+  return (
+    <>
+      <p class="said" aria-live="polite">
+        This sentence is <b>{look.source.length} tokens</b>: {look.source.length - 1} of the{" "}
+        {model.pieces.length.toLocaleString("en")} pieces, and the end symbol.
+        {spelledInBytes > 0 &&
+          ` ${spelledInBytes} of them are single bytes, because no piece holds that character: its captions hardly ever had it.`}
+      </p>
+      <ol class="pieces">
+        {look.source.map((token, i) => (
+          <li key={i}>
+            <span class="token">{tokenizer.pieces[token].replace("\u2581", "▁")}</span>
+            <small>{token}</small>
+          </li>
+        ))}
+      </ol>
+      <p class="small">
+        The mark ▁ stands for a space. The number is the row of the table in which the piece is looked up.
+      </p>
+    </>
+  );
+}
+
+export function TargetPieces({ view }: { view: View }) {
+  const { look, tokenizer } = view;
+  const chance = (i: number) => Math.exp(look.trace.generator[i][look.written[i]]);
+  return (
+    <div class="scrolls">
+      <table class="shifted">
+        <caption>At each position the decoder reads one token and predicts the next</caption>
+        <thead>
+          <tr>
+            <th scope="col">position</th>
+            <th scope="col">it reads</th>
+            <th scope="col">it writes</th>
+            <th scope="col">with probability</th>
+          </tr>
+        </thead>
+        <tbody>
+          {look.target.map((token, i) => (
+            <tr key={i}>
+              <th scope="row">{i + 1}</th>
+              <td lang="de">{spelled(tokenizer.pieces[token])}</td>
+              <td lang="de">
+                <b>{spelled(tokenizer.pieces[look.written[i]])}</b>
+              </td>
+              <td>
+                <Bar share={chance(i)} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+export function Embedding({ view, side }: { view: View; side: Side }) {
+  const { look, model } = view;
+  const pieces = piecesOf(view, side);
+  const twin = pieces.findIndex((piece, i) => pieces.indexOf(piece) < i);
+  return (
+    <>
+      <p class="said" aria-live="polite">
+        {pieces.length} tokens become {pieces.length} vectors of {model.d_model} numbers.
+        {twin >= 0
+          ? ` “${spelled(pieces[twin])}” stands here twice, and both rows are the same: nothing tells yet where a token stands.`
+          : " A row depends on the piece alone, not on where it stands."}
+      </p>
+      <Strips
+        name="Embeddings"
+        chosen={positionOf(view, side)}
+        onRow={(i) => choosePosition(view, side, i)}
+        rows={look.trace[`${embedding(side)}.0`].map((values, i) => ({ label: spelled(pieces[i]), values }))}
+      />
+    </>
+  );
+}
+
+export function Positions({ view, side }: { view: View; side: Side }) {
+  const { look, state } = view;
+  const name = embedding(side);
+  const pieces = piecesOf(view, side);
+  const at = positionOf(view, side);
+  const waves = look.trace[`${name}.1.pe`];
+  return (
+    <>
+      <ChooseToken view={view} side={side} />
+      <Strips
+        name="Embedding, position and their sum"
+        rows={[
+          { label: spelled(pieces[at]), values: look.trace[`${name}.0`][at] },
+          ...(waves ? [{ label: `+ position ${at}`, values: waves[at] }] : []),
+          { label: "= x", values: look.trace[`${name}.1`][at] },
+        ]}
+      />
+      <Leave view={view} part="positions">
+        Leave out the positions
+      </Leave>
+      {waves && !state.leftOut.includes("positions") && (
+        <>
+          <h3>The waves of all positions of this sentence</h3>
+          <Strips
+            name="Positional encodings"
+            rows={waves.map((values, i) => ({ label: `${i} ${spelled(pieces[i])}`, values }))}
+          />
+          <p class="small">
+            To the left the waves are fast, to the right so slow that a sentence of this length sees hardly
+            any change.
+          </p>
+        </>
+      )}
+    </>
+  );
+}
+
+export function AddAndNorm({ view, side, sublayer }: { view: View; side: Side; sublayer: number }) {
+  const { look, state } = view;
+  const at = positionOf(view, side);
+  const layer = `${side}.layers.${state.layer}`;
+  const outputs = {
+    encoder: ["self_attn.linears.3", "feed_forward.w_2"],
+    decoder: ["self_attn.linears.3", "src_attn.linears.3", "feed_forward.w_2"],
+  }[side];
+  const before = sublayer
+    ? `${layer}.sublayer.${sublayer - 1}.norm`
+    : state.layer
+      ? `${side}.layers.${state.layer - 1}.sublayer.${outputs.length - 1}.norm`
+      : `${embedding(side)}.1`;
+  const rows = [
+    before,
+    `${layer}.${outputs[sublayer]}`,
+    `${layer}.sublayer.${sublayer}.sum`,
+    `${layer}.sublayer.${sublayer}.norm`,
+  ];
+  const [x, output, sum, norm] = rows.map((name) => look.trace[name][at]);
+  const told = (label: string, values: Float32Array) => {
+    const { mean, variance } = moments(values);
+    return (
+      <tr>
+        <th scope="row">{label}</th>
+        <td>{shown(mean)}</td>
+        <td>{shown(Math.sqrt(variance))}</td>
+      </tr>
+    );
+  };
+  const residual = !state.leftOut.includes("residual");
+  return (
+    <>
+      <ChooseToken view={view} side={side} />
+      <Strips
+        name="Residual connection and layer normalisation"
+        rows={[
+          { label: residual ? "x" : "x (left out)", values: x },
+          { label: residual ? "+ sublayer(x)" : "sublayer(x)", values: output },
+          { label: "= sum", values: sum },
+          { label: "norm(sum)", values: norm },
+        ]}
+      />
+      <table class="moments">
+        <caption>Over the {x.length} numbers of this token</caption>
+        <thead>
+          <tr>
+            <td />
+            <th scope="col">mean</th>
+            <th scope="col">standard deviation</th>
+          </tr>
+        </thead>
+        <tbody>
+          {told("x", x)}
+          {told("sublayer(x)", output)}
+          {told("sum", sum)}
+          {told("norm(sum)", norm)}
+        </tbody>
+      </table>
+      <p class="small">
+        The norm brings the sum to mean 0 and standard deviation 1, then multiplies each number by a learned
+        gain and adds a learned shift: that is why its own deviation need not be 1.
+      </p>
+      <Leave view={view} part="residual">
+        Leave out all residual connections
+      </Leave>
+    </>
+  );
+}
+
+export function Network({ view, side }: { view: View; side: Side }) {
+  const { look, state } = view;
+  const name = `${side}.layers.${state.layer}.feed_forward`;
+  const at = positionOf(view, side);
+  const pieces = piecesOf(view, side);
+  const [unit, setUnit] = useState<number | null>(null);
+  const all = look.trace[`${name}.fired`];
+  const units = all[at];
+  const most = Math.max(...units, 1e-9);
+  const fired = units.filter((x) => x > 0).length;
+  const strongest = largestOf(units, 5).filter((i) => units[i] > 0);
+  const chosen = unit !== null && unit < units.length ? unit : (strongest[0] ?? 0);
+  const peak = Math.max(...all.map((row) => row[chosen]), 1e-9);
+  return (
+    <>
+      <ChooseToken view={view} side={side} />
+      <p class="said" aria-live="polite">
+        For “{spelled(pieces[at])}”,{" "}
+        <b>
+          {fired} of {units.length} units fire
+        </b>
+        ; the ReLU has set the others to 0.
+        {strongest.length > 0 &&
+          ` The strongest is unit ${strongest[0] + 1}, with ${shown(units[strongest[0]])}.`}
+      </p>
+      <div class="units" role="group" aria-label="Units">
+        {[...units].map((x, i) => (
+          <button
+            key={i}
+            type="button"
+            tabIndex={x > 0 ? 0 : -1}
+            style={{ "--share": x / most }}
+            aria-pressed={i === chosen}
+            aria-label={`Unit ${i + 1}: ${shown(x)}`}
+            title={`Unit ${i + 1}: ${shown(x)}`}
+            onClick={() => setUnit(i)}
+          />
+        ))}
+      </div>
+      <h3>Unit {chosen + 1} for each token of this sentence</h3>
+      <table class="unit">
+        <tbody>
+          {pieces.map((piece, i) => (
+            <tr key={i}>
+              <th scope="row">{spelled(piece)}</th>
+              <td>
+                <span class="bar" style={{ "--share": all[i][chosen] / peak }}>
+                  <span>{shown(all[i][chosen])}</span>
+                </span>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <h3>Back to {look.trace[`${name}.w_2`][at].length} numbers</h3>
+      <Strips
+        name="Feed-forward output"
+        rows={[{ label: spelled(pieces[at]), values: look.trace[`${name}.w_2`][at] }]}
+      />
+    </>
+  );
+}
+
+export function Memory({ view }: { view: View }) {
+  const { look, model } = view;
+  const pieces = piecesOf(view, "encoder");
+  return (
+    <>
+      <p class="said" aria-live="polite">
+        <b>
+          {pieces.length} × {model.d_model} numbers
+        </b>{" "}
+        are all that the decoder will ever know of the English sentence. Each of its {model.N} layers makes
+        its own keys and values of them, once.
+      </p>
+      <Strips
+        name="The memory"
+        chosen={positionOf(view, "encoder")}
+        onRow={(i) => choosePosition(view, "encoder", i)}
+        rows={look.trace[`encoder.layers.${model.N - 1}.sublayer.1.norm`].map((values, i) => ({
+          label: spelled(pieces[i]),
+          values,
+        }))}
+      />
+    </>
+  );
+}

@@ -1,0 +1,311 @@
+// The stops of the tour: what each asks, says, and shows, and where the paper and the series explain it.
+
+import type { ComponentChildren } from "preact";
+import { Heads, Projections, Weighing } from "./attention.tsx";
+import { Beam } from "./beam.tsx";
+import { Breaking } from "./breaking.tsx";
+import { Probabilities } from "./probabilities.tsx";
+import type { Side } from "./state.ts";
+import {
+  AddAndNorm,
+  Embedding,
+  Memory,
+  Network,
+  Positions,
+  SourcePieces,
+  TargetPieces,
+} from "./stations.tsx";
+import type { Kind, View } from "./view.ts";
+
+export interface Stop {
+  id: string;
+  title: string;
+  question: string;
+  text: ComponentChildren;
+  equation?: ComponentChildren;
+  shape?: string;
+  section: string;
+  notebook: string;
+  layered?: boolean; // whether there is one in each layer
+  headed?: boolean; // and in each head
+  tabs?: [id: string, label: string][]; // stops that belong together
+  show: (view: View) => ComponentChildren;
+}
+
+const Q = <b class="query">Q</b>;
+const K = <b class="key">K</b>;
+const V = <b class="value">V</b>;
+const WHERE: Record<Kind, string> = {
+  encoder: "self-attention",
+  decoder: "masked self-attention",
+  cross: "encoder-decoder attention",
+};
+const ASKED: Record<Kind, string> = {
+  encoder: "How does a token decide where to look?",
+  decoder: "Why may the decoder not look ahead?",
+  cross: "Where does the German meet the English?",
+};
+const SEEN: Record<Kind, string> = {
+  encoder: "Every English token may look at every other, before and behind.",
+  decoder:
+    "A German token may look at itself and at what was written before it. What comes later is masked: its score becomes −∞, its weight 0. In training the whole German sentence is there at once, and without the mask the model could copy its answer.",
+  cross:
+    "Here the two languages meet: the query comes from the German written so far, keys and values from the memory of the English.",
+};
+
+function pieces(side: Side): Stop {
+  return side === "encoder"
+    ? {
+        id: "encoder-pieces",
+        title: "Pieces",
+        question: "What does the model read?",
+        text: "Not words but pieces. Byte-pair encoding has learned them from English and German captions together: a frequent word is one piece, a rare one is put together from several, and a character that it never saw is spelled in bytes.",
+        shape: "(src_len)",
+        section: "5.1",
+        notebook: "07_batches_and_masks",
+        show: (view) => <SourcePieces view={view} />,
+      }
+    : {
+        id: "decoder-pieces",
+        title: "Outputs, shifted right",
+        question: "What does the decoder read?",
+        text: "What it has written so far, moved one place to the right so that a start symbol comes first. At every position it predicts the next token, appends it, and reads again: it is auto-regressive.",
+        shape: "(tgt_len)",
+        section: "3.1",
+        notebook: "07_batches_and_masks",
+        show: (view) => <TargetPieces view={view} />,
+      };
+}
+
+const inputs = (side: Side): Stop[] => [
+  {
+    id: `${side}-embedding`,
+    title: "Embedding",
+    question: "How does a piece become numbers?",
+    text: "Each piece has a row of learned numbers in a table, its embedding. The row is multiplied by √d_model, so that the positions, added next, do not drown it.",
+    equation: (
+      <>
+        E[piece] · √d<sub>model</sub>
+      </>
+    ),
+    shape: side === "encoder" ? "(src_len, d_model)" : "(tgt_len, d_model)",
+    section: "3.4",
+    notebook: "04_feed_forward_and_embeddings",
+    show: (view) => <Embedding view={view} side={side} />,
+  },
+  {
+    id: `${side}-positions`,
+    title: "Positional encoding",
+    question: "How does the model know the order of the words?",
+    text: "An embedding says which piece, not where it stands. So a pattern of sine and cosine waves, different at every position, is added to it. Attention itself sees no order: leave the positions out, and it reads a bag of pieces.",
+    equation: (
+      <>
+        PE(pos, 2i) = sin(pos / 10000<sup>2i/d</sup>), PE(pos, 2i+1) = cos of the same
+      </>
+    ),
+    shape: side === "encoder" ? "(src_len, d_model)" : "(tgt_len, d_model)",
+    section: "3.5",
+    notebook: "05_positional_encoding",
+    show: (view) => <Positions view={view} side={side} />,
+  },
+];
+
+function attention(kind: Kind): Stop[] {
+  const tabs: [string, string][] = [
+    [`${kind}-projections`, "q, k, v"],
+    [`${kind}-weights`, "scores and weights"],
+    [`${kind}-heads`, "heads"],
+  ];
+  const common = { layered: true, headed: true, tabs };
+  const [queries, keys] = [
+    kind === "encoder" ? "src_len" : "tgt_len",
+    kind === "decoder" ? "tgt_len" : "src_len",
+  ];
+  return [
+    {
+      ...common,
+      id: `${kind}-projections`,
+      title: `Queries, keys and values, ${WHERE[kind]}`,
+      question: "What do a query, a key and a value do?",
+      text: (
+        <>
+          A token's vector x is multiplied by three learned matrices. The <b class="query">query</b> says what
+          this token looks for. The <b class="key">key</b> says by what it can be found. The{" "}
+          <b class="value">value</b> is what it hands over to those who find it. Nobody told the model so:
+          these are the roles that equation 1 gives them.
+        </>
+      ),
+      equation: (
+        <>
+          {Q} = X W<sup>Q</sup>, {K} = X W<sup>K</sup>, {V} = X W<sup>V</sup>
+        </>
+      ),
+      shape: `Q (h, ${queries}, d_k), K and V (h, ${keys}, d_k)`,
+      section: kind === "encoder" ? "3.2.2" : "3.2.3",
+      notebook: "03_multi_head_attention",
+      show: (view) => <Projections view={view} kind={kind} />,
+    },
+    {
+      ...common,
+      id: `${kind}-weights`,
+      title: `Scores and weights, ${WHERE[kind]}`,
+      question: ASKED[kind],
+      text: (
+        <>
+          Its query is compared with every key by a dot product. The products are divided by √d<sub>k</sub>,
+          and the softmax turns them into weights that sum to 1. {SEEN[kind]}
+        </>
+      ),
+      equation: (
+        <>
+          softmax({Q}
+          {K}
+          <sup>T</sup> / √d<sub>k</sub>) {V}
+        </>
+      ),
+      shape: `(h, ${queries}, ${keys})`,
+      section: kind === "encoder" ? "3.2.1, equation 1" : "3.2.3",
+      notebook: kind === "cross" ? "13_reading_attention" : "02_attention",
+      show: (view) => <Weighing view={view} kind={kind} />,
+    },
+    {
+      ...common,
+      id: `${kind}-heads`,
+      title: `Heads, ${WHERE[kind]}`,
+      question: "Why several heads?",
+      text: "One softmax can look at one mixture of places at a time. Several heads look at different places for different reasons, each with its own queries, keys and values. What they bring is laid side by side and mixed by one more matrix.",
+      equation: (
+        <>
+          Concat(head<sub>1</sub>, …, head<sub>h</sub>) W<sup>O</sup>
+        </>
+      ),
+      shape: `(${queries}, h · d_v) → (${queries}, d_model)`,
+      section: "3.2.2",
+      notebook: "03_multi_head_attention",
+      show: (view) => <Heads view={view} kind={kind} />,
+    },
+  ];
+}
+
+const addAndNorm = (side: Side, sublayer: number): Stop => ({
+  id: `${side}-norm${sublayer + 1}`,
+  title: "Add & norm",
+  question: "Why is the input added to the output?",
+  text: "A sub-layer does not replace a token's vector: what it computes is added to it, so nothing is lost on the way up, and in training the gradient has a straight way down. The norm then brings the sum back to one scale.",
+  equation: <>LayerNorm(x + Sublayer(x))</>,
+  shape: side === "encoder" ? "(src_len, d_model)" : "(tgt_len, d_model)",
+  section: "3.1",
+  notebook: "06_the_full_model",
+  layered: true,
+  show: (view) => <AddAndNorm view={view} side={side} sublayer={sublayer} />,
+});
+
+const network = (side: Side): Stop => ({
+  id: `${side}-network`,
+  title: "Feed-forward",
+  question: "What happens to a token when it looks at nobody?",
+  text: "Attention moves information between tokens; this network works on each token alone, with the same weights at every position. It widens the vector, sets what is negative to 0, and narrows it again.",
+  equation: (
+    <>
+      max(0, x W<sub>1</sub> + b<sub>1</sub>) W<sub>2</sub> + b<sub>2</sub>
+    </>
+  ),
+  shape: "(d_model) → (d_ff) → (d_model), for each token",
+  section: "3.3, equation 2",
+  notebook: "04_feed_forward_and_embeddings",
+  layered: true,
+  show: (view) => <Network view={view} side={side} />,
+});
+
+const memory: Stop = {
+  id: "encoder-memory",
+  title: "The memory",
+  question: "What does the decoder get of the English?",
+  text: "The last encoder layer's output, one vector for each token. It is computed once; the decoder looks at all of it anew for each token that it writes. There is no single vector through which the sentence must pass.",
+  shape: "(src_len, d_model)",
+  section: "3.1",
+  notebook: "01_why_attention",
+  show: (view) => <Memory view={view} />,
+};
+
+const probabilities: Stop = {
+  id: "probabilities",
+  title: "Linear and softmax",
+  question: "How does it choose the next token?",
+  text: "The decoder's last vector is compared with the row of every piece in the same table that made the embeddings: one logit each. The softmax makes them probabilities. Choose another piece, and the translation goes on from it.",
+  equation: (
+    <>
+      softmax(x E<sup>T</sup> + b)
+    </>
+  ),
+  shape: "(tgt_len, vocabulary)",
+  section: "3.4",
+  notebook: "04_feed_forward_and_embeddings",
+  show: (view) => <Probabilities view={view} />,
+};
+
+const beam: Stop = {
+  id: "beam",
+  title: "Beam search",
+  question: "Why not simply take the likeliest token each time?",
+  text: "Because a good beginning may lead to a bad end. The search keeps the few likeliest beginnings side by side, and ends some, drops others. With a beam of 1 it is greedy. Scores are divided by a length penalty, because every further token makes a sentence less likely.",
+  equation: (
+    <>
+      score = log P / ((5 + length) / 6)<sup>α</sup>
+    </>
+  ),
+  section: "6.1",
+  notebook: "11_search_and_averaging",
+  show: (view) => <Beam view={view} />,
+};
+
+const breaking: Stop = {
+  id: "break",
+  title: "Break it",
+  question: "What is each part for?",
+  text: "Leave a part out and see what becomes of the translation. The model was trained with all its parts, so this shows what this model leans on, not what a model trained without the part could learn.",
+  section: "6.2, where Table 3 trains variants anew",
+  notebook: "12_results",
+  show: (view) => <Breaking view={view} />,
+};
+
+const ALL = [
+  pieces("encoder"),
+  ...inputs("encoder"),
+  ...attention("encoder"),
+  addAndNorm("encoder", 0),
+  network("encoder"),
+  addAndNorm("encoder", 1),
+  memory,
+  pieces("decoder"),
+  ...inputs("decoder"),
+  ...attention("decoder"),
+  addAndNorm("decoder", 0),
+  ...attention("cross"),
+  addAndNorm("decoder", 1),
+  network("decoder"),
+  addAndNorm("decoder", 2),
+  probabilities,
+  beam,
+  breaking,
+];
+export const STOPS = new Map(ALL.map((stop) => [stop.id, stop]));
+
+// The way from the sentence to its translation, without what the decoder repeats.
+export const TOUR = [
+  "encoder-pieces",
+  "encoder-embedding",
+  "encoder-positions",
+  "encoder-projections",
+  "encoder-weights",
+  "encoder-heads",
+  "encoder-norm1",
+  "encoder-network",
+  "encoder-memory",
+  "decoder-pieces",
+  "decoder-weights",
+  "cross-weights",
+  "probabilities",
+  "beam",
+  "break",
+];

@@ -1,0 +1,243 @@
+// The Transformer of "Attention Is All You Need", as small as it gets. Sections are the paper's.
+//
+// A sequence is an array of vectors, one a position. Layers have the names that PyTorch gives them, so that what is
+// computed here can be compared with it, name by name.
+
+export type Vector = Float32Array;
+export type Sequence = Vector[];
+
+// What each layer gave, a row for each position: the layer's name -> rows. Attention adds, below its own name,
+// `products`, `scores`, `masked` and `weights`, whose rows hold all heads' keys, head by head.
+export type Trace = Record<string, Sequence>;
+
+// Keys and values of one attention, for all positions that may be looked at.
+export type KeysAndValues = [keys: Sequence, values: Sequence];
+
+export interface Weights {
+  N: number;
+  h: number;
+  d_model: number;
+  eps: number;
+  tensors: Record<string, Vector>;
+}
+
+// What may be left out, to see what it is for. A head is named by its attention and its number:
+// "encoder.layers.0.self_attn 2".
+export type Part = "positions" | "mask" | "scale" | "residual" | `${string} ${number}`;
+
+export class Transformer {
+  leftOut: ReadonlySet<Part> = new Set();
+  trace: Trace | null = null; // where layers write what they give, if anywhere
+  private readonly table: Vector;
+
+  constructor(private readonly weights: Weights) {
+    const names = ["src_embed.0.lut.weight", "tgt_embed.0.lut.weight", "generator.proj.weight"];
+    this.table = this.tensor(names.find((name) => name in weights.tensors) ?? names[0]);
+  }
+
+  get N(): number {
+    return this.weights.N;
+  }
+
+  // ---- Encoder and decoder (section 3.1)
+
+  // The memory, as the keys and values that each layer of the decoder asks for.
+  encode(tokens: number[]): KeysAndValues[] {
+    let xs = this.embed(tokens, 0, "src_embed");
+    for (let layer = 0; layer < this.N; layer++) {
+      const name = `encoder.layers.${layer}`;
+      const known = this.keysAndValues(xs, `${name}.self_attn`);
+      xs = this.addAndNorm(xs, this.attend(xs, known, `${name}.self_attn`), `${name}.sublayer.0`);
+      xs = this.addAndNorm(xs, this.feedForward(xs, `${name}.feed_forward`), `${name}.sublayer.1`);
+    }
+    return this.layers((i) => this.keysAndValues(xs, `decoder.layers.${i}.src_attn`));
+  }
+
+  // States for `tokens`, the first of which stands at position `start`; and `cache`, the keys and values of the
+  // positions before, with those of these tokens.
+  decode(
+    tokens: number[],
+    start: number,
+    cache: KeysAndValues[],
+    memory: KeysAndValues[],
+  ): [Sequence, KeysAndValues[]] {
+    let xs = this.embed(tokens, start, "tgt_embed");
+    const grown = cache.map(([keys, values], layer): KeysAndValues => {
+      const name = `decoder.layers.${layer}`;
+      const [newKeys, newValues] = this.keysAndValues(xs, `${name}.self_attn`);
+      const known: KeysAndValues = [
+        [...keys, ...newKeys],
+        [...values, ...newValues],
+      ];
+      xs = this.addAndNorm(xs, this.attend(xs, known, `${name}.self_attn`, start), `${name}.sublayer.0`);
+      xs = this.addAndNorm(xs, this.attend(xs, memory[layer], `${name}.src_attn`), `${name}.sublayer.1`);
+      xs = this.addAndNorm(xs, this.feedForward(xs, `${name}.feed_forward`), `${name}.sublayer.2`);
+      return known;
+    });
+    return [xs, grown];
+  }
+
+  emptyCache(): KeysAndValues[] {
+    return this.layers(() => [[], []]);
+  }
+
+  // Log-probabilities of the next token, for each state (section 3.4).
+  generate(states: Sequence): Sequence {
+    return this.record("generator", this.linear(states, "generator.proj").map(logSoftmax));
+  }
+
+  // ---- Their parts
+
+  // Section 3.4: a row of the table times sqrt(d_model). Section 3.5: plus the waves of its position.
+  private embed(tokens: number[], start: number, name: string): Sequence {
+    const d = this.weights.d_model;
+    const rows = tokens.map((token) =>
+      this.table.slice(token * d, (token + 1) * d).map((x) => x * Math.sqrt(d)),
+    );
+    this.record(`${name}.0`, rows);
+    if (this.leftOut.has("positions")) return this.record(`${name}.1`, rows);
+    const waves = this.record(
+      `${name}.1.pe`,
+      tokens.map((_, i) => sinusoid(start + i, d)),
+    );
+    return this.record(
+      `${name}.1`,
+      rows.map((row, i) => row.map((x, j) => x + waves[i][j])),
+    );
+  }
+
+  private keysAndValues(xs: Sequence, name: string): KeysAndValues {
+    return [this.linear(xs, `${name}.linears.1`), this.linear(xs, `${name}.linears.2`)];
+  }
+
+  // Section 3.2, equation 1, with h heads side by side. With `start`, the position of the first of `xs`, each
+  // position sees itself and what came before it, and no more.
+  private attend(xs: Sequence, [keys, values]: KeysAndValues, name: string, start?: number): Sequence {
+    const { h, d_model } = this.weights;
+    const width = d_model / h; // d_k
+    const scale = this.leftOut.has("scale") ? 1 : Math.sqrt(width);
+    const masked = start !== undefined && !this.leftOut.has("mask");
+    const queries = this.linear(xs, `${name}.linears.0`);
+    const rows = queries.map((query, i) => {
+      const visible = masked ? start + i + 1 : keys.length;
+      const row = attentionRow(h * keys.length);
+      const output = new Float32Array(d_model);
+      for (let head = 0; head < h; head++) {
+        const [from, to] = [head * width, (head + 1) * width];
+        const at = (j: number) => head * keys.length + j;
+        keys.forEach((key, j) => {
+          row.products[at(j)] = dot(query, from, key, from, to);
+          row.scores[at(j)] = row.products[at(j)] / scale;
+          row.masked[at(j)] = j < visible ? row.scores[at(j)] : -Infinity;
+        });
+        row.weights.set(softmax(row.masked.subarray(at(0), at(keys.length))), at(0));
+        if (this.leftOut.has(`${name} ${head}`)) continue;
+        values.forEach((value, j) => {
+          for (let k = from; k < to; k++) output[k] += row.weights[at(j)] * value[k];
+        });
+      }
+      return { ...row, output };
+    });
+    for (const stage of ["products", "scores", "masked", "weights"] as const) {
+      this.record(
+        `${name}.${stage}`,
+        rows.map((row) => row[stage]),
+      );
+    }
+    const heads = this.record(
+      `${name}.heads`,
+      rows.map((row) => row.output),
+    );
+    return this.linear(heads, `${name}.linears.3`);
+  }
+
+  // Section 3.3, equation 2.
+  private feedForward(xs: Sequence, name: string): Sequence {
+    const hidden = this.linear(xs, `${name}.w_1`);
+    const fired = this.record(
+      `${name}.fired`,
+      hidden.map((unit) => unit.map((x) => Math.max(0, x))),
+    );
+    return this.linear(fired, `${name}.w_2`);
+  }
+
+  // LayerNorm(x + sublayer(x)), section 3.1.
+  private addAndNorm(xs: Sequence, outputs: Sequence, name: string): Sequence {
+    const [gain, shift] = [this.tensor(`${name}.norm.weight`), this.tensor(`${name}.norm.bias`)];
+    const sums = this.leftOut.has("residual")
+      ? outputs
+      : xs.map((x, i) => x.map((value, j) => value + outputs[i][j]));
+    const normed = this.record(`${name}.sum`, sums).map((sum) => {
+      const { mean, variance } = moments(sum);
+      const deviation = Math.sqrt(variance + this.weights.eps);
+      return sum.map((value, j) => ((value - mean) / deviation) * gain[j] + shift[j]);
+    });
+    return this.record(`${name}.norm`, normed);
+  }
+
+  private linear(xs: Sequence, name: string): Sequence {
+    const weight = this.weights.tensors[`${name}.weight`] ?? this.table;
+    const bias = this.tensor(`${name}.bias`);
+    const ys = xs.map(() => new Float32Array(bias.length));
+    const d = xs[0].length;
+    for (let i = 0; i < bias.length; i++) {
+      for (let row = 0; row < xs.length; row++) ys[row][i] = bias[i] + dot(weight, i * d, xs[row], 0, d);
+    }
+    return this.record(name, ys);
+  }
+
+  private record(name: string, rows: Sequence): Sequence {
+    if (this.trace) this.trace[name] = rows;
+    return rows;
+  }
+
+  private tensor(name: string): Vector {
+    const found = this.weights.tensors[name];
+    if (!found) throw new Error(`the model has no tensor ${name}`);
+    return found;
+  }
+
+  private layers<T>(make: (layer: number) => T): T[] {
+    return Array.from({ length: this.N }, (_, layer) => make(layer));
+  }
+}
+
+const attentionRow = (size: number) => ({
+  products: new Float32Array(size),
+  scores: new Float32Array(size),
+  masked: new Float32Array(size),
+  weights: new Float32Array(size),
+});
+
+// The product of `x`, from one place to another, with as many numbers of `row` from `start` on.
+function dot(row: Vector, start: number, x: Vector, from: number, to: number): number {
+  let sum = 0;
+  for (let i = from; i < to; i++) sum += row[start + i - from] * x[i];
+  return sum;
+}
+
+// PE(position, 2i) = sin(position / 10000^(2i / d)), PE(position, 2i + 1) = cos of the same (section 3.5).
+function sinusoid(position: number, d: number): Vector {
+  return new Float32Array(d).map((_, i) => {
+    const angle = position * 10000 ** (-(i - (i % 2)) / d);
+    return i % 2 ? Math.cos(angle) : Math.sin(angle);
+  });
+}
+
+export function moments(x: Vector): { mean: number; variance: number } {
+  const mean = x.reduce((a, b) => a + b, 0) / x.length;
+  return { mean, variance: x.reduce((a, b) => a + (b - mean) ** 2, 0) / x.length };
+}
+
+export function softmax(scores: Vector): Vector {
+  const most = scores.reduce((a, b) => Math.max(a, b), -Infinity);
+  const powers = scores.map((score) => Math.exp(score - most));
+  const sum = powers.reduce((a, b) => a + b, 0);
+  return powers.map((power) => power / sum);
+}
+
+function logSoftmax(logits: Vector): Vector {
+  const most = logits.reduce((a, b) => Math.max(a, b), -Infinity);
+  const total = most + Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - most), 0));
+  return logits.map((logit) => logit - total);
+}

@@ -1,0 +1,110 @@
+// The package's model in a page: text in, text out, and everything that was computed on the way.
+
+import { type Candidate, type Hypothesis, search } from "./search.ts";
+import { END, START, Tokenizer } from "./tokenizer.ts";
+import { type Part, type Trace, Transformer, type Vector } from "./transformer.ts";
+
+// What annotated/inside/__init__.py writes: settings, pieces with their scores, the weights as 16-bit floats in base64.
+export interface PageModel {
+  N: number;
+  h: number;
+  d_model: number;
+  eps: number;
+  forbidden: number[];
+  pieces: [string, number | null][];
+  tensors: Record<string, number[]>;
+  weights: string;
+}
+
+export interface Request {
+  sentence: string;
+  beam: number;
+  alpha: number;
+  prefix: number[]; // tokens that the translation must begin with
+  leftOut: Part[];
+}
+
+export interface Translation {
+  source: number[]; // as the encoder reads it, the end symbol last
+  ended: (Hypothesis & { text: string })[]; // the best first
+  steps: Candidate[][]; // of the search
+}
+
+export interface Look extends Translation {
+  target: number[]; // the best translation as the decoder reads it, the start symbol first
+  written: number[]; // as the decoder writes it, the end symbol last
+  trace: Trace;
+}
+
+export const PAPER = { beam: 4, alpha: 0.6, prefix: [], leftOut: [] }; // section 6.1
+
+export class Translator {
+  readonly tokenizer: Tokenizer;
+  private readonly transformer: Transformer;
+  private readonly forbidden: number[];
+
+  constructor(model: PageModel) {
+    this.tokenizer = new Tokenizer(model.pieces);
+    this.transformer = new Transformer({ ...model, tensors: unpack(model.weights, model.tensors) });
+    this.forbidden = model.forbidden;
+  }
+
+  // The best translations of a sentence, and how they were found.
+  translate({ sentence, beam, alpha, prefix, leftOut }: Request): Translation {
+    this.transformer.leftOut = new Set(leftOut);
+    const source = [...this.tokenizer.encode(sentence), END];
+    const memory = this.transformer.encode(source);
+    const settings = { beam, alpha, prefix, forbidden: this.forbidden };
+    const { ended, steps } = search(this.transformer, memory, source.length, settings);
+    return {
+      source,
+      ended: ended.map((one) => ({ ...one, text: this.tokenizer.decode(one.tokens) })),
+      steps,
+    };
+  }
+
+  // The same, with what each layer gave while the best was read and written.
+  look(request: Request): Look {
+    const translation = this.translate(request);
+    const [{ tokens }] = translation.ended;
+    const target = [START, ...tokens];
+    const trace = this.trace(translation.source, target, request.leftOut);
+    return { ...translation, target, written: [...tokens, END], trace };
+  }
+
+  // What each layer gives while the encoder reads `source` and the decoder reads `target`, all of it at once.
+  trace(source: number[], target: number[], leftOut: Part[] = []): Trace {
+    const model = this.transformer;
+    model.leftOut = new Set(leftOut);
+    const trace: Trace = {};
+    model.trace = trace;
+    const [states] = model.decode(target, 0, model.emptyCache(), model.encode(source));
+    model.generate(states);
+    model.trace = null;
+    return trace;
+  }
+}
+
+// The tensors of a model, from 16-bit floats that stand one after the other, in base64.
+function unpack(weights: string, shapes: Record<string, number[]>): Record<string, Vector> {
+  const text = atob(weights);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
+  const halves = new Uint16Array(bytes.buffer);
+  const all = new Float32Array(halves.length);
+  for (let i = 0; i < all.length; i++) all[i] = HALVES[halves[i]];
+  let start = 0;
+  const tensors = Object.entries(shapes).map(([name, shape]) => {
+    const size = shape.reduce((a, b) => a * b, 1);
+    start += size;
+    return [name, all.subarray(start - size, start)];
+  });
+  return Object.fromEntries(tensors);
+}
+
+// Every 16-bit float, by its bits: sign, five bits of exponent, ten of fraction.
+const HALVES = Float32Array.from({ length: 0x10000 }, (_, half) => {
+  const [exponent, fraction] = [(half >> 10) & 31, half & 1023];
+  const size = exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
+  return half & 0x8000 ? -size : size;
+});
