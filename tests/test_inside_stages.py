@@ -9,10 +9,11 @@ import torch
 from page_models import STRANGE, TEXTS, Ask, page, small_translator
 from torch import Tensor, nn
 
-from annotated.attention import MultiHeadedAttention, capture_attention
+from annotated.attention import MultiHeadedAttention
 from annotated.layers import Embeddings, PositionalEncoding, SublayerConnection
 from annotated.masks import subsequent_mask
-from annotated.model import EncoderDecoder, Generator, evaluating
+from annotated.model import EncoderDecoder, Generator
+from annotated.modes import capture_attention, evaluating
 from annotated.translator import Translator
 
 LOWEST = torch.finfo(torch.float32).min  # in the place of minus infinity, which JSON lacks
