@@ -44,13 +44,13 @@ except (ImportError, AttributeError):
     sys.modules.pop("annotated", None)
 
 # %%
+import linecache
 import math
 from html import escape
 from itertools import product
 
 import matplotlib.pyplot as plt
 import torch
-from IPython import get_ipython
 from IPython.display import HTML, display
 from torch import nn
 
@@ -709,9 +709,11 @@ assert 62e6 < count < 66e6
 # And here it is in one piece, to unfold and to copy. It needs PyTorch and nothing else.
 
 # %%
-part = ("class ", "def attention(", "def causal_mask(", "def sinusoids(")
-cells = {cell.split("(")[0]: cell for cell in get_ipython().user_ns["In"] if cell.startswith(part)}
-listing = "\n\n\n".join(["import math\n\nimport torch\nfrom torch import nn", *cells.values()])
+parts = (AddNorm, EncoderLayer, DecoderLayer, Encoder, Decoder, attention, MultiHeadedAttention, causal_mask)
+parts += (FeedForward, Embeddings, Generator, sinusoids, PositionalEncoding, Transformer)
+places = dict.fromkeys(getattr(part, "forward", part).__code__.co_filename for part in parts)
+cells = ["".join(linecache.getlines(place)).strip() for place in places]
+listing = "\n\n\n".join(["import math\n\nimport torch\nfrom torch import nn", *cells])
 display(HTML(f"<details><summary>The model, whole</summary><pre>{escape(listing)}</pre></details>"))
 alone = {}
 exec(listing, alone)  # in an empty namespace: nothing is missing
