@@ -52,7 +52,7 @@ mutants: $(READY) ## break the package in several ways and show that a notebook 
 	$(BIN)/python notebooks/mutants.py
 
 reproduce: $(READY) ## train and score the published results anew, hours on two cores (ONLY=multi30k-en-de-lc: this one)
-	@for name in $(or $(ONLY),$(patsubst annotated/recipes/%.toml,%,$(wildcard annotated/recipes/*.toml))); do \
+	@for name in $(or $(ONLY),$(patsubst annotated/cli/recipes/%.toml,%,$(wildcard annotated/cli/recipes/*.toml))); do \
 	  $(BIN)/annotated reproduce $$name || exit; done
 
 # Record, script and settings of each race: on a processor, whose records come with the package, and on a GPU.
@@ -124,8 +124,8 @@ test: $(READY) ## lint, unit tests, pair check, notebooks compared with their ou
 	$(BIN)/python -m pytest $(NBVAL) notebooks
 
 # The tests whose results follow from how a library multiplies, adds and rounds.
-KERNEL_TESTS := $(addprefix tests/test_,$(addsuffix .py,attention beam_watch cache layers loss model model_settings \
-  interop_annotated interop_ctranslate2 interop_torch))
+KERNEL_TESTS := tests/transformer tests/fast $(addprefix tests/,translation/test_beam_watch.py translation/test_cache.py \
+  interop/test_interop_annotated.py interop/test_interop_ctranslate2.py interop/test_interop_torch.py)
 
 test-processors: $(READY) ## run the tests as on older processors, an hour each (SHORT=1: only what depends on that, minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/processors.py $(if $(SHORT), \
@@ -138,7 +138,7 @@ test-floors: ## unit tests with the oldest versions that pyproject.toml admits (
 	build/floors/bin/$(INSTALL) uv
 	build/floors/bin/uv pip install --quiet --python build/floors --resolution lowest-direct --editable '.[dev]'
 	OMP_NUM_THREADS=1 build/floors/bin/python -m pytest -n 2 --dist loadscope -o addopts=-ra \
-	  --ignore tests/test_setup.py --ignore tests/test_plots_pixels.py
+	  --ignore tests/site/test_setup.py --ignore tests/plots/test_plots_pixels.py
 
 lint: $(READY) ## tell what ruff has to say
 	$(BIN)/ruff check

@@ -16,12 +16,10 @@ except PackageNotFoundError:  # run from a checkout that was never installed
     __version__ = "unknown"
 
 # Where each public name lives. It is imported when it is first asked for: `import annotated` stays cheap.
-# The function `attention` is not among them: `annotated.attention` is the module that holds it.
 _HOMES = {
-    "masks": ("Batch", "padding_mask", "subsequent_mask"),
-    "cache": ("DecoderCache", "KeyValueCache"),
-    "attention": ("MultiHeadedAttention", "clones"),
-    "layers": (
+    "transformer.attention": ("MultiHeadedAttention", "attention", "clones"),
+    "transformer.masks": ("padding_mask", "subsequent_mask"),
+    "transformer.layers": (
         "Embeddings",
         "LearnedPositions",
         "PositionalEncoding",
@@ -29,7 +27,7 @@ _HOMES = {
         "SublayerConnection",
         "sinusoids",
     ),
-    "model": (
+    "transformer.model": (
         "Decoder",
         "DecoderLayer",
         "Encoder",
@@ -39,13 +37,15 @@ _HOMES = {
         "TransformerConfig",
         "make_model",
     ),
-    "modes": ("capture_attention", "evaluating"),
-    "loss": ("LabelSmoothing", "smoothed_cross_entropy"),
-    "schedule": ("noam_scheduler", "rate"),
+    "transformer.loss": ("LabelSmoothing",),
+    "transformer.schedule": ("noam_scheduler", "rate"),
+    "fast": ("CpuKernels", "smoothed_cross_entropy"),
     "tokenizers": ("SentencePieceTokenizer", "WordTokenizer"),
-    "data": ("data_gen",),
-    "decoding": ("Hypothesis", "beam_search", "greedy_decode", "length_penalty"),
-    "evaluation": (
+    "data": ("Batch", "data_gen"),
+    "translation.cache": ("DecoderCache", "KeyValueCache"),
+    "translation.modes": ("capture_attention", "evaluating"),
+    "translation.decoding": ("Hypothesis", "beam_search", "greedy_decode", "length_penalty"),
+    "translation.evaluation": (
         "alignment_error_rate",
         "bleu",
         "bootstrap",
@@ -55,13 +55,13 @@ _HOMES = {
         "score_tokens",
         "tokenized_bleu",
     ),
-    "checkpoints": ("average_checkpoints", "load_model", "save_model"),
-    "translator": ("Translator", "load_pretrained"),
+    "translation.model_folder": ("average_checkpoints", "load_model", "save_model"),
+    "translation.translator": ("Translator", "load_pretrained"),
     "inside": ("watch",),
     "interop": ("from_hub",),
-    "training": ("SimpleLossCompute", "TrainState", "run_epoch"),
-    "settings": ("TrainingConfig",),
-    "trainer": ("Trainer", "TrainingError"),
+    "training.loop": ("SimpleLossCompute", "TrainState", "run_epoch"),
+    "training.config": ("TrainingConfig",),
+    "training.trainer": ("Trainer", "TrainingError"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME)

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from workload import CONFIGS
 
-from annotated.attention import attention
-from annotated.model import TransformerConfig
+from annotated.transformer.attention import attention
+from annotated.transformer.model import TransformerConfig
 
 READABLE, FUSED = "readable", "fused"
 

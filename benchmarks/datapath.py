@@ -16,9 +16,9 @@ from trainees import Trainee, ours
 from workload import CONFIGS
 
 from annotated.data import TokenBatches, encode_corpus, load_corpus
-from annotated.model import EncoderDecoder
 from annotated.tokenizers import PAD
-from annotated.translator import Translator
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.translator import Translator
 
 TOKENISE, BATCH, COMPUTE = "tokenise", "batch and pad", "compute"
 

@@ -22,8 +22,8 @@ from timing import check_agreement, compare, in_turns, leaving_out, seconds
 from workload import CONFIGS, random_pairs
 
 from annotated.data import load_corpus
-from annotated.model import make_model
-from annotated.translator import Translator
+from annotated.transformer.model import make_model
+from annotated.translation.translator import Translator
 
 
 class Choice(NamedTuple):

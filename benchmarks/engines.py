@@ -13,13 +13,13 @@ from report import installed
 from torch import Tensor
 
 from annotated.data import pad_rows
-from annotated.decoding import beam_search, greedy_decode
-from annotated.devices import side_by_side
+from annotated.fast import map_in_threads
 from annotated.interop import to_ctranslate2, to_marian
 from annotated.interop.common import foreign, vocabulary
-from annotated.masks import padding_mask
 from annotated.tokenizers import END, PAD, START
-from annotated.translator import Translator
+from annotated.transformer.masks import padding_mask
+from annotated.translation.decoding import beam_search, greedy_decode
+from annotated.translation.translator import Translator
 
 OURS, MARIAN, CT2 = "annotated", "Hugging Face Marian", "CTranslate2"
 IN_TURN = f"{OURS} by single batches"
@@ -169,7 +169,7 @@ def engines(
     search = {"beam": beam, "alpha": alpha, "limit": limit, "device": device}
     in_turn: Ways = {f"1 x {count}": (count, map) for count in sorted({1, threads})}
     together: Ways = (
-        {f"{threads} x 1": (threads, side_by_side)} if threads > 1 and device.type == "cpu" else {}
+        {f"{threads} x 1": (threads, map_in_threads)} if threads > 1 and device.type == "cpu" else {}
     )
     found = {OURS: in_torch(ours(translator, **search), in_turn | together)}
     if together:

@@ -18,18 +18,18 @@ from report import main
 from torch import Tensor
 from tqdm import tqdm
 
-from annotated.cache import DecoderCache
 from annotated.data import encode_corpus, load_corpus, pad_rows
+from annotated.data.batch import Batch
 from annotated.data.parallel import ParallelText
-from annotated.decoding import Hypothesis
-from annotated.evaluation import Score, bleu, tokenized_bleu
 from annotated.interop import CTranslate2Translator, load_marian, to_ctranslate2, to_marian, to_onnx, to_torch
 from annotated.interop.common import foreign
-from annotated.masks import Batch
-from annotated.model import EncoderDecoder
-from annotated.modes import evaluating
 from annotated.tokenizers import PAD
-from annotated.translator import Translator
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.cache import DecoderCache
+from annotated.translation.decoding import Hypothesis
+from annotated.translation.evaluation import Score, bleu, tokenized_bleu
+from annotated.translation.modes import evaluating
+from annotated.translation.translator import Translator
 
 BEAM, ROWS = 5, 50
 Rows = Iterator[tuple[str, str, str]]  # which way, what was compared, what was found

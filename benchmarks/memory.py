@@ -20,7 +20,7 @@ from timing import compare, in_turns
 from trainees import OURS, TORCH, candidates, check
 from workload import CONFIGS, random_batches
 
-from annotated.model import EncoderDecoder
+from annotated.transformer.model import EncoderDecoder
 
 RACE = (TORCH, "readable forms", OURS)
 UPDATES = 3

@@ -1,6 +1,6 @@
 """Run commands as other processors would compute: with fewer instructions than this machine has.
 
-    python benchmarks/processors.py "-m pytest tests/test_attention.py"
+    python benchmarks/processors.py "-m pytest tests/transformer/test_attention.py"
     python benchmarks/processors.py --only avx2 "-m pytest tests" "-m pytest --nbval-lax notebooks"
 
 Each command is what follows `python`, and runs once under each set. Libraries choose their kernels when they

@@ -21,9 +21,9 @@ from processors import kept_to
 from report import main, print_table, write
 
 from annotated.data import load_corpus
-from annotated.evaluation import bleu, tokenized_bleu
 from annotated.interop import CTranslate2Translator, to_ctranslate2
-from annotated.translator import load_pretrained
+from annotated.translation.evaluation import bleu, tokenized_bleu
+from annotated.translation.translator import load_pretrained
 
 # The shipped models: direction and variant of their corpus, and their score.
 MODELS = {

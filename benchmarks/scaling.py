@@ -17,12 +17,12 @@ from timing import Measured, check_agreement, in_turns
 from torch import Tensor
 from workload import CONFIGS
 
-from annotated.decoding import greedy_decode
-from annotated.masks import subsequent_mask
-from annotated.model import EncoderDecoder
-from annotated.modes import evaluating
 from annotated.plots.costs import fit_power
 from annotated.tokenizers import START
+from annotated.transformer.masks import subsequent_mask
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.decoding import greedy_decode
+from annotated.translation.modes import evaluating
 
 CACHED, UNCACHED = "with the cache", "without"
 Decode = Callable[[EncoderDecoder, Tensor, int], Tensor]

@@ -16,13 +16,12 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from annotated.checkpoints import find_model
 from annotated.data import ParallelText, load_corpus
-from annotated.evaluation import paired_bootstrap
 from annotated.files import read_json, write_json
-from annotated.results import RECORDED
-from annotated.runs import settings_of
-from annotated.translator import Translator
+from annotated.translation.evaluation import paired_bootstrap
+from annotated.translation.model_folder import find_model, training_settings
+from annotated.translation.scoring import RECORDED
+from annotated.translation.translator import Translator
 
 MODELS = ("multi30k-en-de", "multi30k-en-de-lc")
 SPLITS = ("val", "test_2016_flickr")
@@ -41,7 +40,7 @@ def searches() -> dict[str, dict]:
 
 def load(model: str, split: str) -> tuple[Translator, ParallelText, str]:
     """The model, the text of a split as the model wants it, and how sacreBLEU should cut it."""
-    translator, trained = Translator.load(model), settings_of(find_model(model))
+    translator, trained = Translator.load(model), training_settings(find_model(model))
     if trained["variant"] == "tok":
         translator.pass_tokenized()
     corpus = load_corpus(trained["corpus"], trained["pair"], variant=trained["variant"])

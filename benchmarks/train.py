@@ -19,7 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from trainees import Trainee, candidates, check, ours
 from workload import CONFIGS, random_batches
 
-from annotated.model import EncoderDecoder
+from annotated.transformer.model import EncoderDecoder
 
 
 @contextmanager

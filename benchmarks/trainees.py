@@ -12,15 +12,15 @@ from report import installed
 from timing import check_equal, leaving_out
 from torch import Tensor, nn
 
-from annotated.attention import MultiHeadedAttention
-from annotated.devices import half_precision
+from annotated.data.batch import Batch
 from annotated.interop import to_torch
-from annotated.loss import LabelSmoothing
-from annotated.masks import Batch
-from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.tokenizers import PAD
-from annotated.trainer import SummedLoss
-from annotated.training import SimpleLossCompute
+from annotated.training.devices import half_precision
+from annotated.training.loop import SimpleLossCompute
+from annotated.training.trainer import SummedLoss
+from annotated.transformer.attention import MultiHeadedAttention
+from annotated.transformer.loss import LabelSmoothing
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
 
 OURS, TORCH, XT = "annotated", "torch.nn.Transformer", "x-transformers"
 Loss = Callable[[Batch], Tensor]  # a batch's summed loss

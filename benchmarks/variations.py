@@ -18,14 +18,14 @@ import torch
 from tqdm import tqdm
 
 from annotated.data import Corpus, TokenBatches, encode_corpus, load_corpus
-from annotated.evaluation import greedy_bleu, score_tokens
 from annotated.files import read_json, write_json
-from annotated.model import EncoderDecoder, TransformerConfig
-from annotated.results import RECORDED
-from annotated.schedule import rate
-from annotated.settings import TrainingConfig
 from annotated.tokenizers import SentencePieceTokenizer
-from annotated.trainer import Trainer
+from annotated.training.config import TrainingConfig
+from annotated.training.trainer import Trainer
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.transformer.schedule import rate
+from annotated.translation.evaluation import greedy_bleu, score_tokens
+from annotated.translation.scoring import RECORDED
 
 BASE = {"N": 2, "d_model": 128, "d_ff": 256, "h": 4, "dropout": 0.0}
 # Rows are named as in Table 3. Row B (d_k alone) is not there: in this package d_k is d_model / h.

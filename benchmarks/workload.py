@@ -5,9 +5,9 @@ from itertools import islice
 import torch
 
 from annotated.data import EncodedPairs, TokenBatches
-from annotated.masks import Batch
-from annotated.model import TransformerConfig
+from annotated.data.batch import Batch
 from annotated.tokenizers import END, START
+from annotated.transformer.model import TransformerConfig
 
 SUBWORDS = 8_000  # in the vocabulary of a small corpus; the paper's has 37,000
 PAPER = 37_000

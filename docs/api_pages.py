@@ -7,7 +7,7 @@ from pathlib import Path
 import annotated
 
 # The command line is in the README, names have their own page; the rest is for insiders.
-LEFT_OUT = {f"annotated.{name}" for name in ("__main__", "commands", "files", "names")}
+LEFT_OUT = {f"annotated.{name}" for name in ("__main__", "cli", "files")}
 INDEX = """# Reference
 
 Everything public in `annotated`, by module. Shapes are written `(batch, tgt_len, d_model)`.
@@ -31,7 +31,7 @@ PAGE = """# {title}
 def write_api(folder: Path) -> None:
     """Write the pages, and the index that lists them."""
     folder.mkdir()
-    names = [name for name in modules() if name not in LEFT_OUT]
+    names = modules()
     for name in names:
         title = name.removeprefix("annotated.")
         # A folder of modules is one page: what it exports, under the names that a reader imports.
@@ -43,5 +43,14 @@ def write_api(folder: Path) -> None:
 
 
 def modules() -> list[str]:
-    """The modules right below `annotated`, packages among them."""
-    return [f"annotated.{module.name}" for module in pkgutil.iter_modules(annotated.__path__)]
+    """List the modules of `annotated`; of a package that exports names of its own, the package alone."""
+    found = []
+    for module in pkgutil.iter_modules(annotated.__path__, "annotated."):
+        if module.name in LEFT_OUT:
+            continue
+        package = importlib.import_module(module.name)
+        if module.ispkg and not hasattr(package, "__all__"):
+            found += [inner.name for inner in pkgutil.iter_modules(package.__path__, f"{module.name}.")]
+        else:
+            found.append(module.name)
+    return found

@@ -23,7 +23,7 @@ def to_rest(app: object, what: str, name: str, item: object, options: object, li
 
 
 def short_name(name: str) -> str:
-    """`annotated.model.EncoderDecoder.encode` -> `EncoderDecoder.encode`; nothing for what is not public."""
+    """`annotated.data.Batch.to` -> `Batch.to`; nothing for what is not public."""
     for short, home in public().items():
         if name == home or name.startswith(f"{home}."):
             return short + name.removeprefix(home)
@@ -55,10 +55,10 @@ def mark_examples(lines: list[str]) -> Iterator[str]:
 
 @cache
 def public() -> dict[str, str]:
-    """Where the reference describes each public name: `beam_search` -> `annotated.decoding.beam_search`."""
+    """Where the reference describes each public name: `rate` -> `annotated.transformer.schedule.rate`."""
     homes = {
         name: f"annotated.{module}.{name}" for module, names in annotated._HOMES.items() for name in names
     }
     for package in (data, interop, plots, tokenizers):
         homes |= {name: f"{package.__name__}.{name}" for name in package.__all__}
-    return homes | {"attention": "annotated.attention.attention"}
+    return homes

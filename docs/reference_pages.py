@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from annotated.names import NAMES, find
+from classic_names import NAMES, find
 from docstrings import public
 from notebook_pages import sections
 from tables import read_table

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from annotated.checkpoints import WEIGHTS, read_tensors, shipped_model, shipped_models
-from annotated.evaluation import Score
+from annotated.cli.recipes import recipe_path
+from annotated.cli.release import read_scores
 from annotated.files import read_toml
-from annotated.recipes import recipe_path
-from annotated.release import read_scores
-from annotated.results import RECORDED, recorded
+from annotated.translation.evaluation import Score
+from annotated.translation.model_folder import WEIGHTS, read_tensors, shipped_model, shipped_models
+from annotated.translation.scoring import RECORDED, recorded
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 SPLIT = "test_2016_flickr"

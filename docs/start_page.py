@@ -9,8 +9,8 @@ import nbformat
 import torch
 
 from annotated import inside
-from annotated.checkpoints import shipped_models
-from annotated.translator import Translator, load_pretrained
+from annotated.translation.model_folder import shipped_models
+from annotated.translation.translator import Translator, load_pretrained
 
 MODEL = "multi30k-en-de"
 SENTENCES = (

@@ -6,7 +6,7 @@ from canvas import COLOURS, INK, SOFT, Canvas
 from torch import Tensor
 
 from annotated import load_pretrained
-from annotated.translator import TranslationAttention
+from annotated.translation.translator import TranslationAttention
 
 SENTENCE = "A man in a red jacket is riding a bike down the street."
 SECONDS, HOLD = 0.9, 3  # a step takes so long; at the end the picture stays for so many steps

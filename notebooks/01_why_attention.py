@@ -53,7 +53,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from annotated import MultiHeadedAttention, PositionwiseFeedForward
-from annotated.attention import attention
+from annotated.transformer.attention import attention
 from annotated.plots import (
     explore_parallel,
     fit_power,

@@ -51,7 +51,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from annotated import Batch, MultiHeadedAttention, padding_mask, subsequent_mask
-from annotated.attention import attention
+from annotated.transformer.attention import attention
 from annotated.plots import setup_notebook, show_source
 
 setup_notebook()

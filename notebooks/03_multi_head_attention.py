@@ -59,7 +59,7 @@ from annotated import (
     make_model,
     subsequent_mask,
 )
-from annotated.attention import attention, clones
+from annotated.transformer.attention import attention, clones
 from annotated.plots import setup_notebook, show_source
 
 setup_notebook()
@@ -212,13 +212,13 @@ for name, linear in zip(("W^Q", "W^K", "W^V", "W^O"), layer.linears, strict=True
 # 64 columns from $64\,i$ on.
 
 # %%
-side_by_side = [torch.cat(list(W), dim=-1) for W in (W_Q, W_K, W_V)]  # (512, 512) each
-for linear, W in zip(layer.linears, [*side_by_side, W_O], strict=True):
+map_in_threads = [torch.cat(list(W), dim=-1) for W in (W_Q, W_K, W_V)]  # (512, 512) each
+for linear, W in zip(layer.linears, [*map_in_threads, W_O], strict=True):
     nn.init.zeros_(linear.bias)  # the paper's formula has none
     linear.weight.data.copy_(W)
 print("first guess right:", torch.allclose(layer(x[None], y[None], y[None])[0], by_the_paper, atol=1e-4))
 
-for linear, W in zip(layer.linears, [*side_by_side, W_O], strict=True):
+for linear, W in zip(layer.linears, [*map_in_threads, W_O], strict=True):
     linear.weight.data.copy_(W.T)
 assert_close(layer(x[None], y[None], y[None])[0], by_the_paper)
 print("transposed right: True")

@@ -71,8 +71,8 @@ from annotated import (
 )
 
 # %%
-from annotated.attention import attention
-from annotated.model import EncoderDecoder
+from annotated.transformer.attention import attention
+from annotated.transformer.model import EncoderDecoder
 from annotated.plots import count_parameters, plot_parameters, setup_notebook, show_source
 
 setup_notebook()

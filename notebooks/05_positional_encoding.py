@@ -60,7 +60,7 @@ from annotated import (
     sinusoids,
     subsequent_mask,
 )
-from annotated.attention import attention
+from annotated.transformer.attention import attention
 from annotated.plots import setup_notebook, show_source
 
 setup_notebook()

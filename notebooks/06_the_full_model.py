@@ -75,7 +75,7 @@ from annotated import (
     run_epoch,
     subsequent_mask,
 )
-from annotated.model import EmbeddedPositions, Stack
+from annotated.transformer.model import EmbeddedPositions, Stack
 
 # %%
 from annotated.plots import (

@@ -64,7 +64,8 @@ from annotated import (
     run_epoch,
     smoothed_cross_entropy,
 )
-from annotated.layers import Dropout, SublayerConnection
+from annotated.fast import Dropout
+from annotated.transformer.layers import SublayerConnection
 
 # %%
 from annotated.plots import (
@@ -77,8 +78,8 @@ from annotated.plots import (
     setup_notebook,
     show_source,
 )
-from annotated.schedule import factor_for
-from annotated.settings import TrainingConfig
+from annotated.transformer.schedule import factor_for
+from annotated.training.config import TrainingConfig
 
 setup_notebook()
 torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
@@ -954,7 +955,7 @@ def in_chunks(states: Tensor, weight: Tensor, target: Tensor, smoothing: float, 
 show_source(smoothed_cross_entropy, docstring=False)
 
 # %%
-from annotated.loss import ChunkedLoss
+from annotated.fast import ChunkedLoss
 
 show_source(ChunkedLoss)
 

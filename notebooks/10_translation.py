@@ -62,7 +62,7 @@ from annotated.data.grammar import count_sentences, sample, word_by_word
 from annotated.data.torchtext_fields import FieldBatches, build_vocabularies, make_dataset, make_fields
 
 # %%
-from annotated.evaluation import (
+from annotated.translation.evaluation import (
     bleu,
     bleu_of,
     chrf,
@@ -71,13 +71,13 @@ from annotated.evaluation import (
     score_tokens,
     tokenized_bleu,
 )
-from annotated.layers import Dropout
-from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.fast import Dropout
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.plots import plot_learning_curves, plot_scores, plot_used_rate, setup_notebook
-from annotated.settings import TrainingConfig
+from annotated.training.config import TrainingConfig
 from annotated.tokenizers import SPECIALS, UNK, SentencePieceTokenizer, WordTokenizer, word_splitter
-from annotated.trainer import Trainer
-from annotated.translator import Translator
+from annotated.training.trainer import Trainer
+from annotated.translation.translator import Translator
 
 setup_notebook()
 torch.set_num_threads(1)  # a model as small as ours gains little from a second thread

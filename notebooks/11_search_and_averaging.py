@@ -83,11 +83,11 @@ from annotated import (
 )
 
 # %%
-from annotated.checkpoints import load_weights
+from annotated.translation.model_folder import load_weights
 from annotated.data import ParallelText, TokenBatches, encode_corpus
 from annotated.data.grammar import sample
-from annotated.decoding import SentenceSearch, length_penalty, next_log_probs, run_beams
-from annotated.evaluation import score_tokens
+from annotated.translation.decoding import SentenceSearch, length_penalty, next_log_probs, run_beams
+from annotated.translation.evaluation import score_tokens
 from annotated.plots import (
     count_parameters,
     fit_power,
@@ -98,7 +98,7 @@ from annotated.plots import (
     setup_notebook,
     show_source,
 )
-from annotated.schedule import noam_scheduler
+from annotated.transformer.schedule import noam_scheduler
 
 setup_notebook()
 torch.set_num_threads(1)  # the matrices are small, and only wait for a second thread
@@ -819,7 +819,7 @@ def unmasked(model, memory, src_mask, tokens, seen, *rest):
     return next_log_probs(model, memory, src_mask, tokens, torch.ones_like(seen), *rest)
 
 
-with patch("annotated.decoding.next_log_probs", unmasked):
+with patch("annotated.translation.decoding.next_log_probs", unmasked):
     forgetful = {beam: [beams([text], beam=beam)[0][0] for text in captions[:12]] for beam in (1, 4)}
 wrong = {beam: unbalanced(found) for beam, found in forgetful.items()}
 for beam, found in wrong.items():

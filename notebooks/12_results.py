@@ -51,14 +51,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from annotated import load_pretrained, make_model, subsequent_mask
-from annotated.checkpoints import shipped_model
-from annotated.consistency import symmetric_divergence
+from annotated.translation.model_folder import shipped_model
+from annotated.training.rdrop import symmetric_divergence
 from annotated.data import load_corpus
 from annotated.files import read_toml
 from annotated.plots import plot_learning_curves, plot_scores, setup_notebook
-from annotated.recipes import recipe_path
-from annotated.release import read_scores
-from annotated.results import recorded, score_split
+from annotated.cli.recipes import recipe_path
+from annotated.cli.release import read_scores
+from annotated.translation.scoring import recorded, score_split
 
 setup_notebook()
 torch.set_num_threads(1)  # the matrices are small, and only wait for a second thread
@@ -261,7 +261,7 @@ assert without == 0 < 0.01 < with_dropout
 # another three in ten of its units, the model must not lean on any of them. That costs two passes for one,
 # so our recipe begins with it late. It is not in the paper. Of the gains printed above, the first is what
 # twelve epochs without it brought, the second what twelve with it did, at twice the price, and the third says
-# how far that went; one run without a control is no proof, but a hint. The loss is `annotated.consistency`,
+# how far that went; one run without a control is no proof, but a hint. The loss is `annotated.training.rdrop`,
 # one page.
 #
 # ## Table 2: what did it cost?

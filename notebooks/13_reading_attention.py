@@ -58,11 +58,11 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from annotated import Batch, MultiHeadedAttention, alignment_error_rate, capture_attention, evaluating
-from annotated.attention import attention
+from annotated.transformer.attention import attention
 from annotated.data.grammar import sample, surface
-from annotated.masks import subsequent_mask
+from annotated.transformer.masks import subsequent_mask
 from annotated.plots import plot_alignment, plot_attention, plot_by_head, setup_notebook, show_source
-from annotated.translator import TranslationAttention, load_pretrained
+from annotated.translation.translator import TranslationAttention, load_pretrained
 
 setup_notebook()
 torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread

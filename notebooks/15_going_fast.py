@@ -79,16 +79,17 @@ from annotated import (
     padding_mask,
     subsequent_mask,
 )
-from annotated.attention import attention
+from annotated.transformer.attention import attention
 from annotated.data import pad_rows
-from annotated.devices import find_device, half_precision, side_by_side
+from annotated.training.devices import find_device, half_precision
+from annotated.fast import map_in_threads
 from annotated.interop import CTranslate2Translator, to_ctranslate2
-from annotated.layers import Dropout
-from annotated.model import EncoderDecoder
+from annotated.fast import Dropout
+from annotated.transformer.model import EncoderDecoder
 from annotated.plots import fit_power, plot_against, plot_costs, plot_parts, setup_notebook, show_source
-from annotated.results import recorded
+from annotated.translation.scoring import recorded
 from annotated.tokenizers import END, PAD, START
-from annotated.trainer import SummedLoss, Trainer
+from annotated.training.trainer import SummedLoss, Trainer
 
 setup_notebook()
 torch.set_num_threads(1)  # one thread: times that can be compared, and matrices as small as ours want no more
@@ -953,7 +954,7 @@ assert slowest > 5 * fastest
 # lock, which PyTorch lets go while it computes. So plain threads will do:
 
 # %%
-show_source(side_by_side)
+show_source(map_in_threads)
 
 # %% [markdown]
 # The model must not notice that several use it. A search puts it in evaluation mode, and back when it is
@@ -1044,7 +1045,7 @@ program = """
 import torch
 from torch import distributed as dist, nn
 from annotated import Batch, make_model
-from annotated.trainer import SummedLoss
+from annotated.training.trainer import SummedLoss
 
 dist.init_process_group("gloo")  # torchrun has told us who and how many we are
 rank, world = dist.get_rank(), dist.get_world_size()

@@ -78,7 +78,7 @@ from annotated.data.trees import (
     read_tree,
     score_brackets,
 )
-from annotated.evaluation import score_tokens
+from annotated.translation.evaluation import score_tokens
 from annotated.plots import plot_alignment, plot_attention, plot_tree, setup_notebook, show_source
 
 setup_notebook()

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from annotated import inside
-from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.tokenizers import SentencePieceTokenizer
-from annotated.translator import Translator
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.translator import Translator
 
 HERE = Path(__file__).parent
 SCRIPT = HERE.parent / "annotated/inside/watch.js"

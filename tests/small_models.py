@@ -2,10 +2,10 @@
 
 import torch
 
-from annotated.checkpoints import CONFIG
 from annotated.files import read_json, write_json
-from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.tokenizers import WordTokenizer
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.model_folder import CONFIG
 
 WORDS = WordTokenizer(["a", "b"], None)
 

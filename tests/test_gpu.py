@@ -6,16 +6,16 @@ from tiny_runs import make_trainer
 from torch import Tensor
 from torch import distributed as dist
 
-from annotated.attention import MultiHeadedAttention, attention
-from annotated.checkpoints import WEIGHTS, read_tensors
-from annotated.consistency import consistent_cross_entropy
-from annotated.devices import half_precision
-from annotated.layers import Dropout
-from annotated.loss import LabelSmoothing, smoothed_cross_entropy
-from annotated.masks import Batch
-from annotated.model import EncoderDecoder, make_model
+from annotated.data.batch import Batch
+from annotated.fast import Dropout, smoothed_cross_entropy
 from annotated.tokenizers import WordTokenizer
-from annotated.translator import Translator
+from annotated.training.devices import half_precision
+from annotated.training.rdrop import consistent_cross_entropy
+from annotated.transformer.attention import MultiHeadedAttention, attention
+from annotated.transformer.loss import LabelSmoothing
+from annotated.transformer.model import EncoderDecoder, make_model
+from annotated.translation.model_folder import WEIGHTS, read_tensors
+from annotated.translation.translator import Translator
 
 PAD = 2
 

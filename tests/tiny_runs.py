@@ -9,12 +9,12 @@ from pathlib import Path
 
 import torch
 
-from annotated.checkpoints import WEIGHTS
 from annotated.data import EncodedPairs, TokenBatches
-from annotated.model import EncoderDecoder, TransformerConfig
-from annotated.settings import TrainingConfig
 from annotated.tokenizers import WordTokenizer
-from annotated.trainer import Trainer
+from annotated.training.config import TrainingConfig
+from annotated.training.trainer import Trainer
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.model_folder import WEIGHTS
 
 WORDS = [f"w{i}" for i in range(12)]
 SETTINGS = {
@@ -89,7 +89,9 @@ def train_until(out, event, part, count, resume=False, **settings):
 def start(function, *args, **kwargs):
     """Run a function in a process of its own, forked from one that has imported torch already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["annotated.trainer", "torch._dynamo"])  # slow to import, each time
+    context.set_forkserver_preload(
+        ["annotated.training.trainer", "torch._dynamo"]
+    )  # slow to import, each time
     process = context.Process(target=function, args=args, kwargs=kwargs, daemon=True)
     process.start()
     return process

@@ -1,5 +1,6 @@
 """Corpora, and batches made of them. The classic torchtext way is in `annotated.data.torchtext_fields`."""
 
+from annotated.data.batch import Batch
 from annotated.data.batching import EncodedPairs, TokenBatches, encode_corpus, pad_rows
 from annotated.data.corpora import hold_out, load_corpus, own_files, tatoeba
 from annotated.data.iwslt import iwslt
@@ -8,6 +9,7 @@ from annotated.data.parallel import Corpus, ParallelText, read_lines, read_paral
 from annotated.data.synthetic import data_gen
 
 __all__ = [
+    "Batch",
     "Corpus",
     "EncodedPairs",
     "ParallelText",

@@ -13,8 +13,8 @@ from random import Random
 import torch
 from torch import Tensor
 
+from annotated.data.batch import Batch
 from annotated.data.parallel import ParallelText, report
-from annotated.masks import Batch
 from annotated.tokenizers import PAD, Tokenizer
 
 

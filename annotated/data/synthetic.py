@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from annotated.masks import Batch
+from annotated.data.batch import Batch
 
 
 def data_gen(V: int, batch_size: int, nbatches: int, length: int = 10) -> Iterator[Batch]:

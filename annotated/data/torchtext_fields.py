@@ -8,8 +8,8 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
+from annotated.data.batch import Batch
 from annotated.data.parallel import ParallelText
-from annotated.masks import Batch
 from annotated.tokenizers import END, PAD, SPECIALS, START, UNK, WordTokenizer
 
 try:

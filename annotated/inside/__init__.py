@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from annotated.checkpoints import weights
-from annotated.translator import Translator
+from annotated.translation.model_folder import weights
+from annotated.translation.translator import Translator
 
 if TYPE_CHECKING:
     from IPython.display import HTML

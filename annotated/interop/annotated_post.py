@@ -15,12 +15,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from annotated.checkpoints import model_with, wanted_weights, weights
 from annotated.interop.common import Rows, read_pickle, renumbered, taken
-from annotated.layers import sinusoids
-from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.tokenizers import END, SPECIALS, START, WordTokenizer
-from annotated.translator import Translator
+from annotated.transformer.layers import sinusoids
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.model_folder import model_with, wanted_weights, weights
+from annotated.translation.translator import Translator
 
 RECIPE = (
     "where the model was trained, write its tensors alone: torch.save(model.state_dict(), 'weights.pt'), "

@@ -13,15 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.attention import MultiHeadedAttention
-from annotated.checkpoints import CONFIG, check_whole
-from annotated.decoding import check_search
 from annotated.files import creating_folder, read_json
 from annotated.interop.common import foreign, vocabulary
-from annotated.layers import SublayerConnection, sinusoids
-from annotated.model import EncoderDecoder, EncoderLayer, Stack
 from annotated.tokenizers import END, SPECIALS, START, UNK, Tokenizer, load_tokenizer, save_tokenizer
-from annotated.translator import Limits, several_sentences
+from annotated.transformer.attention import MultiHeadedAttention
+from annotated.transformer.layers import SublayerConnection, sinusoids
+from annotated.transformer.model import EncoderDecoder, EncoderLayer, Stack
+from annotated.translation.decoding import check_search
+from annotated.translation.model_folder import CONFIG, check_whole
+from annotated.translation.translator import Limits, several_sentences
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}  # its names of ours
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")

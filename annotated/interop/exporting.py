@@ -9,7 +9,7 @@ from pathlib import Path
 from annotated.interop.ctranslate2 import INT8, QUANTIZATIONS, to_ctranslate2
 from annotated.interop.marian_saving import to_marian
 from annotated.interop.onnx import to_onnx
-from annotated.translator import Translator
+from annotated.translation.translator import Translator
 
 FORMATS: dict[str, Callable[..., None]] = {
     "ctranslate2": to_ctranslate2,

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
-from annotated.checkpoints import CONFIG, WEIGHTS, find_model
 from annotated.interop.common import foreign
-from annotated.runs import LOG, SETTINGS, settings_of
-from annotated.translator import Translator
+from annotated.training.run_folder import LOG
+from annotated.translation.model_folder import CONFIG, SETTINGS, WEIGHTS, find_model, training_settings
+from annotated.translation.translator import Translator
 
 # What a translator is loaded from, and all that is pushed; a run's folder holds checkpoints besides.
 MODEL = (CONFIG, WEIGHTS, "tokenizer.*", "src_tokenizer.*", "tgt_tokenizer.*")
@@ -38,7 +38,7 @@ def to_hub(model: str | Path, name: str, private: bool = True) -> str:
     Translator.load(folder)  # what cannot be loaded here is of no use there
     hub = foreign("huggingface_hub")
     files: dict[str, Path | bytes] = {path.name: path for kind in FILES for path in folder.glob(kind)}
-    if trained := settings_of(folder):
+    if trained := training_settings(folder):
         settings = {key: value for key, value in trained.items() if key not in LOCAL}
         files[SETTINGS] = json.dumps(settings, indent=2).encode()
     api = hub.HfApi()

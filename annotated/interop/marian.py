@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from annotated.checkpoints import model_with, wanted_weights
 from annotated.files import read_json, settings_from_json
 from annotated.interop.common import (
     Rows,
@@ -34,10 +33,11 @@ from annotated.interop.marian_names import (
     sines_first,
     stack_names,
 )
-from annotated.layers import sinusoids
-from annotated.model import EncoderDecoder, TransformerConfig
-from annotated.tensors import check_tensors, read_tensors
 from annotated.tokenizers import END, SPECIALS, MarianTokenizer
+from annotated.transformer.layers import sinusoids
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.model_folder import model_with, wanted_weights
+from annotated.translation.tensors import check_tensors, read_tensors
 
 CONFIG, WEIGHTS, OLD_WEIGHTS = "config.json", "model.safetensors", "pytorch_model.bin"
 VOCAB, TGT_VOCAB, SRC_SPM, TGT_SPM = "vocab.json", "target_vocab.json", "source.spm", "target.spm"

@@ -5,7 +5,6 @@ from pathlib import Path
 from safetensors.torch import save
 from torch import Tensor
 
-from annotated.checkpoints import check_whole, weights
 from annotated.files import creating_folder, write_json
 from annotated.interop.common import vocabulary
 from annotated.interop.marian import (
@@ -21,8 +20,9 @@ from annotated.interop.marian import (
     WEIGHTS,
 )
 from annotated.interop.marian_names import BIAS, DECODER, HEAD, MATRICES, permuted, sines_first, stack_names
-from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer, WordTokenizer
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.model_folder import check_whole, weights
 
 LONGEST = 1024  # positions: Marian's code makes each by hand whenever it loads a model
 

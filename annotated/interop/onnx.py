@@ -21,14 +21,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.cache import DecoderCache, KeyValueCache
-from annotated.checkpoints import check_whole
 from annotated.files import creating_folder
 from annotated.interop.common import foreign
-from annotated.layers import PositionalEncoding, sinusoids
-from annotated.masks import padding_mask
-from annotated.model import EncoderDecoder
 from annotated.tokenizers import PAD, Tokenizer, save_tokenizer
+from annotated.transformer.layers import PositionalEncoding, sinusoids
+from annotated.transformer.masks import padding_mask
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.cache import DecoderCache, KeyValueCache
+from annotated.translation.model_folder import check_whole
 
 LONGEST = 1024  # positions, where they are sinusoids
 

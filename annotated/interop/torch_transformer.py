@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotated.checkpoints import check_rebuilds, load_weights, weights
-from annotated.layers import ACTIVATIONS
-from annotated.model import EncoderDecoder, TransformerConfig, make_model
+from annotated.transformer.layers import ACTIVATIONS
+from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
+from annotated.translation.model_folder import check_rebuilds, load_weights, weights
 
 Layer = nn.TransformerEncoderLayer | nn.TransformerDecoderLayer
 

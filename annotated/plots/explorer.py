@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from annotated.modes import AttentionMaps
 from annotated.plots.drawing import load
 from annotated.plots.grids import check_tokens
+from annotated.translation.modes import AttentionMaps
 
 if TYPE_CHECKING:
     import altair as alt

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from annotated.attention import check_mask
 from annotated.plots.grids import check_tokens, draw_cell_borders, label_tokens
+from annotated.transformer.attention import check_mask
 
 if TYPE_CHECKING:
     import altair as alt

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from annotated.model import TransformerConfig
 from annotated.plots.drawing import axes_or_new, palette
+from annotated.transformer.model import TransformerConfig
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from annotated.plots.drawing import axes_or_new, load, palette
-from annotated.schedule import rate
+from annotated.transformer.schedule import rate
 
 if TYPE_CHECKING:
     import altair as alt

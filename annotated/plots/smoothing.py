@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from annotated.loss import check_smoothing
 from annotated.plots.drawing import as_array, axes_or_new, check_names, load, palette
+from annotated.transformer.loss import check_smoothing
 
 if TYPE_CHECKING:
     import altair as alt

@@ -1,0 +1,107 @@
+"""Results that can be reproduced, each described in one TOML file here: how to train, what to score.
+
+    annotated reproduce multi30k-en-de-lc
+
+The table [train] holds settings as `annotated train --config` takes them, [evaluate] how to search, as
+`annotated evaluate --config` takes it, and [card] which splits the model's card shows the scores of, and what
+it says besides the figures.
+"""
+
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+from annotated.files import read_toml, settings_from_json
+from annotated.translation.decoding import Penalty
+
+__all__ = ["Card", "Published", "Recipe", "Search", "read_recipe", "recipe_names", "recipe_path"]
+
+TABLES = ("train", "evaluate", "card")
+
+
+@dataclass(frozen=True)
+class Search:
+    """The table [evaluate]: how to search. The defaults are those of `annotated evaluate`."""
+
+    beam: int = 4
+    alpha: float = 0.6
+    penalty: Penalty = "gnmt"
+
+    def __post_init__(self) -> None:
+        if self.beam < 1:
+            raise ValueError(f"beam must be at least 1, not {self.beam}")
+        if not self.alpha >= 0:
+            raise ValueError(f"alpha must not be negative, not {self.alpha}")
+
+
+@dataclass(frozen=True)
+class Published:
+    """The table [card.published]: a figure of others, and where ours stands."""
+
+    what: str  # whose figure
+    split: str
+    score: Literal["bleu", "tokenized_bleu"]
+    value: float
+
+
+@dataclass(frozen=True)
+class Card:
+    """The table [card]: what a model's card says besides the figures, and which figures."""
+
+    summary: str
+    data: str
+    failures: list
+    splits: list
+    published: Published | None = None
+    remark: str = ""  # on the scores
+
+    def __post_init__(self) -> None:
+        for name in ("failures", "splits"):
+            found = getattr(self, name)
+            if not found or not all(isinstance(text, str) for text in found):
+                raise ValueError(f"{name} must be one or more texts, not {found}")
+        if self.published and self.published.split not in self.splits:
+            known = ", ".join(self.splits)
+            raise ValueError(f"published.split must be one of splits ({known}), not {self.published.split!r}")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe's tables."""
+
+    train: dict
+    evaluate: Search
+    card: Card
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Read a recipe. Raises FileNotFoundError, or ValueError naming the file and what is wrong with it."""
+    tables = read_toml(path)
+    for name, table in tables.items():
+        if name not in TABLES or not isinstance(table, dict):
+            raise ValueError(f"{path}: {name!r} is no table of a recipe; those are {', '.join(TABLES)}")
+    for name in TABLES:
+        if name not in tables:
+            raise ValueError(f"{path}: the table [{name}] is missing")
+    card = dict(tables["card"])
+    if isinstance(card.get("published"), dict):
+        card["published"] = settings_from_json(Published, card["published"], f"{path}, [card.published]")
+    return Recipe(
+        tables["train"],
+        settings_from_json(Search, tables["evaluate"], f"{path}, [evaluate]"),
+        settings_from_json(Card, card, f"{path}, [card]"),
+    )
+
+
+def recipe_names() -> list[str]:
+    """The names of all recipes."""
+    files = resources.files(__name__).iterdir()
+    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+
+
+def recipe_path(name: str) -> Path:
+    """The file of a recipe, by its name. Raises ValueError that lists the names."""
+    if name not in recipe_names():
+        raise ValueError(f"{name!r} is not the name of a recipe; they are: {', '.join(recipe_names())}")
+    return Path(str(resources.files(__name__) / f"{name}.toml"))

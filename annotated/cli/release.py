@@ -1,0 +1,123 @@
+"""From a finished run to a model that others can use: half the bytes, its scores, its log, and a card."""
+
+import dataclasses
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+
+from annotated.cli.recipes import Card, read_recipe
+from annotated.data import load_corpus
+from annotated.files import creating_folder, read_json, write_json
+from annotated.training.run_folder import LOG, RunFolder
+from annotated.translation.model_folder import SETTINGS, WEIGHTS, load_model, read_tensors, save_model
+from annotated.translation.scoring import Results, score_split
+from annotated.translation.translator import Translator
+
+SCORES, CARD = "scores.json", "README.md"
+HALF_MAY_MOVE = 0.05  # BLEU
+
+
+def release(run: Path, recipe: Path, out: Path, device: torch.device | str = "cpu") -> dict[str, Results]:
+    """Write the model folder `out` from the run's weights, in half precision, and score what was written.
+
+    Returns the scores by split; which splits, and how to search, the recipe says. Where half precision moves
+    the BLEU of the first of them by more than `HALF_MAY_MOVE`, the weights stay as they are. A model that is
+    at `out` already gives way once the new one is whole. Raises as `read_recipe`, `load_model` and
+    `load_corpus` do.
+    """
+    says = read_recipe(recipe)
+    settings = read_json(run / SETTINGS)
+    corpus = load_corpus(settings["corpus"], settings["pair"], settings["path"], settings["variant"])
+    search = {"tokenized": settings["variant"] == "tok", **dataclasses.asdict(says.evaluate)}
+
+    def score(model: Path, split: str) -> Results:
+        return score_split(Translator.load(model, device), corpus, split, **search)[0]
+
+    first, *others = says.card.splits
+    with RunFolder(run).locked(), creating_folder(out, replace=True) as folder:
+        for name in (SETTINGS, LOG):
+            shutil.copyfile(run / name, folder / name)
+        model, *tokenizers = load_model(run)
+        save_model(folder, model.half(), *tokenizers)
+        whole, half = score(run, first), score(folder, first)
+        before, after = (found.tokenized_bleu or found.bleu for found in (whole, half))
+        moved = after.value - before.value
+        if abs(moved) > HALF_MAY_MOVE:
+            print(f"half precision moves BLEU on {first} by {moved:+.2f}: float32 is kept", file=sys.stderr)
+            save_model(folder, *load_model(run))
+            half = whole
+        scores = {first: half, **{split: score(folder, split) for split in others}}
+        write_json(folder / SCORES, {split: dataclasses.asdict(found) for split, found in scores.items()})
+        (folder / CARD).write_text(card(recipe.stem, folder, says.card), encoding="utf-8")
+    return scores
+
+
+def read_scores(folder: Path) -> dict[str, Results]:
+    """The scores of a released model by split. Raises as `read_json` does."""
+    return {split: Results.from_json(found) for split, found in read_json(folder / SCORES).items()}
+
+
+def card(name: str, folder: Path, texts: Card) -> str:
+    """What a user should know of a released model, as Markdown: the recipe's words, the folder's figures."""
+    settings = read_json(folder / SETTINGS)
+    scores = read_scores(folder)
+    src, tgt = settings["pair"].split("-")
+    parts = [
+        f"---\nlanguage: [{src}, {tgt}]\nlibrary_name: annotated\npipeline_tag: translation\n---",
+        f"# {name}\n\n{texts.summary}",
+        usage(name, settings["variant"] == "tok"),
+        "## Scores\n\n" + score_lines(name, scores) + compared(scores, texts),
+        f"## Data and terms\n\n{texts.data.strip()}",
+        "## Training\n\n" + training_lines(folder, settings),
+        "## Known failures\n\n" + "\n".join(f"- {line}" for line in texts.failures),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def usage(name: str, tokenized: bool) -> str:
+    """How to call it."""
+    if tokenized:
+        return f"```bash\nannotated translate --model {name} --tokenized < tokenised.en > tokenised.de\n```"
+    python = f'from annotated import load_pretrained\n\nprint(load_pretrained("{name}")("..."))'
+    shell = f"annotated translate --model {name} < source.txt > target.txt"
+    return f"```python\n{python}\n```\n\n```bash\n{shell}\n```"
+
+
+def score_lines(name: str, scores: dict[str, Results]) -> str:
+    """A section a split: the command that gives its scores, and the lines that it prints."""
+    parts = ["Without flags a search is the paper's: a beam of 4, its length penalty, alpha 0.6."]
+    for split, found in scores.items():
+        flags = f"--split {split} --beam {found.beam} --penalty {found.penalty} --alpha {found.alpha}"
+        command = f"$ annotated evaluate --model {name} {flags}"
+        parts.append(f"`{split}`, {found.sentences:,} sentences:\n\n```\n{command}\n{found}\n```")
+    return "\n\n".join(parts)
+
+
+def compared(scores: dict[str, Results], texts: Card) -> str:
+    """The published figure beside ours, where there is one, and the remark, where there is one."""
+    parts = [texts.remark.strip()] if texts.remark else []
+    if published := texts.published:
+        found = getattr(scores[published.split], published.score)
+        parts.insert(
+            0,
+            f"Published on `{published.split}`: BLEU {published.value:.2f} ({published.what}). "
+            f"This model: {found.value:.2f}, 95% interval {found.low:.2f} to {found.high:.2f}.",
+        )
+    return "".join(f"\n\n{part}" for part in parts)
+
+
+def training_lines(folder: Path, settings: dict) -> str:
+    """How much training it took, and every setting of it."""
+    log = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
+    seen = max(line.get("tokens", 0) for line in log)
+    size = sum(tensor.numel() for tensor in read_tensors(folder / WEIGHTS).values())
+    table = "\n".join(f"| {name} | {value} |" for name, value in settings.items() if value is not None)
+    return (
+        f"{size:,} parameters; {log[-1]['step']:,} updates on {seen:,} "
+        f"target tokens took {log[-1]['seconds'] / 60:.0f} minutes, validation not counted. The log is in "
+        f"`{LOG}`.\n\n"
+        f"| setting | value |\n| --- | --- |\n{table}"
+    )

@@ -1,0 +1,287 @@
+"""The folder of a training run: what is in it, and how it survives being killed at any moment.
+
+It is a model folder (the newest weights, or their average at the end) that also holds
+
+    training.json                settings of the run, as `--config` takes them
+    log.jsonl                    a line each `log_every` updates and each validation, with the epoch from 1
+                                 (from 0 in older runs, but for validation): "loss" is what is
+                                 trained, the smoothed divergence (and what `consistency` adds),
+                                 "validation_loss" the cross-entropy without smoothing, both in nats a
+                                 target token
+    checkpoints/step-00001234/   a model folder with the optimizer's state and the position in the data
+    tensorboard/                 the log for TensorBoard, if asked for
+    run.lock                     empty; held by the process that trains
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.optim import Adam
+
+from annotated.files import (
+    creating_folder,
+    naming,
+    read_json,
+    remove_folder,
+    remove_partials,
+    settings_from_json,
+    write_json,
+)
+from annotated.tokenizers import Tokenizer
+from annotated.training.config import CHANGEABLE, TrainingConfig
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.model_folder import (
+    CONFIG,
+    SETTINGS,
+    check_tensors,
+    read_tensors,
+    save_model,
+    weights,
+    write_tensors,
+)
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None
+
+LOG, LOCK = "log.jsonl", "run.lock"
+OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
+
+# Settings that say where the text lies. A resumed run is held to the text itself.
+PLACES = ("path", "src", "tgt", "val_src", "val_tgt")
+
+
+@dataclass
+class Progress:
+    """Where a run stands: all that a checkpoint must hold besides weights and the optimizer's state."""
+
+    step: int = 0  # updates made
+    epoch: int = 0  # the epoch under way, from 0
+    batches: int = 0  # trained on in it
+    epoch_batches: int = 0  # in it; at its start, in the one before
+    update_batches: int = 1  # in an update, of all processes
+    text: str = ""  # identifies what is trained and validated on; "" is unknown
+    seconds: float = 0.0  # spent on updates, interruptions not counted
+    loss: float = 0.0  # summed since the last line of the log
+    tokens: int = 0  # target tokens since then
+    total_tokens: int = 0  # target tokens since the start
+    log_bytes: int = 0  # the log's length; what a killed run wrote after its checkpoint is cut off
+    validation_loss: float | None = None  # of exactly these weights, if they were validated
+    best: float | None = None  # lowest validation loss
+    stale: int = 0  # epochs since then
+    between: bool = False  # saved only because the run was to stop here, where no other run would save
+
+    @property
+    def current_epoch(self) -> int:
+        """The epoch of the latest update, counted from 1, as people and the log have it."""
+        return self.epoch + (self.batches > 0)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a number that no run can have reached."""
+        for name, value in vars(self).items():
+            if isinstance(value, int) and value < (name == "update_batches"):
+                raise ValueError(f"{name} cannot be {value}")
+
+
+class RunFolder:
+    """A run on disk. Of several processes, only the first may call `locked`, `open`, `save` and `log`."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.board = None
+
+    def checkpoints(self) -> list[Path]:
+        """The run's whole checkpoints, oldest first: folders of exactly that name."""
+        named = (self.path / "checkpoints").glob("step-" + 8 * "[0-9]")
+        return sorted(folder for folder in named if folder.is_dir())
+
+    def newest(self) -> Path | None:
+        """The newest whole checkpoint, if there is one."""
+        return (self.checkpoints() or [None])[-1]
+
+    def chosen(self, count: int, of: str, between: bool = False) -> list[Path]:
+        """`count` checkpoints: of "last" the newest, of "best" those with the lowest validation losses.
+
+        With `between` one that was saved only because the run was to stop counts too, if it is the newest.
+        """
+        found = {}
+        for folder in self.checkpoints():
+            with self.reading(folder):
+                found[folder] = read_progress(folder)
+        counted = [f for f in found if not found[f].between or (between and f == self.newest())]
+        if of == "best":
+            losses = {folder: found[folder].validation_loss for folder in counted}
+            counted = [folder for folder in counted if losses[folder] is not None]
+            counted.sort(key=losses.get, reverse=True)
+        return counted[-count:]
+
+    def check_empty(self) -> None:
+        """Raise ValueError where the folder already holds a run, a model, or files of the user's."""
+        if self.checkpoints() or (self.path / CONFIG).exists():
+            raise ValueError(
+                f"{self.path} already holds a run or a model; resume the run, or choose another folder"
+            )
+        self.check_ours()
+
+    def check_ours(self) -> None:
+        """Raise ValueError where the folder holds no run, but files that one would replace or mix with."""
+        if not (self.path / LOCK).exists() and not self.checkpoints():
+            files = sorted(path.name for path in self.path.glob("[!.]*"))
+            if files:
+                raise ValueError(f"{self.path} holds {files[0]}, but no run; choose a new or an empty folder")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from the run.
+
+        Raises ValueError where one is at work on it, and as `check_ours` does. The lock ends with the
+        process, however that ends. Windows and some file systems have none.
+        """
+        self.check_ours()
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / LOCK).open("ab") as file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    busy = f"another process trains in {self.path}; wait for it, or choose another folder"
+                    raise ValueError(busy) from None
+                except OSError:  # a file system without locks
+                    pass
+            yield
+
+    @contextmanager
+    def reading(self, checkpoint: Path) -> Iterator[None]:
+        """Let an error over a checkpoint's files say how the run goes on without it."""
+        try:
+            yield
+        except (ValueError, FileNotFoundError) as error:
+            others = [folder for folder in self.checkpoints() if folder != checkpoint]
+            way_out = "there is no other checkpoint"
+            if others:
+                way_out = f"delete the folder {checkpoint}, and the run goes on from {others[-1].name}"
+            raise ValueError(f"{error}; {way_out}") from None
+
+    def check_settings(self, settings: dict[str, object]) -> None:
+        """Raise ValueError naming a setting that differs from the run's, unless it may be changed.
+
+        A run of an older version does not name all of them; it had the defaults of the others.
+        """
+        defaults = {field.name: field.default for field in dataclasses.fields(TrainingConfig)}
+        for name, value in {**defaults, **read_json(self.path / SETTINGS)}.items():
+            if name in settings and name not in CHANGEABLE and settings[name] != value:
+                raise ValueError(
+                    f"{self.path} was begun with {name} = {value!r}, not {settings[name]!r}; a resumed run "
+                    f"keeps its settings, but for {', '.join(CHANGEABLE)}"
+                )
+
+    def open(self, settings: dict[str, object], progress: Progress) -> None:
+        """Get ready to go on from `progress`: undo what a killed process logged later or left half done."""
+        (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        with (self.path / LOG).open("ab") as log:
+            log.truncate(min(progress.log_bytes, log.tell()))
+        for folder in (self.path, self.path / "checkpoints"):
+            remove_partials(folder)
+        write_json(self.path / SETTINGS, settings)
+        if settings["tensorboard"]:
+            self.board = tensorboard_writer(self.path / "tensorboard", progress.step + 1)
+
+    def close(self) -> None:
+        """End the thread that writes for TensorBoard, if there is one."""
+        if self.board is not None:
+            self.board.close()
+            self.board = None
+
+    def save(
+        self,
+        model: EncoderDecoder,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        optimizer: Adam,
+        progress: Progress,
+        keep: int,
+        of: str,
+    ) -> None:
+        """Write a checkpoint, make its weights the run's, and drop all but it and the `keep` chosen ones."""
+        with creating_folder(self.path / "checkpoints" / f"step-{progress.step:08d}") as folder:
+            write_tensors(folder / OPTIMIZER, optimizer_tensors(model, optimizer))
+            write_json(folder / PROGRESS, dataclasses.asdict(progress))
+            save_model(folder, model, *tokenizers)
+        save_model(self.path, model, *tokenizers)
+        self.drop(keep, of)
+
+    def note(self, progress: Progress, keep: int, of: str) -> None:
+        """Let the newest checkpoint know how it was validated, and drop what that makes superfluous."""
+        write_json(self.newest() / PROGRESS, dataclasses.asdict(progress))
+        self.drop(keep, of)
+
+    def drop(self, keep: int, of: str) -> None:
+        """Remove all checkpoints but the newest and the `keep` chosen ones."""
+        kept = {self.newest(), *self.chosen(keep, of)}
+        for old in self.checkpoints():
+            if old not in kept:
+                remove_folder(old)
+
+    def log(self, record: dict[str, float], progress: Progress) -> None:
+        """Add a line to the log, and to TensorBoard's if asked for; `progress` learns the new length."""
+        p = progress
+        line = {"step": p.step, "epoch": p.current_epoch, **record, "seconds": round(p.seconds, 3)}
+        with naming(self.path / LOG), (self.path / LOG).open("ab") as file:
+            file.write((json.dumps(line) + "\n").encode())
+            file.flush()
+            os.fsync(file.fileno())
+            p.log_bytes = file.tell()
+        if self.board is not None:
+            for name, value in record.items():
+                self.board.add_scalar(name, value, p.step)
+            self.board.flush()
+
+
+def tensorboard_writer(folder: Path, first_step: int) -> object:
+    """Write for TensorBoard, hiding what was written before from `first_step` on. Raises ImportError."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ImportError('TensorBoard is missing: pip install "annotated-transformer[dev]"') from None
+    return SummaryWriter(folder, purge_step=first_step)
+
+
+def read_progress(checkpoint: Path) -> Progress:
+    """Where the run stood at a checkpoint. Raises ValueError that names the file if it is damaged."""
+    values = read_json(checkpoint / PROGRESS)
+    if "position" in values:
+        raise ValueError(
+            f"{checkpoint / PROGRESS} is of annotated 0.1, which did not note enough to go on exactly; "
+            f"begin another run with --init-from {checkpoint}"
+        )
+    return settings_from_json(Progress, values, checkpoint / PROGRESS)
+
+
+def optimizer_tensors(model: EncoderDecoder, optimizer: Adam) -> dict[str, Tensor]:
+    """Adam's step and moments by the name of the parameter."""
+    return {
+        f"{name}.{part}": value
+        for name, parameter in weights(model).items()
+        for part, value in optimizer.state[parameter].items()
+    }
+
+
+def load_optimizer(optimizer: Adam, model: EncoderDecoder, checkpoint: Path) -> None:
+    """Set Adam's step and moments. Raises ValueError naming the file and what is wrong with it."""
+    path, own = checkpoint / OPTIMIZER, weights(model)
+    tensors = read_tensors(path)
+    wanted = {}
+    for name, parameter in own.items():
+        moments = {f"{name}.exp_avg": parameter, f"{name}.exp_avg_sq": parameter}
+        wanted |= {f"{name}.step": torch.zeros(()), **moments}
+    check_tensors(tensors, wanted.items(), path)
+    for name, tensor in tensors.items():
+        parameter, _, part = name.rpartition(".")
+        optimizer.state[own[parameter]][part] = tensor.to(own[parameter].device, copy=True)

@@ -1,0 +1,11 @@
+"""The paper and nothing else, in the order in which to read it:
+
+    attention   equation 1, and several heads of it (sections 3.2.1 and 3.2.2)
+    masks       who may see whom (section 3.2.3)
+    layers      what surrounds attention: residuals, feed-forward network, embeddings, positions (3.1 to 3.5)
+    model       encoder, decoder and the whole (section 3.1, Figure 1)
+    loss        label smoothing (section 5.4)
+    schedule    the learning rate (section 5.3)
+
+What computes the same faster is in `annotated.fast`.
+"""

@@ -1,0 +1,139 @@
+"""Attention: equation 1, and several heads of it side by side.
+
+Shape letters: B batch, h heads, T queries, S keys, d_k = d_model / h.
+"""
+
+import math
+import threading
+from collections.abc import Callable
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from annotated.transformer.masks import Mask
+
+if TYPE_CHECKING:
+    from annotated.translation.cache import KeyValueCache
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Scaled dot-product attention (section 3.2.1, equation 1): softmax(Q K^T / sqrt(d_k)) V.
+
+    Args:
+        query: (..., T, d_k), floating point.
+        key: (..., S, d_k).
+        value: (..., S, d_v).
+        mask: bool, broadcastable to (..., T, S), True where attention is allowed; None allows everything.
+        dropout: applied to the weights, which keeps whole value vectors from being relied upon.
+
+    Returns:
+        output (..., T, d_v) and weights (..., T, S), as they were before dropout. A row of weights sums to 1;
+        a query that may see nothing gets zeros, not NaN, in its row, its output and its gradients.
+
+    Raises:
+        ValueError: the mask is not boolean.
+    """
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (..., T, S)
+    if mask is not None:
+        check_mask(mask)
+        # The lowest finite number, not -inf: a row of -inf alone would have the softmax divide 0 by 0.
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(dim=-1)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)
+    kept = weights if dropout is None else dropout(weights)
+    return kept @ value, weights  # (..., T, d_v), (..., T, S)
+
+
+def check_mask(mask: Tensor) -> None:
+    """Refuse a mask that is not boolean: whether its ones allow or forbid could only be guessed."""
+    if mask.dtype != torch.bool:
+        raise ValueError(f"a mask must be torch.bool, True where attention is allowed, not {mask.dtype}")
+
+
+def clones(module: nn.Module, N: int) -> nn.ModuleList:
+    """Copy a module N times: equal at first, trained apart."""
+    return nn.ModuleList(deepcopy(module) for _ in range(N))
+
+
+class MultiHeadedAttention(nn.Module):
+    """Compute h attentions of width d_k = d_model / h, side by side (section 3.2.2).
+
+    The four `linears` are W^Q, W^K, W^V, each holding the projections of all heads, and W^O.
+    Raises ValueError if d_model is not a multiple of h.
+    """
+
+    def __init__(self, h: int, d_model: int, dropout: float = 0.1):
+        super().__init__()
+        if h < 1 or d_model % h:
+            raise ValueError(f"d_model must be a multiple of h, but d_model={d_model} and h={h}")
+        self.h, self.d_k = h, d_model // h
+        self.linears = clones(nn.Linear(d_model, d_model), 4)
+        self.dropout = nn.Dropout(dropout)
+        self.watchers: dict[int, Callable[[Tensor], None]] = {}  # by thread: see `on_weights`
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Mask = None,
+        cache: "KeyValueCache | None" = None,
+    ) -> Tensor:
+        """Attend from `query` (B, T, d_model) to `key` and `value` (B, S, d_model); returns (B, T, d_model).
+
+        `mask` is bool (B, 1 or T, S), the same for every head. With a `cache`, the new keys and values are
+        appended to those of earlier steps, and S counts them all; a complete cache replaces both.
+        """
+        if mask is not None:
+            check_mask(mask)
+            mask = mask.unsqueeze(-3)  # (B, 1, 1 or T, S)
+        to_query, to_key, to_value, to_output = self.linears
+        q = self.split(to_query(query))  # (B, h, T, d_k)
+        if cache is not None and cache.complete:
+            k, v = cache.key, cache.value  # (B, h, S, d_k)
+        else:
+            k, v = self.split(to_key(key)), self.split(to_value(value))  # (B, h, S, d_k)
+            if cache is not None:
+                k, v = cache.extend(k, v)
+        return to_output(self.join(self.attend(q, k, v, mask)))  # (B, T, d_model)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        """Compute equation 1 for all heads at once: (B, h, T, d_k) and two (B, h, S, d_k) -> (B, h, T, d_k).
+
+        PyTorch's fused kernel never holds the weights (B, h, T, S). Where they are wanted, `attention` does.
+        """
+        if self.on_weights is None:
+            return F.scaled_dot_product_attention(q, k, v, mask, self.dropout.p * self.training)
+        output, weights = attention(q, k, v, mask, self.dropout)
+        self.on_weights(weights)
+        return output
+
+    def split(self, x: Tensor) -> Tensor:
+        """Cut the model's width into heads: (B, T, d_model) -> (B, h, T, d_k)."""
+        return x.unflatten(-1, (self.h, self.d_k)).transpose(-3, -2)
+
+    def join(self, x: Tensor) -> Tensor:
+        """Concatenate the heads: (B, h, T, d_k) -> (B, T, d_model)."""
+        return x.transpose(-3, -2).flatten(-2)
+
+    @property
+    def on_weights(self) -> Callable[[Tensor], None] | None:
+        """Get what this thread wants to be called with the weights (B, h, T, S), if anything."""
+        return self.watchers.get(threading.get_ident()) if self.watchers else None
+
+    @on_weights.setter
+    def on_weights(self, watcher: Callable[[Tensor], None] | None) -> None:
+        if watcher is None:
+            self.watchers.pop(threading.get_ident(), None)
+        else:
+            self.watchers[threading.get_ident()] = watcher

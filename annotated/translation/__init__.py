@@ -1,0 +1,11 @@
+"""From a trained model to a translation and its score.
+
+translator     text in, text out
+decoding       greedy and beam search
+cache          the keys and values that decoding keeps
+model_folder   a model on disk
+tensors        weights on disk, checked before they are read
+modes          a model evaluated, or its attention captured, for a while
+evaluation     BLEU, chrF, perplexity, alignment error, paired bootstrap
+scoring        the scores of a model on a split of a corpus
+"""

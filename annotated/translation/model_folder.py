@@ -1,0 +1,288 @@
+"""Model folders: settings in JSON, weights in safetensors, tokenizers beside them. Nothing is ever unpickled.
+
+    config.json          format, model settings, which tokenizers
+    model.safetensors    the weights, each shared matrix once, and checksums of them and of the other files
+    tokenizer.* or src_tokenizer.* and tgt_tokenizer.*
+
+The weights come last: a folder that has them has all else. Where newer weights take the place of older ones
+of the same settings and tokenizers, as in a run's folder, a whole model remains whenever that is cut off.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from types import BuiltinFunctionType, FunctionType
+
+import torch
+from torch import Tensor, nn
+
+from annotated.files import read_json, settings_from_json, write_json
+from annotated.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
+from annotated.transformer.layers import PositionalEncoding, sinusoids
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.tensors import check_tensors, read_tensors, read_with_sums, write_tensors
+
+FORMAT = 1
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+SETTINGS = "training.json"  # of the run that trained it, if there was one
+COMPARABLE = bool | int | float | str | tuple | FunctionType | BuiltinFunctionType
+
+
+def weights(model: EncoderDecoder) -> dict[str, Tensor]:
+    """A model's parameters by name, each shared matrix once."""
+    return dict(model.named_parameters())
+
+
+def wanted_weights(config: TransformerConfig, source: object) -> Iterator[tuple[str, Tensor]]:
+    """The name of each weight of a model with these settings, and a tensor of its shape that takes no memory.
+
+    One after the other, because settings can ask for any number of layers: whoever compares them with tensors
+    that exist stops at the first that does not. Raises ValueError for a shape beyond all memory.
+    """
+    try:
+        with torch.device("meta"):
+            model = EncoderDecoder.from_config(dataclasses.replace(config, N=1))
+    except RuntimeError as error:
+        raise ValueError(f"{source}: no model can be built from these settings: {error}") from None
+    for name, parameter in weights(model).items():
+        for i in range(config.N if ".layers.0." in name else 1):
+            yield name.replace(".layers.0.", f".layers.{i}."), parameter
+
+
+def load_weights(model: EncoderDecoder, tensors: Mapping[str, Tensor], source: object) -> None:
+    """Copy weights into a model, all or none; `source` says where they come from.
+
+    Raises ValueError as `check_tensors` does.
+    """
+    own = weights(model)
+    check_tensors(tensors, own.items(), source)
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(tensors[name])
+
+
+def model_with(config: TransformerConfig, tensors: Mapping[str, Tensor], source: object) -> EncoderDecoder:
+    """Build the model of these settings and weights, on the CPU, after a look whether they belong together.
+
+    It takes the memory of its weights in float32, whatever the settings say: nothing is drawn at random
+    first, and of sinusoids, which are no weights and of which `max_len` can ask for any number, no more are
+    made ahead than by default. Raises ValueError as `check_tensors` does.
+    """
+    check_tensors(tensors, wanted_weights(config, source), source)
+    with torch.device("meta"):
+        model = EncoderDecoder.from_config(config)
+    whole = {"device": "cpu", "copy": True, "memory_format": torch.contiguous_format}
+    real = {p: nn.Parameter(tensors[name].to(dtype=p.dtype, **whole)) for name, p in weights(model).items()}
+    for module in model.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            setattr(module, name, real[parameter])  # one that several share stays one
+        if isinstance(module, PositionalEncoding):
+            module.pe = sinusoids(min(config.max_len, TransformerConfig.max_len), config.d_model)
+    return model
+
+
+# ---- what is saved is what was trained
+
+
+def check_rebuilds(model: EncoderDecoder) -> None:
+    """Raise ValueError naming the first part of a model that its settings and weights would not bring back.
+
+    A model is kept, here and in the formats of other libraries, as settings and weights. A part of another
+    class, or with another activation, would come back as the one that `from_config` builds, without a word.
+    A wrapper, such as `torch.compile` returns, is such a part: what it wraps is the model to keep.
+    """
+    if not isinstance(getattr(model, "config", None), TransformerConfig):
+        raise ValueError("the model has no settings: build it with make_model or EncoderDecoder.from_config")
+    with torch.device("meta"):
+        rebuilt = EncoderDecoder.from_config(model.config)
+    ours, theirs = (dict(each.named_modules(remove_duplicate=False)) for each in (model, rebuilt))
+    for name in [*theirs, *ours]:
+        found, wanted = traits(ours.get(name)), traits(theirs.get(name))
+        for trait, value in wanted.items():
+            if found.get(trait) != value:
+                is_, would = (getattr(each, "__name__", each) for each in (found.get(trait), value))
+                raise ValueError(
+                    f"{name or 'the model'}: its {trait} is {is_}, but the settings would bring back {would}"
+                )
+    check_tensors(weights(model), weights(rebuilt).items(), "the model")
+
+
+def traits(module: nn.Module | None) -> dict[str, object]:
+    """What else decides what a module computes: its class, plain attributes, a `forward` of its own."""
+    found = {"class": type(module), "forward": None}
+    for name, value in ({} if module is None else vars(module)).items():
+        if isinstance(value, COMPARABLE) and name != "training" and not name.startswith("_"):
+            found[name] = value
+    return found
+
+
+def check_vocabularies(
+    config: TransformerConfig, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer, source: object
+) -> None:
+    """Raise ValueError where a tokenizer has more or fewer tokens than its side of the model."""
+    for tokenizer, size in ((src_tokenizer, config.src_vocab), (tgt_tokenizer, config.tgt_vocab)):
+        if len(tokenizer) != size:
+            raise ValueError(f"{source}: a tokenizer of {len(tokenizer)} tokens for a model of {size}")
+
+
+def check_whole(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:
+    """Raise ValueError for a model that would come back as another, or tokenizers that do not fit it."""
+    check_rebuilds(model)
+    check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
+
+
+# ---- folders
+
+
+def save_model(
+    folder: Path, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
+) -> None:
+    """Write a model folder; the weights last, so that a folder with weights has all else.
+
+    One tokenizer that serves both sides is stored once. Raises ValueError, and writes nothing, for a model
+    that would come back as another, or tokenizers that do not fit it.
+    """
+    check_whole(model, src_tokenizer, tgt_tokenizer)
+    folder = Path(folder)
+    joint = src_tokenizer is tgt_tokenizer
+    names = (
+        {"src": "tokenizer", "tgt": "tokenizer"}
+        if joint
+        else {"src": "src_tokenizer", "tgt": "tgt_tokenizer"}
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    save_tokenizer(src_tokenizer, folder, names["src"])
+    if not joint:
+        save_tokenizer(tgt_tokenizer, folder, names["tgt"])
+    settings = {"format": FORMAT, "model": dataclasses.asdict(model.config), "tokenizers": names}
+    write_json(folder / CONFIG, settings)
+    write_tensors(folder / WEIGHTS, weights(model), described(folder, names))
+
+
+def described(folder: Path, names: Mapping[str, str]) -> dict[str, str]:
+    """The SHA-256 of what each JSON file says that tells what the weights mean: settings and tokenizers.
+
+    Of what it says, not of its bytes, which may change on the way: line ends, for one. Where a tokenizer has
+    a second file, the checksum of that is part of what it says.
+    """
+    files = [CONFIG, *(f"{name}.json" for name in sorted(set(names.values())))]
+    said = {file: json.dumps(read_json(folder / file), sort_keys=True) for file in files}
+    return {file: hashlib.sha256(text.encode()).hexdigest() for file, text in said.items()}
+
+
+def read_config(folder: Path) -> tuple[TransformerConfig, dict[str, str]]:
+    """The settings of the model in a folder, and its tokenizers' names. Raises as `load_model` does."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} holds no model: there is no {CONFIG} in it")
+    settings = read_json(path)
+    if settings.get("format") != FORMAT:
+        raise ValueError(f"{path}: format {settings.get('format')!r} is unknown; this version reads {FORMAT}")
+    for name in ("model", "tokenizers"):
+        if not isinstance(settings.get(name), dict):
+            raise ValueError(f"{path}: the settings {name!r} are missing")
+    names = settings["tokenizers"]
+    for side in ("src", "tgt"):
+        if names.get(side) not in ("tokenizer", f"{side}_tokenizer"):
+            raise ValueError(f"{path}: tokenizers.{side} must be tokenizer or {side}_tokenizer")
+    config = settings_from_json(TransformerConfig, settings["model"], path)
+    return config, {side: names[side] for side in ("src", "tgt")}
+
+
+def load_model(
+    folder: str | Path, device: str | torch.device = "cpu"
+) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
+    """Read a model folder: the model in evaluation mode, its source and its target tokenizer.
+
+    Raises FileNotFoundError for a folder without a model, ValueError for one that is damaged, put together
+    from several or of another format, with one line that names the file and what is wrong with it.
+    """
+    folder = Path(folder)
+    config, names = read_config(folder)
+    tensors, sums = read_with_sums(folder / WEIGHTS)
+    model = model_with(config, tensors, folder / WEIGHTS)
+    tokenizers = load_tokenizers(folder, names)
+    check_vocabularies(config, *tokenizers, folder)
+    found = described(folder, names)
+    for name, value in sums.items():
+        if found.get(name) != value:
+            raise ValueError(f"{folder / name} is not what was saved with {WEIGHTS}: its checksum differs")
+    return model.to(device).eval(), *tokenizers
+
+
+def load_tokenizers(folder: Path, names: Mapping[str, str]) -> tuple[Tokenizer, Tokenizer]:
+    """The source and the target tokenizer of a model folder: one object if they are one."""
+    src = load_tokenizer(folder, names["src"])
+    return src, src if names["src"] == names["tgt"] else load_tokenizer(folder, names["tgt"])
+
+
+def meaning(folder: Path) -> tuple[TransformerConfig, list[dict]]:
+    """What the weights in a folder mean: the settings, and what the tokenizers' files say."""
+    config, names = read_config(folder)
+    return config, [read_json(folder / f"{name}.json") for name in names.values()]
+
+
+def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
+    """The arithmetic mean of the weights in several model folders (section 6.1), in their own dtype.
+
+    Raises ValueError for no folders, naming the tensor and folder where names or shapes differ, and where
+    settings or tokenizers do: the mean of two models is none.
+    """
+    if not folders:
+        raise ValueError("there are no checkpoints to average")
+    first = read_tensors(Path(folders[0]) / WEIGHTS)
+    total = {name: tensor.double() for name, tensor in first.items()}  # float64: their order does not show
+    for folder in folders[1:]:
+        tensors = read_tensors(Path(folder) / WEIGHTS)
+        for name in [*first, *tensors]:
+            here, there = (tuple(t[name].shape) if name in t else None for t in (tensors, first))
+            if here != there:
+                raise ValueError(f"{folder}: tensor {name} has shape {here}, but {there} in {folders[0]}")
+        if meaning(Path(folder)) != meaning(Path(folders[0])):
+            raise ValueError(f"{folder} and {folders[0]} are two models: their settings or tokenizers differ")
+        for name, tensor in tensors.items():
+            total[name] += tensor
+    return {name: (tensor / len(folders)).to(first[name].dtype) for name, tensor in total.items()}
+
+
+# ---- shipped models
+
+
+def shipped_models() -> list[str]:
+    """The names of the models that come with the package."""
+    folder = resources.files("annotated") / "pretrained"
+    return sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
+
+
+def shipped_model(name: str) -> Path:
+    """The folder of a model that comes with the package.
+
+    Raises ValueError that lists the names: only those are looked up, so no `..` or separator leads elsewhere.
+    """
+    if name not in shipped_models():
+        names = ", ".join(shipped_models()) or "none yet"
+        raise ValueError(f"{name!r} is not the name of a shipped model; they are: {names}")
+    return Path(str(resources.files("annotated") / "pretrained" / name))
+
+
+def find_model(name_or_folder: str | Path) -> Path:
+    """The folder of a model: one on disk, or one shipped with the package under that name.
+
+    Raises FileNotFoundError that lists the shipped models.
+    """
+    if Path(name_or_folder).is_dir():
+        return Path(name_or_folder)
+    try:
+        return shipped_model(str(name_or_folder))
+    except ValueError as error:
+        raise FileNotFoundError(f"there is no model folder {name_or_folder}, and {error}") from None
+
+
+def training_settings(folder: Path) -> dict[str, object]:
+    """Read how the model in a folder was trained; {} where nothing says it. A checkpoint's run says it."""
+    checkpoints = folder.resolve().parent
+    places = (folder, checkpoints.parent) if checkpoints.name == "checkpoints" else (folder,)
+    return next((read_json(place / SETTINGS) for place in places if (place / SETTINGS).exists()), {})

@@ -1,0 +1,125 @@
+"""What a model scores on a split of a corpus: all that `annotated evaluate` prints and writes."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from annotated.data import Corpus, TokenBatches, encode_corpus
+from annotated.files import read_json
+from annotated.translation.decoding import Penalty
+from annotated.translation.evaluation import (
+    Score,
+    bleu,
+    bleu_scorer,
+    bleu_tokenizer,
+    bootstrap,
+    chrf,
+    moses_knows,
+    moses_tokenized,
+    score_tokens,
+    tokenized_bleu,
+)
+from annotated.translation.translator import Translator
+
+RECORDED = Path(__file__).parent / "recorded"  # a JSON file each; they come with the package, for notebooks
+
+
+def recorded(name: str) -> dict:
+    """What a script of benchmarks/ measured, as it stands in `RECORDED` under a name such as "variations".
+
+    Raises FileNotFoundError that lists what there is.
+    """
+    path = RECORDED / f"{name}.json"
+    if not path.exists():
+        names = ", ".join(sorted(found.stem for found in RECORDED.glob("*.json"))) or "nothing yet"
+        raise FileNotFoundError(f"{name!r} is not recorded; there is {names} (make bench records)")
+    return read_json(path)
+
+
+@dataclass(frozen=True)
+class Results:
+    """Scores of one model on one split, and the search that they hold for."""
+
+    corpus: str
+    pair: str | None  # None where nobody named the languages
+    split: str
+    sentences: int
+    beam: int
+    alpha: float
+    penalty: str
+    bleu: Score | None  # cased and detokenised; None where the text itself is tokenised
+    tokenized_bleu: Score | None  # lower-cased and tokenised, as older tables have it; see `moses_knows`
+    chrf: Score
+    perplexity: float  # per token, without label smoothing
+    accuracy: float  # share of reference tokens that were the model's first choice
+
+    def __str__(self) -> str:
+        scores = {"as written": self.bleu, "tokenised, lower-cased": self.tokenized_bleu}
+        lines = [f"{name}: {found}" for name, found in scores.items() if found is not None]
+        perplexity = f"perplexity = {self.perplexity:.2f} per subword, accuracy = {self.accuracy:.1%}"
+        return "\n".join(
+            [
+                *lines,
+                str(self.chrf),
+                f"{perplexity}, no smoothing",
+            ]
+        )
+
+    @classmethod
+    def from_json(cls, values: dict) -> "Results":
+        """What `dataclasses.asdict` made of it."""
+        names = [name for name in ("bleu", "tokenized_bleu", "chrf") if values[name] is not None]
+        return cls(**{**values, **{name: Score(**values[name]) for name in names}})
+
+
+def score_split(
+    translator: Translator,
+    corpus: Corpus,
+    split: str,
+    tokenized: bool,
+    beam: int = 4,
+    alpha: float = 0.6,
+    penalty: Penalty = "gnmt",
+    tokenize: str | None = None,
+) -> tuple[Results, list[str]]:
+    """Translate a split and score that; returns the scores and the translations.
+
+    `tokenized` says that the text is tokenised and lower-cased already; of other text, `tokenize` names
+    sacreBLEU's tokenizer, if not the one for the language. Raises ValueError for a split that the corpus does
+    not have, and as `bleu_scorer` does, before the work begins.
+    """
+    text = corpus[split]
+    if tokenized and tokenize:
+        raise ValueError(f"this text is tokenised already: its BLEU takes no tokenizer {tokenize!r}")
+    tokenize = tokenize or bleu_tokenizer(corpus.tgt_language)
+    bleu_scorer(tokenize)
+    found = translator.translate(text.src, beam, alpha, penalty, progress=True)
+    sides = (found, text.tgt)
+    older = tokenized or moses_knows(corpus.tgt_language)
+    if older and not tokenized:
+        sides = tuple(moses_tokenized(side, corpus.tgt_language) for side in sides)
+    pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer)
+    batches = TokenBatches(pairs, max(4096, max(map(len, pairs.src + pairs.tgt))), shuffle=False)
+    tokens = score_tokens(translator.model, batches.epoch(0))
+    results = Results(
+        corpus.name,
+        corpus.pair,
+        split,
+        len(text),
+        beam,
+        alpha,
+        penalty,
+        None if tokenized else with_bounds(bleu(found, text.tgt, tokenize), found, text.tgt, tokenize),
+        with_bounds(tokenized_bleu(*sides), *sides, "none") if older else None,
+        chrf(found, text.tgt),
+        tokens.perplexity,
+        tokens.accuracy,
+    )
+    return results, found
+
+
+def with_bounds(score: Score, hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> Score:
+    """A BLEU score with its 95% interval."""
+    found = bootstrap(hypotheses, references, tokenize=tokenize)
+    return dataclasses.replace(score, low=found.low, high=found.high)

@@ -1,0 +1,365 @@
+"""Text in, text out: a trained model with its tokenizers and its search."""
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from tqdm import tqdm
+
+from annotated.fast import map_in_threads
+from annotated.tokenizers import Tokenizer
+from annotated.transformer.masks import padding_mask, subsequent_mask
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.decoding import EXTRA, Hypothesis, Penalty, beam_search, check_count, check_search
+from annotated.translation.model_folder import (
+    find_model,
+    load_model,
+    shipped_model,
+    shipped_models,
+    training_settings,
+)
+from annotated.translation.modes import AttentionMaps, capture_attention, evaluating, is_watched
+
+if TYPE_CHECKING:
+    import altair as alt
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long sources and translations may be: time and memory grow with the square of their length.
+
+    Raises ValueError for a limit below 1 and an unknown `too_long`.
+    """
+
+    max_source: int = 1024  # source tokens, the end symbol counted
+    max_length: int = 1024  # tokens of a translation, the end symbol counted
+    too_long: Literal["cut", "refuse"] = "cut"  # what becomes of a longer source; a cut is warned of
+
+    def __post_init__(self) -> None:
+        check_count("max_source", self.max_source)
+        check_count("max_length", self.max_length)
+        if self.too_long not in (choices := get_args(Limits.__annotations__["too_long"])):
+            raise ValueError(f"too_long must be one of {', '.join(choices)}, not {self.too_long!r}")
+
+    def within(self, positions: int | None) -> "Limits":
+        """The limits of a model that has so many positions; None stands for any number."""
+        if positions is None:
+            return self
+        most = {name: min(getattr(self, name), positions) for name in ("max_source", "max_length")}
+        return replace(self, **most)
+
+    def fit(self, tokens: list[int], around: int, name: str) -> list[int]:
+        """Cut the tokens of a source that stands between `around` symbols; `name` is what messages call it.
+
+        Raises ValueError for one that is too long, if that is to be refused.
+        """
+        if (length := len(tokens) + around) <= self.max_source:
+            return tokens
+        says = f"{name} has {length:,} tokens, but max_source is {self.max_source:,}"
+        if self.too_long == "refuse":
+            raise ValueError(says)
+        warnings.warn(f"{says}: the rest of it is not translated", stacklevel=2)
+        return tokens[: max(0, self.max_source - around)]
+
+    def longest(self, source: int) -> int:
+        """The length limit of the translation of a source of so many tokens."""
+        return min(source + EXTRA, self.max_length)
+
+
+class Translator:
+    """Translates sentences: `Translator.load("runs/first")("A dog runs.")`.
+
+    The defaults are the paper's search: beam 4, length penalty alpha 0.6 (section 6.1). With
+    `lower_cased`, for a model that has seen only lower-cased, tokenised text, cased text is refused. `pair`,
+    such as "en-de", is what it translates, where that is known. `limits` are the fields of `Limits`: no
+    sentence is read beyond `max_source` tokens or translated into more than `max_length`, each 1,024 unless
+    the model has fewer positions; `too_long` says whether a longer one is cut, with a warning, or refused.
+    """
+
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        src_tokenizer: Tokenizer,
+        tgt_tokenizer: Tokenizer,
+        lower_cased: bool = False,
+        pair: str | None = None,
+        **limits: int | str,
+    ):
+        self.model = model
+        self.src_tokenizer = src_tokenizer
+        self.tgt_tokenizer = tgt_tokenizer
+        self.lower_cased = lower_cased
+        self.pair = pair
+        self.limits = Limits(**limits).within(model.max_positions)
+
+    @classmethod
+    def load(
+        cls, name_or_folder: str | Path, device: str | torch.device = "cpu", **limits: int | str
+    ) -> "Translator":
+        """From a model folder, or by the name of a shipped model. Raises as `load_model` does.
+
+        The folder of a run tells whether it was trained on lower-cased, tokenised text.
+        """
+        folder = find_model(name_or_folder)
+        settings = training_settings(folder)
+        lower_cased = settings.get("variant") == "tok"
+        return cls(*load_model(folder, device), lower_cased, settings.get("pair"), **limits)
+
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        pair = f"{self.pair}, " if self.pair else ""
+        return f"Translator({pair}{parameters:,} parameters, on {self.device}, {self.limits})"
+
+    def __call__(self, sentence: str, beam: int = 4, alpha: float = 0.6) -> str:
+        """Translate one sentence. Raises ValueError for anything but one string."""
+        return self.translate([one_sentence(sentence)], beam, alpha)[0]
+
+    def translate(
+        self,
+        sentences: Iterable[str],
+        beam: int = 4,
+        alpha: float = 0.6,
+        penalty: Penalty = "gnmt",
+        prefix: str = "",
+        max_tokens: int = 4096,
+        progress: bool = False,
+        first_line: int = 1,
+    ) -> list[str]:
+        """Translate sentences, one for one and in order; one of white space alone gives an empty one.
+
+        Every translation begins with the words of `prefix`. Sentences of like length are searched together,
+        at most about `max_tokens` source tokens in a batch, each counted `beam` times; on a CPU, as many
+        batches side by side as PyTorch has threads, each with memory of its own. Messages count the lines
+        from `first_line` on. Raises ValueError naming what is no string, for a table or one sentence in the
+        place of several, for a prefix that could not be written, and as `beam_search` does.
+        """
+        found = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress, first_line)
+        return [self.tgt_tokenizer.decode(ends[0].tokens) if ends else "" for ends in found]
+
+    def n_best(self, sentence: str, n: int = 4, alpha: float = 0.6) -> list[tuple[str, float]]:
+        """The best `n` translations that a beam of `n` finds, each with its score, the best first."""
+        [found] = self.search([one_sentence(sentence)], beam=n, alpha=alpha, n_best=n)
+        return [(self.tgt_tokenizer.decode(end.tokens), end.score) for end in found]
+
+    def search(
+        self,
+        sentences: Iterable[str],
+        beam: int = 4,
+        alpha: float = 0.6,
+        penalty: Penalty = "gnmt",
+        n_best: int = 1,
+        prefix: str = "",
+        max_tokens: int = 4096,
+        progress: bool = False,
+        first_line: int = 1,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each sentence, in order and best first; none for one of white space alone."""
+        sentences = several_sentences(sentences)
+        check_search(beam, n_best, alpha)
+        check_count("max_tokens", max_tokens)
+        encoded = {
+            i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(sentences) if text.strip()
+        }
+        begun = self.begin(prefix)
+
+        def search_batch(indices: list[int]) -> list[list[Hypothesis]]:
+            src = self.batch([encoded[i] for i in indices])
+            return beam_search(
+                self.model,
+                src,
+                padding_mask(src, self.src_tokenizer.pad),
+                [self.limits.longest(len(encoded[i])) for i in indices],
+                self.tgt_tokenizer.start,
+                self.tgt_tokenizer.end,
+                beam=beam,
+                alpha=alpha,
+                penalty=penalty,
+                n_best=n_best,
+                prefixes=[begun] * len(indices),
+                forbidden=self.forbidden,
+            )
+
+        batches = list(by_length(encoded, max(1, max_tokens // beam)))
+        if len(batches) > 1 and is_watched(self.model):
+            raise ValueError(
+                f"this takes {len(batches)} batches, and capture_attention keeps the maps of one pass: "
+                "translate them one by one, or ask for the `attention` of each"
+            )
+        each = map_in_threads if self.device.type == "cpu" else map
+        results: list[list[Hypothesis]] = [[] for _ in sentences]
+        with (
+            evaluating(self.model),  # around all batches: the first to end must not switch dropout on again
+            tqdm(total=len(sentences), unit="line", disable=None if progress else True) as bar,
+        ):
+            bar.update(len(sentences) - len(encoded))
+            for indices, found in zip(batches, each(search_batch, batches), strict=True):
+                for i, hypotheses in zip(indices, found, strict=True):
+                    results[i] = hypotheses
+                bar.update(len(indices))
+        return results
+
+    def encode(self, sentence: str, name: str = "the sentence") -> list[int]:
+        """A source sentence as the model reads it: its tokens, and as a rule the end symbol after them.
+
+        One over `max_source` is cut or refused; messages call it `name`. Raises ValueError for cased text
+        where the model reads only lower-cased text.
+        """
+        if self.lower_cased and sentence != sentence.lower():
+            raise ValueError(
+                f"{sentence[:40]!r} has capitals, but this model reads lower-cased, tokenised text "
+                f"(translate --tokenized); for normal text there is {shipped_for(self.pair, 'raw')}"
+            )
+        tokenizer = self.src_tokenizer
+        around = len(tokenizer.before + tokenizer.after)
+        tokens = self.limits.fit(tokenizer.encode(sentence), around, name)
+        return [*tokenizer.before, *tokens, *tokenizer.after]
+
+    def begin(self, translation: str) -> list[int]:
+        """The tokens of a translation's beginning, or of all of it but its end symbol.
+
+        Raises ValueError for what is no string, or no translation could be: too long, or of several lines.
+        """
+        if not isinstance(translation, str):
+            raise ValueError(
+                f"a translation or its prefix must be a string, not {type(translation).__name__}"
+            )
+        tokens = self.tgt_tokenizer.encode(translation)
+        if len(tokens) >= self.limits.max_length:
+            size = f"{len(tokens):,} tokens, but with its end max_length is {self.limits.max_length:,}"
+            raise ValueError(f"{translation[:40]!r}... has {size}")
+        if not set(self.tgt_tokenizer.forbidden_ids).isdisjoint(tokens):
+            raise ValueError(f"{translation[:40]!r} has a line break, which no translation may have")
+        return tokens
+
+    def batch(self, encoded: list[list[int]]) -> Tensor:
+        """Pad token lists to one int64 tensor (batch, len), on the model's device."""
+        rows = [torch.tensor(tokens) for tokens in encoded]
+        padded = pad_sequence(rows, batch_first=True, padding_value=self.src_tokenizer.pad)
+        return padded.to(self.device)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return next(self.model.parameters()).device
+
+    def pass_tokenized(self) -> None:
+        """Take text as it is, on the word of who calls that it is lower-cased and tokenised.
+
+        Raises ValueError for a model that reads normal text.
+        """
+        if not self.lower_cased:
+            raise ValueError(
+                "this model reads normal text, and does not want it tokenised: leave that out; for tokenised "
+                f"text there is {shipped_for(self.pair, 'tok')}"
+            )
+        self.lower_cased = False
+
+    @property
+    def forbidden(self) -> tuple[int, ...]:
+        """Tokens that a translation never contains: start, padding, and whatever would break the line."""
+        tokenizer = self.tgt_tokenizer
+        return (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
+
+    def attention(self, sentence: str, translation: str | None = None) -> "TranslationAttention":
+        """Where each head looked while `translation` (by default, our own) was written token by token.
+
+        Raises ValueError for what is no string and for a translation that could not be ours.
+        """
+        translation = self(sentence) if translation is None else translation
+        src = self.batch([self.encode(one_sentence(sentence))])
+        tgt = [self.tgt_tokenizer.start, *self.begin(translation)]
+        tokens = torch.tensor([tgt], device=src.device)
+        with evaluating(self.model), capture_attention(self.model) as maps:
+            self.model(
+                src,
+                tokens,
+                padding_mask(src, self.src_tokenizer.pad),
+                subsequent_mask(tokens.size(1), tokens.device),
+            )
+        return TranslationAttention(
+            self.src_tokenizer.pieces(src[0].tolist()),
+            self.tgt_tokenizer.pieces(tgt),
+            {name: weights[0] for name, weights in maps.items()},
+        )
+
+    def show_attention(self, sentence: str, translation: str | None = None) -> "alt.LayerChart":
+        """Draw `attention(sentence, translation)`: every layer, head and kind, to choose from by menus."""
+        seen = self.attention(sentence, translation)
+        from annotated.plots import explore_attention  # altair is heavy, and belongs to an extra
+
+        return explore_attention(seen.maps, seen.src_tokens, seen.tgt_tokens)
+
+
+class TranslationAttention:
+    """The attention weights of one translation, with the tokens that stand on their axes.
+
+    `maps["encoder" | "decoder" | "cross", layer]` is float32 (h, queries, keys). Encoder queries and keys are
+    `src_tokens`; decoder queries are `tgt_tokens`, those read, from `<s>` on; cross keys are `src_tokens`.
+    """
+
+    def __init__(self, src_tokens: list[str], tgt_tokens: list[str], maps: AttentionMaps):
+        self.src_tokens = src_tokens
+        self.tgt_tokens = tgt_tokens
+        self.maps = maps
+
+    def tokens(self, kind: str) -> tuple[list[str], list[str]]:
+        """The tokens down (queries) and across (keys) a map of this kind."""
+        queries = self.src_tokens if kind == "encoder" else self.tgt_tokens
+        keys = self.tgt_tokens if kind == "decoder" else self.src_tokens
+        return queries, keys
+
+
+def one_sentence(sentence: object) -> str:
+    """The sentence itself. Raises ValueError for anything but one string."""
+    if not isinstance(sentence, str):
+        raise ValueError(f"this takes one sentence, not {type(sentence).__name__}; translate() takes a list")
+    return sentence
+
+
+def several_sentences(sentences: object) -> list[str]:
+    """A list of the sentences.
+
+    Raises ValueError that names the first that is no string, or says what stands in the place of a list: one
+    sentence, nothing, or a table, which would give its columns' names.
+    """
+    if isinstance(sentences, str):
+        raise ValueError("translate takes a list of sentences; for one, call the translator itself")
+    table = isinstance(sentences, Mapping) or getattr(sentences, "ndim", 1) != 1
+    if table or isinstance(sentences, bytes) or not isinstance(sentences, Iterable):
+        column = "; of a table, give one column" if table else ""
+        raise ValueError(f"translate takes a list of sentences, not {type(sentences).__name__}{column}")
+    listed = list(sentences)
+    for i, sentence in enumerate(listed):
+        if not isinstance(sentence, str):
+            raise ValueError(f"sentences[{i}] must be a string, not {sentence!r:.40}")
+    return listed
+
+
+def by_length(encoded: dict[int, list[int]], max_tokens: int) -> Iterator[list[int]]:
+    """Group sentences of like length, the longest first: rows times longest stays within `max_tokens`."""
+    group: list[int] = []
+    for i in sorted(encoded, key=lambda i: -len(encoded[i])):
+        if group and len(encoded[group[0]]) * (len(group) + 1) > max_tokens:
+            yield group
+            group = []
+        group.append(i)
+    if group:
+        yield group
+
+
+def load_pretrained(name: str, device: str | torch.device = "cpu") -> Translator:
+    """A model that comes with the package, by its name. Raises ValueError that lists the names."""
+    return Translator.load(shipped_model(name), device)
+
+
+def shipped_for(pair: str | None, variant: str) -> str:
+    """The shipped models of a pair, or of any, and a variant, in words."""
+    settings = {name: training_settings(shipped_model(name)) for name in shipped_models()}
+    names = [name for name in settings if settings[name]["variant"] == variant]
+    names = [name for name in names if pair in (None, settings[name]["pair"])]
+    return ", ".join(names) or "no shipped model"

@@ -1,0 +1,456 @@
+"""The command line: what it takes, what it says, and what it says when it is given the wrong things."""
+
+import io
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from test_translator import NASTY
+
+import annotated
+from annotated.cli.parser import main
+from annotated.data import Corpus, ParallelText
+from annotated.files import read_json, write_json
+from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
+from annotated.training.config import TrainingConfig
+from annotated.translation.model_folder import (
+    WEIGHTS,
+    average_checkpoints,
+    load_model,
+    read_tensors,
+    save_model,
+)
+
+ROOT = Path(__file__).parents[2]
+TINY = [
+    "--vocab",
+    "320",
+    "--N",
+    "1",
+    "--d-model",
+    "16",
+    "--d-ff",
+    "16",
+    "--h",
+    "2",
+    "--max-tokens",
+    "200",
+    "--epochs",
+    "2",
+    "--threads",
+    "1",
+]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    rows = [(f"the cat number {i} sees a dog", f"die Katze {i} sieht einen Hund") for i in range(60)]
+    for name, column in zip(("a.en", "a.de"), zip(*rows, strict=True), strict=True):
+        (folder / name).write_text("".join(line + "\n" for line in column), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(text):
+    """A run of the training command."""
+    threads = torch.get_num_threads()
+    files = ["--src", str(text / "a.en"), "--tgt", str(text / "a.de")]
+    assert main(["train", *files, "--out", str(text / "run"), *TINY]) == 0
+    torch.set_num_threads(threads)
+    return text / "run"
+
+
+@pytest.fixture
+def files(text):
+    return ["--src", str(text / "a.en"), "--tgt", str(text / "a.de")]
+
+
+def ends(arguments):
+    """The exit code, however the command ends."""
+    try:
+        return main([str(argument) for argument in arguments])
+    except SystemExit as error:
+        return error.code
+
+
+def complains(arguments, capfd, *parts):
+    """Assert exit code 2, nothing on standard output, and one line on standard error with these parts."""
+    capfd.readouterr()
+    assert ends(arguments) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    for part in parts:
+        assert part in err
+    return err
+
+
+def feed(monkeypatch, content):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
+
+
+# ---- help and names
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["train"], ["translate"], ["evaluate"], ["average"], ["reproduce"], ["export"]]
+)
+def test_help_can_be_read(command, capfd):
+    assert ends([*command, "--help"]) == 0
+    out = capfd.readouterr().out
+    assert "annotated" in out
+    assert "None" not in out
+    assert "SUPPRESS" not in out
+    assert "%" not in out.replace("5% of", "")
+    assert out.isascii()  # for terminals under LC_ALL=C
+    if command:
+        for flag in ("--device", "--threads", "--seed", "--config", "--version"):
+            assert flag in out
+        flags = re.findall(r"^  (--[\w-]+)", out, flags=re.MULTILINE)
+        assert len(flags) == len(set(flags)) > 5
+
+
+def test_each_training_setting_has_its_flag_and_its_comment(capfd):
+    assert ends(["train", "--help"]) == 0
+    out = " ".join(capfd.readouterr().out.split())
+    for name in TrainingConfig.__dataclass_fields__:
+        assert f"--{name.replace('_', '-')}" in out
+    assert "(tiny: 0.002, base: 0.000699, big: 0.000494)" in out
+
+
+def test_version(capfd):
+    for arguments in (["--version"], ["train", "--version"]):
+        assert ends(arguments) == 0
+        assert capfd.readouterr().out == f"annotated {annotated.__version__}\n"
+
+
+def test_the_console_script_is_the_module():
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        entry = tomllib.load(file)["project"]["scripts"]["annotated"]
+    module, _, name = entry.partition(":")
+    assert getattr(import_module(module), name) is main
+    commands = [[sys.executable, "-m", "annotated"]]
+    script = Path(sys.executable).with_name("annotated")
+    if script.exists():
+        commands.append([str(script)])
+    said = {
+        subprocess.run([*command, "train"], capture_output=True, text=True, check=False).stderr
+        for command in commands
+    }
+    assert said == {
+        "annotated train: the following arguments are required: --out (see annotated train --help)\n"
+    }
+
+
+def test_every_public_name_can_be_imported():
+    for name in annotated.__all__:
+        value = getattr(annotated, name)
+        assert not isinstance(value, ModuleType)  # no name is hidden by a module of the same name
+        assert getattr(import_module(value.__module__), name) is value
+    assert {*annotated.__all__, "__version__"} <= set(dir(annotated))
+    with pytest.raises(AttributeError, match="module 'annotated' has no attribute 'nonsense'"):
+        _ = annotated.nonsense
+
+
+# ---- wrong things
+
+
+def test_wrong_flags(capfd, tmp_path):
+    complains([], capfd, "COMMAND")
+    complains(["fly"], capfd, "fly")
+    complains(["train"], capfd, "--out")
+    complains(["translate"], capfd, "--model")
+    complains(["train", "--out", tmp_path, "--bogus", "1"], capfd, "unknown setting --bogus")
+    complains(["train", "--out", tmp_path, "--max-step", "1"], capfd, "unknown setting --max-step")
+    complains(["train", "--out", tmp_path, "--epochs", "many"], capfd, "--epochs", "'many'")
+    complains(["train", "--out", tmp_path, "--preset", "huge"], capfd, "'huge'", "tiny", "big")
+    complains(["train", "--out", tmp_path, "--threads", "-1"], capfd, "--threads", "from 0")
+    complains(["train", "--out", tmp_path, "--seed", "9" * 30], capfd, "--seed")
+    complains(["train", "--out", tmp_path, "--dropout", "1.5", "--precision", "int8"], capfd, "int8")
+
+
+def test_wrong_values(capfd, tmp_path, files):
+    out = ["train", "--out", tmp_path / "run", *files]
+    complains([*out, "--keep", "0"], capfd, "keep must be at least 1")
+    complains([*out, "--smoothing", "nan"], capfd, "smoothing must be in [0, 1), not nan")
+    complains([*out, "--pair", "ende"], capfd, "'ende'")
+    complains([*out, "--val-src", "x"], capfd, "--val-src and --val-tgt belong together")
+    complains(out[:5], capfd, "--src and --tgt belong together")
+    complains([*out, "--vocab", "100"], capfd, "--vocab: must be a whole number from 260")
+    assert not (tmp_path / "run").exists()
+    capfd.readouterr()
+    assert ends([*out, *TINY, "--h", "3"]) == 2
+    assert "h" in capfd.readouterr().err.splitlines()[-1]
+
+
+def test_missing_things(capfd, tmp_path, run, files):
+    complains(["translate", "--model", tmp_path / "nope"], capfd, "no model folder", "nope")
+    complains(["translate", "--model", tmp_path], capfd, "holds no model", "config.json")
+    complains(["evaluate", "--model", run, "--corpus", "wmt"], capfd, "wmt", "multi30k")
+    multi30k = ["--corpus", "multi30k"]
+    complains(["evaluate", "--model", run, *multi30k, "--pair", "en-fr"], capfd, "en-fr", "en-de")
+    complains(["evaluate", "--model", run, "--src", files[1]], capfd, "--src and --tgt belong together")
+    complains(["train", "--out", tmp_path / "r", "--src", "no.en", "--tgt", "no.de"], capfd, "no.en")
+    complains(["train", "--out", tmp_path / "r", "--init-from", "nope", *files], capfd, "nope")
+    complains(["average", tmp_path / "nope", "--out", tmp_path / "o"], capfd, "nope")
+    complains(["average", run, "--out", run], capfd, "exists already")
+
+
+def test_an_unknown_split_names_the_known(capfd, run, monkeypatch):
+    corpus = Corpus("small", "en", "de", {"val": ParallelText(["a"], ["b"], [1], "val")})
+    monkeypatch.setattr("annotated.cli.commands.load_corpus", lambda *_: corpus)
+    asked = ["--corpus", "multi30k", "--split", "test"]
+    complains(["evaluate", "--model", run, *asked], capfd, "no split 'test'; its splits are val")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there(capfd, run):
+    complains(["translate", "--model", run, "--device", "cuda"], capfd, "no cuda device here", "auto or cpu")
+
+
+@pytest.mark.parametrize("name", ["config.json", WEIGHTS, "tokenizer.json", "tokenizer.model"])
+def test_a_damaged_model_is_one_line(name, capfd, run, tmp_path):
+    for path in run.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    for content in (b"", (run / name).read_bytes()[:-20], b"\x80\x04K\x01."):
+        (tmp_path / name).write_bytes(content)
+        complains(["translate", "--model", tmp_path], capfd, name)
+        complains(
+            ["train", "--init-from", tmp_path, "--out", tmp_path / "o", "--src", run.parent / "a.en"], capfd
+        )
+
+
+def test_a_loss_that_is_not_finite_is_one_line(capfd, run, files, tmp_path):
+    model, *tokenizers = load_model(run)
+    with torch.no_grad():
+        model.generator.proj.bias[5] = 3e38  # what the other tokens lack to it does not fit into float32
+    save_model(tmp_path / "huge", model, *tokenizers)
+    capfd.readouterr()
+    out = ["--out", str(tmp_path / "o"), "--max-tokens", "200"]
+    assert main(["train", "--init-from", str(tmp_path / "huge"), *files, *out]) == 2
+    err = capfd.readouterr().err
+    assert "Traceback" not in err
+    assert re.search(r"annotated: the loss .* not finite at step 1, in a batch of lines [\d, ]+; ", err)
+
+
+# ---- from end to end
+
+
+def test_training_writes_what_it_says(run, text):
+    settings = read_json(run / "training.json")
+    assert settings["src"] == str(text / "a.en")
+    assert (settings["preset"], settings["vocab"], settings["epochs"]) == ("tiny", 320, 2)
+    model, src, tgt = load_model(run)
+    assert (model.config.N, model.config.d_model) == (1, 16)
+    assert src is tgt
+    assert (run / "log.jsonl").read_text().count("validation_loss") == 2  # on pairs held out of the text
+
+
+def test_validation_text_of_ones_own(text, files, tmp_path, capfd):
+    (tmp_path / "v.en").write_text("a cat\n", encoding="utf-8")
+    (tmp_path / "v.de").write_text("eine Katze\n", encoding="utf-8")
+    val = ["--val-src", str(tmp_path / "v.en"), "--val-tgt", str(tmp_path / "v.de")]
+    assert main(["train", *files, *val, "--out", str(tmp_path / "o"), *TINY, "--max-steps", "1"]) == 0
+    err = capfd.readouterr().err
+    assert "train: 60 pairs" in err
+    assert "val: 1 pairs" in err
+
+
+def test_one_file_with_both_sides(files, text, tmp_path, run, capfd):
+    sides = ((text / name).read_text(encoding="utf-8").splitlines() for name in ("a.en", "a.de"))
+    sides = ((text / name).read_text(encoding="utf-8").splitlines() for name in ("a.en", "a.de"))
+    both = tmp_path / "both.tsv"
+    both.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in zip(*sides, strict=True)), encoding="utf-8")
+    assert main(["train", "--src", str(both), "--out", str(tmp_path / "o"), *TINY]) == 0
+    assert read_tensors(tmp_path / "o" / WEIGHTS).keys() == read_tensors(run / WEIGHTS).keys()
+    assert (tmp_path / "o" / WEIGHTS).read_bytes() == (run / WEIGHTS).read_bytes()
+    assert main(["evaluate", "--model", str(run), "--src", str(both), "--beam", "1"]) == 0
+    assert "BLEU" in capfd.readouterr().out
+
+
+def test_subword_dropout_and_long_sentences(files, tmp_path, capfd):
+    out = ["--out", str(tmp_path / "o"), *TINY, "--max-tokens", "14", "--subword-dropout", "0.1"]
+    assert main(["train", *files, *out]) == 0
+    assert "more than 13 tokens" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind"),
+    [
+        (["--tokenizer", "words", "--pair", "en-de"], WordTokenizer),
+        (["--tied-embeddings", "target"], SentencePieceTokenizer),
+    ],
+)
+def test_each_language_has_a_vocabulary_of_its_own(flags, kind, files, tmp_path, capfd):
+    assert main(["train", *files, "--out", str(tmp_path / "o"), *TINY, *flags, "--max-steps", "1"]) == 0
+    model, *tokenizers = load_model(tmp_path / "o")
+    assert [type(tokenizer) for tokenizer in tokenizers] == [kind, kind]
+    assert model.config.tied_embeddings == "target"
+    english, german = tokenizers
+    assert english.encode("the cat") != german.encode("the cat")
+
+
+def test_words_are_not_tied_across_languages(files, tmp_path, capfd):
+    flags = ["--tokenizer", "words", "--tied-embeddings", "all"]
+    complains(["train", *files, "--out", tmp_path / "o", *flags], capfd, "--tied-embeddings target")
+
+
+def test_going_on_from_weights(run, files, tmp_path, capfd):
+    out = [
+        "--out",
+        str(tmp_path / "o"),
+        "--max-tokens",
+        "200",
+        "--max-steps",
+        "1",
+        "--learning-rate",
+        "1e-12",
+    ]
+    assert main(["train", *files, "--init-from", str(run), *out]) == 0
+    before, after = read_tensors(run / WEIGHTS), read_tensors(tmp_path / "o" / WEIGHTS)
+    for name, tensor in after.items():
+        torch.testing.assert_close(tensor, before[name])
+    tokenizer = (run / "tokenizer.model").read_bytes()
+    assert (tmp_path / "o" / "tokenizer.model").read_bytes() == tokenizer
+    capfd.readouterr()
+    other = ["--out", str(tmp_path / "other"), "--d-model", "32"]
+    complains(["train", *files, "--init-from", run, *other], capfd, "d_model is 16 in", "not 32")
+
+
+def test_one_line_in_one_line_out(run, capfd, monkeypatch):
+    lines = [text.encode("utf-8", "replace") for name, text in NASTY.items() if name != "a line break"]
+    feed(monkeypatch, b"\n".join(lines) + b"\r\nlast without a line end")
+    assert main(["translate", "--model", str(run), "--beam", "1", "--threads", "1"]) == 0
+    out = capfd.readouterr().out
+    assert out.count("\n") == len(lines) + 1
+    assert "\r" not in out
+    assert out.split("\n")[:2] == ["", ""]  # nothing, and white space
+
+
+def test_a_reader_who_has_seen_enough_is_no_error(run):
+    python = [sys.executable, "-m", "annotated", "translate", "--beam", "1", "--model", str(run)]
+    process = subprocess.Popen(python, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    _, err = process.communicate(b"a cat\n" * 10)
+    assert process.returncode == 141
+    assert err == b""
+
+
+def test_no_input_gives_no_output(run, capfd, monkeypatch):
+    feed(monkeypatch, b"")
+    assert main(["translate", "--model", str(run)]) == 0
+    assert capfd.readouterr().out == ""
+
+
+def test_input_that_is_not_utf8_is_named_by_line(run, capfd, monkeypatch):
+    feed(monkeypatch, b"a\nb\nc\xe4\n")
+    complains(["translate", "--model", run], capfd, "standard input, line 3: byte 0xe4 is not UTF-8")
+
+
+@pytest.mark.parametrize(("flag", "value"), [("--beam", "0"), ("--alpha", "-1"), ("--beam", "-2")])
+def test_impossible_searches(flag, value, run, capfd, monkeypatch):
+    feed(monkeypatch, b"a\n")
+    complains(["translate", "--model", run, flag, value], capfd, flag.removeprefix("--"))
+
+
+def test_evaluating_a_pair_of_files(run, files, tmp_path, capfd):
+    save = tmp_path / "found.de"
+    assert main(["evaluate", "--model", str(run), *files, "--beam", "1", "--save", str(save)]) == 0
+    out = capfd.readouterr().out
+    for part in (
+        "as written: BLEU = ",
+        "chrF2 = ",
+        "perplexity = ",
+        "version:",
+    ):
+        assert part in out
+    assert len(save.read_bytes().split(b"\n")) == 61
+
+
+def test_evaluating_a_split(run, capfd, monkeypatch):
+    corpus = Corpus("small", "en", "de", {"val": ParallelText(["a dog"], ["ein Hund"], [1], "val")})
+    monkeypatch.setattr("annotated.cli.commands.load_corpus", lambda *_: corpus)
+    asked = ["--corpus", "multi30k", "--variant", "tok"]
+    assert main(["evaluate", "--model", str(run), *asked, "--beam", "1"]) == 0
+    assert "as written" not in capfd.readouterr().out
+
+
+def test_a_model_is_scored_on_what_it_was_trained_for(run, tmp_path, capfd, monkeypatch):
+    folder = tmp_path / "m"
+    shutil.copytree(run, folder)
+    complains(["evaluate", "--model", folder], capfd, "trained on files of your own: give --src and --tgt")
+    settings = read_json(folder / "training.json")
+    write_json(folder / "training.json", {**settings, "src": None, "corpus": "grammar", "pair": "de-en"})
+    asked = []
+    text = ParallelText(["a cat"], ["eine Katze"], [1], "val")
+    corpus = Corpus("grammar", "de", "en", {"val": text})
+    monkeypatch.setattr("annotated.cli.commands.load_corpus", lambda *a: asked.append(a) or corpus)
+    assert main(["evaluate", "--model", str(folder), "--beam", "1"]) == 0
+    assert asked == [("grammar", "de-en", None, None)]
+    complains(["evaluate", "--model", folder, "--pair", "en-de"], capfd, "to translate de-en, not en-de")
+    write_json(folder / "training.json", {"epochs": 2})  # a run begun from Python, which names no corpus
+    assert main(["evaluate", "--model", str(folder), "--beam", "1"]) == 0
+    assert asked[1:] == [("multi30k", "en-de", None, None)]
+
+
+def test_averaging(run, tmp_path, capfd):
+    folders = sorted(str(folder) for folder in (run / "checkpoints").iterdir())
+    assert main(["average", *folders, "--out", str(tmp_path / "mean")]) == 0
+    found, wanted = read_tensors(tmp_path / "mean" / WEIGHTS), average_checkpoints(folders)
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    assert f"the mean of 2 checkpoints is in {tmp_path / 'mean'}" in capfd.readouterr().err
+    load_model(tmp_path / "mean")
+
+
+def test_two_directions_have_no_mean(run, tmp_path, capfd):
+    """They may share settings and tokenizer, as two of the shipped models do."""
+    for pair in ("en-de", "de-en"):
+        shutil.copytree(next((run / "checkpoints").iterdir()), tmp_path / pair)
+        write_json(tmp_path / pair / "training.json", {"pair": pair})
+    asked = ["average", tmp_path / "en-de", tmp_path / "de-en", "--out", tmp_path / "mean"]
+    complains(asked, capfd, "de-en was trained with pair 'de-en', but", "'en-de'")
+    assert not (tmp_path / "mean").exists()
+
+
+def test_a_damaged_checkpoint_is_one_line(run, tmp_path, capfd):
+    shutil.copytree(run, tmp_path / "run")
+    *_, before, newest = sorted((tmp_path / "run" / "checkpoints").iterdir())
+    (newest / WEIGHTS).write_bytes(b"cut")
+    way_out = f"delete the folder {newest}, and the run goes on from {before.name}"
+    asked = ["train", "--out", tmp_path / "run", "--resume", "--epochs", "3"]
+    complains(asked, capfd, "not a whole safetensors file", way_out)
+    shutil.rmtree(newest)
+    assert main([str(argument) for argument in asked]) == 0
+
+
+@pytest.mark.parametrize("which", ["a checkpoint", "the mean"])
+def test_what_comes_of_a_run_reads_the_text_it_was_trained_on(which, run, tmp_path, capfd, monkeypatch):
+    shutil.copytree(run, tmp_path / "run")
+    settings = {
+        **read_json(run / "training.json"),
+        "src": None,
+        "corpus": "multi30k",
+        "pair": "de-en",
+        "variant": "tok",
+    }
+    write_json(tmp_path / "run" / "training.json", settings)
+    folder, *_ = (tmp_path / "run" / "checkpoints").iterdir()
+    if which == "the mean":
+        assert main(["average", str(folder), "--out", str(tmp_path / "mean")]) == 0
+        folder = tmp_path / "mean"
+    feed(monkeypatch, b"Ein Hund .\n")
+    complains(["translate", "--model", folder], capfd, "has capitals", "--tokenized")
+    asked = []
+    corpus = Corpus("multi30k", "de", "en", {"val": ParallelText(["a cat"], ["eine katze"], [1], "val")})
+    monkeypatch.setattr("annotated.cli.commands.load_corpus", lambda *a: asked.append(a) or corpus)
+    assert main(["evaluate", "--model", str(folder), "--beam", "1"]) == 0
+    assert asked == [("multi30k", "de-en", None, "tok")]

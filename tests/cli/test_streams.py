@@ -1,0 +1,261 @@
+"""What commands read and write besides folders: terminals, pipes, devices, links, streams that are closed."""
+
+import contextlib
+import io
+import os
+import pty
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+from test_commands import complains, feed
+
+from annotated.cli import commands
+from annotated.cli.parser import main
+from annotated.files import read_json, write_json
+from annotated.tokenizers import WordTokenizer
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.model_folder import save_model
+from annotated.translation.translator import Translator
+
+PYTHON = [sys.executable, "-m", "annotated"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model that has learned nothing, of whole words; any text will do for it."""
+    folder = tmp_path_factory.mktemp("model") / "m"
+    torch.manual_seed(0)
+    words = WordTokenizer(["ein", "zwei", "drei", "Hund", "Hunde"], None)
+    shape = {"N": 1, "d_model": 16, "d_ff": 16, "h": 2}
+    save_model(folder, EncoderDecoder.from_config(TransformerConfig(9, 9, **shape)), words, words)
+    return folder
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name in ("a.en", "a.de"):
+        (tmp_path / name).write_text("ein Hund\nzwei Hunde\n" * 5)
+    return ["--src", str(tmp_path / "a.en"), "--tgt", str(tmp_path / "a.de")]
+
+
+@pytest.fixture
+def echo(monkeypatch):
+    """A translation that takes no time: the line in capitals. Returns the calls."""
+    calls = []
+
+    def translate(self, lines, **options):
+        calls.append(list(lines))
+        return [line.upper() for line in calls[-1]]
+
+    monkeypatch.setattr(Translator, "translate", translate)
+    return calls
+
+
+# ---- translate
+
+
+def test_output_comes_in_order_and_in_parts(model, echo, monkeypatch, capfd):
+    monkeypatch.setattr(commands, "WINDOW", 3)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    lines = [f"{'ein ' * (i * 7 % 5)}Hund {i}" for i in range(14)]
+    feed(monkeypatch, "".join(line + "\n" for line in lines).encode())
+    assert main(["translate", "--model", str(model)]) == 0
+    assert capfd.readouterr().out.splitlines() == [line.upper() for line in lines]
+    assert [len(part) for part in echo] == [6, 6, 2]
+
+
+def test_what_is_done_is_kept(model, echo, monkeypatch, capfd):
+    monkeypatch.setattr(commands, "WINDOW", 2)
+    feed(monkeypatch, b"a\nb\nc\n\xff\n")
+    assert main(["translate", "--model", str(model), "--threads", "1"]) == 2
+    out, err = capfd.readouterr()
+    assert out == "A\nB\n"
+    assert err == "annotated: standard input, line 4: byte 0xff is not UTF-8\n"
+
+
+def test_a_byte_order_mark_is_dropped_at_the_start_alone(model, echo, monkeypatch, capfd):
+    monkeypatch.setattr(commands, "WINDOW", 1)
+    feed(monkeypatch, "\ufeffa\n\ufeffb\n".encode())
+    assert main(["translate", "--model", str(model), "--threads", "1"]) == 0
+    assert capfd.readouterr().out == "A\n\ufeffB\n"
+
+
+def test_a_part_is_written_before_the_next_is_read(model, monkeypatch):
+    """Whatever ends the process then, a signal or the machine."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(commands, "WINDOW", 2)
+    source, sink = os.pipe()
+    read_out, write_out = os.pipe()
+    with open(source, "rb") as stdin, open(write_out, "w") as stdout:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(stdin))
+        monkeypatch.setattr(sys, "stdout", stdout)
+        thread = threading.Thread(target=main, args=(["translate", "--model", str(model), "--beam", "1"],))
+        thread.start()
+        size = commands.WINDOW * torch.get_num_threads()
+        os.write(sink, b"Hund\n" * size)
+        with open(read_out, "rb") as found:
+            for _ in range(size):
+                assert found.readline().endswith(b"\n")  # else the test would wait here for ever
+            os.close(sink)
+            thread.join()
+
+
+def test_output_may_be_collected(model, echo, monkeypatch):
+    feed(monkeypatch, "Männer\n".encode())
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(["translate", "--model", str(model)]) == 0
+    assert out.getvalue() == "MÄNNER\n"
+
+
+def test_a_terminal_of_another_encoding(model, echo, monkeypatch, capfd):
+    """Its bytes are UTF-8, whatever Python takes them for under LC_ALL=C."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, encoding="ascii", errors="surrogateescape") as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        os.write(ours, "Zwei Männer\nstehen\n".encode() + b"\x04")
+        assert main(["translate", "--model", str(model)]) == 0
+    os.close(ours)
+    out, err = capfd.readouterr()
+    assert out == "ZWEI MÄNNER\nSTEHEN\n"
+    assert err == "one sentence a line; Ctrl-D ends\n"
+    assert echo == [["Zwei Männer"], ["stehen"]]  # each is answered before the next is asked for
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("stdin", "standard input is closed"), ("stdout", "standard output is closed")]
+)
+def test_a_closed_stream_is_told(name, says, model, monkeypatch, capfd):
+    feed(monkeypatch, b"Hund\n")
+    monkeypatch.setattr(sys, name, None)
+    complains(["translate", "--model", model], capfd, says)
+    if name == "stdout":
+        complains(["evaluate", "--model", model], capfd, says)
+
+
+def test_closed_standard_error_says_nothing_elsewhere(model, echo, monkeypatch, capfd):
+    feed(monkeypatch, b"Hund\n")
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["translate", "--model", str(model)]) == 0
+    assert main(["translate", "--model", "nope"]) == 2
+    assert capfd.readouterr() == ("HUND\n", "")
+
+
+# ---- evaluate
+
+
+def scored(model, files, *more):
+    return main(["evaluate", "--model", str(model), *files, "--beam", "1", *map(str, more)])
+
+
+def test_a_link_and_the_mode_of_a_file_stay(model, files, tmp_path, capfd):
+    target, link = tmp_path / "scores.json", tmp_path / "link"
+    target.write_text("old")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    assert scored(model, files, "--json", link) == 0
+    assert link.is_symlink()
+    assert read_json(target)["sentences"] == 10
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+def test_a_pipe_and_a_device_are_written_to(model, files, tmp_path, capfd):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    found = []
+    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
+    reader.start()
+    assert scored(model, files, "--save", pipe, "--json", os.devnull) == 0
+    reader.join()
+    assert found[0].count(b"\n") == 10
+    assert pipe.is_fifo()
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+def test_scores_are_printed_though_they_cannot_be_written(model, files, tmp_path, capfd):
+    save = tmp_path / "found"
+    assert scored(model, files, "--json", "/dev/full", "--save", save) == 2
+    out, err = capfd.readouterr()
+    assert "BLEU = " in out
+    assert err.splitlines()[-1] == "annotated: /dev/full: No space left on device"
+    assert save.read_bytes().count(b"\n") == 10
+    assert scored(model, files, "--save", "/dev/full", "--json", tmp_path / "scores.json") == 2
+    assert read_json(tmp_path / "scores.json")["sentences"] == 10
+
+
+def test_what_cannot_be_written_is_refused_before_the_work(model, files, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(commands, "score_split", None)
+    asked = ["evaluate", "--model", model, *files]
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for flag in ("--save", "--json"):
+        complains([*asked, flag, tmp_path], capfd, f"{flag} {tmp_path} is a folder")
+        complains([*asked, flag, tmp_path / "no" / "x"], capfd, "there is no folder")
+        for name in ("a.en", "a.de"):
+            complains([*asked, flag, tmp_path / name], capfd, f"would replace {tmp_path / name}")
+    (tmp_path / "link").symlink_to(tmp_path / "a.de")
+    complains([*asked, "--save", tmp_path / "link"], capfd, f"would replace {tmp_path / 'a.de'}")
+    both = tmp_path / "both"
+    complains([*asked, "--save", both, "--json", both], capfd, f"would replace {both}")
+    assert {path: path.read_bytes() for path in before} == before
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    complains([*asked, "--save", tmp_path / "new"], capfd, "may not be written")
+
+
+# ---- average
+
+
+def test_the_mean_of_two_models_is_refused(model, tmp_path, capfd):
+    other = tmp_path / "other"
+    shutil.copytree(model, other)
+    WordTokenizer(["one", "two", "three", "dog", "dogs"], None).save(other, "tokenizer")
+    average = ["average", model, other, "--out", tmp_path / "mean"]
+    complains(average, capfd, f"{other} and {model} are two models")
+    shutil.copy(model / "tokenizer.json", other)
+    config = read_json(other / "config.json")
+    config["model"]["layer_norm_eps"] = 1e-3
+    write_json(other / "config.json", config)
+    complains(average, capfd, str(other))
+    assert not (tmp_path / "mean").exists()
+    complains(["average", model, "--out", other], capfd, f"{other} exists already")
+
+
+# ---- real processes, of which each imports torch anew
+
+
+@pytest.mark.parametrize("flags", [["-OO"], []])
+def test_a_process_with_closed_streams_or_without_docstrings(flags, model):
+    closed = "" if flags else "2>&-"
+    command = [sys.executable, *flags, "-m", "annotated", "translate", "--model", str(model), "--beam", "1"]
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *command]
+    done = subprocess.run(shell, input=b"Hund\n", capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.count(b"\n") == 1
+
+
+def test_an_interrupt_while_torch_is_imported_is_one_line(tmp_path):
+    (tmp_path / "torch.py").write_text("raise KeyboardInterrupt")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([*PYTHON, "--help"], capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "annotated: stopped\n"
+
+
+def test_sigterm_leaves_what_is_done(model):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [*PYTHON, "translate", "--model", str(model), "--beam", "1"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+        process.stdin.write(b"Hund\n" * commands.WINDOW)
+        process.stdin.flush()
+        found = [process.stdout.readline() for _ in range(commands.WINDOW)]
+        process.send_signal(signal.SIGTERM)
+        rest, _ = process.communicate()
+    assert process.returncode == -signal.SIGTERM
+    assert len(found) == commands.WINDOW
+    assert rest == b""

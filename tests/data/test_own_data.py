@@ -1,0 +1,148 @@
+"""Text of one's own: what a run on it remembers, what is scored, and which files are refused."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from test_commands import TINY, complains
+
+from annotated.cli.parser import main
+from annotated.files import read_json, write_json
+from annotated.translation.model_folder import load_model
+
+SMALL = [*TINY, "--max-steps", "1"]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """A pair of files, and both sides in one."""
+    folder = tmp_path_factory.mktemp("text")
+    rows = [(f"the cat number {i} sees a dog", f"die Katze {i} sieht einen Hund") for i in range(60)]
+    for name, column in zip(("a.en", "a.de"), zip(*rows, strict=True), strict=True):
+        (folder / name).write_text("".join(line + "\n" for line in column), encoding="utf-8")
+    both = "".join("\t".join(row) + "\n" for row in rows)
+    (folder / "both.tsv").write_text(both, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def files(text):
+    return ["--src", str(text / "a.en"), "--tgt", str(text / "a.de")]
+
+
+@pytest.fixture(scope="module")
+def run(text):
+    """A run on a pair of files in languages that nobody named."""
+    threads = torch.get_num_threads()
+    files = ["--src", str(text / "a.en"), "--tgt", str(text / "a.de")]
+    assert main(["train", *files, "--out", str(text / "run"), *SMALL]) == 0
+    torch.set_num_threads(threads)
+    return text / "run"
+
+
+def test_a_run_on_own_files_remembers_no_corpus_and_no_pair_that_it_was_not_given(run, files, tmp_path):
+    settings = read_json(run / "training.json")
+    assert (settings["corpus"], settings["pair"]) == ("own", None)
+    assert main(["train", *files, "--pair", "en-de", "--out", str(tmp_path / "o"), *SMALL]) == 0
+    settings = read_json(tmp_path / "o" / "training.json")
+    assert (settings["corpus"], settings["pair"]) == ("own", "en-de")
+
+
+def test_such_a_run_is_resumed_by_its_folder_alone(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    assert main(["train", "--out", str(tmp_path / "run"), "--resume", "--max-steps", "2"]) == 0
+    assert read_json(tmp_path / "run" / "training.json")["corpus"] == "own"
+
+
+def test_what_is_left_of_it_elsewhere_is_scored_on_files_alone(run, tmp_path, capfd):
+    """Without the paths, as on the Hub, it is still no run on a corpus that others have."""
+    shutil.copytree(run, tmp_path / "copy")
+    settings = read_json(run / "training.json")
+    paths = dict.fromkeys(("src", "tgt", "val_src", "val_tgt"))
+    write_json(tmp_path / "copy" / "training.json", {**settings, **paths})
+    asked = ["evaluate", "--model", tmp_path / "copy"]
+    for more in ([], ["--corpus", "own"]):
+        complains([*asked, *more], capfd, "trained on files of your own: give --src and --tgt")
+
+
+def test_no_score_leans_on_a_language_that_nobody_named(run, files, tmp_path, capfd):
+    scores = tmp_path / "scores.json"
+    asked = ["evaluate", "--model", str(run), *files, "--beam", "1", "--json", str(scores)]
+    assert main(asked) == 0
+    out = capfd.readouterr().out
+    assert "as written: BLEU" in out
+    assert "tokenised" not in out
+    found = json.loads(scores.read_text(encoding="utf-8"))
+    assert (found["corpus"], found["pair"], found["tokenized_bleu"]) == ("own", None, None)
+    assert main([*asked, "--pair", "en-de"]) == 0
+    assert "tokenised, lower-cased: BLEU" in capfd.readouterr().out
+    assert json.loads(scores.read_text(encoding="utf-8"))["pair"] == "en-de"
+
+
+def test_the_language_decides_how_bleu_counts(run, files, capfd):
+    asked = ["evaluate", "--model", str(run), *files, "--beam", "1"]
+    for more, cut in (
+        (["--pair", "en-th"], "tok:char"),
+        (["--pair", "en-zh"], "tok:zh"),
+        (["--pair", "en-zh", "--bleu-tokenize", "intl"], "tok:intl"),
+        (["--pair", "en-th", "--bleu-tokenize", "13a"], "tok:13a"),
+        ([], "tok:13a"),
+    ):
+        assert main([*asked, *more]) == 0
+        out = capfd.readouterr().out
+        assert cut in out.splitlines()[0]
+        assert "tokenised" not in out
+    complains([*asked, "--bleu-tokenize", "moses"], capfd, "no tokenizer 'moses'", "13a", "zh")
+
+
+def test_words_want_a_language_that_spacy_has(files, tmp_path, capfd):
+    asked = ["train", *files, "--out", tmp_path / "o", *SMALL, "--tokenizer", "words"]
+    complains(asked, capfd, "--pair")
+    for pair in ("lex_attrs-de", "xyz-de", "en.stop_words-de"):
+        complains([*asked, "--pair", pair], capfd, f"spaCy knows no language {pair.partition('-')[0]!r}")
+    assert main([*map(str, asked), "--pair", "en-de"]) == 0
+
+
+@pytest.mark.parametrize("flag", ["", "val-"])
+def test_a_file_with_both_sides_is_given_alone(flag, text, files, tmp_path, capfd):
+    both = text / "both.tsv"
+    alone = f"{both} holds both sides: give it as --{flag}src, without --{flag}tgt"
+    out = ["train", "--out", tmp_path / "o", *SMALL, *(files if flag else [])]
+    complains([*out, f"--{flag}src", both, f"--{flag}tgt", text / "a.de"], capfd, alone)
+    complains([*out, f"--{flag}src", text / "a.en", f"--{flag}tgt", both], capfd, alone)
+    complains([*out, f"--{flag}tgt", both], capfd, alone)
+    same = [f"--{flag}src", text / "a.en", f"--{flag}tgt", text / "run/../a.en"]
+    complains([*out, *same], capfd, f"--{flag}src and --{flag}tgt are one file")
+    assert not (tmp_path / "o").exists()
+
+
+def test_own_text_and_a_corpus_exclude_each_other(files, tmp_path, capfd):
+    out = ["train", "--out", tmp_path / "o", *SMALL]
+    complains([*out, *files, "--corpus", "grammar"], capfd, "one of the two, --corpus grammar or --src")
+    complains([*out, "--corpus", "own"], capfd, "--corpus own needs --src")
+
+
+def test_a_vocabulary_that_the_text_does_not_reach_is_told(files, tmp_path, capfd):
+    asked = ["train", *files, "--out", str(tmp_path / "o"), *SMALL, "--vocab", "90000"]
+    assert main(asked) == 0
+    size = load_model(tmp_path / "o")[0].config.tgt_vocab
+    assert f"the text yields {size:,} pieces, fewer than the 90,000 asked for" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("vocab", [-5, 0, 1, 259, 2**31 - 1, 10**14])
+def test_an_impossible_vocabulary_is_one_line(vocab, files, tmp_path, capfd):
+    asked = ["train", *files, "--out", tmp_path / "o", *SMALL, "--vocab", vocab]
+    complains(asked, capfd, f"--vocab: must be a whole number from 260 to 1000000, not '{vocab}'")
+
+
+@pytest.mark.parametrize("flag", ["--d-model", "--max-len", "--d-ff"])
+def test_an_impossible_size_is_one_line(flag, files, tmp_path, capfd):
+    name = flag.removeprefix("--").replace("-", "_")
+    asked = ["train", *files, "--out", tmp_path / "o", *SMALL, flag]
+    complains([*asked, 10**25], capfd, f"{name} must be a whole number from 1 to 2^31 - 1, not {10**25}")
+
+
+def test_a_model_larger_than_the_memory_is_one_line(files, tmp_path, capfd):
+    asked = ["train", *files, "--out", tmp_path / "o", *SMALL, "--d-model", 2**30]
+    complains(asked, capfd, "no model of these sizes can be built here")

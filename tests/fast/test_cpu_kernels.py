@@ -1,0 +1,149 @@
+"""Dropout and short attention on a CPU, as training computes them."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from annotated.fast import CpuKernels, quick_dropout
+from annotated.transformer.attention import MultiHeadedAttention
+from annotated.transformer.model import make_model
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+# ---- dropout
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_dropout_zeroes_a_share_and_scales_the_rest(p):
+    n = 400_000
+    out = quick_dropout(torch.ones(n), p)
+    dropped = (out == 0).double().mean().item()
+    assert abs(dropped - p) < 5 * math.sqrt(p * (1 - p) / n)
+    torch.testing.assert_close(out[out != 0].unique(), torch.tensor([1 / (1 - p)]), rtol=2e-4, atol=0)
+    assert abs(out.mean().item() - 1) < 6 * math.sqrt(p / (1 - p) / n)  # the expectation is kept
+
+
+def test_dropout_is_silent_outside_training_and_at_0():
+    x, state = torch.randn(5, 3), torch.get_rng_state()
+    assert torch.equal(quick_dropout(x, 0.5, training=False), x)
+    assert torch.equal(quick_dropout(x, 0.0), x)
+    assert torch.equal(torch.get_rng_state(), state)  # neither draws anything
+
+
+def test_dropout_masks_the_gradient_where_it_masks_the_value():
+    x = torch.full((1001,), 3.0, dtype=torch.float64, requires_grad=True)
+    out = quick_dropout(x, 0.3)
+    out.sum().backward()
+    torch.testing.assert_close(x.grad, out.detach() / 3)
+    assert 0 < (x.grad == 0).sum() < 1001
+
+
+def test_dropout_repeats_with_its_seed():
+    first, second, third = ((torch.manual_seed(s), quick_dropout(torch.ones(99), 0.5))[1] for s in (1, 1, 2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, third)
+
+
+def test_dropout_draws_where_its_input_is():
+    with torch.device("meta"):  # whatever device is the default
+        out = quick_dropout(torch.ones(8, device="cpu"), 0.5)
+    assert out.device.type == "cpu"
+
+
+def test_the_four_entries_that_share_a_draw_are_independent():
+    p, n = 0.3, 200_000
+    dropped = (quick_dropout(torch.ones(n, 4), p) == 0).double()
+    covariance = torch.cov(dropped.T)
+    torch.testing.assert_close(covariance, p * (1 - p) * torch.eye(4).double(), atol=0.004, rtol=0)
+    together = dropped.prod(dim=1).mean().item()  # all four at once, which pairs do not settle
+    assert abs(together - p**4) < 5 * math.sqrt(p**4 / n)
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (3, 5), (2, 0, 4)])
+def test_dropout_keeps_shape_and_type(shape):
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        out = quick_dropout(torch.ones(shape, dtype=dtype), 0.5)
+        assert out.shape == shape
+        assert out.dtype == dtype
+
+
+def test_dropout_at_its_ends():
+    assert not quick_dropout(torch.ones(100), 1.0).any()
+    assert not quick_dropout(torch.ones(100), 1 - 1e-9).any()
+    assert torch.equal(quick_dropout(torch.ones(100), 1e-9), torch.ones(100))
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1])
+def test_dropout_is_a_share(p):
+    with pytest.raises(ValueError, match=str(p)):
+        quick_dropout(torch.ones(3), p)
+
+
+# ---- while the block runs
+
+
+def makes_a_table(attend, T, S):
+    """Whether a table of weights is multiplied: the counter knows no fused kernel of a CPU."""
+    query, memory = (torch.randn(1, n, 16, requires_grad=True) for n in (T, S))
+    with FlopCounterMode(display=False) as counter, CpuKernels():
+        attend(query, memory, memory)
+    projections = 2 * (2 * T + 2 * S) * 16**2
+    assert counter.get_total_flops() in (projections, projections + 2 * 2 * T * S * 16)
+    return counter.get_total_flops() > projections
+
+
+def test_the_fused_kernel_is_used_except_in_training_on_short_sentences():
+    attend = MultiHeadedAttention(4, 16, dropout=0.0)
+    assert makes_a_table(attend, 48, 48)
+    assert not makes_a_table(attend, 49, 3)
+    assert not makes_a_table(attend, 3, 49)
+    with torch.no_grad():
+        assert not makes_a_table(attend, 3, 3)
+
+
+def test_dropout_is_the_quick_one_while_the_block_runs():
+    x, module = torch.ones(64, 64), nn.Dropout(0.5)
+    with CpuKernels():
+        torch.manual_seed(1)
+        inside = module(x)
+    torch.manual_seed(1)
+    assert torch.equal(inside, quick_dropout(x, 0.5))
+    torch.manual_seed(1)
+    after = module(x)
+    torch.manual_seed(1)
+    assert torch.equal(after, F.dropout(x, 0.5))  # PyTorch's again
+
+
+def test_attention_weights_are_dropped_with_the_same_probability():
+    attend = MultiHeadedAttention(1, 4, dropout=0.25)
+    q, k, v = (torch.ones(1, 1, 40_000, 4, requires_grad=True) for _ in range(3))
+    with CpuKernels():  # one key: its weight is 1, so an output is 0 or 1 / (1 - p)
+        output = attend.attend(*(x.transpose(0, 2) for x in (q, k, v)), None)
+    dropped = (output == 0).double().mean().item()
+    assert abs(dropped - 0.25) < 5 * math.sqrt(0.25 * 0.75 / 40_000)
+
+
+def test_a_model_without_dropout_has_the_same_gradients():
+    model = make_model(11, 11, N=2, d_model=16, d_ff=32, h=4, dropout=0.0).double()
+    src = torch.randint(11, (3, 7))
+    mask = torch.ones(3, 1, 7, dtype=torch.bool)
+    grads = []
+    for quick in (True, False):
+        model.zero_grad()
+        if quick:
+            with CpuKernels():
+                loss = model(src, src, mask, mask).square().mean()
+        else:
+            loss = model(src, src, mask, mask).square().mean()
+        loss.backward()
+        grads.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other)

@@ -1,0 +1,313 @@
+"""Checkpoints of the Annotated Transformer, against its model's formulas stated anew on the bare tensors."""
+
+import math
+import re
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import pytest
+import torch
+from interop_models import MISSING, Bomb
+from torch import nn
+
+from annotated.interop import CTranslate2Translator, annotated_translator, from_annotated, to_ctranslate2
+from annotated.transformer.layers import sinusoids
+from annotated.transformer.masks import padding_mask, subsequent_mask
+from annotated.translation.model_folder import save_model
+from annotated.translation.translator import Translator
+
+N, D, D_FF, H, SRC_VOCAB, TGT_VOCAB = 2, 12, 20, 3, 9, 11
+SPECIALS = ["<s>", "</s>", "<blank>", "<unk>"]
+
+
+def names_and_shapes():
+    """Every parameter of that model, as its code names them."""
+    for side, size in (("src", SRC_VOCAB), ("tgt", TGT_VOCAB)):
+        yield f"{side}_embed.0.lut.weight", (size, D)
+    yield from {"generator.proj.weight": (TGT_VOCAB, D), "generator.proj.bias": (TGT_VOCAB,)}.items()
+    for stack, attentions in (("encoder", ["self_attn"]), ("decoder", ["self_attn", "src_attn"])):
+        norms = [f"{stack}.norm"]
+        for i in range(N):
+            layer = f"{stack}.layers.{i}"
+            for linear in [f"{layer}.{a}.linears.{j}" for a in attentions for j in range(4)]:
+                yield from {f"{linear}.weight": (D, D), f"{linear}.bias": (D,)}.items()
+            for k, (rows, columns) in enumerate(((D_FF, D), (D, D_FF)), start=1):
+                yield f"{layer}.feed_forward.w_{k}.weight", (rows, columns)
+                yield f"{layer}.feed_forward.w_{k}.bias", (rows,)
+            norms += [f"{layer}.sublayer.{j}.norm" for j in range(len(attentions) + 1)]
+        for norm in norms:
+            yield from {f"{norm}.a_2": (D,), f"{norm}.b_2": (D,)}.items()
+
+
+@pytest.fixture
+def state():
+    torch.manual_seed(0)
+    tensors = {name: torch.randn(shape) * 0.4 for name, shape in names_and_shapes()}
+    for name, tensor in tensors.items():
+        if name.endswith("a_2"):
+            tensor += 1
+    position, i = torch.arange(50.0).unsqueeze(1), torch.arange(0.0, D, 2)
+    waves = torch.zeros(1, 50, D)  # in float32, as that code takes them
+    waves[0, :, 0::2] = torch.sin(position * torch.exp(i * -(math.log(10000.0) / D)))
+    waves[0, :, 1::2] = torch.cos(position * torch.exp(i * -(math.log(10000.0) / D)))
+    return tensors | {"src_embed.1.pe": waves, "tgt_embed.1.pe": waves.clone()}
+
+
+class Formulas:
+    """That model, written down as formulas over its state_dict."""
+
+    def __init__(self, state, h):
+        self.state, self.h = {name: tensor.double() for name, tensor in state.items()}, h
+
+    def linear(self, x, name):
+        return x @ self.state[f"{name}.weight"].T + self.state[f"{name}.bias"]
+
+    def norm(self, x, name):
+        deviation = ((x - x.mean(-1, True)) ** 2).sum(-1, True).div(x.size(-1) - 1).sqrt()
+        return (
+            self.state[f"{name}.a_2"] * (x - x.mean(-1, True)) / (deviation + 1e-6)
+            + self.state[f"{name}.b_2"]
+        )
+
+    def attend(self, x, memory, mask, name):
+        q, k, v = (
+            self.linear(y, f"{name}.linears.{j}").reshape(len(y), -1, self.h, D // self.h)
+            for j, y in enumerate((x, memory, memory))
+        )
+        scores = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(D // self.h)
+        weights = torch.softmax(scores + torch.where(mask[:, None], 0.0, -1e9), -1)
+        return self.linear(torch.einsum("bhts,bshd->bthd", weights, v).flatten(2), f"{name}.linears.3")
+
+    def embed(self, tokens, side):
+        waves = self.state[f"{side}_embed.1.pe"][:, : tokens.size(1)]
+        return self.state[f"{side}_embed.0.lut.weight"][tokens] * math.sqrt(D) + waves
+
+    def stack(self, x, name, attentions):
+        for i in range(N):
+            layer = f"{name}.layers.{i}"
+            for j, (attention, memory, mask) in enumerate(attentions):
+                y = self.norm(x, f"{layer}.sublayer.{j}.norm")
+                x = x + self.attend(y, y if memory is None else memory, mask, f"{layer}.{attention}")
+            y = self.norm(x, f"{layer}.sublayer.{len(attentions)}.norm")
+            x = x + self.linear(
+                self.linear(y, f"{layer}.feed_forward.w_1").relu(), f"{layer}.feed_forward.w_2"
+            )
+        return self.norm(x, f"{name}.norm")
+
+    def __call__(self, src, tgt, src_mask, tgt_mask):
+        memory = self.stack(self.embed(src, "src"), "encoder", [("self_attn", None, src_mask)])
+        attentions = [("self_attn", None, tgt_mask), ("src_attn", memory, src_mask)]
+        states = self.stack(self.embed(tgt, "tgt"), "decoder", attentions)
+        return torch.log_softmax(self.linear(states, "generator.proj"), -1)
+
+
+def batch():
+    src = torch.tensor([[0, 4, 5, 8, 1], [0, 6, 1, 2, 2]])
+    tgt = torch.tensor([[0, 10, 5, 6], [0, 7, 8, 9]])
+    return src, tgt, padding_mask(src, 2), subsequent_mask(4)
+
+
+def log_probs(model, *inputs):
+    with torch.no_grad():
+        return model.generator(model(*inputs)).double()
+
+
+@pytest.mark.parametrize("h", [1, 3])
+def test_it_computes_what_that_model_does(state, h):
+    model = from_annotated(state, h=h)
+    torch.testing.assert_close(log_probs(model, *batch()), Formulas(state, h)(*batch()), atol=1e-4, rtol=0)
+
+
+def test_the_number_of_heads_matters(state):
+    apart = log_probs(from_annotated(state, h=1), *batch()) - log_probs(from_annotated(state, h=3), *batch())
+    assert apart.abs().max() > 0.01
+
+
+def test_the_settings_are_those_of_that_code(state):
+    model = from_annotated(state, h=3, dropout=0.25)
+    c = model.config
+    assert (c.N, c.d_model, c.d_ff, c.h, c.max_len) == (N, D, D_FF, 3, 50)
+    assert (c.norm_first, c.activation, c.tied_embeddings) == (True, "relu", "none")
+    assert {c.dropout, c.attention_dropout, c.relu_dropout} == {0.25}
+    assert not model.training
+
+
+def test_from_a_file_of_tensors(state, tmp_path):
+    torch.save(state, tmp_path / "weights.pt")
+    model = from_annotated(tmp_path / "weights.pt", h=3)
+    torch.testing.assert_close(log_probs(model, *batch()), log_probs(from_annotated(state, h=3), *batch()))
+
+
+@pytest.mark.parametrize(
+    "content", [nn.Linear(2, 2), ["<s>", "</s>"], {"vocab": {"a": 1}}, {0: torch.ones(1)}], ids=str
+)
+def test_what_is_not_tensors_is_refused_with_the_recipe(tmp_path, content):
+    torch.save(content, tmp_path / "whole.pt")
+    with pytest.raises(ValueError, match=r"whole\.pt is not .* torch\.save\(model\.state_dict\(\)") as caught:
+        from_annotated(tmp_path / "whole.pt")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pickle_is_never_opened(tmp_path):
+    torch.save({"weight": Bomb(tmp_path / "exploded")}, tmp_path / "bomb.pt")
+    with pytest.raises(ValueError, match="nothing else is unpickled"):
+        from_annotated(tmp_path / "bomb.pt")
+    assert not (tmp_path / "exploded").exists()
+    torch.load(tmp_path / "bomb.pt", weights_only=False)
+    assert (tmp_path / "exploded").exists()  # the bomb does work
+
+
+@pytest.mark.parametrize("cut", [0, 5, 1000, 0.5, -1])
+def test_a_damaged_file_is_named(state, tmp_path, cut):
+    torch.save(state, tmp_path / "cut.pt")
+    content = (tmp_path / "cut.pt").read_bytes()
+    (tmp_path / "cut.pt").write_bytes(content[: int(cut * len(content)) if cut == 0.5 else cut])
+    with pytest.raises(ValueError, match=r"cut\.pt is not a file of tensors"):
+        from_annotated(tmp_path / "cut.pt")
+    for content in (b"hello", b"\x80\x02."):
+        (tmp_path / "cut.pt").write_bytes(content)
+        with pytest.raises(ValueError, match=r"cut\.pt is not a file of tensors"):
+            from_annotated(tmp_path / "cut.pt")
+
+
+def test_a_flipped_bit_is_damage(state, tmp_path):
+    path = tmp_path / "bit.pt"
+    torch.save(state, path)
+    content = bytearray(path.read_bytes())
+    content[content.index(state[NAMES[0]].numpy().tobytes())] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"bit\.pt is damaged: .* by its checksums"):
+        from_annotated(path, h=3)
+
+
+def test_an_archive_that_unpacks_to_more_than_it_holds(state, tmp_path):
+    torch.save(state | {"src_embed.0.lut.weight": torch.zeros(10**5, D)}, tmp_path / "plain.pt")
+    with (
+        ZipFile(tmp_path / "plain.pt") as plain,
+        ZipFile(tmp_path / "packed.pt", "w", ZIP_DEFLATED) as packed,
+    ):
+        for record in plain.infolist():
+            packed.writestr(record.filename, plain.read(record))
+    with pytest.raises(ValueError, match=r"packed\.pt is damaged"):
+        from_annotated(tmp_path / "packed.pt", h=3)
+
+
+def test_a_file_of_before_archives_is_read(state, tmp_path):
+    """As PyTorch of 2018 wrote it; embeddings that are one tensor stand in it once."""
+    state["tgt_embed.0.lut.weight"] = state["generator.proj.weight"]
+    torch.save(state, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    model = from_annotated(tmp_path / "old.pt", h=3)
+    torch.testing.assert_close(log_probs(model, *batch()), log_probs(from_annotated(state, h=3), *batch()))
+
+
+def test_neither_a_module_nor_a_missing_file(tmp_path):
+    with pytest.raises(ValueError, match="not Linear; where the model was trained"):
+        from_annotated(nn.Linear(2, 2))
+    with pytest.raises(FileNotFoundError, match=r"none\.pt is missing"):
+        from_annotated(tmp_path / "none.pt")
+    (tmp_path / "text.pt").write_text("no tensors")
+    with pytest.raises(ValueError, match="nothing else is unpickled"):
+        from_annotated(tmp_path / "text.pt")
+
+
+NAMES = [name for name, _ in names_and_shapes()]
+
+
+@pytest.mark.parametrize("name", [*NAMES[:6], NAMES[-1], "src_embed.1.pe"])
+def test_a_missing_tensor_is_named(state, name):
+    del state[name]
+    with pytest.raises(ValueError, match=f"state_dict: tensor {name} is missing"):
+        from_annotated(state, h=3)
+
+
+def test_a_surplus_tensor_is_named(state):
+    state["encoder.layers.0.extra"] = torch.ones(1)
+    with pytest.raises(ValueError, match=r"tensor encoder\.layers\.0\.extra has no place"):
+        from_annotated(state, h=3)
+
+
+def test_a_tensor_of_another_shape_is_named(state):
+    for name in ("generator.proj.bias", "src_embed.1.pe", "tgt_embed.0.lut.weight", NAMES[4]):
+        for wrong in (torch.ones(3), torch.tensor(1.0)):
+            with pytest.raises(ValueError, match=rf"{re.escape(name)} has shape \({'3,' * wrong.dim()}\)"):
+                from_annotated(state | {name: wrong}, h=3)
+    with pytest.raises(ValueError, match=r"state_dict: generator\.proj\.bias is no tensor"):
+        from_annotated(state | {"generator.proj.bias": [1.0]}, h=3)
+
+
+def test_positions_that_are_no_sinusoids_are_refused(state):
+    state["tgt_embed.1.pe"] = torch.zeros(1, 50, D)
+    for wrong in (state["tgt_embed.1.pe"], torch.zeros(0, 50, D), sinusoids(50, D + 1)[None]):
+        with pytest.raises(ValueError, match=r"tgt_embed\.1\.pe does not hold the sinusoids"):
+            from_annotated(state | {"tgt_embed.1.pe": wrong}, h=3)
+
+
+def test_heads_that_do_not_divide_the_width(state):
+    with pytest.raises(ValueError, match="d_model=12 and h=8"):
+        from_annotated(state)
+
+
+WORDS = {  # the source's and the target's vocabularies in the two codes' orders
+    2022: ([*SPECIALS, *"abcde"], [*SPECIALS, *"tuvwxyz"]),
+    2018: (["<unk>", "<blank>", *"abcdefg"], ["<unk>", "<blank>", "<s>", "</s>", *"tuvwxyz"]),
+}
+
+
+@pytest.mark.parametrize("year", WORDS)
+def test_tokens_get_our_numbers(state, year):
+    """Sentences of words give what that model says of the same words under its own numbers."""
+    src_words, tgt_words = WORDS[year]
+    translator = annotated_translator(state, src_words, tgt_words, languages=(None, None), h=3)
+    src = translator.batch([translator.encode("a b oh e"), translator.encode("b")])
+    tgt = torch.tensor([[0, *translator.tgt_tokenizer.encode("z t")]] * 2)
+    found = log_probs(translator.model, src, tgt, padding_mask(src, 2), subsequent_mask(3))
+    between = (lambda ids: [0, *ids, 1]) if year == 2022 else list
+    rows = [
+        between([src_words.index(word) for word in ("a", "b", "<unk>", "e")]),
+        between([src_words.index("b")]) + [src_words.index("<blank>")] * 3,
+    ]
+    target = torch.tensor([[tgt_words.index(word) for word in ("<s>", "z", "t")]] * 2)
+    mask = padding_mask(torch.tensor(rows), src_words.index("<blank>"))
+    said = Formulas(state, 3)(torch.tensor(rows), target, mask, subsequent_mask(3))
+    ours = [*SPECIALS, *"tuvwxyz"]
+    columns = [tgt_words.index(word) for word in ours]
+    torch.testing.assert_close(found, said[..., columns], atol=1e-4, rtol=0)
+    assert set(translator("a b c").split()) <= {*"tuvwxyz", "<unk>"}
+
+
+@pytest.mark.parametrize("year", WORDS)
+def test_it_reads_the_same_when_it_comes_back(state, year, tmp_path):
+    translator = annotated_translator(state, *WORDS[year], languages=(None, None), h=3)
+    parts = translator.model, translator.src_tokenizer, translator.tgt_tokenizer
+    save_model(tmp_path / "saved", *parts)
+    again = Translator.load(tmp_path / "saved")
+    for text in ("a b", "c", "oh a e b"):
+        symbols = ([0], [1]) if year == 2022 else ([], [])
+        assert translator.encode(text) == [*symbols[0], *translator.src_tokenizer.encode(text), *symbols[1]]
+        assert again.encode(text) == translator.encode(text)
+        assert again(text) == translator(text)
+
+
+@pytest.mark.parametrize("year", WORDS)
+def test_it_reads_the_same_in_ctranslate2(state, year, tmp_path):
+    pytest.importorskip("ctranslate2", reason=MISSING.format("ctranslate2"))
+    translator = annotated_translator(state, *WORDS[year], languages=(None, None), h=3)
+    to_ctranslate2(tmp_path / "out", translator.model, translator.src_tokenizer, translator.tgt_tokenizer)
+    texts = ["a b", "c", "oh a e b"]
+    found = CTranslate2Translator(tmp_path / "out").search(texts, beam=1)
+    mine = translator.search(texts, beam=1, penalty="power")
+    assert [tokens for tokens, _ in found] == [best.tokens for [best] in mine]
+
+
+@pytest.mark.parametrize("words", ["vocab.pt", Path("vocab.pt"), [1, 2], torch.ones(9)], ids=type)
+def test_a_vocabulary_is_a_list_of_words(state, words):
+    with pytest.raises(ValueError, match="src_words must be a list of words; where the model was trained"):
+        annotated_translator(state, words, WORDS[2022][1], (None, None), h=3)
+
+
+def test_a_vocabulary_that_does_not_fit_is_refused(state):
+    src_words, tgt_words = WORDS[2022]
+    with pytest.raises(ValueError, match="src_words: 8 different words for an embedding of 9"):
+        annotated_translator(state, src_words[:-1], tgt_words, (None, None), h=3)
+    with pytest.raises(ValueError, match="tgt_words: </s> must be among"):
+        annotated_translator(state, src_words, ["<s>", "end", *tgt_words[2:]], (None, None), h=3)

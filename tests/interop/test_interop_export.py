@@ -1,0 +1,109 @@
+"""`annotated export`, and what all ways in and out have in common."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+from interop_models import ENGLISH, GERMAN, MISSING, subwords, toy
+
+from annotated.cli.parser import main
+from annotated.interop import CTranslate2Translator, from_hub, load_marian, to_hub
+from annotated.tokenizers import WordTokenizer
+from annotated.translation.model_folder import save_model
+from annotated.translation.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model folder with random weights."""
+    folder, tokenizer = tmp_path_factory.mktemp("model"), subwords(ENGLISH, GERMAN)
+    model = toy(len(tokenizer), len(tokenizer), tied_embeddings="all")
+    save_model(folder, model, tokenizer, tokenizer)
+    return folder
+
+
+def export(folder, to, out, *flags):
+    return main(["export", "--model", str(folder), "--to", to, "--out", str(out), *flags])
+
+
+def test_to_marian_and_back(folder, tmp_path, capfd):
+    assert export(folder, "marian", tmp_path / "out") == 0
+    out, err = capfd.readouterr()
+    size = sum(file.stat().st_size for file in (tmp_path / "out").iterdir())
+    assert (out, err) == ("", f"{tmp_path / 'out'}: {size / 1e6:.1f} MB for marian\n")
+    again, before = Translator(*load_marian(tmp_path / "out")), Translator.load(folder)
+    found, expected = ([best.tokens for [best] in t.search(ENGLISH)] for t in (again, before))
+    assert found == expected
+
+
+def test_what_only_our_translator_checks_is_said(folder, tmp_path, capfd):
+    shutil.copytree(folder, tmp_path / "lc")
+    (tmp_path / "lc" / "training.json").write_text('{"variant": "tok"}')
+    assert export(tmp_path / "lc", "marian", tmp_path / "out") == 0
+    assert "lc reads lower-cased, tokenised text; the other engine does not check\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [[], ["--quantization", "int8"]])
+def test_to_ctranslate2_says_what_int8_may_cost(folder, tmp_path, flags, capfd):
+    pytest.importorskip("ctranslate2", reason=MISSING.format("ctranslate2"))
+    assert export(folder, "ctranslate2", tmp_path / "out", *flags) == 0
+    assert len(CTranslate2Translator(tmp_path / "out").translate(ENGLISH)) == 3
+    assert ("VNNI" in capfd.readouterr().err) == ("int8" in flags)
+
+
+def test_what_cannot_be_exported_is_one_line_and_code_2(folder, tmp_path, capfd):
+    words = WordTokenizer(["a", "b"], None)
+    save_model(tmp_path / "words", toy(6, 6), words, words)
+    says = {
+        (tmp_path / "words", "marian", tmp_path / "out"): "cut by SentencePiece",
+        (tmp_path / "none", "onnx", tmp_path / "out"): "there is no model folder",
+        (folder, "marian", tmp_path / "words"): "exists already",
+        (
+            folder,
+            "marian",
+            tmp_path / "out",
+            "--quantization",
+            "int8",
+        ): "--quantization is for --to ctranslate2",
+    }
+    for arguments, message in says.items():
+        assert export(*arguments) == 2
+        out, err = capfd.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+        assert message in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_format_is_refused(folder, tmp_path):
+    with pytest.raises(SystemExit) as ended:
+        export(folder, "tensorflow", tmp_path / "out")
+    assert ended.value.code == 2
+
+
+NEEDS = {"ctranslate2": "ctranslate2", "onnx": "onnx"}
+
+
+@pytest.mark.parametrize("to", NEEDS)
+def test_a_missing_package_is_named_with_its_extra(to, folder, tmp_path, monkeypatch, capfd):
+    monkeypatch.setitem(sys.modules, NEEDS[to], None)
+    assert export(folder, to, tmp_path / "out") == 2
+    assert capfd.readouterr().err == f"annotated: {MISSING.format(NEEDS[to])}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("load", [from_hub, load_marian, to_hub])
+def test_the_hub_without_its_package(load, folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    arguments = (folder, "org/name") if load is to_hub else ("org/name",)
+    with pytest.raises(
+        ImportError, match=r"^huggingface_hub is missing: pip install \"annotated-transformer\[interop\]\"$"
+    ):
+        load(*arguments)
+
+
+def test_importing_is_cheap():
+    foreign = {"ctranslate2", "huggingface_hub", "onnx", "onnxruntime", "onnxscript", "transformers"}
+    code = "import sys, annotated.interop; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert foreign & set(loaded.split()) == set()

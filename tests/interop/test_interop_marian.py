@@ -1,0 +1,482 @@
+"""Marian at Hugging Face, both ways: transformers' own model, tokenizer and greedy search are the oracle."""
+
+import itertools
+import json
+
+import pytest
+import sentencepiece
+import torch
+from interop_models import ENGLISH, GERMAN, MISSING, Bomb, logits, spm, subwords, taught, toy
+from safetensors.torch import load_file, save_file
+
+import annotated
+from annotated.files import read_json, write_json
+from annotated.interop import load_marian, to_marian
+from annotated.tokenizers import MarianTokenizer, WordTokenizer
+from annotated.transformer.layers import sinusoids
+from annotated.transformer.masks import padding_mask
+from annotated.translation.decoding import greedy_decode
+from annotated.translation.model_folder import load_model, save_model, weights
+from annotated.translation.translator import Translator
+
+SENTENCES = ["the dog sees a cat", "a cat runs", "the house Ω runs", ">>de<< a dog"]
+CONFIGURATIONS = {
+    "opus-mt": {},
+    "target's embeddings are the output's": {"share_encoder_decoder_embeddings": False},
+    "nothing shared": {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False},
+    "two vocabularies": {"share_encoder_decoder_embeddings": False, "separate": True},
+    "a start symbol of its own": {"decoder_start_token_id": 3},
+    "GELU, one head, odd width": {
+        "activation_function": "gelu",
+        "d_model": 15,
+        "encoder_attention_heads": 1,
+        "decoder_attention_heads": 1,
+    },
+    "ReLU, one layer": {"activation_function": "relu", "encoder_layers": 1, "decoder_layers": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def transformers():
+    return pytest.importorskip("transformers", reason=MISSING.format("transformers"))
+
+
+@pytest.fixture(scope="module")
+def spms():
+    return spm(ENGLISH), spm(GERMAN)
+
+
+def pieces(model):
+    """What a SentencePiece file cuts text into, its symbols left out."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return [processor.id_to_piece(i) for i in range(3, len(processor))]
+
+
+def numbered(*sides):
+    """A vocabulary as Marian numbers it: end and unknown first, padding last; 3 could begin translations."""
+    found = dict.fromkeys(["</s>", "<unk>", ">>de<<", "<start>", *itertools.chain(*sides), "<pad>"])
+    return {piece: i for i, piece in enumerate(found)}
+
+
+def write_marian(folder, transformers, spms, separate=False, **settings):
+    """A Marian model with random weights, saved by transformers; returns it with its tokenizer."""
+    src, tgt = map(pieces, spms)
+    joint = numbered(src, tgt)
+    vocabularies = (joint, numbered(tgt)) if separate else (joint, joint)
+    folder.mkdir(exist_ok=True)
+    for name, content in zip(("source.spm", "target.spm"), spms, strict=True):
+        (folder / name).write_bytes(content)
+    for name, numbers in zip(("vocab.json", "target_vocab.json"), vocabularies, strict=True):
+        if separate or name == "vocab.json":
+            write_json(folder / name, numbers)
+    pad = vocabularies[1]["<pad>"]
+    options = {
+        "vocab_size": len(vocabularies[0]),
+        "decoder_vocab_size": len(vocabularies[1]),
+        "pad_token_id": pad,
+        "decoder_start_token_id": pad,
+        "eos_token_id": 0,
+        "forced_eos_token_id": None,
+        "d_model": 16,
+        "scale_embedding": True,
+        "activation_function": "swish",
+        "max_position_embeddings": 40,
+        "init_std": 0.5,
+    }
+    for stack in ("encoder", "decoder"):
+        options |= {f"{stack}_layers": 2, f"{stack}_ffn_dim": 24, f"{stack}_attention_heads": 4}
+    torch.manual_seed(0)
+    config = transformers.MarianConfig(**{**options, **settings})
+    config.bos_token_id = None
+    model = transformers.MarianMTModel(config).eval()
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if "layer_norm" in name or name.endswith("bias"):
+            torch.nn.init.normal_(tensor, std=0.5)  # they begin as zeros and ones
+    model.final_logits_bias[0, 0] -= 3  # or most sentences would end before they began
+    model.generation_config.bad_words_ids = [[pad], *([[3]] if "decoder_start_token_id" in settings else [])]
+    model.save_pretrained(folder)
+    tokenizer = transformers.MarianTokenizer(
+        str(folder / "source.spm"),
+        str(folder / "target.spm"),
+        str(folder / "vocab.json"),
+        str(folder / "target_vocab.json") if separate else None,
+        separate_vocabs=separate,
+    )
+    return model, tokenizer
+
+
+@pytest.fixture(scope="module", params=CONFIGURATIONS)
+def case(request, transformers, spms, tmp_path_factory):
+    """A Marian model and tokenizer, and what we make of them."""
+    folder = tmp_path_factory.mktemp("marian")
+    theirs = write_marian(folder, transformers, spms, **CONFIGURATIONS[request.param])
+    return *theirs, *load_marian(folder)
+
+
+def marian_numbers(hf, model, tokenizer):
+    """For each of our target tokens Marian's number; the row made for padding has none."""
+    numbers = hf.target_encoder if hf.separate_vocabs else hf.encoder
+    c = model.config
+    symbols = [c.decoder_start_token_id, c.eos_token_id, c.pad_token_id, numbers["<unk>"]]
+    return symbols + [numbers[piece] for piece in tokenizer.vocabulary[4:]]
+
+
+def test_the_source_is_cut_and_numbered_alike(case):
+    model, hf, _, src_tokenizer, _ = case
+    for sentence in SENTENCES:
+        ids = hf(sentence).input_ids
+        assert ids[-1] == model.config.eos_token_id
+        names = {number: piece for piece, number in hf.encoder.items()}
+        assert src_tokenizer.pieces(src_tokenizer.encode(sentence)) == [names[i] for i in ids[:-1]]
+
+
+def test_logits_are_equal(case):
+    model, hf, ours, src_tokenizer, tgt_tokenizer = case
+    numbers = marian_numbers(hf, model, tgt_tokenizer)
+    batch = hf(SENTENCES, return_tensors="pt", padding=True)
+    src = Translator(ours, src_tokenizer, tgt_tokenizer)
+    src = src.batch([src.encode(sentence) for sentence in SENTENCES])
+    tgt = torch.randint(4, len(tgt_tokenizer), (len(SENTENCES), 6))
+    tgt[:, 0] = 0
+    with torch.no_grad():
+        said = model(**batch, decoder_input_ids=torch.tensor(numbers)[tgt]).logits
+    apart = [i for i in range(len(numbers)) if i != 2]  # padding, which Marian has not or cannot say
+    found = logits(ours, src, tgt)
+    torch.testing.assert_close(found[..., apart], said[..., [numbers[i] for i in apart]], atol=1e-4, rtol=0)
+
+
+def test_probabilities_are_equal(case):
+    """The row made for padding takes no share of them."""
+    model, hf, ours, src_tokenizer, tgt_tokenizer = case
+    numbers = marian_numbers(hf, model, tgt_tokenizer)
+    ids = hf(SENTENCES[0], return_tensors="pt")
+    src = torch.tensor([[*src_tokenizer.encode(SENTENCES[0]), 1]])
+    with torch.no_grad():
+        start = torch.tensor([[model.config.decoder_start_token_id]])
+        said = model(**ids, decoder_input_ids=start).logits.log_softmax(-1)
+        found = logits(ours, src, torch.tensor([[0]])).log_softmax(-1)
+    torch.testing.assert_close(found[..., 3:], said[..., numbers[3:]], atol=1e-4, rtol=0)
+
+
+def test_greedy_search_gives_the_same_tokens_and_text(case):
+    model, hf, ours, src_tokenizer, tgt_tokenizer = case
+    numbers = marian_numbers(hf, model, tgt_tokenizer)
+    translator = Translator(ours, src_tokenizer, tgt_tokenizer)
+    for sentence in SENTENCES:
+        theirs = model.generate(**hf(sentence, return_tensors="pt"), max_new_tokens=16, num_beams=1)[0]
+        src = translator.batch([translator.encode(sentence)])
+        found = greedy_decode(ours, src, padding_mask(src, 2), 17, 0, 1, translator.forbidden)[0].tolist()
+        assert [numbers[i] for i in found] == theirs.tolist()
+        assert tgt_tokenizer.decode(found) == hf.decode(theirs[1:], skip_special_tokens=True)
+
+
+def test_a_translator_works_with_it(case):
+    *_, ours, src_tokenizer, tgt_tokenizer = case
+    translator = Translator(ours, src_tokenizer, tgt_tokenizer)
+    found = translator.search(SENTENCES, beam=3)
+    assert all({0, 2}.isdisjoint(best.tokens) for best, *_ in found)
+    assert all(text == text.strip() for text in translator.translate(SENTENCES))
+
+
+def test_it_can_be_kept_as_a_model_folder(case, tmp_path):
+    *_, ours, src_tokenizer, tgt_tokenizer = case
+    save_model(tmp_path, ours, src_tokenizer, tgt_tokenizer)
+    again, src_again, tgt_again = load_model(tmp_path)
+    assert again.config == ours.config
+    assert src_again.encode(SENTENCES[0]) == src_tokenizer.encode(SENTENCES[0])
+    assert tgt_again.vocabulary == tgt_tokenizer.vocabulary
+
+
+def test_it_can_be_written_back(case, transformers, tmp_path):
+    *_, ours, src_tokenizer, tgt_tokenizer = case
+    to_marian(tmp_path / "out", ours, src_tokenizer, tgt_tokenizer)
+    again, src_again, _ = load_marian(tmp_path / "out")
+    assert src_again.vocabulary == src_tokenizer.vocabulary
+    for name, tensor in weights(again).items():
+        assert torch.equal(tensor, weights(ours)[name])
+
+
+OWN = {
+    "all tied": ({"tied_embeddings": "all", "activation": "swish"}, True),
+    "target tied": ({"tied_embeddings": "target", "activation": "gelu"}, False),
+    "none tied, positions that grow": (
+        {"tied_embeddings": "none", "d_model": 20, "N": 1, "max_len": 4},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_transformers_loads_ours(name, transformers, tmp_path):
+    settings, joint = OWN[name]
+    src_tokenizer = subwords(ENGLISH, GERMAN) if joint else subwords(ENGLISH)
+    tgt_tokenizer = src_tokenizer if joint else subwords(GERMAN)
+    model = toy(len(src_tokenizer), len(tgt_tokenizer), **settings)
+    to_marian(tmp_path / "out", model, src_tokenizer, tgt_tokenizer)
+    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "out").eval()
+    hf = transformers.MarianTokenizer.from_pretrained(tmp_path / "out")
+    translator = Translator(model, src_tokenizer, tgt_tokenizer)
+    sentences = [*ENGLISH, "a zebra, \u00e9t\u00e9!"]  # letters that only bytes can spell
+    batch = hf(sentences, return_tensors="pt", padding=True)
+    src = translator.batch([translator.encode(sentence) for sentence in sentences])
+    assert torch.equal(batch.input_ids, src)
+    tgt = torch.randint(4, len(tgt_tokenizer), (len(src), 5))
+    with torch.no_grad():
+        said = theirs(**batch, decoder_input_ids=tgt).logits
+    torch.testing.assert_close(logits(model, src, tgt), said, atol=1e-4, rtol=0)
+
+
+def test_transformers_says_what_a_shipped_model_says(transformers, tmp_path):
+    translator = annotated.load_pretrained("multi30k-en-de")
+    model, *tokenizers = translator.model, translator.src_tokenizer, translator.tgt_tokenizer
+    to_marian(tmp_path / "out", model, *tokenizers)
+    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "out").eval()
+    texts = [
+        "A dog runs through the grass.",
+        "Two men are playing chess in the park while a crowd is watching them.",
+        "A little girl in a pink dress is jumping over a puddle.",
+        "The cook is slicing onions.",
+        "Someone in a strange costume holds up a sign.",
+    ]
+    src = translator.batch([translator.encode(text) for text in texts])
+    mask = padding_mask(src, 2)
+    found = greedy_decode(model, src, mask, 40, 0, 1, translator.forbidden)
+    said = theirs.generate(input_ids=src, attention_mask=mask[:, 0].long(), num_beams=1, max_length=40)
+    for mine, other in zip(found.tolist(), said.tolist(), strict=True):
+        assert mine[: mine.index(1) + 1] == other[: other.index(1) + 1]
+    with torch.no_grad():
+        expected = theirs(input_ids=src, attention_mask=mask[:, 0].long(), decoder_input_ids=found).logits
+    torch.testing.assert_close(logits(model, src, found), expected, atol=1e-4, rtol=0)
+    again, *_ = load_marian(tmp_path / "out")
+    assert all(map(torch.equal, weights(again).values(), weights(model).values()))
+
+
+def test_transformers_says_what_ours_has_learned(transformers, tmp_path):
+    tokenizer = subwords(ENGLISH, GERMAN)
+    model = taught(tokenizer)
+    to_marian(tmp_path / "out", model, tokenizer, tokenizer)
+    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "out").eval()
+    hf = transformers.MarianTokenizer.from_pretrained(tmp_path / "out")
+    sentences = [*ENGLISH, "the cat sees a house", "dog"]
+    batch = hf(sentences, return_tensors="pt", padding=True)
+    generated = theirs.generate(**batch, num_beams=1, max_length=60)
+    said = hf.batch_decode(generated, skip_special_tokens=True)
+    assert said == Translator(model, tokenizer, tokenizer).translate(sentences, beam=1)
+    assert said[:3] == GERMAN
+
+
+# ---- what is refused, on a folder that needs no transformers to make
+
+
+@pytest.fixture
+def folder(spms, tmp_path):
+    """One that we wrote."""
+    vocabulary = ["<s>", "</s>", "<blank>", "<unk>", *pieces(spms[0])]
+    tokenizer = MarianTokenizer(spms[0], vocabulary)
+    to_marian(tmp_path / "m", toy(*[len(vocabulary)] * 2, tied_embeddings="all"), tokenizer, tokenizer)
+    return tmp_path / "m"
+
+
+def in_config(**settings):
+    return lambda folder: write_json(folder / "config.json", read_json(folder / "config.json") | settings)
+
+
+def without(name):
+    def change(folder):
+        settings = read_json(folder / "config.json")
+        del settings[name]
+        write_json(folder / "config.json", settings)
+
+    return change
+
+
+def in_weights(change):
+    def rewrite(folder):
+        tensors = load_file(folder / "model.safetensors")
+        save_file(change(tensors), folder / "model.safetensors")
+
+    return rewrite
+
+
+FC1 = "model.encoder.layers.1.fc1.weight"
+POSITIONS = "model.encoder.embed_positions.weight"
+REFUSED = {
+    "another architecture": (in_config(model_type="bart"), "model_type is 'bart', but must be 'marian'"),
+    "pre-norm": (in_config(normalize_before=True), "normalize_before is True"),
+    "unscaled embeddings": (in_config(scale_embedding=False), "scale_embedding is False"),
+    "learned positions": (in_config(static_position_embeddings=False), "static_position_embeddings"),
+    "stacks of two heights": (in_config(decoder_layers=1), "encoder_layers is 2 and decoder_layers 1"),
+    "another activation": (in_config(activation_function="gelu_new"), "activation 'gelu_new'"),
+    "half-shared embeddings": (in_config(tie_word_embeddings=False), "ours share all"),
+    "a setting is missing": (without("d_model"), "the setting 'd_model' is missing"),
+    "a setting of another type": (in_config(d_model="16"), "d_model must be int, not '16'"),
+    "impossible heads": (
+        in_config(encoder_attention_heads=3, decoder_attention_heads=3),
+        "d_model must be a multiple of h",
+    ),
+    "layers left out": (in_config(encoder_layerdrop=0.5), "encoder_layerdrop is 0.5, but must be 0"),
+    "no architecture": (without("model_type"), "the setting 'model_type' is missing"),
+    "a size that is none": (in_config(vocab_size="x"), "vocab_size must be a number, not 'x'"),
+    "no activation": (in_config(activation_function=[]), "activation [] is none of"),
+    "a start that ends": (
+        in_config(decoder_start_token_id=0, eos_token_id=0),
+        "ends a translation, and begins",
+    ),
+    "no start symbol": (in_config(decoder_start_token_id=None), "decoder_start_token_id must be the number"),
+    "several ends": (
+        in_config(eos_token_id=[1, 4]),
+        "eos_token_id must be the number of a piece, not [1, 4]",
+    ),
+    "another vocabulary size": (in_config(vocab_size=7), "vocab.json must give 7 pieces"),
+    "a tensor is missing": (
+        in_weights(lambda t: {name: x for name, x in t.items() if name != FC1}),
+        f"tensor {FC1} is missing",
+    ),
+    "a tensor too many": (in_weights(lambda t: t | {"extra": torch.ones(1)}), "tensor extra has no place"),
+    "another shape": (in_weights(lambda t: t | {FC1: torch.ones(3, 16)}), "w_1.weight has shape (3, 16)"),
+    "another width": (in_weights(lambda t: t | {FC1: torch.ones(24, 3)}), "w_1.weight has shape (24, 3)"),
+    "rows for other pieces": (
+        in_weights(lambda t: t | {"model.shared.weight": torch.ones(3, 16)}),
+        "src_embed.0.lut.weight has shape (3, 16), but there are",
+    ),
+    "a scalar for a matrix": (
+        in_weights(lambda t: t | {"model.shared.weight": torch.tensor(1.0)}),
+        "src_embed.0.lut.weight has shape (), but there are",
+    ),
+    "a scalar for positions": (
+        in_weights(lambda t: t | {POSITIONS: torch.tensor(1.0)}),
+        f"{POSITIONS} does not hold the sinusoids",
+    ),
+    "whole numbers": (in_weights(lambda t: t | {FC1: t[FC1].to(torch.int8)}), "w_1.weight is torch.int8"),
+    "pieces by lists": (
+        lambda folder: write_json(folder / "vocab.json", read_json(folder / "vocab.json") | {"</s>": [1]}),
+        "vocab.json must give",
+    ),
+    "two for one": (
+        in_weights(lambda t: t | {"lm_head.weight": t["model.shared.weight"] + 1}),
+        "model.shared.weight and lm_head.weight must be one matrix",
+    ),
+    "positions of its own": (
+        in_weights(lambda t: t | {POSITIONS: torch.ones(40, 16)}),
+        f"{POSITIONS} does not hold the sinusoids",
+    ),
+    "not finite": (in_weights(lambda t: t | {FC1: t[FC1] / 0}), "not finite"),
+    "no SentencePiece": (
+        lambda folder: (folder / "source.spm").write_bytes(b"x"),
+        "not a SentencePiece model",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_we_have_not_is_refused_by_name(name, folder):
+    damage, says = REFUSED[name]
+    damage(folder)
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is looked at below
+        load_marian(folder)
+    assert says in str(caught.value)
+
+
+def test_tensors_that_are_there_twice_or_can_be_made_are_fine(folder):
+    """Older files hold the shared matrix under all its names, and the sinusoids."""
+    before = load_marian(folder)[0]
+    halves = torch.cat([torch.arange(0, 16, 2), torch.arange(1, 16, 2)])
+    in_weights(
+        lambda t: (
+            t
+            | {
+                "lm_head.weight": t["model.shared.weight"].clone(),
+                POSITIONS: sinusoids(40, 16)[:, halves].contiguous(),
+            }
+        )
+    )(folder)
+    assert all(map(torch.equal, weights(load_marian(folder)[0]).values(), weights(before).values()))
+
+
+def test_an_older_file_of_weights_is_read_without_unpickling(folder):
+    before = load_marian(folder)[0]
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    assert all(map(torch.equal, weights(load_marian(folder)[0]).values(), weights(before).values()))
+    torch.save(before, folder / "pytorch_model.bin")
+    with pytest.raises(ValueError, match=r"pytorch_model\.bin .* nothing else is unpickled"):
+        load_marian(folder)
+    torch.save({"weight": Bomb(folder / "exploded")}, folder / "pytorch_model.bin")
+    with pytest.raises(ValueError, match="nothing else is unpickled"):
+        load_marian(folder)
+    assert not (folder / "exploded").exists()
+    (folder / "pytorch_model.bin").unlink()
+    with pytest.raises(FileNotFoundError, match=r"model\.safetensors is missing"):
+        load_marian(folder)
+
+
+NOT_MARIAN = {"norm_first": True, "positions": "learned", "layer_norm_eps": 1e-6}
+
+
+@pytest.mark.parametrize("name", NOT_MARIAN)
+def test_what_marian_has_not_is_not_written(name, spms, tmp_path):
+    vocabulary = ["<s>", "</s>", "<blank>", "<unk>", *pieces(spms[0])]
+    tokenizer = MarianTokenizer(spms[0], vocabulary)
+    model = toy(*[len(vocabulary)] * 2, **{name: NOT_MARIAN[name]})
+    with pytest.raises(ValueError, match=f"{name} is "):
+        to_marian(tmp_path / "m", model, tokenizer, tokenizer)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_words_are_not_written(tmp_path):
+    words = WordTokenizer(["a", "b"], None)
+    with pytest.raises(ValueError, match="cut by SentencePiece"):
+        to_marian(tmp_path / "m", toy(6, 6), words, words)
+    with pytest.raises(ValueError, match="a tokenizer of 6 tokens for a model of 7"):
+        to_marian(tmp_path / "m", toy(6, 7), words, words)
+
+
+def test_an_existing_folder_is_left_alone(folder):
+    model, *tokenizers = load_marian(folder)
+    with pytest.raises(FileExistsError, match="exists already"):
+        to_marian(folder, model, *tokenizers)
+
+
+# ---- its tokenizer
+
+
+@pytest.fixture
+def tokenizer(spms):
+    return MarianTokenizer(spms[0], ["<s>", "</s>", "<blank>", "<unk>", ">>de<<", *pieces(spms[0])])
+
+
+def test_text_never_makes_symbols(tokenizer):
+    assert not {0, 1, 2} & set(tokenizer.encode("<s> </s> <blank> <pad> the dog"))
+
+
+def test_text_comes_back_but_for_what_is_unknown(tokenizer):
+    assert tokenizer.decode(tokenizer.encode("the  dog sees a cat")) == "the dog sees a cat"
+    assert tokenizer.decode([0, *tokenizer.encode("the cat"), 3, 1, 2]) == "the cat"
+    assert tokenizer.unk in tokenizer.encode("Ω")
+
+
+def test_a_target_language_is_one_token(tokenizer):
+    assert tokenizer.encode(">>de<< the cat") == [4, *tokenizer.encode("the cat")]
+    assert tokenizer.encode(">>xx<< the cat") == [3, *tokenizer.encode("the cat")]
+
+
+def test_surrogates_are_counted_and_dropout_refused(tokenizer):
+    tokenizer.encode("a \ud800 b")
+    assert tokenizer.replaced == 1
+    with pytest.raises(ValueError, match=r"dropout is 0\.1"):
+        tokenizer.encode("a", dropout=0.1)
+
+
+def test_a_bad_vocabulary_is_refused(spms, tokenizer, tmp_path):
+    with pytest.raises(ValueError, match="must begin with"):
+        MarianTokenizer(spms[0], ["<s>", "</s>"])
+    with pytest.raises(ValueError, match="twice"):
+        MarianTokenizer(spms[0], [*tokenizer.vocabulary, "x", "x"])
+    tokenizer.save(tmp_path, "t")
+    (tmp_path / "t.model").write_bytes(b"other")
+    with pytest.raises(ValueError, match="checksum differs"):
+        MarianTokenizer.load(tmp_path, "t")
+    tokenizer.save(tmp_path, "t")
+    (tmp_path / "t.json").write_text(json.dumps(read_json(tmp_path / "t.json") | {"vocabulary": [1]}))
+    with pytest.raises(ValueError, match="needs a list of pieces"):
+        MarianTokenizer.load(tmp_path, "t")

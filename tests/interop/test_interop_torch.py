@@ -1,0 +1,195 @@
+"""torch.nn.Transformer, both ways: PyTorch's own forward pass is the oracle."""
+
+import itertools
+
+import pytest
+import torch
+from interop_models import toy
+from torch import nn
+
+from annotated.interop import from_torch, to_torch
+from annotated.interop.torch_transformer import torch_names
+from annotated.transformer.masks import padding_mask, subsequent_mask
+from annotated.translation.model_folder import weights
+
+SRC = torch.tensor([[4, 5, 6, 7, 1], [4, 5, 1, 2, 2]])
+TGT = torch.tensor([[0, 4, 5, 6], [0, 7, 8, 9]])
+SETTINGS = [
+    {"norm_first": norm_first, "activation": activation, "layer_norm_eps": eps}
+    for norm_first, activation, eps in itertools.product(
+        (False, True), ("relu", "gelu", "swish"), (1e-5, 1e-2)
+    )
+]
+
+
+def ours(model):
+    return model(SRC, TGT, padding_mask(SRC, 2), subsequent_mask(4))
+
+
+def theirs(transformer, model):
+    """PyTorch's output on our embeddings: its masks are True where attention is forbidden."""
+    states = [model.src_embed(SRC), model.tgt_embed(TGT)]
+    if not transformer.batch_first:
+        states = [x.transpose(0, 1) for x in states]
+    hidden = SRC == 2
+    masks = {"src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
+    found = transformer(*states, tgt_mask=torch.ones(4, 4, dtype=torch.bool).triu(1), **masks)
+    return found if transformer.batch_first else found.transpose(0, 1)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_outputs_are_equal(settings):
+    model = toy(**settings)
+    torch.testing.assert_close(ours(model), theirs(to_torch(model), model), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_gradients_are_equal(settings):
+    """By every tensor of the stacks, and by the embeddings, which feed them."""
+    model = toy(**settings).double()
+    transformer = to_torch(model)
+    names, fed = torch_names(model.config), [model.src_embed[0].lut.weight, model.tgt_embed[0].lut.weight]
+    own, other = weights(model), dict(transformer.named_parameters())
+    assert names.keys() == other.keys()
+    direction = torch.randn(2, 4, 16, dtype=torch.float64)
+    parts = [own[part] for joined in names.values() for part in joined]
+    mine = torch.autograd.grad((ours(model) * direction).sum(), [*parts, *fed])
+    found = torch.autograd.grad(
+        (theirs(transformer, model) * direction).sum(), [*(other[name] for name in names), *fed]
+    )
+    left = iter(mine)
+    for name, expected in zip([*names, "src", "tgt"], found, strict=True):
+        gradient = torch.cat(list(itertools.islice(left, len(names.get(name, "1")))))
+        torch.testing.assert_close(gradient, expected, atol=1e-9, rtol=1e-9)
+        assert expected.any()
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_there_and_back_is_the_same_model(settings):
+    model = toy(dropout=0.1, attention_dropout=0.2, relu_dropout=0.3, **settings)
+    again = from_torch(to_torch(model), 11, 11)
+    assert again.config == model.config
+    for name, tensor in weights(again).items():
+        if name.startswith(("encoder", "decoder")):
+            assert torch.equal(tensor, weights(model)[name])
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_one_that_pytorch_built(batch_first):
+    transformer = nn.Transformer(
+        16, 4, 3, 3, 24, 0.0, "gelu", layer_norm_eps=1e-6, batch_first=batch_first, norm_first=True
+    ).eval()
+    model = from_torch(transformer, 11, 11, tied_embeddings="all", max_len=20)
+    assert (model.config.N, model.config.activation, model.config.max_len) == (3, "gelu", 20)
+    assert not model.training
+    torch.testing.assert_close(ours(model), theirs(transformer, model), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["dropout", "attention_dropout", "relu_dropout"])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_each_dropout_acts_where_ours_does(kind, norm_first):
+    """A rate of nearly 1 drops all there is to drop, so that both are predictable in training too."""
+    model = toy(norm_first=norm_first, **{kind: 1 - 1e-9}).train()
+    embedded = model.src_embed.eval(), model.tgt_embed.eval()
+    transformer = to_torch(model)
+    assert transformer.training
+    dropped = ours(model)
+    torch.testing.assert_close(dropped, theirs(transformer, model), atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(dropped, ours(model.eval()))
+    assert all(not part.training for part in embedded)
+
+
+def test_the_dtype_stays():
+    model = toy().double()
+    transformer = to_torch(model)
+    assert transformer.encoder.layers[0].linear1.weight.dtype == torch.float64
+    assert from_torch(transformer, 11, 11).generator.proj.weight.dtype == torch.float64
+
+
+def layer(**options):
+    return nn.TransformerEncoderLayer(16, **{"nhead": 4, "dim_feedforward": 24, **options})
+
+
+def with_encoder(encoder, **options):
+    return nn.Transformer(16, 4, 1, 1, 24, custom_encoder=encoder, **options)
+
+
+def pre_norm(**options):
+    return nn.Transformer(
+        16, 4, **{"norm_first": True, "num_encoder_layers": 1, "num_decoder_layers": 1, **options}
+    )
+
+
+def changed(change, **options):
+    transformer = pre_norm(dim_feedforward=24, **options)
+    change(transformer)
+    return transformer
+
+
+REFUSED = {
+    "post-norm with final norms": (lambda: nn.Transformer(16, 4, 1, 1, 24), "custom_encoder="),
+    "pre-norm without": (
+        lambda: with_encoder(nn.TransformerEncoder(layer(norm_first=True), 1), norm_first=True),
+        "pre-norm without a final norm",
+    ),
+    "stacks of two heights": (lambda: pre_norm(num_encoder_layers=2), "2 encoder and 1 decoder layers"),
+    "no biases": (lambda: pre_norm(bias=False), "bias=False"),
+    "another activation": (lambda: pre_norm(activation=torch.tanh), "activation"),
+    "approximate GELU": (
+        lambda: pre_norm(activation=nn.GELU(approximate="tanh")),
+        "activation GELU(approximate='tanh')",
+    ),
+    "layers that differ": (
+        lambda: changed(
+            lambda t: setattr(t.encoder, "layers", nn.ModuleList([layer(nhead=2, norm_first=True)]))
+        ),
+        "h is 2, 4",
+    ),
+    "another final eps": (lambda: changed(lambda t: setattr(t.encoder.norm, "eps", 0.1)), "eps 0.1"),
+    "a layer of one's own": (
+        lambda: changed(lambda t: setattr(t.encoder, "layers", nn.ModuleList([nn.Linear(2, 2)]))),
+        "a layer is Linear",
+    ),
+    "a norm without shift": (
+        lambda: changed(lambda t: setattr(t.encoder, "norm", nn.LayerNorm(16, bias=False))),
+        "the encoder's final norm has no bias",
+    ),
+    "a norm without gain": (
+        lambda: changed(lambda t: setattr(t.encoder, "norm", nn.LayerNorm(16, elementwise_affine=False))),
+        "the encoder's final norm has no gain",
+    ),
+    "another final norm": (
+        lambda: changed(lambda t: setattr(t.decoder, "norm", nn.RMSNorm(16))),
+        "the decoder's final norm is RMSNorm",
+    ),
+    "another norm": (
+        lambda: changed(lambda t: setattr(t.decoder.layers[0], "norm2", nn.RMSNorm(16))),
+        "norm2 is RMSNorm",
+    ),
+    "a stack of one's own": (lambda: with_encoder(nn.Linear(16, 16), norm_first=True), "a stack is Linear"),
+    "other heads across": (
+        lambda: changed(lambda t: setattr(t.decoder.layers[0].multihead_attn, "num_heads", 2)),
+        "h is 2, 4",
+    ),
+    "another dropout across": (
+        lambda: changed(lambda t: setattr(t.decoder.layers[0].multihead_attn, "dropout", 0.5)),
+        "attention_dropout is",
+    ),
+    "a tensor too many": (
+        lambda: changed(lambda t: t.register_parameter("extra", nn.Parameter(torch.ones(1)))),
+        "tensor extra",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_we_have_not_is_refused_by_name(name):
+    build, says = REFUSED[name]
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is looked at below
+        from_torch(build(), 11, 11)
+    assert says in str(caught.value)
+
+
+def test_a_setting_that_is_decided_already_is_refused():
+    with pytest.raises(ValueError, match="norm_first: already decided"):
+        from_torch(pre_norm(), 11, 11, norm_first=False)

@@ -1,0 +1,181 @@
+"""The look of the notebooks, their charts, and the source they show."""
+
+import ast
+import base64
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from annotated.plots import notebook
+from annotated.plots.notebook import chart_bundle, setup_notebook, show_source
+from annotated.transformer import masks
+
+alt = pytest.importorskip("altair")
+pd = pytest.importorskip("pandas")
+
+LIVE = "application/vnd.vegalite.v5+json"
+
+
+@pytest.fixture(autouse=True)
+def settings_restored() -> Iterator[None]:
+    """Leave matplotlib and altair as they were found."""
+    theme, renderer, data = alt.theme.active, alt.renderers.active, alt.data_transformers.active
+    with mpl.rc_context():
+        yield
+    alt.theme.enable(theme)
+    alt.renderers.enable(renderer)
+    alt.data_transformers.enable(data)
+
+
+@pytest.fixture
+def chart() -> alt.Chart:
+    slider = alt.param(name="power", value=2, bind=alt.binding_range(min=0, max=4, step=1))
+    frame = pd.DataFrame({"x": [1, 2, 3], "kind": ["a", "b", "a"]})
+    points = alt.Chart(frame, title="Powers").mark_point().encode(x="x:Q", y="z:Q", color="kind:N")
+    return points.transform_calculate(z="pow(datum.x, power)").add_params(slider)
+
+
+def png_size(encoded: str) -> tuple[int, int]:
+    """Width and height, as the header of the PNG has them."""
+    return struct.unpack(">II", base64.b64decode(encoded)[16:24])
+
+
+def test_a_chart_is_shown_live_and_as_a_still(chart: alt.Chart) -> None:
+    setup_notebook()
+    data, metadata = chart._repr_mimebundle_()
+    assert set(data) == {LIVE, "image/png", "text/plain"}
+    assert data[LIVE]["params"][0]["name"] == "power"
+    width, height = png_size(data["image/png"])
+    assert (width / 2, height / 2) == (metadata["image/png"]["width"], metadata["image/png"]["height"])
+    assert data["text/plain"] == "<Chart: Powers; parameters: power>"
+
+
+def test_a_chart_is_the_same_each_time(chart: alt.Chart) -> None:
+    setup_notebook()
+    assert chart._repr_mimebundle_() == chart._repr_mimebundle_()
+
+
+def test_in_colab_a_chart_is_html_that_needs_no_extension(
+    chart: alt.Chart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "google.colab", ModuleType("google.colab"))
+    data, _ = chart_bundle(chart.to_dict())
+    assert set(data) == {"text/html", "image/png", "text/plain"}
+    assert "pow(datum.x, power)" in data["text/html"]
+    assert "vega-lite@5" in data["text/html"]  # fetched from the network
+
+
+@pytest.mark.parametrize(
+    ("title", "text"),
+    [
+        (alt.Undefined, "<Chart: untitled>"),
+        ("One", "<Chart: One>"),
+        (["One", "two"], "<Chart: One two>"),
+        (alt.Title("One", subtitle="two"), "<Chart: One>"),
+    ],
+)
+def test_the_text_of_a_chart_names_it(title: object, text: str) -> None:
+    chart = alt.Chart(pd.DataFrame({"x": [1]}), title=title).mark_point().encode(x="x:Q")
+    assert chart_bundle(chart.to_dict())[0]["text/plain"] == text
+
+
+def test_figures_look_the_same_whatever_the_reader_had_set() -> None:
+    mpl.rcParams.update({"font.size": 3, "lines.linestyle": ":", "axes.facecolor": "black"})
+    setup_notebook()
+    first = dict(mpl.rcParams)
+    setup_notebook()
+    assert dict(mpl.rcParams) == first
+    assert mpl.rcParams["lines.linestyle"] == "-"
+    assert mpl.rcParams["axes.facecolor"] == "white"
+
+
+def test_text_stays_legible_at_half_size() -> None:
+    setup_notebook()
+    kinds = ("axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize")
+    pixels = [mpl.rcParams[kind] * mpl.rcParams["figure.dpi"] / 72 for kind in kinds]
+    assert min(pixels) / 2 >= 8
+
+
+def test_figures_and_charts_have_the_same_colours(chart: alt.Chart) -> None:
+    setup_notebook()
+    of_charts = mpl.colors.to_rgba_array(chart.to_dict()["config"]["range"]["category"])
+    of_figures = mpl.colors.to_rgba_array(mpl.rcParams["axes.prop_cycle"].by_key()["color"])
+    np.testing.assert_allclose(of_charts, of_figures, atol=1 / 255)
+
+
+def test_a_chart_may_have_more_rows_than_altair_lets_through() -> None:
+    setup_notebook()
+    chart = alt.Chart(pd.DataFrame({"x": range(6000)})).mark_point().encode(x="x:Q")
+    assert len(next(iter(chart.to_dict()["datasets"].values()))) == 6000
+
+
+@pytest.mark.parametrize("package", ["altair", "vl_convert", "seaborn", "matplotlib"])
+def test_a_missing_package_is_told_with_what_to_install(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        ModuleNotFoundError, match=rf'{package}.*pip install "annotated-transformer\[notebooks\]"'
+    ):
+        setup_notebook()
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The Markdown texts that were displayed."""
+    texts: list[str] = []
+    monkeypatch.setattr("IPython.display.display", lambda item: texts.append(item.data))
+    return texts
+
+
+def code_of(text: str) -> ast.Module:
+    """The block of code in a Markdown text, parsed."""
+    fence = "````" if "````" in text else "```"
+    return ast.parse(text.split(f"{fence}python\n")[1].removesuffix(f"\n{fence}"))
+
+
+def test_shown_source_is_the_source(shown: list[str]) -> None:
+    show_source(masks.subsequent_mask, masks.Batch)
+    module = ast.parse(Path(masks.__file__).read_text(encoding="utf-8"))
+    defined = {node.name: ast.dump(node) for node in module.body if hasattr(node, "name")}
+    assert [text.partition("\n")[0] for text in shown] == ["`annotated/transformer/masks.py`"] * 2
+    wanted = [defined["subsequent_mask"], defined["Batch"]]
+    assert [ast.dump(code_of(text).body[0]) for text in shown] == wanted
+
+
+def test_shown_source_without_docstrings_has_all_but_those(shown: list[str]) -> None:
+    items = [notebook.show_source, notebook.chart_bundle, masks.Batch, masks.subsequent_mask]
+    show_source(*items)
+    show_source(*items, docstring=False)
+    for whole, cut in zip(shown[:4], shown[4:], strict=True):
+        nodes = [n for n in ast.walk(code_of(whole)) if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+        for node in nodes:
+            if ast.get_docstring(node) is not None and len(node.body) > 1:
+                del node.body[0]
+        assert ast.unparse(nodes[0]) == ast.unparse(code_of(cut))
+        assert len(cut) < len(whole)
+
+
+def test_a_method_is_shown_at_the_margin(shown: list[str]) -> None:
+    class Inner:
+        def method(self) -> str:
+            return "```"
+
+    show_source(Inner.method)
+    assert "````python\ndef method(self) -> str:\n" in shown[0]
+    assert shown[0].partition("\n")[0].endswith("test_plots_notebook.py`")
+
+
+def test_what_has_no_source_is_refused(shown: list[str]) -> None:
+    typed: dict[str, object] = {"__name__": "__main__"}
+    exec("def typed_by_hand(): pass", typed)
+    for item in (len, 3, typed["typed_by_hand"]):
+        with pytest.raises(ValueError, match="no source of"):
+            show_source(item)
+    assert shown == []

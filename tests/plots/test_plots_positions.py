@@ -1,0 +1,133 @@
+"""Figures of positional encodings."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from charts import marks, texts
+
+from annotated.plots.positions import (
+    explore_waves,
+    plot_distances,
+    plot_encodings,
+    plot_offsets,
+    plot_past,
+    plot_rotation,
+    plot_similarity,
+    plot_waves,
+)
+from annotated.transformer.layers import sinusoids
+
+pytest.importorskip("matplotlib")
+
+
+def test_the_heatmap_is_the_encodings() -> None:
+    pe = sinusoids(30, 16)
+    ax = plot_encodings(pe)
+    np.testing.assert_array_equal(ax.images[0].get_array(), pe)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("dimension", "position")
+    assert ax.images[0].get_clim() == (-1, 1)
+    assert [other.get_ylabel() for other in ax.figure.axes] == ["position", "value"]
+
+
+def test_learned_positions_beyond_one_get_a_wider_scale() -> None:
+    learned = torch.nn.Parameter(torch.tensor([[0.5, -3.0], [2.0, 1.0]]))
+    assert plot_encodings(learned).images[0].get_clim() == (-3, 3)
+
+
+def test_each_wave_is_a_column() -> None:
+    pe = sinusoids(30, 16)
+    ax = plot_waves(pe, [2, 5])
+    for line, dimension in zip(ax.lines, (2, 5), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), pe[:, dimension])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["2", "5"]
+
+
+def test_similarity_is_the_same_along_a_diagonal() -> None:
+    drawn = plot_similarity(sinusoids(30, 16)).images[0].get_array()
+    for offset in (0, 3, 10):
+        np.testing.assert_allclose(np.diagonal(drawn, offset), drawn[0, offset], rtol=1e-5)
+
+
+def test_the_curves_over_the_offset_lie_on_one_another() -> None:
+    pe = sinusoids(30, 16)
+    ax = plot_offsets(pe, [5, 20])
+    first, second = ({round(x): y for x, y in zip(*line.get_data(), strict=True)} for line in ax.lines)
+    assert set(first) == set(range(-5, 25))
+    for offset in set(first) & set(second):
+        assert first[offset] == pytest.approx(second[offset], rel=1e-5)
+    assert first[3] == pytest.approx(float(pe[5] @ pe[8]), rel=1e-5)
+    assert ax.lines[0].get_linewidth() > ax.lines[1].get_linewidth()
+
+
+def test_every_arrow_makes_the_same_turn() -> None:
+    ax = plot_rotation(sinusoids(16, 64), pair=4, offset=3)
+    arrows = [text for text in ax.texts if text.arrow_patch is not None]
+    assert len(arrows) == 3
+    expected = 3 * 10000 ** (-8 / 64)
+    for arrow in arrows:
+        (x, y), (start_x, start_y) = arrow.xy, arrow.get_position()
+        turn = (math.atan2(y, x) - math.atan2(start_y, start_x)) % (2 * math.pi)
+        assert turn == pytest.approx(expected, abs=1e-5)
+    assert ax.get_title() == f"3 positions further: a turn by {math.degrees(expected):.0f}°"
+    assert [text.get_text() for text in ax.texts if text.get_text()] == [str(i) for i in range(16)]
+
+
+def test_the_slider_chooses_which_waves_are_drawn() -> None:
+    chart = explore_waves(d_model=8, length=10, shown=2)
+    assert [param["name"] for param in chart.to_dict()["params"]] == ["first", "dimension"]
+    assert "4" in texts(chart)
+    starts = [mark for mark in marks(chart, first=2) if "dimension" in mark]
+    assert [mark["dimension"] for mark in starts] == ["2", "3"]
+    assert [float(mark["value"]) for mark in starts] == [0, 1]  # sine and cosine of position 0
+
+
+def test_vega_computes_the_encodings() -> None:
+    """Its formula, evaluated here, is `sinusoids`."""
+    formula = explore_waves(d_model=8).to_dict()["transform"][-1]["calculate"]
+    condition, rest = formula.split(" ? ")
+    odd, even = rest.split(" : ")
+    names = {"cos": math.cos, "sin": math.sin, "pow": pow, "floor": math.floor}
+    pe = sinusoids(20, 8)
+    for position in (0, 7, 19):
+        for dimension in range(8):
+            python = f"({odd}) if ({condition}) else ({even})".replace("datum.", "")
+            value = eval(python, names, {"position": position, "dimension": dimension})
+            assert value == pytest.approx(float(pe[position, dimension]), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda pe: plot_encodings(pe[0]), "2 dimensions"),
+        (lambda pe: plot_encodings(pe[:0]), "none empty"),
+        (lambda pe: plot_waves(pe, [16]), "from 0 to 15, not 16"),
+        (lambda pe: plot_offsets(pe, [-1]), "start must be from 0 to 29"),
+        (lambda pe: plot_rotation(pe, pair=8, offset=1), "pair must be from 0 to 7"),
+        (lambda pe: plot_rotation(pe, pair=0, offset=30), "offset must be"),
+        (lambda pe: explore_waves(d_model=4, shown=5), "d_model=4, not 5"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(draw, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        draw(sinusoids(30, 16))
+
+
+def test_a_distance_is_the_chord_between_two_hands() -> None:
+    ax = plot_distances(sinusoids(30, 16), [1, 7])
+    drawn = ax.images[0].get_array()
+    for row, offset in enumerate((1, 7)):
+        angles = offset * 10000 ** (-np.arange(0, 16, 2) / 16)
+        np.testing.assert_allclose(drawn[row], 2 * abs(np.sin(angles / 2)), atol=1e-6)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["1", "7"]
+    with pytest.raises(ValueError, match="offset must be from 0 to 29, not 30"):
+        plot_distances(sinusoids(30, 16), [30])
+
+
+def test_accuracies_are_drawn_in_percent_from_position_one() -> None:
+    ax = plot_past({"sinusoids": torch.tensor([1.0, 0.5]), "learned": torch.tensor([0.25, 0.0])}, trained=2)
+    curves = {line.get_label(): line.get_data() for line in ax.lines if len(line.get_xdata()) == 2}
+    assert [list(values) for values in curves["sinusoids"]] == [[1, 2], [100, 50]]
+    assert list(curves["learned"][1]) == [25, 0]
+    assert list(ax.lines[-1].get_xdata()) == [1.5, 1.5]  # between the last trained position and the next

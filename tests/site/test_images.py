@@ -1,0 +1,136 @@
+"""The drawings: made again, they are those in images/; the two maps name what there is."""
+
+import ast
+import re
+import struct
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+IMAGES = ROOT / "images"
+NAMES = ("architecture", "attention", "before", "map", "multi_head_attention", "package", "translation")
+NUMBER = re.compile(r"\d+\.?\d*")
+
+pytest.importorskip("vl_convert")
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which `draw.py` has just drawn."""
+    folder = tmp_path_factory.mktemp("images")
+    subprocess.run([sys.executable, IMAGES / "draw.py", folder], check=True)
+    return folder
+
+
+@pytest.fixture
+def maps(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(IMAGES)
+    return import_module("maps")
+
+
+@pytest.fixture
+def canvas(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(IMAGES)
+    return import_module("canvas")
+
+
+def test_every_picture_comes_as_svg_and_png(drawn: Path) -> None:
+    assert {file.name for file in drawn.iterdir()} == {
+        f"{n}.{kind}" for n in NAMES for kind in ("svg", "png")
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_committed_svg_is_what_the_code_draws(drawn: Path, name: str) -> None:
+    committed, now = ((folder / f"{name}.svg").read_text(encoding="utf-8") for folder in (IMAGES, drawn))
+    assert NUMBER.sub("#", committed) == NUMBER.sub("#", now), "run `make images`"
+    # Attention weights, and with them the thickness of lines, are not the same to the last digit everywhere.
+    rounding = 0.11 if name == "translation" else 0.0
+    for before, after in zip(NUMBER.findall(committed), NUMBER.findall(now), strict=True):
+        assert abs(float(before) - float(after)) <= rounding, "run `make images`"
+
+
+def test_the_moving_picture_ends_with_the_whole_translation() -> None:
+    """Still readers see every word and some lines; moving ones a word more at each step."""
+    svg = (IMAGES / "translation.svg").read_text(encoding="utf-8")
+    groups = re.findall(r'<g class="from(\d+)to(\d+)" opacity="([01])">(.*?)</g>', svg, flags=re.DOTALL)
+    end = max(int(last) for _, last, _, _ in groups)
+    words = [int(first) for first, last, _, inside in groups if "<text" in inside]
+    assert words == list(range(len(words)))
+    for first, last, opacity, inside in groups:
+        assert opacity == ("1" if int(last) == end else "0")
+        assert "<text" in inside or "<polyline" in inside, first
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_png_is_the_svg_at_twice_the_size(drawn: Path, name: str) -> None:
+    width, height = struct.unpack(">II", (drawn / f"{name}.png").read_bytes()[16:24])
+    svg = ET.parse(drawn / f"{name}.svg").getroot()
+    assert (width, height) == (2 * int(svg.get("width")), 2 * int(svg.get("height")))
+    assert (IMAGES / f"{name}.png").stat().st_size < 150_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_drawn_off_the_sheet(drawn: Path, name: str) -> None:
+    """Boxes wholly, texts by their anchor."""
+    svg = ET.parse(drawn / f"{name}.svg").getroot()
+    width, height = int(svg.get("width")), int(svg.get("height"))
+    for element in svg.iter():
+        if element.get("x"):
+            x, y = float(element.get("x")), float(element.get("y"))
+            right, bottom = x + float(element.get("width", 0)), y + float(element.get("height", 0))
+            assert min(x, y) >= 0, ET.tostring(element)
+            assert right <= width, ET.tostring(element)
+            assert bottom <= height, ET.tostring(element)
+
+
+def test_the_map_holds_the_series(maps: ModuleType) -> None:
+    notebooks = [notebook for _, row in maps.SERIES for notebook in row]
+    names = {f"{number:02d}_{re.sub('[ .-]', '_', name).lower()}" for number, name, _ in notebooks}
+    written = {source.stem for source in (ROOT / "notebooks").glob("[0-9][0-9]_*.py")}
+    assert written == names
+
+
+def test_the_package_map_holds_every_module(maps: ModuleType) -> None:
+    entries = (ROOT / "annotated").iterdir()
+    folders = {e.name for e in entries if (e / "__init__.py").exists()}
+    files = {e.stem for e in (ROOT / "annotated").glob("*.py")} - {"__init__"}
+    shown = {module for _, row in maps.PACKAGE for module, _ in row}
+    assert shown == folders | files, "images/maps.py has the list; then `make images`"
+
+
+def test_modules_import_only_from_their_row_and_those_below(maps: ModuleType) -> None:
+    height = {module: i for i, (_, row) in enumerate(maps.PACKAGE) for module, _ in row}
+    for file in (ROOT / "annotated").rglob("*.py"):
+        module = file.relative_to(ROOT / "annotated").parts[0].removesuffix(".py")
+        for imported in imports(file) & height.keys():
+            assert module == "__init__" or height[imported] <= height[module], f"{module} imports {imported}"
+
+
+def imports(file: Path) -> set[str]:
+    """The modules of the package that a file imports from, wherever in it."""
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    named = (node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module)
+    return {name.split(".")[1] for name in named if name.startswith("annotated.")}
+
+
+def test_small_letters_leave_the_rest_of_the_line_where_it_was(canvas: ModuleType) -> None:
+    element = ET.fromstring(f"<text>{canvas.shifted('a~b~ < c^d^', 10)}</text>")
+    shifts = [float(span.get("dy", 0)) for span in element]
+    assert "".join(element.itertext()) == "ab < cd"
+    assert [span.text for span in element] == ["b", " < c", "d"]
+    assert shifts[0] > 0 > shifts[2]
+    assert shifts[0] + shifts[1] == pytest.approx(0)
+
+
+def test_a_sheet_is_readable_whatever_is_written_on_it(canvas: ModuleType) -> None:
+    sheet = canvas.Canvas(100, 50, "a < b & c")
+    sheet.box(0, 0, 90, 40, "plain", "x < y\nsecond", "<note>")
+    words = " ".join("".join(ET.fromstring(sheet.svg()).itertext()).split())
+    assert words == "a < b & c x < y second <note>"

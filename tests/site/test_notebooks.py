@@ -1,0 +1,267 @@
+"""The pair check names every fault put in; the builder repeats itself, and stops at a failing cell."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+
+import address
+import build
+import pairs
+
+ROOT = Path(__file__).parents[2]
+START = address.first_cell("")
+EXERCISE = '# %% [markdown]\n# **Exercise.** Add.\n\n# %% tags=["solution"]\nassert 1 + 1 == 2\n'
+IGNORED = '# %% tags=["nbval-ignore-output"]\nprint(id(object()))\n'
+VERDICT = "# %%\nprint(1 > 0)\n"
+PLAIN = "# %%\nx = 1\n"
+CHART = "application/vnd.vegalite.v5+json"
+
+
+def notebook_text(*cells: str, start: str = START, end: str = EXERCISE) -> str:
+    return "\n".join(["# %% [markdown]\n# # Tiny\n", f"# %%\n{start}\n", *cells, end])
+
+
+def write_pair(
+    folder: Path, text: str, change: Callable[[NotebookNode], object] = lambda built: None
+) -> None:
+    """A source, and what its run would have given, had no cell an output; then a change to the latter."""
+    source = folder / "00_tiny.py"
+    source.write_text(text, encoding="utf-8")
+    built = pairs.read_source(source)
+    for count, cell in enumerate((c for c in built.cells if c.cell_type == "code"), start=1):
+        cell.execution_count = count
+    change(built)
+    # Not nbformat.write, which would mend some of the faults.
+    (folder / "00_tiny.ipynb").write_text(nbformat.v4.writes(built), encoding="utf-8")
+
+
+def names(folder: Path) -> list[str]:
+    return [fault.name for fault in pairs.check_folder(folder, "")]
+
+
+def test_a_good_pair_has_no_fault(tmp_path: Path) -> None:
+    long_class = "# %%\nclass Long:\n" + "\n".join(f"    x{i} = {i}" for i in range(60)) + "\n"
+    write_pair(tmp_path, notebook_text(long_class, IGNORED, VERDICT, *[PLAIN] * 4))
+    assert pairs.check_folder(tmp_path, "") == []
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        'x = 0.25\nprint(f"≈{x}")\nassert 0.2 < x < 0.3',
+        'from torch.testing import assert_close\nprint("≈1")\nassert_close(1, 1)',
+        "x = 1  # ≈1",
+        'print("equal:", 1 == 1)',
+        'print(f"equal: {1 == 1}")',
+        'def f(mask):\n    """Attend where mask: True."""',
+    ],
+)
+def test_a_number_with_its_range_and_a_computed_truth_are_no_faults(tmp_path: Path, cell: str) -> None:
+    write_pair(tmp_path, notebook_text(f"# %%\n{cell}\n"))
+    assert names(tmp_path) == []
+
+
+def test_the_list_of_notebooks_that_type_their_truths_only_shrinks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "STILL_TYPED", {"00_tiny"})
+    write_pair(tmp_path, notebook_text('# %%\nprint("equal: True")\n'))
+    assert names(tmp_path) == []
+    write_pair(tmp_path, notebook_text(PLAIN))
+    assert names(tmp_path) == ["typed truth"]
+
+
+def lines(count: int) -> str:
+    return "".join(f"x{i} = {i}\n" for i in range(count))
+
+
+SOURCE_FAULTS = [
+    ("first cell", notebook_text(start="import annotated")),
+    ("not Python", notebook_text("# %%\n# %timeit 1 + 1\n")),
+    ("too long", notebook_text("# %%\n" + lines(26))),
+    ("too long", notebook_text("# %%\nclass A:\n    x = 1\n" + lines(26))),
+    ("too long", notebook_text("# %%\n" + 2 * ("class A:\n" + "    x = 1\n" * 13))),
+    ("semicolon", notebook_text("# %%\n1 + 1;\n")),
+    ("metadata", notebook_text('# %% tags=["nbval-skip"]\nx = 1\n')),
+    ("metadata", notebook_text('# %% tags=["raises-exception"]\nx = 1\n')),
+    ("metadata", notebook_text("# %%\n# NBVAL_IGNORE_OUTPUT\nx = 1\n")),
+    ("metadata", notebook_text('# %% jupyter={"source_hidden": true}\nx = 1\n')),
+    ("about, no assert", notebook_text('# %%\nprint(f"≈{0.1:.2f}")\n')),
+    ("about, no assert", notebook_text('# %%\nprint("about ≈0.25")\n')),
+    ("typed truth", notebook_text('# %%\nprint("equal: True")\n')),
+    ("typed truth", notebook_text('# %%\nx = 1\nprint(f"{x} as predicted: False, alas")\n')),
+    ("too many ignored", notebook_text(IGNORED, VERDICT, *[PLAIN] * 3)),
+    ("no verdict", notebook_text(IGNORED, PLAIN, VERDICT, *[PLAIN] * 4)),
+    ("no verdict", notebook_text(*[PLAIN] * 6, end=EXERCISE + IGNORED)),
+    ("no exercise", notebook_text(PLAIN, end="")),
+    ("no question", notebook_text(end='# %% tags=["solution"]\nassert 1 + 1 == 2\n')),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), SOURCE_FAULTS)
+def test_faults_of_the_source_are_named(tmp_path: Path, name: str, text: str) -> None:
+    write_pair(tmp_path, text)
+    assert names(tmp_path) == [name]
+
+
+def output(cell: int, **content: object) -> Callable[[NotebookNode], object]:
+    """A change that gives a cell an output."""
+    return lambda built: built.cells[cell].outputs.append(new_output(**content))
+
+
+def prints(text: str) -> Callable[[NotebookNode], object]:
+    return output(2, output_type="stream", name="stdout", text=text)
+
+
+def sets(key: str, value: object) -> Callable[[NotebookNode], object]:
+    return lambda built: built.cells[2].update({key: value})
+
+
+BUILT_FAULTS = [
+    ("cells", lambda built: built.cells.pop()),
+    ("other source", sets("source", "x = 2")),
+    ("other metadata", sets("metadata", nbformat.from_dict({"collapsed": True}))),
+    ("other id", sets("id", "another")),
+    ("notebook metadata", lambda built: built.metadata.update(authors=[])),
+    ("execution count", sets("execution_count", None)),
+    ("execution count", sets("execution_count", 3)),
+    ("error output", output(2, output_type="error", ename="ValueError", evalue="no", traceback=[])),
+    ("machine's own", prints("<object object at 0x7f4867b82fc0>")),
+    ("machine's own", prints("/home/reader/annotated/notebooks")),
+    ("machine's own", output(2, output_type="display_data", data={"text/html": "<a href='/tmp/x'>"})),
+    (
+        "unnamed parameter",
+        output(2, output_type="display_data", data={CHART: {"params": [{"name": "param_7"}]}}),
+    ),
+    ("about, no assert", prints("≈0.25\n")),
+    ("about, no assert", output(2, output_type="display_data", data={"text/html": "<b>≈8</b>"})),
+    ("unreadable", lambda built: built.update(nbformat=3)),
+]
+
+
+@pytest.mark.parametrize(("name", "change"), BUILT_FAULTS)
+def test_faults_of_the_built_notebook_are_named(tmp_path: Path, name: str, change: Callable) -> None:
+    write_pair(tmp_path, notebook_text(PLAIN), change)
+    assert names(tmp_path) == [name]
+
+
+def test_cells_of_another_kind_are_named(tmp_path: Path) -> None:
+    write_pair(tmp_path, notebook_text(PLAIN))
+    source = tmp_path / "00_tiny.py"
+    source.write_text(source.read_text().replace("# %% [markdown]\n# # Tiny", "# %% [raw]\n# # Tiny"))
+    assert "other cell_type" in names(tmp_path)
+
+
+def test_a_torn_file_is_named(tmp_path: Path) -> None:
+    write_pair(tmp_path, notebook_text(PLAIN))
+    (tmp_path / "00_tiny.ipynb").write_text('{"cells": [')
+    assert names(tmp_path) == ["unreadable"]
+
+
+def test_missing_partners_and_missing_notebooks_are_named(tmp_path: Path) -> None:
+    assert names(tmp_path) == ["no notebooks"]
+    write_pair(tmp_path, notebook_text(PLAIN))
+    (tmp_path / "00_tiny.py").rename(tmp_path / "01_other.py")
+    assert names(tmp_path) == ["no source", "not built"]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("See `00_tiny`.", ["no link"]),
+        ("See [00_tiny](00_tiny.ipynb) and `01_to_come`.", []),
+        ("See [01_gone](01_gone.ipynb).", ["dead link"]),
+        ("See [00](00_tiny.ipynb),\n# *A\n# part*.\n# ## A part", []),
+        ("See [00](00_tiny.ipynb), *Another part*.\n# ## A part", ["no such section"]),
+    ],
+)
+def test_notebooks_are_linked_where_they_exist(tmp_path: Path, text: str, fault: list[str]) -> None:
+    write_pair(tmp_path, notebook_text(PLAIN, f"# %% [markdown]\n# {text}\n"))
+    assert names(tmp_path) == fault
+
+
+def test_a_fault_tells_the_notebook_the_cell_and_the_fault(tmp_path: Path) -> None:
+    write_pair(tmp_path, notebook_text("# %%\n1 + 1;\n"))
+    assert str(pairs.check_folder(tmp_path, "")[0]).startswith("00_tiny, cell 3: semicolon: ")
+
+
+def test_ids_stay_when_a_cell_is_put_in_above(tmp_path: Path) -> None:
+    path = tmp_path / "00_tiny.py"
+    path.write_text(notebook_text(PLAIN))
+    before = [cell.id for cell in pairs.read_source(path).cells]
+    path.write_text(notebook_text(VERDICT, PLAIN))
+    after = [cell.id for cell in pairs.read_source(path).cells]
+    assert after == [*before[:2], after[2], *before[2:]]
+    assert len(set(after)) == len(after)
+
+
+def test_two_builds_give_the_same_faultless_bytes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    source, others = tmp_path / "00_tiny.py", psutil.Process().children()
+    cells = "# %%\nimport sys\nprint('one')\nprint('two', file=sys.stderr)\n{'sum': 1 + 1}\n"
+    source.write_text(notebook_text(cells, start="import os\nprint(os.path.exists('00_tiny.py'))"))
+    first = build.build(source).read_bytes()
+    assert build.build(source).read_bytes() == first
+    built = nbformat.read(tmp_path / "00_tiny.ipynb", as_version=4)
+    assert built.cells[1].outputs[0].text == "True\n"  # it ran in the folder of its source
+    assert {o.get("text") for o in built.cells[2].outputs} == {"one\n", "two\n", None}
+    assert names(tmp_path) == ["first cell"]
+    assert psutil.Process().children() == others  # the kernels are gone
+
+
+def test_a_failing_cell_is_told_and_the_old_notebook_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    write_pair(tmp_path, notebook_text("# %%\nx = 41\nx / 0\n", start="x = 1"))
+    before = (tmp_path / "00_tiny.ipynb").read_bytes()
+    assert build.main(["00_tiny"], tmp_path) == 1
+    told = capsys.readouterr().err
+    assert "00_tiny.py, cell 3 of 5 failed:\n\nx = 41\nx / 0\n" in told
+    assert "ZeroDivisionError: division by zero" in told
+    assert "\x1b" not in told
+    assert (tmp_path / "00_tiny.ipynb").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["00_tiny.ipynb", "00_tiny.py"]
+
+
+def test_what_was_never_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    source = tmp_path / "00_tiny.py"
+    source.write_text(notebook_text(PLAIN))
+    nbformat.write(pairs.read_source(source), tmp_path / "00_tiny.ipynb")
+    assert build.main(["--check"], tmp_path) == 1
+    assert capsys.readouterr().err.count("execution count: None instead of") == 3
+
+
+def test_check_says_how_many_pairs_are_in_order(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    write_pair(tmp_path, notebook_text(PLAIN))
+    assert build.main(["--check", "notebooks/00_tiny.ipynb"], tmp_path) == 0
+    assert capsys.readouterr().err == "pairs in order: 1\n"
+
+
+def test_an_unknown_name_is_told_with_the_known_ones(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    write_pair(tmp_path, notebook_text(PLAIN))
+    with pytest.raises(SystemExit) as stop:
+        build.main(["02_atention"], tmp_path)
+    assert stop.value.code == 2
+    assert "no notebook 02_atention; there are: 00_tiny" in capsys.readouterr().err
+
+
+def test_an_empty_folder_is_not_taken_for_built(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as stop:
+        build.main([], tmp_path)
+    assert stop.value.code == 2
+    assert "no notebook in" in capsys.readouterr().err
+
+
+def test_pieces_of_a_stream_are_joined_and_nothing_else() -> None:
+    def out(name: str, text: str) -> NotebookNode:
+        return new_output("stream", name=name, text=text)
+
+    figure = new_output("display_data", {"text/plain": "<Figure>"})
+    merged = build.merge_streams(
+        [out("stdout", "a"), out("stdout", "b"), figure, out("stdout", "c"), out("stderr", "d")]
+    )
+    assert [o.get("text") for o in merged] == ["ab", None, "c", "d"]

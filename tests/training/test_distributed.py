@@ -1,0 +1,263 @@
+"""Several processes train one model: the same updates as one process makes with as many batches.
+
+They meet over TCP on this machine's own address, as nodes do.
+"""
+
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+from itertools import count
+
+import pytest
+import torch
+from tiny_runs import exit_code, log_of, make_trainer, start, steps
+
+from annotated.cli.parser import main
+from annotated.training.devices import processes
+from annotated.training.trainer import SummedLoss, Trainer
+from annotated.translation.model_folder import WEIGHTS, read_tensors
+
+EXACT = {"dtype": torch.float64, "clip": 0.5, "model": {"dropout": 0.3}}
+
+
+def free_port():
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def as_node(rank, port):
+    """Make this process the only one of a node, in the variables that `torchrun` sets."""
+    torch.set_num_threads(1)
+    place = {"RANK": rank, "GROUP_RANK": rank, "LOCAL_RANK": 0, "WORLD_SIZE": 2, "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in place.items()}, MASTER_ADDR="127.0.0.1")
+
+
+def work(rank, port, outs, sent=None, at=None, resume=False, texts=("", ""), ruined=False, **settings):
+    """One of two processes; the last sends itself a signal after some update, or both lose a loss."""
+    as_node(rank, port)
+    if ruined:
+        forward, calls = SummedLoss.forward, count(1)
+        SummedLoss.forward = lambda self, *batch: forward(self, *batch) * (math.nan if next(calls) > 1 else 1)
+    report = Trainer.report
+
+    def interrupted(self, *arguments):
+        report(self, *arguments)
+        if self.progress.step == at and rank == 1:
+            os.kill(os.getpid(), sent)
+
+    Trainer.report = interrupted
+    code = 1
+    try:
+        with processes(torch.device("cpu")):
+            code = train(outs[rank], texts[rank], resume, settings)
+    except Exception as error:
+        (outs[0].parent / f"error-{rank}").write_text(f"{type(error).__name__}: {error}", encoding="utf-8")
+    sys.exit(code)
+
+
+def train(out, text, resume, settings):
+    """Train as far as it goes."""
+    trainer = make_trainer(out, text=text, **{**EXACT, **settings})
+    trainer.train(resume)
+    return 0 if trainer.finished() else 7
+
+
+def two_processes(*outs, **settings):
+    """Run both to their ends, each with its own folder or with one for both; returns their exit codes."""
+    port, outs = free_port(), outs * 2
+    started = [start(work, rank, port, outs, **settings) for rank in range(2)]
+    return [exit_code(process) for process in started]
+
+
+def assert_close(out, expected):
+    tensors, wanted = read_tensors(out / WEIGHTS), read_tensors(expected / WEIGHTS)
+    assert tensors.keys() == wanted.keys()
+    for name, tensor in tensors.items():
+        torch.testing.assert_close(tensor, wanted[name], rtol=0, atol=1e-9)
+    for line, like in zip(log_of(out), log_of(expected), strict=True):
+        assert line == pytest.approx(like, abs=1e-9)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """A run of one process with two batches an update."""
+    out = tmp_path_factory.mktemp("alone") / "run"
+    make_trainer(out, accumulate=2, **EXACT).train()
+    return out
+
+
+@pytest.mark.parametrize(("accumulate", "count", "rest"), [(1, 50, 1), (2, 50, 3)])
+def test_two_processes_are_one_with_twice_the_batches(accumulate, count, rest, tmp_path):
+    alone = make_trainer(tmp_path / "alone", accumulate=2 * accumulate, count=count, **EXACT)
+    # The last update of an epoch has `rest` batches: one process has fewer than the other, or none.
+    assert len(alone.epoch_batches(0)) % (2 * accumulate) == rest
+    alone.train()
+    assert two_processes(tmp_path / "both", accumulate=accumulate, count=count) == [0, 0]
+    assert_close(tmp_path / "both", tmp_path / "alone")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_one_process_asked_to_stop_stops_both_at_one_step(sent, alone, tmp_path):
+    out = tmp_path / "both"
+    assert two_processes(out, sent=sent, at=3) == [7, 7]
+    assert steps(out) == [3]
+    assert two_processes(out, resume=True) == [0, 0]
+    assert_close(out, alone)
+
+
+def test_one_process_killed_ends_the_other_at_once(alone, tmp_path):
+    out = tmp_path / "both"
+    assert two_processes(out, sent=signal.SIGKILL, at=6) == [1, -signal.SIGKILL]
+    said = (tmp_path / "error-0").read_text(encoding="utf-8")
+    assert said.startswith("SharedError: node 0 (")
+    assert "has lost another process" in said
+    assert "--resume" in said
+    assert two_processes(out, resume=True) == [0, 0]
+    assert_close(out, alone)
+
+
+def test_only_the_first_process_needs_the_folder(alone, tmp_path):
+    outs = tmp_path / "first", tmp_path / "second"
+    assert two_processes(*outs, max_steps=6) == [0, 0]
+    assert two_processes(*outs, resume=True) == [0, 0]
+    assert not outs[1].exists()
+    assert {"step": 6} not in log_of(outs[0])
+    for name, tensor in read_tensors(outs[0] / WEIGHTS).items():
+        torch.testing.assert_close(tensor, read_tensors(alone / WEIGHTS)[name], rtol=0, atol=1e-9)
+
+
+def test_other_numbers_of_processes_make_the_same_updates(alone, tmp_path, capfd):
+    out = tmp_path / "run"
+    make_trainer(out, accumulate=2, max_steps=3, **EXACT).train()
+    assert two_processes(out, resume=True, accumulate=2, max_steps=6) == [0, 0]
+    make_trainer(out, accumulate=1, **EXACT).train(resume=True)  # what the two of them had
+    assert "an update keeps its 2 batches: accumulate is now 2" in capfd.readouterr().err
+    for name, tensor in read_tensors(out / WEIGHTS).items():
+        torch.testing.assert_close(tensor, read_tensors(alone / WEIGHTS)[name], rtol=0, atol=1e-9)
+
+
+def test_updates_that_cannot_be_shared_are_refused_by_all(tmp_path):
+    out = tmp_path / "run"
+    make_trainer(out, accumulate=3, max_steps=2, **EXACT).train()
+    assert two_processes(out, resume=True, accumulate=3) == [1, 1]
+    for rank in range(2):
+        said = (tmp_path / f"error-{rank}").read_text(encoding="utf-8")
+        assert said.startswith("SharedError: node 0 (")
+        assert "made of 3 batches, which 2 processes cannot share evenly" in said
+        assert said.endswith("as many processes as one of 1, 3")
+    with pytest.raises(ValueError, match="accumulate = 3, not 2"):  # that would be other updates
+        make_trainer(out, accumulate=2, **EXACT).train(resume=True)
+
+
+def test_other_text_on_a_node_ends_both(tmp_path):
+    assert two_processes(tmp_path / "run", texts=("a", "b")) == [1, 1]
+    for rank in range(2):
+        said = (tmp_path / f"error-{rank}").read_text(encoding="utf-8")
+        assert said.startswith("SharedError: node 1 (")
+        assert said.endswith("text is another than on the first node; copy the text of the first node")
+
+
+def test_a_loss_that_is_not_finite_ends_both_with_one_message(tmp_path):
+    assert two_processes(tmp_path / "run", ruined=True, save_every=1) == [1, 1]
+    first, second = ((tmp_path / f"error-{rank}").read_text(encoding="utf-8") for rank in range(2))
+    assert first == second
+    assert first.startswith("TrainingError: ")
+    trainer = make_trainer("unused")
+    plan = trainer.epoch_batches(0).batches(0)
+    lines = sorted(100 + i for batch in plan[2:4] for i in batch)
+    assert f"not finite at step 2, in a batch of lines {', '.join(map(str, lines))};" in first
+
+
+# ---- the command
+
+
+SHAPE = "--vocab 320 --N 1 --d-model 16 --d-ff 16 --h 2 --dropout 0 --max-tokens 200 --device cpu --threads 1"
+
+
+def write_text(folder):
+    """A corpus that both nodes have, under a path of their own."""
+    folder.mkdir()
+    for name, line in (("a.en", "the cat number {} sees a dog"), ("a.de", "die Katze {} sieht den Hund")):
+        (folder / name).write_text("".join(line.format(i) + "\n" for i in range(80)), encoding="utf-8")
+
+
+def torchrun(nodes, *flags):
+    """Run the command in the folder of each node, and wait; returns the exit codes and what was said."""
+    place = ["--standalone", "--nproc-per-node", "2"]
+    if len(nodes) > 1:
+        meet = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--rdzv-id", "test"]
+        place = ["--nnodes", str(len(nodes)), *meet]
+    command = [sys.executable, "-m", "torch.distributed.run", *place, "-m", "annotated", *flags]
+    threads = {**os.environ, "OMP_NUM_THREADS": "1"}
+    options = {"stderr": subprocess.PIPE, "text": True, "env": threads}
+    started = [subprocess.Popen(command, cwd=folder, **options) for folder in nodes]
+    said = [process.communicate(timeout=500)[1] for process in started]
+    return [process.returncode for process in started], said
+
+
+def one_process(folder, steps):
+    """The weights that one process with two batches an update comes to."""
+    flags = ["train", *files(folder), *SHAPE.split(), "--accumulate", "2", "--max-steps", str(steps)]
+    assert main([*flags, "--out", str(folder / "alone")]) == 0
+    return read_tensors(folder / "alone" / WEIGHTS)
+
+
+def files(folder):
+    return ["--src", str(folder / "a.en"), "--tgt", str(folder / "a.de")]
+
+
+def test_torchrun_starts_the_command(tmp_path, one_thread):
+    write_text(tmp_path / "node")
+    flags = ["train", *files(tmp_path / "node"), *SHAPE.split(), "--max-steps", "4", "--out", "both"]
+    codes, [said] = torchrun([tmp_path / "node"], *flags)
+    assert codes == [0], said
+    assert said.count("the model is in") == 1  # of two processes, one speaks
+    both = read_tensors(tmp_path / "node" / "both" / WEIGHTS)
+    torch.testing.assert_close(both, one_process(tmp_path / "node", 4), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_two_nodes_train_and_resume(shared, tmp_path, one_thread):
+    write_text(tmp_path / "text")
+    nodes = tmp_path / "one", tmp_path / ("one" if shared else "two")
+    for folder in {*nodes}:
+        folder.mkdir()
+    flags = ["train", *files(tmp_path / "text"), *SHAPE.split(), "--max-steps", "2", "--out", "run"]
+    codes, said = torchrun(nodes, *flags)
+    assert codes == [0, 0], said
+    if not shared:
+        assert not list(nodes[1].iterdir())
+        nodes[1].joinpath("run").mkdir()  # nor does it matter what another node has there
+    codes, said = torchrun(nodes, "train", "--out", "run", "--resume", "--max-steps", "5")
+    assert codes == [0, 0], said
+    assert "finished at step 5" in said[0]
+    found = read_tensors(nodes[0] / "run" / WEIGHTS)
+    torch.testing.assert_close(found, one_process(tmp_path / "text", 5), rtol=0, atol=1e-5)
+
+
+def command(rank, port, folder, flags):
+    """The command on one of two nodes; what it says is in `said`."""
+    as_node(rank, port)
+    os.chdir(folder)
+    os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT), 2)
+    sys.exit(main(flags))
+
+
+@pytest.mark.parametrize("lacks", [0, 1])
+def test_a_node_without_the_text_ends_both(lacks, tmp_path):
+    nodes, port = [tmp_path / "zero", tmp_path / "one"], free_port()
+    write_text(nodes[1 - lacks])
+    nodes[lacks].mkdir()
+    flags = ["train", "--src", "a.en", "--tgt", "a.de", *SHAPE.split(), "--out", "run"]
+    started = [start(command, rank, port, nodes[rank], flags) for rank in range(2)]
+    assert [exit_code(process) for process in started] == [2, 2]
+    for folder in nodes:
+        [line] = (folder / "said").read_text(encoding="utf-8").splitlines()
+        assert line.startswith(f"annotated: node {lacks} (")
+        assert "No such file or directory: 'a.en'; every node needs the text, in the same place" in line
+        assert not list((folder / "run").glob("checkpoints/*"))

@@ -1,0 +1,429 @@
+"""A run that is killed at any moment and resumed ends as one that was never killed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until
+
+from annotated.cli.commands import fingerprint
+from annotated.cli.parser import main
+from annotated.data import Corpus, ParallelText
+from annotated.files import read_json, write_json
+from annotated.translation.model_folder import WEIGHTS, average_checkpoints, load_model, read_tensors
+
+DROPOUT = {"save_every": 7, "accumulate": 2}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that was never killed."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    out = tmp_path_factory.mktemp("whole") / "run"
+    make_trainer(out, **DROPOUT).train()
+    yield out
+    torch.set_num_threads(threads)
+
+
+def assert_same_run(out, whole):
+    assert (out / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
+    assert log_of(out) == log_of(whole)
+    names = [folder.name for folder in sorted((whole / "checkpoints").iterdir())]
+    assert [folder.name for folder in sorted((out / "checkpoints").iterdir())] == names
+    for name in names:
+        for file in (WEIGHTS, "optimizer.safetensors"):
+            assert (out / "checkpoints" / name / file).read_bytes() == (
+                whole / "checkpoints" / name / file
+            ).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("event", "part", "count"),
+    [
+        ("open", "log.jsonl", 5),  # between checkpoints, after some updates that have to be made again
+        ("open", ".optimizer.safetensors", 3),  # while a checkpoint is written
+        ("os.rename", ".step-", 2),  # a checkpoint is written, but not yet under its name
+        ("open", "run/.config.json", 2),  # the checkpoint is whole, the run's model is being rewritten
+        ("open", "/step-00000004/.progress.json", 1),  # saved and validated, but that is not yet noted
+        ("os.rename", "checkpoints/step-", 1),  # an old checkpoint is about to be removed
+        ("shutil.rmtree", "checkpoints/.step-", 22),  # ... and has lost its name
+    ],
+)
+def test_killed_and_resumed(event, part, count, whole, tmp_path):
+    out = tmp_path / "run"
+    assert exit_code(start(train_until, out, event, part, count, **DROPOUT)) == -signal.SIGKILL
+    assert log_of(out) != log_of(whole)
+    make_trainer(out, **DROPOUT).train(resume=True)
+    assert_same_run(out, whole)
+
+
+def test_killed_twice_before_the_first_checkpoint(whole, tmp_path):
+    out = tmp_path / "run"
+    for _ in range(2):
+        assert exit_code(start(train_until, out, "open", "log.jsonl", 3, True, **DROPOUT)) == -signal.SIGKILL
+        assert not list((out / "checkpoints").glob("step-*"))
+    make_trainer(out, **DROPOUT).train(resume=True)
+    assert_same_run(out, whole)
+
+
+def test_resuming_a_finished_run_changes_nothing(whole):
+    def state():
+        return {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()}
+
+    before = state()
+    make_trainer(whole, **DROPOUT).train(resume=True)
+    assert state() == before
+
+
+def test_resuming_where_there_is_nothing_starts(whole, tmp_path):
+    make_trainer(tmp_path / "run", **DROPOUT).train(resume=True)
+    assert_same_run(tmp_path / "run", whole)
+
+
+def test_a_run_may_end_later_than_planned(whole, tmp_path):
+    out = tmp_path / "run"
+    make_trainer(out, max_steps=5, **DROPOUT).train()  # in the midst of the first epoch
+    assert log_of(out)[-1]["step"] == 5
+    make_trainer(out, **DROPOUT).train(resume=True)
+    assert (out / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
+    without_extra = [line for line in log_of(out) if line["step"] != 5]
+    assert [line for line in log_of(whole) if line["step"] != 5] == without_extra
+
+
+def stopped(out, step, sent=signal.SIGINT, **settings):
+    """Train or go on, with a signal to stop at some update."""
+    trainer = make_trainer(out, **settings)
+    report = trainer.report
+
+    def interrupted(*arguments):
+        report(*arguments)
+        if trainer.progress.step == step:
+            signal.raise_signal(sent)
+
+    trainer.report = interrupted
+    trainer.train(resume=True)
+    assert steps(out)[-1] == trainer.progress.step == step
+
+
+@pytest.mark.parametrize("average_of", ["last", "best"])
+def test_what_a_stop_saved_is_not_averaged(average_of, one_thread, tmp_path):
+    make_trainer(tmp_path / "whole", average_of=average_of).train()
+    assert steps(tmp_path / "whole")[-1] == 24
+    for step, sent in ((22, signal.SIGINT), (23, signal.SIGTERM)):
+        stopped(tmp_path / "run", step, sent, average_of=average_of)
+    make_trainer(tmp_path / "run", average_of=average_of).train(resume=True)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("average_of", ["last", "best"])
+def test_what_an_earlier_end_saved_is_not_averaged(average_of, one_thread, tmp_path):
+    # The rate is so high that the validation loss rises again: the earlier end is among the best.
+    settings = {"average_of": average_of, "epochs": 4, "learning_rate": 0.4}
+    make_trainer(tmp_path / "whole", **settings).train()
+    make_trainer(tmp_path / "run", **settings, max_steps=12).train()
+    make_trainer(tmp_path / "run", **settings).train(resume=True)
+    assert steps(tmp_path / "run") == steps(tmp_path / "whole")
+    assert (tmp_path / "run" / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
+
+
+def test_the_end_counts_wherever_it_comes(one_thread, tmp_path):
+    trainer = make_trainer(tmp_path, max_steps=20)
+    trainer.validation = None  # nothing tells that the mean is worse
+    trainer.train()
+    folders = [tmp_path / "checkpoints" / f"step-{step:08d}" for step in (16, 20)]
+    for name, tensor in average_checkpoints(folders).items():
+        assert torch.equal(read_tensors(tmp_path / WEIGHTS)[name], tensor)
+
+
+def test_a_checkpoint_that_does_not_say_why_it_was_made_counts(one_thread, tmp_path):
+    make_trainer(tmp_path / "whole").train()
+    make_trainer(tmp_path / "run", max_steps=16).train()
+    for folder in (tmp_path / "run" / "checkpoints").iterdir():
+        progress = read_json(folder / "progress.json")
+        del progress["between"]  # as older versions wrote it
+        write_json(folder / "progress.json", progress)
+    make_trainer(tmp_path / "run").train(resume=True)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_run_keeps_its_settings(whole):
+    for settings, names in (
+        ({"learning_rate": 0.5}, "learning_rate = 0.08, not 0.5"),
+        ({"seed": 1}, "seed = 0, not 1"),
+    ):
+        with pytest.raises(ValueError, match=names):
+            make_trainer(whole, **{**DROPOUT, **settings}).train(resume=True)
+    out = whole.parent / "notes"
+    make_trainer(out, max_steps=1, notes={"corpus": "a"}).train()
+    with pytest.raises(ValueError, match="corpus = 'a', not 'b'"):
+        make_trainer(out, max_steps=2, notes={"corpus": "b"}).train(resume=True)
+
+
+def test_a_setting_that_the_run_did_not_know_has_its_default(one_thread, tmp_path):
+    make_trainer(tmp_path, max_steps=2).train()
+    recorded = read_json(tmp_path / "training.json")
+    write_json(tmp_path / "training.json", {k: v for k, v in recorded.items() if "consistency" not in k})
+    with pytest.raises(ValueError, match=r"was begun with consistency = 0\.0, not 1\.0;"):
+        make_trainer(tmp_path, max_steps=3, consistency=1.0).train(resume=True)
+    make_trainer(tmp_path, max_steps=3).train(resume=True)
+
+
+def test_a_model_of_another_shape_is_named(whole):
+    with pytest.raises(ValueError, match=r"model.safetensors: tensor .* has shape"):
+        make_trainer(whole, model={"d_model": 32}, **DROPOUT).train(resume=True)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("progress.json", b'{"step": "three"}', "progress.json: step must be int"),
+        ("progress.json", b'{"steps": 3}', "progress.json: unknown setting 'steps'"),
+        ("progress.json", b"{", "progress.json is not valid JSON"),
+        ("optimizer.safetensors", b"cut", "optimizer.safetensors is not a whole safetensors file"),
+        (WEIGHTS, b"cut", "model.safetensors is not a whole safetensors file"),
+    ],
+)
+def test_a_damaged_checkpoint_is_named(file, content, says, tmp_path):
+    make_trainer(tmp_path, max_steps=2).train()
+    (tmp_path / "checkpoints" / "step-00000002" / file).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{says}.*; there is no other checkpoint$"):
+        make_trainer(tmp_path, max_steps=3).train(resume=True)
+
+
+@pytest.mark.parametrize("file", ["progress.json", "optimizer.safetensors", WEIGHTS])
+def test_a_damaged_checkpoint_can_be_done_without(file, one_thread, tmp_path):
+    make_trainer(tmp_path / "whole", max_steps=12).train()
+    make_trainer(tmp_path / "run", max_steps=12).train()
+    damaged = tmp_path / "run" / "checkpoints" / "step-00000012"
+    (damaged / file).unlink()
+    with pytest.raises(
+        ValueError, match=f"; delete the folder {damaged}, and the run goes on from step-00000008$"
+    ):
+        make_trainer(tmp_path / "run", max_steps=12).train(resume=True)
+    shutil.rmtree(damaged)
+    make_trainer(tmp_path / "run", max_steps=12).train(resume=True)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_lost_log_is_begun_again(tmp_path):
+    make_trainer(tmp_path, max_steps=4).train()
+    (tmp_path / "log.jsonl").unlink()
+    make_trainer(tmp_path, max_steps=6).train(resume=True)
+    assert [line["step"] for line in log_of(tmp_path)] == [6, 6]
+
+
+def test_an_older_checkpoint_that_is_damaged_is_found_before_training(tmp_path):
+    make_trainer(tmp_path, max_steps=12).train()
+    damaged = tmp_path / "checkpoints" / "step-00000008"
+    (damaged / "progress.json").unlink()
+    trainer = make_trainer(tmp_path)
+    with pytest.raises(ValueError, match=f"delete the folder {damaged}, and .* from step-00000012$"):
+        trainer.train(resume=True)
+    assert trainer.progress.step == 0
+    shutil.rmtree(damaged)
+    make_trainer(tmp_path).train(resume=True)
+
+
+# ---- exactly, or not at all
+
+
+def test_other_text_is_refused(tmp_path):
+    make_trainer(tmp_path, max_steps=4, text="a").train()
+    before = read_json(tmp_path / "training.json")
+    for text in ("b", ""):
+        with pytest.raises(
+            ValueError, match=f"^{tmp_path} was begun with other text .* --init-from {tmp_path}$"
+        ):
+            make_trainer(tmp_path, text=text).train(resume=True)
+    assert read_json(tmp_path / "training.json") == before
+    make_trainer(tmp_path, max_steps=6, text="a").train(resume=True)
+
+
+def test_the_same_text_in_another_place_is_the_same(tmp_path):
+    for text in ("", "a"):
+        make_trainer(tmp_path / text, max_steps=2, notes={"src": "/here"}, text=text).train()
+    with pytest.raises(ValueError, match="src = '/here', not '/there'"):  # nobody knows what stood in it
+        make_trainer(tmp_path, max_steps=3, notes={"src": "/there"}).train(resume=True)
+    make_trainer(tmp_path / "a", max_steps=3, notes={"src": "/there"}, text="a").train(resume=True)
+    assert read_json(tmp_path / "a" / "training.json")["src"] == "/there"
+
+
+@pytest.mark.parametrize("count", [20, 50, 90])
+def test_more_or_fewer_batches_are_refused_in_mid_epoch(count, tmp_path):
+    make_trainer(tmp_path, max_steps=5).train()
+    with pytest.raises(ValueError, match="stands at batch 5 of an epoch of 8, which now has "):
+        make_trainer(tmp_path, count=count).train(resume=True)
+    assert steps(tmp_path) == [5]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("batches", 10**6, "stands at batch 1,000,000 of an epoch of 8"),
+        ("step", -5, "step cannot be -5$"),
+        ("log_bytes", -1, "log_bytes cannot be -1$"),
+        ("update_batches", 0, "update_batches cannot be 0$"),
+        ("position", 3, "is of annotated 0.1, .* begin another run with --init-from "),
+    ],
+)
+def test_a_place_that_cannot_be_is_refused(field, value, says, tmp_path):
+    make_trainer(tmp_path, max_steps=5).train()
+    path = tmp_path / "checkpoints" / "step-00000005" / "progress.json"
+    write_json(path, {**read_json(path), field: value})
+    with pytest.raises(ValueError, match=says.removesuffix("$")):
+        make_trainer(tmp_path).train(resume=True)
+
+
+def scores_of(monkeypatch, *losses):
+    """Let validations find these losses, one after the other."""
+    left = iter(losses)
+    monkeypatch.setattr(
+        "annotated.training.trainer.score_tokens", lambda *_: SimpleNamespace(loss=next(left), accuracy=0.5)
+    )
+
+
+def test_patience_survives_an_interruption(one_thread, tmp_path, monkeypatch):
+    scores_of(monkeypatch, 3.0, 3.5, 3.4, 9.0)  # the last is of the mean
+    stopped(tmp_path, 20, epochs=9, patience=2)  # one of two epochs without a better loss has passed
+    trainer = make_trainer(tmp_path, epochs=9, patience=2)
+    trainer.train(resume=True)
+    assert trainer.progress.epoch == 3
+
+
+def test_a_validation_in_mid_epoch_is_nothing_to_patience(one_thread, tmp_path, monkeypatch):
+    scores_of(monkeypatch, 3.0, 4.0, 9.0, 5.0, 9.0, 2.9, 2.8, 9.0)  # each 9 is of a mean
+    for end in (10, 12):  # in the second epoch
+        make_trainer(tmp_path, max_steps=end, patience=1, epochs=4).train(resume=True)
+    trainer = make_trainer(tmp_path, patience=1, epochs=3)
+    trainer.train(resume=True)
+    assert trainer.progress.epoch == 3
+    assert trainer.progress.best == 2.8
+
+
+# ---- through the command line
+
+
+def test_a_fingerprint_is_of_each_sentence_on_each_side_of_each_split():
+    def corpus(name="own", src="a", tgt="b", val="c", **other):
+        train, held = ParallelText([src], [tgt], [1], "x"), ParallelText([val], ["d"], [2], "y")
+        return Corpus(name, "en", "de", {"train": train, "val": held, **other})
+
+    known = fingerprint(corpus())
+    assert known == fingerprint(corpus(name="other", test=ParallelText(["e"], ["f"], [1], "z")))
+    others = [corpus(src="A"), corpus(tgt="B"), corpus(val="C"), corpus(src="b", tgt="a")]
+    assert known not in {fingerprint(each) for each in others}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    rows = [(f"the cat number {i} sees a dog", f"die Katze {i} sieht einen Hund") for i in range(80)]
+    for name, column in zip(("a.en", "a.de"), zip(*rows, strict=True), strict=True):
+        (folder / name).write_text("".join(line + "\n" for line in column), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def flags(text):
+    shape = "--vocab 320 --N 1 --d-model 16 --d-ff 16 --h 2 --max-tokens 200 --epochs 12 --log-every 3"
+    return [
+        "train",
+        "--src",
+        str(text / "a.en"),
+        "--tgt",
+        str(text / "a.de"),
+        *shape.split(),
+        "--threads",
+        "1",
+    ]
+
+
+def test_ctrl_c_leaves_a_model_and_a_run_to_resume(flags, text, tmp_path, capfd, monkeypatch):
+    out = tmp_path / "run"
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    command = [sys.executable, "-m", "annotated", *flags, "--out", str(out)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 600
+        while not (out / "log.jsonl").exists() or len(log_of(out)) < 4:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=600)[1]
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    last = said.splitlines()[-1]
+    assert f"the model is in {out}" in last
+    assert "--resume" in last
+    load_model(out)
+    assert len(log_of(out)) < len(log_of(whole_run(flags, text)))
+    assert main(["train", "--out", str(out), "--resume"]) == 0  # all other settings are remembered
+    assert (out / WEIGHTS).read_bytes() == (text / "whole" / WEIGHTS).read_bytes()
+    assert log_of(out) == log_of(text / "whole")
+
+
+def whole_run(flags, text):
+    """The run of these flags that nobody stopped."""
+    out = text / "whole"
+    if not out.exists():
+        assert main([*flags, "--out", str(out)]) == 0
+    return out
+
+
+def test_resuming_with_other_settings_names_them(flags, text, capfd):
+    out = str(whole_run(flags, text))
+    for extra, says in (
+        (["--N", "2"], "N is 1 in"),
+        (["--learning-rate", "1"], "learning_rate = 0.002, not 1.0"),
+        (["--vocab", "300"], "vocab = 320, not 300"),
+        (["--pair", "en-de"], "pair = None, not 'en-de'"),
+        (["--corpus", "grammar"], "one of the two, --corpus grammar or --src"),
+    ):
+        assert main(["train", "--out", out, "--resume", *extra]) == 2
+        assert says in capfd.readouterr().err.splitlines()[-1]
+
+
+def test_a_run_knows_its_text_wherever_that_lies(flags, text, tmp_path, capfd):
+    for name in ("a.en", "a.de"):
+        shutil.copy(text / name, tmp_path / name)
+    out, elsewhere = str(tmp_path / "run"), ["--src", str(tmp_path / "a.en"), "--tgt", str(tmp_path / "a.de")]
+    assert main([*flags, "--max-steps", "2", "--out", out]) == 0
+    resume = ["train", "--out", out, "--resume", "--max-steps", "3"]
+    assert main([*resume, *elsewhere]) == 0
+    with (tmp_path / "a.de").open("a", encoding="utf-8", newline="") as file:
+        file.seek(0)
+        file.truncate()
+        file.writelines(f"die Katze {i} sieht zwei Hunde\n" for i in range(80))
+    capfd.readouterr()
+    assert main(resume) == 2
+    assert "was begun with other text" in capfd.readouterr().err.splitlines()[-1]
+    assert main([*resume, *flags[1:5]]) == 0  # the first files again
+
+
+def test_a_second_run_in_a_folder_is_refused(flags, text, capfd):
+    out = str(whole_run(flags, text))
+    capfd.readouterr()
+    assert main([*flags, "--out", out]) == 2
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1
+    assert "already holds a run" in error
+
+
+def test_a_run_killed_before_its_first_checkpoint_remembers_its_flags(flags, text, tmp_path, capfd):
+    out = tmp_path / "run"
+    out.mkdir()
+    settings = json.loads((whole_run(flags, text) / "training.json").read_text(encoding="utf-8"))
+    write_json(out / "training.json", {**settings, "max_steps": 2})
+    (out / "run.lock").touch()
+    assert main(["train", "--out", str(out), "--resume"]) == 0
+    model, *_ = load_model(out)
+    assert model.config.d_model == 16
+    assert os.path.getsize(out / WEIGHTS) == os.path.getsize(text / "whole" / WEIGHTS)

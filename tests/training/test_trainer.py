@@ -1,0 +1,394 @@
+"""What a training run computes and when it ends."""
+
+import io
+import signal
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tiny_runs import log_of, make_trainer, steps, weights
+
+from annotated.data.batch import Batch
+from annotated.files import read_json
+from annotated.pace import CONSISTENT, Pace
+from annotated.tokenizers import WordTokenizer
+from annotated.training.devices import half_precision
+from annotated.training.rdrop import symmetric_divergence
+from annotated.training.trainer import SummedLoss, stop_on_interrupt
+from annotated.transformer.loss import LabelSmoothing
+from annotated.translation.evaluation import bleu, greedy_bleu, tokenized_bleu
+from annotated.translation.model_folder import WEIGHTS, read_tensors
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+# ---- what is computed
+
+
+def test_the_loss_is_the_readable_one():
+    trainer = make_trainer("unused", model={"dropout": 0.0})
+    model = trainer.model
+    batch = Batch(torch.tensor([[4, 5, 1], [6, 1, 2]]), torch.tensor([[0, 5, 4, 1], [0, 6, 1, 2]]))
+    found = SummedLoss(model, 0.1, 2)(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y)
+    log_probs = model.generator(model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask))
+    wanted = LabelSmoothing(16, 2, 0.1)(log_probs.flatten(0, 1), batch.tgt_y.flatten())
+    torch.testing.assert_close(found, wanted)
+
+
+def test_two_passes_have_dropout_of_their_own_and_are_held_to_agree():
+    model = make_trainer("unused", model={"dropout": 0.4}).model.train()
+    batch = Batch(torch.tensor([[4, 5, 1], [6, 1, 2]]), torch.tensor([[0, 5, 4, 1], [0, 6, 1, 2]]))
+    inputs = batch.src, batch.tgt, batch.src_mask, batch.tgt_mask
+    loss = SummedLoss(model, 0.1, 2)
+    loss.consistency = 0.7
+    torch.manual_seed(5)
+    found = loss(*inputs, batch.tgt_y)
+    torch.manual_seed(5)
+    x, y = model.generator(model(*(torch.cat([z, z]) for z in inputs))).flatten(1, 2).view(2, -1, 16)
+    target, criterion = batch.tgt_y.flatten(), LabelSmoothing(16, 2, 0.1)
+    apart = symmetric_divergence(x[target != 2], y[target != 2])
+    assert apart > 0.01
+    torch.testing.assert_close(found, (criterion(x, target) + criterion(y, target)) / 2 + 0.7 * apart)
+
+
+def test_consistency_begins_with_its_epoch(tmp_path):
+    trainer = make_trainer(tmp_path, epochs=3, consistency=0.7, consistency_from=2)
+    batches, seen = trainer.epoch_batches, []
+    trainer.epoch_batches = lambda epoch: seen.append(trainer.summed.consistency) or batches(epoch)
+    trainer.train()
+    assert seen == [0.0, 0.7, 0.7]
+
+
+def test_the_time_left_knows_what_consistency_takes(tmp_path, capfd, monkeypatch):
+    passed, minutes_of = [], {0.0: 1, 0.7: 3}
+    clock = SimpleNamespace(monotonic=lambda: 60 * sum(minutes_of[spent] for spent in passed))
+    monkeypatch.setattr("annotated.pace.time", clock)
+    trainer = make_trainer(tmp_path, epochs=5, consistency=0.7, consistency_from=4)
+    update = trainer.update
+    trainer.update = lambda *inputs: passed.append(trainer.summed.consistency) or update(*inputs)
+    trainer.train()
+    length = trainer.progress.step // 5
+    said = [line.split("; about ")[1] for line in capfd.readouterr().err.splitlines() if "min left" in line]
+    ahead = (2 + 2 * CONSISTENT, 1 + 2 * CONSISTENT, 2 * CONSISTENT, 3)  # measured once it was seen
+    assert said == [f"{minutes * length:.0f} min left" for minutes in ahead]
+
+
+def test_a_pace_is_that_of_each_kind(monkeypatch):
+    clock = iter([0, 60, 120, 180, 480, 1000])
+    monkeypatch.setattr("annotated.pace.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    pace = Pace()
+    pace.count(False)
+    assert pace.minutes(3, 10) == pytest.approx(3 + 10 * CONSISTENT)
+    pace.count(False)
+    pace.count(False, 0)  # a validation
+    pace.count(True)
+    assert pace.minutes(2, 10) == pytest.approx(2 * 1.5 + 10 * 5)
+    resumed = Pace()
+    resumed.last = 1000 - 120
+    monkeypatch.setattr("annotated.pace.time", SimpleNamespace(monotonic=lambda: 1000))
+    resumed.count(True)
+    assert resumed.minutes(CONSISTENT, 1) == pytest.approx(4)
+
+
+def plain_loop(trainer, epochs, accumulate, clip):
+    """The same training written out: one gradient of the mean over all tokens of `accumulate` batches."""
+    model, config = trainer.model.train(), trainer.config
+    adam = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
+    criterion, losses = LabelSmoothing(16, 2, config.smoothing), []
+    for epoch in range(epochs):
+        batches = list(trainer.epoch_batches(epoch).epoch(epoch))
+        for start in range(0, len(batches), accumulate):
+            group = batches[start : start + accumulate]
+            loss = 0
+            for b in group:
+                log_probs = model.generator(model(b.src, b.tgt, b.src_mask, b.tgt_mask))
+                loss = loss + criterion(log_probs.flatten(0, 1), b.tgt_y.flatten())
+            loss = loss / sum(b.ntokens for b in group)
+            adam.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+            step = len(losses) + 1
+            rising, falling = step / config.warmup, (config.warmup / step) ** 0.5
+            adam.param_groups[0]["lr"] = config.learning_rate * min(rising, falling)
+            adam.step()
+            losses.append(loss.item())
+    return losses
+
+
+def test_updates_are_those_of_a_loop_written_out(tmp_path):
+    exact = {"dtype": torch.float64, "model": {"dropout": 0.0}, "epochs": 2, "accumulate": 3, "clip": 0.7}
+    trainer, other = (make_trainer(tmp_path, log_every=1, average=0, **exact) for _ in range(2))
+    trainer.train()
+    losses = plain_loop(other, 2, 3, 0.7)
+    torch.testing.assert_close(
+        dict(trainer.model.named_parameters()), dict(other.model.named_parameters()), rtol=0, atol=1e-9
+    )
+    assert [line["loss"] for line in log_of(tmp_path) if "loss" in line] == pytest.approx(losses, abs=1e-9)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
+    make_trainer(tmp_path / "a").train()
+    torch.manual_seed(99)  # whatever the global stream was before
+    trainer = make_trainer(tmp_path / "b")
+    torch.rand(3)
+    trainer.train()
+    make_trainer(tmp_path / "c", seed=1).train()
+    assert weights(tmp_path / "a") == weights(tmp_path / "b")
+    assert log_of(tmp_path / "a") == log_of(tmp_path / "b")
+    assert weights(tmp_path / "a") != weights(tmp_path / "c")
+
+
+def test_validation_does_not_disturb_training(tmp_path):
+    make_trainer(tmp_path / "with").train()
+    without = make_trainer(tmp_path / "without")
+    without.validation = None
+    without.train()
+    assert weights(tmp_path / "with") == weights(tmp_path / "without")
+    assert any("validation_loss" in line for line in log_of(tmp_path / "with"))
+    assert log_of(tmp_path / "without") == [
+        line for line in log_of(tmp_path / "with") if "validation_loss" not in line
+    ]
+
+
+def test_half_precision_keeps_the_weights_whole(tmp_path):
+    make_trainer(tmp_path / "half", precision="bf16", max_steps=4, model={"dropout": 0.0}).train()
+    make_trainer(tmp_path / "full", max_steps=4, model={"dropout": 0.0}).train()
+    half, full = (read_tensors(tmp_path / name / WEIGHTS) for name in ("half", "full"))
+    assert {tensor.dtype for tensor in half.values()} == {torch.float32}
+    losses = [[line["loss"] for line in log_of(tmp_path / n) if "loss" in line] for n in ("half", "full")]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+    assert half.keys() == full.keys()
+
+
+def test_half_precision_ends_with_its_block():
+    before = torch.get_float32_matmul_precision()
+    with half_precision(torch.device("cpu")):
+        assert torch.get_float32_matmul_precision() == "medium"
+    assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize("d_model", [8, 32])
+@pytest.mark.parametrize("warmup", [3, 8])
+def test_the_rate_peaks_where_the_settings_say_whatever_warmup_and_width(tmp_path, d_model, warmup):
+    settings = {"max_steps": 12, "learning_rate": 0.01, "warmup": warmup, "log_every": 1, "average": 0}
+    make_trainer(tmp_path, model={"d_model": d_model}, **settings).train()
+    rates = rates_of(tmp_path)
+    assert rates[warmup] == max(rates.values()) == pytest.approx(0.01)
+    for step, found in rates.items():
+        assert found == pytest.approx(0.01 * min(step / warmup, (warmup / step) ** 0.5))
+
+
+def rates_of(out):
+    """The rate of each update that the log has."""
+    return {line["step"]: line["rate"] for line in log_of(out) if "rate" in line}
+
+
+def test_a_warmup_that_is_not_given_follows_from_the_length_of_the_run(tmp_path):
+    settings = {"epochs": 2, "warmup": 0, "log_every": 1, "average": 0}
+    trainer = make_trainer(tmp_path, **settings)
+    trainer.train()
+    warmup = trainer.config.warmup_in(trainer.progress.step)
+    rates = rates_of(tmp_path)
+    assert 1 < warmup < len(rates)
+    assert max(rates, key=rates.get) == warmup
+    assert read_json(tmp_path / "training.json")["warmup"] == warmup
+
+
+def test_a_longer_run_keeps_the_warmup_it_was_begun_with(tmp_path):
+    make_trainer(tmp_path / "run", warmup=0, epochs=2, log_every=1).train()
+    warmup = read_json(tmp_path / "run" / "training.json")["warmup"]
+    make_trainer(tmp_path / "run", warmup=0, epochs=4, log_every=1).train(resume=True)
+    make_trainer(tmp_path / "whole", warmup=warmup, epochs=4, log_every=1).train()
+    assert rates_of(tmp_path / "run") == rates_of(tmp_path / "whole")
+    assert read_json(tmp_path / "run" / "training.json")["warmup"] == warmup
+
+
+@pytest.mark.parametrize(
+    ("warmup", "says"),
+    [
+        (0, "the learning rate peaks at 0.01, at update 6 of 24"),
+        (24, "the learning rate peaks at 0.01, at update 24 of 24"),
+        (40, "the learning rate would peak at 0.01 at update 40, but the run ends at update 24, with 0.006"),
+    ],
+)
+def test_the_peak_is_told_at_the_start_and_no_shorter_warmup_asked_for(tmp_path, capfd, warmup, says):
+    make_trainer(tmp_path, max_steps=24, epochs=100, warmup=warmup, learning_rate=0.01, average=0).train()
+    err = capfd.readouterr().err
+    assert says in err.splitlines()[0]
+    assert "shorter" not in err
+    make_trainer(tmp_path, max_steps=25, epochs=100, warmup=warmup, learning_rate=0.01).train(resume=True)
+    assert "the learning rate" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("learning_rate", "warmup", "norm_first", "said"),
+    [(0.3, 6, False, True), (0.3, 6, True, False), (0.01, 6, False, False), (0.3, 2000, False, False)],
+)
+def test_a_rate_that_post_norm_may_not_bear(learning_rate, warmup, norm_first, said, tmp_path, capfd):
+    """The rate that the run reaches counts: with a warm-up far longer than the run it stays low."""
+    settings = {"max_steps": 24, "epochs": 100, "average": 0, "learning_rate": learning_rate}
+    make_trainer(tmp_path, warmup=warmup, model={"norm_first": norm_first}, **settings).train()
+    assert ("may learn nothing" in capfd.readouterr().err.splitlines()[0]) == said
+
+
+def test_the_log_has_the_bleu_of_the_epochs_asked_for(tmp_path, capfd):
+    make_trainer(tmp_path, epochs=4, bleu_every=2).train()
+    lines = [line for line in log_of(tmp_path) if "validation_loss" in line]
+    assert ["validation_bleu" in line for line in lines] == [False, True, False, True]
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("epoch")]
+    assert ["greedy BLEU" in line for line in said] == [False, True, False, True]
+    assert ["min left" in line for line in said] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(("variant", "measure"), [("tok", tokenized_bleu), ("raw", bleu)])
+def test_the_bleu_is_the_one_that_the_card_will_have(variant, measure, tmp_path, monkeypatch):
+    def in_halves(_, ids):  # which one of the two measures cuts
+        return " ".join(f"{i}-{i}" for i in ids)
+
+    monkeypatch.setattr(WordTokenizer, "decode", in_halves)
+    trainer = make_trainer(tmp_path, max_steps=1, epochs=1, bleu_every=1, notes={"variant": variant})
+    trainer.train()
+    found = log_of(tmp_path)[-1]["validation_bleu"]
+    by = {
+        m: greedy_bleu(trainer.model, trainer.validation.epoch(0), trainer.tokenizers[1], m).value
+        for m in (bleu, tokenized_bleu)
+    }
+    assert found == by[measure]
+    assert by[bleu] != by[tokenized_bleu]
+
+
+@pytest.mark.parametrize(("pair", "cut"), [("en-th", "char"), ("en-de", "13a"), (None, "13a")])
+def test_that_bleu_is_counted_as_the_target_language_asks(pair, cut, tmp_path):
+    trainer = make_trainer(tmp_path, bleu_every=1, notes={"pair": pair})
+    assert f"tok:{cut}|" in trainer.measure(["a b c d"], ["a b c e"]).signature
+
+
+def test_what_that_bleu_lacks_is_told_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
+    with pytest.raises(ImportError, match=r"ja-mecab needs more packages: .*sacrebleu\[ja\].*, or take char"):
+        make_trainer(tmp_path, bleu_every=1, notes={"pair": "en-ja"})
+    make_trainer(tmp_path, notes={"pair": "en-ja"})
+
+
+def test_epochs_are_counted_from_1(tmp_path, capfd):
+    """In messages and in the log, as `consistency_from` counts them; a rest of an epoch is part of it."""
+    trainer = make_trainer(tmp_path, epochs=3, log_every=1, max_steps=10)
+    trainer.train()
+    length = trainer.progress.epoch_batches
+    assert length < 10 < 2 * length
+    for line in log_of(tmp_path):
+        assert line["epoch"] == (line["step"] - 1) // length + 1
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("epoch")]
+    assert [line.partition(":")[0] for line in said] == [f"epoch 1, step {length}", "epoch 2, step 10"]
+
+
+def test_compile_is_asked_for_only_on_request(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self: compiled.append(self))
+    trainer = make_trainer("unused")
+    assert not compiled
+    trainer = make_trainer("unused", compile=True)
+    assert compiled == [trainer.loss]
+
+
+def test_a_compiled_model_is_trained_alike(tmp_path, monkeypatch):
+    compile_module = torch.nn.Module.compile  # captured as on request, but run without generated code
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self: compile_module(self, backend="eager"))
+    for name in ("plain", "compiled"):
+        make_trainer(tmp_path / name, compile=name == "compiled", max_steps=4, model={"dropout": 0.0}).train()
+    plain, compiled = (read_tensors(tmp_path / name / WEIGHTS) for name in ("plain", "compiled"))
+    torch.testing.assert_close(compiled, plain)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_gets_a_progress_bar(terminal, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    make_trainer(tmp_path, max_steps=5).train()
+    shown = sys.stderr.getvalue()
+    assert ("5/5" in shown and "tokens_per_s=" in shown and "left=0 min" in shown) == terminal
+    assert "<" not in shown  # tqdm's own estimate, which takes all updates for alike
+    assert "epoch 1, step 5: validation cross-entropy" in shown  # for whoever keeps the output in a file
+
+
+# ---- when it ends
+
+
+def test_max_steps_ends_in_the_midst_of_an_epoch(tmp_path):
+    trainer = make_trainer(tmp_path, max_steps=3, average=0)
+    trainer.train()
+    assert trainer.finished()
+    assert steps(tmp_path) == [3]
+    assert log_of(tmp_path)[-1]["step"] == 3
+    assert "validation_loss" in log_of(tmp_path)[-1]
+
+
+def test_patience_counts_epochs_without_a_better_loss(tmp_path, monkeypatch):
+    losses = iter([3.0, 2.0, 2.5, 1.9, 1.9, 2.0, 1.0])
+
+    class Scores:
+        accuracy = 0.5
+
+        def __init__(self):
+            self.loss = next(losses)
+
+    monkeypatch.setattr("annotated.training.trainer.score_tokens", lambda *_: Scores())
+    trainer = make_trainer(tmp_path, epochs=7, patience=2)
+    trainer.train()
+    assert trainer.progress.epoch == 6  # two epochs after that of 1.9, which the next 1.9 does not better
+    assert trainer.progress.best == 1.9
+
+
+def test_without_validation_patience_waits_for_ever(tmp_path):
+    trainer = make_trainer(tmp_path, epochs=3, patience=1)
+    trainer.validation = None
+    trainer.train()
+    assert trainer.progress.epoch == 3
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_stops_at_once_except_under_torchrun_which_repeats_it(sent, monkeypatch):
+    def stop_at_once(*_):
+        raise ChildProcessError
+
+    monkeypatch.setattr(signal, "SIG_DFL", stop_at_once)
+    monkeypatch.setattr(signal, "default_int_handler", stop_at_once)
+    before = signal.getsignal(sent)
+    with stop_on_interrupt() as asked:
+        assert not asked()
+        signal.raise_signal(sent)
+        assert asked()
+        with pytest.raises(ChildProcessError):
+            signal.raise_signal(sent)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "any")
+    with stop_on_interrupt() as asked:
+        for _ in range(3):
+            signal.raise_signal(sent)
+        assert asked()
+    assert signal.getsignal(sent) == before
+
+
+def test_outside_the_main_thread_signals_are_left_alone(tmp_path):
+    seen = []
+
+    def work():
+        with stop_on_interrupt() as asked:
+            seen.append(asked())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [False]
+
+
+def test_a_process_without_a_batch_takes_part_with_weight_0():
+    trainer = make_trainer("unused")
+    trainer.world = 2
+    assert trainer.share([[0], [1], [2], [3]]) == [([0], 1.0), ([2], 1.0)]
+    assert trainer.share([[4]]) == [([4], 1.0)]
+    trainer.rank = 1
+    assert trainer.share([[0], [1], [2], [3]]) == [([1], 1.0), ([3], 1.0)]
+    assert trainer.share([[4]]) == [([4], 0.0)]

@@ -1,0 +1,314 @@
+import math
+import threading
+from copy import deepcopy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from annotated.fast import CpuKernels
+from annotated.transformer.attention import MultiHeadedAttention, attention, clones
+from annotated.transformer.masks import padding_mask, subsequent_mask
+from annotated.transformer.model import make_model
+from annotated.translation.modes import capture_attention
+
+seeds = st.integers(0, 2**32)
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+def random(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+def readable(module):
+    """Let the module compute by `attention` rather than by the fused kernel."""
+    module.on_weights = lambda weights: None
+    return module
+
+
+def fused(module):
+    """Let the module compute by the fused kernel, as it does."""
+    return module
+
+
+def quick(module):
+    """Let the module compute as in training on a CPU, by `attention` where that is faster."""
+    forward = module.forward
+
+    def quickly(*inputs):
+        with CpuKernels():
+            return forward(*inputs)
+
+    module.forward = quickly
+    return module
+
+
+def gradients(output, inputs):
+    """Of a sum that weighs each entry of the output differently."""
+    weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
+    return torch.autograd.grad((output * weights).sum(), inputs)
+
+
+def naive_attention(query, key, value, mask):
+    """Equation 1 for one head, a query and a key at a time, in Python's own numbers."""
+    output = []
+    for q, allowed in zip(query.tolist(), mask.tolist(), strict=True):
+        powers = [
+            math.exp(sum(a * b for a, b in zip(q, k, strict=True)) / math.sqrt(len(q))) if allow else 0.0
+            for k, allow in zip(key.tolist(), allowed, strict=True)
+        ]
+        columns = zip(*value.tolist(), strict=True)
+        output.append([sum(p * v for p, v in zip(powers, c, strict=True)) / sum(powers) for c in columns])
+    return torch.tensor(output, dtype=torch.float64)
+
+
+def test_attention_is_equation_1():
+    query, key, value = random(4, 3), random(5, 3), random(5, 2)
+    mask = torch.rand(4, 5) < 0.6
+    mask[:, 0] = True
+    torch.testing.assert_close(
+        attention(query, key, value, mask)[0], naive_attention(query, key, value, mask)
+    )
+    everything = torch.ones(4, 5, dtype=torch.bool)
+    torch.testing.assert_close(
+        attention(query, key, value)[0], naive_attention(query, key, value, everything)
+    )
+
+
+@settings(deadline=None)
+@given(seeds)
+def test_weights_sum_to_1_over_what_may_be_seen(seed):
+    torch.manual_seed(seed)
+    mask = torch.rand(2, 1, 4, 5) < 0.5
+    _, weights = attention(10 * random(2, 3, 4, 6), random(2, 3, 5, 6), random(2, 3, 5, 6), mask)
+    assert (weights >= 0).all()
+    assert (weights[~mask.expand_as(weights)] == 0).all()
+    sums = mask.any(dim=-1).double().expand(2, 3, 4)  # 1, or 0 where nothing may be seen
+    torch.testing.assert_close(weights.sum(dim=-1), sums)
+
+
+@pytest.mark.parametrize("form", [readable, fused, quick])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@settings(max_examples=20, deadline=None)
+@given(seeds)
+def test_a_query_that_may_see_nothing_gets_zeros_and_finite_gradients(form, dtype, seed):
+    torch.manual_seed(seed)
+    attend = form(MultiHeadedAttention(2, 8)).to(dtype)
+    nn.init.normal_(attend.linears[-1].bias)
+    query, memory = random(2, 3, 8, dtype=dtype), random(2, 4, 8, dtype=dtype)
+    mask = torch.rand(2, 3, 4) < 0.7
+    mask[0, 1] = False
+    output = attend.eval()(query, memory, memory, mask)
+    assert torch.equal(output[0, 1], attend.linears[-1].bias)  # what W^O makes of zeros
+    found = gradients(output, [query, memory, *attend.parameters()])
+    assert all(gradient.isfinite().all() for gradient in found)
+    assert not found[0][0, 1].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", ["none", "one for all queries", "one for each", "nothing to see"])
+def test_fused_is_readable(dtype, kind):
+    attend = MultiHeadedAttention(4, 16).to(dtype).eval()
+    query, key, value = (random(3, length, 16, dtype=dtype) for length in (5, 6, 6))
+    mask = {"none": None, "one for all queries": torch.rand(3, 1, 6) < 0.6}.get(
+        kind, torch.rand(3, 5, 6) < 0.6
+    )
+    if kind == "nothing to see":
+        mask[1] = False
+    inputs = [query, key, value, *attend.parameters()]
+    fast = fused(attend)(query, key, value, mask)
+    fast_gradients = gradients(fast, inputs)
+    slow = readable(attend)(query, key, value, mask)
+    torch.testing.assert_close(fast, slow)
+    for one, other in zip(fast_gradients, gradients(slow, inputs), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5 if dtype == torch.float32 else 1e-12, rtol=1e-5)
+
+
+def copied(attend):
+    """PyTorch's own module with our weights."""
+    peer = nn.MultiheadAttention(attend.h * attend.d_k, attend.h, batch_first=True, dtype=torch.float64)
+    to_query, to_key, to_value, to_output = attend.linears
+    with torch.no_grad():
+        peer.in_proj_weight.copy_(torch.cat([m.weight for m in (to_query, to_key, to_value)]))
+        peer.in_proj_bias.copy_(torch.cat([m.bias for m in (to_query, to_key, to_value)]))
+        peer.out_proj.weight.copy_(to_output.weight)
+        peer.out_proj.bias.copy_(to_output.bias)
+    return peer
+
+
+@pytest.mark.parametrize("form", [readable, fused, quick])
+def test_heads_are_those_of_pytorch(form):
+    attend = form(MultiHeadedAttention(4, 12, dropout=0.0)).double()
+    peer = copied(attend)
+    query, key, value = random(3, 5, 12), random(3, 5, 12), random(3, 5, 12)
+    real = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0]], dtype=torch.bool)
+    causal = subsequent_mask(5)
+    ours = attend(query, key, value, real.unsqueeze(1) & causal)
+    theirs, _ = peer(query, key, value, key_padding_mask=~real, attn_mask=~causal[0])
+    torch.testing.assert_close(ours, theirs)
+    our_gradients = gradients(ours, [query, key, value, *(m.weight for m in attend.linears)])
+    their_gradients = gradients(theirs, [query, key, value, peer.in_proj_weight, peer.out_proj.weight])
+    joined = (*our_gradients[:3], torch.cat(our_gradients[3:6]), our_gradients[6])
+    for one, other in zip(joined, their_gradients, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("mask", [torch.ones(1, 3, 3), torch.ones(1, 3, 3, dtype=torch.int64)])
+def test_a_mask_that_is_not_boolean_is_refused(mask):
+    x = random(1, 3, 8)
+    attend = MultiHeadedAttention(2, 8).double()
+    with pytest.raises(ValueError, match="bool"):
+        attention(x, x, x, mask)
+    for module in (attend, readable(attend)):
+        with pytest.raises(ValueError, match="bool"):
+            module(x, x, x, mask)
+
+
+@pytest.mark.parametrize(("h", "d_model"), [(3, 8), (0, 8), (-2, 8)])
+def test_heads_must_divide_the_width(h, d_model):
+    with pytest.raises(ValueError, match=f"d_model={d_model} and h={h}"):
+        MultiHeadedAttention(h, d_model)
+
+
+def test_dropout_changes_what_is_summed_and_not_the_weights():
+    query, key, value = random(1, 3, 4), random(1, 5, 4), random(1, 5, 4)
+    plain, weights = attention(query, key, value)
+    dropped, same = attention(query, key, value, dropout=nn.Dropout(0.5))
+    assert torch.equal(weights, same)
+    assert not torch.allclose(plain, dropped)
+    assert torch.equal(attention(query, key, value, dropout=nn.Dropout(0.5).eval())[0], plain)
+
+
+@pytest.mark.parametrize("form", [readable, fused, quick])
+def test_dropout_keeps_the_mean(form):
+    attend = form(MultiHeadedAttention(2, 8, dropout=0.3))
+    x = torch.randn(1, 4, 8).expand(20_000, 4, 8)
+    with torch.no_grad():
+        dropped, plain = attend(x, x, x), attend.eval()(x[:1], x[:1], x[:1])
+    assert dropped.std(dim=0).min() > 0.01
+    torch.testing.assert_close(dropped.mean(dim=0, keepdim=True), plain, atol=0.02, rtol=0)
+
+
+def test_clones_are_equal_at_birth_and_live_apart():
+    first, second = clones(nn.Linear(3, 2), 2)
+    assert torch.equal(first.weight, second.weight)
+    assert first.weight is not second.weight
+    with torch.no_grad():
+        first.weight.zero_()
+    assert second.weight.any()
+
+
+@pytest.fixture
+def model():
+    return make_model(11, 13, N=2, d_model=16, d_ff=32, h=4, dropout=0.0)
+
+
+@pytest.fixture
+def batch():
+    src, tgt = torch.tensor([[5, 6, 7, 1], [8, 1, 2, 2]]), torch.tensor([[0, 4, 5], [0, 6, 2]])
+    return src, tgt, padding_mask(src, 2), padding_mask(tgt, 2) & subsequent_mask(3)
+
+
+def test_captured_weights_are_those_of_the_readable_form(model, batch):
+    with capture_attention(model) as maps:
+        model(*batch)
+    assert sorted(maps) == sorted((kind, i) for kind in ("encoder", "decoder", "cross") for i in (0, 1))
+    src, _, src_mask, tgt_mask = batch
+    for kind, shape, mask in (
+        ("encoder", (2, 4, 4, 4), src_mask),
+        ("decoder", (2, 4, 3, 3), tgt_mask),
+        ("cross", (2, 4, 3, 4), src_mask),
+    ):
+        for i in (0, 1):
+            assert maps[kind, i].shape == shape
+            assert (maps[kind, i][~mask.unsqueeze(1).expand(shape)] == 0).all()
+            assert not maps[kind, i].requires_grad
+    attend = model.encoder.layers[0].self_attn
+    query, key = (attend.split(linear(model.src_embed(src))) for linear in attend.linears[:2])
+    torch.testing.assert_close(maps["encoder", 0], attention(query, key, key, src_mask.unsqueeze(1))[1])
+
+
+def test_capture_is_float32_and_of_the_latest_pass(model, batch):
+    src, tgt, src_mask, tgt_mask = batch
+    with capture_attention(model.double()) as maps:
+        model(*batch)
+        assert maps["cross", 1].dtype == torch.float32
+        model(src[1:], tgt[1:, :2], src_mask[1:], tgt_mask[1:, :2, :2])
+    assert maps["cross", 1].shape == (1, 4, 2, 4)
+
+
+def test_capture_changes_no_output_and_ends_with_its_block(model, batch):
+    before = model(*batch)
+    with capture_attention(model) as maps:
+        torch.testing.assert_close(model(*batch), before)
+        with capture_attention(model) as inner:
+            model(*batch)
+        seen = maps["cross", 0]
+        model(*batch)
+    assert maps["cross", 0] is not seen  # the outer block went on recording
+    assert inner.keys() == maps.keys()
+    held = dict(maps)
+    assert torch.equal(model(*batch), before)
+    assert all(maps[name] is held[name] for name in held)
+
+
+def test_capture_ends_with_an_exception_too(model, batch):
+    with pytest.raises(RuntimeError, match="stop"), capture_attention(model) as maps:
+        raise RuntimeError("stop")
+    model(*batch)
+    assert not maps
+
+
+def test_capture_sees_only_the_passes_of_its_own_thread(model, batch):
+    src, tgt, src_mask, tgt_mask = batch
+    begun, passed = threading.Event(), threading.Event()
+    others = {}
+
+    def look():
+        with capture_attention(model) as maps:
+            begun.set()
+            assert passed.wait(30)
+            others.update(maps)
+            model(*batch)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    assert begun.wait(30)
+    with capture_attention(model) as maps:
+        model(src[:1], tgt[:1, :2], src_mask[:1], tgt_mask[:1, :2, :2])
+        passed.set()
+        thread.join()  # the other block has begun before this one and ends within it
+    assert not others
+    assert maps["cross", 1].shape == (1, 4, 2, 4)
+    held = dict(maps)
+    model(*batch)
+    assert all(maps[name] is held[name] for name in held)
+
+
+def test_a_model_can_be_copied_while_it_is_looked_at_and_saved_afterwards(model, batch, tmp_path):
+    with capture_attention(model):
+        deepcopy(model)
+    torch.save(model, tmp_path / "model.pt")
+    again = torch.load(tmp_path / "model.pt", weights_only=False)
+    assert torch.equal(again(*batch), model(*batch))
+
+
+# ---- dropout on the weights
+
+
+@pytest.mark.parametrize("form", [readable, fused])
+@pytest.mark.parametrize("p", [0.2, 0.7])
+def test_both_forms_drop_the_share_of_weights_they_were_told_to(form, p):
+    module = form(MultiHeadedAttention(1, 1, dropout=p))
+    n = 40_000
+    ones = torch.ones(n, 1, 1, 1)  # one key, so its weight is 1, and with a value of 1 so is the output
+    out = module.attend(ones, ones, ones, None)
+    assert abs((out == 0).double().mean().item() - p) < 5 * math.sqrt(p * (1 - p) / n)
+    torch.testing.assert_close(out[out != 0].unique(), torch.tensor([1 / (1 - p)]))
+    assert torch.equal(module.eval().attend(ones, ones, ones, None), ones)

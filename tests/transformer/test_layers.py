@@ -1,0 +1,178 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from annotated.transformer.layers import (
+    Embeddings,
+    LearnedPositions,
+    PositionalEncoding,
+    PositionwiseFeedForward,
+    SublayerConnection,
+    sinusoids,
+)
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+# ---- feed-forward and embeddings
+
+
+@pytest.mark.parametrize(
+    ("activation", "formula"),
+    [
+        ("relu", lambda z: max(z, 0.0)),
+        ("gelu", lambda z: z * (1 + math.erf(z / math.sqrt(2))) / 2),
+        ("swish", lambda z: z / (1 + math.exp(-z))),
+    ],
+)
+def test_feed_forward_is_equation_2(activation, formula):
+    ff = PositionwiseFeedForward(3, 5, activation=activation).double().eval()
+    x = torch.randn(2, 4, 3, dtype=torch.float64)
+    inner = x @ ff.w_1.weight.T + ff.w_1.bias
+    expected = inner.detach().clone().apply_(formula) @ ff.w_2.weight.T + ff.w_2.bias
+    torch.testing.assert_close(ff(x), expected)
+
+
+def test_feed_forward_drops_what_the_activation_gives():
+    ff = PositionwiseFeedForward(2, 2000, dropout=0.5)
+    seen = []
+    ff.w_2.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    with torch.no_grad():
+        ff.w_1.bias.fill_(100.0)  # the ReLU itself gives no zeros
+    ff(torch.randn(1, 2))
+    assert 800 < (seen[0] == 0).sum() < 1200
+
+
+def test_an_unknown_activation_is_refused():
+    with pytest.raises(ValueError, match="relu, gelu, swish, not 'tanh'"):
+        PositionwiseFeedForward(3, 5, activation="tanh")
+
+
+def test_embeddings_are_rows_times_the_root_of_the_width():
+    embed = Embeddings(16, 7)
+    tokens = torch.tensor([[3, 0], [6, 3]])
+    assert torch.equal(embed(tokens), embed.lut.weight[tokens] * 4)
+
+
+# ---- positions
+
+
+@pytest.mark.parametrize("d_model", [8, 7, 1])
+def test_sinusoids_are_the_formula_of_section_3_5(d_model):
+    table = sinusoids(60, d_model)
+    assert table.dtype == torch.float32
+    assert table.shape == (60, d_model)
+    for pos in range(60):
+        for column in range(d_model):
+            angle = pos / 10000 ** (2 * (column // 2) / d_model)
+            expected = math.cos(angle) if column % 2 else math.sin(angle)
+            assert abs(table[pos, column].item() - expected) < 1e-7
+
+
+def test_far_positions_are_exact_where_float32_angles_would_not_be():
+    wrong_by = 0.0
+    table = sinusoids(5001, 512)[5000]
+    for i in range(256):
+        angle = 5000 / 10000 ** (2 * i / 512)
+        assert abs(table[2 * i].item() - math.sin(angle)) < 1e-7
+        rate = torch.tensor(10000.0) ** torch.tensor(-2 * i / 512)
+        wrong_by = max(wrong_by, abs(math.sin((5000 * rate).item()) - math.sin(angle)))
+    assert wrong_by > 1e-4
+
+
+@settings(deadline=None)
+@given(st.integers(0, 400), st.integers(0, 99))
+def test_a_later_position_is_a_rotation_of_an_earlier_one(pos, k):
+    table = sinusoids(500, 8)
+    turn = k * 10000.0 ** (-torch.arange(0, 8, 2) / 8)  # an angle for each pair, whatever pos is
+    sine, cosine = table[pos].view(4, 2).unbind(dim=1)
+    turned = [sine * turn.cos() + cosine * turn.sin(), cosine * turn.cos() - sine * turn.sin()]
+    torch.testing.assert_close(table[pos + k], torch.stack(turned, dim=1).flatten(), atol=1e-4, rtol=0)
+
+
+def test_positions_are_added_from_where_they_start():
+    positions = PositionalEncoding(6, 0.0, max_len=20)
+    x = torch.randn(2, 5, 6)
+    assert torch.equal(positions(x), x + sinusoids(20, 6)[:5])
+    assert torch.equal(positions(x, start=7), x + sinusoids(20, 6)[7:12])
+
+
+@pytest.mark.parametrize(("start", "length"), [(0, 11), (9, 3), (300, 1)])
+def test_positions_grow_when_a_sentence_needs_them(start, length):
+    small, large = PositionalEncoding(6, 0.0, max_len=10), PositionalEncoding(6, 0.0, max_len=400)
+    x = torch.randn(2, length, 6)
+    assert torch.equal(small(x, start), large(x, start))
+    assert torch.equal(small(x, start), large(x, start))
+    assert small.state_dict() == {}  # nothing of it is a weight
+
+
+def test_positions_that_grow_keep_their_type():
+    positions = PositionalEncoding(6, 0.0, max_len=2).double()
+    assert positions(torch.zeros(1, 9, 6, dtype=torch.float64)).dtype == torch.float64
+    assert positions.pe.dtype == torch.float64
+
+
+class Shortening(PositionalEncoding):
+    """As if another thread, with a shorter sentence, set its table right after this one."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value[:12] if name == "pe" else value)
+
+
+def test_positions_that_another_thread_lengthens_less_do_no_harm():
+    x = torch.zeros(1, 20, 6)
+    assert torch.equal(Shortening(6, 0.0, max_len=10)(x)[0], sinusoids(20, 6))
+
+
+@pytest.mark.parametrize("kind", [PositionalEncoding, LearnedPositions])
+def test_dropout_comes_after_the_sum(kind):
+    x = torch.full((1, 500, 4), 5.0)  # a sum is never 0
+    out = kind(4, 0.5, 500)(x)
+    assert 800 < (out == 0).sum() < 1200
+
+
+def test_learned_positions_are_rows_that_learn():
+    positions = LearnedPositions(4, 0.0, max_len=6)
+    x = torch.randn(2, 3, 4)
+    out = positions(x, start=2)
+    assert torch.equal(out, x + positions.lut.weight[2:5])
+    out.sum().backward()
+    assert positions.lut.weight.grad.sum(dim=1).tolist() == [0, 0, 8, 8, 8, 0]
+
+
+def test_learned_positions_have_an_end():
+    positions = LearnedPositions(4, 0.0, max_len=6)
+    positions(torch.zeros(1, 6, 4))
+    for start, length in ((0, 7), (6, 1)):
+        with pytest.raises(ValueError, match="7 positions asked for, but only max_len=6"):
+            positions(torch.zeros(1, length, 4), start)
+
+
+# ---- the residual connection
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_sublayer_is_wrapped_as_the_formula_says(norm_first):
+    wrap = SublayerConnection(6, 0.0, norm_first, layer_norm_eps=0.1)
+    torch.nn.init.normal_(wrap.norm.weight)
+    x = torch.randn(2, 3, 6)
+
+    def norm(y):
+        return F.layer_norm(y, (6,), wrap.norm.weight, wrap.norm.bias, 0.1)
+
+    expected = x + norm(x).square() if norm_first else norm(x + x.square())
+    torch.testing.assert_close(wrap(x, torch.square), expected)
+
+
+def test_dropout_acts_on_what_the_sublayer_gives():
+    wrap = SublayerConnection(1000, 0.5, norm_first=True)
+    x = torch.full((1, 1, 1000), 7.0)
+    out = wrap(x, torch.ones_like)
+    assert set(out.unique().tolist()) == {7.0, 9.0}  # the residual itself stays

@@ -1,0 +1,93 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotated.data.batch import Batch
+from annotated.transformer.masks import padding_mask, subsequent_mask
+
+PAD = 2
+tokens = st.integers(0, 6)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 7])
+def test_each_position_sees_itself_and_the_past(size):
+    mask = subsequent_mask(size)
+    assert mask.dtype == torch.bool
+    assert mask.shape == (1, size, size)
+    assert mask[0].tolist() == [[key <= query for key in range(size)] for query in range(size)]
+
+
+def test_a_negative_size_is_refused():
+    with pytest.raises(ValueError, match="not -1"):
+        subsequent_mask(-1)
+
+
+def test_padding_is_hidden_from_every_query():
+    mask = padding_mask(torch.tensor([[5, PAD, 3], [PAD, PAD, 4]]), PAD)
+    assert mask.tolist() == [[[True, False, True]], [[False, False, True]]]
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(tokens, min_size=5, max_size=5), min_size=1, max_size=4))
+def test_a_target_position_sees_just_the_real_tokens_up_to_itself(rows):
+    mask = Batch.make_std_mask(torch.tensor(rows), PAD)
+    assert mask.tolist() == [
+        [[key <= query and row[key] != PAD for key in range(5)] for query in range(5)] for row in rows
+    ]
+
+
+def test_a_batch_shifts_the_target_by_one():
+    src = torch.tensor([[5, 6, 1], [7, 1, PAD]])
+    tgt = torch.tensor([[0, 8, 9, 1], [0, 9, 1, PAD]])
+    batch = Batch(src, tgt, PAD, lines=[4, 9])
+    assert batch.src is src
+    assert batch.src_mask.tolist() == [[[True, True, True]], [[True, True, False]]]
+    assert batch.tgt.tolist() == [[0, 8, 9], [0, 9, 1]]
+    assert batch.tgt_y.tolist() == [[8, 9, 1], [9, 1, PAD]]
+    assert batch.tgt_mask.shape == (2, 3, 3)
+    assert batch.ntokens == 5
+    assert batch.lines == [4, 9]
+
+
+def test_padding_is_2_unless_said_otherwise():
+    tgt = torch.tensor([[0, 2, 3]])
+    assert Batch(tgt, tgt).ntokens == 1
+    assert Batch(tgt, tgt, 3).ntokens == 1
+    assert Batch(tgt, tgt, 9).ntokens == 2
+
+
+def test_a_batch_without_targets_has_a_source_alone():
+    batch = Batch(torch.tensor([[5, 1]]))
+    assert batch.src_mask.all()
+    assert not hasattr(batch, "tgt")
+
+
+def test_every_source_needs_its_target():
+    with pytest.raises(ValueError, match="not 1 for 2"):
+        Batch(torch.zeros(2, 3, dtype=torch.long), torch.zeros(1, 3, dtype=torch.long))
+
+
+def test_a_batch_moves_as_a_whole():
+    tgt = torch.tensor([[0, 8, 1]])
+    batch = Batch(tgt, tgt)
+    assert batch.to("meta") is batch
+    for name in ("src", "src_mask", "tgt", "tgt_y", "tgt_mask"):
+        assert getattr(batch, name).device.type == "meta", name
+    assert batch.ntokens == 2
+
+
+def test_a_batch_on_its_way_back_is_waited_for():
+    """A copy from a GPU that is not waited for may be read before it has arrived."""
+    waits = []
+
+    class Spy(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            if function is torch.Tensor.to:
+                waits.append(not (kwargs or {}).get("non_blocking", False))
+            return function(*args, **(kwargs or {}))
+
+    tgt = torch.tensor([[0, 8, 1]])
+    with Spy():
+        Batch(tgt, tgt).to("cpu").to(torch.device("cpu"))
+    assert waits == [True] * 10

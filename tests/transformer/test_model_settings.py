@@ -1,0 +1,194 @@
+"""The settings of a model: which are refused, how many parameters they give, how these start."""
+
+import ast
+import io
+import math
+import tokenize
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import annotated
+from annotated.transformer.attention import MultiHeadedAttention
+from annotated.transformer.layers import LearnedPositions
+from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
+
+WHOLE = r" must be a whole number from 1 to 2\^31 - 1, not "
+TINY = {"N": 2, "d_model": 16, "d_ff": 32, "h": 4}
+
+
+def count(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"src_vocab": 0}, "src_vocab" + WHOLE + "0"),
+        ({"tgt_vocab": -3}, "tgt_vocab" + WHOLE + "-3"),
+        ({"N": 0}, "N" + WHOLE + "0"),
+        ({"d_model": 0}, "d_model" + WHOLE + "0"),
+        ({"d_ff": 0}, "d_ff" + WHOLE + "0"),
+        ({"h": 0}, "h" + WHOLE + "0"),
+        ({"max_len": 0}, "max_len" + WHOLE + "0"),
+        ({"d_model": 16.0}, "d_model" + WHOLE + "16.0"),
+        ({"N": True}, "N" + WHOLE + "True"),
+        ({"h": "4"}, "h" + WHOLE + "'4'"),
+        ({"max_len": 2**31}, "max_len" + WHOLE + "2147483648"),
+        ({"layer_norm_eps": math.nan}, r"layer_norm_eps must be in \[0, 1\), not nan"),
+        ({"layer_norm_eps": math.inf}, r"layer_norm_eps must be in \[0, 1\), not inf"),
+        ({"layer_norm_eps": -1.0}, r"layer_norm_eps must be in \[0, 1\), not -1.0"),
+        ({"layer_norm_eps": 10**400}, r"layer_norm_eps must be in \[0, 1\), not 1000"),
+        ({"dropout": "0.1"}, r"dropout must be in \[0, 1\), not '0.1'"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\), not 1.0"),
+        ({"attention_dropout": -0.1}, r"attention_dropout must be in \[0, 1\), not -0.1"),
+        ({"relu_dropout": 2}, r"relu_dropout must be in \[0, 1\), not 2"),
+        ({"activation": "tanh"}, "activation must be one of relu, gelu, swish, not 'tanh'"),
+        ({"positions": "rotary"}, "positions must be one of sinusoidal, learned, not 'rotary'"),
+        ({"tied_embeddings": "source"}, "tied_embeddings must be one of all, target, none, not 'source'"),
+        ({"d_model": 10, "h": 4}, "d_model=10 and h=4"),
+        ({"tgt_vocab": 12}, "src_vocab=11 and tgt_vocab=12; use 'target' or 'none'"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        TransformerConfig(**{"src_vocab": 11, "tgt_vocab": 11, **settings})
+
+
+def test_presets_are_those_of_table_3():
+    base, big = TransformerConfig.base(7, 7), TransformerConfig.big(7, 7)
+    assert base == TransformerConfig(7, 7, 6, 512, 2048, 8, 0.1)
+    assert big == TransformerConfig(7, 7, 6, 1024, 4096, 16, 0.3)
+    assert TransformerConfig.tiny(7, 7).d_model < base.d_model
+    for preset in (TransformerConfig.base, TransformerConfig.big, TransformerConfig.tiny):
+        changed = preset(src_vocab=7, tgt_vocab=9, dropout=0.25, tied_embeddings="target", norm_first=True)
+        assert (changed.tgt_vocab, changed.dropout, changed.tied_embeddings) == (9, 0.25, "target")
+        assert changed.norm_first
+
+
+@pytest.mark.parametrize(("preset", "millions"), [("base", (63, 65)), ("big", (210, 215))])
+def test_parameters_are_as_many_as_the_paper_says(preset, millions):
+    config = getattr(TransformerConfig, preset)(37_000, 37_000)
+    with torch.device("meta"):
+        model = EncoderDecoder.from_config(config)
+    d, f, vocab = config.d_model, config.d_ff, config.tgt_vocab
+    heads = 4 * (d * d + d)  # W^Q, W^K, W^V, W^O and their biases
+    feed_forward = d * f + f + f * d + d
+    norm = 2 * d
+    assert count(model.encoder) == 6 * (heads + feed_forward + 2 * norm)
+    assert count(model.decoder) == 6 * (2 * heads + feed_forward + 3 * norm)
+    assert count(model.src_embed) == count(model.tgt_embed) == vocab * d
+    assert count(model.generator) == vocab * d + vocab
+    shared = count(model.encoder) + count(model.decoder) + vocab * d + vocab
+    assert count(model) == shared
+    assert millions[0] * 1e6 <= shared <= millions[1] * 1e6
+
+
+def test_a_final_norm_belongs_to_pre_norm():
+    post, pre = make_model(7, 7, **TINY), make_model(7, 7, **TINY, norm_first=True)
+    assert count(pre) - count(post) == 2 * 2 * 16
+    assert "encoder.norm.weight" in pre.state_dict()
+
+
+def test_learned_positions_cost_a_row_each():
+    plain, learned = (make_model(7, 7, **TINY, positions=p, max_len=30) for p in ("sinusoidal", "learned"))
+    assert count(learned) - count(plain) == 2 * 30 * 16
+    assert isinstance(learned.tgt_embed[1], LearnedPositions)
+    assert learned.tgt_embed[1].lut.weight is not learned.src_embed[1].lut.weight
+
+
+@pytest.mark.parametrize(
+    ("tied", "sharing"), [("all", (True, True)), ("target", (True, False)), ("none", (False, False))]
+)
+def test_tied_embeddings_are_one_matrix(tied, sharing):
+    model = make_model(7, 7, **TINY, dropout=0.0, tied_embeddings=tied)
+    source, target, output = model.src_embed[0].lut, model.tgt_embed[0].lut, model.generator.proj
+    assert (output.weight is target.weight, source.weight is target.weight) == sharing
+    assert count(model) == count(make_model(7, 7, **TINY)) - sum(sharing) * 7 * 16
+    before = output.weight.detach().clone()
+    torch.optim.SGD(model.parameters(), lr=1.0).step(lambda: target(torch.tensor([3])).sum().backward())
+    assert torch.equal(output.weight, before) != sharing[0]  # what one learns the other knows
+
+
+def test_make_model_takes_its_settings_in_the_order_readers_know():
+    config = make_model(11, 13, 2, 16, 32, 4, 0.2, activation="gelu").config
+    assert (config.src_vocab, config.tgt_vocab, config.N, config.d_model) == (11, 13, 2, 16)
+    assert (config.d_ff, config.h, config.dropout, config.activation) == (32, 4, 0.2, "gelu")
+    assert config.tied_embeddings == "none"
+
+
+def test_each_setting_reaches_its_place():
+    model = make_model(
+        7, 7, **TINY, dropout=0.1, attention_dropout=0.2, relu_dropout=0.3, layer_norm_eps=0.01, max_len=9
+    )
+    for layer in (*model.encoder.layers, *model.decoder.layers):
+        assert layer.self_attn.dropout.p == 0.2
+        assert layer.feed_forward.dropout.p == 0.3
+        assert [wrap.dropout.p for wrap in layer.sublayer] == [0.1] * len(layer.sublayer)
+        assert [wrap.norm.eps for wrap in layer.sublayer] == [0.01] * len(layer.sublayer)
+        assert layer.self_attn.h == 4
+    assert model.decoder.layers[0].src_attn.dropout.p == 0.2
+    assert model.src_embed[1].dropout.p == model.tgt_embed[1].dropout.p == 0.1
+    assert model.src_embed[1].pe.shape == (9, 16)
+
+
+def test_no_two_layers_share_a_weight():
+    model = make_model(7, 7, **TINY)
+    parameters = list(model.parameters())
+    assert len(parameters) == len({p.data_ptr() for p in parameters})
+    # Every parameter is there under one name only: a shared module would have two.
+    assert len(parameters) == len(list(model.named_parameters(remove_duplicate=False)))
+
+
+@pytest.mark.parametrize("tied", ["all", "none"])
+def test_weights_start_as_xavier_and_embeddings_at_their_deviation(tied):
+    torch.manual_seed(0)
+    model = make_model(500, 500, 1, 64, 128, 4, tied_embeddings=tied, positions="learned", max_len=100)
+    tables = [model.src_embed[0].lut, model.tgt_embed[0].lut, model.tgt_embed[1].lut]
+    for table in tables:
+        assert abs(table.weight.std().item() * math.sqrt(64) - 1) < 0.05
+        assert abs(table.weight.mean().item()) < 0.01
+    shared = {table.weight.data_ptr() for table in tables}
+    attentions = [module for module in model.modules() if isinstance(module, MultiHeadedAttention)]
+    packed = {linear for attention in attentions for linear in attention.linears[:3]}
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and module.weight.data_ptr() not in shared:
+            outputs = module.out_features * (3 if module in packed else 1)
+            bound = math.sqrt(6 / (module.in_features + outputs))
+            assert 0.98 * bound < module.weight.abs().max() <= bound
+            assert not module.bias.any()
+    one, two = (layer.self_attn.linears[0].weight for layer in (*model.encoder.layers, *model.decoder.layers))
+    assert not torch.equal(one, two)  # equal clones would learn apart all the same, but start drawn afresh
+
+
+def code_lines(source):
+    """How many lines hold code: neither blank, nor a comment, nor part of a docstring."""
+    documented = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+            documented.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    silent = {
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    }
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    lines = {line for t in tokens if t.type not in silent for line in range(t.start[0], t.end[0] + 1)}
+    return len(lines - documented)
+
+
+def test_code_lines_are_those_that_do_something():
+    source = (
+        '"""Doc\n\nstring."""\n\n# why\ndef f(\n    x,\n):  # here\n    """Doc."""\n    return """a\nb"""\n'
+    )
+    assert code_lines(source) == 5
+
+
+def test_the_transformer_fits_in_450_lines():
+    folder = Path(annotated.__file__).parent / "transformer"
+    assert sum(code_lines(path.read_text(encoding="utf-8")) for path in folder.glob("*.py")) < 450

@@ -1,0 +1,74 @@
+"""A model folder in which something is wrong, on the command line: one line that says what, exit code 2."""
+
+import pytest
+import torch
+
+from annotated.cli.parser import main
+from annotated.files import read_json, write_json
+from annotated.tokenizers import WordTokenizer
+from annotated.transformer.model import make_model
+from annotated.translation.model_folder import CONFIG, WEIGHTS, save_model
+from annotated.translation.tensors import read_tensors, write_tensors
+
+BIAS = "generator.proj.bias"
+
+
+def in_config(change):
+    return lambda folder: write_json(folder / CONFIG, change(read_json(folder / CONFIG)))
+
+
+def in_weights(change):
+    return lambda folder: write_tensors(folder / WEIGHTS, change(read_tensors(folder / WEIGHTS)))
+
+
+def overwritten(folder):
+    """As a copy that reserved its room and was cut off."""
+    size = (folder / WEIGHTS).stat().st_size
+    with (folder / WEIGHTS).open("r+b") as file:
+        file.seek(size - 50)
+        file.write(bytes(50))
+
+
+DAMAGE = {
+    "half copied": (overwritten, "model.safetensors is damaged: its checksum differs"),
+    "another tokenizer": (
+        lambda folder: WordTokenizer(["x", "y"], None).save(folder, "tokenizer"),
+        "tokenizer.json is not what was saved with model.safetensors",
+    ),
+    "other settings": (
+        in_config(lambda c: {**c, "model": {**c["model"], "h": 4}}),
+        "config.json is not what was saved with model.safetensors",
+    ),
+    "layers that are not there": (
+        in_config(lambda c: {**c, "model": {**c["model"], "N": 10**6}}),
+        "tensor encoder.layers.1.self_attn.linears.0.weight is missing",
+    ),
+    "whole numbers": (in_weights(lambda w: {**w, BIAS: w[BIAS].to(torch.int8)}), f"{BIAS} is torch.int8"),
+    "a setting is missing": (in_config(lambda c: {**c, "model": {}}), "the setting 'src_vocab' is missing"),
+    "no settings": (in_config(lambda c: {"format": 1}), "the settings 'model' are missing"),
+    "another version": (in_config(lambda c: {**c, "format": 99}), "format 99 is unknown"),
+    "a tensor is missing": (
+        in_weights(lambda w: {name: tensor for name, tensor in w.items() if name != BIAS}),
+        f"tensor {BIAS} is missing",
+    ),
+    "another shape": (in_weights(lambda w: {**w, BIAS: torch.zeros(7)}), f"tensor {BIAS} has shape (7,)"),
+    "not finite": (in_weights(lambda w: {**w, BIAS: w[BIAS] / 0}), f"tensor {BIAS} holds numbers that are"),
+    "cut off": (
+        lambda folder: (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-1]),
+        "is not a whole safetensors file",
+    ),
+    "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_what_is_wrong_is_said_in_one_line(name, tmp_path, capfd):
+    words = WordTokenizer(["a", "b"], None)
+    save_model(tmp_path, make_model(6, 6, N=1, d_model=8, d_ff=8, h=2), words, words)
+    damage, says = DAMAGE[name]
+    damage(tmp_path)
+    for command in (["translate", "--model"], ["evaluate", "--model"], ["average", "--out", "x"]):
+        assert main([*command, str(tmp_path)]) == 2
+        out, err = capfd.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+        assert says in err

@@ -1,0 +1,429 @@
+import itertools
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from annotated.transformer.masks import padding_mask, subsequent_mask
+from annotated.transformer.model import make_model
+from annotated.translation.cache import DecoderCache
+from annotated.translation.decoding import beam_search, continuations, greedy_decode, length_penalty
+
+START, END, PAD = 0, 1, 2
+
+
+def toy(vocab=12, dtype=torch.float64, seed=0, **settings):
+    """A model with opinions: its weights are large enough that sentences differ, and end."""
+    torch.manual_seed(seed)
+    model = make_model(12, vocab, N=2, d_model=8, d_ff=16, h=2, dropout=0.0, **settings)
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            nn.init.normal_(parameter)
+    with torch.no_grad():
+        model.generator.proj.bias[END] = 2.0
+    return model.to(dtype)
+
+
+def sources(seed=0, lengths=(5, 3, 7, 1)):
+    """Sentences of several lengths, padded to one tensor, and their mask."""
+    torch.manual_seed(seed)
+    src = torch.full((len(lengths), max(lengths)), PAD)
+    for row, length in zip(src, lengths, strict=True):
+        row[:length] = torch.randint(3, 12, (length,))
+    return src, padding_mask(src, PAD)
+
+
+def log_probs_of(model, src, src_mask, tokens):
+    """What follows each position of `tokens`, without a cache."""
+    with torch.no_grad():
+        return model.generator(model(src, tokens, src_mask, subsequent_mask(tokens.size(1))))
+
+
+def greedy_without_cache(model, src, src_mask, max_len, forbidden=()):
+    """The textbook loop: all positions again at each step."""
+    tokens = torch.full((len(src), 1), START)
+    for _ in range(max_len - 1):
+        log_probs = log_probs_of(model, src, src_mask, tokens)[:, -1]
+        log_probs[:, list(forbidden)] = -math.inf
+        tokens = torch.cat([tokens, log_probs.argmax(dim=-1, keepdim=True)], dim=1)
+    return tokens
+
+
+def until_end(row):
+    """A row of tokens without start, and without the end and what follows it."""
+    tokens = row.tolist()[1:]
+    return tuple(tokens[: tokens.index(END)] if END in tokens else tokens)
+
+
+class Chain(nn.Module):
+    """Stands in for a model: the last token alone decides, by a table of probabilities, what comes next."""
+
+    max_positions = None
+
+    def __init__(self, *rows):
+        super().__init__()
+        self.generator = Table(torch.tensor(rows, dtype=torch.float64).log())
+        self.decoder = Echo()
+
+    def encode(self, src, src_mask):
+        return src.double().unsqueeze(-1)
+
+    def tgt_embed(self, tgt, start):
+        return tgt.unsqueeze(-1)
+
+    def decode(self, memory, src_mask, tgt, tgt_mask, cache=None):
+        return self.decoder(self.tgt_embed(tgt, 0))
+
+
+class Echo(nn.Module):
+    """A decoder whose states are what it is given; it counts its steps."""
+
+    layers = (None,)
+    steps = 0
+
+    def forward(self, x, *_):
+        self.steps += 1
+        return x
+
+
+class Table(nn.Module):
+    """A generator that looks the token up."""
+
+    def __init__(self, log_probs):
+        super().__init__()
+        self.log_probs = log_probs
+
+    def proj(self, states):
+        return self.log_probs[states.squeeze(-1)]
+
+    forward = proj
+
+
+ONE = (torch.tensor([[3, 4]]), torch.ones(1, 1, 2, dtype=torch.bool))
+
+
+# ---- the cache and greedy search
+
+
+@pytest.mark.parametrize("settings", [{}, {"norm_first": True, "positions": "learned", "max_len": 9}])
+def test_steps_with_a_cache_give_what_all_positions_at_once_give(settings):
+    model, (src, src_mask) = toy(**settings), sources()
+    tokens = torch.randint(12, (4, 9))
+    cache = DecoderCache(2)
+    with torch.no_grad():
+        memory = model.encode(src, src_mask)
+        steps = [model.decode(memory, src_mask, tokens[:, i : i + 1], None, cache) for i in range(9)]
+        found = model.generator(torch.cat(steps, dim=1))
+    torch.testing.assert_close(found, log_probs_of(model, src, src_mask, tokens), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("forbidden", [(), (END,), (3, 4, 5)])
+def test_greedy_search_is_the_textbook_loop(forbidden):
+    model, (src, src_mask) = toy(), sources()
+    found = greedy_decode(model, src, src_mask, 12, START, forbidden=forbidden)
+    assert torch.equal(found, greedy_without_cache(model, src, src_mask, 12, forbidden))
+    assert found.shape == (4, 12)
+    assert not any((found == token).any() for token in forbidden)
+
+
+def test_greedy_search_fills_up_with_the_end_symbol_and_stops_when_all_have_ended():
+    model = Chain([0, 0.1, 0, 0.9], [0, 0, 0, 1], [1, 0, 0, 0], [0, 0.9, 0.1, 0])  # 0, 3, then the end
+    src = ONE[0].expand(2, 2)
+    assert greedy_decode(model, src, None, 9, START, END).tolist() == [[0, 3, 1], [0, 3, 1]]
+    model, (src, src_mask) = toy(seed=12), sources()
+    endless, ended = (greedy_decode(model, src, src_mask, 30, START, end) for end in (None, END))
+    assert [until_end(row) for row in ended] == [until_end(row) for row in endless]
+    assert all((row[len(until_end(row)) + 1 :] == END).all() for row in ended)
+    assert (endless != ended).any()  # left alone, one would have gone on after its end
+
+
+@pytest.mark.parametrize(
+    "search", [lambda *a: greedy_decode(*a, 6, START, END), lambda *a: beam_search(*a, 6)]
+)
+def test_a_search_neither_trains_nor_stays_in_evaluation(search):
+    torch.manual_seed(0)
+    model = make_model(12, 12, N=1, d_model=8, d_ff=16, h=2, dropout=0.5)
+    batch = sources()
+    state = torch.get_rng_state()
+    search(model, *batch)
+    assert torch.equal(torch.get_rng_state(), state)  # no dropout was drawn
+    assert all(module.training for module in model.modules())
+    assert all(p.grad is None for p in model.parameters())
+    assert torch.is_grad_enabled()
+
+
+# ---- beam search
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 12])
+def test_a_beam_of_1_is_greedy(seed):
+    model, (src, src_mask) = toy(seed=seed), sources(seed)
+    limit = 15
+    greedy = greedy_decode(model, src, src_mask, limit, START, END)  # limit - 1 tokens after the start
+    for row, (found,) in zip(greedy, beam_search(model, src, src_mask, limit, beam=1), strict=True):
+        assert found.tokens == until_end(row)
+
+
+def exhaustive(model, src, src_mask, limit, alpha, penalty, vocab):
+    """Every sentence of at most `limit` tokens with its end, scored by the whole model; the best first."""
+    others = [token for token in range(vocab) if token != END]
+    scored = []
+    for length in range(limit):
+        for tokens in itertools.product(others, repeat=length):
+            log_probs = log_probs_of(model, src, src_mask, torch.tensor([[START, *tokens]]))[0]
+            total = sum(log_probs[i, token].item() for i, token in enumerate([*tokens, END]))
+            divisor = (length + 1) ** alpha if penalty == "power" else ((5 + length + 1) / 6) ** alpha
+            scored.append((total / divisor, total, tokens))
+    return sorted(scored, reverse=True)
+
+
+@pytest.mark.parametrize("penalty", ["gnmt", "power"])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.5])
+def test_a_wide_enough_beam_is_exhaustive_search(alpha, penalty):
+    vocab, limit = 4, 3
+    for seed in range(3):
+        model, (src, src_mask) = toy(vocab, seed=seed), sources(seed, lengths=(4,))
+        expected = exhaustive(model, src, src_mask, limit, alpha, penalty, vocab)[:6]
+        options = {"beam": vocab ** (limit - 1), "alpha": alpha, "penalty": penalty, "n_best": 6}
+        (found,) = beam_search(model, src, src_mask, limit, **options)
+        assert [h.tokens for h in found] == [tokens for _, _, tokens in expected]
+        for hypothesis, (score, log_prob, _) in zip(found, expected, strict=True):
+            assert hypothesis.score == pytest.approx(score, abs=1e-9)
+            assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-9)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_neighbours_in_the_batch_do_not_matter(beam):
+    model, (src, src_mask) = toy(dtype=torch.float32, seed=1), sources()
+    prefixes = [(), (5,), (4, 3), ()]
+    together = beam_search(model, src, src_mask, beam=beam, n_best=beam, prefixes=prefixes)
+    assert len({len(found[0].tokens) for found in together}) > 1
+    for i, length in enumerate((5, 3, 7, 1)):
+        (alone,) = beam_search(
+            model,
+            src[i : i + 1, :length],
+            src_mask[i : i + 1, :, :length],
+            beam=beam,
+            n_best=beam,
+            prefixes=prefixes[i : i + 1],
+        )
+        assert [h.tokens for h in alone] == [h.tokens for h in together[i]]
+        for one, other in zip(alone, together[i], strict=True):
+            assert one.score == pytest.approx(other.score, abs=1e-4)
+
+
+def test_the_n_best_are_sorted_distinct_and_scored_rightly():
+    model, (src, src_mask) = toy(seed=2), sources()
+    for i, found in enumerate(beam_search(model, src, src_mask, 10, beam=5, n_best=5)):
+        assert len(found) == 5
+        assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+        assert len({h.tokens for h in found}) == 5
+        for h in found:
+            tokens = torch.tensor([[START, *h.tokens, END]])
+            log_probs = log_probs_of(model, src[i : i + 1], src_mask[i : i + 1], tokens[:, :-1])
+            expected = -F.nll_loss(log_probs[0], tokens[0, 1:], reduction="sum").item()
+            assert h.log_prob == pytest.approx(expected, abs=1e-9)
+            assert h.score == pytest.approx(expected / length_penalty(len(h.tokens) + 1, 0.6))
+
+
+def test_prefixes_are_kept_and_forbidden_tokens_avoided():
+    model, (src, src_mask) = toy(seed=2), sources()
+    free = beam_search(model, src, src_mask, 10, beam=3, n_best=3)
+    liked = {token for found in free for h in found for token in h.tokens}
+    forbidden = sorted(liked)[:2]
+    one, two, *_ = set(range(3, 12)) - set(forbidden)
+    prefixes = [(one,), (), (one, two, one), (two, two)]
+    found = beam_search(model, src, src_mask, 10, beam=3, n_best=3, prefixes=prefixes, forbidden=forbidden)
+    for prefix, each in zip(prefixes, found, strict=True):
+        assert each
+        for h in each:
+            assert h.tokens[: len(prefix)] == prefix
+            assert not set(forbidden) & set(h.tokens)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(6, 6), (1, 1), (None, 52)])
+def test_a_hypothesis_ends_at_its_limit(limit, expected):
+    never = Chain([0, 1e-9, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0], [0, 1e-9, 0, 1])
+    ((found,),) = beam_search(never, *ONE, limit, beam=1)
+    assert len(found.tokens) + 1 == expected  # None: two source tokens and 50
+
+
+def test_the_default_limit_counts_real_source_tokens_only():
+    never = Chain([0, 1e-9, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0], [0, 1e-9, 0, 1])
+    src = torch.tensor([[3, 4, 5, 6], [3, PAD, PAD, PAD]])
+    found = beam_search(never, src, padding_mask(src, PAD), beam=1)
+    assert [len(h.tokens) + 1 for (h,) in found] == [54, 51]
+
+
+def test_a_prefix_longer_than_the_limit_is_kept_and_ended():
+    model, (src, src_mask) = toy(), sources(lengths=(4,))
+    ((found,),) = beam_search(model, src, src_mask, 2, prefixes=[(5, 6, 7, 8)])
+    assert found.tokens == (5, 6, 7, 8)
+
+
+# Greedy search takes 2, at 0.6; but 3, at 0.4, is sure of its end, and 2 is not.
+GARDEN = Chain([0, 0, 0.6, 0.4], [1, 0, 0, 0], [0, 0.5, 0.25, 0.25], [0, 1, 0, 0])
+# The end at once has 0.5; three more tokens and the end have 0.5 * 0.9^3 * 1.
+SHORT_OR_LONG = Chain(
+    [0, 0.5, 0.5, 0, 0], [1, 0, 0, 0, 0], [0, 0.1, 0, 0.9, 0], [0, 0.1, 0, 0, 0.9], [0, 0.9, 0, 0.1, 0]
+)
+
+
+def test_a_beam_finds_what_greedy_search_walks_past():
+    greedy, wide = (beam_search(GARDEN, *ONE, 5, beam=beam, alpha=0.0)[0][0] for beam in (1, 2))
+    assert (greedy.tokens, wide.tokens) == ((2,), (3,))
+    assert math.exp(greedy.log_prob) == pytest.approx(0.3)
+    assert math.exp(wide.log_prob) == pytest.approx(0.4)
+
+
+def test_the_length_penalty_can_turn_the_winner():
+    plain, divided = (beam_search(SHORT_OR_LONG, *ONE, 9, alpha=alpha)[0][0] for alpha in (0.0, 1.0))
+    assert (plain.tokens, divided.tokens) == ((), (2, 3, 4))
+    assert math.exp(divided.log_prob) == pytest.approx(0.5 * 0.9**3)
+    assert divided.score == pytest.approx(divided.log_prob / (9 / 6))
+
+
+def test_a_beam_of_1_is_greedy_whatever_the_penalty():
+    table = Chain([0, 0.6, 0.4], [1, 0, 0], [0, 0.99, 0.01])
+    first, wide = (beam_search(table, *ONE, 9, beam=beam, alpha=5.0)[0][0] for beam in (1, 2))
+    assert (first.tokens, wide.tokens) == ((), (2,))  # only the wider one looks past its first end
+
+
+def test_what_ends_makes_room_for_others():
+    table = Chain([0, 0.4, 0.35, 0.25], [1, 0, 0, 0], [0, 0.1, 0.9, 0], [0, 1, 0, 0])
+    (found,) = beam_search(table, *ONE, 9, beam=2, n_best=2, alpha=0.0)
+    assert [h.tokens for h in found] == [(), (3,)]  # 3 is third at the first step, 0.25 at the end
+
+
+def test_as_many_go_on_as_the_beam_is_wide_though_some_end():
+    begin = [0, 0, 0.4, 0.3, 0.3, 0, 0, 0]
+    two, three, four = (
+        [0, 0.6, 0, 0, 0, 0.4, 0, 0],
+        [0, 0.55, 0, 0, 0, 0, 0.45, 0],
+        [0, 0, 0, 0, 0, 0, 0, 0.4],
+    )
+    five, six, seven = [0, 0, 0, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0, 0]
+    # In the second step two ends come first, 0.24 and 0.165; then 2 5: 0.16, 3 6: 0.135, and 4 7: 0.12.
+    table = Chain(begin, begin, two, three, four, five, six, seven)
+    (found,) = beam_search(table, *ONE, 5, beam=3, n_best=3, alpha=0.0)
+    assert [h.tokens for h in found] == [(2,), (3,), (4, 7)]  # 2 5 3 and 3 6 2 end with 0.088 and 0.081
+
+
+def test_a_search_goes_on_while_any_of_the_n_best_can_be_beaten():
+    table = Chain([0, 0.5, 0.3, 0.2, 0], [1, 0, 0, 0, 0], *2 * [[0, 0.1, 0, 0, 0.9]], [0, 1, 0, 0, 0])
+    (found,) = beam_search(table, *ONE, 9, n_best=2, alpha=0.0)
+    assert [h.tokens for h in found] == [(), (2, 4)]  # not (2,), which ends with 0.03 before 0.27 is found
+
+
+def test_a_search_stops_when_nothing_unfinished_can_win():
+    sure = Chain([0, 0.9, 0.1, 0], [1, 0, 0, 0], [0, 0.01, 0.99, 0], [1, 0, 0, 0])
+    ((found,),) = beam_search(sure, *ONE, 40, alpha=0.0)
+    assert found.tokens == ()
+    assert sure.decoder.steps == 1  # 0.1 can never become 0.9
+    sure.decoder.steps = 0
+    beam_search(sure, *ONE, 40, alpha=0.0, n_best=2)
+    assert sure.decoder.steps > 1  # the second best is still open
+    sure.decoder.steps = 0
+    beam_search(sure, *ONE, 40, alpha=2.0)
+    assert sure.decoder.steps > 1  # log 0.1 / (45 / 6)^2 would beat log 0.9
+
+
+@pytest.mark.parametrize(("alpha", "tokens", "steps"), [(0.0, (2, 4), 3), (0.6, (), 2)])
+def test_as_many_ends_as_the_beam_is_wide_are_enough_only_with_a_penalty(alpha, tokens, steps):
+    rows = [0, 0.25, 0.6, 0.15, 0], [1, 0, 0, 0, 0], [0, 0.2, 0, 0, 0.8], [0, 0, 0.5, 0.5, 0], [0, 1, 0, 0, 0]
+    late = Chain(*rows)
+    ((found,),) = beam_search(late, *ONE, 9, beam=2, alpha=alpha)
+    assert found.tokens == tokens  # 0.25 and 0.12 have ended when 0.48 is still open
+    assert late.decoder.steps == steps
+
+
+def test_the_penalty_by_hand():
+    assert length_penalty(1, 0.6) == 1
+    assert length_penalty(7, 0.6) == pytest.approx(2**0.6)
+    assert length_penalty(7, 0.0) == length_penalty(7, 0.0, "power") == 1
+    assert length_penalty(4, 0.5, "power") == 2
+
+
+def test_a_mask_may_serve_all_sentences_or_be_left_out():
+    model, (src, _) = toy(seed=12), sources(seed=1, lengths=(5, 5, 5))
+    each = torch.ones(3, 1, 5, dtype=torch.bool)
+    greedy, wide = greedy_decode(model, src, each, 30, START, END), beam_search(model, src, each)
+    assert len({len(until_end(row)) for row in greedy}) > 1  # one ends before another
+    for mask in (each[:1], None):
+        assert torch.equal(greedy_decode(model, src, mask, 30, START, END), greedy)
+        assert beam_search(model, src, mask) == wide
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (3, 1, 4), (2, 1, 5), (3, 5, 5), (3, 1, 1, 5)])
+def test_a_mask_of_another_shape_is_refused(shape):
+    model, (src, _) = toy(), sources(lengths=(5, 5, 5))
+    mask = torch.ones(shape, dtype=torch.bool)
+    for search in (lambda: beam_search(model, src, mask), lambda: greedy_decode(model, src, mask, 9, START)):
+        with pytest.raises(ValueError, match=r"must be \(batch, 1, src_len\), here \(3, 1, 5\), not "):
+            search()
+
+
+def test_each_sentence_may_have_its_own_limit():
+    never = Chain([0, 1e-9, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0], [0, 1e-9, 0, 1])
+    src = torch.tensor([[3, 4], [3, 4], [3, 4]])
+    found = beam_search(never, src, None, [5, 1, 2], beam=1)
+    assert [len(h.tokens) + 1 for (h,) in found] == [5, 1, 2]
+
+
+@pytest.mark.parametrize("length", [0, -1, 2.5, "7", True])
+def test_a_limit_is_a_whole_number_of_at_least_1(length):
+    for search in (lambda: beam_search(GARDEN, *ONE, length), lambda: greedy_decode(GARDEN, *ONE, length, 0)):
+        with pytest.raises(ValueError, match="max_len must be"):
+            search()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 257}, "beam must be at most 256, not 257"),
+        ({"beam": 0}, "beam must be at least 1, not 0"),
+        ({"beam": 2, "n_best": 3}, "n_best must be at most 2, not 3"),
+        ({"n_best": 0}, "n_best must be at least 1, not 0"),
+        ({"alpha": -0.1}, "not -0.1"),
+        ({"penalty": "none"}, "'gnmt' or 'power', not 'none'"),
+        ({"prefixes": [(3,), (4,)]}, "each of 1 sentences, not 2"),
+        ({"prefixes": [(3, END, 3)]}, "must not contain the end symbol 1"),
+        ({"prefixes": [(3,)], "forbidden": (3,)}, r"\[3\] cannot be forbidden"),
+        ({"forbidden": (END, 2)}, r"\[1\] cannot be forbidden"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        beam_search(GARDEN, *ONE, **options)
+
+
+# ---- what makes it fast changes nothing
+
+
+def rows_decoded(model):
+    """How many rows each step asks the model about, written down as it works."""
+    rows = []
+    model.generator.proj.register_forward_hook(lambda _, inputs, __: rows.append(len(inputs[0])))
+    return rows
+
+
+def test_greedy_search_works_on_no_sentence_that_has_ended():
+    model, (src, src_mask) = toy(seed=12), sources()
+    rows = rows_decoded(model)
+    found = greedy_decode(model, src, src_mask, 30, START, END)
+    lengths = [min(len(until_end(row)) + 1, 29) for row in found]
+    assert len(set(lengths)) > 1
+    assert rows == [sum(length > step for length in lengths) for step in range(max(lengths))]
+
+
+@pytest.mark.parametrize(("beams", "vocab", "count"), [(3, 20, 6), (1, 20, 6), (4, 3, 8), (2, 2, 9)])
+def test_the_best_continuations_are_those_of_all_sums(beams, vocab, count):
+    torch.manual_seed(0)
+    scores, log_probs = torch.randn(5, beams), torch.randn(5, beams, vocab)
+    sums = (scores.unsqueeze(-1) + log_probs).flatten(1)
+    expected = sums.topk(min(count, beams * vocab))
+    best, origin, token = continuations(scores, log_probs, count)
+    assert torch.equal(best, expected.values)
+    assert torch.equal(origin * vocab + token, expected.indices)

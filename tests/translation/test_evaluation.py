@@ -1,0 +1,290 @@
+import gzip
+import math
+import sys
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sacrebleu.metrics import BLEU
+
+from annotated.data.batch import Batch
+from annotated.data.grammar import sample
+from annotated.tokenizers import WordTokenizer
+from annotated.transformer.masks import subsequent_mask
+from annotated.transformer.model import make_model
+from annotated.translation.decoding import greedy_decode
+from annotated.translation.evaluation import (
+    alignment_error_rate,
+    bleu,
+    bleu_of,
+    bleu_tokenizer,
+    bootstrap,
+    chrf,
+    greedy_bleu,
+    moses_knows,
+    moses_tokenized,
+    ngram_counts,
+    paired_bootstrap,
+    score_tokens,
+    tokenized_bleu,
+)
+
+PAD = 2
+REFERENCES = [
+    "A man in a red shirt is standing on a ladder.",
+    "Two dogs are playing in the deep snow.",
+    "A girl rides her bicycle along the river, smiling.",
+    "People sit at a table and eat.",
+    "The young woman is reading a book to three children.",
+]
+GOOD = [
+    "A man in a red shirt stands on a ladder.",
+    "Two dogs are playing in the snow.",
+    "A girl rides her bike along the river, smiling.",
+    "People sit at the table and eat.",
+    "The young woman is reading a book to the children.",
+]
+BAD = [
+    "A man with red shirt stands at ladder.",
+    "Dogs play in snow deep.",
+    "Girl rides along river.",
+    "People are eating on a table.",
+    "A woman reads three children.",
+]
+
+
+# ---- predictions
+
+
+def test_tokens_are_scored_one_by_one():
+    torch.manual_seed(0)
+    model = make_model(9, 9, N=1, d_model=8, d_ff=16, h=2, dropout=0.5).double()
+    src = torch.tensor([[3, 4, 1], [5, 1, PAD]])
+    tgt = torch.tensor([[0, 6, 7, 8, 1], [0, 5, 1, PAD, PAD]])
+    found = score_tokens(model, [Batch(src[i : i + 1], tgt[i : i + 1], PAD) for i in (0, 1)], PAD)
+    joined = score_tokens(model, [Batch(src, tgt, PAD)], PAD)
+    assert model.training
+    model.eval()
+    loss, right = 0.0, 0
+    for sentence, words in (([3, 4, 1], [0, 6, 7, 8, 1]), ([5, 1], [0, 5, 1])):
+        for i in range(1, len(words)):
+            before = torch.tensor([words[:i]])
+            states = model(torch.tensor([sentence]), before, None, subsequent_mask(i))
+            probabilities = model.generator(states[0, -1]).exp().tolist()
+            loss -= math.log(probabilities[words[i]])
+            right += max(probabilities) == probabilities[words[i]]
+    for scores in (found, joined):
+        assert scores.ntokens == 6
+        assert scores.loss == pytest.approx(loss / 6)
+        assert scores.perplexity == pytest.approx(math.exp(loss / 6))
+        assert scores.accuracy == pytest.approx(right / 6)
+
+
+def test_a_model_without_a_clue_has_the_vocabularys_size_as_perplexity():
+    model = make_model(9, 9, N=1, d_model=8, d_ff=16, h=2)
+    torch.nn.init.zeros_(model.generator.proj.weight)
+    tokens = torch.randint(3, 9, (4, 6))
+    assert score_tokens(model, [Batch(tokens, tokens, PAD)]).perplexity == pytest.approx(9)
+
+
+def test_no_tokens_have_no_score():
+    with pytest.raises(ValueError, match="no target tokens"):
+        score_tokens(make_model(9, 9, N=1, d_model=8, d_ff=16, h=2), [])
+
+
+# ---- translations
+
+
+@pytest.mark.parametrize("metric", [bleu, chrf, tokenized_bleu])
+def test_a_reference_scores_100_and_other_words_0(metric):
+    assert metric(REFERENCES, REFERENCES).value == pytest.approx(100)
+    assert metric(["xx qq zz vv"], ["the cat sat down"]).value == 0
+    assert 0 < metric(BAD, REFERENCES).value < metric(GOOD, REFERENCES).value < 100
+
+
+def test_bleu_by_hand():
+    # Precisions 4/5, 3/4, 2/3, 1/2; five words against six: a brevity penalty of exp(1 - 6/5).
+    expected = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25 * math.exp(1 - 6 / 5)
+    for metric in (bleu, tokenized_bleu):
+        assert metric(["a b c d x"], ["a b c d e f"]).value == pytest.approx(expected)
+
+
+def test_signatures_tell_how_a_score_was_made():
+    assert {"nrefs:1", "case:mixed", "tok:13a"} <= set(bleu(GOOD, REFERENCES).signature.split("|"))
+    assert "tok:none" in tokenized_bleu(GOOD, REFERENCES).signature.split("|")
+    assert {"nc:6", "nw:0"} <= set(chrf(GOOD, REFERENCES).signature.split("|"))
+    assert str(chrf(REFERENCES, REFERENCES)).startswith("chrF2 = 100.00 (nrefs:1|")
+
+
+def test_only_raw_text_is_tokenised():
+    assert bleu(["Yes , we can go !"], ["Yes, we can go!"]).value == pytest.approx(100)
+    assert tokenized_bleu(["Yes , we can go !"], ["Yes, we can go!"]).value < 50
+
+
+@pytest.mark.parametrize("metric", [bleu, chrf, tokenized_bleu, lambda h, r: paired_bootstrap(h, h, r)])
+@pytest.mark.parametrize(("hypotheses", "references"), [(["a"], ["a", "b"]), ([], [])])
+def test_each_hypothesis_needs_its_reference(metric, hypotheses, references):
+    with pytest.raises(ValueError, match=f"not {len(references)} for {len(hypotheses)}"):
+        metric(hypotheses, references)
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_moses_reproduces_multi30ks_tokenised_files(multi30k_folder, language):
+    folder = multi30k_folder / "data" / "task1"
+    with gzip.open(folder / "raw" / f"test_2016_flickr.{language}.gz", "rt", encoding="utf-8") as file:
+        raw = file.read().split("\n")[:200]
+    tokenized = folder / "tok" / f"test_2016_flickr.lc.norm.tok.{language}"
+    assert moses_tokenized(raw, language) == tokenized.read_text(encoding="utf-8").split("\n")[:200]
+
+
+# ---- two systems
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=8), st.sampled_from(["13a", "none"]))
+def test_counts_give_the_bleu_of_any_draw(draw, tokenize):
+    counts = ngram_counts(GOOD, REFERENCES, tokenize)[draw]
+    texts = [GOOD[i] for i in draw], [[REFERENCES[i] for i in draw]]
+    assert bleu_of(counts) == pytest.approx(BLEU(tokenize=tokenize, force=True).corpus_score(*texts).score)
+
+
+def test_a_better_system_wins_the_bootstrap():
+    found = paired_bootstrap(GOOD, BAD, REFERENCES, samples=200)
+    assert found.a.value == pytest.approx(bleu(GOOD, REFERENCES).value)
+    assert found.b.value == pytest.approx(bleu(BAD, REFERENCES).value)
+    assert found.difference.value == pytest.approx(found.a.value - found.b.value)
+    assert found.wins == 1
+    assert found.difference.low > 0
+    for interval in (found.a, found.b, found.difference):
+        assert interval.low < interval.value < interval.high
+    back = paired_bootstrap(BAD, GOOD, REFERENCES, samples=200)
+    assert (back.wins, back.a, back.difference.low) == (0, found.b, pytest.approx(-found.difference.high))
+
+
+def test_both_systems_are_scored_on_the_same_draws():
+    found = paired_bootstrap(GOOD, GOOD, REFERENCES, samples=50)
+    assert found.a == found.b
+    assert found.a.low < found.a.high
+    assert (found.difference.low, found.difference.high, found.wins) == (0, 0, 0)
+
+
+def test_the_interval_holds_95_percent_of_the_draws():
+    # Each sentence is wholly right or wholly wrong: then BLEU is 100 times the share of right ones.
+    references = ["a b c d"] * 100
+    found = paired_bootstrap(["a b c d"] * 60 + ["v w x y"] * 40, references, references, samples=2000)
+    spread = 100 * math.sqrt(0.6 * 0.4 / 100)
+    assert found.a.value == pytest.approx(60)
+    assert found.a.low == pytest.approx(60 - 1.96 * spread, abs=1.5)
+    assert found.a.high == pytest.approx(60 + 1.96 * spread, abs=1.5)
+    assert (found.b.low, found.b.high) == (pytest.approx(100), pytest.approx(100))
+
+
+def test_the_bootstrap_repeats_with_its_seed():
+    one, two, other = (paired_bootstrap(GOOD, BAD, REFERENCES, 50, seed) for seed in (3, 3, 4))
+    assert one == two != other
+
+
+def test_a_bootstrap_needs_a_sample():
+    for systems, ask in (((GOOD, BAD), paired_bootstrap), ((GOOD,), bootstrap)):
+        with pytest.raises(ValueError, match="at least 1 sample, not 0"):
+            ask(*systems, REFERENCES, samples=0)
+
+
+def test_one_system_has_the_interval_that_it_has_beside_another():
+    for tokenize in ("13a", "none"):
+        found = bootstrap(GOOD, REFERENCES, 100, 3, tokenize)
+        assert found == paired_bootstrap(GOOD, BAD, REFERENCES, 100, 3, tokenize).a
+
+
+# ---- translations while training
+
+
+def test_greedy_bleu_is_the_bleu_of_greedy_translations():
+    words = WordTokenizer([f"w{i}" for i in range(6)], None)
+    torch.manual_seed(0)
+    model = make_model(10, 10, N=1, d_model=16, d_ff=16, h=2)
+    src = torch.tensor([[4, 5, 6, 1], [7, 1, PAD, PAD], [8, 9, 1, PAD]])
+    mask = (src != PAD).unsqueeze(1)
+    rows = greedy_decode(model, src, mask, 54, words.start, words.end, forbidden=(words.start, words.pad))
+    found = [words.decode(row) for row in rows.tolist()]
+
+    def batch(translations):
+        tgt = [[words.start, *words.encode(line), words.end] for line in translations]
+        longest = max(map(len, tgt))
+        return Batch(src, torch.tensor([row + [PAD] * (longest - len(row)) for row in tgt]), PAD)
+
+    assert len(set(found)) > 1
+    assert greedy_bleu(model, [batch(found)], words).value == pytest.approx(bleu(found, found).value)
+    others = [*found[1:], found[0]]
+    assert greedy_bleu(model, [batch(others)], words).value == pytest.approx(bleu(found, others).value)
+
+
+# ---- alignments
+
+
+def test_alignment_error_rate_by_hand():
+    predicted, sure, possible = {(0, 0), (1, 1), (2, 2)}, {(0, 0), (1, 2)}, {(1, 1)}
+    assert alignment_error_rate(predicted, sure) == pytest.approx(1 - (1 + 1) / 5)
+    assert alignment_error_rate(predicted, sure, possible) == pytest.approx(1 - (1 + 2) / 5)
+    assert alignment_error_rate(predicted, sure, possible | sure) == pytest.approx(1 - (1 + 2) / 5)
+
+
+def test_alignment_error_rate_at_its_ends():
+    links = {(0, 1), (1, 0)}
+    assert alignment_error_rate(links, links) == 0
+    assert alignment_error_rate({(5, 5)}, links) == 1
+    assert alignment_error_rate(set(), links) == 1
+    assert alignment_error_rate({(5, 5)}, set(), {(5, 5)}) == 0
+    assert alignment_error_rate(set(), set()) == 0
+
+
+def test_the_grammars_alignments_can_be_scored():
+    pairs = sample(50)
+    gold = {(i, *link) for i, pair in enumerate(pairs) for link in pair.alignment}
+    diagonal = {(i, place, place) for i, pair in enumerate(pairs) for place in range(len(pair.german_words))}
+    assert alignment_error_rate(gold, gold) == 0
+    assert 0.3 < alignment_error_rate(diagonal, gold) < 0.9  # German order is not English order
+
+
+@pytest.mark.parametrize(
+    ("language", "tokenizer"),
+    [
+        ("de", "13a"),
+        (None, "13a"),
+        ("zh", "zh"),
+        ("zh-Hant", "zh"),
+        ("ZH_cn", "zh"),
+        ("ja", "ja-mecab"),
+        ("ko", "ko-mecab"),
+        ("th", "char"),
+    ],
+)
+def test_the_language_names_its_tokenizer(language, tokenizer):
+    assert bleu_tokenizer(language) == tokenizer
+
+
+def test_bleu_without_spaces_counts_what_stands_between_the_ends():
+    """By 13a, which goes by spaces, a Thai or Chinese sentence is one word: right or wrong as a whole."""
+    thai, chinese = ("ผมรักคุณมากที่สุด", "ผมรักคุณน้อยที่สุด"), ("我非常喜欢这本书", "我非常喜欢那本书")
+    for language, (found, wanted) in (("th", thai), ("zh", chinese)):
+        tokenize = bleu_tokenizer(language)
+        assert bleu([found], [wanted], tokenize).value > 20 > bleu([found], [wanted]).value
+        assert f"tok:{tokenize}|" in bleu([found], [wanted], tokenize).signature
+        assert bootstrap([found], [wanted], 10, tokenize=tokenize).value == pytest.approx(
+            bleu([found], [wanted], tokenize).value
+        )
+
+
+def test_a_tokenizer_that_is_not_there_is_named(monkeypatch):
+    with pytest.raises(ValueError, match=r"no tokenizer 'moses'; it has .*13a"):
+        bleu(["a"], ["a"], "moses")
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
+    with pytest.raises(ImportError, match=r'pip install "sacrebleu\[ja\]", or take char'):
+        bootstrap(["a"], ["a"], tokenize="ja-mecab")
+
+
+def test_moses_knows_the_languages_that_it_has_rules_for():
+    known = ["de", "en", "fr", None, "src", "zh", "th", "ja", "xx"]
+    assert [moses_knows(language) for language in known] == [True] * 3 + [False] * 6

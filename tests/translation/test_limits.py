@@ -1,0 +1,232 @@
+"""No sentence, setting or thread makes a translation longer than it may be: counted in tokens and steps."""
+
+import io
+import sys
+
+import pytest
+import torch
+
+from annotated.cli.parser import main
+from annotated.data import encode_corpus
+from annotated.data.batch import Batch
+from annotated.tokenizers import WordTokenizer
+from annotated.transformer.masks import padding_mask
+from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
+from annotated.translation.decoding import beam_search, greedy_decode
+from annotated.translation.evaluation import greedy_bleu
+from annotated.translation.model_folder import save_model
+from annotated.translation.modes import capture_attention
+from annotated.translation.translator import Limits, Translator
+
+WORDS = [f"w{i}" for i in range(8)]
+SHAPE = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2, "dropout": 0.0}
+SETTINGS = {"sinusoids": {}, "learned": {"positions": "learned", "max_len": 20}}
+START, END, PAD = 0, 1, 2
+
+
+def endless(**settings):
+    """A model that would never end by itself."""
+    torch.manual_seed(0)
+    model = EncoderDecoder.from_config(TransformerConfig(12, 12, **SHAPE, **settings)).eval()
+    with torch.no_grad():
+        model.generator.proj.bias[END] -= 100
+    return model
+
+
+@pytest.fixture
+def words():
+    return WordTokenizer(WORDS, None)
+
+
+@pytest.fixture
+def build(words):
+    return lambda settings=None, **limits: Translator(endless(**(settings or {})), words, words, **limits)
+
+
+def counted(model):
+    """The source positions that are encoded, and the steps of the search, as the model works."""
+    sources, steps = [], []
+    model.encoder.register_forward_pre_hook(lambda _, inputs: sources.append(inputs[0].size(1)))
+    model.decoder.register_forward_pre_hook(lambda _, inputs: steps.append(inputs[0].size(1)))
+    return sources, steps
+
+
+# ---- sentences
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_no_line_makes_more_work_than_the_limits_allow(build, beam):
+    translator = build(max_source=30, max_length=40)
+    sources, steps = counted(translator.model)
+    with pytest.warns(UserWarning, match="line 2 has 5,001 tokens, but max_source is 30"):
+        found = translator.search(["w1 w2", "w1 " * 5000], beam, n_best=1)
+    assert sources == [30]
+    assert len(steps) == 40
+    assert [len(best.tokens) + 1 for [best] in found] == [40, 40]  # the end symbol counted; 3 + 50 is more
+
+
+def test_a_translation_may_have_50_tokens_more_than_its_source(build):
+    found = build().search(["w1 w2", "w1", "w1 w2 w3 w4"], beam=1)
+    assert [len(best.tokens) + 1 for [best] in found] == [3 + 50, 2 + 50, 5 + 50]  # both ends counted
+
+
+def test_what_is_not_said_is_1024_tokens():
+    assert (Limits().max_source, Limits().max_length, Limits().too_long) == (1024, 1024, "cut")
+
+
+def test_a_line_is_cut_to_its_beginning_and_ended(build):
+    translator = build(max_source=4)
+    with pytest.warns(UserWarning, match="the sentence has 6 tokens"):
+        assert translator.encode("w0 w1 w2 w3 w4") == [4, 5, 6, END]
+    with pytest.warns(UserWarning, match="line 1 has 6 tokens"):
+        assert translator("w0 w1 w2 w3 w4") == translator("w0 w1 w2")
+
+
+def test_a_line_at_its_limit_is_left_alone(build, recwarn):
+    assert build(max_source=4).encode("w0 w1 w2") == [4, 5, 6, END]
+    assert not recwarn
+
+
+def test_a_line_over_its_limit_can_be_refused(build):
+    translator = build(max_source=4, too_long="refuse")
+    _, steps = counted(translator.model)
+    with pytest.raises(ValueError, match="line 3 has 6 tokens, but max_source is 4"):
+        translator.translate(["w0", "", "w0 w1 w2 w3 w4"])
+    with pytest.raises(ValueError, match="line 103 has 6 tokens"):
+        translator.translate(["w0", "", "w0 w1 w2 w3 w4"], first_line=101)  # of a file that is read in parts
+    assert not steps
+    assert len(translator.translate(["w0 w1 w2"])) == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"max_source": 0}, "max_source must be at least 1, not 0"),
+        ({"max_length": 2.5}, "max_length must be a whole number, not 2.5"),
+        ({"too_long": "skip"}, "too_long must be one of cut, refuse, not 'skip'"),
+    ],
+)
+def test_impossible_limits_are_refused(build, limits, says):
+    with pytest.raises(ValueError, match=says):
+        build(**limits)
+
+
+def test_a_prefix_must_leave_room_for_the_end(build):
+    translator = build(max_length=5)
+    assert translator.translate(["w1"], prefix="w0 w1 w2 w3") == ["w0 w1 w2 w3"]
+    with pytest.raises(ValueError, match="has 5 tokens, but with its end max_length is 5"):
+        translator.translate(["w1"], prefix="w0 w1 w2 w3 w4")
+    with pytest.raises(ValueError, match="has 5 tokens"):
+        translator.attention("w1", "w0 w1 w2 w3 w4")
+
+
+def test_a_loaded_translator_has_the_limits_it_is_given(build, words, tmp_path):
+    save_model(tmp_path, endless(), words, words)
+    translator = Translator.load(tmp_path, max_source=9, max_length=8, too_long="refuse")
+    assert translator.limits == Limits(9, 8, "refuse")
+    assert "max_source=9" in repr(translator)
+    assert f"{sum(p.numel() for p in translator.model.parameters()):,} parameters" in repr(translator)
+
+
+# ---- the model's positions
+
+
+@pytest.mark.parametrize(("name", "most"), [("sinusoids", None), ("learned", 20)])
+def test_a_model_knows_how_many_positions_it_has(name, most):
+    assert make_model(12, 12, **SHAPE, **SETTINGS[name]).max_positions == most
+
+
+def test_a_search_ends_where_the_positions_do():
+    model = endless(**SETTINGS["learned"])
+    src = torch.tensor([[5, 6, 7, 8, 9, END], [5, END, PAD, PAD, PAD, PAD]])
+    found = beam_search(model, src, padding_mask(src, PAD), beam=2)
+    assert [len(best.tokens) + 1 for [best] in found] == [20, 20]
+    rows = greedy_decode(model, src, padding_mask(src, PAD), 99, START, END)
+    assert rows.shape == (2, 21)  # the start symbol, and 20 tokens
+    assert greedy_decode(model, src, None, 99, START).shape == (2, 21)
+
+
+def test_a_translator_of_learned_positions_reads_no_more_than_there_are(build):
+    translator = build(SETTINGS["learned"])
+    assert (translator.limits.max_source, translator.limits.max_length) == (20, 20)
+    with pytest.warns(UserWarning, match="line 1 has 31 tokens, but max_source is 20"):
+        [[best]] = translator.search(["w1 " * 30])
+    assert len(best.tokens) + 1 == 20
+
+
+def test_greedy_bleu_survives_learned_positions(words):
+    model = endless(**SETTINGS["learned"])
+    src = torch.tensor([[5, 6, END], [7, END, PAD]])
+    tgt = torch.tensor([[START, 5, 6, END], [START, 7, END, PAD]])
+    assert greedy_bleu(model, [Batch(src, tgt)], words).value >= 0
+
+
+class Framed(WordTokenizer):
+    """Words of which the encoder reads the start symbol too."""
+
+    before = (START,)
+
+
+@pytest.mark.parametrize("kind", [WordTokenizer, Framed])
+@pytest.mark.parametrize("settings", [{}, {"positions": "learned", "max_len": 9}], ids=["", "learned"])
+def test_a_training_takes_just_the_pairs_that_fit(kind, settings, tmp_path, monkeypatch):
+    lengths = range(1, 20)
+    lines = "".join(" ".join(WORDS[i % 8] for i in range(n)) + "\n" for n in lengths)
+    for side in ("src", "tgt"):
+        (tmp_path / f"text.{side}").write_text(lines)
+    limits = []
+
+    def spy(text, src_tokenizer, tgt_tokenizer, max_len, *rest):
+        limits.append(max_len)
+        return encode_corpus(text, src_tokenizer, tgt_tokenizer, max_len, *rest)
+
+    monkeypatch.setattr("annotated.cli.commands.encode_corpus", spy)
+    monkeypatch.setattr("annotated.cli.commands.starting_point", lambda *_: (model, tokenizer, tokenizer))
+    tokenizer, model = kind(WORDS, None), make_model(12, 12, **SHAPE, **settings, tied_embeddings="all")
+    files = [f"--{name}={tmp_path / 'text'}.{name[-3:]}" for name in ("src", "tgt", "val-src", "val-tgt")]
+    flags = [
+        "--max-tokens=12",
+        "--max-steps=1",
+        "--device=cpu",
+        "--bleu-every=1",
+        f"--out={tmp_path / 'run'}",
+    ]
+    assert main(["train", *files, *flags]) == 0
+    room = 9 if settings else 12
+    assert set(limits) == {room - 1 - len(tokenizer.before)}  # a longer one would not have fitted
+
+
+# ---- the command line
+
+
+def translate(folder, text, monkeypatch, *flags):
+    stdin = io.TextIOWrapper(io.BytesIO(text.encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    return main(["translate", f"--model={folder}", "--device=cpu", *flags])
+
+
+def test_the_command_line_cuts_and_says_so_or_refuses(words, tmp_path, monkeypatch, capfd):
+    save_model(tmp_path, endless(), words, words)
+    flags = ["--max-source=4", "--max-length=6", "--beam=1"]
+    assert translate(tmp_path, "w0\nw0 w1 w2 w3 w4\n", monkeypatch, *flags) == 0
+    out, err = capfd.readouterr()
+    assert [len(line.split()) for line in out.splitlines()] == [5, 5]
+    assert "annotated: line 2 has 6 tokens, but max_source is 4: the rest of it is not translated\n" in err
+    assert translate(tmp_path, "w0\nw0 w1 w2 w3 w4\n", monkeypatch, *flags, "--too-long=refuse") == 2
+    assert "annotated: line 2 has 6 tokens, but max_source is 4\n" in capfd.readouterr().err
+    assert translate(tmp_path, "w0\n", monkeypatch, "--max-length=0") == 2
+    assert "max_length must be at least 1, not 0" in capfd.readouterr().err
+
+
+# ---- what is recorded
+
+
+def test_the_maps_of_many_batches_are_refused(build):
+    translator = build(max_length=5)
+    with capture_attention(translator.model) as maps:
+        with pytest.raises(ValueError, match="takes 2 batches, and capture_attention keeps the maps of one"):
+            translator.translate(["w1 w2", "w1"], beam=1, max_tokens=3)
+        assert not maps
+        translator.translate(["w1 w2", "w1"], beam=1)  # one batch
+        assert maps["encoder", 0].shape == (2, 2, 3, 3)
+    assert len(translator.translate(["w1 w2", "w1"], beam=1, max_tokens=3)) == 2

@@ -1,0 +1,148 @@
+"""What a file claims takes no memory and no time: a model is as large as the weights that are there."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from interop_models import ENGLISH, spm, toy
+from safetensors.torch import save_file
+
+from annotated.files import read_json, write_json
+from annotated.interop import to_marian
+from annotated.tokenizers import MarianTokenizer, WordTokenizer
+from annotated.transformer.layers import sinusoids
+from annotated.transformer.model import make_model
+from annotated.translation.model_folder import CONFIG, WEIGHTS, save_model
+from annotated.translation.tensors import read_tensors
+
+MB = 2**20
+
+# Loads the first path, which brings in all modules, then the others with so many bytes more than it has then.
+READER = """
+import json, resource, sys
+from pathlib import Path
+from annotated.translation.model_folder import load_model
+from annotated.interop import from_annotated, load_marian
+
+load = {"load_model": load_model, "load_marian": load_marian, "from_annotated": from_annotated}[sys.argv[1]]
+load(sys.argv[3])
+has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (has + int(sys.argv[2]),) * 2)
+said = []
+for path in sys.argv[4:]:
+    try:
+        load(path)
+        said.append("loaded")
+    except BaseException as error:
+        said.append(f"{type(error).__name__}: {error}")
+print(json.dumps(said))
+"""
+
+
+def read(function, room, *paths):
+    """What a process with little memory says of each path but the first, which is for warming up."""
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("the memory of a process is limited as Linux does it")
+    command = [sys.executable, "-c", READER, function, str(room), *map(str, paths)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def check(said, expected):
+    """Each is one line, which names what is wrong."""
+    for found, wanted in zip(said, expected, strict=True):
+        assert wanted in found
+        assert "\n" not in found
+
+
+CLAIMS = {  # settings, and what is said of them
+    "layers": ({"N": 10**6}, "ValueError: {}: tensor encoder.layers.2.self_attn.linears.0.weight is missing"),
+    "layers beyond counting": ({"N": 10**30}, "N must be a whole number from 1 to 2^31 - 1, not 1000"),
+    "vocabularies": ({"src_vocab": 10**7, "tgt_vocab": 10**7}, "but the settings ask for (10000000, 8)"),
+    "width": ({"d_model": 2**31 - 2}, "no model can be built from these settings: Storage size"),
+    "width beyond counting": ({"d_model": 10**30}, "ValueError: {config}: d_model must be a whole number"),
+    "inner width": ({"d_ff": 2 * 10**9}, "but the settings ask for (2000000000, 8)"),
+    "sinusoids": ({"max_len": 5 * 10**6}, "loaded"),  # more are made when a sentence needs them
+    "sinusoids beyond counting": ({"max_len": 10**30}, "max_len must be a whole number"),
+    "learned positions": ({"max_len": 10**8, "positions": "learned"}, "lut.weight is missing"),
+}
+
+
+def test_a_config_claims_what_it_likes(tmp_path):
+    words = WordTokenizer(["a", "b"], None)
+    folders = [tmp_path / "good", *(tmp_path / name for name in CLAIMS)]
+    for folder in folders:
+        save_model(folder, make_model(6, 6, N=2, d_model=8, d_ff=8, h=2, tied_embeddings="all"), words, words)
+        save_file(read_tensors(folder / WEIGHTS), folder / WEIGHTS)  # without checksums, which would find it
+        settings = read_json(folder / CONFIG)
+        settings["model"] |= CLAIMS.get(folder.name, [{}])[0]
+        write_json(folder / CONFIG, settings)
+    texts = [
+        says.replace("{config}", str(folder / CONFIG)).replace("{}", str(folder / WEIGHTS))
+        for folder, (_, says) in zip(folders[1:], CLAIMS.values(), strict=True)
+    ]
+    check(read("load_model", 128 * MB, *folders), texts)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_model_takes_its_weights_once(dtype, tmp_path):
+    """The file, mapped, and the weights in float32: no table is made twice, and none at random first."""
+    tokenizers = [WordTokenizer([str(i) for i in range(size)], None) for size in (2, 2**16 - 4)]
+    for tokenizer in tokenizers:
+        size = len(tokenizer)
+        model = make_model(size, size, N=1, d_model=256, d_ff=8, h=2, tied_embeddings="all", max_len=10)
+        save_model(tmp_path / str(size), model.to(dtype), tokenizer, tokenizer)
+    small, large = (tmp_path / str(len(tokenizer)) for tokenizer in tokenizers)
+    mapped = (large / WEIGHTS).stat().st_size
+    taken = mapped * 4 // dtype.itemsize
+    assert taken > 64 * MB
+    assert read("load_model", mapped + taken + 32 * MB, small, large) == ["loaded"]
+
+
+def test_a_marian_config_claims_what_it_likes(tmp_path):
+    pieces = ["<s>", "</s>", "<blank>", "<unk>", "\u2581the", "\u2581a"]
+    tokenizer = MarianTokenizer(spm(ENGLISH), pieces)
+    claims = {
+        "vocabulary": ({"vocab_size": 10**8, "decoder_vocab_size": 10**8}, "must give 100000000 pieces"),
+        "layers": ({"encoder_layers": 10**7, "decoder_layers": 10**7}, "layers.2.self_attn.q_proj.weight is"),
+        "width": ({"d_model": 10**8}, "has shape (16, 16), but the settings ask for (100000000, "),
+        "positions": ({"max_position_embeddings": 10**9}, "loaded"),
+    }
+    folders = [tmp_path / "good", *(tmp_path / name for name in claims)]
+    for folder in folders:
+        to_marian(folder, toy(6, 6, tied_embeddings="all"), tokenizer, tokenizer)
+        write_json(folder / CONFIG, read_json(folder / CONFIG) | claims.get(folder.name, [{}])[0])
+    check(read("load_marian", 128 * MB, *folders), [says for _, says in claims.values()])
+
+
+def test_a_file_of_torch_save_claims_what_it_likes(tmp_path):
+    model = make_model(6, 6, N=2, d_model=8, d_ff=8, h=8, norm_first=True)
+    names = {"weight": "a_2", "bias": "b_2"}
+    state = {f"{side}_embed.1.pe": sinusoids(20, 8)[None] for side in ("src", "tgt")}
+    for name, tensor in model.state_dict().items():
+        begin, _, last = name.rpartition(".")
+        state[f"{begin}.{names[last]}" if begin.endswith("norm") else name] = tensor
+    w_1, table = "encoder.layers.0.feed_forward.w_1.weight", "src_embed.0.lut.weight"
+    claims = {
+        "one number many times": ({table: torch.zeros(1).expand(10**9, 8)}, "tensors claim 32,000,0"),
+        "one matrix in many places": (
+            {f"encoder.layers.{i}.w": torch.zeros(300, 300) for i in range(2)}
+            | dict.fromkeys([f"decoder.layers.{i}.w" for i in range(3000)], torch.zeros(300, 300)),
+            "tensors claim ",
+        ),
+        "layers": ({"encoder.layers.100000000.x": torch.zeros(1)}, "encoder.layers.2.self_attn.linears.0.we"),
+        "layers beyond counting": ({f"encoder.layers.{'1' * 5000}.x": torch.zeros(1)}, "has no place in our"),
+        "no numbers": ({table: torch.empty(10**9, 8, device="meta")}, "is not a file of tensors by name"),
+        "sparse": ({w_1: torch.zeros(8, 8).to_sparse()}, "is not a file of tensors by name"),
+        "a number": ({table: torch.tensor(1.0)}, "has shape (), but must have 2 axes"),
+    }
+    files = [tmp_path / "good", *(tmp_path / name for name in claims)]
+    for file in files:
+        torch.save({**state, **claims.get(file.name, [{}])[0]}, file)
+    check(read("from_annotated", 128 * MB, *files), [says for _, says in claims.values()])

@@ -1,0 +1,133 @@
+"""What is saved or exported is what was trained: a model that would come back as another is refused."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+import torch
+from interop_models import MISSING
+from small_models import WORDS, make
+from torch import nn
+from torch.nn import functional as F
+
+from annotated.interop import to_ctranslate2, to_marian, to_onnx, to_torch
+from annotated.tokenizers import WordTokenizer
+from annotated.transformer.attention import MultiHeadedAttention
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.model_folder import load_model, save_model
+from annotated.translation.modes import capture_attention
+
+
+class Rotary(MultiHeadedAttention):
+    """Another attention with the same parameters."""
+
+
+def rms(model):
+    model.decoder.layers[0].sublayer[1].norm = nn.RMSNorm(8)
+
+
+def rotary(model):
+    layer = model.encoder.layers[0]
+    layer.self_attn = Rotary(2, 8)
+
+
+def another_activation(model):
+    model.encoder.layers[0].feed_forward.activation = F.gelu
+
+
+def another_forward(model):
+    model.generator.forward = lambda x: x
+
+
+def untied(model):
+    model.generator.proj.weight = nn.Parameter(model.generator.proj.weight.detach().clone())
+
+
+def repeated(model):
+    model.decoder.layers.append(model.decoder.layers[0])
+
+
+def shared(model):
+    model.decoder.layers[0].src_attn = model.decoder.layers[0].self_attn
+
+
+def surplus(model):
+    model.extra = nn.Linear(2, 2)
+
+
+def wider(model):
+    model.config = replace(model.config, d_ff=9)
+
+
+def ruined(model):
+    nn.init.constant_(model.generator.proj.bias, torch.nan)
+
+
+OTHERS = {
+    rotary: "encoder.layers.0.self_attn: its class is Rotary, but .* bring back MultiHeadedAttention",
+    rms: "decoder.layers.0.sublayer.1.norm: its class is RMSNorm, but .* bring back LayerNorm",
+    another_activation: "encoder.layers.0.feed_forward: its activation is gelu, but .* relu",
+    another_forward: "generator: its forward is",
+    untied: "the model: tensor generator.proj.weight is not part",
+    repeated: "decoder.layers.1: its class is DecoderLayer, but the settings would bring back NoneType",
+    shared: "the model: tensor decoder.layers.0.src_attn.linears.0.weight is missing",
+    surplus: "extra: its class is Linear",
+    wider: "feed_forward.w_1: its out_features is 8, but .* 9",
+    ruined: "tensor generator.proj.bias holds numbers that are not finite",
+}
+
+
+@pytest.mark.parametrize("change", OTHERS)
+def test_a_model_that_would_come_back_as_another_is_not_saved(change, tmp_path):
+    model = make()
+    change(model)
+    with pytest.raises(ValueError, match=OTHERS[change]) as caught:
+        save_model(tmp_path / "m", model, WORDS, WORDS)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("export", [to_ctranslate2, to_marian, to_onnx])
+def test_a_model_that_would_come_back_as_another_is_not_exported(export, tmp_path):
+    for package in {to_ctranslate2: ["ctranslate2"], to_onnx: ["onnx", "onnxscript"]}.get(export, []):
+        pytest.importorskip(package, reason=MISSING.format(package))
+    model = make()
+    rotary(model)
+    with pytest.raises(ValueError, match="self_attn: its class is Rotary"):
+        export(tmp_path / "out", model, WORDS, WORDS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nor_is_it_given_to_pytorch():
+    model = make()
+    rotary(model)
+    with pytest.raises(ValueError, match="self_attn: its class is Rotary"):
+        to_torch(model)
+
+
+def test_what_leaves_a_model_as_it_is_does_not_keep_it_from_being_saved(tmp_path):
+    model = make(positions="sinusoidal", max_len=3).half().float().eval()
+    tokens = torch.tensor([[0, 4, 5, 4, 5, 1]])
+    model.encoder.register_forward_hook(lambda *_: None)
+    model.compile()
+    with capture_attention(model):
+        model.encode(tokens, None)  # longer than its table of sinusoids, which has grown
+        save_model(tmp_path, model, WORDS, WORDS)
+    model.generator.proj.bias.requires_grad_(False)
+    save_model(tmp_path, deepcopy(model), WORDS, WORDS)
+    load_model(tmp_path)
+
+
+def test_a_wrapper_or_a_model_built_by_hand_is_named(tmp_path):
+    model = make()
+    with pytest.raises(ValueError, match=r"the model: its class is OptimizedModule, but .* EncoderDecoder"):
+        save_model(tmp_path / "m", torch.compile(model), WORDS, WORDS)
+    parts = model.encoder, model.decoder, model.src_embed, model.tgt_embed, model.generator
+    with pytest.raises(ValueError, match="the model has no settings: build it with make_model"):
+        save_model(tmp_path / "m", EncoderDecoder(*parts), WORDS, WORDS)
+
+
+def test_tokenizers_that_do_not_fit_are_not_saved(tmp_path):
+    words = WordTokenizer(["a"], None)
+    with pytest.raises(ValueError, match="a tokenizer of 5 tokens for a model of 6"):
+        save_model(tmp_path / "m", make(), words, words)

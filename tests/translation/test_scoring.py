@@ -1,0 +1,66 @@
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from annotated.translation import scoring
+
+ROOT = Path(__file__).parents[2]
+PEER, BF16 = "torch.nn.Transformer", "annotated, bf16"
+
+
+def race(ours, medians, **settings):
+    """A record with these candidates, each but ours compared with it."""
+    others = [name for name in medians if name != ours]
+    return {
+        "settings": settings,
+        "machine": {"cores": 2, "processor": "a processor", "gpu": None, "versions": {"torch": "2"}},
+        "target_tokens": 100,
+        "candidates": {name: {"median": each} for name, each in medians.items()},
+        "comparisons": [{"ours": ours, "peer": n, "ratio": medians[n] / medians[ours]} for n in others],
+    }
+
+
+@pytest.fixture
+def readme(tmp_path, monkeypatch):
+    """The script that writes the README's tables, and a folder of records for it to read."""
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    script = importlib.import_module("results")
+    monkeypatch.setattr(script, "RECORDED", tmp_path)
+    monkeypatch.setattr(scoring, "RECORDED", tmp_path)
+    return script, tmp_path
+
+
+def test_a_record_is_found_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(scoring, "RECORDED", tmp_path)
+    (tmp_path / "imports.json").write_text(json.dumps({"question": "imports"}))
+    assert scoring.recorded("imports") == {"question": "imports"}
+    with pytest.raises(FileNotFoundError, match="'decode' is not recorded; there is imports"):
+        scoring.recorded("decode")
+
+
+def test_bf16_is_compared_with_the_faster_bf16_and_with_our_own_float32(readme):
+    script, folder = readme
+    theirs = {f"{PEER}, bf16 by autocast": 8.0, f"{PEER}, bf16 in products": 3.0}
+    medians = {PEER: 9.0, "annotated": 4.0, **theirs, BF16: 2.0}
+    (folder / "train-base-bf16.json").write_text(json.dumps(race(BF16, medians, precision="bf16")))
+    (folder / "train-base.json").write_text(
+        json.dumps(race("annotated", {PEER: 9.0, "annotated": 4.0}, precision="float32"))
+    )
+    rows = [line for line in script.speed_table().splitlines()[2:] if line.startswith("|")]
+    assert rows == [
+        "| training, the base model | 25 target tokens/s | `torch.nn.Transformer` | **2.25 x** |",
+        "| training, the base model, bf16 | 50 target tokens/s | ours, in float32 | **2.00 x** |",
+        "| training, the base model, bf16 | 50 target tokens/s | `torch.nn.Transformer` | **1.50 x** |",
+    ]
+
+
+def test_a_record_from_a_gpu_names_it(readme):
+    script, folder = readme
+    record = race("annotated", {PEER: 9.0, "annotated": 4.0}, precision="float32", device="cuda")
+    record["machine"]["gpu"] = "a GPU"
+    (folder / "train-base-cuda.json").write_text(json.dumps(record))
+    table = script.speed_table()
+    assert "| training on a GPU, the base model | 25 target tokens/s |" in table
+    assert table.endswith("Measured on 2 cores, a processor, a GPU, torch 2.\n")

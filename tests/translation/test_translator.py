@@ -1,0 +1,301 @@
+"""Text in, text out, whatever the text: one line in, one line out."""
+
+import inspect
+import threading
+from copy import deepcopy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotated.tokenizers import SentencePieceTokenizer
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.decoding import beam_search
+from annotated.translation.model_folder import save_model
+from annotated.translation.translator import Translator, by_length
+
+NASTY = {
+    "empty": "",
+    "white space": " \t \u2003\u00a0",
+    "one word": "dog",
+    "one letter": "d",
+    "punctuation": "?!... ,;:-–—\"'«»()[]{}",
+    "right to left": "שלום עולם \u202bمرحبا بالعالم\u202c",
+    "joined emoji": "👩‍👩‍👧‍👦 🏳️‍🌈 👍🏽",
+    "NUL": "a\0b\0",
+    "lone surrogates": "a \ud800 b \udfff",
+    "tabs": "a\tb\t\tc\t",
+    "Windows line end": "a dog\r",
+    "BOM": "\ufeffa dog",
+    "line separator": "a\u2028b\u2029c",
+    "NEL": "a\x85b\x0b\x0cc\x1c\x1d\x1e",
+    "a line break": "a\nb",
+    "space mark": "a\u2581b \ue000 \ue000m",
+    "combining": "e" + "\u0301" * 60,
+    "special symbols": "<s> </s> <blank> <unk> <0x0A>",
+    "spaces": "   a    b   ",
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    with pytest.warns(UserWarning, match="fewer"):
+        return SentencePieceTokenizer.train(["the dog sees a cat", "the cat sees a dog"], 600)
+
+
+@pytest.fixture(scope="module")
+def translator(tokenizer):
+    """An untrained model, but for a liking to end, which saves time."""
+    torch.manual_seed(0)
+    shape = TransformerConfig(len(tokenizer), len(tokenizer), N=1, d_model=8, d_ff=8, h=1, max_len=64)
+    model = EncoderDecoder.from_config(shape).eval()
+    with torch.no_grad():
+        model.generator.proj.bias[tokenizer.end] += 3
+    return Translator(model, tokenizer, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def found(translator):
+    return dict(zip(NASTY, translator.translate(NASTY.values(), beam=2), strict=True))
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_nasty_text_gives_one_line(name, found):
+    assert "\n" not in found[name]
+    assert "\r" not in found[name]
+    found[name].encode()  # no lone surrogate comes out
+    assert NASTY[name].strip() or found[name] == ""
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.text(st.characters(exclude_categories=[]), max_size=12), max_size=5))
+def test_any_lines_give_as_many(translator, lines):
+    found = translator.translate(lines, beam=1)
+    assert len(found) == len(lines)
+    assert not set("\r\n") & set("".join(found))
+    "".join(found).encode()
+
+
+def test_two_thousand_words(translator):
+    text = " ".join(["the dog sees a cat"] * 400)
+    assert len(text.split()) == 2000
+    with pytest.warns(UserWarning, match="line 1 has 2,001 tokens"):
+        assert "\n" not in translator(text, beam=1)
+
+
+def test_a_line_break_is_never_written_however_likely(tokenizer):
+    torch.manual_seed(0)
+    shape = TransformerConfig(len(tokenizer), len(tokenizer), N=1, d_model=8, d_ff=8, h=1)
+    model = EncoderDecoder.from_config(shape)
+    breaks = [i for i in range(len(tokenizer)) if tokenizer.decode([i]) in ("\n", "\r")]
+    assert len(breaks) == 2
+    with torch.no_grad():
+        model.generator.proj.bias[breaks] += 50
+        model.generator.proj.bias[tokenizer.end] += 40  # next best, to save time
+    eager = Translator(model, tokenizer, tokenizer)
+    for beam in (1, 3):
+        text = eager("the dog", beam=beam)
+        assert "\n" not in text
+        assert "\r" not in text
+
+
+def test_order_is_kept_and_neighbours_change_nothing(translator):
+    sentences = ["a dog", "", "the cat sees a dog and a dog and a cat", "cat", "  ", "a dog"]
+    together = translator.translate(sentences, beam=2, max_tokens=40)
+    assert together == [translator(sentence, beam=2) for sentence in sentences]
+    assert together[0] == together[-1] != together[2]
+    assert together[1] == together[4] == ""
+    assert translator.translate(iter(sentences), beam=2) == together
+    assert translator.translate([]) == []
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_batches_side_by_side_give_what_they_give_in_turn(translator, one_thread, beam):
+    sentences = [f"the dog sees a cat{' and a dog' * (i % 7)}" for i in range(40)]
+    model = deepcopy(translator.model).train()
+    model.src_embed[1].pe = model.src_embed[1].pe[:4]  # the first batches have to lengthen it, all at once
+    model.src_embed[1].dropout.p = 0.9  # would be seen, were it on
+    fresh = Translator(model, translator.src_tokenizer, translator.tgt_tokenizer)
+    in_turn = translator.search(sentences, beam, n_best=beam, max_tokens=50)
+    used = set()
+    model.encoder.register_forward_pre_hook(lambda *_: used.add(threading.get_ident()))
+    torch.set_num_threads(4)
+    assert fresh.search(sentences, beam, n_best=beam, max_tokens=50) == in_turn
+    assert used
+    assert used.isdisjoint({threading.get_ident()})
+    assert torch.get_num_threads() == 4
+    assert model.training
+
+
+def test_groups_are_full_but_not_too_full():
+    encoded = {i: [0] * n for i, n in enumerate([3, 9, 1, 4, 4, 20, 2])}
+    groups = list(by_length(encoded, 10))
+    assert sorted(i for group in groups for i in group) == list(range(7))
+    for group in groups:
+        assert len(group) * max(len(encoded[i]) for i in group) <= 10 or len(group) == 1
+    assert groups == [[5], [1], [3, 4], [0, 6, 2]]
+
+
+class Frame:
+    """A table: going through it gives its columns' names."""
+
+    ndim = 2
+
+    def __iter__(self):
+        return iter(["en", "de"])
+
+
+@pytest.mark.parametrize(
+    ("sentences", "says"),
+    [
+        ("a dog", "takes a list of sentences; for one, call the translator itself"),
+        (None, "takes a list of sentences, not NoneType"),
+        (5, "takes a list of sentences, not int"),
+        (b"a dog", "takes a list of sentences, not bytes"),
+        (Frame(), "not Frame; of a table, give one column"),
+        ({"en": "a dog"}, "not dict; of a table, give one column"),
+        ([None], r"sentences\[0\] must be a string, not None"),
+        (["a dog", b"a cat"], r"sentences\[1\] must be a string, not b'a cat'"),
+        (["a dog", "", ["a cat"]], r"sentences\[2\] must be a string, not \['a cat'\]"),
+        (("a dog", float("nan")), r"sentences\[1\] must be a string, not nan"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Frame) else repr(value),
+)
+def test_what_is_no_list_of_strings_is_refused(sentences, says, translator):
+    with pytest.raises(ValueError, match=says):
+        translator.translate(sentences)
+
+
+def test_columns_of_pandas_and_numpy_are_lists_and_tables_are_not(translator):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"en": ["the dog", "a cat"], "de": ["der Hund", "eine Katze"]})
+    expected = translator.translate(["the dog", "a cat"], beam=1)
+    assert translator.translate(table["en"], beam=1) == expected
+    assert translator.translate(table["en"].to_numpy(), beam=1) == expected
+    for wrong in (table, table[["en"]], table.to_numpy()):
+        with pytest.raises(ValueError, match="of a table, give one column"):
+            translator.translate(wrong)
+    table.loc[1, "en"] = None
+    with pytest.raises(ValueError, match=r"sentences\[1\] must be a string"):
+        translator.translate(table["en"])
+
+
+@pytest.mark.parametrize("wrong", [None, b"x", ["a dog"], 5])
+@pytest.mark.parametrize(
+    "ask", ["__call__", "n_best", "attention", "show_attention"], ids=lambda name: name.strip("_")
+)
+def test_what_takes_one_sentence_takes_one_string(ask, wrong, translator):
+    with pytest.raises(ValueError, match=f"this takes one sentence, not {type(wrong).__name__}"):
+        getattr(translator, ask)(wrong)
+    if "attention" in ask:
+        with pytest.raises(ValueError, match="this takes one sentence"):
+            getattr(translator, ask)(wrong, "a cat")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"beam": 0}, "beam must be at least 1, not 0"),
+        ({"beam": -3}, "beam must be at least 1, not -3"),
+        ({"beam": "4"}, "beam must be a whole number, not '4'"),
+        ({"beam": 2.5}, "beam must be a whole number, not 2.5"),
+        ({"beam": True}, "beam must be a whole number, not True"),
+        ({"beam": 10**6}, "beam must be at most 256, not 1000000"),
+        ({"alpha": -1.0}, "alpha must not be negative, not -1.0"),
+        ({"alpha": "x"}, "alpha must be a number, not 'x'"),
+        ({"alpha": float("nan")}, "alpha must be a number, not nan"),
+        ({"alpha": float("inf")}, "alpha must be a number, not inf"),
+        ({"alpha": None}, "alpha must be a number, not None"),
+        ({"alpha": 1000}, "alpha must be smaller than 1000"),
+        ({"alpha": 10**9, "penalty": "power"}, "alpha must be smaller than 1000000000"),
+        ({"penalty": "none"}, "penalty must be 'gnmt' or 'power', not 'none'"),
+        ({"prefix": None}, "prefix must be a string, not NoneType"),
+        ({"prefix": "the\ncat"}, r"'the\\ncat' has a line break"),
+        ({"max_tokens": -5}, "max_tokens must be at least 1, not -5"),
+        ({"max_tokens": "9"}, "max_tokens must be a whole number, not '9'"),
+    ],
+    ids=str,
+)
+def test_impossible_searches_are_refused(options, says, translator):
+    with pytest.raises(ValueError, match=says):
+        translator.translate(["a dog"], **options)
+
+
+def test_a_number_of_numpy_is_a_number(translator):
+    numpy = pytest.importorskip("numpy")
+    found = translator.translate(["a dog"], beam=numpy.int64(2), alpha=numpy.float32(0.5))
+    assert found == translator.translate(["a dog"], beam=2, alpha=0.5)
+
+
+@pytest.mark.parametrize(
+    ("ask", "options", "searched"),
+    [
+        ("translate", {"beam": 3, "alpha": 0.2, "penalty": "power"}, {"n_best": 1}),
+        ("__call__", {"beam": 3, "alpha": 0.2}, {"n_best": 1, "penalty": "gnmt"}),
+        ("n_best", {"alpha": 0.2}, {"beam": 4, "n_best": 4, "penalty": "gnmt"}),
+    ],
+)
+def test_what_is_asked_for_is_searched_for(ask, options, searched, translator, monkeypatch):
+    calls = []
+
+    def search(*args, **settings):
+        calls.append(inspect.signature(beam_search).bind(*args, **settings).arguments)
+        return [[]]
+
+    monkeypatch.setattr("annotated.translation.translator.beam_search", search)
+    getattr(translator, ask)(["a dog"] if ask == "translate" else "a dog", **options)
+    tokenizer = translator.tgt_tokenizer
+    symbols = {"start_symbol": tokenizer.start, "end_symbol": tokenizer.end}
+    assert {**options, **searched, **symbols}.items() <= calls[0].items()
+
+
+def test_neither_start_nor_padding_is_ever_generated(translator):
+    model, tokenizer = deepcopy(translator.model), translator.tgt_tokenizer
+    with torch.no_grad():
+        model.generator.proj.bias[[tokenizer.start, tokenizer.pad]] += 50
+        model.generator.proj.bias[tokenizer.end] += 40  # next best, to save time
+    found = Translator(model, tokenizer, tokenizer).search(["the dog", "a cat"], beam=3, n_best=3)
+    assert all({tokenizer.start, tokenizer.pad}.isdisjoint(h.tokens) for each in found for h in each)
+
+
+def test_a_saved_translator_translates_alike(translator, tmp_path):
+    save_model(tmp_path, translator.model, translator.src_tokenizer, translator.tgt_tokenizer)
+    assert Translator.load(tmp_path)("the dog sees") == translator("the dog sees")
+
+
+def test_translating_leaves_the_model_as_it_was(translator):
+    translator.model.train()
+    translator("a dog", beam=1)
+    assert translator.model.training
+    assert all(parameter.grad is None for parameter in translator.model.parameters())
+    translator.model.eval()
+
+
+def test_attention_stands_on_its_tokens(translator):
+    seen = translator.attention("the dog", "a cat")
+    pieces, ids = translator.tgt_tokenizer.pieces, translator.src_tokenizer.encode("the dog")
+    assert seen.src_tokens == pieces([*ids, 1])
+    assert seen.tgt_tokens == pieces([0, *translator.tgt_tokenizer.encode("a cat")])
+    assert set(seen.maps) == {("encoder", 0), ("decoder", 0), ("cross", 0)}
+    for (kind, _), weights in seen.maps.items():
+        queries, keys = seen.tokens(kind)
+        assert weights.shape == (1, len(queries), len(keys))
+        torch.testing.assert_close(weights.sum(-1), torch.ones(1, len(queries)))
+    assert (seen.maps["decoder", 0].triu(1) == 0).all()
+    assert len(translator.attention("", "").src_tokens) == 1
+
+
+def test_n_best_are_different_the_best_first(translator):
+    found = translator.n_best("the dog", 3)
+    assert len(found) == 3
+    scores = [score for _, score in found]
+    assert scores == sorted(scores, reverse=True)
+    assert found[0][0] == translator.translate(["the dog"], beam=3)[0]
+    assert translator.n_best(" ") == []
+
+
+def test_a_prefix_begins_every_translation(translator):
+    found = translator.translate(["the dog", "", "a cat sees"], beam=2, prefix="the cat")
+    assert found[1] == ""
+    assert all(line.startswith("the cat") for line in (found[0], found[2]))
