@@ -175,7 +175,7 @@ axes[0].set_ylim(0.8, 4)
 plt.show()
 checked = [line for line in log if "validation_loss" in line]
 losses = [line["validation_loss"] for line in checked]
-kink = recipe["train"]["consistency_from"] - 1  # epochs before it, with the paper's loss
+kink = recipe["train"]["rdrop_from"] - 1  # epochs before it, with the paper's loss
 plain = min(losses[:kink])
 before, after, whole = min(losses[: kink - 12]) - plain, plain - min(losses[: kink + 12]), plain - min(losses)
 last_plain = mean([line["loss"] for line in log if "loss" in line and line["epoch"] < kink][-5:])

@@ -10,7 +10,7 @@ from annotated.data.batch import Batch
 from annotated.fast import Dropout, smoothed_cross_entropy
 from annotated.tokenizers import WordTokenizer
 from annotated.training.devices import half_precision
-from annotated.training.rdrop import consistent_cross_entropy
+from annotated.training.rdrop import rdrop_cross_entropy
 from annotated.transformer.attention import MultiHeadedAttention, attention
 from annotated.transformer.loss import LabelSmoothing
 from annotated.transformer.model import EncoderDecoder, make_model
@@ -117,7 +117,7 @@ def test_the_losses_of_chunks_are_the_readable_ones(device, chunk):
     readable = [criterion(log, target) for log in logs]
     fast = smoothed_cross_entropy(first, weight, bias, target, 0.1, PAD, chunk)
     torch.testing.assert_close(fast, readable[0], rtol=1e-4, atol=0)
-    paired = consistent_cross_entropy(first, second, weight, bias, target, 0.0, 0.1, PAD, chunk)
+    paired = rdrop_cross_entropy(first, second, weight, bias, target, 0.0, 0.1, PAD, chunk)
     torch.testing.assert_close(paired, sum(readable) / 2, rtol=1e-4, atol=0)
     for loss, expected in ((fast, readable[0]), (paired, sum(readable) / 2)):
         one, other = (torch.autograd.grad(x, first, retain_graph=True)[0] for x in (loss, expected))

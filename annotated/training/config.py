@@ -23,8 +23,8 @@ class TrainingConfig:
     eps: float = 1e-9  # Adam: added to the root of that square
     clip: float = 0.0  # largest norm of the gradient, above which it is scaled down; 0 never scales
     smoothing: float = 0.1  # label smoothing
-    consistency: float = 0.0  # the cost of two passes that disagree, R-Drop; 0 makes one pass, half the work
-    consistency_from: int = 1  # the epoch, from 1, with which that begins
+    rdrop_weight: float = 0.0  # weight of R-Drop, the disagreement of two passes; 0 makes one pass
+    rdrop_from: int = 1  # the epoch, counted from 1, in which R-Drop begins
     subword_dropout: float = 0.0  # share of merges left out when training text is cut into subwords
     precision: Literal["float32", "bf16"] = "float32"  # bf16: matrix products in half precision
     compile: bool = False  # let torch.compile make the model faster, after a slow start
@@ -45,14 +45,14 @@ class TrainingConfig:
             "max_tokens",
             "accumulate",
             "max_sentence",
-            "consistency_from",
+            "rdrop_from",
             "keep",
             "log_every",
         )
         for name in at_least_one:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("warmup", "clip", "consistency", "patience", "save_every", "bleu_every"):
+        for name in ("warmup", "clip", "rdrop_weight", "patience", "save_every", "bleu_every"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
         for field in fields(self):

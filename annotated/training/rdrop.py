@@ -21,24 +21,24 @@ def symmetric_divergence(x: Tensor, y: Tensor) -> Tensor:
     return ((x.exp() - y.exp()) * (x - y)).sum() / 2
 
 
-def consistent_cross_entropy(
+def rdrop_cross_entropy(
     first: Tensor,
     second: Tensor,
     weight: Tensor,
     bias: Tensor,
     target: Tensor,
-    consistency: float,
+    rdrop_weight: float,
     smoothing: float = 0.0,
     padding_idx: int = 2,
     chunk: int = 128,
 ) -> Tensor:
-    """The mean of two passes' `smoothed_cross_entropy`, and `consistency` times their `symmetric_divergence`.
+    """Add `rdrop_weight` times two passes' `symmetric_divergence` to their mean `smoothed_cross_entropy`.
 
     Args:
         first, second: the decoder's states (n, d_model) in each pass.
         weight, bias: the output projection's, (size, d_model) and (size,).
         target: right tokens (n,), int64; rows of padding count nothing.
-        consistency: how much the passes' disagreement costs.
+        rdrop_weight: how much the passes' disagreement costs.
         chunk: how many tokens' logits are held at a time.
 
     Returns a sum over rows. Raises ValueError, and RuntimeError for a second derivative, as
@@ -49,7 +49,7 @@ def consistent_cross_entropy(
         weight, bias = weight.detach(), bias.detach()  # else their gradients would be computed all the same
     kept = target != padding_idx
     states = first[kept], second[kept]
-    return PairedLoss.apply(*states, weight, bias, target[kept], consistency, smoothing, padding_idx, chunk)
+    return PairedLoss.apply(*states, weight, bias, target[kept], rdrop_weight, smoothing, padding_idx, chunk)
 
 
 class PairedLoss(torch.autograd.Function):
@@ -64,9 +64,9 @@ class PairedLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, first, second, weight, bias, target, consistency, smoothing, padding_idx, chunk):
+    def forward(ctx, first, second, weight, bias, target, rdrop_weight, smoothing, padding_idx, chunk):
         """Return the sum over rows; keep those gradients by states, weight and bias that are wanted."""
-        c, a, e = consistency, 1 - smoothing, smoothing / (len(weight) - 2)
+        c, a, e = rdrop_weight, 1 - smoothing, smoothing / (len(weight) - 2)
         loss = torch.zeros_like(bias[0])
         *by_passes, by_weight, by_bias = gradients = zeros_where_wanted(ctx, first, second, weight, bias)
         passes = list(zip((first, second), by_passes, strict=True))

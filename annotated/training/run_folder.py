@@ -5,7 +5,7 @@ It is a model folder (the newest weights, or their average at the end) that also
     training.json                settings of the run, as `--config` takes them
     log.jsonl                    a line each `log_every` updates and each validation, with the epoch from 1
                                  (from 0 in older runs, but for validation): "loss" is what is
-                                 trained, the smoothed divergence (and what `consistency` adds),
+                                 trained, the smoothed divergence (and what `rdrop_weight` adds),
                                  "validation_loss" the cross-entropy without smoothing, both in nats a
                                  target token
     checkpoints/step-00001234/   a model folder with the optimizer's state and the position in the data
@@ -77,7 +77,7 @@ class Progress:
     validation_loss: float | None = None  # of exactly these weights, if they were validated
     best: float | None = None  # lowest validation loss
     stale: int = 0  # epochs since then
-    between: bool = False  # saved only because the run was to stop here, where no other run would save
+    off_schedule: bool = False  # saved because the run stopped here, not because a checkpoint was due
 
     @property
     def current_epoch(self) -> int:
@@ -107,16 +107,16 @@ class RunFolder:
         """The newest whole checkpoint, if there is one."""
         return (self.checkpoints() or [None])[-1]
 
-    def chosen(self, count: int, of: str, between: bool = False) -> list[Path]:
+    def select_checkpoints(self, count: int, of: str, off_schedule: bool = False) -> list[Path]:
         """`count` checkpoints: of "last" the newest, of "best" those with the lowest validation losses.
 
-        With `between` one that was saved only because the run was to stop counts too, if it is the newest.
+        With `off_schedule`, one saved only because the run stopped there counts too, if it is the newest.
         """
         found = {}
         for folder in self.checkpoints():
             with self.reading(folder):
                 found[folder] = read_progress(folder)
-        counted = [f for f in found if not found[f].between or (between and f == self.newest())]
+        counted = [f for f in found if not found[f].off_schedule or (off_schedule and f == self.newest())]
         if of == "best":
             losses = {folder: found[folder].validation_loss for folder in counted}
             counted = [folder for folder in counted if losses[folder] is not None]
@@ -224,7 +224,7 @@ class RunFolder:
 
     def drop(self, keep: int, of: str) -> None:
         """Remove all checkpoints but the newest and the `keep` chosen ones."""
-        kept = {self.newest(), *self.chosen(keep, of)}
+        kept = {self.newest(), *self.select_checkpoints(keep, of)}
         for old in self.checkpoints():
             if old not in kept:
                 remove_folder(old)

@@ -25,11 +25,10 @@ from annotated.data.batch import Batch
 from annotated.data.batching import TokenBatches, mixed_seed
 from annotated.data.corpora import languages
 from annotated.fast import CpuKernels, smoothed_cross_entropy
-from annotated.pace import Pace
 from annotated.tokenizers import Tokenizer
 from annotated.training.config import TrainingConfig
 from annotated.training.devices import SharedError, agreed, from_first, gathered, half_precision
-from annotated.training.rdrop import consistent_cross_entropy
+from annotated.training.rdrop import rdrop_cross_entropy
 from annotated.training.run_folder import (
     PLACES,
     Progress,
@@ -77,7 +76,7 @@ def steepest(model_size: int) -> float:
 class SummedLoss(nn.Module):
     """Model, generator and loss as one module: what `torch.compile` and DistributedDataParallel wrap.
 
-    While `consistency` is above 0, a batch passes twice (see `annotated.training.rdrop`).
+    While `rdrop_weight` is above 0, a batch passes twice (see `rdrop_cross_entropy`).
     """
 
     def __init__(self, model: EncoderDecoder, smoothing: float, pad: int):
@@ -85,12 +84,12 @@ class SummedLoss(nn.Module):
         self.model = model
         self.smoothing = smoothing
         self.pad = pad
-        self.consistency = 0.0
+        self.rdrop_weight = 0.0
 
     def forward(self, src: Tensor, tgt: Tensor, src_mask: Tensor, tgt_mask: Tensor, tgt_y: Tensor) -> Tensor:
         """The label-smoothed loss summed over the batch's target tokens."""
         passes = [src, tgt, src_mask, tgt_mask]
-        if self.consistency:
+        if self.rdrop_weight:
             passes = [torch.cat([x, x]) for x in passes]
         states = self.model(*passes).flatten(0, 1)
         proj = self.model.generator.proj
@@ -100,8 +99,8 @@ class SummedLoss(nn.Module):
             options = {"smoothing": self.smoothing, "padding_idx": self.pad}
             if states.device.type != "cpu":
                 options["chunk"] = 4096  # fewer rows would leave a GPU idle
-            if self.consistency:
-                return consistent_cross_entropy(*states.chunk(2), *rest, self.consistency, **options)
+            if self.rdrop_weight:
+                return rdrop_cross_entropy(*states.chunk(2), *rest, self.rdrop_weight, **options)
             return smoothed_cross_entropy(states, *rest, **options)
 
 
@@ -210,7 +209,7 @@ class Trainer:
         if checkpoint is None:
             self.out.check_empty()
         else:
-            self.take_up(checkpoint)
+            self.restore(checkpoint)
         self.out.open(self.settings, self.progress)
 
     def share_state(self) -> None:
@@ -232,7 +231,6 @@ class Trainer:
 
     def run(self) -> Path:
         """Train from where the state says to the end."""
-        self.pace = Pace()
         with stop_on_interrupt() as stop_asked, self.bar() as bar:
             if self.unvalidated():  # killed since it was saved
                 self.validate()
@@ -263,7 +261,7 @@ class Trainer:
     def run_epoch(self, bar: tqdm, stop_asked: Callable[[], bool]) -> bool:
         """Go on to the end of the epoch or of the run, saving on the way; False if a stop was asked for."""
         c, p = self.config, self.progress
-        self.summed.consistency = c.consistency if p.epoch + 1 >= c.consistency_from else 0.0
+        self.summed.rdrop_weight = c.rdrop_weight if p.epoch + 1 >= c.rdrop_from else 0.0
         with agreed():
             batches = self.epoch_batches(p.epoch)
             plan = batches.batches(p.epoch)
@@ -283,8 +281,8 @@ class Trainer:
             ended = p.batches == len(plan)
             if ended:
                 p.epoch, p.batches = p.epoch + 1, 0
-            p.between = not (ended or (c.save_every and p.step % c.save_every == 0))
-            if stop or self.finished() or not p.between:
+            p.off_schedule = not (ended or (c.save_every and p.step % c.save_every == 0))
+            if stop or self.finished() or not p.off_schedule:
                 self.save()
             if self.unvalidated():
                 self.validate()
@@ -328,7 +326,7 @@ class Trainer:
             found = gathered([line for batch, _ in share for line in batch.lines or ()])
             lines = ", ".join(map(str, sorted({line for each in found for line in each})))
             where = f", in a batch of lines {lines}" if lines else ""
-            raise self.hopeless(f"the loss or its gradient is not finite at step {p.step + 1}{where}")
+            raise self.not_finite(f"the loss or its gradient is not finite at step {p.step + 1}{where}")
         p.step += 1
         p.batches = min(p.batches + p.update_batches, p.epoch_batches)
         p.validation_loss = None
@@ -387,9 +385,9 @@ class Trainer:
         self.config = dataclasses.replace(c, warmup=warmup)
         self.settings["warmup"] = warmup
 
-    def hopeless(self, what: str) -> TrainingError:
+    def not_finite(self, what: str) -> TrainingError:
         """The error that ends a run before it ruins its weights, or saves them as good."""
-        best = from_first(self.out.chosen(1, "best") if self.rank == 0 else [])
+        best = from_first(self.out.select_checkpoints(1, "best") if self.rank == 0 else [])
         better = "a lower learning rate, or with clip, which scales large gradients down"
         start = f"from the weights that validated best, init_from {best[0]}" if best else "from new weights"
         return TrainingError(
@@ -400,7 +398,6 @@ class Trainer:
         """Move the bar; at times, and at the end of an epoch, log the mean loss since the last line."""
         p = self.progress
         speed = f"{p.total_tokens / p.seconds:,.0f}"
-        self.pace.count(self.summed.consistency > 0)
         left = f"{self.minutes_left():,.0f} min"
         shown = {"loss": f"{loss:.3f}", "rate": f"{self.rate():.2e}", "tokens_per_s": speed, "left": left}
         bar.set_postfix(shown, refresh=False)
@@ -422,7 +419,7 @@ class Trainer:
         # One number for all processes, or they might disagree on when to end.
         p.validation_loss = loss = self.total(scores.loss) / self.world
         if not math.isfinite(loss):
-            raise self.hopeless(f"the validation loss is not finite after step {p.step}")
+            raise self.not_finite(f"the validation loss is not finite after step {p.step}")
         if p.batches == 0:  # the end of an epoch, not of a run that may yet go on from here
             p.stale = 0 if p.best is None or loss < p.best else p.stale + 1
             p.best = loss if p.stale == 0 else p.best
@@ -435,28 +432,24 @@ class Trainer:
         self.log(record)
         if self.rank == 0:
             self.out.note(p, self.config.keep, self.config.average_of)
-            self.pace.count(self.summed.consistency > 0, 0)
             minutes = self.minutes_left()
             left = f"; about {minutes:,.0f} min left" if minutes > 0 else ""
             tqdm.write(f"epoch {p.current_epoch}, step {p.step}: {line}{left}", file=sys.stderr)
 
     def minutes_left(self) -> float:
-        """How long the run will still take at the pace of this process, validation and saving included."""
-        c, p, last = self.config, self.progress, self.last_step()
-        each = math.ceil(p.epoch_batches / p.update_batches)
-        begins = each * (c.consistency_from - 1) if c.consistency else last
-        consistent = max(0, last - max(p.step, begins))
-        return self.pace.minutes(last - p.step - consistent, consistent)
+        """How long the run will still take if its updates go on as fast as they did."""
+        p = self.progress
+        return p.seconds / 60 / max(p.step, 1) * (self.last_step() - p.step)
 
     # ---- what is kept
 
-    def take_up(self, checkpoint: Path) -> None:
+    def restore(self, checkpoint: Path) -> None:
         """Load a run's state. Raises ValueError if that does not fit the model, the settings or the text."""
         with self.out.reading(checkpoint):
             tensors = read_tensors(checkpoint / WEIGHTS)
             progress = read_progress(checkpoint)
         self.check_run(progress)
-        self.out.chosen(1, "last")  # reads where each checkpoint stood: better now than at the next save
+        self.out.select_checkpoints(1, "last")  # a damaged one is better found now than at the next save
         load_weights(self.model, tensors, checkpoint / WEIGHTS)
         with self.out.reading(checkpoint):
             load_optimizer(self.optimizer, self.model, checkpoint)
@@ -508,7 +501,7 @@ class Trainer:
         if self.rank != 0:
             return
         of = self.config.average_of
-        chosen = self.out.chosen(max(1, self.config.average), of, between=True)
+        chosen = self.out.select_checkpoints(max(1, self.config.average), of, off_schedule=True)
         load_weights(self.model, average_checkpoints(chosen), self.out.path)
         if len(chosen) > 1:
             left = mean = f"the mean of the {of} {len(chosen)} checkpoints"

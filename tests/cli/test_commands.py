@@ -1,6 +1,5 @@
 """The command line: what it takes, what it says, and what it says when it is given the wrong things."""
 
-import io
 import re
 import shutil
 import subprocess
@@ -12,7 +11,8 @@ from types import ModuleType
 
 import pytest
 import torch
-from test_translator import NASTY
+from command_line import TINY, complains, ends, feed
+from nasty_text import NASTY
 
 import annotated
 from annotated.cli.parser import main
@@ -29,24 +29,6 @@ from annotated.translation.model_folder import (
 )
 
 ROOT = Path(__file__).parents[2]
-TINY = [
-    "--vocab",
-    "320",
-    "--N",
-    "1",
-    "--d-model",
-    "16",
-    "--d-ff",
-    "16",
-    "--h",
-    "2",
-    "--max-tokens",
-    "200",
-    "--epochs",
-    "2",
-    "--threads",
-    "1",
-]
 
 
 @pytest.fixture(scope="module")
@@ -71,30 +53,6 @@ def run(text):
 @pytest.fixture
 def files(text):
     return ["--src", str(text / "a.en"), "--tgt", str(text / "a.de")]
-
-
-def ends(arguments):
-    """The exit code, however the command ends."""
-    try:
-        return main([str(argument) for argument in arguments])
-    except SystemExit as error:
-        return error.code
-
-
-def complains(arguments, capfd, *parts):
-    """Assert exit code 2, nothing on standard output, and one line on standard error with these parts."""
-    capfd.readouterr()
-    assert ends(arguments) == 2
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    for part in parts:
-        assert part in err
-    return err
-
-
-def feed(monkeypatch, content):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
 
 
 # ---- help and names

@@ -4,7 +4,7 @@ import inspect
 import json
 
 import pytest
-from test_commands import complains, ends
+from command_line import complains, ends
 
 from annotated.cli.parser import HINTS, field_comments, make_parser, parse
 from annotated.training.config import TrainingConfig

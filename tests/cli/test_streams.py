@@ -13,7 +13,7 @@ import threading
 
 import pytest
 import torch
-from test_commands import complains, feed
+from command_line import complains, feed
 
 from annotated.cli import commands
 from annotated.cli.parser import main

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import torch
-from test_commands import TINY, complains
+from command_line import TINY, complains
 
 from annotated.cli.parser import main
 from annotated.files import read_json, write_json

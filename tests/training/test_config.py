@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from command_line import complains
 from hypothesis import given
 from hypothesis import strategies as st
-from test_commands import complains
 
 from annotated.cli.parser import parse
 from annotated.training.config import TrainingConfig

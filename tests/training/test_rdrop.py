@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from annotated.fast import smoothed_cross_entropy
-from annotated.training.rdrop import consistent_cross_entropy, symmetric_divergence
+from annotated.training.rdrop import rdrop_cross_entropy, symmetric_divergence
 from annotated.transformer.loss import LabelSmoothing
 
 PAD, SIZE, WIDTH = 2, 11, 4
@@ -22,22 +22,22 @@ def case(n=9, seed=0):
     return [x.requires_grad_() for x in (first, second, weight, bias)], target
 
 
-def readable(first, second, weight, bias, target, consistency, smoothing):
+def readable(first, second, weight, bias, target, rdrop_weight, smoothing):
     """The same from what each word means: whole rows of log-probabilities, gradients left to torch."""
     x, y = (F.linear(states, weight, bias).log_softmax(dim=-1) for states in (first, second))
     criterion, real = LabelSmoothing(SIZE, PAD, smoothing), target != PAD
-    return (criterion(x, target) + criterion(y, target)) / 2 + consistency * symmetric_divergence(
+    return (criterion(x, target) + criterion(y, target)) / 2 + rdrop_weight * symmetric_divergence(
         x[real], y[real]
     )
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 100])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("consistency", [0.3, 2.5])
-def test_the_fast_form_is_the_readable_one(chunk, smoothing, consistency):
+@pytest.mark.parametrize("rdrop_weight", [0.3, 2.5])
+def test_the_fast_form_is_the_readable_one(chunk, smoothing, rdrop_weight):
     inputs, target = case()
-    expected = readable(*inputs, target, consistency, smoothing)
-    found = consistent_cross_entropy(*inputs, target, consistency, smoothing, PAD, chunk)
+    expected = readable(*inputs, target, rdrop_weight, smoothing)
+    found = rdrop_cross_entropy(*inputs, target, rdrop_weight, smoothing, PAD, chunk)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
     wanted, gradients = (torch.autograd.grad(3 * loss, inputs) for loss in (expected, found))
     for ours, theirs in zip(gradients, wanted, strict=True):
@@ -54,15 +54,13 @@ def test_divergence_by_hand():
 def test_two_passes_that_agree_cost_what_one_does():
     (first, _, weight, bias), target = case()
     one = smoothed_cross_entropy(first, weight, bias, target, 0.1, PAD)
-    torch.testing.assert_close(
-        consistent_cross_entropy(first, first, weight, bias, target, 2.5, 0.1, PAD), one
-    )
+    torch.testing.assert_close(rdrop_cross_entropy(first, first, weight, bias, target, 2.5, 0.1, PAD), one)
 
 
 def test_it_does_not_matter_which_pass_came_first():
     (first, second, *projection), target = case()
     there, back = (
-        consistent_cross_entropy(*states, *projection, target, 1.0)
+        rdrop_cross_entropy(*states, *projection, target, 1.0)
         for states in ((first, second), (second, first))
     )
     torch.testing.assert_close(there, back)
@@ -70,14 +68,14 @@ def test_it_does_not_matter_which_pass_came_first():
 
 def test_nothing_but_padding_costs_nothing():
     inputs, target = case()
-    loss = consistent_cross_entropy(*inputs, torch.full_like(target, PAD), 1.0, 0.1, PAD)
+    loss = rdrop_cross_entropy(*inputs, torch.full_like(target, PAD), 1.0, 0.1, PAD)
     assert loss.item() == 0
     assert all(not gradient.any() for gradient in torch.autograd.grad(loss, inputs))
 
 
 def test_a_second_derivative_is_an_error_rather_than_a_wrong_number():
     inputs, target = case()
-    loss = consistent_cross_entropy(*inputs, target, 1.0, 0.1, PAD)
+    loss = rdrop_cross_entropy(*inputs, target, 1.0, 0.1, PAD)
     with pytest.raises(RuntimeError, match="no second derivative"):
         torch.autograd.grad(loss, inputs, create_graph=True)  # for a penalty on the gradient, say
 
@@ -87,7 +85,7 @@ def test_the_gradients_that_are_wanted_do_not_depend_on_the_others(frozen):
     inputs, target = case()
     wanted = [x for i, x in enumerate(inputs) if i not in frozen]
     some = [x.detach() if i in frozen else x for i, x in enumerate(inputs)]
-    found = consistent_cross_entropy(*some, target, 1.0, 0.1, PAD)
+    found = rdrop_cross_entropy(*some, target, 1.0, 0.1, PAD)
     expected = readable(*inputs, target, 1.0, 0.1)
     torch.testing.assert_close(found, expected)
     assert found.requires_grad == bool(wanted)

@@ -148,7 +148,7 @@ def test_a_checkpoint_that_does_not_say_why_it_was_made_counts(one_thread, tmp_p
     make_trainer(tmp_path / "run", max_steps=16).train()
     for folder in (tmp_path / "run" / "checkpoints").iterdir():
         progress = read_json(folder / "progress.json")
-        del progress["between"]  # as older versions wrote it
+        del progress["off_schedule"]  # as older versions wrote it
         write_json(folder / "progress.json", progress)
     make_trainer(tmp_path / "run").train(resume=True)
     assert_same_run(tmp_path / "run", tmp_path / "whole")
@@ -170,9 +170,9 @@ def test_a_run_keeps_its_settings(whole):
 def test_a_setting_that_the_run_did_not_know_has_its_default(one_thread, tmp_path):
     make_trainer(tmp_path, max_steps=2).train()
     recorded = read_json(tmp_path / "training.json")
-    write_json(tmp_path / "training.json", {k: v for k, v in recorded.items() if "consistency" not in k})
-    with pytest.raises(ValueError, match=r"was begun with consistency = 0\.0, not 1\.0;"):
-        make_trainer(tmp_path, max_steps=3, consistency=1.0).train(resume=True)
+    write_json(tmp_path / "training.json", {k: v for k, v in recorded.items() if "rdrop" not in k})
+    with pytest.raises(ValueError, match=r"was begun with rdrop_weight = 0\.0, not 1\.0;"):
+        make_trainer(tmp_path, max_steps=3, rdrop_weight=1.0).train(resume=True)
     make_trainer(tmp_path, max_steps=3).train(resume=True)
 
 

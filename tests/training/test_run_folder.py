@@ -409,7 +409,7 @@ class FullDisk:
 def test_a_full_disk_leaves_the_last_good_checkpoint_and_model(tmp_path):
     make_trainer(tmp_path, max_steps=2, average=0, save_every=2).train()
     trainer = make_trainer(tmp_path, max_steps=4, average=0, save_every=2)
-    trainer.take_up(tmp_path / "checkpoints" / "step-00000002")
+    trainer.restore(tmp_path / "checkpoints" / "step-00000002")
     trainer.progress.step = 3  # as if an update had been made
     with torch.no_grad():
         trainer.model.generator.proj.bias += 1
@@ -425,7 +425,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint_and_model(tmp_path):
                     raise
         newest = trainer.out.newest()
         fresh = make_trainer(tmp_path, max_steps=4, average=0, save_every=2)
-        fresh.take_up(newest)  # whole, whichever it is
+        fresh.restore(newest)  # whole, whichever it is
         load_model(tmp_path)
         models.add(weights(tmp_path))
         if newest.name == "step-00000003":  # was whole before the disk was full: make room to write it again

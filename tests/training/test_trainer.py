@@ -4,7 +4,6 @@ import io
 import signal
 import sys
 import threading
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from tiny_runs import log_of, make_trainer, steps, weights
 
 from annotated.data.batch import Batch
 from annotated.files import read_json
-from annotated.pace import CONSISTENT, Pace
 from annotated.tokenizers import WordTokenizer
 from annotated.training.devices import half_precision
 from annotated.training.rdrop import symmetric_divergence
@@ -42,7 +40,7 @@ def test_two_passes_have_dropout_of_their_own_and_are_held_to_agree():
     batch = Batch(torch.tensor([[4, 5, 1], [6, 1, 2]]), torch.tensor([[0, 5, 4, 1], [0, 6, 1, 2]]))
     inputs = batch.src, batch.tgt, batch.src_mask, batch.tgt_mask
     loss = SummedLoss(model, 0.1, 2)
-    loss.consistency = 0.7
+    loss.rdrop_weight = 0.7
     torch.manual_seed(5)
     found = loss(*inputs, batch.tgt_y)
     torch.manual_seed(5)
@@ -53,43 +51,27 @@ def test_two_passes_have_dropout_of_their_own_and_are_held_to_agree():
     torch.testing.assert_close(found, (criterion(x, target) + criterion(y, target)) / 2 + 0.7 * apart)
 
 
-def test_consistency_begins_with_its_epoch(tmp_path):
-    trainer = make_trainer(tmp_path, epochs=3, consistency=0.7, consistency_from=2)
+def test_rdrop_begins_with_its_epoch(tmp_path):
+    trainer = make_trainer(tmp_path, epochs=3, rdrop_weight=0.7, rdrop_from=2)
     batches, seen = trainer.epoch_batches, []
-    trainer.epoch_batches = lambda epoch: seen.append(trainer.summed.consistency) or batches(epoch)
+    trainer.epoch_batches = lambda epoch: seen.append(trainer.summed.rdrop_weight) or batches(epoch)
     trainer.train()
     assert seen == [0.0, 0.7, 0.7]
 
 
-def test_the_time_left_knows_what_consistency_takes(tmp_path, capfd, monkeypatch):
-    passed, minutes_of = [], {0.0: 1, 0.7: 3}
-    clock = SimpleNamespace(monotonic=lambda: 60 * sum(minutes_of[spent] for spent in passed))
-    monkeypatch.setattr("annotated.pace.time", clock)
-    trainer = make_trainer(tmp_path, epochs=5, consistency=0.7, consistency_from=4)
+def test_the_time_left_is_told_after_each_epoch_but_the_last(tmp_path, capfd):
+    trainer = make_trainer(tmp_path, epochs=3)
     update = trainer.update
-    trainer.update = lambda *inputs: passed.append(trainer.summed.consistency) or update(*inputs)
+
+    def a_minute_each(*inputs):
+        update(*inputs)
+        trainer.progress.seconds = 60 * trainer.progress.step
+
+    trainer.update = a_minute_each
     trainer.train()
-    length = trainer.progress.step // 5
+    length = trainer.progress.step // 3
     said = [line.split("; about ")[1] for line in capfd.readouterr().err.splitlines() if "min left" in line]
-    ahead = (2 + 2 * CONSISTENT, 1 + 2 * CONSISTENT, 2 * CONSISTENT, 3)  # measured once it was seen
-    assert said == [f"{minutes * length:.0f} min left" for minutes in ahead]
-
-
-def test_a_pace_is_that_of_each_kind(monkeypatch):
-    clock = iter([0, 60, 120, 180, 480, 1000])
-    monkeypatch.setattr("annotated.pace.time", SimpleNamespace(monotonic=lambda: next(clock)))
-    pace = Pace()
-    pace.count(False)
-    assert pace.minutes(3, 10) == pytest.approx(3 + 10 * CONSISTENT)
-    pace.count(False)
-    pace.count(False, 0)  # a validation
-    pace.count(True)
-    assert pace.minutes(2, 10) == pytest.approx(2 * 1.5 + 10 * 5)
-    resumed = Pace()
-    resumed.last = 1000 - 120
-    monkeypatch.setattr("annotated.pace.time", SimpleNamespace(monotonic=lambda: 1000))
-    resumed.count(True)
-    assert resumed.minutes(CONSISTENT, 1) == pytest.approx(4)
+    assert said == [f"{2 * length} min left", f"{length} min left"]
 
 
 def plain_loop(trainer, epochs, accumulate, clip):
@@ -274,7 +256,7 @@ def test_what_that_bleu_lacks_is_told_before_the_work(tmp_path, monkeypatch):
 
 
 def test_epochs_are_counted_from_1(tmp_path, capfd):
-    """In messages and in the log, as `consistency_from` counts them; a rest of an epoch is part of it."""
+    """In messages and in the log, as `rdrop_from` counts them; a rest of an epoch is part of it."""
     trainer = make_trainer(tmp_path, epochs=3, log_every=1, max_steps=10)
     trainer.train()
     length = trainer.progress.epoch_batches

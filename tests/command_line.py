@@ -1,0 +1,49 @@
+"""The command line as tests use it."""
+
+import io
+import sys
+
+from annotated.cli.parser import main
+
+TINY = [
+    "--vocab",
+    "320",
+    "--N",
+    "1",
+    "--d-model",
+    "16",
+    "--d-ff",
+    "16",
+    "--h",
+    "2",
+    "--max-tokens",
+    "200",
+    "--epochs",
+    "2",
+    "--threads",
+    "1",
+]
+
+
+def ends(arguments):
+    """The exit code, however the command ends."""
+    try:
+        return main([str(argument) for argument in arguments])
+    except SystemExit as error:
+        return error.code
+
+
+def complains(arguments, capfd, *parts):
+    """Assert exit code 2, nothing on standard output, and one line on standard error with these parts."""
+    capfd.readouterr()
+    assert ends(arguments) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    for part in parts:
+        assert part in err
+    return err
+
+
+def feed(monkeypatch, content):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
