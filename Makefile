@@ -116,9 +116,7 @@ test-site: $(READY) ## read every page of the site in a browser (Chromium; minut
 	$(BIN)/python -m pytest docs/browser_tests
 
 # The unit tests share the cores, one thread each. Notebooks run one at a time: some of them measure time.
-test: $(READY) ## lint, unit tests, pair check, notebooks compared with their outputs
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
+test: lint ## lint, unit tests, pair check, notebooks compared with their outputs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
 	$(BIN)/python notebooks/build.py --check
 	$(BIN)/python -m pytest $(NBVAL) notebooks
@@ -140,9 +138,11 @@ test-floors: ## unit tests with the oldest versions that pyproject.toml admits (
 	OMP_NUM_THREADS=1 build/floors/bin/python -m pytest -n 2 --dist loadscope -o addopts=-ra \
 	  --ignore tests/site/test_setup.py --ignore tests/plots/test_plots_pixels.py
 
-lint: $(READY) ## tell what ruff has to say
+lint: $(READY) ## check style, the layers of the package, and the types of the paper's part
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+	$(BIN)/mypy
 
 format: $(READY) ## let ruff put the code in order
 	$(BIN)/ruff check --fix

@@ -1,6 +1,8 @@
 """Two maps: the notebooks in the order of reading, and the package's modules in layers."""
 
 import textwrap
+import tomllib
+from pathlib import Path
 
 from canvas import SOFT, Canvas
 
@@ -45,54 +47,27 @@ SERIES = (
 )
 ROW_KINDS = ("attention", "embedding", "norm", "network", "output", "plain")  # the colours of the rows
 
-# The package from the ground up: a module imports only from its own row and those before it.
-PACKAGE = (
-    (
-        "The Transformer",
-        (
-            ("masks", "who sees whom"),
-            ("cache", "decoding, faster"),
-            ("attention", "equation 1, heads"),
-            ("layers", "what is around it"),
-            ("model", "encoder, decoder"),
-            ("loss", "label smoothing"),
-            ("schedule", "learning rate"),
-        ),
-    ),
-    ("Text", (("files", "written whole"), ("tokenizers", "words, subwords"), ("data", "corpora, batches"))),
-    (
-        "Search, scores",
-        (("modes", "evaluated, watched"), ("decoding", "greedy, beam"), ("evaluation", "BLEU, perplexity")),
-    ),
-    (
-        "Training",
-        (
-            ("training", "epoch by hand"),
-            ("consistency", "two passes agree"),
-            ("settings", "of a run"),
-            ("devices", "where, how exact"),
-            ("tensors", "weights on disk"),
-            ("checkpoints", "saved models"),
-            ("runs", "kill and resume"),
-            ("pace", "the time left"),
-            ("trainer", "a whole run"),
-        ),
-    ),
-    (
-        "In use",
-        (
-            ("translator", "text in, text out"),
-            ("plots", "every figure"),
-            ("results", "scores of a split"),
-            ("recipes", "how to reproduce"),
-            ("release", "model and card"),
-            ("names", "in older texts"),
-            ("interop", "other libraries"),
-            ("inside", "seen in a page"),
-        ),
-    ),
-    ("Command line", (("commands", "train, translate"), ("__main__", "their options"))),
-)
+# What each entry of the package holds; which row it stands in, pyproject.toml says.
+PACKAGE = {
+    "transformer": ("the paper", "attention, masks, layers, model, loss, schedule"),
+    "files": ("written whole", "or not at all"),
+    "fast": ("equal, and faster", "dropout, short attention, the loss, threads"),
+    "tokenizers": ("text to numbers", "subwords, words"),
+    "data": ("corpora, batches", "Multi30k, IWSLT, Tatoeba, your own, a built-in one"),
+    "translation": ("a model in use", "search, cache, Translator, model folder, BLEU"),
+    "training": ("a model made", "the loop, the trainer, its settings and folder"),
+    "interop": ("in and out", "PyTorch, Marian, ONNX, CTranslate2, the Hub"),
+    "plots": ("every figure", "masks, waves, heads, schedules, beams"),
+    "inside": ("watch a model", "its numbers in a page"),
+    "cli": ("the command line", "options, commands, recipes, releases"),
+}
+
+
+def layers() -> list[list[str]]:
+    """Read the rows of the package, lowest first, from the table that `lint-imports` checks."""
+    table = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = table["tool"]["importlinter"]["contracts"]
+    return [row.split(" : ") for row in reversed(contract["layers"])]
 
 
 def draw_series() -> Canvas:
@@ -118,14 +93,14 @@ def in_lines(text: str, width: int = 18) -> str:
 
 
 def draw_package() -> Canvas:
-    """The modules in rows, the first at the bottom: each row stands on those below it."""
-    widest = max(len(modules) for _, modules in PACKAGE)
-    sheet = Canvas(202 + 134 * widest, 86 * len(PACKAGE) + 50, "The package, module by module")
-    for row, ((name, modules), kind) in enumerate(zip(PACKAGE, ROW_KINDS, strict=True)):
-        y = 24 + 86 * (len(PACKAGE) - 1 - row)
-        sheet.text(24, y + 32, name, 16, "start", bold=True)
-        for column, (module, what) in enumerate(modules):
-            sheet.box(184 + 134 * column, y, 124, 64, kind, module, what, 13.5)
-    foot = "A module imports only from its own row and from those below it."
-    sheet.text(184, sheet.height - 24, foot, 14, "start", SOFT)
+    """The package in rows, the first at the bottom: each row stands on those below it."""
+    rows = layers()
+    sheet = Canvas(60 + 360 * max(map(len, rows)), 92 * len(rows) + 60, "The package, from the ground up")
+    for i, row in enumerate(rows):
+        y = 24 + 92 * (len(rows) - 1 - i)
+        for column, name in enumerate(row):
+            kind, (title, what) = ROW_KINDS[i % len(ROW_KINDS)], PACKAGE[name]
+            sheet.box(30 + 360 * column, y, 340, 72, kind, f"{name}: {title}", what, 14.5)
+    foot = "A module imports only from rows below its own."
+    sheet.text(30, sheet.height - 24, foot, 14, "start", SOFT)
     return sheet

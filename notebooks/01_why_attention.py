@@ -53,7 +53,6 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from annotated import MultiHeadedAttention, PositionwiseFeedForward
-from annotated.transformer.attention import attention
 from annotated.plots import (
     explore_parallel,
     fit_power,
@@ -62,6 +61,7 @@ from annotated.plots import (
     plot_reach,
     setup_notebook,
 )
+from annotated.transformer.attention import attention
 
 setup_notebook()
 torch.set_num_threads(1)

@@ -51,8 +51,8 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from annotated import Batch, MultiHeadedAttention, padding_mask, subsequent_mask
-from annotated.transformer.attention import attention
 from annotated.plots import setup_notebook, show_source
+from annotated.transformer.attention import attention
 
 setup_notebook()
 torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread

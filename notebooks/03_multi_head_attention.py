@@ -59,8 +59,8 @@ from annotated import (
     make_model,
     subsequent_mask,
 )
-from annotated.transformer.attention import attention, clones
 from annotated.plots import setup_notebook, show_source
+from annotated.transformer.attention import attention, clones
 
 setup_notebook()
 torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread

@@ -69,11 +69,11 @@ from annotated import (
     run_epoch,
     sinusoids,
 )
+from annotated.plots import count_parameters, plot_parameters, setup_notebook, show_source
 
 # %%
 from annotated.transformer.attention import attention
 from annotated.transformer.model import EncoderDecoder
-from annotated.plots import count_parameters, plot_parameters, setup_notebook, show_source
 
 setup_notebook()
 torch.set_num_threads(1)  # most of our matrices are too small for a second thread to be of use

@@ -60,8 +60,8 @@ from annotated import (
     sinusoids,
     subsequent_mask,
 )
-from annotated.transformer.attention import attention
 from annotated.plots import setup_notebook, show_source
+from annotated.transformer.attention import attention
 
 setup_notebook()
 torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread

@@ -65,7 +65,6 @@ from annotated import (
     smoothed_cross_entropy,
 )
 from annotated.fast import Dropout
-from annotated.transformer.layers import SublayerConnection
 
 # %%
 from annotated.plots import (
@@ -78,8 +77,9 @@ from annotated.plots import (
     setup_notebook,
     show_source,
 )
-from annotated.transformer.schedule import factor_for
 from annotated.training.config import TrainingConfig
+from annotated.transformer.layers import SublayerConnection
+from annotated.transformer.schedule import factor_for
 
 setup_notebook()
 torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread

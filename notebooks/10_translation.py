@@ -60,6 +60,12 @@ from annotated import LabelSmoothing, SimpleLossCompute, make_model, rate, run_e
 from annotated.data import TokenBatches, encode_corpus, hold_out, load_corpus, read_parallel
 from annotated.data.grammar import count_sentences, sample, word_by_word
 from annotated.data.torchtext_fields import FieldBatches, build_vocabularies, make_dataset, make_fields
+from annotated.fast import Dropout
+from annotated.plots import plot_learning_curves, plot_scores, plot_used_rate, setup_notebook
+from annotated.tokenizers import SPECIALS, UNK, SentencePieceTokenizer, WordTokenizer, word_splitter
+from annotated.training.config import TrainingConfig
+from annotated.training.trainer import Trainer
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
 
 # %%
 from annotated.translation.evaluation import (
@@ -71,12 +77,6 @@ from annotated.translation.evaluation import (
     score_tokens,
     tokenized_bleu,
 )
-from annotated.fast import Dropout
-from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.plots import plot_learning_curves, plot_scores, plot_used_rate, setup_notebook
-from annotated.training.config import TrainingConfig
-from annotated.tokenizers import SPECIALS, UNK, SentencePieceTokenizer, WordTokenizer, word_splitter
-from annotated.training.trainer import Trainer
 from annotated.translation.translator import Translator
 
 setup_notebook()

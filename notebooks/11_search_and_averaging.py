@@ -81,13 +81,8 @@ from annotated import (
     save_model,
     subsequent_mask,
 )
-
-# %%
-from annotated.translation.model_folder import load_weights
 from annotated.data import ParallelText, TokenBatches, encode_corpus
 from annotated.data.grammar import sample
-from annotated.translation.decoding import SentenceSearch, length_penalty, next_log_probs, run_beams
-from annotated.translation.evaluation import score_tokens
 from annotated.plots import (
     count_parameters,
     fit_power,
@@ -99,6 +94,11 @@ from annotated.plots import (
     show_source,
 )
 from annotated.transformer.schedule import noam_scheduler
+from annotated.translation.decoding import SentenceSearch, length_penalty, next_log_probs, run_beams
+from annotated.translation.evaluation import score_tokens
+
+# %%
+from annotated.translation.model_folder import load_weights
 
 setup_notebook()
 torch.set_num_threads(1)  # the matrices are small, and only wait for a second thread

@@ -51,13 +51,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from annotated import load_pretrained, make_model, subsequent_mask
-from annotated.translation.model_folder import shipped_model
-from annotated.training.rdrop import symmetric_divergence
+from annotated.cli.recipes import recipe_path
+from annotated.cli.release import read_scores
 from annotated.data import load_corpus
 from annotated.files import read_toml
 from annotated.plots import plot_learning_curves, plot_scores, setup_notebook
-from annotated.cli.recipes import recipe_path
-from annotated.cli.release import read_scores
+from annotated.training.rdrop import symmetric_divergence
+from annotated.translation.model_folder import shipped_model
 from annotated.translation.scoring import recorded, score_split
 
 setup_notebook()

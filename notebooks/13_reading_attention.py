@@ -58,10 +58,10 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from annotated import Batch, MultiHeadedAttention, alignment_error_rate, capture_attention, evaluating
-from annotated.transformer.attention import attention
 from annotated.data.grammar import sample, surface
-from annotated.transformer.masks import subsequent_mask
 from annotated.plots import plot_alignment, plot_attention, plot_by_head, setup_notebook, show_source
+from annotated.transformer.attention import attention
+from annotated.transformer.masks import subsequent_mask
 from annotated.translation.translator import TranslationAttention, load_pretrained
 
 setup_notebook()

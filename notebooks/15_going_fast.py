@@ -79,17 +79,16 @@ from annotated import (
     padding_mask,
     subsequent_mask,
 )
-from annotated.transformer.attention import attention
 from annotated.data import pad_rows
-from annotated.training.devices import find_device, half_precision
-from annotated.fast import map_in_threads
+from annotated.fast import Dropout, map_in_threads
 from annotated.interop import CTranslate2Translator, to_ctranslate2
-from annotated.fast import Dropout
-from annotated.transformer.model import EncoderDecoder
 from annotated.plots import fit_power, plot_against, plot_costs, plot_parts, setup_notebook, show_source
-from annotated.translation.scoring import recorded
 from annotated.tokenizers import END, PAD, START
+from annotated.training.devices import find_device, half_precision
 from annotated.training.trainer import SummedLoss, Trainer
+from annotated.transformer.attention import attention
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.scoring import recorded
 
 setup_notebook()
 torch.set_num_threads(1)  # one thread: times that can be compared, and matrices as small as ours want no more

@@ -78,8 +78,8 @@ from annotated.data.trees import (
     read_tree,
     score_brackets,
 )
-from annotated.translation.evaluation import score_tokens
 from annotated.plots import plot_alignment, plot_attention, plot_tree, setup_notebook, show_source
+from annotated.translation.evaluation import score_tokens
 
 setup_notebook()
 torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
@@ -440,7 +440,9 @@ def fault(row: list[int], pair) -> str:
 
 
 faults = Counter(fault(row, pair) for row, pair in zip(rows, held_out, strict=True))
-no_tree, other_length = (faults[kind] / len(held_out) for kind in ("brackets wrong", "a tree, of another length"))
+no_tree, other_length = (
+    faults[kind] / len(held_out) for kind in ("brackets wrong", "a tree, of another length")
+)
 print(f"wrong brackets: ≈{no_tree:.0%}, a tree of another length: ≈{other_length:.0%}")
 assert no_tree < 0.4 and 0.02 < other_length < 0.4
 

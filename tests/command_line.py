@@ -5,24 +5,8 @@ import sys
 
 from annotated.cli.parser import main
 
-TINY = [
-    "--vocab",
-    "320",
-    "--N",
-    "1",
-    "--d-model",
-    "16",
-    "--d-ff",
-    "16",
-    "--h",
-    "2",
-    "--max-tokens",
-    "200",
-    "--epochs",
-    "2",
-    "--threads",
-    "1",
-]
+SIZES = "--vocab 320 --N 1 --d-model 16 --d-ff 16 --h 2"
+TINY = f"{SIZES} --max-tokens 200 --epochs 2 --threads 1".split()
 
 
 def ends(arguments):

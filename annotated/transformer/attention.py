@@ -119,8 +119,8 @@ class MultiHeadedAttention(nn.Module):
         return output
 
     def split(self, x: Tensor) -> Tensor:
-        """Cut the model's width into heads: (B, T, d_model) -> (B, h, T, d_k)."""
-        return x.unflatten(-1, (self.h, self.d_k)).transpose(-3, -2)
+        """Cut the width into heads of d_k: (B, T, d_model) -> (B, h, T, d_k)."""
+        return x.view(*x.shape[:-1], -1, self.d_k).transpose(-3, -2)
 
     def join(self, x: Tensor) -> Tensor:
         """Concatenate the heads: (B, h, T, d_k) -> (B, T, d_model)."""

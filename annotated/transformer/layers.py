@@ -69,6 +69,7 @@ class PositionalEncoding(nn.Module):
     def __init__(self, d_model: int, dropout: float, max_len: int = 5000):
         super().__init__()
         self.dropout = nn.Dropout(dropout)
+        self.pe: Tensor
         self.register_buffer("pe", sinusoids(max_len, d_model), persistent=False)
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
@@ -105,9 +106,9 @@ class SublayerConnection(nn.Module):
     with `norm_first` it is pre-norm, x + Dropout(Sublayer(LayerNorm(x))).
     """
 
-    def __init__(self, size: int, dropout: float, norm_first: bool = False, layer_norm_eps: float = 1e-5):
+    def __init__(self, size: int, dropout: float, norm_first: bool = False, norm: nn.Module | None = None):
         super().__init__()
-        self.norm = nn.LayerNorm(size, eps=layer_norm_eps)
+        self.norm = nn.LayerNorm(size) if norm is None else norm
         self.dropout = nn.Dropout(dropout)
         self.norm_first = norm_first
 

@@ -2,90 +2,27 @@
 
 import math
 from copy import deepcopy
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 
 from annotated.transformer.attention import MultiHeadedAttention, clones
-from annotated.transformer.layers import (
-    Embeddings,
-    LearnedPositions,
-    PositionalEncoding,
-    PositionwiseFeedForward,
-    SublayerConnection,
-)
+from annotated.transformer.config import TransformerConfig
+from annotated.transformer.layers import Embeddings, LearnedPositions, SublayerConnection
 from annotated.transformer.masks import Mask
+from annotated.transformer.parts import parts_of
 
 if TYPE_CHECKING:
     from annotated.translation.cache import DecoderCache, LayerCache
 
 
-@dataclass(frozen=True)
-class TransformerConfig:
-    """Everything that decides the shape and behaviour of a model. The defaults are the paper's base model.
-
-    Raises ValueError for a setting that cannot be, and for settings that contradict each other, naming them.
-    """
-
-    src_vocab: int  # source vocabulary size
-    tgt_vocab: int  # target vocabulary size; with all embeddings tied, the same vocabulary
-    N: int = 6  # layers in the encoder, and again in the decoder
-    d_model: int = 512  # width of every state between layers
-    d_ff: int = 2048  # width inside the feed-forward networks
-    h: int = 8  # attention heads; each has d_k = d_v = d_model / h
-    dropout: float = 0.1  # P_drop, on every sub-layer's output and on embeddings plus positions (section 5.4)
-    attention_dropout: float = 0.0  # on the attention weights; not in the paper, 0.1 in much code
-    relu_dropout: float = 0.0  # inside the feed-forward networks; not in the paper, 0.1 in much code
-    activation: Literal["relu", "gelu", "swish"] = "relu"  # inside the feed-forward networks
-    norm_first: bool = False  # pre-norm; the paper normalises after the residual sum
-    layer_norm_eps: float = 1e-5  # added to the variance, torch's default
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"  # section 3.5; Table 3 row E compares them
-    max_len: int = 5000  # positions made ahead (sinusoidal, which then grow) or learned (a limit)
-    tied_embeddings: Literal["all", "target", "none"] = "all"  # which share the output's matrix (section 3.4)
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value, choices = getattr(self, field.name), get_args(field.type)
-            if field.type is int and not (type(value) is int and 1 <= value < 2**31):
-                raise ValueError(f"{field.name} must be a whole number from 1 to 2^31 - 1, not {value!r}")
-            if field.type is float and not (isinstance(value, int | float) and 0 <= value < 1):
-                raise ValueError(f"{field.name} must be in [0, 1), not {value!r}")
-            if choices and value not in choices:
-                raise ValueError(f"{field.name} must be one of {', '.join(choices)}, not {value!r}")
-        if self.d_model % self.h:
-            raise ValueError(f"d_model must be a multiple of h, but d_model={self.d_model} and h={self.h}")
-        if self.tied_embeddings == "all" and self.src_vocab != self.tgt_vocab:
-            two = f"src_vocab={self.src_vocab} and tgt_vocab={self.tgt_vocab}"
-            raise ValueError(f"tied_embeddings='all' needs one vocabulary, not {two}; use 'target' or 'none'")
-
-    @classmethod
-    def base(cls, src_vocab: int, tgt_vocab: int, **settings) -> "TransformerConfig":
-        """The base model of Table 3: 6 layers of width 512."""
-        return cls(src_vocab, tgt_vocab, **settings)
-
-    @classmethod
-    def big(cls, src_vocab: int, tgt_vocab: int, **settings) -> "TransformerConfig":
-        """The big model of Table 3: 6 layers of width 1024, 16 heads, dropout 0.3."""
-        settings = {"d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3, **settings}
-        return cls(src_vocab, tgt_vocab, **settings)
-
-    @classmethod
-    def tiny(cls, src_vocab: int, tgt_vocab: int, **settings) -> "TransformerConfig":
-        """A model that two cores train on Multi30k in hours: 4 layers of width 128, 4 heads, dropout 0.3."""
-        settings = {"N": 4, "d_model": 128, "d_ff": 256, "h": 4, "dropout": 0.3, **settings}
-        return cls(src_vocab, tgt_vocab, **settings)
-
-
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward network, each in a `SublayerConnection` (Figure 1, left).
 
-    `norm` holds the further settings of `SublayerConnection`: norm_first, layer_norm_eps.
+    `norm` holds the further settings of `SublayerConnection`: norm_first, norm.
     """
 
-    def __init__(
-        self, size: int, self_attn: MultiHeadedAttention, feed_forward: nn.Module, dropout: float, **norm
-    ):
+    def __init__(self, size: int, self_attn: nn.Module, feed_forward: nn.Module, dropout: float, **norm: Any):
         super().__init__()
         self.self_attn = self_attn
         self.feed_forward = feed_forward
@@ -104,17 +41,17 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Self-attention, attention to the memory, then a feed-forward network (Figure 1, right).
 
-    `norm` holds the further settings of `SublayerConnection`: norm_first, layer_norm_eps.
+    `norm` holds the further settings of `SublayerConnection`: norm_first, norm.
     """
 
     def __init__(
         self,
         size: int,
-        self_attn: MultiHeadedAttention,
-        src_attn: MultiHeadedAttention,
+        self_attn: nn.Module,
+        src_attn: nn.Module,
         feed_forward: nn.Module,
         dropout: float,
-        **norm,
+        **norm: Any,
     ):
         super().__init__()
         self.self_attn = self_attn
@@ -148,8 +85,8 @@ class Stack(nn.Module):
     def __init__(self, layer: EncoderLayer | DecoderLayer, N: int):
         super().__init__()
         self.layers = clones(layer, N)
-        connection = layer.sublayer[0]
-        self.norm = deepcopy(connection.norm) if connection.norm_first else nn.Identity()
+        first = cast(SublayerConnection, layer.sublayer[0])
+        self.norm: nn.Module = deepcopy(first.norm) if first.norm_first else nn.Identity()
 
 
 class Encoder(Stack):
@@ -200,12 +137,14 @@ class EncoderDecoder(nn.Module):
     Build it with `make_model`, or with `EncoderDecoder.from_config`.
     """
 
+    config: TransformerConfig  # where `from_config` built it
+
     def __init__(
         self,
         encoder: Encoder,
         decoder: Decoder,
-        src_embed: nn.Module,
-        tgt_embed: nn.Module,
+        src_embed: nn.Sequential,
+        tgt_embed: nn.Sequential,
         generator: Generator,
     ):
         super().__init__()
@@ -218,17 +157,17 @@ class EncoderDecoder(nn.Module):
     @classmethod
     def from_config(cls, config: TransformerConfig) -> "EncoderDecoder":
         """Build a freshly initialised model; its settings stay at hand as `.config`."""
-        c = config
-        attn = MultiHeadedAttention(c.h, c.d_model, c.attention_dropout)
-        ff = PositionwiseFeedForward(c.d_model, c.d_ff, c.relu_dropout, c.activation)
-        norm = {"norm_first": c.norm_first, "layer_norm_eps": c.layer_norm_eps}
-        positions = PositionalEncoding if c.positions == "sinusoidal" else LearnedPositions
+        c, parts = config, parts_of(config)
+        feed_forward, norm = parts.feed_forward(), {"norm_first": c.norm_first, "norm": parts.norm()}
+        encoder_layer = EncoderLayer(c.d_model, parts.attention("encoder"), feed_forward, c.dropout, **norm)
+        decoder_layer = DecoderLayer(
+            c.d_model, parts.attention("decoder"), parts.attention("cross"), feed_forward, c.dropout, **norm
+        )
         model = cls(
-            Encoder(EncoderLayer(c.d_model, attn, ff, c.dropout, **norm), c.N),
-            # The layer's two attentions start as two modules: `clones` would keep one shared by both shared.
-            Decoder(DecoderLayer(c.d_model, *clones(attn, 2), ff, c.dropout, **norm), c.N),
-            EmbeddedPositions(Embeddings(c.d_model, c.src_vocab), positions(c.d_model, c.dropout, c.max_len)),
-            EmbeddedPositions(Embeddings(c.d_model, c.tgt_vocab), positions(c.d_model, c.dropout, c.max_len)),
+            Encoder(encoder_layer, c.N),
+            Decoder(decoder_layer, c.N),
+            EmbeddedPositions(Embeddings(c.d_model, c.src_vocab), parts.positions()),
+            EmbeddedPositions(Embeddings(c.d_model, c.tgt_vocab), parts.positions()),
             Generator(c.d_model, c.tgt_vocab),
         )
         model.config = c
@@ -244,10 +183,11 @@ class EncoderDecoder(nn.Module):
 
     def tie_embeddings(self) -> None:
         """Let the embeddings named by the settings be one matrix with the output projection (section 3.4)."""
+        src, tgt = (cast(Embeddings, embed[0]).lut for embed in (self.src_embed, self.tgt_embed))
         if self.config.tied_embeddings != "none":
-            self.generator.proj.weight = self.tgt_embed[0].lut.weight
+            self.generator.proj.weight = tgt.weight
         if self.config.tied_embeddings == "all":
-            self.src_embed[0].lut.weight = self.tgt_embed[0].lut.weight
+            src.weight = tgt.weight
 
     def reset_parameters(self) -> None:
         """Xavier-uniform matrices, zero biases; embeddings normal with deviation d_model^-1/2.
@@ -294,7 +234,7 @@ def make_model(
     d_ff: int = 2048,
     h: int = 8,
     dropout: float = 0.1,
-    **settings,
+    **settings: Any,
 ) -> EncoderDecoder:
     """Build a model with separate vocabularies and embeddings, unless `settings` say otherwise.
 

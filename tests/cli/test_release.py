@@ -243,7 +243,7 @@ def test_each_recipe_is_one_that_evaluate_takes(name):
 def test_recipes_are_part_of_the_package():
     root = Path(__file__).parents[2]
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    assert {"recipes/*.toml", "pretrained/**/*"} <= set(
+    assert {"cli/recipes/*.toml", "pretrained/**/*"} <= set(
         project["tool"]["setuptools"]["package-data"]["annotated"]
     )
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 from torch.nn import functional as F
 
 from annotated.transformer.layers import (
@@ -160,7 +161,7 @@ def test_learned_positions_have_an_end():
 
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_a_sublayer_is_wrapped_as_the_formula_says(norm_first):
-    wrap = SublayerConnection(6, 0.0, norm_first, layer_norm_eps=0.1)
+    wrap = SublayerConnection(6, 0.0, norm_first, nn.LayerNorm(6, eps=0.1))
     torch.nn.init.normal_(wrap.norm.weight)
     x = torch.randn(2, 3, 6)
 

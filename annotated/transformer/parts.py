@@ -1,0 +1,64 @@
+"""What a model is put together from. A variant replaces parts, in a few lines, and is named in the settings.
+
+@variant("rms")
+class RMS(Parts):
+    def norm(self):
+        return nn.RMSNorm(self.config.d_model)
+
+make_model(100, 100, parts="rms")
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from torch import nn
+
+from annotated.transformer.attention import MultiHeadedAttention
+from annotated.transformer.config import TransformerConfig
+from annotated.transformer.layers import LearnedPositions, PositionalEncoding, PositionwiseFeedForward
+
+
+class Parts:
+    """Build the paper's parts by the settings in `config`; a subclass builds some of them differently."""
+
+    def __init__(self, config: TransformerConfig):
+        self.config = config
+
+    def attention(self, kind: Literal["encoder", "decoder", "cross"]) -> nn.Module:
+        """Build a `MultiHeadedAttention` or its like, for one of its three uses (section 3.2.3)."""
+        return MultiHeadedAttention(self.config.h, self.config.d_model, self.config.attention_dropout)
+
+    def feed_forward(self) -> nn.Module:
+        """Build what maps (..., d_model) to the same shape, position by position (section 3.3)."""
+        c = self.config
+        return PositionwiseFeedForward(c.d_model, c.d_ff, c.relu_dropout, c.activation)
+
+    def norm(self) -> nn.Module:
+        """Build the normalisation of (..., d_model)."""
+        return nn.LayerNorm(self.config.d_model, eps=self.config.layer_norm_eps)
+
+    def positions(self) -> nn.Module:
+        """Build what adds positions to embeddings, as `PositionalEncoding` does (section 3.5)."""
+        kind = PositionalEncoding if self.config.positions == "sinusoidal" else LearnedPositions
+        return kind(self.config.d_model, self.config.dropout, self.config.max_len)
+
+
+VARIANTS: dict[str, type[Parts]] = {"paper": Parts}
+
+
+def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
+    """Register a subclass of `Parts` under a name that the setting `parts` then takes."""
+
+    def register(parts: type[Parts]) -> type[Parts]:
+        VARIANTS[name] = parts
+        return parts
+
+    return register
+
+
+def parts_of(config: TransformerConfig) -> Parts:
+    """Get the parts that the settings name. Raises ValueError for a variant that is not registered."""
+    if config.parts not in VARIANTS:
+        known = ", ".join(VARIANTS)
+        raise ValueError(f"parts {config.parts!r} are not among {known}; import what registers them first")
+    return VARIANTS[config.parts](config)

@@ -1,0 +1,125 @@
+"""Variants: parts that are not the paper's, each in a few lines, trained, saved and loaded as others are."""
+
+import pytest
+import torch
+from small_models import WORDS, make
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from annotated.transformer.attention import MultiHeadedAttention
+from annotated.transformer.masks import subsequent_mask
+from annotated.transformer.model import make_model
+from annotated.transformer.parts import VARIANTS, Parts, variant
+from annotated.translation.cache import DecoderCache
+from annotated.translation.model_folder import load_model, save_model
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    torch.manual_seed(0)
+    monkeypatch.setattr("annotated.transformer.parts.VARIANTS", before := dict(VARIANTS))
+    return before
+
+
+class GroupedQueryAttention(MultiHeadedAttention):
+    """Two queries' heads share one of keys and values (Ainslie et al., 2023)."""
+
+    def __init__(self, h: int, d_model: int, dropout: float):
+        super().__init__(h, d_model, dropout)
+        self.linears[1] = nn.Linear(d_model, d_model // 2)
+        self.linears[2] = nn.Linear(d_model, d_model // 2)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        return super().attend(q, k.repeat_interleave(2, dim=1), v.repeat_interleave(2, dim=1), mask)
+
+
+def rotated(x: Tensor, first: int) -> Tensor:
+    """Turn pairs of entries by angles that grow with the position (Su et al., 2021)."""
+    angles = torch.arange(first, first + x.size(-2)).unsqueeze(1) * 100.0 ** -torch.linspace(
+        0, 1, x.size(-1) // 2
+    )
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], dim=-1)
+
+
+class RotaryAttention(MultiHeadedAttention):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        return super().attend(rotated(q, k.size(-2) - q.size(-2)), rotated(k, 0), v, mask)
+
+
+class NoPositions(nn.Module):
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        return x
+
+
+class SwiGLU(nn.Module):
+    def __init__(self, d_model: int, d_ff: int):
+        super().__init__()
+        self.gate, self.up, self.down = (
+            nn.Linear(d_model, d_ff),
+            nn.Linear(d_model, d_ff),
+            nn.Linear(d_ff, d_model),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Modern(Parts):
+    """Everything at once."""
+
+    def attention(self, kind):
+        kinds = {"encoder": RotaryAttention, "decoder": RotaryAttention, "cross": GroupedQueryAttention}
+        return kinds[kind](self.config.h, self.config.d_model, 0.0)
+
+    def feed_forward(self):
+        return SwiGLU(self.config.d_model, self.config.d_ff)
+
+    def norm(self):
+        return nn.RMSNorm(self.config.d_model)
+
+    def positions(self):
+        return NoPositions()
+
+
+def modern() -> nn.Module:
+    variant("modern")(Modern)
+    return make_model(12, 12, N=2, d_model=16, d_ff=24, h=4, dropout=0.0, parts="modern").eval()
+
+
+def test_every_part_is_the_variants_own():
+    kinds = {type(module) for module in modern().modules()}
+    assert {RotaryAttention, GroupedQueryAttention, SwiGLU, nn.RMSNorm, NoPositions} <= kinds
+    assert not kinds & {MultiHeadedAttention, nn.LayerNorm}
+
+
+def test_a_variant_decodes_step_by_step_as_it_does_at_once():
+    model = modern()
+    src, tgt = torch.randint(12, (2, 5)), torch.randint(12, (2, 6))
+    memory = model.encode(src, None)
+    at_once = model.decode(memory, None, tgt, subsequent_mask(6))
+    cache, steps = DecoderCache(2), []
+    for i in range(6):
+        steps.append(model.decode(memory, None, tgt[:, i : i + 1], None, cache))
+    torch.testing.assert_close(torch.cat(steps, dim=1), at_once, atol=1e-5, rtol=1e-5)
+
+
+def test_a_variant_is_saved_and_comes_back_as_itself(tmp_path, registered):
+    variant("modern")(Modern)
+    model = make(h=4, d_model=16, parts="modern").eval()
+    save_model(tmp_path / "m", model, WORDS, WORDS)
+    loaded, *_ = load_model(tmp_path / "m")
+    tokens = torch.randint(4, (1, 5))
+    torch.testing.assert_close(loaded.eval()(tokens, tokens, None, None), model(tokens, tokens, None, None))
+
+
+def test_a_variant_that_nobody_registered_is_refused():
+    with pytest.raises(ValueError, match="parts 'modern' are not among paper; import what registers them"):
+        make_model(12, 12, parts="modern")
+
+
+def test_a_part_that_the_settings_do_not_name_is_not_saved(tmp_path):
+    model = make(h=4, d_model=16)
+    model.encoder.layers[0].self_attn = RotaryAttention(4, 16)
+    with pytest.raises(ValueError, match="RotaryAttention"):
+        save_model(tmp_path / "m", model, WORDS, WORDS)
