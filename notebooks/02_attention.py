@@ -291,8 +291,8 @@ assert bias < 1e-5 < 0.01 < weight
 #
 # We measure each half of that sentence, on 2,000 random queries with nine keys each.
 #
-# **Do the dot products grow?** Let the entries of $q$ and $k$ be independent, with mean 0 and variance
-# 1. Then $q \cdot k$ is a sum of $d_k$ products of variance 1, so its variance is $d_k$ (the paper's
+# **Do the dot products grow?** Let the entries of $q$ and $k$ be independent, with mean 0 and
+# variance 1. Then $q \cdot k$ is a sum of $d_k$ products of variance 1, so its variance is $d_k$ (the paper's
 # footnote 4). At the paper's $d_k = 64$, the standard deviation of a score is 8. Dividing by
 # $\sqrt{d_k}$ makes it 1 for every width.
 #
