@@ -14,6 +14,7 @@ from pathlib import Path
 import vl_convert
 from before import draw_before
 from canvas import Canvas
+from layers import draw_layers
 from maps import draw_package, draw_series
 from matplotlib import get_data_path
 from moving import draw_translation
@@ -23,6 +24,7 @@ from transformer import draw_architecture, draw_attention, draw_heads
 HERE = Path(__file__).resolve().parent
 FIGURES: dict[str, Callable[[], Canvas]] = {
     "before": draw_before,
+    "layers": draw_layers,
     "architecture": draw_architecture,
     "attention": draw_attention,
     "multi_head_attention": draw_heads,

@@ -1,21 +1,23 @@
 # %% [markdown]
 # # 02 · Attention
 #
-# **We soften a dictionary until it is equation 1 of the paper, then break it in every way we can think of.**
+# **We soften a dictionary until it is equation 1 of the paper, measure why it is scaled, and learn to
+# hide what must not be seen.**
 #
 # Previous: [01_why_attention](01_why_attention.ipynb) · Next:
 # [03_multi_head_attention](03_multi_head_attention.ipynb) · To see a whole model learn first:
 # [09_first_example](09_first_example.ipynb)
 #
-# *45 minutes to read, 20 seconds to run, the exercises extra.*
+# *26 minutes to read, 20 seconds to run, the exercises extra.*
 #
 # - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`. Nothing about
 #   attention.
-# - **After:** you know where the weights of attention come from; why scores are divided by $\sqrt{d_k}$, in
-#   numbers; what a mask is, which way round it goes, and how one empty row fills a model with NaN.
+# - **After:** you can write scaled dot-product attention yourself, with masks; you know why the scores
+#   are divided by $\sqrt{d_k}$, in numbers, and how one empty row fills a model with NaN.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). This is its section 3.2.1, and from 3.2.3
-# the decoder's mask.
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). This is its section 3.2.1, and from
+# 3.2.3 the decoder's mask. Indented sentences are quoted from it. The sign `≈` stands before a number
+# that may differ a little on another processor; an `assert` in the same cell holds its range.
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -43,16 +45,27 @@ except (ImportError, AttributeError):
 
 # %%
 import math
+import time
+from collections.abc import Callable
 
 import matplotlib.pyplot as plt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 from torch.testing import assert_close
 
-from annotated import Batch, MultiHeadedAttention, padding_mask, subsequent_mask
-from annotated.plots import setup_notebook, show_source
-from annotated.transformer.attention import attention
+from annotated import Batch, load_pretrained, padding_mask, subsequent_mask
+from annotated.attention import attention
+from annotated.plots import (
+    explore_masks,
+    plot_attention,
+    plot_by_width,
+    plot_soft_lookup,
+    setup_notebook,
+    show_source,
+)
+from annotated.plots.scaling import PLAIN, SCALED, explore_scaling
 
 setup_notebook()
 torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
@@ -60,20 +73,33 @@ torch.set_num_threads(1)  # matrices as small as ours only wait for a second thr
 # %% [markdown]
 # ## A look-up that may blend
 #
-# A dictionary holds *values* under *keys*; ask it with a *query* that equals a key, and it hands over the
-# value. Here is one with four temperatures.
+# > "An attention function can be described as mapping a query and a set of key-value pairs to an
+# > output, where the query, keys, values, and output are all vectors." (section 3.2)
+#
+# A Python dictionary does that too. It holds **values** under **keys**; ask it with a **query** that
+# equals a key, and it hands over the value. Here is one of the cars that cross a bridge, counted four
+# times a day.
 
 # %%
-temperature = {0: 9.0, 6: 11.0, 12: 19.0, 18: 16.0}  # hour of the day: degrees Celsius
-print("12 o'clock:", temperature.get(12))
-print("15 o'clock:", temperature.get(15))
+cars = {0: 3.0, 6: 14.0, 12: 22.0, 18: 28.0}  # hour of the day: cars a minute
+print("12 o'clock:", cars.get(12))
+print("15 o'clock:", cars.get(15))
 
 # %% [markdown]
-# `None` for 15 o'clock is a poor answer. Noon had 19 degrees, six in the evening had 16; anyone would
-# say 17 or 18. The dictionary cannot: to it, two keys are equal or they are not. We want *nearly*.
+# `None` for 15 o'clock is a poor answer. At noon there were 22 cars a minute, at six in the evening 28;
+# a person would say 25. To a dictionary, two keys are equal or they are not. We want *nearly equal*.
 #
-# So we make each hour a vector, a point on the dial of a 24-hour clock. How near two hours are is then their
-# dot product: 1 for the same hour, 0 for six hours apart, -1 for twelve. We call it the **score** of a key.
+# So we make each hour a vector of length 1, a point on the dial of a 24-hour clock. The dot product of
+# two such vectors says how near the hours are: 1 for the same hour, 0 for six hours apart, -1 for
+# twelve. We call it the **score** of a key. A blend is a weighted mean, and its weights must be
+# positive and add up to 1. The **softmax** makes such weights out of any scores:
+#
+# $$\mathrm{softmax}(s)_i = \frac{e^{s_i}}{\sum_j e^{s_j}}$$
+#
+# (Other positive functions have been tried. What the exponential has of its own: only *differences* of
+# scores count, because adding the same number to all scores cancels.) One setting is left, the factor
+# by which the scores are multiplied first. It is called the **inverse temperature**, $1/T$; a softmax
+# with high temperature is soft, and one with low temperature is sharp.
 
 
 # %%
@@ -83,203 +109,157 @@ def on_the_dial(hours: Tensor) -> Tensor:
     return torch.stack([angle.cos(), angle.sin()], dim=-1)
 
 
-keys = on_the_dial(torch.tensor([0.0, 6.0, 12.0, 18.0]))  # (4, 2)
-values = torch.tensor([9.0, 11.0, 19.0, 16.0])  # (4,)
-query = on_the_dial(torch.tensor(15.0))  # (2,)
-
-scores = keys @ query  # (4,)
-print("scores:", [round(score, 2) for score in scores.tolist()])
-
-# %% [markdown]
-# Noon and six in the evening score 0.71, the other two -0.71. A blend is a weighted mean. The first idea is
-# to use the scores as the weights, divided by their sum so that they add up to 1. Their sum?
-
-# %%
-assert_close(scores.sum(), torch.tensor(0.0))
-every_hour = on_the_dial(torch.arange(24.0))  # (24, 2)
-assert_close((every_hour @ keys.T).sum(dim=-1), torch.zeros(24))
-print("the scores sum to 0, whatever hour is asked for: True")
-
-# %% [markdown]
-# Nothing to divide by, at any hour: opposite keys cancel. And a negative weight would *subtract* a
-# temperature. Weights must be positive, and larger for a larger score. The exponential does both, and
-# dividing by the sum is then safe. That is the **softmax**:
-#
-# $$\mathrm{softmax}(s)_i = \frac{e^{s_i}}{\sum_j e^{s_j}}$$
-#
-# One knob is left: multiply the scores by a *sharpness* first.
-
-
-# %%
-def soft_lookup(query: Tensor, sharpness: float) -> Tensor:
-    """Ask the table: queries (..., 2) -> temperatures (...)."""
-    weights = (sharpness * query @ keys.T).softmax(dim=-1)  # (..., 4)
+def soft_lookup(query: Tensor, keys: Tensor, values: Tensor, T: float) -> Tensor:
+    """Queries (..., d), keys (n, d), values (n,) -> answers (...), at temperature T."""
+    weights = (query @ keys.T / T).softmax(dim=-1)  # (..., n)
     return weights @ values
 
 
-for sharpness in (0, 1, 4, 1000):
-    print(f"sharpness {sharpness:4}: {soft_lookup(query, sharpness):.2f} degrees at 15 o'clock")
+keys, values = on_the_dial(torch.tensor([*cars.keys()])), torch.tensor([*cars.values()])  # (4, 2), (4,)
+query = on_the_dial(torch.tensor(15.0))  # (2,)
+print("scores:", [round(score, 2) for score in (keys @ query).tolist()])
+for T in (1000, 1, 0.25, 0.001):
+    print(f"temperature {T:6}: {soft_lookup(query, keys, values, T):.2f} cars at 15 o'clock")
 
 # %% [markdown]
-# From "no idea, so the mean of all" to "halfway between the two that are near". What about noon, whose answer
-# we have?
+# From the mean of all to halfway between the two that are near.
 
 # %% tags=["figure-soft-lookup"]
-from annotated.plots import plot_soft_lookup
-
 hours = torch.linspace(0, 24, 193)
-answers = {
-    f"sharpness {sharpness}": soft_lookup(on_the_dial(hours), sharpness) for sharpness in (0, 1, 4, 50)
-}
+answers = {f"T = {T}": soft_lookup(on_the_dial(hours), keys, values, T) for T in (1000, 1, 0.25, 0.02)}
 plot_soft_lookup(
-    list(temperature), list(temperature.values()), hours.tolist(), answers,
-    xlabel="hour asked for", ylabel="temperature (°C)", title="A look-up becoming soft",
+    list(cars), list(cars.values()), hours.tolist(), answers,
+    xlabel="hour asked for", ylabel="cars a minute", title="A dictionary made soft",
 ).set_xticks(range(0, 25, 6))  # fmt: skip
 plt.show()
-assert_close(soft_lookup(keys, 1000), values)  # sharp enough, it is the dictionary
+assert_close(soft_lookup(keys, keys, values, 0.001), values)  # cold enough, it is the dictionary
 
 # %% [markdown]
-# *Figure 1. The temperatures that the look-up answers, asked at every hour: the sharper it is, the closer
-# it comes to the four entries of the table.*
+# *Figure 1. What the look-up answers at every hour: the lower the temperature, the closer it comes to
+# the four entries of the table (dots).*
 #
-# The softer the look-up, the further it misses even the entries it holds. Only the sharpest goes through all
-# four points. The soft look-up has a name, *attention*, and so: **for the keys it holds, a dictionary is
-# attention with infinite sharpness.** (For other queries, such attention returns the entry with the highest
-# score, here the nearest, or the mean of those that tie.) So why not always be sharp?
-#
-# Because we want to *learn* the vectors, and learning needs a slope. Ask at 14 o'clock, and ask how the
-# answer would change if the query moved.
+# So **a dictionary is attention at temperature zero, for the keys it holds, if its keys all have the
+# same length.** The condition matters, because a dot product grows with the length of the key: a long
+# key that points nearly the right way can beat the key that equals the query.
+
+# %%
+three = torch.tensor([[1.0, 0.0], [0.6, 0.1], [0.0, 1.0]])
+tens = torch.tensor([10.0, 20.0, 30.0])
+same = F.normalize(three, dim=-1)  # the same directions, length 1
+print("asked with its own keys:       ", soft_lookup(three, three, tens, 0.001).tolist())
+print("the same keys, made length one:", soft_lookup(same, same, tens, 0.0001).tolist())
+assert soft_lookup(three[1], three, tens, 0.001) == 10  # not 20
+assert_close(soft_lookup(same, same, tens, 0.0001), tens)
+
+# %% [markdown]
+# Why not always choose a low temperature? Because we want to *learn* the vectors, and learning needs a
+# gradient.
 
 
 # %%
-def slope(sharpness: float) -> float:
+def slope(T: float) -> float:
     """How much the answer at 14 o'clock changes with the query: the norm of its gradient."""
     query = on_the_dial(torch.tensor(14.0)).requires_grad_()
-    soft_lookup(query, sharpness).backward()
+    soft_lookup(query, keys, values, T).backward()
     return query.grad.norm().item()
 
 
-for sharpness in (0, 1, 4, 50, 1000):
-    print(f"sharpness {sharpness:4}: slope {slope(sharpness):.4f}")
-assert slope(0) == slope(1000) == 0 < slope(4)
+for T in (1000, 1, 0.25, 0.02, 0.001):
+    print(f"temperature {T:6}: gradient {slope(T):.4f}")
+assert slope(0.001) == 0
+assert slope(1000) < 0.02 < 1 < slope(0.25)
 
 # %% [markdown]
-# Zero at both ends. Too soft listens to nobody; too sharp is a staircase, flat but at the edges of its steps.
-# Learning happens in between, and keeping the scores in between is all that the $\sqrt{d_k}$ in the formula
-# below does; $d_k$ is how many numbers a key has.
+# It vanishes at both ends. A softmax that is too hot takes the mean of all; one that is too cold has
+# decided, and is flat between its steps: it is **saturated**. Learning happens in between.
 #
 # ## Equation 1
 #
-# Ask many queries at once, let each value be a vector too, and the soft look-up is the paper's equation 1:
+# > "We call our particular attention 'Scaled Dot-Product Attention' (Figure 2). The input consists of
+# > queries and keys of dimension $d_k$, and values of dimension $d_v$." (section 3.2.1)
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{QK^\top}{\sqrt{d_k}}\right)V$$
 #
-# | | rows | each row is |
-# | --- | --- | --- |
-# | $Q$ | one per query | a question, $d_k$ numbers |
-# | $K$ | one per key | what the question is compared with, $d_k$ numbers |
-# | $V$ | one per key | what is handed over, $d_v$ numbers |
+# It is our look-up for many queries at once (the rows of $Q$), with a vector for each value (the rows
+# of $V$), at temperature $\sqrt{d_k}$.
 #
-# Entry $(t, s)$ of $QK^\top$ is the dot product of query $t$ with key $s$; the softmax runs along each row,
-# over the keys; the sharpness is $1/\sqrt{d_k}$. Now for words. A German sentence, its translation, and a
-# verb that English says in one word and German splits in two, *hat ... gesehen*:
-
-# %%
-sentences = (
-    "Yesterday the dog saw the little cat .",
-    "Gestern hat der Hund die kleine Katze gesehen .",
-    "Yesterday saw the dog the little cat saw .",  # for each German word, the English word that it stands for
-)
-english, german, meant = (sentence.split() for sentence in sentences)
-
-_ = torch.manual_seed(0)
-d_k, d_v = 16, 6
-vector = {word: torch.randn(d_k) for word in dict.fromkeys(english)}
-
-Q = torch.stack([vector[word] for word in english])  # (8, 16)
-K = torch.stack([vector[word] for word in meant]) + 0.5 * torch.randn(len(german), d_k)  # (9, 16)
-V = torch.randn(len(german), d_v)  # (9, 6)
-print("Q", tuple(Q.shape), " K", tuple(K.shape), " V", tuple(V.shape))
-
-# %% [markdown]
-# We cheat: an English word gets random numbers, and its German counterpart the same ones, a little disturbed.
-# A trained model has found such vectors by itself. What follows does not care where they come from.
+# ![Scaled dot-product attention: queries times keys, scale, mask, softmax, the product
+# with the values](../images/attention.svg)
 #
-# Equation 1 without a single tensor operation, so that nothing hides:
-
-
-# %%
-def attention_by_hand(Q: list, K: list, V: list) -> list:
-    """Equation 1 in plain Python: lists of lists in, a list of lists out."""
-    outputs = []
-    for q in Q:
-        scores = [sum(q[i] * k[i] for i in range(len(q))) / math.sqrt(len(q)) for k in K]
-        total = sum(math.exp(score) for score in scores)
-        weights = [math.exp(score) / total for score in scores]
-        outputs.append([sum(weights[s] * V[s][j] for s in range(len(V))) for j in range(len(V[0]))])
-    return outputs
-
-
-by_hand = torch.tensor(attention_by_hand(Q.tolist(), K.tolist(), V.tolist()))
-print("one output a query:", tuple(by_hand.shape))
-
-# %% [markdown]
-# Look for a query that must wait for another: there is none. All of them, and every product of a query with a
-# key, could be done at the same time, and three matrix operations do them.
+# *Figure 2. The paper's Figure 2, left, with its matrices. Three queries look at four keys; struck out
+# are the cells that a mask hides (below).*
+#
+# With numbers small enough for paper: two queries, three keys, $d_k = 4$, so that $\sqrt{d_k} = 2$.
 
 # %%
-scores = Q @ K.T / math.sqrt(d_k)  # (8, 9): one row a query, one column a key
-weights = scores.softmax(dim=-1)  # (8, 9): every row sums to 1
-output = weights @ V  # (8, 6)
-
-assert_close(output, by_hand)
-assert_close(weights.sum(dim=-1), torch.ones(8))
-print("three lines = the loops: True")
+Q = torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 2.0, 2.0, 0.0]])  # (2, 4): one row a query
+K = torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0]])  # (3, 4)
+V = torch.tensor([[10.0, 0.0], [0.0, 10.0], [0.0, 20.0]])  # (3, 2): one row a key
+scores = Q @ K.T / math.sqrt(4)  # (2, 3): one row a query, one column a key
+weights = scores.softmax(dim=-1)  # (2, 3): every row sums to 1
+output = weights @ V  # (2, 2)
+for name, matrix in {"scores": scores, "weights": weights, "output": output}.items():
+    print(f"{name:8}", [[round(number, 2) for number in row] for row in matrix.tolist()])
+e2 = math.exp(2)  # the first row by hand: scores 2, 0, 0
+assert_close(weights[0], torch.tensor([e2, 1, 1]) / (e2 + 2))
 
 # %% [markdown]
-# The package has these three lines, and around them two `if` for masks, which wait until we need them, and
-# one for dropout, a noise for training ([08_training_recipe](08_training_recipe.ipynb)). The dots in its
-# comments stand for any dimensions in front. PyTorch has the equation too, *fused* into one step (a
-# *kernel*).
+# The package has these three lines, two `if` for masks, which we need below, and one for dropout
+# ([08_training_recipe](08_training_recipe.ipynb)). The dots in its comments stand for any dimensions in
+# front. PyTorch has the same as one *fused kernel*, a single operation that does not hand out the
+# weights.
 
 # %%
 show_source(attention, docstring=False)
+assert_close(attention(Q, K, V), (output, weights))
+assert_close(F.scaled_dot_product_attention(Q, K, V), output)
 
-# %%
-from_package, its_weights = attention(Q, K, V)
-fused = F.scaled_dot_product_attention(Q, K, V)  # one kernel of PyTorch's, which never shows its weights
-
-assert_close(from_package, by_hand)
-assert_close(its_weights, weights)
-assert_close(fused, by_hand)
-print("loops = matrices = package = fused kernel: True")
+# %% [markdown]
+# Now words. Each English word gets random numbers, and the German word for it the same ones, slightly
+# disturbed. (A trained model finds such vectors by itself.) The verb *saw* is two words in German, *hat
+# ... gesehen*.
 
 # %% tags=["figure-weights"]
-from annotated.plots import plot_attention
-
+english, german, meant = (
+    sentence.split()
+    for sentence in (
+        "Yesterday the dog saw the little cat .",
+        "Gestern hat der Hund die kleine Katze gesehen .",
+        "Yesterday saw the dog the little cat saw .",  # for each German word, its English one
+    )
+)
+_ = torch.manual_seed(0)
+d_k, d_v = 16, 6
+vector = {word: torch.randn(d_k) for word in dict.fromkeys(english)}
+Q = torch.stack([vector[word] for word in english])  # (8, 16)
+K = torch.stack([vector[word] for word in meant]) + 0.5 * torch.randn(len(german), d_k)  # (9, 16)
+V = torch.randn(len(german), d_v)  # (9, 6)
+output, weights = attention(Q, K, V)
 ax = plot_attention(weights, english, german, title="Where each English word looks")
 ax.set(xlabel="key (German)", ylabel="query (English)")
 plt.show()
 assert weights[english.index("cat")].argmax() == german.index("Katze")
-assert weights[:, german.index("der")].sum() > 1  # a column may
 
 # %% [markdown]
-# *Figure 2. The weights of each English word (a row) on the German words (columns): bright is much, and each
-# row sums to 1.*
+# *Figure 3. The weights of each English word (a row) on the German words (columns). Each row sums to
+# 1.*
 #
-# Read it by rows: each sums to 1. *saw* reaches *gesehen*, four places further on, as easily as a neighbour.
-# But it cannot have two keys at full weight, so *hat* and *gesehen* share. Columns have no such budget.
+# *saw* reaches *gesehen*, four positions further on, as easily as a neighbour. But it must share its
+# weight between *hat* and *gesehen*. And both rows *the* are equal: the same word is the same query,
+# wherever it stands.
 #
-# Now look at the two rows *the*. Each of them should find its own article, *der* or *die*.
-
-# %%
-first, second = (t for t, word in enumerate(english) if word == "the")
-assert_close(weights[first], weights[second], rtol=0, atol=0)
-print("the first 'the' and the second 'the' look at the same words: True")
-
-# %% [markdown]
-# They cannot. The same word is the same query, wherever it stands. Is it so bad? Let the words of a sentence
-# look at each other, queries, keys and values all from one place, and shuffle them:
+# ### What attention cannot do
+#
+# **It does not know the order.** Shuffle the keys together with their values, and nothing changes. In
+# self-attention, shuffling the words shuffles the outputs alike, which is called **permutation
+# equivariance**. Order has to be added ([05_positional_encoding](05_positional_encoding.ipynb)).
+#
+# **It averages, and never adds up.** Each output is a weighted mean of values, so no coordinate leaves
+# the range of that coordinate in $V$, and a sentence with every word said twice gives the same output.
+#
+# **It ignores what all keys share.** Add the same vector $c$ to every key: each score of a query grows
+# by the same $q \cdot c$, which cancels in the softmax. So if a linear map with a bias makes the keys,
+# that bias never learns anything. (The paper's formulas have no bias; most code has one.)
 
 
 # %%
@@ -290,411 +270,265 @@ def self_attention(sentence: str) -> dict[str, Tensor]:
     return dict(zip(words, attention(x, x, x)[0], strict=True))
 
 
-one, other = self_attention("the dog saw the cat"), self_attention("the cat saw the dog")
-assert_close(one, other)
-print("'the dog saw the cat' = 'the cat saw the dog', every word of it: True")
-
-rows, entries = torch.randperm(len(Q)), torch.randperm(len(K))
-assert_close(attention(Q[rows], K[entries], V[entries])[0], output[rows])
-print("queries shuffled, keys shuffled with their values: only the outputs' order changes: True")
-
-# %% [markdown]
-# Who saw whom is gone. Attention is a look-up, and a look-up does not care how the table is sorted: shuffle
-# keys with their values and nothing changes; shuffle queries and the outputs are shuffled alike. Word order
-# has to come from somewhere else; the paper adds it to the vectors themselves
-# ([05_positional_encoding](05_positional_encoding.ipynb)).
-#
-# Two more things that attention cannot do. First: an output is a weighted mean of values, so **no coordinate
-# of it can leave the range of that coordinate in the values**. Attention mixes; it never adds up. It hears
-# which *share* a word has in the sentence, not how often it is said.
-
-# %%
+assert_close(self_attention("the dog saw the cat"), self_attention("the cat saw the dog"))
+shuffled = torch.randperm(len(K))
+assert_close(attention(Q, K[shuffled], V[shuffled])[0], output)
+assert_close(attention(Q, torch.cat([K, K]), torch.cat([V, V]))[0], output)  # every word twice
+assert (V.amin(dim=0) <= output).all()
 assert (output <= V.amax(dim=0)).all()
-assert (output >= V.amin(dim=0)).all()
-twice, _ = attention(Q, torch.cat([K, K]), torch.cat([V, V]))  # every German word said twice
-assert_close(twice, output)
-print("every word said twice, same output: True")
 
-# %% [markdown]
-# Second: the softmax divides by a sum, so whatever multiplies all exponentials alike cancels. Add 100 to a
-# whole row of scores, which multiplies each by $e^{100}$, and no weight moves. Hence add **one and the same
-# vector to every key**, and no weight moves either: $q\cdot(k + c) = q\cdot k + q\cdot c$, and the last term
-# is the same for all keys.
-#
-# Now think of the layer that makes keys in a model: a linear map, most often with a bias, which the paper's
-# formulas have not (multi-head attention has four such maps: for queries, keys, values and the output). What
-# can that bias learn?
-
-# %%
-assert_close(attention(Q, K + torch.randn(d_k), V)[0], output)
-
-_ = torch.manual_seed(0)
-layer = MultiHeadedAttention(h=2, d_model=16, dropout=0.0)  # notebook 03 takes it apart
-x = torch.randn(1, 9, 16)
-layer(x, x, x).square().sum().backward()
-for name, linear in zip(("query", "key", "value", "output"), layer.linears, strict=True):
-    print(f"{name:6} bias gets a gradient: {bool(linear.bias.grad.abs().max() > 1e-4)}")
-
-# %% [markdown]
-# Nothing, ever. Every Transformer of the paper's kind whose key projection has a bias carries those
-# parameters as dead weight.
-#
-# **Exercise 1 (medium).** A model asks many sentences (`B`) with many attentions side by side (`h` *heads*)
-# at once: `Q` is `(B, h, T, d_k)`. Write equation 1 for it with two calls of `torch.einsum` and one softmax,
-# no transposing. (`einsum("ij,jk->ik", a, b)` is the matrix product: a letter for each dimension, and a sum
-# over each letter that the result has not.) What did you have to change for the two extra dimensions?
-
-
-# %% tags=["exercise"]
-def attention_by_einsum(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
-    """Queries (B, h, T, d_k), keys (B, h, S, d_k), values (B, h, S, d_v) -> outputs (B, h, T, d_v)."""
-    raise NotImplementedError
-
-
-# %% tags=["solution"]
-# One letter for each new dimension, carried through; the package needs no change at all.
-def attention_by_einsum(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
-    scores = torch.einsum("bhtd,bhsd->bhts", Q, K) / math.sqrt(Q.size(-1))
-    return torch.einsum("bhts,bhsv->bhtv", scores.softmax(dim=-1), V)
-
-
-# %% tags=["exercise-test"]
-many = torch.randn(3, 2, 5, 4, 16)  # queries, keys and values of 2 sentences, 5 heads, 4 words
-assert_close(attention_by_einsum(*many), attention(*many)[0])
-print("equal to the package's attention")
+to_key = nn.Linear(d_k, d_k)
+attention(Q, to_key(K), V)[0].square().sum().backward()
+weight, bias = to_key.weight.grad.abs().max().item(), to_key.bias.grad.abs().max().item()
+print(f"largest gradient in the layer that makes keys: weight ≈{weight:.2f}, bias ≈{bias:.0e}")
+assert bias < 1e-5 < 0.01 < weight
 
 # %% [markdown]
 # ## Why divide by the square root of $d_k$
 #
-# "The softmax makes the weights sum to 1 anyway, so a constant factor cannot matter." We have just seen that
-# a constant *summand* cannot. A factor?
+# > "We suspect that for large values of $d_k$, the dot products grow large in magnitude, pushing the
+# > softmax function into regions where it has extremely small gradients."
+#
+# We measure each half of that sentence, on 2,000 random queries with nine keys each.
+#
+# **Do the dot products grow?** Let the entries of $q$ and $k$ be independent, with mean 0 and
+# variance 1. Then $q \cdot k$ is a sum of $d_k$ products of variance 1, so its variance is $d_k$ (the paper's
+# footnote 4). At the paper's $d_k = 64$, the standard deviation of a score is 8. Dividing by
+# $\sqrt{d_k}$ makes it 1 for every width.
+#
+# **Does the softmax lose its gradient?** Its derivatives form the *Jacobian*, $\partial w_i / \partial
+# s_j = w_i\,([i = j] - w_j)$, where $[i = j]$ is 1 if $i = j$ and else 0. All gradient on its way to
+# the scores is multiplied by that matrix. When one weight is near 1, every entry is near 0.
 
 # %%
-for factor in (1, 8):
-    row = factor * torch.tensor([1.0, 2.0, 3.0])
-    print(f"softmax of {row.tolist()} = {[round(w, 3) for w in row.softmax(dim=0).tolist()]}")
-
-# %% [markdown]
-# A factor is the sharpness of the first section. Which factor do scores bring along by themselves? Section
-# 3.2.1 has the answer in a footnote: if the entries of $q$ and $k$ are independent, with mean 0 and variance
-# 1, then $q\cdot k$ has mean 0 and variance $d_k$. It is a sum of $d_k$ products, each with variance 1.
-# Measured, on 2,000 queries with 9 keys each:
-
-# %%
-_ = torch.manual_seed(0)
 QUERIES, KEYS = 2000, 9
 widths = [2**n for n in range(11)]  # 1, 2, 4, ... 1024
+_ = torch.manual_seed(0)
 products = {}
 for d_k in widths:
     q, k = torch.randn(QUERIES, 1, d_k), torch.randn(QUERIES, KEYS, d_k)
-    products[d_k] = (q @ k.transpose(-2, -1)).squeeze(1)  # (2000, 9)
-
-for d_k in (4, 64, 1024):
-    variance = products[d_k].var()
-    print(f"d_k = {d_k:4}: variance / d_k = {variance / d_k:.1f}, typical score ±{products[d_k].std():.0f}")
-    assert_close(variance / d_k, torch.tensor(1.0), rtol=0.1, atol=0)
-
-# %% [markdown]
-# At $d_k = 64$, the paper's, scores of some ±8: they lie as far apart as those in the second row above.
-# Dividing by $\sqrt{d_k}$ makes the variance 1 at any width.
-#
-# What does the softmax do with those? Two numbers tell. The **entropy** of the weights $w$, in bits,
-# $-\sum_i w_i \log_2 w_i$: nine equal weights have $\log_2 9 = 3.17$, a single winner has 0. And the
-# **response**: how far the weights move when the scores are nudged, which is the norm of the Jacobian, the
-# matrix of all their slopes ($[i = j]$ is 1 where $i = j$, else 0):
-#
-# $$\frac{\partial w_i}{\partial s_j} = w_i\,([i = j] - w_j)$$
-#
-# Every gradient on its way back to $q$ and $k$ is multiplied by this matrix.
+    products[d_k] = (q @ k.mT).squeeze(1)  # (2000, 9)
 
 
-# %%
-def entropy(weights: Tensor) -> Tensor:
-    """Bits: (..., keys) -> (...)."""
-    return torch.special.entr(weights).sum(dim=-1) / math.log(2)
+def jacobian(w: Tensor) -> Tensor:
+    """The softmax's derivatives, where its weights are w: (..., n) -> (..., n, n)."""
+    return torch.diag_embed(w) - w.unsqueeze(-1) * w.unsqueeze(-2)
 
 
-def response(weights: Tensor) -> Tensor:
-    """The norm of the softmax's Jacobian: (..., keys) -> (...)."""
-    jacobian = torch.diag_embed(weights) - weights.unsqueeze(-1) * weights.unsqueeze(-2)
-    return jacobian.norm(dim=(-2, -1))
-
-
-row = products[4][0]
-by_autograd = torch.autograd.functional.jacobian(lambda scores: scores.softmax(dim=-1), row)
-assert_close(response(row.softmax(dim=-1)), by_autograd.norm())
-print("the formula = autograd: True")
+print(" d_k  divided by   std. dev.   largest weight   Jacobian's norm (means)")
+for d_k, T in ((64, 1), (64, 8), (1024, 1), (1024, 32)):
+    s = products[d_k] / T
+    w = s.softmax(dim=-1)
+    largest, norm = w.amax(dim=-1).mean().item(), jacobian(w).norm(dim=(-2, -1)).mean().item()
+    print(f"{d_k:4} {T:11} {f'≈{s.std():.2f}':>11}           ≈{largest:.2f}             ≈{norm:.3f}")
+    assert abs(s.std() * T / math.sqrt(d_k) - 1) < 0.05
+    assert (largest > 0.8 and norm < 0.2) if T == 1 else (largest < 0.4 and norm > 0.3)
 
 # %% tags=["figure-scaling"]
-from annotated.plots.scaling import PLAIN, SCALED, explore_scaling
-
 plain = {d_k: products[d_k].softmax(dim=-1) for d_k in widths}  # (2000, 9) each
 scaled = {d_k: (products[d_k] / math.sqrt(d_k)).softmax(dim=-1) for d_k in widths}
 
 
-def typical(measure, weights: dict[int, Tensor]) -> Tensor:
+def typical(measure: Callable, weights: dict[int, Tensor]) -> Tensor:
     """The median over the queries, at each width."""
     return torch.stack([measure(weights[d_k]).median() for d_k in widths])
 
 
-bits = {PLAIN: typical(entropy, plain), SCALED: typical(entropy, scaled)}
-moves = {PLAIN: typical(response, plain), SCALED: typical(response, scaled)}
-q, k = torch.randn(1024), torch.randn(len(german), 1024)  # one query: its first d_k entries, whatever d_k is
+def entropy(w: Tensor) -> Tensor:
+    """Bits: nine equal weights have log2(9) = 3.17, a single winner has 0."""
+    return torch.special.entr(w).sum(dim=-1) / math.log(2)
+
+
+def response(w: Tensor) -> Tensor:
+    return jacobian(w).norm(dim=(-2, -1))
+
+
+by_autograd = torch.autograd.functional.jacobian(lambda s: s.softmax(dim=-1), products[4][0])
+assert_close(jacobian(products[4][0].softmax(dim=-1)), by_autograd)
+bits, moves = ({PLAIN: typical(f, plain), SCALED: typical(f, scaled)} for f in (entropy, response))
+q, k = torch.randn(1024), torch.randn(KEYS, 1024)  # one query: its first d_k entries, whatever d_k is
 one_query = torch.stack([k[:, :d_k] @ q[:d_k] for d_k in widths])  # (11, 9)
 explore_scaling(widths, one_query, german, bits, moves)
 
 # %% [markdown]
-# *Figure 3. Scores and weights as $d_k$ grows, without and with the division: without it, one word takes
-# all the weight.*
+# *Figure 4. Left: one query's scores and weights; move the slider to change $d_k$. Without the division
+# (blue) one key takes all the weight. Right: the median query. Entropy is how evenly the weight is
+# spread; response is the norm of the Jacobian. (All vectors are random; the words are only names.)*
 #
-# All numbers are random; the German words are only names. Move the slider (in a still picture, compare the
-# colours at $d_k = 64$). Blue goes from a blend to a single winner; orange stays a blend. On the right, the
-# median over the 2,000 queries.
+# ### A lottery
+#
+# Training adds up the gradients of many queries, so the mean counts as well as the median. We send a
+# random gradient into the output and measure what arrives at the scores, behind the softmax.
 
 # %%
-print(f"d_k = 64:   {bits[PLAIN][6]:.1f} bits as they are, {bits[SCALED][6]:.1f} scaled")
-print(f"d_k = 1024: {bits[PLAIN][10]:.1f} bits as they are, {bits[SCALED][10]:.1f} scaled")
-assert moves[PLAIN][10] < 1e-4 < 0.3 < moves[SCALED].min()
-print("unscaled, the response at d_k = 1024 is below a ten-thousandth: True")
-
-# %% [markdown]
-# The paper *suspects* that large products push the softmax to where its gradients are extremely small. For
-# the typical query, that is what we see. But training adds gradients up, and a sum is governed by the mean.
-# Let us measure what arrives at the query itself, by autograd, and take mean and median.
-
-
-# %%
-def gradients(q: Tensor, k: Tensor, v: Tensor, pull: Tensor, scale: float) -> Tensor:
-    """The norm of the gradient at each query, if its output is pulled in some direction: (2000,)."""
-    q = q.clone().requires_grad_()
-    output = (q @ k.transpose(-2, -1) * scale).softmax(dim=-1) @ v
-    (output * pull).sum().backward()
-    return q.grad.norm(dim=-1).squeeze(1)
-
-
 _ = torch.manual_seed(0)
-unscaled, divided = [], []
+arriving = {PLAIN: [], SCALED: []}
 for d_k in widths:
-    q, k = torch.randn(QUERIES, 1, d_k), torch.randn(QUERIES, KEYS, d_k)
-    v, pull = torch.randn(QUERIES, KEYS, 64), torch.randn(QUERIES, 1, 64) / 8
-    unscaled.append(gradients(q, k, v, pull, 1.0))
-    divided.append(gradients(q, k, v, pull, d_k**-0.5))
+    V, into_output = torch.randn(QUERIES, KEYS, 64), torch.randn(QUERIES, 64, 1) / 8
+    for name, weights in ((PLAIN, plain[d_k]), (SCALED, scaled[d_k])):
+        at_scores = jacobian(weights) @ (V @ into_output)  # (2000, 9, 1), the chain rule
+        arriving[name].append(at_scores.flatten(1).norm(dim=-1))  # (2000,)
+
+for n in (6, 10):
+    print(f"d_k = {widths[n]}:")
+    for name, norms in arriving.items():
+        norm = norms[n].sort(descending=True).values
+        tenth = (norm[: QUERIES // 10].sum() / norm.sum()).item()
+        print(f"  {name:10} mean ≈{norm.mean():.3f}, median ≈{norm.median():.0e}, top tenth has ≈{tenth:.0%}")
+        assert (tenth > (0.35, 0.75)[n == 10]) if name == PLAIN else (tenth < 0.25)
+assert arriving[PLAIN][10].mean() < 0.2 * arriving[SCALED][10].mean()
+
+best, second = products[1024].topk(2).values.unbind(dim=-1)
+lead, winners = best - second, arriving[PLAIN][10].topk(QUERIES // 10).indices
+print(f"the best key leads by ≈{lead[winners].median():.0f} in that tenth, by ≈{lead.median():.0f} in all")
+assert lead[winners].max() < lead.median()
 
 # %% tags=["figure-gradients"]
-from annotated.plots import plot_by_width
-
-
-def mean_and_median(norms: list[Tensor]) -> dict[str, Tensor]:
-    return {
+curves = {
+    name: {
         "mean": torch.stack([norm.mean() for norm in norms]),
         "median": torch.stack([norm.median() for norm in norms]),
     }
-
-
-curves = {PLAIN: mean_and_median(unscaled), SCALED: mean_and_median(divided)}
-plot_by_width(widths, curves, ylabel="gradient norm at the query", title="What reaches a query")
+    for name, norms in arriving.items()
+}
+plot_by_width(widths, curves, ylabel="gradient norm at the scores", title="What passes the softmax")
 plt.show()
-assert curves[PLAIN]["mean"][10] > 2 * curves[SCALED]["mean"][10]
-assert curves[PLAIN]["median"][10] < 0.001 * curves[SCALED]["median"][10]
+assert curves[PLAIN]["median"][10] < 1e-3 * curves[PLAIN]["mean"][10]
 
 # %% [markdown]
-# *Figure 4. Gradients at the query: without the division the median falls to nothing, the mean does not.*
+# *Figure 5. The gradient at the scores. With the division it does not depend on the width. Without it,
+# the mean falls, and the median falls much faster.*
 #
-# Here is something the paper does not say. Without scaling the **mean gradient does not vanish**; it is
-# larger than with it. Only the median dies. A few queries, those whose two best keys happen to be neck and
-# neck, stand on an edge of the staircase and get an enormous push; all others get next to none. How few?
-
+# The paper's suspicion holds. Unscaled, the mean falls to about a ninth at $d_k = 1024$, and what is
+# left is a **lottery**: a tenth of the queries, those whose two best keys are nearly tied, hold almost
+# all of the gradient, and the others wait. At the paper's width of 64 a tenth already holds nearly
+# half.
+#
+# (Why at the scores? The gradient at the *query* has another factor, $1/\sqrt{d_k}$ with scaling, 1
+# without. It is a matter of units, which Adam ignores.)
+#
+# Two questions remain. *Is $\sqrt{d_k}$ still right after training?* The entries of trained queries and
+# keys are not independent. We can read their scores from a trained model: the logarithm of a row of
+# weights is the row of scores, up to a constant.
 
 # %%
-def share_of_loudest(norms: Tensor, share: float = 0.1) -> float:
-    """Which part of all gradient the loudest tenth of the queries holds."""
-    ordered = norms.sort(descending=True).values
-    return (ordered[: int(share * len(norms))].sum() / norms.sum()).item()
-
-
-for n in (6, 10):
-    lottery, fair = share_of_loudest(unscaled[n]), share_of_loudest(divided[n])
-    print(f"d_k = {widths[n]:4}: the loudest tenth holds {lottery:.0%} of it all unscaled, {fair:.0%} scaled")
-assert fair < 0.3 < 0.7 < lottery
-
-best, second = products[1024].topk(2).values.unbind(dim=-1)
-lead = best - second
-loudest = response(plain[1024]).topk(QUERIES // 10).indices
-print(f"the best key leads by {lead[loudest].median():.0f} there, by {lead.median():.0f} in a typical query")
-assert lead[loudest].max() < lead.median()
+seen = load_pretrained("multi30k-en-de").attention("A young woman is throwing a ball to a small brown dog.")
+for kind in ("encoder", "cross"):
+    spread = torch.cat([seen.maps[kind, n].log().std(dim=-1).mean(dim=-1) for n in range(4)])  # (16 heads,)
+    print(
+        f"{kind:7}: a row of scaled scores has standard deviations ≈{spread.min():.1f} to ≈{spread.max():.1f}"
+    )
+    assert (spread > 1).sum() >= 12  # of 16
+    assert 0.5 < spread.min() < 2 < spread.max() < 30
 
 # %% [markdown]
-# So the trouble, with random vectors, is not a weak signal but a lottery: at width 1024 one query in ten does
-# most of the learning, and the others wait for a tie. At the paper's width of 64 it has begun.
-#
-# The footnote's "independent" deserves a look as well; entries of real vectors never are. For independent
-# zero-mean $q$ and $k$ with covariances $\Sigma_q$, $\Sigma_k$, the variance of $q\cdot k$ is
-# $\mathrm{tr}(\Sigma_q\Sigma_k)$. If *either* of them is the identity, and the entries of the other have
-# variance 1, that is still $d_k$, however entangled they are. (Skip this if covariances are new to you.) We
-# try the worst: a vector whose entries are all equal.
-
-# %%
-_ = torch.manual_seed(0)
-n, d_k = 20_000, 256
-
-
-def loose() -> Tensor:
-    return torch.randn(n, d_k)  # entries independent
-
-
-def stuck() -> Tensor:
-    return torch.randn(n, 1).expand(n, d_k)  # one number, d_k times
-
-
-for name, q, k, expected in (
-    ("both loose ", loose(), loose(), d_k),
-    ("keys stuck ", loose(), stuck(), d_k),
-    ("both stuck ", stuck(), stuck(), d_k**2),
-):
-    variance = (q * k).sum(dim=-1).var()
-    assert_close(variance, torch.tensor(float(expected)), rtol=0.1, atol=0)
-    print(f"{name}: variance = {'d_k' if expected == d_k else 'd_k squared'}: True")
-
-# %% [markdown]
-# The footnote asks for more than it needs: one side with uncorrelated entries is enough, if $q$ and $k$ are
-# independent of each other. Correlated entries on *both* sides break it, as the third line shows, and so does
-# dependence *between* $q$ and $k$. The extreme is a word that looks at its own sentence with its own
-# vector, as in `self_attention` above: the product with itself is not ±$\sqrt{d_k}$ but $|x|^2 \approx d_k$.
+# The constant sets where training starts, not where it ends: this model has made most of its heads
+# sharper, and a few very sharp. *And what if $q$ and $k$ are the same vector?* Then $x \cdot x$ is not
+# of size $\sqrt{d_k}$ but close to $d_k$, and every word sees only itself, scaling or not:
 
 # %%
 _ = torch.manual_seed(0)
 x = torch.randn(9, 512)  # nine words
 own = attention(x, x, x)[1].diagonal()  # the weight of each word on itself
-print(f"d_k = 512, scaled: every word gives itself a weight of {own.min():.2f}")
+print(f"d_k = 512, scaled: the smallest weight of a word on itself is {own.min():.4f}")
 assert own.min() > 0.999
 
 # %% [markdown]
-# Scaled, and still a single winner: every word sees only itself. So queries and keys should be *different*
-# views of a word, which is one reason for the linear maps $W^Q$ and $W^K$ of
-# [03_multi_head_attention](03_multi_head_attention.ipynb).
+# So queries and keys must be *different* views of a word. That is what the linear maps $W^Q$ and $W^K$
+# of [03_multi_head_attention](03_multi_head_attention.ipynb) are for.
 #
-# **Exercise 2.** Somebody divides by $d_k$ in place of $\sqrt{d_k}$. Guess the typical entropy at $d_k = 4$
-# and at 1024, then measure. To which point of the first section does attention go now?
+# **Exercise 1 (easy).** Somebody divides by $d_k$ instead of $\sqrt{d_k}$. What is the typical entropy
+# of the nine weights then, at $d_k = 4$ and at 1024? Which end of the first section does attention move
+# to? Guess, then measure with `products` and `entropy`.
 
 # %% tags=["solution"]
 for d_k in (4, 1024):
     too_soft = (products[d_k] / d_k).softmax(dim=-1)
     print(f"d_k = {d_k:4}: {entropy(too_soft).median():.2f} of at most {math.log2(KEYS):.2f} bits")
 assert entropy(too_soft).median() > 0.99 * math.log2(KEYS)
-print("scores of variance 1 / d_k: sharpness 0, the mean of everything")
+print("scores of standard deviation 1 / sqrt(d_k): too hot, the mean of everything")
+
+# %% [markdown]
+# **Exercise 2 (hard).** Write the backward pass of equation 1 (without a mask): given the gradient at
+# the output, return those at $Q$, $K$ and $V$. Use the Jacobian above, but never build it: you need
+# nothing larger than the weights.
+
+
+# %% tags=["exercise"]
+def attention_backward(Q: Tensor, K: Tensor, V: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Q (T, d_k), K (S, d_k), V (S, d_v), gradient at the output (T, d_v) -> gradients at Q, K and V."""
+    raise NotImplementedError
+
+
+# %% tags=["solution"]
+def attention_backward(Q: Tensor, K: Tensor, V: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    scale = 1 / math.sqrt(Q.size(-1))
+    weights = (Q @ K.T * scale).softmax(dim=-1)  # (T, S)
+    at_weights = grad @ V.T  # (T, S)
+    # (diag(w) - w w^T) g = w * (g - w . g), for each row
+    at_scores = weights * (at_weights - (weights * at_weights).sum(dim=-1, keepdim=True))
+    return at_scores @ K * scale, at_scores.T @ Q * scale, weights.T @ grad
+
+
+# %% tags=["exercise-test"]
+tried = [torch.randn(*size, requires_grad=True) for size in ((5, 8), (7, 8), (7, 3))]
+grad_in = torch.randn(5, 3)
+wanted_grads = torch.autograd.grad(attention(*tried)[0], tried, grad_in)
+with torch.no_grad():
+    assert_close(attention_backward(*tried, grad_in), wanted_grads)
+print("equal to autograd")
 
 # %% [markdown]
 # ## The other kind: additive attention
 #
-# The product as a score is older than the paper (Luong et al., 2015); new is the square root. Its rival is
-# older still: a small network takes the query and the key and *adds* them (Bahdanau et al., 2015), with
-# weights $W$, $U$, $v$ to be learned:
+# > "While the two are similar in theoretical complexity, dot-product attention is much faster and more
+# > space-efficient in practice, since it can be implemented using highly optimized matrix
+# > multiplication code."
 #
-# $$\mathrm{score}(q, k) = v^\top \tanh(Wq + Uk)$$
-#
-# Section 3.2.1 compares the two in three claims. We need one class for them.
+# The other of the two is Bahdanau's ([01](01_why_attention.ipynb)): a small network makes the score,
+# $v^\top \tanh(Wq + Uk)$. The projections $Wq$ and $Uk$ are needed once a word; what is left for every
+# *pair* is a sum, a `tanh` and a product with $v$.
 
 
 # %%
-class AdditiveAttention(nn.Module):
-    """Scores from a network with one hidden layer."""
-
-    def __init__(self, d_k: int, hidden: int):
-        super().__init__()
-        self.W = nn.Linear(d_k, hidden, bias=False)
-        self.U = nn.Linear(d_k, hidden, bias=False)
-        self.v = nn.Linear(hidden, 1, bias=False)
-
-    def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """Queries (T, d_k) and keys (S, d_k) -> scores (T, S)."""
-        added = self.W(query).unsqueeze(1) + self.U(key).unsqueeze(0)  # (T, S, hidden)
-        return self.v(added.tanh()).squeeze(-1)
+def additive_scores(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Projected queries (T, d), projected keys (S, d), v (d,) -> scores (T, S)."""
+    return torch.tanh(q.unsqueeze(1) + k.unsqueeze(0)) @ v  # (T, S, d) inside
 
 
-_ = torch.manual_seed(0)
-additive = AdditiveAttention(d_k=16, hidden=16)
-one_pair = additive.v.weight @ torch.tanh(additive.W.weight @ Q[3] + additive.U.weight @ K[1])
-assert_close(additive(Q, K)[3, 1], one_pair.squeeze())
-print("scores:", tuple(additive(Q, K).shape), "for", len(english), "queries and", len(german), "keys")
-
-# %% [markdown]
-# **Claim one: in theory both cost about the same.** PyTorch can count the operations of matrix products, a
-# multiplication and an addition each. The projections by $W$ and $U$ are done once a word, not once a pair.
-# Leave them out, and with a hidden layer as wide as $d_k$ the two counts are equal to the last digit. (The
-# sum and the tanh of every pair it does not count.)
-
-# %%
-from torch.utils.flop_counter import FlopCounterMode
-
-T = S = 256
-width = 64
-additive = AdditiveAttention(width, hidden=width)
-query, key = torch.randn(2, T, width)
-with torch.no_grad(), FlopCounterMode(display=False) as for_dot:
-    query @ key.T
-with torch.no_grad(), FlopCounterMode(display=False) as for_additive:
-    additive(query, key)
-projections = 2 * (T + S) * width * width
-print(f"dot product: {for_dot.get_total_flops():,} operations")
-print(f"additive:    {for_additive.get_total_flops() - projections:,} and {projections:,} for W and U")
-assert for_dot.get_total_flops() == for_additive.get_total_flops() - projections
-
-# %% [markdown]
-# **Claim two: in practice the product is much faster and takes less space.** The count says nothing of what
-# must be *kept*: the sum inside the tanh is a vector for every pair, and no matrix product makes it
-# disappear.
-
-# %%
-from time import perf_counter
-
-
-@torch.no_grad()
-def seconds(score) -> float:
-    """The fastest of fifty runs."""
-    times = []
-    for _ in range(50):
-        start = perf_counter()
+def seconds(score: Callable) -> float:
+    """Processor time of the fastest of nine runs."""
+    runs = []
+    for _ in range(9):
+        start = time.thread_time()
         score()
-        times.append(perf_counter() - start)
-    return min(times)
+        runs.append(time.thread_time() - start)
+    return min(runs)
 
 
-held = (additive.W(query).unsqueeze(1) + additive.U(key).unsqueeze(0)).numel()
-print(f"numbers held: {(query @ key.T).numel():,} and {held:,}, {held // (T * S)} times as many")
-ratio = seconds(lambda: additive(query, key)) / seconds(lambda: query @ key.T)
-print("as many operations in products, and at least 5 times as long:", ratio > 5)
-
-# %% [markdown]
-# **Claim three: without scaling, the additive kind does better at large $d_k$** (the paper cites Britz et
-# al., 2017). We do not train both to see it; a likely reason shows without. The tanh stays between -1 and 1,
-# and the freshly drawn $v$ is small, so its scores do not grow.
-
-# %%
-_ = torch.manual_seed(0)
-for d_k in (16, 128, 1024):
-    q, k = torch.randn(2, 200, d_k)
-    with torch.no_grad():
-        spread = AdditiveAttention(d_k, hidden=d_k)(q, k).std()
-    print(f"d_k = {d_k:4}: typical score ±{(q @ k.T).std():4.0f} as a product, ±{spread:.1f} added")
-    assert spread < 1
+q, k, v = torch.randn(256, 64), torch.randn(256, 64), torch.randn(64)
+ratio = seconds(lambda: additive_scores(q, k, v)) / seconds(lambda: q @ k.T)
+held = (q.unsqueeze(1) + k.unsqueeze(0)).numel() // (q @ k.T).numel()
+print(f"d = 64, as many multiplications: ≈{ratio:.0f} times as long, {held} times as many numbers held")
+assert ratio > 4
 
 # %% [markdown]
-# Additive attention never needed the square root. The product needs it, and with it has the same calm scores
-# at the price of one matrix product. That trade is the whole of section 3.2.1's argument.
+# The multiplications are as many, but the sum inside the `tanh` is a vector for every pair. The
+# additive kind has one advantage: "additive attention outperforms dot product attention without scaling
+# for larger values of $d_k$" (the paper cites Britz et al., 2017; we have not trained both). A likely
+# reason is the `tanh`, which keeps each entry between -1 and 1. Scaling gives the product the same calm
+# for one division.
 #
 # ## Masks: who may look at whom
 #
-# A model reads a sentence as *tokens*: words or parts of words, each with its number in a list. Sentences
-# differ in length; tensors are rectangular. So the short ones are filled up with a special token, `<blank>`.
-# (`<s>` and `</s>` mark where a translation starts and ends, `<unk>` stands for words that the list has not.)
-# Two pairs of sentences, the second with much to fill:
+# Sentences differ in length, and tensors are rectangular. So short sentences are filled up with a
+# special token, the **padding**, here `<blank>`. (`<s>` and `</s>` mark where a translation starts and
+# ends.)
 
 # %%
-from torch.nn.utils.rnn import pad_sequence
-
 sources = [german, ["Der", "Hund", "schläft", "."]]
 targets = [["<s>", *english, "</s>"], ["<s>", "The", "dog", "is", "asleep", ".", "</s>"]]
-words = ["<s>", "</s>", "<blank>", "<unk>", *sorted({w for s in sources + targets for w in s if w[0] != "<"})]
+words = ["<s>", "</s>", "<blank>", *sorted({w for s in sources + targets for w in s if w[0] != "<"})]
 number = {word: n for n, word in enumerate(words)}
 
 
@@ -708,72 +542,63 @@ src, tgt = numbered(sources), numbered(targets)
 print(*(words[n] for n in src[1]))
 
 # %% [markdown]
-# A blank has a vector like any other token. Nobody told the softmax that it means nothing. We let the English
-# words look at the German ones, all vectors random (`nn.Embedding` is a table of them, a row for each token):
+# The softmax does not know that a blank means nothing. Of three ways to mend that, two are wrong:
+# multiply the *scores* of the blanks by 0, multiply their *weights* by 0, or set their scores to
+# $-\infty$.
 
 # %%
 _ = torch.manual_seed(0)
-embed = nn.Embedding(len(words), 16)
+embed = nn.Embedding(len(words), 16)  # a table: a random vector for each token
 with torch.no_grad():
     x, y = embed(src[1]), embed(tgt[1, 1:6])  # German (9, 16), five of them blanks; English (5, 16)
 real = src[1] != number["<blank>"]
 wanted = attention(y, x[real], x[real])[0]  # what comes out if there is no padding
 
 scores = y @ x.T / math.sqrt(16)  # (5, 9)
-weights = scores.softmax(dim=-1)
-print(f"'is' gives {weights[2, ~real].sum():.0%} of its attention to blanks")
-print("the output is as without padding:", torch.allclose(weights @ x, wanted))
-
-# %% [markdown]
-# Three ways to mend it; two of them wrong. Multiply the *scores* of the blanks by 0. Multiply their *weights*
-# by 0. Set their scores to $-\infty$.
-
-# %%
 mended = {
+    "not mended": scores.softmax(dim=-1),
     "scores times 0": (scores * real).softmax(dim=-1),
-    "weights times 0": weights * real,
+    "weights times 0": scores.softmax(dim=-1) * real,
     "scores to -infinity": scores.masked_fill(~real, -math.inf).softmax(dim=-1),
 }
 for name, w in mended.items():
     ok = torch.allclose(w @ x, wanted)
-    print(f"{name:19}: {w[2, ~real].sum():.0%} to blanks, sum {w[2].sum():.2f}, as without padding: {ok}")
+    print(f"{name:19}: 'is' gives {w[2, ~real].sum():4.0%} to blanks, {w[2].sum():4.0%} in all; right: {ok}")
 assert_close(attention(y, x, x, real)[0], wanted)
-assert (scores[2, ~real] < 0).all()
 
 # %% [markdown]
-# Scores of 0 gave the blanks *more*: theirs had been below 0. A 0 is no "no": $e^0 = 1$, a vote like any
-# other. Only $e^{-\infty} = 0$ is. Done *before* the softmax, those who remain share everything among them.
-# `real` is a **mask**: ours is boolean, `True` where attention is allowed.
+# A score of 0 is no "no", because $e^0 = 1$ is a vote like any other. Only $e^{-\infty}$ is 0, and
+# *before* the softmax, so that the remaining keys share all the weight. `real` is a **mask**: boolean,
+# `True` where attention is allowed.
 #
-# The second mask is for the decoder, the half of the model that writes the translation and must guess each
-# word from those before it. In training it has the whole translation in front of it, so what follows has to
-# be hidden (section 3.2.3). That is a triangle, and one meets it written in many ways:
+# > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive
+# > property. We implement this inside of scaled dot-product attention by masking out (setting to −∞)
+# > all values in the input of the softmax which correspond to illegal connections." (section 3.2.3)
+#
+# In training the decoder is given the whole translation and must guess each word from those before it,
+# so what follows is hidden. This is the **causal mask**, a triangle: the query at position $t$ sees
+# keys at $s \le t$. It is written in many ways.
 
 # %%
 n = 5
 ways = {
-    "keep the lower triangle": torch.ones(n, n, dtype=torch.bool).tril(),
-    "upper triangle, then == 0": torch.ones(n, n).triu(diagonal=1) == 0,
     "compare positions": torch.arange(n).unsqueeze(1) >= torch.arange(n),
+    "keep the lower triangle": torch.ones(n, n, dtype=torch.bool).tril(),
+    "upper triangle, then == 0": torch.ones(n, n).triu(diagonal=1) == 0,  # triu marks what is forbidden
     "the package": subsequent_mask(n)[0],
 }
 for name, way in ways.items():
-    print(f"{name:26} same mask: {bool((way == ways['the package']).all())}")
+    print(f"{name:26} same mask: {bool((way == ways['compare positions']).all())}")
 print(ways["the package"].int())
 
 # %% [markdown]
-# Why would anyone write `triu == 0`? `triu(diagonal=1)` marks what is *forbidden*, all that lies above the
-# diagonal, and `== 0` turns that into what is allowed. `tril` says it at once. Comparing positions says it
-# best: a query at $t$ sees keys at $s \le t$.
-#
-# The diagonal is where it goes wrong. One step too far and a word sees its successor; one step too short and
-# it does not see itself. Neither raises an error. To catch them, change the last of five words, counted from
-# 0, and see which outputs move:
+# The diagonal is where it goes wrong, and no error is raised. To test a mask, change the last word and
+# see which outputs move:
 
 
 # %%
 def reached_by_last_word(mask: Tensor) -> list[int]:
-    """The positions whose output changes when only the last word does."""
+    """The positions, counted from 0, whose output changes when only the last word does."""
     queries, x = torch.randn(2, n, 16)
     changed = x.clone()
     changed[-1] += 1
@@ -783,63 +608,36 @@ def reached_by_last_word(mask: Tensor) -> list[int]:
 
 _ = torch.manual_seed(0)
 ones = torch.ones(n, n, dtype=torch.bool)
-print("right:    ", reached_by_last_word(ones.tril()))
-print("too far:  ", reached_by_last_word(ones.tril(diagonal=1)))
-print("too short:", reached_by_last_word(ones.tril(diagonal=-1)))
+for name, shift in (("right", 0), ("one too far", 1), ("one too short", -1)):
+    print(f"{name:14} the last word reaches outputs {reached_by_last_word(ones.tril(diagonal=shift))}")
 assert reached_by_last_word(subsequent_mask(n)[0]) == [4]
 
 # %% [markdown]
-# "Too far" has word 3 change with word 4: a model trained so can simply copy the answer
-# ([07_batches_and_masks](07_batches_and_masks.ipynb) catches one doing it). "Too short" leaves the first
-# word with nothing at all to see; hold that thought.
-#
-# A decoder needs both masks, and `&` joins them. `Batch` does so, and cuts off the target's last column: in
-# the longest sentence that is `</s>`, and there is nothing to say after it.
+# "One too far" lets word 3 see word 4: a model trained so copies the answer
+# ([07_batches_and_masks](07_batches_and_masks.ipynb)). "One too short" leaves the first word with
+# nothing to see; we come to that. A decoder needs both masks, joined by `&`. `Batch` does so.
 
-# %%
-batch = Batch(src, tgt, pad=number["<blank>"])
+# %% tags=["figure-masks"]
+batch = Batch(src, tgt, pad=number["<blank>"])  # cuts off the target's last column: nothing follows it
 tokens = [words[n] for n in batch.tgt[1]]  # the short sentence, as the decoder reads it
 padding = padding_mask(batch.tgt, pad=number["<blank>"])  # (2, 1, 9): one row serves every query
 causal = subsequent_mask(batch.tgt.size(1))  # (1, 9, 9): one triangle serves every sentence
 assert (batch.tgt_mask == (padding & causal)).all()
-print("source mask", tuple(batch.src_mask.shape), " target mask", tuple(batch.tgt_mask.shape))
-
-# %% tags=["figure-masks"]
-from annotated.plots import plot_mask
-
-masks = {"padding": padding[1], "causal": causal[0], "padding & causal": batch.tgt_mask[1]}
-figure, axes = plt.subplots(1, 3, figsize=(15, 5), sharey=True)
-for ax, (name, mask) in zip(axes, masks.items(), strict=True):
-    plot_mask(mask, tokens, tokens, ax=ax, title=name)
-    ax.label_outer()
-for ax in axes[:2]:
-    ax.get_legend().remove()
-plt.show()
 assert batch.tgt_mask[1].sum(dim=-1).tolist() == [1, 2, 3, 4, 5, 6, 7, 7, 7]  # keys that each query sees
 
-# %% [markdown]
-# *Figure 5. Three masks for one sentence: what a query (row) may see of the keys (columns) is coloured, what
-# is hidden is grey.*
-#
-# Query down, key across: a row is what one token sees. Padding takes *columns* away, the future takes a
-# corner. The same to point at:
-
-# %% tags=["figure-masks-by-query"]
-from annotated.plots import explore_masks
-
+masks = {"padding": padding[1], "causal": causal[0], "padding & causal": batch.tgt_mask[1]}
 explore_masks(masks, tokens, tokens, query=3)
 
 # %% [markdown]
-# *Figure 6. The three masks, a query at a time.*
-#
-# The last two rows belong to blanks, and blanks may look at words. It does no harm: their outputs are never
-# asked for. [07_batches_and_masks](07_batches_and_masks.ipynb) comes back to it.
+# *Figure 6. Three masks for one sentence. A row is what one query sees: coloured keys may be looked at,
+# grey ones are hidden. Padding takes away columns, the causal mask a corner. Point at a row to read its
+# keys.*
 #
 # ### Which way round?
 #
-# `True` means "may attend" here. Does it elsewhere? We give the same mask, `[True, True, False]`, to
-# everybody and read off which keys get weight. (The fused kernel does not show its weights. But with the
-# identity for values, output = weights.)
+# `True` means "may attend" here. Elsewhere? We give the same mask, `[True, True, False]`, to several
+# functions and read off which keys get weight. (With the identity for values, the output shows the
+# weights.)
 
 # %%
 _ = torch.manual_seed(0)
@@ -847,55 +645,34 @@ x, identity = torch.randn(1, 3, 4), torch.eye(3).unsqueeze(0)
 mha = nn.MultiheadAttention(4, num_heads=1, batch_first=True)
 mask = torch.tensor([True, True, False])
 square = mask.expand(3, 3)
-
+fused = F.scaled_dot_product_attention
 readings = {
     "annotated": attention(x, x, x, mask)[1],
-    "F.scaled_dot_product_attention, attn_mask": F.scaled_dot_product_attention(x, x, identity, square),
+    "F.scaled_dot_product_attention, attn_mask": fused(x, x, identity, square),
     "nn.MultiheadAttention, attn_mask": mha(x, x, x, attn_mask=square)[1],
     "nn.MultiheadAttention, key_padding_mask": mha(x, x, x, key_padding_mask=mask.unsqueeze(0))[1],
-    "F.scaled_dot_product_attention, mask.float()": F.scaled_dot_product_attention(
-        x, x, identity, square.float()
-    ),
+    "F.scaled_dot_product_attention, mask.float()": fused(x, x, identity, square.float()),
 }
-seen = {name: (weights[0, 0] > 0).tolist() for name, weights in readings.items()}
+seen = {name: (weights[0, 0] > 0).nonzero().flatten().tolist() for name, weights in readings.items()}
 for name, keys_seen in seen.items():
-    print(f"{name:46} sees keys {[s for s, sees in enumerate(keys_seen) if sees]}")
-assert list(seen.values()) == [[True, True, False]] * 2 + [[False, False, True]] * 2 + [[True] * 3]
+    print(f"{name:46} sees keys {keys_seen}")
+assert list(seen.values()) == [[0, 1]] * 2 + [[2]] * 2 + [[0, 1, 2]]
 
 # %% [markdown]
-# Two opposite readings within one library: `nn.MultiheadAttention` says `True` for "hide", the fused kernel
-# says `True` for "show". And the last line is the trap: a mask of floats is *added* to the scores. 1.0 and
-# 0.0 hide nothing, and nothing complains. The package takes booleans only:
-
-# %%
-try:
-    attention(x, x, x, mask.float())
-except ValueError as error:
-    print("ValueError:", error)
-
-# %% [markdown]
+# PyTorch has both readings: `True` hides in `nn.MultiheadAttention` and shows in the fused kernel. The
+# last line is the trap: a mask of floats is *added* to the scores, so 1.0 and 0.0 hide nothing, and
+# nothing complains. Our package refuses any mask that is not boolean.
+#
 # ### A row with nothing to see
 #
-# "Too short" had a first row with no key allowed. An empty source sentence has such rows, and so have blanks
-# on the *left* of a sentence under a causal mask. What is the softmax of nothing?
-
-# %%
-blanks_left = torch.tensor([False, False, True, True]) & subsequent_mask(4)[0]
-print("keys seen, blanks on the left:", blanks_left.sum(dim=-1).tolist())
-
-nothing = torch.full((3,), -math.inf)
-print("softmax:", nothing.softmax(dim=0))
-print("-infinity minus -infinity:", nothing[0] - nothing.max())
-
-# %% [markdown]
-# All weights are $0/0$. (The softmax first subtracts the largest score, so that no exponential overflows;
-# $-\infty - (-\infty)$ has no answer either.) "Never mind, nobody reads that row", and indeed a loss can
-# leave it out. We do, with three queries of which the last sees nothing:
+# "One too short" had a first row with no key allowed. A sentence of padding alone has such rows too.
+# Its weights are $0/0$, NaN. "Never mind, nobody reads that row", and indeed the loss can leave it out.
+# Here are three queries, of which the last sees nothing and is not in the loss:
 
 
 # %%
 def with_infinity(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
-    """Equation 1, the forbidden scores set to -infinity: the mask as section 3.2.3 words it."""
+    """Equation 1, the forbidden scores set to -infinity, as section 3.2.3 words it."""
     scores = Q @ K.T / math.sqrt(Q.size(-1))
     return scores.masked_fill(~mask, -math.inf).softmax(dim=-1) @ V
 
@@ -905,17 +682,19 @@ x = torch.randn(3, 4)
 make_values = nn.Linear(4, 4)  # some layer below
 loss = with_infinity(x, x, make_values(x), mask)[:2].square().sum()  # the last row is left out
 loss.backward()
-print("the loss is finite:", bool(loss.isfinite()))
 spoilt = int(make_values.weight.grad.isnan().sum())
+print("the loss is finite:", bool(loss.isfinite()))
 print("weights of the layer below whose gradient is NaN:", spoilt, "of 16")
+assert spoilt == 16
 
 # %% [markdown]
-# The loss is fine. **Every weight below has a gradient of NaN.** The backward pass multiplies each row's
-# weights by the gradient that comes in: in the empty row that is NaN times 0, and NaN times 0 is NaN. One
-# optimizer step, and the model is dead, killed by a row that nobody reads.
+# The loss is fine, and **every weight below has a gradient of NaN**, because the backward pass
+# multiplies the empty row's NaN by a gradient of 0, which is NaN. One update later the model is dead.
 #
-# So no $-\infty$: the lowest *finite* number does as well. For an ordinary row it is exactly the same, for
-# $e$ to that power is 0 in floating point. For an empty row:
+# So take the lowest *finite* number instead. For ordinary rows the result is exactly the same. For the
+# empty row all scores are equally low, so the softmax gives each key a third: the query that may see
+# *nothing* sees *everything*, silently. Therefore the package also sets forbidden weights to 0 after
+# the softmax.
 
 # %%
 lowest = torch.finfo(torch.float32).min
@@ -923,76 +702,49 @@ scores = torch.randn(3, 3)
 finite = scores.masked_fill(~mask, lowest).softmax(dim=-1)
 infinite = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
 assert_close(finite[:2], infinite[:2], rtol=0, atol=0)
-print("ordinary rows exactly equal: True")
-print("empty row:", [round(w, 2) for w in finite[2].tolist()])
+print("empty row, lowest finite number:", [round(w, 2) for w in finite[2].tolist()])
 
-# %% [markdown]
-# No NaN. But a third each? All three scores are equally low, a shift does not matter (we have seen it), so
-# the softmax sees three equal scores: the query that may see *nothing* sees *everything*, the future and the
-# blanks too. The leak is silent. So the package does a second thing: it sets forbidden weights to 0 after the
-# softmax.
-
-# %%
 q, k, v = (torch.randn(3, 4, requires_grad=True) for _ in range(3))
 output, weights = attention(q, k, v, mask)
-print("its weights:", weights[2].tolist(), " its output:", output[2].tolist())
-
-output.square().sum().backward()  # now with the empty row in the loss
-with_row = [t.grad.clone() for t in (q, k, v)]
-q.grad = k.grad = v.grad = None
-attention(q[:2], k, v, mask[:2])[0].square().sum().backward()  # as if that query had never been asked
-assert_close(with_row, [t.grad for t in (q, k, v)])
-print("all gradients as if the query had never been asked: True")
+print("empty row, the package:         ", weights[2].tolist())
+with_row = torch.autograd.grad(output.square().sum(), (q, k, v))
+without = torch.autograd.grad(attention(q[:2], k, v, mask[:2])[0].square().sum(), (q, k, v))
+assert_close(with_row, without)  # all gradients as if that query had never been asked
 
 # %% [markdown]
-# Nothing seen, nothing said, nothing learned. And the two of our version of PyTorch, given nothing but empty
-# rows?
+# **Exercise 3 (medium).** Write attention yourself: equation 1 with a mask, for any dimensions in
+# front. A query that may see nothing gets zeros, and no gradient may be NaN.
 
-# %%
-x = torch.randn(1, 3, 4)
-empty = torch.zeros(1, 3, 3, dtype=torch.bool)
-kernel = F.scaled_dot_product_attention(x, x, x, attn_mask=empty)
-module = mha(x, x, x, attn_mask=~empty[0])[0]  # the other way round
-print("fused kernel gives zeros:", bool((kernel == 0).all()))
-print("nn.MultiheadAttention gives NaN:", bool(module.isnan().all()))
 
-# %% [markdown]
-# One more number one meets in the wild is $-10^9$. It is finite, and in 32 bits it works. In float16 it does
-# not exist: the lowest is -65504. `torch.finfo(scores.dtype).min` is right at every precision.
+# %% tags=["exercise"]
+def my_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
+    """Q (..., T, d_k), K (..., S, d_k), V (..., S, d_v), mask (T, S), True: may attend -> (..., T, d_v)."""
+    raise NotImplementedError
 
-# %%
-half = torch.zeros(3, dtype=torch.float16)
-try:
-    half.masked_fill(torch.tensor([True, False, False]), -1e9)
-except RuntimeError:
-    print("-1e9 in float16: RuntimeError")
-print("lowest float16:", torch.finfo(half.dtype).min)
-
-# %% [markdown]
-# **Exercise 3.** Write the mask by which each of 8 words sees itself and the two before it (a one-sided form
-# of the restricted self-attention of the paper's section 4). Then put one such attention on top of another.
-# From how far back does the last word hear now? Use the gradient: whatever has none was not heard.
 
 # %% tags=["solution"]
-t, s = torch.arange(8).unsqueeze(1), torch.arange(8)
-window = (s <= t) & (s > t - 3)
+def my_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
+    scores = Q @ K.mT / math.sqrt(Q.size(-1))  # (..., T, S)
+    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)  # -1e9 does not exist in float16
+    weights = scores.softmax(dim=-1).masked_fill(~mask, 0.0)
+    return weights @ V
 
-_ = torch.manual_seed(0)
-x = torch.randn(8, 16)
-for layers in (1, 2, 3):
-    start = x.clone().requires_grad_()
-    y = start
-    for _ in range(layers):
-        y = attention(y, y, y, window)[0]
-    y[-1].sum().backward()
-    heard = (start.grad.abs().sum(dim=-1) > 0).nonzero().flatten().tolist()
-    print(f"{layers} on top of each other: the last word hears words {heard}")
-    assert heard == list(range(7 - 2 * layers, 8))
+
+# %% tags=["exercise-test"]
+sizes = ((2, 3, 5, 16), (2, 3, 4, 16), (2, 3, 4, 8))  # 2 sentences, 3 heads, 5 queries, 4 keys
+tried = [torch.randn(*size, requires_grad=True) for size in sizes]
+allowed = torch.rand(5, 4) < 0.5
+allowed[:, 0], allowed[2] = True, False  # every query sees a key, but the third sees none
+given = my_attention(*tried, allowed)
+rows = [0, 1, 3, 4]
+kernel = F.scaled_dot_product_attention(*tried, attn_mask=allowed)
+assert_close(given[:, :, rows], kernel[:, :, rows])
+assert_close(given[:, :, 2], torch.zeros(2, 3, 8))
+given.sum().backward()
+assert all(t.grad.isfinite().all() for t in tried)
+print("equal to PyTorch's kernel; zeros and no NaN in the empty row")
 
 # %% [markdown]
-# Two more words a layer: reach grows with depth, as it does for a convolution. Full attention has it all in
-# one layer, which is the argument of [01_why_attention](01_why_attention.ipynb).
-#
-# What one weighted mean cannot do is hold two opinions: *saw* had to split itself between *hat* and
-# *gesehen*. The next notebook, [03_multi_head_attention](03_multi_head_attention.ipynb), lets every word
-# look several times at once.
+# What one weighted mean cannot do is give two answers: *saw* had to share its weight between *hat* and
+# *gesehen*. In [03_multi_head_attention](03_multi_head_attention.ipynb) every word looks several times
+# at once.

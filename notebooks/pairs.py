@@ -33,8 +33,6 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 EXTRAS = ("colab", "colab,words")
 # Notebooks not rewritten yet; this list only ever gets shorter.
 STILL_TYPED = {
-    "01_why_attention",
-    "02_attention",
     "03_multi_head_attention",
     "04_feed_forward_and_embeddings",
     "05_positional_encoding",

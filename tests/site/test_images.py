@@ -14,7 +14,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "images"
-NAMES = ("architecture", "attention", "before", "map", "multi_head_attention", "package", "translation")
+NAMES = (
+    "architecture",
+    "attention",
+    "before",
+    "layers",
+    "map",
+    "multi_head_attention",
+    "package",
+    "translation",
+)
 NUMBER = re.compile(r"\d+\.?\d*")
 
 pytest.importorskip("vl_convert")
