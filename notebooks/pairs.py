@@ -35,8 +35,6 @@ EXTRAS = ("colab", "colab,words")
 STILL_TYPED = {
     "01_why_attention",
     "02_attention",
-    "03_multi_head_attention",
-    "04_feed_forward_and_embeddings",
     "05_positional_encoding",
     "06_the_full_model",
     "07_batches_and_masks",
