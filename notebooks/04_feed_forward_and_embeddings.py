@@ -8,7 +8,7 @@
 # [05_positional_encoding](05_positional_encoding.ipynb) · To see a whole model learn first:
 # [09_first_example](09_first_example.ipynb)
 #
-# *20 minutes to read, half a minute to run, the exercises extra.*
+# *22 minutes to read, half a minute to run, the exercises extra.*
 #
 # - **Before:** you know attention ([02_attention](02_attention.ipynb)) and its heads
 #   ([03_multi_head_attention](03_multi_head_attention.ipynb)).
@@ -250,7 +250,7 @@ def remembered(d_ff: int, steps: int = 150) -> float:
 
 known = {times: remembered(32 * times) for times in (1, 2, 4, 8)}
 for times, share in known.items():
-    print(f"d_ff = {times} x d_model: ≈{share:4.0%} of the facts")
+    print(f"d_ff = {times} x d_model: ≈{share:.0%} of the facts")
 assert all(1.4 < known[2 * times] / known[times] < 2.6 for times in (1, 2, 4))
 
 # %% [markdown]
@@ -306,7 +306,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 2. How much each output depends on each input; grey is nothing at all. Through the feed-forward
-# network no token hears of another.*
+# network, each depends on its own alone.*
 #
 # So a layer divides its work. **Attention moves vectors between positions and mixes them; the network
 # transforms the vector at each position, and moves nothing.** All *context* comes through attention. The
