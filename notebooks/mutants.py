@@ -46,6 +46,20 @@ MUTANTS = (
         "02_attention",
     ),
     Mutant(
+        "heads cut without the transpose",
+        "attention.py",
+        "return x.unflatten(-1, (self.h, self.d_k)).transpose(-3, -2)",
+        "return x.reshape(x.size(0), self.h, x.size(1), self.d_k)",
+        "03_multi_head_attention",
+    ),
+    Mutant(
+        "embeddings unscaled",
+        "layers.py",
+        "return self.lut(tokens) * math.sqrt(self.d_model)",
+        "return self.lut(tokens)",
+        "04_feed_forward_and_embeddings",
+    ),
+    Mutant(
         "target unshifted",
         "masks.py",
         "self.tgt_y = tgt[:, 1:]",

@@ -33,8 +33,13 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 EXTRAS = ("colab", "colab,words")
 # Notebooks not rewritten yet; this list only ever gets shorter.
 STILL_TYPED = {
+<<<<<<< HEAD
     "03_multi_head_attention",
     "04_feed_forward_and_embeddings",
+=======
+    "01_why_attention",
+    "02_attention",
+>>>>>>> h/n0304
     "05_positional_encoding",
     "06_the_full_model",
     "07_batches_and_masks",
