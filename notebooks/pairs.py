@@ -37,7 +37,6 @@ STILL_TYPED = {
     "02_attention",
     "03_multi_head_attention",
     "04_feed_forward_and_embeddings",
-    "06_the_full_model",
     "07_batches_and_masks",
     "08_training_recipe",
     "09_first_example",

@@ -14,7 +14,16 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "images"
-NAMES = ("architecture", "attention", "before", "map", "multi_head_attention", "package", "translation")
+NAMES = (
+    "architecture",
+    "attention",
+    "before",
+    "map",
+    "multi_head_attention",
+    "norm_orders",
+    "package",
+    "translation",
+)
 NUMBER = re.compile(r"\d+\.?\d*")
 
 pytest.importorskip("vl_convert")
