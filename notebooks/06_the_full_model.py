@@ -411,8 +411,8 @@ assert falls["decoder"]["post-norm, larger"] > 4.5
 
 # %% [markdown]
 # *Figure 4. The size of the gradient by layer. Read each curve from right (the top of the stack) to left.
-# Down the post-norm decoder it falls to less than half, and to a sixth with larger matrices. In the encoder
-# with the same norms it hardly falls.*
+# Down the post-norm decoder it falls to less than half, and to a sixth with larger matrices. In the encoder,
+# with the same norms, two thirds of it arrive, with larger matrices too.*
 #
 # So the norm alone cannot be the cause. What does a decoder layer have that an encoder layer does not? We
 # follow the gradient of the stream backwards through each kind of sub-layer, and measure how much of it
