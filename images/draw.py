@@ -19,7 +19,7 @@ from maps import draw_package, draw_series
 from matplotlib import get_data_path
 from moving import draw_translation
 from PIL import Image
-from transformer import draw_architecture, draw_attention, draw_heads
+from transformer import draw_architecture, draw_attention, draw_heads, draw_norm_orders
 
 HERE = Path(__file__).resolve().parent
 FIGURES: dict[str, Callable[[], Canvas]] = {
@@ -28,6 +28,7 @@ FIGURES: dict[str, Callable[[], Canvas]] = {
     "architecture": draw_architecture,
     "attention": draw_attention,
     "multi_head_attention": draw_heads,
+    "norm_orders": draw_norm_orders,
     "map": draw_series,
     "package": draw_package,
     "translation": draw_translation,

@@ -76,6 +76,34 @@ def draw_sublayer(sheet: Canvas, x: float, stream: float, top: float, kind: str,
     sheet.box(stream - 55, top + 78, 110, 26, "norm", "LayerNorm", size=13)
 
 
+def draw_norm_orders() -> Canvas:
+    """Post-norm beside pre-norm (section 3.1): on the stream, or on the way into each sub-layer."""
+    sheet = Canvas(980, 440, "Post-norm and pre-norm: where the layer norm stands")
+    for left, title, formula in (
+        (40, "Post-norm (the paper)", "LayerNorm(x + Sublayer(x))"),
+        (530, "Pre-norm", "x + Sublayer(LayerNorm(x))"),
+    ):
+        pre, stream = title == "Pre-norm", left + 330
+        sheet.text(left, 28, title, 20, "start", bold=True)
+        sheet.text(left, 54, formula, 15, "start")
+        sheet.text(stream, 54, "x", 17, bold=True)
+        sheet.arrow((stream, 68), (stream, 410))
+        for top, name in ((95, "attention"), (250, "feed-forward")):
+            kind = "attention" if name == "attention" else "network"
+            sheet.arrow((stream, top), (left + 190, top), head=not pre)
+            if pre:
+                sheet.box(left + 205, top - 13, 100, 26, "norm", "LayerNorm", size=13)
+                sheet.arrow((left + 205, top), (left + 190, top))
+            sheet.box(left, top - 20, 190, 84, kind, name)
+            sheet.arrow((left + 190, top + 44), (stream - 11, top + 44))
+            sheet.plus(stream, top + 44)
+            if not pre:
+                sheet.box(stream - 55, top + 74, 110, 26, "norm", "LayerNorm", size=13)
+    sheet.text(530, 428, "The stream itself meets sums only.", 14, "start", SOFT)
+    sheet.text(40, 428, "Every sum is normalised on the stream.", 14, "start", SOFT)
+    return sheet
+
+
 def draw_attention() -> Canvas:
     """Scaled dot-product attention (section 3.2.1, equation 1): three queries and four keys."""
     sheet = Canvas(980, 470, "Scaled dot-product attention, step by step")

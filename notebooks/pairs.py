@@ -33,24 +33,10 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 EXTRAS = ("colab", "colab,words")
 # Notebooks not rewritten yet; this list only ever gets shorter.
 STILL_TYPED = {
-<<<<<<< HEAD
-    "03_multi_head_attention",
-    "04_feed_forward_and_embeddings",
-=======
-    "01_why_attention",
-    "02_attention",
->>>>>>> h/n0304
-    "05_positional_encoding",
-    "06_the_full_model",
-    "07_batches_and_masks",
     "08_training_recipe",
     "09_first_example",
     "10_translation",
-    "11_search_and_averaging",
-    "13_reading_attention",
     "14_under_the_hood_of_nn_transformer",
-    "15_going_fast",
-    "16_another_task",
 }
 
 

@@ -22,6 +22,7 @@ from annotated.plots.padding import plot_padding, plot_tokens, wasted_share
 from annotated.plots.parameters import count_parameters, plot_parameters
 from annotated.plots.positions import (
     explore_waves,
+    plot_clocks,
     plot_distances,
     plot_encodings,
     plot_offsets,
@@ -55,6 +56,7 @@ __all__ = [
     "plot_beam",
     "plot_by_head",
     "plot_by_width",
+    "plot_clocks",
     "plot_costs",
     "plot_distances",
     "plot_encodings",

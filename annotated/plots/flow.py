@@ -82,14 +82,16 @@ def _steps(shapes: Shapes, side: str) -> Iterator[Step]:
     tokens, embedded, placed = (
         str(tuple(shapes[f"{embed}.{i}"])[:end]) for i, end in ((0, -1), (0, 3), (1, 3))
     )
-    yield Step({"encoder": "source tokens", "decoder": "target tokens"}[side], "", tokens)
+    yield Step({"encoder": "source tokens", "decoder": "target tokens (shifted)"}[side], "", tokens)
     yield Step("embedding · √d_model", "embedding", embedded)
     yield Step("+ positions", "embedding", placed)
     layer = _layers(shapes, side)[0]
     for name, shape in layer.items():
         part = name.rpartition(".")[2]
         if name.count(".") in (0, 2) and part in BOXES:
-            yield Step(*BOXES[part], str(shape), _inside(layer, name))
+            title, kind = BOXES[part]
+            masked = "masked " if side == "decoder" and part == "self_attn" else ""
+            yield Step(masked + title, kind, str(shape), _inside(layer, name))
             if part != "norm":
                 yield Step("+", "sum", str(shape))
     if f"{side}.norm" in shapes:

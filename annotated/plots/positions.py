@@ -1,4 +1,4 @@
-"""Positional encodings (section 3.5): picture, waves, distances, similarities, a turn, the trained length."""
+"""Positional encodings (section 3.5): picture, clocks, waves, distances, similarity, turns, lengths."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -134,6 +134,37 @@ def plot_rotation(encodings: Tensor, pair: int, offset: int, ax: "Axes | None" =
         ylim=(-1.3, 1.3),
     )
     return ax
+
+
+def plot_clocks(encodings: Tensor, positions: Sequence[int], offset: int = 0) -> "list[Axes]":
+    """Encodings (length, d_model), d_model even, as clocks, one for each position.
+
+    Each pair of dimensions is a hand; it starts at twelve and turns clockwise, the fastest is the longest.
+    With an `offset`, pale hands show the position and full ones that `offset` further.
+    Raises ValueError for a position beyond the encodings.
+    """
+    values = as_array(encodings, 2, "encodings")
+    for position in positions:
+        check_within(position + offset, len(values), "position")
+    pairs = values.shape[1] // 2
+    plt, patches = load("matplotlib.pyplot"), load("matplotlib.patches")
+    size = (2.6 * len(positions), 3.3)
+    figure, axes = plt.subplots(1, len(positions), figsize=size, layout="constrained", squeeze=False)
+    for ax, position in zip(axes[0], positions, strict=True):
+        ax.add_patch(patches.Circle((0, 0), 1.08, fill=False, color="#999999"))
+        for number, alpha in {position: 0.3 if offset else 1.0, position + offset: 1.0}.items():
+            hands = values[number].reshape(pairs, 2)  # sine to the right, cosine up
+            for i, ((sine, cosine), colour) in enumerate(zip(hands, palette(pairs), strict=True)):
+                length = 1 - 0.6 * i / pairs
+                tip = ([0, length * sine], [0, length * cosine])
+                ax.plot(*tip, color=colour, alpha=alpha, lw=2.5 + 1.5 * i, solid_capstyle="round")
+        name = f"position {position}" + (f" → {position + offset}" if offset else "")
+        ax.set(title=name, aspect="equal", xlim=(-1.15, 1.15), ylim=(-1.15, 1.15))
+        ax.axis("off")
+    handles = [patches.Patch(color=colour) for colour in palette(pairs)]
+    names = [f"dimensions {2 * i} and {2 * i + 1}" for i in range(pairs)]
+    figure.legend(handles, names, loc="outside lower center", ncols=pairs, frameon=False)
+    return list(axes[0])
 
 
 def plot_distances(encodings: Tensor, offsets: Sequence[int], ax: "Axes | None" = None) -> "Axes":

@@ -48,7 +48,8 @@ PART = {"self": "self-attention", "cross": "cross-attention", "network": "feed-f
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_boxes_stand_in_the_order_of_the_forward_pass(side, parts, norm_first) -> None:
     around = (["layer norm"], ["+"]) if norm_first else ([], ["+", "layer norm"])
-    expected = [word for part in parts for word in (*around[0], PART[part], *around[1])]
+    masked = {"self": "masked self-attention"} if side == "decoder" else {}
+    expected = [word for part in parts for word in (*around[0], {**PART, **masked}[part], *around[1])]
     names = column(heard(norm_first=norm_first), side)
     assert names[3 : 3 + len(expected)] == expected
     assert ("final norm" in names) == norm_first

@@ -9,6 +9,7 @@ from charts import marks, texts
 
 from annotated.plots.positions import (
     explore_waves,
+    plot_clocks,
     plot_distances,
     plot_encodings,
     plot_offsets,
@@ -34,6 +35,19 @@ def test_the_heatmap_is_the_encodings() -> None:
 def test_learned_positions_beyond_one_get_a_wider_scale() -> None:
     learned = torch.nn.Parameter(torch.tensor([[0.5, -3.0], [2.0, 1.0]]))
     assert plot_encodings(learned).images[0].get_clim() == (-3, 3)
+
+
+def test_a_clocks_hands_show_the_pairs_of_its_row_and_of_the_row_further_on() -> None:
+    pe = sinusoids(30, 6)
+    for ax, position in zip(plot_clocks(pe, [0, 7], offset=3), (0, 7), strict=True):
+        assert ax.get_title() == f"position {position} → {position + 3}"
+        for k, line in enumerate(ax.lines):
+            row, pair = pe[position + 3 * (k // 3)], k % 3
+            tip = np.array([line.get_xdata()[1], line.get_ydata()[1]])
+            np.testing.assert_allclose(tip / np.hypot(*tip), row[2 * pair : 2 * pair + 2], atol=1e-6)
+    (ax,) = plot_clocks(pe, [0])
+    assert len(ax.lines) == 3
+    assert all(line.get_xdata()[1] == 0 < line.get_ydata()[1] for line in ax.lines)  # at twelve
 
 
 def test_each_wave_is_a_column() -> None:
@@ -104,6 +118,7 @@ def test_vega_computes_the_encodings() -> None:
         (lambda pe: plot_encodings(pe[:0]), "none empty"),
         (lambda pe: plot_waves(pe, [16]), "from 0 to 15, not 16"),
         (lambda pe: plot_offsets(pe, [-1]), "start must be from 0 to 29"),
+        (lambda pe: plot_clocks(pe, [28], offset=2), "position must be from 0 to 29, not 30"),
         (lambda pe: plot_rotation(pe, pair=8, offset=1), "pair must be from 0 to 7"),
         (lambda pe: plot_rotation(pe, pair=0, offset=30), "offset must be"),
         (lambda pe: explore_waves(d_model=4, shown=5), "d_model=4, not 5"),

@@ -21,6 +21,7 @@ NAMES = (
     "layers",
     "map",
     "multi_head_attention",
+    "norm_orders",
     "package",
     "translation",
 )
