@@ -39,7 +39,6 @@ STILL_TYPED = {
     "04_feed_forward_and_embeddings",
     "05_positional_encoding",
     "06_the_full_model",
-    "07_batches_and_masks",
     "08_training_recipe",
     "09_first_example",
     "10_translation",
