@@ -43,7 +43,6 @@ STILL_TYPED = {
     "08_training_recipe",
     "09_first_example",
     "10_translation",
-    "11_search_and_averaging",
     "13_reading_attention",
     "14_under_the_hood_of_nn_transformer",
     "15_going_fast",
