@@ -439,11 +439,11 @@ assert sum(change) < 0
 assert all(empty[i] < exact[i][0] for i in sure)
 
 # %% [markdown]
-# The most probable translation is shorter each time, and may *say less*: the last snowballs are thrown at
-# nobody. Each further token multiplies the probability by a number below 1, so leaving something out
-# pays. In Stahlberg and Byrne's models the empty output wins for half of all sentences; in ours it never
-# does here. So exact search is not what translation wants: a narrow beam hides a fault of the model, and
-# the length penalty corrects some of it.
+# The most probable translation is shorter each time. For the wood this is better. For the soup and the
+# snowballs it *says less*: nobody tastes, and nobody is hit. Each further token multiplies the
+# probability by a number below 1, so leaving something out pays. In Stahlberg and Byrne's models the
+# empty output wins for half of all sentences; in ours it never does here. So exact search is not what
+# translation wants: a narrow beam hides a fault of the model, and the length penalty corrects some of it.
 #
 # ## Why divide by length?
 #
