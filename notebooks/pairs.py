@@ -46,7 +46,6 @@ STILL_TYPED = {
     "11_search_and_averaging",
     "13_reading_attention",
     "14_under_the_hood_of_nn_transformer",
-    "16_another_task",
 }
 
 
