@@ -54,8 +54,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from annotated import MultiHeadedAttention, PositionwiseFeedForward
-from annotated.attention import attention
+from annotated import MultiHeadedAttention, PositionwiseFeedForward, attention
 from annotated.plots import fit_power, plot_against, plot_reach, setup_notebook
 
 setup_notebook()

@@ -55,8 +55,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 from torch.testing import assert_close
 
-from annotated import Batch, load_pretrained, padding_mask, subsequent_mask
-from annotated.attention import attention
+from annotated import Batch, attention, load_pretrained, padding_mask, subsequent_mask
 from annotated.plots import (
     explore_masks,
     plot_attention,

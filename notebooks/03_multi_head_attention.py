@@ -51,8 +51,15 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from annotated import Batch, MultiHeadedAttention, capture_attention, clones, evaluating, load_pretrained
-from annotated.attention import attention
+from annotated import (
+    Batch,
+    MultiHeadedAttention,
+    attention,
+    capture_attention,
+    clones,
+    evaluating,
+    load_pretrained,
+)
 from annotated.plots import plot_split, setup_notebook
 
 setup_notebook()
@@ -193,8 +200,8 @@ print("out:", tuple(by_the_paper.shape), " matrices:", len(W_Q) + len(W_K) + len
 
 # %%
 layer = MultiHeadedAttention(h, d_model, dropout=0.0)
-side_by_side = [torch.cat(list(W), dim=-1) for W in (W_Q, W_K, W_V)]  # (512, 512) each
-for linear, W in zip(layer.linears, [*side_by_side, W_O], strict=True):
+map_in_threads = [torch.cat(list(W), dim=-1) for W in (W_Q, W_K, W_V)]  # (512, 512) each
+for linear, W in zip(layer.linears, [*map_in_threads, W_O], strict=True):
     nn.init.zeros_(linear.bias)  # the paper's formula has none
     linear.weight.data.copy_(W.T)
 assert_close(layer(x[None], y[None], y[None])[0], by_the_paper)
@@ -234,10 +241,10 @@ def reach(W_V: Tensor, W_O: Tensor) -> tuple[int, int]:
 
 
 identity = torch.eye(d_model)
-for name, maps in {"both": (side_by_side[2], W_O), "neither": (identity, identity)}.items():
+for name, maps in {"both": (map_in_threads[2], W_O), "neither": (identity, identity)}.items():
     entries, heads = reach(*maps)
     print(f"{name:8} head 3 reads {entries} of 512 entries; entry 0 of the output depends on {heads} of 8")
-assert reach(side_by_side[2], W_O) == (512, 8)
+assert reach(map_in_threads[2], W_O) == (512, 8)
 assert reach(identity, identity) == (64, 1)
 
 # %% [markdown]

@@ -57,11 +57,11 @@ from annotated import (
     MultiHeadedAttention,
     PositionwiseFeedForward,
     TransformerConfig,
+    attention,
     evaluating,
     make_model,
     sinusoids,
 )
-from annotated.attention import attention
 from annotated.plots import count_parameters, plot_soft_lookup, setup_notebook, show_source
 
 setup_notebook()

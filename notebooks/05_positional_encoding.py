@@ -55,12 +55,12 @@ from annotated import (
     LearnedPositions,
     MultiHeadedAttention,
     PositionalEncoding,
+    attention,
     evaluating,
     make_model,
     sinusoids,
     subsequent_mask,
 )
-from annotated.attention import attention
 
 # %%
 from annotated.plots import (

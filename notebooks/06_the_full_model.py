@@ -75,7 +75,6 @@ from annotated import (
     run_epoch,
     subsequent_mask,
 )
-from annotated.model import Stack
 
 # %%
 from annotated.plots import (
@@ -85,6 +84,7 @@ from annotated.plots import (
     setup_notebook,
     show_source,
 )
+from annotated.transformer.model import Stack
 
 setup_notebook()
 torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread

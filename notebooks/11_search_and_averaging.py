@@ -56,7 +56,7 @@ import torch
 from torch.testing import assert_close
 
 # %%
-import annotated.decoding
+import annotated.translation.decoding
 from annotated import (
     DecoderCache,
     EncoderDecoder,
@@ -73,16 +73,16 @@ from annotated import (
     run_epoch,
     subsequent_mask,
 )
-
-# %%
-from annotated.checkpoints import load_weights, shipped_model
 from annotated.data import ParallelText, TokenBatches, encode_corpus
 from annotated.data.grammar import sample
-from annotated.decoding import SentenceSearch, length_penalty, next_log_probs
-from annotated.evaluation import score_tokens
 from annotated.plots import count_parameters, plot_beam, plot_mask, setup_notebook, show_source
-from annotated.results import recorded
-from annotated.schedule import noam_scheduler
+from annotated.transformer.schedule import noam_scheduler
+from annotated.translation.decoding import SentenceSearch, length_penalty, next_log_probs
+from annotated.translation.evaluation import score_tokens
+
+# %%
+from annotated.translation.model_folder import load_weights, shipped_model
+from annotated.translation.scoring import recorded
 
 setup_notebook()
 torch.set_num_threads(1)  # the matrices are small, and only wait for a second thread
@@ -310,7 +310,7 @@ def note(model, memory, src_mask, tokens, seen, cache, *rest):
     return log_probs
 
 
-with patch("annotated.decoding.next_log_probs", note):
+with patch("annotated.translation.decoding.next_log_probs", note):
     beams([captions[chosen]], beam=3, alpha=0.0)
 newest = [pair[0][:, -1].tolist() for pair in asked[:4]]  # a step's three tokens, one for each hypothesis
 tokens, seen, *_ = asked[3]  # (3, 4), (3, 3 * 4)
@@ -645,7 +645,7 @@ def unmasked(model, memory, src_mask, tokens, seen, *rest):
 embed, some = model.tgt_embed.forward, captions[:12]
 with patch.object(model.tgt_embed, "forward", lambda tokens, start: embed(tokens, start + 1)):
     shifted = [best for [best] in beams(some, beam=1)]
-with patch("annotated.decoding.next_log_probs", unmasked):
+with patch("annotated.translation.decoding.next_log_probs", unmasked):
     leaking = {beam: [best for [best] in beams(some, beam=beam)] for beam in (1, 4)}
 right = sum(best.tokens == row for best, row in zip(shifted, greedy, strict=False))
 print(f"as it is, beam 8: balanced {balanced([ends[0] for ends in eight])} of {len(captions)}")
@@ -874,7 +874,7 @@ class BonusSearch(SentenceSearch):
 
     def end(self, tokens, log_prob):
         score = log_prob + self.gamma * (len(tokens) + 1)
-        self.ended.append(annotated.decoding.Hypothesis(tuple(tokens), log_prob, score))
+        self.ended.append(annotated.translation.decoding.Hypothesis(tuple(tokens), log_prob, score))
 
     def done(self, length, log_prob):
         if length >= self.limit or log_prob == -torch.inf:
@@ -894,7 +894,7 @@ for said in chain.from_iterable(product((0, 2, 3, 4), repeat=n) for n in range(4
     rows.append((said, log_probs[0].gather(1, tgt[0, 1:].unsqueeze(1)).sum().item()))
 for gamma in (0.0, 0.5, 1.0, 2.5):
     search_class = type("Search", (BonusSearch,), {"gamma": gamma})
-    with patch("annotated.decoding.SentenceSearch", search_class):
+    with patch("annotated.translation.decoding.SentenceSearch", search_class):
         [[winner]] = beam_search(little, question, None, max_len=4, beam=100, alpha=0.0)
     said, log_prob = max(rows, key=lambda row, g=gamma: row[1] + g * (len(row[0]) + 1))
     print(f"gamma {gamma}: {len(winner.tokens)} tokens, score {winner.score:.3f}")

@@ -54,14 +54,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from annotated import load_pretrained, make_model, subsequent_mask
-from annotated.checkpoints import shipped_model
+from annotated.cli.recipes import recipe_path
+from annotated.cli.release import read_scores
 from annotated.data import load_corpus
-from annotated.evaluation import tokenized_bleu
 from annotated.files import read_toml
 from annotated.plots import setup_notebook
-from annotated.recipes import recipe_path
-from annotated.release import read_scores
-from annotated.results import recorded, score_split
+from annotated.translation.evaluation import tokenized_bleu
+from annotated.translation.model_folder import shipped_model
+from annotated.translation.scoring import recorded, score_split
 
 setup_notebook()
 torch.set_num_threads(1)  # the matrices are small, and only wait for a second thread
@@ -226,7 +226,7 @@ NAME = "multi30k-en-de-lc"
 recipe, ours = read_toml(recipe_path(NAME)), read_scores(shipped_model(NAME))
 published, score = recipe["card"]["published"], ours["test_2016_flickr"].tokenized_bleu
 log = [json.loads(line) for line in (shipped_model(NAME) / "log.jsonl").read_text().splitlines()]
-kink = recipe["train"]["consistency_from"] - 1  # epochs before R-Drop
+kink = recipe["train"]["rdrop_from"] - 1  # epochs before R-Drop
 checked = [line for line in log if "validation_loss" in line]  # at the end of each epoch
 tokens = checked[-1]["tokens"]
 twice = tokens - next(line["tokens"] for line in checked if line["epoch"] == kink)  # these passed two times
@@ -331,7 +331,7 @@ assert raw.tokenized_bleu.value > raw.bleu.value
 # ### R-Drop, and when it begins
 #
 # Dropout makes two passes of one sentence differ ([08](08_training_recipe.ipynb)). *R-Drop* (Liang et
-# al., NeurIPS 2021; `annotated.consistency`) passes each batch twice and adds to the loss how far the two
+# al., NeurIPS 2021; `annotated.training.rdrop`) passes each batch twice and adds to the loss how far the two
 # predictions diverge. This costs two passes for one, so our recipe begins with it after epoch 60. It is
 # not in the paper.
 

@@ -62,12 +62,12 @@ from annotated import (
     Batch,
     MultiHeadedAttention,
     alignment_error_rate,
+    attention,
     capture_attention,
     evaluating,
     load_pretrained,
     subsequent_mask,
 )
-from annotated.attention import attention
 from annotated.data.grammar import sample, surface
 from annotated.plots import plot_alignment, plot_attention, plot_by_head, setup_notebook
 

@@ -71,6 +71,7 @@ from annotated import (
     EncoderDecoder,
     LabelSmoothing,
     TransformerConfig,
+    attention,
     evaluating,
     greedy_decode,
     load_pretrained,
@@ -78,14 +79,13 @@ from annotated import (
     padding_mask,
     subsequent_mask,
 )
-from annotated.attention import attention
 from annotated.data import pad_rows
+from annotated.fast import Dropout
 from annotated.interop import CTranslate2Translator, to_ctranslate2
-from annotated.layers import Dropout
 from annotated.plots import fit_power, plot_against, plot_costs, setup_notebook
-from annotated.results import recorded
 from annotated.tokenizers import END, PAD, START
-from annotated.trainer import SummedLoss
+from annotated.training.trainer import SummedLoss
+from annotated.translation.scoring import recorded
 
 setup_notebook()
 torch.set_num_threads(1)  # one thread: times that can be compared, and matrices as small as ours want no more
@@ -762,7 +762,7 @@ print(f"{alike} sentences of {S} and {T} tokens keep as much as the weights, {we
 # bits. (A beam in this package shares one source cache: 11.)
 #
 # **Two cores.** All cores can share each operation and wait for each other at its end, or each takes a batch
-# of its own: `side_by_side` in the package. Recorded for the 1,000 sentences of `test_2016_flickr`
+# of its own: `map_in_threads` in the package. Recorded for the 1,000 sentences of `test_2016_flickr`
 # (`benchmarks/decode.py`):
 
 # %%
