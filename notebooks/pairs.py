@@ -41,7 +41,6 @@ STILL_TYPED = {
     "06_the_full_model",
     "07_batches_and_masks",
     "08_training_recipe",
-    "09_first_example",
     "10_translation",
     "11_search_and_averaging",
     "13_reading_attention",
