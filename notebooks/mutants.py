@@ -92,7 +92,7 @@ MUTANTS = (
         "modes.py",
         "                module.training = False\n",
         "                module.training = True\n",
-        "10_translation",
+        "09_first_example",
     ),
     Mutant(
         "padding counted in the loss",
