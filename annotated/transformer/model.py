@@ -158,11 +158,13 @@ class EncoderDecoder(nn.Module):
     def from_config(cls, config: TransformerConfig) -> "EncoderDecoder":
         """Build a freshly initialised model; its settings stay at hand as `.config`."""
         c, parts = config, parts_of(config)
-        feed_forward, norm = parts.feed_forward(), {"norm_first": c.norm_first, "norm": parts.norm()}
-        encoder_layer = EncoderLayer(c.d_model, parts.attention("encoder"), feed_forward, c.dropout, **norm)
-        decoder_layer = DecoderLayer(
-            c.d_model, parts.attention("decoder"), parts.attention("cross"), feed_forward, c.dropout, **norm
-        )
+        attention, feed_forward = parts.attention(), parts.feed_forward()
+        # The layer's two attentions start as two modules: `clones` would keep one shared by both shared.
+        self_attn, src_attn = clones(attention, 2)
+        src_attn = parts.cross_attention() or src_attn
+        norm = {"norm_first": c.norm_first, "norm": parts.norm()}
+        encoder_layer = EncoderLayer(c.d_model, attention, feed_forward, c.dropout, **norm)
+        decoder_layer = DecoderLayer(c.d_model, self_attn, src_attn, feed_forward, c.dropout, **norm)
         model = cls(
             Encoder(encoder_layer, c.N),
             Decoder(decoder_layer, c.N),

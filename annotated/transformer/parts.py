@@ -9,7 +9,6 @@ make_model(100, 100, parts="rms")
 """
 
 from collections.abc import Callable
-from typing import Literal
 
 from torch import nn
 
@@ -24,9 +23,13 @@ class Parts:
     def __init__(self, config: TransformerConfig):
         self.config = config
 
-    def attention(self, kind: Literal["encoder", "decoder", "cross"]) -> nn.Module:
-        """Build a `MultiHeadedAttention` or its like, for one of its three uses (section 3.2.3)."""
+    def attention(self) -> nn.Module:
+        """Build a `MultiHeadedAttention` or its like, the self-attention of both stacks (section 3.2.3)."""
         return MultiHeadedAttention(self.config.h, self.config.d_model, self.config.attention_dropout)
+
+    def cross_attention(self) -> nn.Module | None:
+        """Build encoder-decoder attention; None for one of the same kind as the others."""
+        return None
 
     def feed_forward(self) -> nn.Module:
         """Build what maps (..., d_model) to the same shape, position by position (section 3.3)."""

@@ -68,9 +68,11 @@ class SwiGLU(nn.Module):
 class Modern(Parts):
     """Everything at once."""
 
-    def attention(self, kind):
-        kinds = {"encoder": RotaryAttention, "decoder": RotaryAttention, "cross": GroupedQueryAttention}
-        return kinds[kind](self.config.h, self.config.d_model, 0.0)
+    def attention(self):
+        return RotaryAttention(self.config.h, self.config.d_model, 0.0)
+
+    def cross_attention(self):
+        return GroupedQueryAttention(self.config.h, self.config.d_model, 0.0)
 
     def feed_forward(self):
         return SwiGLU(self.config.d_model, self.config.d_ff)
