@@ -95,12 +95,13 @@ def in_lines(text: str, width: int = 18) -> str:
 def draw_package() -> Canvas:
     """The package in rows, the first at the bottom: each row stands on those below it."""
     rows = layers()
-    sheet = Canvas(60 + 360 * max(map(len, rows)), 92 * len(rows) + 60, "The package, from the ground up")
+    sheet = Canvas(1140, 88 * len(rows) + 60, "The package, from the ground up")
     for i, row in enumerate(rows):
-        y = 24 + 92 * (len(rows) - 1 - i)
+        y = 24 + 88 * (len(rows) - 1 - i)
+        width = (1080 - 20 * (len(row) - 1)) / len(row)
         for column, name in enumerate(row):
             kind, (title, what) = ROW_KINDS[i % len(ROW_KINDS)], PACKAGE[name]
-            sheet.box(30 + 360 * column, y, 340, 72, kind, f"{name}: {title}", what, 14.5)
+            sheet.box(30 + (width + 20) * column, y, width, 68, kind, f"{name}: {title}", what, 14.5)
     foot = "A module imports only from rows below its own."
     sheet.text(30, sheet.height - 24, foot, 14, "start", SOFT)
     return sheet
