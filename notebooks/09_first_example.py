@@ -169,8 +169,8 @@ def train(model, batches, criterion, optimizer, scheduler):
 
 # %% [markdown]
 # - **The criterion** is the loss: it compares log-probabilities with the right symbols. We divide its sum by
-#   `ntokens`, the number of questions. If we divided by the number of sentences, a batch of long ones would
-#   get a larger gradient only because of its length.
+#   `ntokens`, the number of questions. Divided by the number of sentences, a batch of long ones would get a
+#   larger gradient.
 # - **`zero_grad`** is needed because `backward` *adds*: without it, each update also uses the gradients of
 #   all batches before.
 # - **`scheduler.step()`**: without it, the learning rate stays at that of update 1.
@@ -306,8 +306,8 @@ with evaluating(ours):  # the package's name for both switches, which it puts ba
     assert validation_loss(ours) == validation_loss(ours)
 
 # %% [markdown]
-# `eval()` alone keeps 17 MB for a model of 0.2 MB; `no_grad` alone gives another loss each time, because
-# dropout is still on. Validation needs both.
+# `eval()` alone keeps about 17 MB for a model of 0.2 MB; `no_grad` alone gives another loss each time,
+# because dropout is still on. Validation needs both.
 
 # %% [markdown]
 # ## Decoding: nobody knows the answer any more
@@ -506,15 +506,15 @@ assert all(same)
 # %% [markdown]
 # ## Exposure bias
 #
-# Does the model alone make more mistakes than under teacher forcing, because one wrong symbol leads to
-# another? For *whole rows* it cannot. If the teacher-forced model has every symbol of a row right, then
-# alone it gets the first one right, so it reads the right symbol, so it gets the second one right, and so
+# Does the model make more mistakes on its own than under teacher forcing, because one wrong symbol leads to
+# another? For *whole rows* it cannot. If the teacher-forced model has every symbol of a row right, then on
+# its own it gets the first one right, so it reads the right symbol, so it gets the second one right, and so
 # on. Both counts always agree (the last number above).
 #
 # What teacher forcing hides is what happens *after* the first mistake. This is **exposure bias** (Ranzato et
 # al., 2016): the model was never exposed to its own mistakes. In the rows above, mistakes come in runs, but
 # some positions may simply be hard. So we run two controls. First, at the same positions, the model reads
-# the right symbols. Second, it reads *one* wrong symbol in a row that is otherwise right.
+# the right symbols ("the truth"). Second, it reads *one* wrong symbol in a row that is otherwise right.
 
 
 # %%
@@ -589,9 +589,9 @@ assert forced_right(cheat, leaky).float().mean() > 0.999
 assert (said == 1).all()
 
 # %% [markdown]
-# All tokens are right under teacher forcing, and alone the model outputs `1 1 1 1`: it has learned to repeat
-# what it reads, and it reads the start symbol. A loss that falls much too soon is the warning. One test for
-# such leaks needs no decoding: give each row the source of *another* row.
+# All tokens are right under teacher forcing, and on its own the model outputs `1 1 1 1`: it has learned to
+# repeat what it reads, and it reads the start symbol. A loss that falls much too soon is the warning. One
+# test for such leaks needs no decoding: give each row the source of *another* row.
 
 # %%
 exchanged = held_out.src.roll(1, dims=0)  # each row gets its neighbour's source
@@ -663,8 +663,8 @@ assert shares[2] < 0.3
 # %% [markdown]
 # *This* model needs the diagonal, and the diagonal is enough: with one cell of ten in each row it copies,
 # with the other nine it guesses. So the encoder, which could have moved information between positions, has
-# left each symbol's at its own position. [13](13_reading_attention.ipynb) tests the maps of a translator in
-# this way.
+# left what it knows of a symbol at that symbol's position. [13](13_reading_attention.ipynb) tests the maps
+# of a translator in this way.
 
 # %% [markdown]
 # ## Exercises

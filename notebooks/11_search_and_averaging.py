@@ -136,7 +136,7 @@ assert len(everything) == 14
 assert everything[1][0] == said
 
 # %% [markdown]
-# Greedy decoding finds only the second best. `der Hund` is half as probable again, although `der` is the
+# Greedy decoding finds only the second best. `der Hund` is 1.5 times as probable, although `der` is the
 # *least* probable first word. **The most probable word need not begin the most probable sentence.**
 #
 # > "We used beam search with a beam size of 4 and length penalty α = 0.6." (section 6.1)
@@ -323,8 +323,8 @@ assert seen.size(1) == 12
 
 # %% [markdown]
 # *Figure 2. Columns: the cache in the fourth step, in the order in which it was filled (three start symbols
-# first). Rows: the three hypotheses. Each sees its own four tokens. A column that no row sees belongs to a
-# branch that was dropped.*
+# first). Rows: the three hypotheses. Each sees its own four tokens, the start symbol included. A column that
+# no row sees belongs to a branch that was dropped.*
 # %% [markdown]
 # ## As wide as it takes
 #
@@ -451,8 +451,8 @@ assert all(empty[i] < exact[i][0] for i in sure)
 #
 # $|y|$ counts the end symbol. The penalty favours *long* translations, because a negative number rises when
 # it is divided by a larger one. The package calls this form `"gnmt"`; its `"power"` divides by $|y|^\alpha$,
-# which for $\alpha = 1$ gives the mean log-probability of a token. Where does the penalty choose another of
-# a beam's eight results?
+# which for $\alpha = 1$ gives the mean log-probability of a token. When does the penalty choose another one
+# of the eight results of a beam of 8?
 
 # %%
 eight = beams(captions, beam=8, alpha=0.6, n_best=8)
@@ -475,9 +475,9 @@ assert all(len(saved.tokens) > len(lost.tokens) for _, lost, saved in flips)
 # The upper one has the better log-probability, the lower one the better score. Only a longer translation can
 # win in this way; here the penalty brings back *at each other*.
 #
-# How much may one more token cost? With $n$ tokens and log-probability $L$, a hypothesis loses to one of $m
-# > n$ tokens that costs less than $|L|\,(lp(m)/lp(n) - 1)$ nats more (units of the natural logarithm). For
-# ten tokens and $L = -4$:
+# How much may one more token cost? A hypothesis of $n$ tokens with log-probability $L$ loses to a longer
+# one, of $m$ tokens, that costs less than $|L|\,(lp(m)/lp(n) - 1)$ nats more (units of the natural
+# logarithm). For ten tokens and $L = -4$:
 
 # %%
 n, L = 10, -4.0
@@ -528,7 +528,7 @@ assert len(captions) / 2 < enough < len(captions)
 # > "These hyperparameters were chosen after experimentation on the development set." (section 6.1)
 #
 # We read a record (`benchmarks/search.py` made it) for this model on the 1,014 captions of Multi30k's
-# validation split. It is there to *choose* settings; the test set is for the report
+# validation split. This split is there to *choose* settings; the test set is for the report
 # ([12](12_results.ipynb)). Each search is compared with greedy decoding on the same sentences (paired
 # bootstrap, [10](10_translation.ipynb)). `none` is no penalty, `gnmt 0.6` the paper's, `length` the mean
 # log-probability of a token.
@@ -607,8 +607,8 @@ with evaluating(model):
         assert len(cache) == step + 1
 
 # %% [markdown]
-# The newest position may see all that is kept, so no mask is needed. But its position must be taken from
-# `len(cache)`. What if a program counts wrongly?
+# The newest position may see all that is kept, so no mask is needed. But the token comes alone, so its
+# position must be taken from `len(cache)`. What if a program counts wrongly?
 #
 # One check catches such faults: **the books must balance.** Give the finished translation to the model as in
 # training, all at once, and add up the log-probabilities of its tokens. The sum must equal what the search
@@ -655,8 +655,8 @@ assert balanced(leaking[1]) == 12 > balanced(leaking[4])
 # %% [markdown]
 # With the positions wrong by one there is no crash, and all twelve translations are right: a fault that one
 # can ship. If the branches of the tree see each other, every test of greedy decoding passes, because a beam
-# of one has one branch. (Many libraries reorder the cache when hypotheses branch. There the same fault is to
-# forget it.)
+# of one has one branch. (Many libraries reorder the cache when hypotheses branch. There the same fault is a
+# reordering that was forgotten.)
 #
 # **What the cache costs** is memory. We look at the search of Figure 2, then compute the paper's base model.
 

@@ -10,7 +10,8 @@
 #
 # *25 minutes to read, half a minute to run.*
 #
-# - **Before:** you know what BLEU and a bootstrap interval are, and that a test set is looked at once (10).
+# - **Before:** you know what BLEU, perplexity and a bootstrap interval are, and that one looks at a test set
+#   once (10).
 # - **After:** you can say what each table of the paper shows and what it does not; how its training cost was
 #   computed; why two BLEU scores of one output differ; and what it takes to call one model better than
 #   another.
@@ -112,7 +113,8 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. Table 2, drawn: better is higher, cheaper is further left. Diamonds are Transformers, squares
-# are ensembles. (ByteNet has no cost in the table.)*
+# are ensembles (several models that translate together); the others are recurrent or convolutional networks.
+# (ByteNet has no cost in the table.)*
 
 # %%
 german, french = ({k: v[c] for k, v in TABLE_2.items() if v[c] is not None} for c in (0, 2))
@@ -208,7 +210,7 @@ for name in sizes:
     assert 0.2 < share < 0.55
 
 # %% [markdown]
-# The price is Table 2's, to the digit. The matrix products that the model needed are 29% of it for base and
+# The price is Table 2's, to two digits. The matrix products that the model needed are 29% of it for base and
 # 42% for big. This ratio is called *model FLOPs utilisation*; [15](15_going_fast.ipynb) measures ours. The
 # rest is waiting and work that we do not count (softmax, normalisation, Adam, padding). The larger matrices
 # of the big model probably keep a GPU busier.
