@@ -841,8 +841,9 @@ assert abs(sum(runs["fixed 0.00625"][-30:]) / 30 - frequencies) < 0.8
 # So the peak rate itself is not too high: the same rate prevents learning at the start and is harmless
 # later. But **a fixed rate of a quarter of the peak learns as well, in so few updates**. The warm-up makes
 # a higher rate possible than one could begin with; whether the higher rate pays shows only in a longer run
-# ([08_training_recipe](08_training_recipe.ipynb)). With three seeds, the loss at update 100 was 2.3 to 2.7
-# at the fixed peak, 0.7 to 1.5 at 0.003, 0.6 to 0.7 at 0.0016, and 0.8 to 1.0 with the warm-up.
+# ([08_training_recipe](08_training_recipe.ipynb)). With four initialisations, the loss at update 100 was
+# 2.3 to 2.7 at the fixed peak, 0.7 to 1.5 at 0.003, 0.5 to 0.7 at 0.0016, and 0.8 to 1.0 with the warm-up
+# (whose number above is from update 140).
 #
 # <details><summary>Further: other checkpoints</summary>
 #
