@@ -545,7 +545,8 @@ assert own["+ fused Adam"] > own["torch.nn.Transformer"] > 1
 # The other libraries' numbers have conditions. They compute all logits and PyTorch's cross-entropy, padding
 # included. At width 128, going from "+ fused Adam" to our chunked loss and dropout gives 1.87 x, more than
 # our lead over `nn.Transformer`, 1.41 x: without these two we would be slower, and anyone may put a chunked
-# loss behind `nn.Transformer`.
+# loss behind `nn.Transformer`. x-transformers ran with `attn_flash=True`, which is not its default and, by
+# Figure 3, slow on short sentences.
 #
 # ## Half the bits
 #

@@ -172,8 +172,8 @@ assert 2 < more < 3
 assert 30 < limit < 50
 
 # %% [markdown]
-# Section 6.3 "increased the maximum output length to input length + 300"; in translation it was input length
-# + 50. If newspaper trees grow as ours do, the tree of a sentence of fifty words would not fit.
+# Section 6.3 "increased the maximum output length to input length + 300"; in translation it was 50 more than
+# the input. If newspaper trees grow as ours do, the tree of a sentence of fifty words would not fit.
 #
 # ## What F1 counts
 #
