@@ -317,8 +317,8 @@ words = ["<s>", "the", "dog", "sleeps", "<pad>"]
 causal_and_padding = subsequent_mask(5)[0] & torch.tensor([word != "<pad>" for word in words])
 assert causal_and_padding[2].tolist() == [True, True, True, False, False]  # what "dog" may see
 masks_read = {
-    "annotated: True = may attend": causal_and_padding,
-    "nn.Transformer: True = hidden": ~causal_and_padding,
+    "annotated: what may attend is True": causal_and_padding,
+    "nn.Transformer: what is hidden is True": ~causal_and_padding,
 }
 explore_masks(masks_read, words, words, query=2, title="The same tensor, read by both")
 
@@ -759,7 +759,7 @@ torch.manual_seed(0)
 src, tgt = (side[:, :1] for side in collate([max(Pairs(held_out).rows, key=lambda pair: len(pair[1]))]))
 leaks = {way: overheard(NumberTranslator(), way, src, tgt) for way in WAYS}
 for way, count in leaks.items():
-    print(f"{way:18} predictions that hang on their own answer: {count} of {len(tgt) - 1}")
+    print(f"{way:18} predictions that depend on their own answer: {count} of {len(tgt) - 1}")
 n = len(tgt) - 1
 assert list(leaks.values()) == [0, n - 1, n - 1, n, n]
 
@@ -813,13 +813,13 @@ def our_loss(model: nn.Module, src: Tensor, tgt: Tensor) -> Tensor:
     return F.nll_loss(log_probs.flatten(0, 1), batch.tgt_y.flatten(), ignore_index=PAD)
 
 
-rates = {"warm-up, peak 0.00625 at update 100": None, "fixed 0.00625": 0.00625}
+rates = {"warm-up to 0.00625": None, "fixed 0.00625": 0.00625}
 rates |= {"fixed 0.003": 0.003, "fixed 0.0016": 0.0016}
 runs = {}
 for name, fixed in rates.items():
     runs[name] = fit(number_model(), our_loss, updates=100 if fixed else 140, fixed=fixed)
-    print(f"{name:36} loss, last ten updates: ≈{sum(runs[name][-10:]) / 10:.2f}")
-last = {name: sum(losses[-10:]) / 10 for name, losses in runs.items()}
+    print(f"{name:20} loss, updates 91 to 100: ≈{sum(runs[name][90:100]) / 10:.2f}")
+last = {name: sum(losses[90:100]) / 10 for name, losses in runs.items()}
 assert last.pop("fixed 0.00625") > 1.8
 assert last.pop("fixed 0.003") < 2.3
 assert max(last.values()) < 1.4

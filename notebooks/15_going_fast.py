@@ -520,8 +520,8 @@ print(f"GB read and written: {before.total(2) / 1e9:.1f}, replaced {after.total(
 print(f"calls: {len(before.calls):,}, replaced {len(after.calls):,}")
 quiet = make_model(V, V, N=2, d_model=128, d_ff=256, h=4, dropout=0.0, tied_embeddings="all")
 whole, chunked = (kept(lambda f=f: loss_of(quiet, batch, f)) / 1e6 for f in ((), FAST))
-print(f"kept for the backward pass: {whole:.0f} MB; with the chunked loss {chunked:.0f} MB")
-assert before.total(2) > 1.8 * after.total(2)
+print(f"kept for the backward pass: {whole:.0f} MB; with all replacements {chunked:.0f} MB")
+assert before.total(2) > 1.6 * after.total(2)
 assert len(before.calls) > 1.5 * len(after.calls)
 assert whole > 2 * chunked
 

@@ -651,7 +651,7 @@ ax.set(xscale="log", xlabel="sentences to learn from", ylabel="labelled F1 (%)",
 ax.minorticks_off()
 ax.set_xticks([*sizes, 2 * sizes[-1]], [*(f"{n:,}" for n in sizes), f"\n{sizes[-1]:,}"])
 ax.set_title(f"More sentences ({EARLY} updates each), or more updates")
-ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=2)
 plt.show()
 assert growth[40][0] + 0.2 < growth[sizes[-1]][0] < of_all - 0.15
 assert all(read > everything for everything, read in growth.values())
