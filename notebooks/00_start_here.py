@@ -7,17 +7,14 @@
 #
 # Next: [01_why_attention](01_why_attention.ipynb)
 #
-# *75 minutes to read, a minute and a half to run.*
+# *43 minutes to read, a minute and a half to run.*
 #
-# - **Before:** Python, matrix products, and what a gradient is. You need not have read about attention.
-# - **After:** you know what each box of the model does and why it is there, and you could write it
-#   yourself.
+# - **Before:** Python, matrix products, and what a gradient is; nothing about attention.
+# - **After:** you know what each box of the model does and why, and you could write it yourself.
 #
-# The headings are the paper's, with its numbers; indented sentences are quoted from it (Vaswani et al.,
-# 2017, [arXiv 1706.03762](https://arxiv.org/abs/1706.03762)). A line that begins with *Still open* says
-# what a section leaves unanswered and which notebook answers it. The sign `≈` stands before a number that
-# may differ a little on another processor; an `assert` in the same cell holds the range that the text
-# relies on.
+# Headings and indented sentences are the paper's (Vaswani et al., 2017, [arXiv
+# 1706.03762](https://arxiv.org/abs/1706.03762)). *Still open* says which notebook answers what a section
+# leaves open. A number after `≈` may differ a little on another processor.
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -73,9 +70,8 @@ print(translator(sentence))
 assert translator(sentence) == "Eine junge Frau wirft einem kleinen braunen Hund einen Ball."
 
 # %% [markdown]
-# The German is right, and it is not a word-for-word copy: German puts the dog before the ball, and each of
-# *einem kleinen braunen* has the ending of an indirect object. While the model wrote each word, it decided
-# which English words to look at. We can draw that.
+# The German is right, and it puts the dog before the ball. While the model wrote each word, it decided
+# which English words to look at:
 
 # %%
 seen = translator.attention(sentence)
@@ -91,13 +87,12 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. Each row is one step: the German token that was written, and how much weight each English token
-# had (`▁` marks the start of a word, `</s>` the end of the sentence). Down to `wirft` the weights follow
-# the diagonal, roughly. Then they jump: `Hund` looked at `dog`, at the end of the English sentence, and
-# `Ball` back at `ball`. This is the last of four layers; the first two look elsewhere, and even here not
-# every row is neat.*
+# had (`▁` marks the start of a word, `</s>` the end of the sentence). Down to `wirft` the weights roughly
+# follow the diagonal. Then they jump: `Hund` looked at `dog`, and `Ball` back at `ball`. (The last of four
+# layers.)*
 #
-# Nobody told the model which words belong together. It learned where to look, and the looking is called
-# **attention**. The rest of this page builds the model, in the paper's order.
+# Nobody told the model which words belong together. It learned where to look, and this looking is called
+# **attention**. Now we build the model, in the paper's order.
 
 # %% [markdown]
 # ## Abstract
@@ -105,14 +100,10 @@ plt.show()
 # > "We propose a new simple network architecture, the Transformer, based solely on attention mechanisms,
 # > dispensing with recurrence and convolutions entirely."
 #
-# The task is *sequence transduction*: one sequence in, another out, such as a sentence and its translation.
-# *Recurrence* and *convolution* were the two ways in which networks read sequences before 2017. What is new
-# is the word *solely*: attention itself was known.
-#
-# The abstract promises better translations (28.4 BLEU for English to German, 41.8 for English to French) in
-# less time (3.5 days on eight GPUs). BLEU is a score from 0 to 100. It counts how many of a translation's
-# words, and of its runs of two, three and four words, also appear in a translation by a human, and lowers
-# the score of translations that are too short.
+# *Recurrence* and *convolution* were the two ways in which networks read sequences before 2017. The new
+# word is *solely*: attention itself was known. The abstract promises 28.4 BLEU for English to German. BLEU
+# is a score from 0 to 100: it counts how many words of a translation, and runs of up to four, also appear
+# in a human's.
 
 # %% [markdown]
 # ## 1 Introduction
@@ -120,31 +111,24 @@ plt.show()
 # > "This inherently sequential nature precludes parallelization within training examples, which becomes
 # > critical at longer sequence lengths, as memory constraints limit batching across examples."
 #
-# The sentence is about the *recurrent neural network* (RNN). It reads a sentence token by token and keeps a
-# *hidden state*, a vector that it updates at every token: $h_t = f(h_{t-1}, x_t)$. Two costs follow from
-# this formula.
+# The sentence is about the *recurrent neural network* (RNN). It reads a sentence token by token and updates
+# a vector at every token, its *hidden state*: $h_t = f(h_{t-1}, x_t)$. This has two costs.
 #
-# - **Time.** $h_{50}$ cannot be computed before $h_{49}$. A GPU that could do thousands of products at once
-#   has to wait, fifty times in a row.
+# - **Time.** $h_{50}$ cannot be computed before $h_{49}$, so a GPU has to wait.
 # - **Distance.** What token 1 says about token 50 has to survive 49 updates, and so does the gradient on
 #   its way back.
 #
 # For translation, two RNNs were joined: an **encoder** reads the source, and a **decoder** writes the
-# target, one token at a time (Sutskever et al., 2014; Cho et al., 2014). Between them stood a single
-# vector, the encoder's last state, which had to hold the whole sentence, whether it was five words long or
-# fifty. Bahdanau et al. (2014) removed that bottleneck. They kept all encoder states $h_1 \dots h_n$, and
-# let the decoder compute, at every step $i$, a weight $\alpha_{ij}$ for each of them: a small network
-# scores how well $h_j$ fits what the decoder is about to write, and a softmax turns the scores into
-# weights. What it reads is their weighted sum, the *context vector* $c_i = \sum_j \alpha_{ij} h_j$. This
-# was attention, beside recurrence. The paper asks the next question: if attention finds any word in one
-# step, what is the recurrence still for?
+# target. Between them stood one vector, the encoder's last state, which had to hold the whole sentence.
+# Bahdanau et al. (2014) removed that bottleneck: at every step, the decoder computes a weight for each
+# encoder state and reads their weighted sum, the *context vector*. This was attention, beside recurrence.
+# If it finds any word in one step, what is recurrence still for?
 #
 # ![An RNN encoder-decoder with one vector between encoder and decoder; the same with attention; a
 # Transformer's encoder, without recurrence](../images/before.svg)
 #
 # *Figure 2. Left: everything passes through one vector. Middle: Bahdanau's decoder looks back at all
-# states. Right: in the Transformer (only the encoder is drawn) the horizontal arrows are gone, and each
-# position looks at all others directly.*
+# states. Right: in the Transformer's encoder each position looks at all others directly.*
 #
 # *Still open: how far a gradient gets through an RNN, counted and measured* →
 # [01_why_attention](01_why_attention.ipynb)
@@ -155,12 +139,10 @@ plt.show()
 # > "Self-attention, sometimes called intra-attention is an attention mechanism relating different positions
 # > of a single sequence in order to compute a representation of the sequence."
 #
-# In the figure above, the decoder attends to the encoder: one sequence looks at another. In
-# **self-attention** a sequence looks at itself. In *the cat slept because it was tired*, the vector of *it*
-# can take in something of *cat*. Others had used it beside other layers (Cheng et al., 2016; Parikh et al.,
-# 2016; Lin et al., 2017). Convolutional networks (ByteNet, ConvS2S) had already removed the sequential
-# steps, but the number of layers between two words still grew with their distance. In self-attention it is
-# one, "albeit at the cost of reduced effective resolution due to averaging attention-weighted positions, an
+# Bahdanau's decoder looks at another sequence. In **self-attention** a sequence looks at itself: in *the
+# cat slept because it was tired*, the vector of *it* can take in something of *cat*. In convolutional
+# networks, the number of layers between two words grew with their distance. In self-attention it is one,
+# "albeit at the cost of reduced effective resolution due to averaging attention-weighted positions, an
 # effect we counteract with Multi-Head Attention".
 
 # %% [markdown]
@@ -172,26 +154,22 @@ plt.show()
 #
 # ![The Transformer: encoder on the left, decoder on the right](../images/architecture.svg)
 #
-# *Figure 3. The paper's Figure 1, drawn anew, from top to bottom. Follow the vertical line on the left,
-# then the one on the right.*
+# *Figure 3. The paper's Figure 1, drawn anew, from top to bottom.*
 #
-# Follow a sentence through the figure. Its **tokens** (words or pieces of words, as numbers) become
-# vectors, and each vector gets its position added. The encoder is a stack of $N = 6$ identical layers with
-# weights of their own. It turns $n$ vectors into $n$ vectors that have taken in their context; the paper
-# calls them $z$, most code calls them the **memory**. The decoder is a similar stack. It reads the target
-# tokens written so far, looks at the memory, and ends in a probability for every token that could come
-# next. One is chosen and appended, and the decoder runs again: that is what **auto-regressive** means. In
-# between, everything stays a vector of $d_{model} = 512$ numbers for each position.
+# The **tokens** of a sentence (words or pieces of words, as numbers) become vectors of $d_{model} = 512$
+# numbers, with their position added. The encoder is a stack of $N = 6$ identical layers with weights of
+# their own. It gives a vector for each source token in its context; the paper calls these vectors $z$, most
+# code calls them the **memory**. The decoder is a similar stack. It reads the target tokens written so far,
+# looks at the memory, and ends in a probability for every token that could come next. One is chosen and
+# appended, and the decoder runs again: it is **auto-regressive**.
 #
-# **Attention in a paragraph**, because the code below uses it before section 3.2 defines it. Each position
-# sends out a *query*: what am I looking for? Each position that can be looked at offers a *key*, a label
-# that queries are compared with, and a *value*, the content that is handed over. All three are made by
-# learned linear maps. In self-attention they are made from the same vectors $x$, which is why the code says
-# `self_attn(x, x, x)`; in the decoder's second attention, queries come from the decoder, keys and values
-# from the memory.
+# **Attention in a paragraph**, because the code uses it before section 3.2. Each position sends out a
+# *query*: what am I looking for? Each position that can be looked at offers a *key*, which queries are
+# compared with, and a *value*, the content that is handed over. Learned linear maps make all three. In
+# self-attention they make them from the same vectors, so the code says `self_attn(x, x, x)`. In the
+# decoder's second attention, keys and values come from the memory.
 #
-# In the code, tensors have shapes such as `(B, T, d_model)`: B sentences in a batch, T target positions; S
-# is the length of the source.
+# Shapes in the code, such as `(B, T, d_model)`: B sentences in a batch, T target and S source positions.
 
 # %% [markdown]
 # ### 3.1 Encoder and Decoder Stacks
@@ -200,11 +178,10 @@ plt.show()
 # > That is, the output of each sub-layer is LayerNorm(x + Sublayer(x))."
 #
 # A sub-layer does not replace a vector, it **adds** something to it. This *residual connection* leaves a
-# path from the first layer to the last that bypasses every sub-layer (only the norms stand on it), for the
-# vectors on their way up and for the gradients on their way back. What flows along it is called the
-# *residual stream*. The sums would grow from layer to layer, so *layer normalisation* brings each vector
-# back to mean 0 and variance 1, and then multiplies and shifts each entry by learned numbers. *Dropout*
-# (section 5.4) sets random entries of the sub-layer's output to zero in training.
+# path from the first layer to the last that bypasses every sub-layer, for the vectors and for their
+# gradients; what flows along it is called the *residual stream*. *Layer normalisation* brings the sum $x +
+# \mathrm{Sublayer}(x)$ back to mean 0 and variance 1, and then scales and shifts each entry by learned
+# numbers. *Dropout* (section 5.4) sets random entries of the sub-layer's output to zero in training.
 
 
 # %%
@@ -221,9 +198,8 @@ class AddNorm(nn.Module):
 
 
 # %% [markdown]
-# An encoder layer has two sub-layers: self-attention, in which positions exchange information, and a
-# feed-forward network, in which each position works for itself. We use their classes here and define them
-# in 3.2 and 3.3; Python looks the names up only when a layer is built.
+# An encoder layer has two sub-layers: in self-attention, positions exchange information; in a feed-forward
+# network, each position works for itself. (We define both classes below.)
 
 
 # %%
@@ -244,8 +220,6 @@ class EncoderLayer(nn.Module):
 # %% [markdown]
 # > "In addition to the two sub-layers in each encoder layer, the decoder inserts a third sub-layer, which
 # > performs multi-head attention over the output of the encoder stack."
-#
-# Here is Bahdanau's idea again: the queries come from the decoder, what they look at is the memory.
 
 
 # %%
@@ -266,7 +240,7 @@ class DecoderLayer(nn.Module):
 
 
 # %% [markdown]
-# A stack is $N$ such layers, one after the other, each with weights of its own.
+# A stack is $N$ such layers:
 
 
 # %%
@@ -297,12 +271,10 @@ class Decoder(nn.Module):
 
 
 # %% [markdown]
-# **Why does so much code normalise first?** Nearly all large language models since GPT-2 compute x +
-# Sublayer(LayerNorm(x)), called *pre-norm*. The paper's results are post-norm, but the authors' own code
-# (tensor2tensor, `common_hparams.py`) says of pre-norm that it "seems better for harder-to-learn models",
-# and their later settings (`transformer_base_v2`) use it. With pre-norm nothing stands on the residual
-# stream any more, which makes training easier. It needs one more norm at the very end, where post-norm has
-# just normalised.
+# **Why does so much code normalise first?** Most large language models since GPT-2 compute x +
+# Sublayer(LayerNorm(x)), called *pre-norm*, which is easier to train. The paper is *post-norm*, but the
+# authors' own code (tensor2tensor, `common_hparams.py`) says of pre-norm that it "seems better for
+# harder-to-learn models".
 #
 # *Still open: what each order does to the gradients of twelve layers* →
 # [06_the_full_model](06_the_full_model.ipynb)
@@ -315,10 +287,9 @@ class Decoder(nn.Module):
 # > the values, where the weight assigned to each value is computed by a compatibility function of the query
 # > with the corresponding key."
 #
-# Think of a Python dictionary. It compares your query with its keys, and returns the value of the key that
-# is equal. Attention is a dictionary made soft: it compares the query with *all* keys and returns a mixture
-# of all values, each with a weight that says how well its key fits. A mixture has a gradient, so the
-# network can learn what to ask for.
+# Attention is a Python dictionary made soft. Instead of the one value whose key equals the query, it
+# returns a mixture of all values, each with a weight that says how well its key fits. A mixture has a
+# gradient, so the network can learn what to ask for.
 
 # %% [markdown]
 # #### 3.2.1 Scaled Dot-Product Attention
@@ -327,16 +298,14 @@ class Decoder(nn.Module):
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V \qquad (1)$$
 #
-# Read it from the inside. Queries and keys are vectors of width $d_k$, stacked as rows of $Q$ and $K$. The
-# **score** of a query and a key is their dot product: large if they point the same way. $Q K^T$ holds the
-# scores of all queries with all keys, in one matrix product. The **softmax**, $\exp(s_j) / \sum_i
-# \exp(s_i)$, turns each row into weights: all positive, adding up to 1. The last product mixes the values
-# with these weights.
+# Queries and keys are vectors of width $d_k$, stacked as rows of $Q$ and $K$. The **score** of a query and
+# a key is their dot product: large if they point the same way. $Q K^T$ holds all scores. The **softmax**,
+# $\exp(s_j) / \sum_i \exp(s_i)$, turns each row into weights: all positive, adding up to 1. The last
+# product mixes the values with these weights.
 #
 # ![Scaled dot-product attention, matrix by matrix](../images/attention.svg)
 #
-# *Figure 4. The paper's Figure 2, left, with matrices. Three queries look at four keys; the cells that are
-# struck out are hidden by a mask.*
+# *Figure 4. The paper's Figure 2, left, with matrices. Cells that are struck out are hidden by a mask.*
 
 
 # %%
@@ -358,18 +327,17 @@ assert torch.allclose(weights, torch.tensor([[0.5, 0.0, 0.5]]), atol=0.01)  # ke
 
 # %% [markdown]
 # The query (2, 0) asks for the first entry. The first and the third key have it and share the weight, so
-# the output is close to the mean of their values, 20. The value 90, whose key does not fit, hardly counts.
+# the output is close to the mean of their values, 20.
 #
 # **Why divide by $\sqrt{d_k}$?**
 #
 # > "We suspect that for large values of dk, the dot products grow large in magnitude, pushing the softmax
 # > function into regions where it has extremely small gradients."
 #
-# We can test both halves of the suspicion. We take random queries and keys whose entries have mean 0 and
-# variance 1. Their dot product is a sum of $d_k$ terms, so its variance is $d_k$ (the paper's footnote 4).
-# The second half speaks of the softmax's gradient: how much the weights $p$ change when the scores do. That
-# is a matrix, the *Jacobian* $\mathrm{diag}(p) - p p^T$, and we measure its norm, in the median. (Divided
-# by 1 means: not scaled.)
+# We can test both halves. The dot product of a random query and key, whose entries have mean 0 and variance
+# 1, is a sum of $d_k$ terms of variance 1, so its variance is $d_k$. The softmax's gradient is the
+# *Jacobian* $\mathrm{diag}(p) - p p^T$: how much the weights $p$ change when the scores do. We print the
+# median of its norm. (Divided by 1 means: not scaled.)
 
 
 # %%
@@ -394,17 +362,14 @@ for d_k, scale in ((64, 1), (64, 8), (1024, 1), (1024, 32)):
     assert (gradient > 0.3) if scale > 1 else (gradient < 0.12 if d_k == 64 else gradient < 1e-4)
 
 # %% [markdown]
-# Both halves hold. Without the division, the standard deviation of the scores is $\sqrt{d_k}$ and one
-# weight takes nearly everything. The typical gradient falls to a quarter at $d_k = 64$, and to nearly
-# nothing at 1024. With the division, all three numbers are the same for both $d_k$. A softmax that has
-# decided is called *saturated*.
+# Both halves hold. Without the division, one weight takes nearly everything. The typical gradient falls to
+# a quarter at $d_k = 64$, and to nearly nothing at 1024: the softmax is *saturated*. With the division, the
+# width makes no difference.
 #
 # **Masks.** Some positions must not be seen: padding (filler that makes the sentences of a batch equally
-# long), and the future (3.2.3). A hidden key gets the lowest score that there is, so its weight is 0 as
-# long as any key is visible. In our masks `True` means *may be looked at*; PyTorch's
-# `nn.MultiheadAttention` uses the opposite convention. The paper writes −∞. But in a row where everything
-# is hidden, such as a sentence of padding alone, the softmax would divide 0 by 0, and a NaN spreads through
-# the gradients into the weights.
+# long), and the future (3.2.3). The paper gives a hidden key the score −∞, our code the lowest finite
+# number, so its weight is 0. In our masks `True` means *may be looked at*; in PyTorch's
+# `nn.MultiheadAttention` it means *hidden*.
 #
 # *Still open: what training makes of the scale, and the row with nothing to see* →
 # [02_attention](02_attention.ipynb)
@@ -417,20 +382,17 @@ for d_k, scale in ((64, 1), (64, 8), (1024, 1), (1024, 32)):
 #
 # One attention gives each query *one* set of weights. But a verb may need its subject and its object, and a
 # mixture of both is neither. So the model runs $h = 8$ attentions side by side, the **heads**, each on
-# vectors of its own of width $d_k = d_{model} / h = 64$. Three linear maps make the queries, keys and
-# values of all heads at once, and the results are cut into heads; a fourth map, $W^O$, mixes what the heads
-# found.
+# vectors of its own of width $d_k = d_{model} / h = 64$. A last linear map, $W^O$, mixes their outputs.
 #
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(head_1, \dots, head_h)\, W^O$$
 # $$head_i = \mathrm{Attention}(Q W_i^Q, K W_i^K, V W_i^V)$$
 #
-# These are $3h + 1 = 25$ matrices. (The letters $Q$, $K$, $V$ stand for what goes into the maps here, and
-# in equation 1 for what comes out.) Code has four, because $h$ narrow matrices side by side are one wide
-# one. (It also gives them biases, which the formula does not have.)
+# These are $3h + 1 = 25$ matrices. Code has four, because $h$ narrow matrices side by side are one wide
+# one.
 #
 # ![Multi-head attention with its four linear maps](../images/multi_head_attention.svg)
 #
-# *Figure 5. The paper's Figure 2, right. All heads together cost what one head of full width would.*
+# *Figure 5. The paper's Figure 2, right.*
 
 
 # %%
@@ -462,20 +424,19 @@ class MultiHeadedAttention(nn.Module):
 # %% [markdown]
 # #### 3.2.3 Applications of Attention in our Model
 #
-# The same class is used in three ways. They differ in where queries and keys come from, and in the mask.
+# The class has three uses:
 #
 # | sub-layer | queries from | keys and values from | mask hides |
 # | --- | --- | --- | --- |
 # | encoder self-attention | source | source | padding |
-# | decoder self-attention | target | target | the future |
+# | decoder self-attention | target | target | the future, padding |
 # | encoder-decoder attention ("cross") | target | memory | padding of the source |
 #
 # > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property."
 #
-# In training, the decoder is given the whole reference translation at once, and has to predict every token
-# of it from those before. A position that could look ahead would copy the answer. The decoder's input is
-# shifted by one (5.1): position $i$ reads token $i - 1$ and predicts token $i$. So the **causal mask** can
-# let position $i$ see positions up to $i$, itself included.
+# In training, the decoder is given the whole reference translation, shifted by one (5.1): position $i$
+# reads token $i - 1$ and predicts token $i$. If it could look ahead, it would copy the answer. So the
+# **causal mask** lets it see positions up to $i$ only.
 
 
 # %%
@@ -491,8 +452,8 @@ assert not causal_mask(4)[0, 1, 2]
 plt.show()
 
 # %% [markdown]
-# *Figure 6. A row is labelled by the token that is read (`<s>` marks the start). The row `Ein` may look at
-# `<s>` and at itself, but not at `Hund`, which it has to predict.*
+# *Figure 6. A row is labelled by the token that is read (`<s>` marks the start). The row `Ein` may not look
+# at `Hund`, which it has to predict.*
 #
 # *Still open: why a padding mask hides columns and not rows* →
 # [07_batches_and_masks](07_batches_and_masks.ipynb)
@@ -505,11 +466,10 @@ plt.show()
 #
 # $$\mathrm{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2 \qquad (2)$$
 #
-# Attention moves vectors from place to place and averages them, but once the weights are given, its output
-# is *linear* in the values. The $\max(0, \cdot)$, called ReLU, lets a layer compute what no weighted sum
-# can; without it, $W_1 W_2$ would be a single matrix. The inner width is $d_{ff} = 2048 = 4\, d_{model}$.
-# So this network holds $8\, d_{model}^2$ weights, against $4\, d_{model}^2$ for attention: two thirds of an
-# encoder layer.
+# Once its weights are given, attention is *linear* in the values. The $\max(0, \cdot)$, called ReLU, lets a
+# layer compute what no weighted sum can; without it, $W_1 W_2$ would be a single matrix. The inner width is
+# $d_{ff} = 2048 = 4\, d_{model}$. So this network holds $8\, d_{model}^2$ weights, against $4\,
+# d_{model}^2$ for attention: two thirds of an encoder layer.
 
 
 # %%
@@ -532,13 +492,11 @@ class FeedForward(nn.Module):
 # > linear transformation. In the embedding layers, we multiply those weights by √dmodel."
 #
 # An *embedding* is a table with a row of $d_{model}$ numbers for each token. It is used three times
-# (*weight tying*): to turn source tokens into vectors, to turn target tokens into vectors, and, transposed,
-# to turn the decoder's last vector into one number for each token of the vocabulary. These numbers are the
-# **logits**; a softmax makes probabilities of them. Why the factor? The paper gives no reason; this is the
-# usual explanation. The same matrix has two jobs. As an output layer it wants small entries (we draw them
-# with standard deviation $1/\sqrt{d_{model}}$), or the first logits would be huge. As an input it wants
-# entries of about 1, or the positions, which are sines and cosines, would drown the words. Multiplying by
-# $\sqrt{d_{model}}$ gives each job what it needs.
+# (*weight tying*): for source tokens, for target tokens, and, transposed, to turn the decoder's last vector
+# into one number for each token of the vocabulary. These numbers are the **logits**; a softmax makes
+# probabilities of them. Why the factor? The paper gives no reason; our reading is this. As an output layer
+# the matrix needs small entries, or the first logits would be huge. As an input it needs entries of about
+# 1, or the positions (3.5) would drown the words.
 
 
 # %%
@@ -577,8 +535,8 @@ class Generator(nn.Module):
 # > tokens in the sequence."
 #
 # A weighted sum does not know the order of its terms. Shuffle the tokens, and self-attention gives the same
-# vectors, shuffled. The field calls this *permutation equivariance*. To such an encoder, *dog bites man*
-# and *man bites dog* are the same.
+# vectors, shuffled (*permutation equivariance*). To such an encoder, *dog bites man* and *man bites dog*
+# are the same.
 
 # %%
 _ = torch.manual_seed(0)
@@ -594,9 +552,8 @@ assert torch.allclose(shuffled_before, shuffled_after, atol=1e-5)
 # $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}})$$
 # $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
 #
-# Think of a row of clocks. Each pair of entries is the hand of one clock; the first turns by one radian at
-# each position, the last hardly moves in a thousand. Together they tell the position, as hour, minute and
-# second hands tell the time.
+# Think of a row of clocks, each with one hand, which is a pair of entries. The first turns by one radian at
+# each position, the last hardly moves in a thousand.
 
 
 # %%
@@ -643,12 +600,8 @@ plt.show()
 # > relative positions, since for any fixed offset k, PEpos+k can be represented as a linear function of
 # > PEpos."
 #
-# The right panel tells near from far, roughly, but not left from right: it is symmetrical. The direction is
-# in the reason that the quotation gives. $k$ positions further, each clock has turned by an angle that
-# depends on $k$ alone, so one matrix takes *every* position $k$ further, and $W^Q$ or $W^K$ can contain it.
-# Least squares finds it. (Other code computes the frequencies as $\exp(-2i \ln(10000) / d_{model})$. It is
-# the same number. Learned positions did as well, Table 3 row E; the authors hoped that sinusoids would
-# carry over to longer sentences.)
+# After $k$ positions, each clock has turned by an angle that depends on $k$ alone. So one matrix takes
+# *every* position $k$ further. Least squares finds it.
 
 # %%
 clocks = sinusoids(100, 16).double()
@@ -664,7 +617,7 @@ assert error < 1e-3
 # %% [markdown]
 # ### The whole model
 #
-# Every box of Figure 3 is defined. What remains is to connect them.
+# Now we connect the boxes of Figure 3.
 
 
 # %%
@@ -694,9 +647,8 @@ class Transformer(nn.Module):
 
 
 # %% [markdown]
-# How large is it? With the paper's 37,000 tokens (section 5.1) the base model has the number of parameters
-# below; Table 3 says $65 \cdot 10^6$. We do not know where the rest is. (On the device `meta`, tensors have
-# shapes but no memory.)
+# Table 3 says $65 \cdot 10^6$ parameters. We count with 37,000 tokens. (On the device `meta`, tensors have
+# no memory.)
 
 # %%
 with torch.device("meta"):
@@ -706,7 +658,7 @@ print(f"{count:,} parameters")
 assert 62e6 < count < 66e6
 
 # %% [markdown]
-# And here it is in one piece, to unfold and to copy. It needs PyTorch and nothing else.
+# We do not know where the rest of the 65 million is. Here is the model in one piece, to unfold and to copy:
 
 # %%
 parts = (AddNorm, EncoderLayer, DecoderLayer, Encoder, Decoder, attention, MultiHeadedAttention, causal_mask)
@@ -728,8 +680,7 @@ assert len(listing.splitlines()) <= 200
 # %% [markdown]
 # ### Is it the real thing?
 #
-# The weights of the translator from the top of this page fit into these classes, name by name. (That is why
-# the attributes are named as they are.)
+# The weights of the translator from the top of this page fit into these classes, name by name.
 
 # %%
 model = Transformer(vocab=10_000, N=4, d_model=128, d_ff=256, h=4, dropout=0.3)
@@ -737,10 +688,8 @@ print(model.load_state_dict(translator.model.state_dict()))
 _ = model.eval()  # no dropout from here on
 
 # %% [markdown]
-# Translating needs a loop: encode once, then decode again and again, each time with one more token. Taking
-# the likeliest token at every step is called *greedy* decoding. A sentence is finished when it has produced
-# `</s>`. The causal mask stays, because the model was trained with it. `no_grad` keeps PyTorch from storing
-# what only a backward pass would need.
+# To translate, we encode once, then decode again and again, each time with one more token. Taking the
+# likeliest token at every step is called *greedy* decoding.
 
 
 # %%
@@ -759,9 +708,8 @@ def greedy(model, src, src_mask, start, end, max_len, never=()):
 
 
 # %% [markdown]
-# Fifty sentences of different lengths go through at once. The shorter ones are filled up with padding, and
-# the source mask hides it. `encode` and `decode` of the tokenizer turn text into numbers and back (section
-# 5.1).
+# Fifty sentences go through at once. The shorter ones are filled up with padding, and the source mask hides
+# it.
 
 # %%
 who = ["A man", "A little girl", "A young woman", "A brown dog", "An old lady in a red dress"]
@@ -783,7 +731,7 @@ print(f"equal to the package's greedy translations: {equal} of {len(sentences)}"
 assert equal == 50
 
 # %% [markdown]
-# So the listing above is not a sketch of a Transformer. It is one.
+# The listing above is not a sketch of a Transformer. It is one.
 
 # %% [markdown]
 # ## 4 Why Self-Attention
@@ -798,15 +746,12 @@ assert equal == 50
 # | recurrent | $O(n d^2)$ | $O(n)$ | $O(n)$ |
 # | convolutional, kernel width $k$ | $O(k n d^2)$ | $O(1)$ | $O(\log_k n)$ |
 #
-# *(the paper's Table 1; $n$ tokens, width $d$; its convolutions are dilated; without its row for restricted
-# self-attention)*
+# *(the paper's Table 1, without its last row; $n$ tokens, width $d$; the convolutions are dilated)*
 #
-# The two columns on the right are the two costs of section 1. Both are gone in training. When it
-# translates, the decoder still takes its steps in sequence, one a token. The price is the $n^2$: every
-# token looks at every token. (The table counts attention alone, without its linear maps; by this count it
-# is cheaper than recurrence while $n < d$.) Is the price high? In an encoder layer, the linear maps and the
-# feed-forward network take $12 n d^2$ multiplications, the two products of attention $2 n^2 d$. Their share
-# is $n / (n + 6 d)$.
+# The two columns on the right are the two costs of section 1; in training, self-attention has neither. Its
+# price is the $n^2$. Is it high? In an encoder layer, the linear maps and the feed-forward network, which
+# the table leaves out, take $12 n d^2$ multiplications, and the two products of attention $2 n^2 d$, a
+# share of $n / (n + 6 d)$.
 
 # %%
 for n in (25, 500, 3072, 100_000):
@@ -814,8 +759,7 @@ for n in (25, 500, 3072, 100_000):
 assert 25 / (25 + 6 * 512) < 0.01
 
 # %% [markdown]
-# For a sentence of 25 tokens, it is under one per cent. For a book, it is nearly everything, and most work
-# on "efficient" Transformers since 2017 is about that last line.
+# For a sentence of 25 tokens, it is under one per cent. For a book, it is nearly everything.
 #
 # *Still open: these three columns, counted and then measured* → [01_why_attention](01_why_attention.ipynb)
 
@@ -828,22 +772,19 @@ assert 25 / (25 + 6 * 512) < 0.01
 # > "Sentences were encoded using byte-pair encoding, which has a shared source-target vocabulary of about
 # > 37000 tokens. [...] Sentence pairs were batched together by approximate sequence length."
 #
-# The data was WMT 2014: 4.5 million sentence pairs for English-German, 36 million for English-French.
-# *Byte-pair encoding* (for French, a similar method with 32,000 pieces) builds a vocabulary of *subwords*:
-# frequent words stay whole, rare ones are spelled from parts, so no word is unknown. Sentences of similar
-# length share a batch, because padding costs computation too. In real batches, targets are padded as well.
-# The causal mask hides that padding from all positions before it, and the loss leaves it out. (On this
-# page, all targets of a batch are equally long.)
+# The data was WMT 2014, for German 4.5 million sentence pairs. *Byte-pair encoding* builds a vocabulary of
+# *subwords*: frequent words stay whole, rare ones are spelled from parts. Sentences of similar length share
+# a batch, because padding costs computation too.
 
 # %%
 for text in ("A dog is running.", "A snowboarder somersaults."):
     print(tokenizer.pieces(tokenizer.encode(text)))
 
 # %% [markdown]
-# What is one training example? The decoder gets the reference translation **shifted by one**: it reads `<s>
-# Ein Hund rennt .` and has to predict `Ein Hund rennt . </s>`. At every position it is given the
-# *reference* words before, even where it would have chosen others. This is called **teacher forcing**, and
-# thanks to the causal mask all positions are trained in one pass.
+# The decoder gets the reference translation **shifted by one**: it reads `<s> Ein Hund rennt .` and has to
+# predict `Ein Hund rennt . </s>`. At every position it is given the *reference* words before, even where it
+# would have chosen others. This is called **teacher forcing**, and thanks to the causal mask all positions
+# are trained in one pass.
 #
 # *Still open: padding in real batches, and what a model learns if it can peek* →
 # [07_batches_and_masks](07_batches_and_masks.ipynb)
@@ -854,8 +795,7 @@ for text in ("A dog is running.", "A snowboarder somersaults."):
 # > "We trained our models on one machine with 8 NVIDIA P100 GPUs. [...] We trained the base models for a
 # > total of 100,000 steps or 12 hours."
 #
-# Each step saw about 25,000 source and 25,000 target tokens. The big model (twice as wide) took 300,000
-# steps, three and a half days.
+# Each step saw about 25,000 source and 25,000 target tokens. The big model took 300,000 steps, 3.5 days.
 #
 # *Still open: where the time of a step goes* → [15_going_fast](15_going_fast.ipynb)
 
@@ -887,13 +827,10 @@ assert max(steps, key=lambda s: rate(s, 512, 4000)) == 4000
 plt.show()
 
 # %% [markdown]
-# *Figure 8. The rate rises in a straight line to its peak at the last step of the warm-up. A longer warm-up
-# has a lower peak; afterwards the curves are one.*
+# *Figure 8. The rate rises to its peak at the last step of the warm-up. A longer warm-up has a lower peak.*
 #
-# Adam divides each gradient by its own recent size, so in the first steps every weight moves by about the
-# learning rate, however small its gradient is. At the full rate, these steps are too long for a deep
-# post-norm model, and it may never recover. The paper's warm-up takes 4,000 steps and begins with short
-# ones. (The paper gives no reason for it. Small models, such as the tiny one below, do without.)
+# In Adam's first steps every weight moves by about the learning rate, however small its gradient is. At the
+# full rate, this can ruin a deep post-norm model. (The paper gives no reason for the warm-up.)
 #
 # *Still open: what exactly the warm-up protects from* → [08_training_recipe](08_training_recipe.ipynb)
 
@@ -903,16 +840,11 @@ plt.show()
 # > "During training, we employed label smoothing of value ε_ls = 0.1. This hurts perplexity, as the model
 # > learns to be more unsure, but improves accuracy and BLEU score."
 #
-# *Regularisation* is what keeps a model from learning its training set by heart. The paper announces three
-# types, under two headings: dropout in two places, and label smoothing.
+# *Regularisation* keeps a model from learning its training set by heart.
 #
 # - **Dropout** (0.1 for the base model): random entries of each sub-layer's output, and of the embeddings
-#   with their positions, become 0 (and the others are scaled up by $1/(1-p)$), so no unit can rely on a
-#   single other one. Without it, Table 3 shows 24.6 BLEU instead of 25.8.
-# - **Label smoothing**: the target is not "this token, with certainty", but this token with 0.9, and 0.1
-#   spread over all others. (PyTorch's `label_smoothing` spreads it over all tokens, the right one
-#   included.) A model that aims at certainty has to push its logits apart without end; one that aims at 0.9
-#   does not.
+#   with their positions, become 0, so no unit can rely on a single other one.
+# - **Label smoothing**: the target is this token with 0.9, and 0.1 spread over all others.
 
 
 # %%
@@ -929,10 +861,9 @@ for name, p in (("0.9997", sure), ("0.9", unsure)):
 assert smoothed_loss(sure.log(), torch.tensor(0)) > smoothed_loss(unsure.log(), torch.tensor(0))
 
 # %% [markdown]
-# Both predictions are right. The plain loss is the *cross-entropy*, $-\log p$ of the right token. It
-# prefers the certain one; the smoothed loss prefers the one that equals the target. Even there it is not 0
-# but 0.435, the *entropy* of the target: the least that any prediction can reach. Some code subtracts this
-# constant and calls the rest a Kullback-Leibler divergence. The gradient is the same.
+# Both predictions are right. The plain loss, the *cross-entropy* $-\log p$ of the right token, prefers the
+# certain one; the smoothed loss prefers the one that equals the target. No prediction can go below 0.435,
+# the *entropy* of the target.
 #
 # *Still open: what each regulariser brings, and why `size - 2` in other code* →
 # [08_training_recipe](08_training_recipe.ipynb)
@@ -940,8 +871,7 @@ assert smoothed_loss(sure.log(), torch.tensor(0)) > smoothed_loss(unsure.log(), 
 # %% [markdown]
 # ### It learns
 #
-# Everything is there, so let us train. The *copy task* is the smallest test: read eight numbers from 1 to
-# 10, write the same eight. The model has to learn to look at position $i$ when it writes position $i$.
+# The *copy task* is the smallest test: read eight numbers from 1 to 10, write the same eight.
 
 # %%
 _ = torch.manual_seed(1)
@@ -969,8 +899,7 @@ assert losses[-1] < 0.75 < 2 < losses[0]
 assert copied >= 80
 
 # %% [markdown]
-# The last loss is near the lowest that smoothing allows: the entropy of the target (0.9 once, 0.01 ten
-# times), which is 0.555.
+# The last loss is near 0.555, the entropy of the smoothed target (0.9 once, 0.01 ten times).
 #
 # *Still open: the training loop line by line, and why 98% of the tokens right can be no row right* →
 # [09_first_example](09_first_example.ipynb)
@@ -978,9 +907,8 @@ assert copied >= 80
 # %% [markdown]
 # ### One sentence, number by number
 #
-# Now a model small enough to print: one layer, $d_{model} = 4$, two heads, eight sentences. They are chosen
-# so that attention is needed: English says *a* where German says *ein* or *eine*, and which one it is
-# depends on the noun, which comes later.
+# A model small enough to print has one layer, $d_{model} = 4$, two heads, and learns eight sentences. They
+# need attention: English says *a* where German says *ein* or *eine*, which depends on the noun.
 
 # %%
 nouns, verbs = {"dog": "Hund", "cat": "Katze"}, {"runs": "rennt", "sleeps": "schläft"}
@@ -1011,7 +939,7 @@ assert right.all()
 
 # %% [markdown]
 # We follow *a cat runs*. Each token is a number, each number a row of the embedding table, times $\sqrt{4}
-# = 2$; the position's vector is added. (A row of the tables is a token, a column one of the four entries.)
+# = 2$; the position's vector is added. (In each table a row is a token.)
 
 
 # %%
@@ -1049,11 +977,10 @@ show("output of head 1", source, output)
 assert torch.allclose(weights.sum(dim=-1), torch.ones(3).double())
 
 # %% [markdown]
-# These scores are large although they are scaled, and the softmax is saturated: by now, training has made
-# up its mind. Scaling sets where training starts, not where it ends. The second head does the same with its
-# own numbers. Their outputs stand side by side, $W^O$ mixes them, and the result is added to $x$ and
-# normalised. Then the feed-forward network adds its part, and a second norm gives the memory. (Both norms
-# scale and shift by learned numbers, so the rows do not have mean 0.)
+# All three tokens look at *cat*. The second head works in the same way, with its own numbers. $W^O$ mixes
+# the outputs of both, and the result is added to $x$ and normalised. Then the feed-forward network adds its
+# part, and a second norm gives the memory. (Both norms scale and shift by learned numbers, so the rows do
+# not have mean 0.)
 
 # %%
 heads = torch.cat(
@@ -1068,9 +995,7 @@ show("after the feed-forward network: the memory", source, memory[0])
 assert torch.allclose(memory, tiny.encode(english[2:3], None))
 
 # %% [markdown]
-# The decoder reads `<s> eine Katze rennt` and should predict `eine Katze rennt </s>`. Here are its causal
-# self-attention (first head), its attention to the memory (both heads), and the probabilities of seven
-# tokens at each position.
+# The decoder reads `<s> eine Katze rennt` and should predict `eine Katze rennt </s>`:
 
 # %%
 log_probs = tiny.decode(memory, None, read[2:3], causal_mask(4))  # (1, 4, vocab)
@@ -1085,12 +1010,12 @@ assert log_probs[0].argmax(dim=-1).tolist() == write[2].tolist()
 assert decoder.src_attn.weights[0, :, 0].argmax(dim=-1).tolist() == [1, 0]  # heads on cat and on a
 
 # %% [markdown]
-# In the self-attention, all entries above the diagonal are 0: the causal mask. Now look at the row `<s>` of
-# the other tables. The decoder has to choose among four articles. Head 1 looks at *cat*, head 2 mostly at
-# *a*. It is tempting to say: the article tells it definite or not, the noun tells it the gender. But in the
-# encoder, the row of *a* has looked at *cat*. So we test the story on all eight sentences: we exchange one
-# row of the memory, or two, for those of the sentence that has the other article or the other noun, and
-# count how often the decoder's first word becomes that sentence's.
+# Above the diagonal, the self-attention is 0: the causal mask. In the row `<s>`, the decoder has to choose
+# among four articles. Head 1 looks at *cat*, head 2 mostly at *a*. It is tempting to say: *a* tells it
+# indefinite, *cat* tells it the gender. But in the encoder, the row of *a* has looked at *cat*. So we test
+# the story. In each of the eight sentences, we replace one row of the memory, or two, by those of the
+# sentence with the other article or noun, and count how often the decoder's first word becomes that
+# sentence's.
 
 
 # %%
@@ -1114,11 +1039,9 @@ assert followed["article", 2, 0] == 8 > followed["article", 1, 0] > followed["ar
 assert followed["noun", 2, 0] > max(followed["noun", 1, 0], followed["noun", 1, 1])
 
 # %% [markdown]
-# No single row decides. With both rows, the first word follows nearly always; with one of them, sometimes,
-# since the two then contradict each other in a way that the model has never seen. The story is too simple:
-# what the decoder needs is spread over both rows. Attention weights show where a model looks. What it finds
-# there, only an intervention shows. (We chose the seed of this model because its weights are easy to read.
-# Seed 0 learns only some of the sentences.)
+# With both rows, the first word follows nearly always; with one of them, sometimes. So the story is too
+# simple: what the decoder needs is spread over both rows. Attention weights show where a model looks; what
+# it finds there, only an intervention shows. (We chose the seed for weights that are easy to read.)
 #
 # *Still open: how to test a picture of attention* → [13_reading_attention](13_reading_attention.ipynb)
 #
@@ -1144,17 +1067,16 @@ assert torch.allclose(-p.log().mean(), smoothed_loss(log_probs, write[2:3], 0.0)
 # > Table 2) outperforms the best previously reported models (including ensembles) by more than 2.0 BLEU,
 # > establishing a new state-of-the-art BLEU score of 28.4."
 #
-# | Table 2 | English-German | English-French | training, operations |
-# | --- | --- | --- | --- |
-# | best single model before (MoE) | 26.03 | 40.56 | $2.0 \cdot 10^{19}$, $1.2 \cdot 10^{20}$ |
-# | Transformer (base) | 27.3 | 38.1 | $3.3 \cdot 10^{18}$ |
-# | Transformer (big) | 28.4 | 41.8 | $2.3 \cdot 10^{19}$ |
+# | Table 2 | English-German | English-French |
+# | --- | --- | --- |
+# | best single model before (MoE) | 26.03 | 40.56 |
+# | Transformer (base) | 27.3 | 38.1 |
+# | Transformer (big) | 28.4 | 41.8 |
 #
-# (For French, the text of section 6.1 says 41.0.) Three tricks belong to the result. The search keeps four
-# hypotheses instead of one (**beam search**). It divides their scores by a function of the length, with
-# $\alpha = 0.6$. And the weights are the mean of the last five checkpoints, or the last 20 of the big
-# model. (The base model alone is below the best earlier one for French.) Greedy decoding commits to a word
-# and cannot take it back; a beam can. Here it finds a likelier sentence, with another verb.
+# Two tricks belong to the result: the weights are the mean of the last checkpoints, and the search keeps
+# four hypotheses instead of one (**beam search**). Greedy decoding commits to a word and cannot take it
+# back; a beam can. Here it finds a likelier sentence, with another verb. (`alpha=0.0`: without the paper's
+# length penalty.)
 
 # %%
 text, found = "The player in white kicks the ball towards the goal.", {}
@@ -1166,9 +1088,8 @@ for beam in (1, 4):
 assert found[4] > found[1]
 
 # %% [markdown]
-# Do we reach published scores? Our data are captions, not news, so the numbers cannot be compared with the
-# paper's. On this data they can be compared with others': notebook 12 does, with intervals. You should also
-# see at once what this model cannot do. It knows photographs and nothing else.
+# Our data are captions, so our scores cannot be compared with the paper's. And the model knows nothing
+# else:
 
 # %%
 for text in ("The committee postponed the vote on interest rates.", "Light travels faster than sound."):
@@ -1176,10 +1097,10 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
     assert not any(word in translator(text) for word in ("Ausschuss", "Komitee", "Licht"))
 
 # %% [markdown]
-# The first is no German sentence, and two of its words do not exist. The second says that a truck suffices,
-# as if it ran through the fog. The model cannot refuse: some token always has the highest probability.
+# The first is no German sentence, and two of its words do not exist. The second says that a truck suffices.
+# The model cannot refuse: some token always has the highest probability.
 #
-# *Still open: what beam, penalty and averaging do* →
+# *Still open: what beam search, its length penalty and averaging do* →
 # [11_search_and_averaging](11_search_and_averaging.ipynb); *a real system, and your own language* →
 # [10_translation](10_translation.ipynb); *scores* → [12_results](12_results.ipynb)
 
@@ -1189,27 +1110,20 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 # > "While single-head attention is 0.9 BLEU worse than the best setting, quality also drops off with too
 # > many heads."
 #
-# Table 3 changes one thing at a time (and what follows from it: fewer heads are wider), and reports BLEU on
-# held-out news of 2013, where the base model has 25.8. (The 28.4 above are the big model's, on the test set
-# of 2014.)
+# Table 3 changes one thing at a time. On its data (news of 2013) the base model has 25.8 BLEU.
 #
 # | row | change | BLEU |
 # | --- | --- | --- |
 # | A | 1 head instead of 8 | 24.9 |
 # | A | 32 heads | 25.4 |
-# | B | $d_k = 16$ instead of 64 | 25.1 |
 # | C | 2 layers instead of 6 | 23.7 |
-# | C | 8 layers | 25.5 |
 # | C | $d_{model} = 256$ instead of 512 | 24.5 |
-# | C | $d_{model} = 1024$ | 26.0 |
 # | D | no dropout | 24.6 |
-# | D | no label smoothing | 25.3 |
-# | E | learned positions instead of sinusoids | 25.7 |
-# | big | $d_{model} = 1024$, $d_{ff} = 4096$, 16 heads, dropout 0.3, 300,000 steps | 26.4 |
+# | E | learned positions | 25.7 |
+# | big | $d_{model} = 1024$, $d_{ff} = 4096$, 16 heads | 26.4 |
 #
-# Fewer layers, a narrower model or no dropout cost most; the paper concludes that "bigger models are
-# better", although eight layers score 25.5. Sinusoids and learned positions differ by 0.1. The paper does
-# not say how far another seed would move a row.
+# Fewer layers, a narrower model or no dropout cost most. The paper concludes that "bigger models are
+# better". It does not say how far another seed would move a row.
 #
 # *Still open: Table 3 on our scale, with three seeds* → [12_results](12_results.ipynb)
 
@@ -1218,10 +1132,9 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 #
 # > "... despite the lack of task-specific tuning our model performs surprisingly well ..."
 #
-# A parse tree written as a row of brackets is one more target language. A Transformer of four layers,
-# trained on 40,000 sentences, reaches an F1 of 91.3 (out of 100: precision and recall of the brackets
-# combined). Three of the four earlier parsers with the same data in Table 4 have less. With more data it
-# reaches 92.7.
+# A parse tree written as a row of brackets is one more target language. Trained on 40,000 sentences, a
+# Transformer of four layers reaches 91.3 (F1, the agreement of its brackets with the right ones), more than
+# three of the four earlier parsers with the same data.
 #
 # *Still open: the same at our size, and where it loses count of brackets* →
 # [16_another_task](16_another_task.ipynb)
@@ -1231,17 +1144,14 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 #
 # > "We are excited about the future of attention-based models and plan to apply them to other tasks."
 #
-# The paper names three plans: other inputs than text (images, audio, video), attention restricted to a
-# neighbourhood, and generation that is less sequential. All three were taken up. What it does not foresee
-# is the largest change: today's language models are the decoder of Figure 3 without its middle sub-layer,
-# trained to continue text. Their parts have newer names (pre-norm, RMSNorm, rotary positions, gated
-# feed-forward networks), but if you look into their code, you will know your way around.
+# It does not foresee the largest change: today's language models are the decoder of Figure 3 without its
+# middle sub-layer, trained to continue text. If you look into their code, you will know your way around.
 
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Set the encoder's positions in the trained model to zero, and translate "A man is
-# looking at a dog." and "A dog is looking at a man." Section 3.5 says what must happen. Guess, then look.
+# **Exercise 1 (easy).** Set the encoder's positions in the trained model to zero, and translate "A man
+# looks at a dog." and "A dog looks at a man." Section 3.5 says what must happen. Guess, then look.
 
 # %% tags=["solution"]
 blind = Transformer(vocab=10_000, N=4, d_model=128, d_ff=256, h=4, dropout=0.0).eval()
@@ -1286,8 +1196,7 @@ assert torch.allclose(by_loops, by_torch, atol=1e-5)
 
 # %% [markdown]
 # **Exercise 3 (hard).** Write beam search: keep the `k` likeliest beginnings instead of one. A hypothesis
-# that has ended keeps its place and its score. In the test, the likeliest first word leads into a poor
-# sentence: greedy search falls for it, a beam of two does not.
+# that has ended keeps its place and its score.
 
 
 # %% tags=["exercise"]
@@ -1349,7 +1258,7 @@ for width, expected in ((1, 0.3), (2, 0.4)):
 # | scores, weights | (B, h, T, S) | before and after the softmax | 3.2.1 |
 # | $W^Q, W^K, W^V, W^O$ | ($d_{model}$, $d_{model}$) | the four linear maps of multi-head attention | 3.2.2 |
 # | memory ($z$) | (B, S, $d_{model}$) | what the encoder gives | 3 |
-# | hidden state | (B, T, $d_{model}$) | a vector at one position, between two layers | 3.1 |
+# | hidden state | (B, T, $d_{model}$) | a vector at each position, between two layers | 3.1 |
 # | residual stream | | the path along which sub-layers add their outputs | 3.1 |
 # | logits | (B, T, vocabulary) | scores of the next token, before the softmax | 3.4 |
 # | $PE$ | (positions, $d_{model}$) | positional encoding | 3.5 |
@@ -1358,12 +1267,8 @@ for width, expected in ((1, 0.3), (2, 0.4)):
 # %% [markdown]
 # ## Where to go next
 #
-# The package has the same parts with error checks, a cache for decoding and fused kernels. If you know "The
-# Annotated Transformer", its names are the names there, with the same arguments in the same order:
-# `make_model`, `MultiHeadedAttention`, `subsequent_mask`, `Batch`, `run_epoch`, `greedy_decode`. Two things
-# differ: masks must be boolean, and the norm comes after the sum unless you ask for `norm_first=True`. The
-# site (`make site`) has the full table of names, a glossary, and the questions of other readers with the
-# section that answers each.
+# The package has the same parts with error checks, a cache for decoding and fused kernels. Its names are
+# those of "The Annotated Transformer". The site (`make site`) has a glossary, and other readers' questions.
 #
 # ![The map of the series: seventeen notebooks and the order in which to read them](../images/map.svg)
 #

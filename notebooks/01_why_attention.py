@@ -9,12 +9,12 @@
 # *29 minutes to read, a minute to run, the exercises extra.*
 #
 # - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`.
-# - **After:** you know which problems attention was invented for, what Table 1 counts and why, for
-#   which lengths attention is the cheaper layer, and what it pays for reaching every word in one step.
+# - **After:** you know which problems attention was invented for, what Table 1 counts, and at which
+#   lengths attention is the cheaper layer.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). These are its sections 1, 2 and 4.
-# Indented sentences are quoted from it. The sign `≈` stands before a number that may differ a little on
-# another processor; an `assert` in the same cell holds its range.
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). These are its sections 1, 2 and 4;
+# indented sentences are quoted from it. The sign `≈` stands before a number that may differ a little on
+# another processor.
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -63,17 +63,16 @@ torch.set_num_threads(1)
 # %% [markdown]
 # ## Section 1: the encoder-decoder and its one vector
 #
-# > "Recurrent models typically factor computation along the symbol positions of the input and output
-# > sequences. Aligning the positions to steps in computation time, they generate a sequence of hidden
-# > states $h_t$, as a function of the previous hidden state $h_{t-1}$ and the input for position $t$."
+# > "Recurrent models [...] generate a sequence of hidden states $h_t$, as a function of the previous
+# > hidden state $h_{t-1}$ and the input for position $t$."
 #
-# A **recurrent neural network** (RNN) reads word by word and keeps a **hidden state**, a vector that is
-# all it knows so far. The simplest computes $h_t = \tanh(W x_t + U h_{t-1})$; the LSTM and the GRU have
-# *gates*, which decide how much of the old state is kept.
+# A **recurrent neural network** (RNN) reads word by word. The **hidden state** is a vector, all that it
+# knows so far; in the simplest case, $h_t = \tanh(W x_t + U h_{t-1})$. The LSTM and the GRU add *gates*,
+# which decide how much of the old state is kept.
 #
-# To translate, two RNNs were joined in 2014 (Cho et al.; Sutskever et al.). The **encoder** reads the
-# source. The **decoder** writes the target, one word at a time, and each word that it has written is
-# its next input. Such a model is called **auto-regressive**; the Transformer's decoder is one too.
+# For translation, two RNNs were joined in 2014 (Cho et al.; Sutskever et al.). The **encoder** reads the
+# source sentence. The **decoder** writes the target sentence word by word, and each word that it has
+# written is its next input. Such a model is called **auto-regressive**; the Transformer is one too.
 #
 # ![An RNN encoder-decoder with one vector between its halves; the same with attention; a Transformer's
 # encoder](../images/before.svg)
@@ -82,17 +81,14 @@ torch.set_num_threads(1)
 # states. Right: no recurrence is left.*
 #
 # **The bottleneck.** On the left, the last encoder state has $d$ numbers, whether the sentence has five
-# words or fifty. Long sentences were translated badly. Bahdanau et al. (2014) kept *all* encoder states
-# $h_1 \dots h_n$. At every step, a small network gives each of them a score that depends on the
-# decoder's state $s$; a softmax (exponentials divided by their sum) turns scores into weights that add
-# up to 1; and the decoder reads the weighted sum, the **context vector** $c$:
+# words or fifty, and long sentences were translated badly. Bahdanau et al. (2014) kept *all* encoder
+# states $h_1 \dots h_n$. For each decoder state $s$, a small network gives each $h_j$ a score $e_j$. A
+# softmax (exponentials divided by their sum) turns the scores into weights that add up to 1. The decoder
+# reads the weighted sum of the encoder states, the **context vector** $c$:
 #
 # $$e_j = v^\top \tanh(W s + U h_j), \qquad \alpha = \mathrm{softmax}(e), \qquad c = \sum_j \alpha_j h_j$$
 #
-# This was attention, and the recurrence stayed:
-#
-# > "In all but a few cases, however, such attention mechanisms are used in conjunction with a recurrent
-# > network."
+# This was attention. The recurrence stayed.
 #
 # **Exercise 1 (medium).** Write Bahdanau's attention: the context vector for one decoder state.
 
@@ -123,18 +119,15 @@ print("equal to the formula, written as a loop")
 # > "Self-attention, sometimes called intra-attention is an attention mechanism relating different
 # > positions of a single sequence in order to compute a representation of the sequence."
 #
-# In Bahdanau's model one sequence looks at another; in **self-attention**, at itself. The paper names
-# four earlier uses: in Cheng et al. (2016) an LSTM looks back at its own earlier states, Parikh et al.
-# (2016) compare two sentences by attention without recurrence, Lin et al. (2017) sum up a sentence as
-# weighted means of its LSTM states, and in Paulus et al. (2017) a decoder attends to what it has
-# written. ByteNet, ConvS2S and the Extended Neural GPU are built of *convolutions*, in which each
-# output is computed from $k$ neighbours. What was new in 2017?
+# In **self-attention**, then, a sequence looks at itself. Cheng et al. (2016) let an LSTM look back at
+# its own earlier states. ByteNet and ConvS2S replaced recurrence by *convolutions*, in which each output
+# is computed from $k$ neighbouring inputs. What was new in 2017?
 #
 # > "To the best of our knowledge, however, the Transformer is the first transduction model relying
 # > entirely on self-attention to compute representations of its input and output without using
 # > sequence-aligned RNNs or convolution."
 #
-# (*Transduction*: a sequence in, a sequence out.)
+# (*Transduction* turns one sequence into another.)
 #
 # ![A recurrent layer, one with self-attention beside it, two convolutional layers, and self-attention
 # alone](../images/layers.svg)
@@ -144,12 +137,12 @@ print("equal to the formula, written as a loop")
 #
 # ## A symbol to remember
 #
-# What is wrong with recurrence? Which word fits this gap, *is* or *are*?
+# What is wrong with recurrence? Does *is* or *are* fit this gap?
 #
 # > The **keys** that the man who lives above the shop on the corner lost ___ here.
 #
-# It is *are*, because of a word 13 words earlier. Here is the problem made small: a row of random
-# symbols of eight kinds, the first one marked. After the last, the network has to say which was marked.
+# It is *are*, because of a word 13 words earlier. Here is the problem made small: a row of random symbols
+# of eight kinds, the first one marked. After the last, the network has to say which one was marked.
 # Guessing is right once in eight times.
 
 # %%
@@ -192,7 +185,8 @@ def rnn() -> nn.Module:
 
 # %% [markdown]
 # We train with the optimiser Adam ([08_training_recipe](08_training_recipe.ipynb)) until 95% of the
-# answers in ten batches are right, and give up after 250 updates.
+# answers in ten batches are right, and give up after 250 updates. At distance 16, 16 symbols follow the
+# marked one.
 
 
 # %%
@@ -223,10 +217,10 @@ for (_, distance), trained in runs.items():
     assert all((updates is not None) == (distance == 4) for _, updates in trained)
 
 # %% [markdown]
-# Is the state too small, so that sixteen later symbols wash over the first? Then no weights could do
-# it. But here are some, set by hand, for a state of only *three* numbers. The state starts at zero, so
-# the first symbol alone decides the sign of each number: three bits. The matrix $U = 4I$ then pushes
-# every number so close to +1 or -1 that no later symbol can flip it.
+# Is the state too small for sixteen more symbols? No: here are weights that do the task, set by hand,
+# with a state of only *three* numbers. The state starts at zero, so the first symbol alone decides the
+# sign of each number: three bits, enough for eight symbols. The matrix $U = 4I$ then pushes every number
+# so close to +1 or -1 that no later symbol can change its sign.
 
 # %%
 codes = torch.tensor(list(product((-1.0, 1.0), repeat=3)))  # (8, 3): each symbol as three signs
@@ -241,19 +235,19 @@ print("rows whose first symbol is still known after 1,000 others:", remembered.i
 assert remembered == len(symbols)
 
 # %% [markdown]
-# An RNN *can* remember. In our runs training did not find out how. (That holds for 250 updates and
-# three seeds; it is no theorem.) Why not?
+# So an RNN *can* remember. In our runs, of 250 updates each, training did not find such weights. Why not?
 #
 # ## What arrives: the vanishing gradient
 #
 # > "One key factor affecting the ability to learn such dependencies is the length of the paths forward
 # > and backward signals have to traverse in the network." (section 4)
 #
-# The backward signal is the gradient. We send a random gradient into the output of untrained networks
-# and measure its norm where it arrives, at each word. Beside the RNN we try one whose $U$ is
-# orthogonal, so that $U$ changes no length; an LSTM; an LSTM whose forget gates start open, so that a
-# step keeps 95% of its memory; and one attention layer, a weighted mean of all words
-# ([02_attention](02_attention.ipynb) builds it).
+# The backward signal is the gradient. We send a random one into the output of untrained layers and
+# measure its norm at each input word:
+#
+# - an RNN, and one whose $U$ is orthogonal: it changes no vector's length;
+# - an LSTM, and one whose forget gates start open: its memory keeps 95% at each step;
+# - one attention layer, a weighted mean of all words ([02_attention](02_attention.ipynb) builds it).
 
 
 # %%
@@ -313,14 +307,15 @@ for line in ax.lines:
 plt.show()
 
 # %% [markdown]
-# *Figure 3. The gradient that arrives at a word, by its distance from the end. On the logarithmic
-# scale, a straight line is a constant factor at each step.*
+# *Figure 3. The gradient that arrives at a word, by its distance from the end. On the logarithmic scale,
+# a straight line is a constant factor at each step.*
 #
 # This is the **vanishing gradient** (Hochreiter, 1991; Bengio et al., 1994). The distance is an
-# *exponent*: $0.9^{100}$ is 0.00003 and $1.1^{100}$ is 13,781, so the factor of a step must be very
-# close to 1. The orthogonal $U$ keeps lengths exactly, yet `tanh`, whose slope is at most 1, takes
-# about a quarter at every step. Open gates get close to 1; for that LSTMs were invented. In attention
-# there is only one step, and the distance is no exponent.
+# *exponent*: $0.9^{100}$ is 0.00003 and $1.1^{100}$ is 13,781, so the factor of a step must be very close
+# to 1. The orthogonal $U$ keeps lengths, but `tanh`, whose slope is at most 1, takes about a quarter at
+# every step. The LSTM was invented to bring the factor close to 1, and with open gates it does. (0.99 is
+# more than 0.95, because the recurrent weights pass gradient too.) In attention there is only one step,
+# so the distance is not an exponent.
 
 # %% [markdown]
 # ## Section 4: Table 1
@@ -334,8 +329,8 @@ plt.show()
 # | convolutional, kernel width $k$ | $O(k \cdot n \cdot d^2)$ | $O(1)$ | $O(\log_k n)$ |
 # | self-attention restricted to $r$ neighbours | $O(r \cdot n \cdot d)$ | $O(1)$ | $O(n / r)$ |
 #
-# We write the layers in the least code that does it and check the table from right to left. All but the
-# plain attention look backwards only, as a recurrent layer must.
+# We check the table from right to left. All our layers but plain self-attention look backwards only, as a
+# recurrent layer must. (In the paper the $r$ neighbours lie on both sides.)
 
 
 # %%
@@ -383,8 +378,9 @@ assert_close(self_attention(x, neighbourhood(n, 5))[7], attention(x[7:8], x[3:8]
 # %% [markdown]
 # ## Maximum path length
 #
-# A path from word 2 to output 9 exists if output 9 has a gradient at word 2, so autograd can draw the
-# map. We add a **dilated** convolution, whose three words lie 1, then 3, then 9 apart.
+# There is a path from word 2 to output 9 if output 9 has a gradient at word 2, so autograd can draw the
+# map. We add a **dilated** convolution: its three words lie 1 apart in the first layer, 3 in the second,
+# 9 in the third.
 
 
 # %%
@@ -421,11 +417,11 @@ plt.show()
 
 # %% [markdown]
 # *Figure 4. A row is an output word; blue are the input words that it depends on, grey are those that
-# cannot reach it. Only plain self-attention also looks forward; in the decoder a mask forbids that.*
+# cannot reach it. Only plain self-attention also looks forward.*
 #
-# How many layers until the last of $n$ words depends on the first? For the recurrent layer "one"
-# misleads: inside, the word is handed on from state to state. Autograd remembers the operation that
-# made each tensor, and a `tanh` makes each state, so we count those.
+# How many layers does it take until the last of $n$ words depends on the first? For the recurrent layer
+# "one" misleads, because inside the layer the word is handed on from state to state. One `tanh` makes
+# each state, and autograd remembers the operations, so there we count every `tanh` on the way.
 
 
 # %%
@@ -464,16 +460,16 @@ assert paths["restricted, r = 5"] == [(n - 1) // 4 for n in lengths]
 assert paths["dilated, k = 3"] == [math.ceil(math.log(n - 0.5, 3)) for n in lengths]  # safe from rounding
 
 # %% [markdown]
-# *Figure 5. The longest path between two of n words. Three curves grow in proportion to n.*
+# *Figure 5. The longest path between two of n words; both axes are logarithmic. Three curves grow in
+# proportion to n.*
 #
-# The table gives *convolutional* a logarithm; only the dilated kind has it. Section 4 says so:
-# contiguous kernels need "a stack of $O(n/k)$ convolutional layers".
+# The logarithm in the table holds for dilated convolutions only. Section 4 says so: contiguous kernels
+# need "a stack of $O(n/k)$ convolutional layers".
 #
 # ### The gradient counts the paths
 #
 # Why a logarithm, and why to the base $k$? Let each word be one number, and set all weights of a
-# convolution to 1. Then each path from a word to an output adds exactly 1 to the gradient: **the
-# gradient counts the paths.** The last of three stacks tries steps of 4 instead of 3.
+# convolution to 1. Then each path adds exactly 1 to the gradient: **the gradient counts the paths.**
 
 
 # %% tags=["figure-paths"]
@@ -504,19 +500,21 @@ assert ways["dilated 1, 4, 16"][3] == 0
 # %% [markdown]
 # *Figure 6. Paths to the last word, by distance, in three stacks that all reach 27 words.*
 #
-# On the left, the furthest word has one path of 1,594,323, and seven words share three quarters of
-# them. In the middle, every word has exactly **one** path. A path is a choice at each layer of 0, 1 or
-# 2 steps, 1, 3 and 9 long, and 11 is $2\cdot 1 + 0\cdot 3 + 1\cdot 9$ and nothing else. *The path is
-# the distance written in base $k$, and the layers are its digits*: hence $\log_k n$. On the right, base
-# 4 needs a digit 3 that three weights do not have: the word three positions back is never reached.
+# On the left, the furthest word has one path of 1,594,323, and seven words share three quarters of them.
+# In the middle, every word has exactly **one** path. At each layer a path goes back 0, 1 or 2 steps,
+# which are 1, 3 or 9 words long. To go back 11 words there is only $2\cdot 1 + 0\cdot 3 + 1\cdot 9$. *The
+# path is the distance written in base 3, one digit for each layer*: hence $\log_k n$. On the right, base
+# 4 would need the digit 3, which three weights do not have. The word three positions back is never
+# reached.
 #
 # ## Sequential operations
 #
 # > "This inherently sequential nature precludes parallelization within training examples, which becomes
 # > critical at longer sequence lengths" (section 1)
 #
-# No number of processors can shorten the longest chain of operations of which each needs the result of
-# the one before. `chain` counts it. We add the layer of 2016, self-attention over recurrent states.
+# An operation that needs the result of another has to wait, on any number of processors. `chain` counts
+# the longest chain of such operations; a matrix product is one. We add the kind of layer used before
+# 2017, attention over recurrent states.
 
 # %%
 rows = [torch.randn(n, d, dtype=torch.float64, requires_grad=True) for n in (8, 16, 32, 64)]
@@ -529,14 +527,15 @@ assert growing == {"recurrent", "recurrent + attention"}
 assert chains["recurrent"] == [3 * n + 3 for n in (8, 16, 32, 64)]
 
 # %% [markdown]
-# The recurrent layer does three operations a word in a row: a product, a sum, a `tanh`. Attention on
-# top of it shortens the path, but the chain stays; that is why the paper removes the recurrence. (A
-# Transformer reads, and is trained, in one go. When its decoder writes, each word waits for the one
-# before, as in an RNN.)
+# The recurrent layer does three operations a word in a row: a product, a sum, a `tanh`. Attention on top
+# shortens the path, but the chain stays; that is why the paper removes the recurrence. (A Transformer is
+# trained on all words at once. But when its decoder writes, each word waits for the one before, as in an
+# RNN.)
 #
 # **Exercise 2 (hard).** Must every recurrent layer have a chain of $O(n)$? Leave out the `tanh` and the
 # matrix: $h_t = a_t h_{t-1} + x_t$, all products elementwise, $h_{-1} = 0$. Compute all $h_t$ with a
-# chain that grows only with $\log_2 n$. Hint: write $h_t$ in terms of $h_{t-2}$, in the same form.
+# chain that grows only with $\log_2 n$ (a *parallel scan*). Hint: write $h_t$ in terms of $h_{t-2}$, in
+# the same form.
 
 
 # %% tags=["exercise"]
@@ -580,11 +579,11 @@ for n in (16, 64, 256):
 # %% [markdown]
 # ## Complexity per layer
 #
-# > "In terms of computational complexity, self-attention layers are faster than recurrent layers when
-# > the sequence length $n$ is smaller than the representation dimensionality $d$"
+# > "In terms of computational complexity, self-attention layers are faster than recurrent layers when the
+# > sequence length $n$ is smaller than the representation dimensionality $d$"
 #
-# PyTorch can count the operations of matrix products. On the device `meta`, where tensors have a shape
-# and no numbers, it counts without computing. We double $n$, then $d$, and read off the exponents.
+# PyTorch can count the multiply-adds of matrix products. On the device `meta`, tensors have a shape but
+# no numbers, and nothing is computed. We double $n$, then $d$, and read off the exponents.
 
 
 # %%
@@ -613,9 +612,9 @@ for name, layer in cost.items():
     assert powers == ((2, 1) if "attention" in name or "restricted" in name else (1, 2))
 
 # %% [markdown]
-# Three rows are as in Table 1. Restricted attention costs exactly what full attention costs. **A mask
-# saves nothing**: all products are computed, then most are hidden. To save, gather each word's
-# neighbours first.
+# Three rows are as in Table 1, but restricted attention costs as much as full attention. **A mask alone
+# saves no multiply-adds**: our code computes all products and then hides most of them. (Some fused
+# kernels skip blocks that are wholly hidden.) To save, gather each word's neighbours first:
 
 
 # %%
@@ -637,15 +636,14 @@ print("multiply-adds for n = 100, d = 300:", [f"{count:,}" for count in counted]
 assert counted == [2 * 100**2 * 300, 2 * 100 * 300**2, 3 * 100 * 300**2, 2 * 5 * 100 * 300]
 
 # %% [markdown]
-# That is the first column, with the factors that the $O$ hides: 2, 2, 1 and 2. Attention and the
-# recurrent layer cost the same at exactly $n = d$, and sentences are nearly always shorter than $d =
-# 512$.
+# That is the first column, with the constant factors that the $O$ hides: 2, 2, 1 and 2. Attention and the
+# recurrent layer cost the same at $n = d$, and sentences are nearly always shorter than $d = 512$.
 #
-# But the model's layer also has four linear maps
-# ([03_multi_head_attention](03_multi_head_attention.ipynb)), $4 n d^2$ that Table 1 leaves out. And GRU
-# and LSTM have three and four times the matrices of our RNN. If a rival costs $c\,d^2$ a word,
-# attention costs no more while $2 n^2 d + 4 n d^2 \le c\,n\,d^2$, that is, while $n \le (c - 4)\,d /
-# 2$.
+# But the attention layer of the model also has four linear maps
+# ([03_multi_head_attention](03_multi_head_attention.ipynb)), which cost $4 n d^2$ and are not in Table 1.
+# And a GRU and an LSTM have three and four times the matrices of an RNN. Let a recurrent layer cost
+# $c\,d^2$ a word. Attention costs no more while $2 n^2 d + 4 n d^2 \le c\,n\,d^2$, that is, while
+# $n \le (c - 4)\,d / 2$.
 
 # %%
 d = 512
@@ -659,9 +657,9 @@ for name, cell in {"RNN": nn.RNNCell, "GRU": nn.GRUCell, "LSTM": nn.LSTMCell}.it
     assert c == {"RNN": 2, "GRU": 6, "LSTM": 8}[name]
 
 # %% [markdown]
-# Against a plain RNN the whole layer is never cheaper. Against a GRU the paper's rule $n < d$ comes out
-# exactly, because the linear maps take 4 of its $c = 6$. And the famous square? Take one layer of the
-# *encoder*: this attention, and a feed-forward network four times as wide.
+# With its linear maps, attention is never cheaper than a plain RNN. Against a GRU, the paper's rule
+# $n < d$ comes out exactly. And the famous $n^2$? Take one layer of the *encoder*: this attention, and a
+# feed-forward network whose hidden layer is four times as wide.
 
 # %%
 feed_forward = PositionwiseFeedForward(d, 4 * d, dropout=0.0).to("meta")
@@ -673,15 +671,15 @@ for n in (25, 250, 3072):
     assert square / whole == n / (n + 6 * d)
 
 # %% [markdown]
-# For 25 words, **the $n^2$ is 0.8% of a layer**; it becomes one half at $n = 6d = 3072$.
+# For 25 words, **the $n^2$ is 0.8% of a layer's multiply-adds**; it becomes one half at $n = 6d = 3072$.
 
 # %% [markdown]
 # ## By the clock
 #
-# By count, RNN and attention are equal at $n = d$. By the clock? We measure processor time on one
-# thread, with PyTorch's own `nn.RNN`. The same network at $d = 1$ has as many steps and nearly no
-# arithmetic: we subtract its time, the overhead of the loop. A control then takes 512 products *that
-# need not wait for each other*, first one by one, then as one.
+# By count, RNN and attention are equal at $n = d$. We measure processor time on one thread, with
+# PyTorch's own `nn.RNN`. The same network at $d = 1$ has as many steps and nearly no arithmetic: its time
+# is the overhead of the loop, which we subtract. As a control, we compute 512 products *that do not
+# depend on each other*, first one by one, then in one matrix product.
 
 
 # %%
@@ -712,15 +710,16 @@ assert network > 1.3 * attending
 assert singly > 1.5 * at_once
 
 # %% [markdown]
-# For as many operations the RNN takes several times as long, and the loop is not the reason. The
-# control points to one: one by one, all of $U$ is read again for every word, and each number read is
-# used once; in one matrix product it is used for many words. An RNN cannot do that, because each state
-# waits for the one before. (This is one thread of a CPU. We have not measured a GPU.)
+# For as many operations the RNN takes longer, although the overhead of its loop is already subtracted.
+# The control suggests a reason. One by one, all of $U$ is read again for every word; in one matrix
+# product, a number that is read is used for many words (a higher *arithmetic intensity*:
+# [15_going_fast](15_going_fast.ipynb)). An RNN cannot do that, because each state waits for the one
+# before. (We have not measured a GPU.)
 #
 # ## Back to the symbol
 #
-# Does the path length predict what is learned? We train again, with distances up to 64 and three seeds
-# each. (The RNN, which fails at 16, is not asked for 64.)
+# Does the path length predict what is learned? We train again, with distances up to 64 (the RNN, which
+# failed at 16, is left out there).
 
 
 # %%
@@ -770,15 +769,15 @@ assert None not in [*curves["LSTM, gates open"][:2], *curves["dilated convolutio
 # %% [markdown]
 # *Figure 7. The median over three seeds. A cross: with at least one seed, 250 updates were not enough.*
 #
-# The two layers with short paths get all the way. But the LSTM with open gates, whose path is as long
-# as the RNN's, gets further than the RNN; its factor in Figure 3 is close to 1. (At 64 it fails
-# although the gradient arrives; we leave open why.) Path length is "one key factor", as the paper says,
+# The two layers with short paths, dilated convolutions and attention, learn every distance. But the LSTM
+# with open gates, whose path is as long as the RNN's, gets further than the RNN; its factor in Figure 3
+# is close to 1. (We do not know why it fails at 64.) Path length is "one key factor", as the paper says,
 # not the only one.
 #
 # ## What attention pays
 #
-# > "In the Transformer this is reduced to a constant number of operations, albeit at the cost of
-# > reduced effective resolution due to averaging attention-weighted positions" (section 2)
+# > "In the Transformer this is reduced to a constant number of operations, albeit at the cost of reduced
+# > effective resolution due to averaging attention-weighted positions" (section 2)
 #
 # An output of attention is a *mean*: the more words, the less of each. How much of the gradient reaches
 # one word of $n$ before training?
@@ -791,15 +790,14 @@ print(f"what reaches one word of n goes as n to the power ≈{exponent:.2f}")
 assert -1.15 < exponent < -0.85
 
 # %% [markdown]
-# It falls like $1/n$, a power, where the RNN has an exponential. And training can undo it, because the
-# weights need not stay equal. If one word's score leads by $L$ and the others are equal, its weight is
+# It falls like $1/n$. Training can undo this. If one word's score is higher by $L$ than all others, which
+# are equal, its weight is
 #
 # $$w = \frac{e^L}{e^L + n - 1}$$
 #
-# For $w = 0.9$ the lead must be $\ln(9(n-1))$, which grows only with the *logarithm* of the length: 6.4
-# for 65 words, 10.5 for 4,097. Is the lead that training found large enough for distances never
-# trained? (Our look-up does not know positions. A Transformer does:
-# [05_positional_encoding](05_positional_encoding.ipynb).)
+# For $w = 0.9$, $L$ must be $\ln(9(n-1))$, which grows only with the *logarithm* of the length: 6.4 for
+# 65 words, 10.5 for 4,097. Has training made the difference large enough for longer distances? (Our layer
+# does not know positions; a Transformer does.)
 
 
 # %%
@@ -818,15 +816,16 @@ for (name, trained_at), asked in {("RNN", 4): (4, 16), ("attention", 64): (64, 4
         assert max(right) < 0.8 if (name, distance) == ("RNN", 16) else min(right) > 0.7
 
 # %% [markdown]
-# The RNN has learned *distance four*. Attention has learned *the marked word*, and the distance does
-# not enter. But a sharp look-up gives one answer; a query that needs two has to share its weight again.
-# The paper's remedy is in the same sentence: "an effect we counteract with Multi-Head Attention"
+# The RNN has learned *distance four*. (Below 1/8, it is worse than guessing: after twelve more steps its
+# state stands for another symbol.) Attention has learned *the marked word*, at any distance that we
+# tried. But a query that needs two words must share its weight. The paper's remedy is in the same
+# sentence: "an effect we counteract with Multi-Head Attention"
 # ([03_multi_head_attention](03_multi_head_attention.ipynb)).
 #
 # **Exercise 3 (easy).** Sutskever et al. (2014) found that their encoder-decoder translates much better
 # if it reads the source *backwards*. Let target word $i$ translate source word $i$, $n = 10$. How many
-# steps lie between the two, forwards and backwards? If each step halves the gradient, how much arrives
-# on average? Guess first.
+# steps lie between the two, forwards and backwards? If each step halves the gradient, how many times as
+# much arrives, on average, when the source is reversed? Guess first.
 
 # %% tags=["solution"]
 n = 10

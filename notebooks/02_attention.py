@@ -13,11 +13,11 @@
 # - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`. Nothing about
 #   attention.
 # - **After:** you can write scaled dot-product attention yourself, with masks; you know why the scores
-#   are divided by $\sqrt{d_k}$, in numbers, and how one empty row fills a model with NaN.
+#   are divided by $\sqrt{d_k}$, and how one empty row fills a model with NaN.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). This is its section 3.2.1, and from
-# 3.2.3 the decoder's mask. Indented sentences are quoted from it. The sign `≈` stands before a number
-# that may differ a little on another processor; an `assert` in the same cell holds its range.
+# 3.2.3 the decoder's mask; indented sentences are quoted from it. The sign `≈` stands before a number
+# that may differ a little on another processor.
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -72,12 +72,11 @@ torch.set_num_threads(1)  # matrices as small as ours only wait for a second thr
 # %% [markdown]
 # ## A look-up that may blend
 #
-# > "An attention function can be described as mapping a query and a set of key-value pairs to an
-# > output, where the query, keys, values, and output are all vectors." (section 3.2)
+# > "An attention function can be described as mapping a query and a set of key-value pairs to an output,
+# > where the query, keys, values, and output are all vectors." (section 3.2)
 #
-# A Python dictionary does that too. It holds **values** under **keys**; ask it with a **query** that
-# equals a key, and it hands over the value. Here is one of the cars that cross a bridge, counted four
-# times a day.
+# A Python dictionary does nearly that. It holds **values** under **keys**; ask it with a **query** that
+# equals a key, and it returns the value. Here are the cars that cross a bridge, counted four times a day.
 
 # %%
 cars = {0: 3.0, 6: 14.0, 12: 22.0, 18: 28.0}  # hour of the day: cars a minute
@@ -85,20 +84,19 @@ print("12 o'clock:", cars.get(12))
 print("15 o'clock:", cars.get(15))
 
 # %% [markdown]
-# `None` for 15 o'clock is a poor answer. At noon there were 22 cars a minute, at six in the evening 28;
-# a person would say 25. To a dictionary, two keys are equal or they are not. We want *nearly equal*.
+# `None` for 15 o'clock is a poor answer. With 22 cars a minute at noon and 28 at six in the evening, a
+# person would say 25. For a dictionary, two keys are equal or not. We want *nearly equal* to count too.
 #
 # So we make each hour a vector of length 1, a point on the dial of a 24-hour clock. The dot product of
-# two such vectors says how near the hours are: 1 for the same hour, 0 for six hours apart, -1 for
-# twelve. We call it the **score** of a key. A blend is a weighted mean, and its weights must be
-# positive and add up to 1. The **softmax** makes such weights out of any scores:
+# two such vectors says how near the hours are: 1 for the same hour, 0 for six hours apart, -1 for twelve.
+# It is the **score** (or *logit*) of a key. For a weighted mean of the values we need weights that are
+# positive and add up to 1. The **softmax** makes them out of any scores:
 #
 # $$\mathrm{softmax}(s)_i = \frac{e^{s_i}}{\sum_j e^{s_j}}$$
 #
-# (Other positive functions have been tried. What the exponential has of its own: only *differences* of
-# scores count, because adding the same number to all scores cancels.) One setting is left, the factor
-# by which the scores are multiplied first. It is called the **inverse temperature**, $1/T$; a softmax
-# with high temperature is soft, and one with low temperature is sharp.
+# Only *differences* of scores count, because adding the same number to all scores cancels. One setting is
+# left: the **temperature** $T$, by which the scores are divided first. A high temperature makes the
+# weights nearly equal; a low one gives the highest score nearly all the weight.
 
 
 # %%
@@ -121,7 +119,8 @@ for T in (1000, 1, 0.25, 0.001):
     print(f"temperature {T:6}: {soft_lookup(query, keys, values, T):.2f} cars at 15 o'clock")
 
 # %% [markdown]
-# From the mean of all to halfway between the two that are near.
+# As the temperature falls, the answer moves from the mean of all four values to the mean of the two
+# nearest.
 
 # %% tags=["figure-soft-lookup"]
 hours = torch.linspace(0, 24, 193)
@@ -134,12 +133,11 @@ plt.show()
 assert_close(soft_lookup(keys, keys, values, 0.001), values)  # cold enough, it is the dictionary
 
 # %% [markdown]
-# *Figure 1. What the look-up answers at every hour: the lower the temperature, the closer it comes to
-# the four entries of the table (dots).*
+# *Figure 1. What the look-up answers at every hour: the lower the temperature, the closer it comes to the
+# four entries of the table (dots).*
 #
-# So **a dictionary is attention at temperature zero, for the keys it holds, if its keys all have the
-# same length.** The condition matters, because a dot product grows with the length of the key: a long
-# key that points nearly the right way can beat the key that equals the query.
+# So **a dictionary is attention at temperature zero, for the keys it holds, if its keys all have the same
+# length.** Otherwise a long key that points nearly the right way can beat the key that equals the query:
 
 # %%
 three = torch.tensor([[1.0, 0.0], [0.6, 0.1], [0.0, 1.0]])
@@ -169,8 +167,9 @@ assert slope(0.001) == 0
 assert slope(1000) < 0.02 < 1 < slope(0.25)
 
 # %% [markdown]
-# It vanishes at both ends. A softmax that is too hot takes the mean of all; one that is too cold has
-# decided, and is flat between its steps: it is **saturated**. Learning happens in between.
+# The gradient vanishes at both ends. If the temperature is too high, the answer is always the mean of
+# all. If it is too low, one key has all the weight, and a small change of the query changes nothing: the
+# softmax is **saturated**.
 #
 # ## Equation 1
 #
@@ -179,8 +178,8 @@ assert slope(1000) < 0.02 < 1 < slope(0.25)
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{QK^\top}{\sqrt{d_k}}\right)V$$
 #
-# It is our look-up for many queries at once (the rows of $Q$), with a vector for each value (the rows
-# of $V$), at temperature $\sqrt{d_k}$.
+# It is our look-up at temperature $\sqrt{d_k}$, with queries, keys and values in the rows of $Q$, $K$ and
+# $V$.
 #
 # ![Scaled dot-product attention: queries times keys, scale, mask, softmax, the product
 # with the values](../images/attention.svg)
@@ -188,7 +187,7 @@ assert slope(1000) < 0.02 < 1 < slope(0.25)
 # *Figure 2. The paper's Figure 2, left, with its matrices. Three queries look at four keys; struck out
 # are the cells that a mask hides (below).*
 #
-# With numbers small enough for paper: two queries, three keys, $d_k = 4$, so that $\sqrt{d_k} = 2$.
+# A small example: two queries, three keys, $d_k = 4$, so that $\sqrt{d_k} = 2$.
 
 # %%
 Q = torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 2.0, 2.0, 0.0]])  # (2, 4): one row a query
@@ -203,10 +202,10 @@ e2 = math.exp(2)  # the first row by hand: scores 2, 0, 0
 assert_close(weights[0], torch.tensor([e2, 1, 1]) / (e2 + 2))
 
 # %% [markdown]
-# The package has these three lines, two `if` for masks, which we need below, and one for dropout
-# ([08_training_recipe](08_training_recipe.ipynb)). The dots in its comments stand for any dimensions in
-# front. PyTorch has the same as one *fused kernel*, a single operation that does not hand out the
-# weights.
+# The package has these three lines, two `if` for masks (below), and one for dropout
+# ([08_training_recipe](08_training_recipe.ipynb)). Dots in its comments stand for any dimensions in
+# front. PyTorch has the same as a *fused kernel*, `F.scaled_dot_product_attention`, a single operation
+# that does not return the weights.
 
 # %%
 show_source(attention, docstring=False)
@@ -214,9 +213,10 @@ assert_close(attention(Q, K, V), (output, weights))
 assert_close(F.scaled_dot_product_attention(Q, K, V), output)
 
 # %% [markdown]
-# Now words. Each English word gets random numbers, and the German word for it the same ones, slightly
-# disturbed. (A trained model finds such vectors by itself.) The verb *saw* is two words in German, *hat
-# ... gesehen*.
+# Now words. Each English word gets a vector of random numbers, and its German translation the same vector
+# plus noise. (A trained model learns such vectors.) The verb *saw* is two words in German, *hat ...
+# gesehen*. Queries from one sentence and keys from the other make **encoder-decoder attention**, also
+# called cross-attention.
 
 # %% tags=["figure-weights"]
 english, german, meant = (
@@ -240,25 +240,24 @@ plt.show()
 assert weights[english.index("cat")].argmax() == german.index("Katze")
 
 # %% [markdown]
-# *Figure 3. The weights of each English word (a row) on the German words (columns). Each row sums to
-# 1.*
+# *Figure 3. The weights of each English word (a row) on the German words (columns). Each row sums to 1.*
 #
-# *saw* reaches *gesehen*, four positions further on, as easily as a neighbour. But it must share its
-# weight between *hat* and *gesehen*. And both rows *the* are equal: the same word is the same query,
-# wherever it stands.
+# *saw* reaches *gesehen*, four positions further on, but must share its weight between *hat* and
+# *gesehen*. Both rows *the* are equal, because the same word is the same query wherever it stands. (*dog*
+# also looks at *der* and *die*, because vectors of 16 random numbers are only roughly orthogonal.)
 #
 # ### What attention cannot do
 #
 # **It does not know the order.** Shuffle the keys together with their values, and nothing changes. In
-# self-attention, shuffling the words shuffles the outputs alike, which is called **permutation
+# self-attention, shuffling the words shuffles the outputs in the same way, which is called **permutation
 # equivariance**. Order has to be added ([05_positional_encoding](05_positional_encoding.ipynb)).
 #
 # **It averages, and never adds up.** Each output is a weighted mean of values, so no coordinate leaves
-# the range of that coordinate in $V$, and a sentence with every word said twice gives the same output.
+# the range of that coordinate in $V$. Repeat every key and value, and the output stays the same.
 #
-# **It ignores what all keys share.** Add the same vector $c$ to every key: each score of a query grows
-# by the same $q \cdot c$, which cancels in the softmax. So if a linear map with a bias makes the keys,
-# that bias never learns anything. (The paper's formulas have no bias; most code has one.)
+# **It ignores what all keys share.** Add the same vector $c$ to every key: each score of a query grows by
+# the same $q \cdot c$, which cancels in the softmax. So if a linear map with a bias makes the keys, that
+# bias gets no gradient.
 
 
 # %%
@@ -290,14 +289,15 @@ assert bias < 1e-5 < 0.01 < weight
 #
 # We measure each half of that sentence, on 2,000 random queries with nine keys each.
 #
-# **Do the dot products grow?** Let the entries of $q$ and $k$ be independent, with mean 0 and
-# variance 1. Then $q \cdot k$ is a sum of $d_k$ products of variance 1, so its variance is $d_k$ (the paper's
-# footnote 4). At the paper's $d_k = 64$, the standard deviation of a score is 8. Dividing by
-# $\sqrt{d_k}$ makes it 1 for every width.
+# **Do the dot products grow?** Let the entries of $q$ and $k$ be independent, with mean 0 and variance 1.
+# Then $q \cdot k$ is a sum of $d_k$ products of variance 1, so its variance is $d_k$ (the paper's
+# footnote 4). At the paper's $d_k = 64$, the standard deviation of a score is 8. Dividing by $\sqrt{d_k}$
+# makes it 1 for every width.
 #
-# **Does the softmax lose its gradient?** Its derivatives form the *Jacobian*, $\partial w_i / \partial
-# s_j = w_i\,([i = j] - w_j)$, where $[i = j]$ is 1 if $i = j$ and else 0. All gradient on its way to
-# the scores is multiplied by that matrix. When one weight is near 1, every entry is near 0.
+# **Does the softmax lose its gradient?** Its derivatives form the *Jacobian*,
+# $\partial w_i / \partial s_j = w_i\,([i = j] - w_j)$, where $[i = j]$ is 1 if $i = j$ and else 0. That
+# matrix multiplies every gradient on the way back to the scores. When one weight is near 1, every entry
+# is near 0.
 
 # %%
 QUERIES, KEYS = 2000, 9
@@ -351,13 +351,13 @@ explore_scaling(widths, one_query, german, bits, moves)
 
 # %% [markdown]
 # *Figure 4. Left: one query's scores and weights; move the slider to change $d_k$. Without the division
-# (blue) one key takes all the weight. Right: the median query. Entropy is how evenly the weight is
-# spread; response is the norm of the Jacobian. (All vectors are random; the words are only names.)*
+# (blue) one key takes nearly all the weight. Right: the median query. Entropy says how evenly the weight
+# is spread; response is the norm of the Jacobian. (All vectors are random; the words are only names.)*
 #
 # ### A lottery
 #
 # Training adds up the gradients of many queries, so the mean counts as well as the median. We send a
-# random gradient into the output and measure what arrives at the scores, behind the softmax.
+# random gradient into the output and measure what arrives at the scores.
 
 # %%
 _ = torch.manual_seed(0)
@@ -398,17 +398,16 @@ assert curves[PLAIN]["median"][10] < 1e-3 * curves[PLAIN]["mean"][10]
 # *Figure 5. The gradient at the scores. With the division it does not depend on the width. Without it,
 # the mean falls, and the median falls much faster.*
 #
-# The paper's suspicion holds. Unscaled, the mean falls to about a ninth at $d_k = 1024$, and what is
-# left is a **lottery**: a tenth of the queries, those whose two best keys are nearly tied, hold almost
-# all of the gradient, and the others wait. At the paper's width of 64 a tenth already holds nearly
-# half.
+# The paper's suspicion holds on these random vectors. Unscaled, the mean falls to about a ninth at
+# $d_k = 1024$, and what is left is a **lottery**: a tenth of the queries, those whose two best keys are
+# nearly tied, hold about 87% of the gradient, and most others almost none. At the paper's width of 64, a
+# tenth holds nearly half; with scaling, about a fifth.
 #
-# (Why at the scores? The gradient at the *query* has another factor, $1/\sqrt{d_k}$ with scaling, 1
-# without. It is a matter of units, which Adam ignores.)
-#
-# Two questions remain. *Is $\sqrt{d_k}$ still right after training?* The entries of trained queries and
-# keys are not independent. We can read their scores from a trained model: the logarithm of a row of
-# weights is the row of scores, up to a constant.
+# *Is $\sqrt{d_k}$ still right after training?* The entries of trained queries and keys are not
+# independent. We read the scores of a trained model from its weights: the logarithm of a row of weights
+# is the row of scores, up to a constant. The model has four layers with four *heads*, attentions side by
+# side ([03_multi_head_attention](03_multi_head_attention.ipynb)), in the encoder and again in
+# encoder-decoder attention (*cross*).
 
 # %%
 seen = load_pretrained("multi30k-en-de").attention("A young woman is throwing a ball to a small brown dog.")
@@ -421,9 +420,10 @@ for kind in ("encoder", "cross"):
     assert 0.5 < spread.min() < 2 < spread.max() < 30
 
 # %% [markdown]
-# The constant sets where training starts, not where it ends: this model has made most of its heads
-# sharper, and a few very sharp. *And what if $q$ and $k$ are the same vector?* Then $x \cdot x$ is not
-# of size $\sqrt{d_k}$ but close to $d_k$, and every word sees only itself, scaling or not:
+# The constant sets where training starts, not where it ends: most heads of this model are sharper than
+# random vectors would make them. *And what if $q$ and $k$ are the same vector?* Then the score of a word
+# with itself, $x \cdot x$, is not of size $\sqrt{d_k}$ but close to $d_k$. At a large $d_k$ every word
+# sees almost only itself, even with scaling:
 
 # %%
 _ = torch.manual_seed(0)
@@ -433,12 +433,11 @@ print(f"d_k = 512, scaled: the smallest weight of a word on itself is {own.min()
 assert own.min() > 0.999
 
 # %% [markdown]
-# So queries and keys must be *different* views of a word. That is what the linear maps $W^Q$ and $W^K$
-# of [03_multi_head_attention](03_multi_head_attention.ipynb) are for.
+# This is one reason to make queries and keys by *different* linear maps of a word.
 #
-# **Exercise 1 (easy).** Somebody divides by $d_k$ instead of $\sqrt{d_k}$. What is the typical entropy
-# of the nine weights then, at $d_k = 4$ and at 1024? Which end of the first section does attention move
-# to? Guess, then measure with `products` and `entropy`.
+# **Exercise 1 (easy).** Somebody divides by $d_k$ instead of $\sqrt{d_k}$. What is the typical entropy of
+# the nine weights then, at $d_k = 4$ and at 1024? Is the temperature now too high or too low? Guess, then
+# measure with `products` and `entropy`.
 
 # %% tags=["solution"]
 for d_k in (4, 1024):
@@ -448,9 +447,9 @@ assert entropy(too_soft).median() > 0.99 * math.log2(KEYS)
 print("scores of standard deviation 1 / sqrt(d_k): too hot, the mean of everything")
 
 # %% [markdown]
-# **Exercise 2 (hard).** Write the backward pass of equation 1 (without a mask): given the gradient at
-# the output, return those at $Q$, $K$ and $V$. Use the Jacobian above, but never build it: you need
-# nothing larger than the weights.
+# **Exercise 2 (hard).** Write the backward pass of equation 1 (without a mask): given the gradient at the
+# output, return those at $Q$, $K$ and $V$. Use the Jacobian above, but never build it: you need nothing
+# larger than the weights.
 
 
 # %% tags=["exercise"]
@@ -481,12 +480,12 @@ print("equal to autograd")
 # ## The other kind: additive attention
 #
 # > "While the two are similar in theoretical complexity, dot-product attention is much faster and more
-# > space-efficient in practice, since it can be implemented using highly optimized matrix
-# > multiplication code."
+# > space-efficient in practice, since it can be implemented using highly optimized matrix multiplication
+# > code."
 #
 # The other of the two is Bahdanau's ([01](01_why_attention.ipynb)): a small network makes the score,
-# $v^\top \tanh(Wq + Uk)$. The projections $Wq$ and $Uk$ are needed once a word; what is left for every
-# *pair* is a sum, a `tanh` and a product with $v$.
+# $v^\top \tanh(Wq + Uk)$. The projections $Wq$ and $Uk$ are computed once for each word. Every *pair*
+# then needs a sum, a `tanh` and a product with $v$.
 
 
 # %%
@@ -512,17 +511,15 @@ print(f"d = 64, as many multiplications: ≈{ratio:.0f} times as long, {held} ti
 assert ratio > 4
 
 # %% [markdown]
-# The multiplications are as many, but the sum inside the `tanh` is a vector for every pair. The
-# additive kind has one advantage: "additive attention outperforms dot product attention without scaling
-# for larger values of $d_k$" (the paper cites Britz et al., 2017; we have not trained both). A likely
-# reason is the `tanh`, which keeps each entry between -1 and 1. Scaling gives the product the same calm
-# for one division.
+# There are as many multiplications, but additive attention holds a vector of $d$ numbers for every pair.
+# It has one advantage: "additive attention outperforms dot product attention without scaling for larger
+# values of $d_k$" (the paper cites Britz et al., 2017; we have not trained both). A likely reason is the
+# `tanh`, which keeps each entry between -1 and 1. Scaling keeps dot products small too.
 #
 # ## Masks: who may look at whom
 #
-# Sentences differ in length, and tensors are rectangular. So short sentences are filled up with a
-# special token, the **padding**, here `<blank>`. (`<s>` and `</s>` mark where a translation starts and
-# ends.)
+# Sentences differ in length, and tensors are rectangular. So short sentences are filled up with a special
+# token, the **padding**, here `<blank>`. (`<s>` and `</s>` mark where a translation starts and ends.)
 
 # %%
 sources = [german, ["Der", "Hund", "schläft", "."]]
@@ -541,9 +538,8 @@ src, tgt = numbered(sources), numbered(targets)
 print(*(words[n] for n in src[1]))
 
 # %% [markdown]
-# The softmax does not know that a blank means nothing. Of three ways to mend that, two are wrong:
-# multiply the *scores* of the blanks by 0, multiply their *weights* by 0, or set their scores to
-# $-\infty$.
+# The softmax does not know that `<blank>` means nothing. Of three remedies only one is right: multiply
+# the *scores* of the padding by 0, multiply its *weights* by 0, or set its scores to $-\infty$.
 
 # %%
 _ = torch.manual_seed(0)
@@ -566,17 +562,18 @@ for name, w in mended.items():
 assert_close(attention(y, x, x, real)[0], wanted)
 
 # %% [markdown]
-# A score of 0 is no "no", because $e^0 = 1$ is a vote like any other. Only $e^{-\infty}$ is 0, and
-# *before* the softmax, so that the remaining keys share all the weight. `real` is a **mask**: boolean,
-# `True` where attention is allowed.
+# A score of 0 does not hide a key, because $e^0 = 1$ is not 0. Only $e^{-\infty}$ is 0. It has to be set
+# *before* the softmax, so that the other keys share all the weight. `real` is a **mask**: boolean, `True`
+# where attention is allowed.
 #
-# > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive
-# > property. We implement this inside of scaled dot-product attention by masking out (setting to −∞)
-# > all values in the input of the softmax which correspond to illegal connections." (section 3.2.3)
+# > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property.
+# > We implement this inside of scaled dot-product attention by masking out (setting to −∞) all values in
+# > the input of the softmax which correspond to illegal connections." (section 3.2.3)
 #
-# In training the decoder is given the whole translation and must guess each word from those before it,
-# so what follows is hidden. This is the **causal mask**, a triangle: the query at position $t$ sees
-# keys at $s \le t$. It is written in many ways.
+# In training, the decoder is given the whole correct translation (**teacher forcing**) and must predict
+# each word from those before it, so the words that follow must be hidden. The **causal mask** does this.
+# It is a triangle: the query at position $t$ sees the keys up to position $t$. It is written in several
+# ways:
 
 # %%
 n = 5
@@ -591,8 +588,8 @@ for name, way in ways.items():
 print(ways["the package"].int())
 
 # %% [markdown]
-# The diagonal is where it goes wrong, and no error is raised. To test a mask, change the last word and
-# see which outputs move:
+# A mask that is wrong by one diagonal raises no error. To test a mask, change the last word and see which
+# outputs change:
 
 
 # %%
@@ -612,9 +609,10 @@ for name, shift in (("right", 0), ("one too far", 1), ("one too short", -1)):
 assert reached_by_last_word(subsequent_mask(n)[0]) == [4]
 
 # %% [markdown]
-# "One too far" lets word 3 see word 4: a model trained so copies the answer
-# ([07_batches_and_masks](07_batches_and_masks.ipynb)). "One too short" leaves the first word with
-# nothing to see; we come to that. A decoder needs both masks, joined by `&`. `Batch` does so.
+# "One too far" lets position 3 see word 4, which it has to predict: such a model learns to copy the
+# answer ([07_batches_and_masks](07_batches_and_masks.ipynb)). "One too short" leaves the first word with
+# nothing to see (below). A decoder needs both masks, for padding and for the future; the class `Batch`
+# joins them by `&`.
 
 # %% tags=["figure-masks"]
 batch = Batch(src, tgt, pad=number["<blank>"])  # cuts off the target's last column: nothing follows it
@@ -629,13 +627,13 @@ explore_masks(masks, tokens, tokens, query=3)
 
 # %% [markdown]
 # *Figure 6. Three masks for one sentence. A row is what one query sees: coloured keys may be looked at,
-# grey ones are hidden. Padding takes away columns, the causal mask a corner. Point at a row to read its
-# keys.*
+# grey ones are hidden. Padding hides columns, the causal mask a triangle. The loss leaves out the rows of
+# `<blank>`. Point at a row to read its keys.*
 #
 # ### Which way round?
 #
 # `True` means "may attend" here. Elsewhere? We give the same mask, `[True, True, False]`, to several
-# functions and read off which keys get weight. (With the identity for values, the output shows the
+# functions and read off which keys get weight. (With the identity matrix as values, an output shows the
 # weights.)
 
 # %%
@@ -658,15 +656,15 @@ for name, keys_seen in seen.items():
 assert list(seen.values()) == [[0, 1]] * 2 + [[2]] * 2 + [[0, 1, 2]]
 
 # %% [markdown]
-# PyTorch has both readings: `True` hides in `nn.MultiheadAttention` and shows in the fused kernel. The
-# last line is the trap: a mask of floats is *added* to the scores, so 1.0 and 0.0 hide nothing, and
-# nothing complains. Our package refuses any mask that is not boolean.
+# PyTorch has both conventions: `True` hides in `nn.MultiheadAttention` and shows in the fused kernel. In
+# the last line, a mask of floats is *added* to the scores, so 1.0 and 0.0 hide nothing, and no error is
+# raised. Our package refuses any mask that is not boolean.
 #
 # ### A row with nothing to see
 #
-# "One too short" had a first row with no key allowed. A sentence of padding alone has such rows too.
-# Its weights are $0/0$, NaN. "Never mind, nobody reads that row", and indeed the loss can leave it out.
-# Here are three queries, of which the last sees nothing and is not in the loss:
+# "One too short" had a first row with no key allowed. A sentence of padding alone has such rows too. With
+# all scores at $-\infty$, the weights are $0/0$, NaN. Does it matter, if nobody reads that row? Here the
+# last of three queries sees nothing and is left out of the loss:
 
 
 # %%
@@ -687,13 +685,13 @@ print("weights of the layer below whose gradient is NaN:", spoilt, "of 16")
 assert spoilt == 16
 
 # %% [markdown]
-# The loss is fine, and **every weight below has a gradient of NaN**, because the backward pass
-# multiplies the empty row's NaN by a gradient of 0, which is NaN. One update later the model is dead.
+# The loss is finite, but **every weight below has a gradient of NaN**: the backward pass multiplies the
+# empty row's NaN by a gradient of 0, and NaN times 0 is NaN. After one update all these weights are NaN.
 #
-# So take the lowest *finite* number instead. For ordinary rows the result is exactly the same. For the
-# empty row all scores are equally low, so the softmax gives each key a third: the query that may see
-# *nothing* sees *everything*, silently. Therefore the package also sets forbidden weights to 0 after
-# the softmax.
+# So we take the lowest *finite* number instead of $-\infty$. For ordinary rows the result is exactly the
+# same. In the empty row all scores are equal, so the softmax gives each key a third: the query that may
+# see *nothing* sees *everything*, and no error is raised. So the package also sets forbidden weights to 0
+# after the softmax.
 
 # %%
 lowest = torch.finfo(torch.float32).min
@@ -711,8 +709,8 @@ without = torch.autograd.grad(attention(q[:2], k, v, mask[:2])[0].square().sum()
 assert_close(with_row, without)  # all gradients as if that query had never been asked
 
 # %% [markdown]
-# **Exercise 3 (medium).** Write attention yourself: equation 1 with a mask, for any dimensions in
-# front. A query that may see nothing gets zeros, and no gradient may be NaN.
+# **Exercise 3 (medium).** Write attention yourself: equation 1 with a mask, for any dimensions in front.
+# A query that may see nothing gets zeros, and no gradient may be NaN.
 
 
 # %% tags=["exercise"]
@@ -744,6 +742,5 @@ assert all(t.grad.isfinite().all() for t in tried)
 print("equal to PyTorch's kernel; zeros and no NaN in the empty row")
 
 # %% [markdown]
-# What one weighted mean cannot do is give two answers: *saw* had to share its weight between *hat* and
-# *gesehen*. In [03_multi_head_attention](03_multi_head_attention.ipynb) every word looks several times
-# at once.
+# One weighted mean cannot give two answers: *saw* had to share its weight between *hat* and *gesehen*. In
+# [03_multi_head_attention](03_multi_head_attention.ipynb) every word looks several times at once.

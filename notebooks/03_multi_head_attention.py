@@ -8,12 +8,12 @@
 # [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb) · To see a whole model learn
 # first: [09_first_example](09_first_example.ipynb)
 #
-# *23 minutes to read, half a minute to run, the exercises extra.*
+# *24 minutes to read, half a minute to run, the exercises extra.*
 #
 # - **Before:** you know equation 1, its masks, and that its output is a weighted mean
 #   ([02_attention](02_attention.ipynb)).
-# - **After:** you know why one head is not enough, what each of the four linear maps is for, what heads cost,
-#   and the three places in which the model uses them.
+# - **After:** you know why one head is not enough, what each of the four linear maps is for, what heads
+#   cost, and the three ways in which the model uses the layer.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). These are its sections 3.2.2 and 3.2.3.
 
@@ -71,8 +71,8 @@ torch.set_num_threads(1)  # matrices as small as ours only wait for a second thr
 # > "Multi-head attention allows the model to jointly attend to information from different representation
 # > subspaces at different positions. With a single attention head, averaging inhibits this." (section 3.2.2)
 #
-# What does averaging inhibit? Here are eight temperatures of one day. For each hour we want to know how much
-# warmer it is than three hours before. (Before 0 o'clock comes 21 o'clock.)
+# What does averaging inhibit? Here are eight temperatures of one day. For each hour we want to know how
+# much warmer it is than three hours before. (The hour before 0 h is 21 h, as if all days were alike.)
 
 # %%
 hours = [f"{hour} h" for hour in range(0, 24, 3)]
@@ -82,8 +82,8 @@ print("degrees:", [int(d) for d in degrees])
 print("warmer: ", [int(d) for d in warmer])
 
 # %% [markdown]
-# The answer needs two entries, so let a head attend to two: the hour itself and the hour before, half of the
-# weight each. The key of an hour is a vector with a 1 at its position.
+# The answer needs two temperatures. So we let a head attend to two hours, this hour and the one before,
+# with half of the weight on each. The key of each hour is a one-hot vector: 1 at its position, 0 elsewhere.
 
 # %%
 position = torch.eye(8)  # (8, 8): the key of each hour
@@ -93,19 +93,20 @@ print("one head gets:", [round(number, 1) for number in both.flatten().tolist()]
 assert_close(both.flatten(), (degrees + degrees.roll(1)) / 2)
 
 # %% [markdown]
-# The head gets their mean, which cannot tell 15 and 15 from 10 and 20. Could a head with cleverer weights do
-# it? No, and here is why.
+# The head gets the mean of the two, which cannot tell 15 and 15 from 10 and 20. Could other weights give
+# the difference? No, and there is a proof.
 #
-# From hour $s$, a head passes on $m\,x_s + p_s$: the temperature $x_s$ times a number $m$, which its linear
-# maps decide, plus a number $p_s$ that depends on the position. Its output is the mean of these eight, with
-# weights that are positive and sum to 1. Now suppose that all eight temperatures are $c$.
+# In a real layer each hour $s$ is a vector: one entry is its temperature $x_s$, the others tell its
+# position. The linear maps of a head turn it into $m\,x_s + p_s$, where $m$ is a learned number and $p_s$
+# depends on the position alone. The output is a weighted mean of these eight numbers; the weights are
+# positive and sum to 1. Now suppose that all eight temperatures are equal to $c$.
 #
-# 1. The output is $m\,c$ plus a weighted mean of the $p_s$, which is bounded. The right answer is 0 for
-#    every $c$. So $m$ must be 0.
-# 2. With $m = 0$ the output is a weighted mean of the $p_s$, so it is never larger than the largest of eight
-#    fixed numbers. The right answer can be as large as we like.
+# 1. The output is $m\,c$ plus a weighted mean of the $p_s$, which stays between the smallest and the
+#    largest. The right answer is 0 for every $c$. So $m$ must be 0.
+# 2. With $m = 0$ the output is a weighted mean of the $p_s$ on *every* day, so it never exceeds the largest
+#    of eight fixed numbers. The right answer can be as large as we like.
 #
-# Step 1 can be watched, with a random head on days of constant temperature:
+# We can watch step 1. A random head gets days of constant temperature:
 
 # %%
 _ = torch.manual_seed(0)
@@ -122,10 +123,10 @@ for c in (1e2, 1e4, 1e6):
     assert rest < 1
 
 # %% [markdown]
-# The right answer was 0 in each line.
+# The right answer was 0 each time. The head's answer grows with $c$, because its $m$ is not 0.
 #
-# With **two heads** it is easy: one attends to the hour, the other to the hour before, and their outputs are
-# multiplied with $+1$ and $-1$.
+# With **two heads** it is easy. One attends to this hour, the other to the hour before, and we multiply
+# their outputs by 1 and by −1.
 
 # %%
 head_now, _ = attention(50 * now, position, degrees.unsqueeze(-1))
@@ -135,14 +136,14 @@ print("two heads:", [round(number) for number in difference.flatten().tolist()])
 assert_close(difference.flatten(), warmer, rtol=0, atol=1e-4)
 
 # %% [markdown]
-# **Attention weights are positive, but the factors after the heads may have any sign.** (The paper speaks of
-# averaging alone.)
+# **Attention weights are never negative, but the factors that the layer multiplies the heads by may have
+# any sign.**
 #
-# Does the *model* need it? There each sub-layer's input is added to its output (the **residual connection**,
-# [06_the_full_model](06_the_full_model.ipynb)). That brings $x_t$, and one head with $m = -1$ can subtract
-# the hour before. But ask for $x_{t-1} - x_{t-2}$, and the residual connection does not help. In step 1,
-# $m$ becomes $-1$; in step 2, let $x_{t-1}$ be large and all others 0: the right answer is large, while the
-# residual brings 0 and the head at most the largest $p_s$. Below, this is learned.
+# Does the *model* need a second head? There, the input of each sub-layer is added to its output (the
+# **residual connection**, [06_the_full_model](06_the_full_model.ipynb)). That brings $x_t$, so one head
+# with $m = -1$ is enough to subtract the hour before. It does not help with $x_{t-1} - x_{t-2}$: step 1
+# then gives $m = -1$ instead of 0, and step 2 fails on a day when $x_{t-1}$ is large and all others are 0.
+# We train both below.
 #
 # **Exercise 1 (easy).** How fast does the warming change? At each hour that is $x_{t-1} - 2x_t + x_{t+1}$.
 # How many heads does it need? Build it with `attention`, without a residual connection.
@@ -157,7 +158,7 @@ assert_close(bent.flatten(), degrees.roll(1) - 2 * degrees + degrees.roll(-1), r
 # %% [markdown]
 # ## Twenty-five matrices, or four
 #
-# Our heads were told what to look for. In the model, they learn it:
+# We told our heads where to look. In the model, they learn it:
 #
 # > "... we found it beneficial to linearly project the queries, keys and values h times with different,
 # > learned linear projections to dk, dk and dv dimensions, respectively." (section 3.2.2)
@@ -172,7 +173,7 @@ assert_close(bent.flatten(), degrees.roll(1) - 2 * degrees + degrees.roll(-1), r
 #
 # *Figure 1. The paper's Figure 2 (right), with shapes. Follow S, the number of keys: attention sums over it.*
 #
-# The formula as it stands, one head after the other:
+# Here is the formula as it stands, one head after the other. (T is the number of queries.)
 
 # %%
 d_model, h = 512, 8
@@ -194,9 +195,9 @@ print("out:", tuple(by_the_paper.shape), " matrices:", len(W_Q) + len(W_K) + len
 
 # %% [markdown]
 # **Why does code have four?** Because eight products with eight narrow matrices are *one* product with the
-# eight laid side by side. Three linear maps hold $W^Q_1 \ldots W^Q_8$, and so on; the fourth is $W^O$. We put
-# our 25 in. (`nn.Linear` computes $xW^\top$, so they go in transposed, and head $i$ is 64 *rows* of
-# `.weight`. A square matrix does not complain if one forgets it.)
+# eight side by side. Three linear maps hold $W^Q_1 \ldots W^Q_8$, and so on; the fourth is $W^O$. We put
+# our 25 into the package's layer. (`nn.Linear` computes $xW^\top$, so each matrix goes in transposed, and
+# head $i$ is 64 *rows* of `.weight`. If you forget to transpose a square matrix, no error is raised.)
 
 # %%
 layer = MultiHeadedAttention(h, d_model, dropout=0.0)
@@ -210,8 +211,8 @@ print("25 matrices found in four of size", tuple(layer.linears[0].weight.shape))
 # %% [markdown]
 # ### What is each of the four for?
 #
-# **$W^Q$ and $W^K$** let a token look for something other than itself. Without them queries and keys are the
-# tokens, the score of $t$ with $s$ is that of $s$ with $t$, and a token fits nothing so well as itself:
+# **$W^Q$ and $W^K$** let a token look for something other than itself. Without them, queries and keys are
+# the tokens, and among vectors of about equal length each one has the largest dot product with itself:
 
 # %%
 _ = torch.manual_seed(0)
@@ -224,10 +225,10 @@ assert bare.diagonal().mean() > 0.8
 assert projected.diagonal().mean() < 0.1
 
 # %% [markdown]
-# **$W^V$ and $W^O$** decide what is passed on, and where it goes. What makes a token easy to *find* (its key)
-# need not be what one wants to *know* about it (its value): in [02_attention](02_attention.ipynb) the key was
-# an hour and the value a temperature. Without $W^V$ head 3 could only pass on its own 64 of the 512 entries;
-# without $W^O$ what it has found would stay in them. A gradient shows what depends on what.
+# **$W^V$ and $W^O$** decide what is passed on, and where it goes. What makes a token easy to *find* (its
+# key) need not be what one wants to *know* about it (its value): above, the key is an hour and the value a
+# temperature. Without $W^V$, head 3 could pass on only its own 64 of the 512 entries; without $W^O$, what
+# it finds would stay in these 64. The gradient shows which numbers depend on which.
 
 
 # %%
@@ -248,12 +249,13 @@ assert reach(map_in_threads[2], W_O) == (512, 8)
 assert reach(identity, identity) == (64, 1)
 
 # %% [markdown]
-# Without $W^O$ nothing could subtract *before* from *now*.
+# Without $W^O$, this layer could not subtract *before* from *now*, because the two would stand in different
+# entries.
 #
-# Why two matrices for one job? To concatenate and multiply with $W^O$ is to cut $W^O$ into eight pieces of 64
-# rows and add up $\sum_i \mathrm{head}_i W^O_i$. So $W^V_i$ and $W^O_i$ act only through their product, which
-# is $512 \times 512$; the two factors hold a quarter as many numbers. Two consequences: a layer is a **sum**
-# of heads, whose order means nothing, and a head passes on 64 directions of 512 at most.
+# Why two matrices, $W^V_i$ and $W^O$? Cut $W^O$ into eight blocks $W^O_i$ of 64 rows. To concatenate the
+# heads and multiply by $W^O$ is then the same as the sum $\sum_i \mathrm{head}_i W^O_i$. So $W^V_i$ and
+# $W^O_i$ act only through their product, a $512 \times 512$ matrix of rank 64. Two things follow: a layer
+# is a **sum** of heads, whose order means nothing, and a head passes on at most 64 directions of 512.
 
 # %%
 total = torch.zeros(5, d_model)
@@ -265,10 +267,10 @@ product = W_V[2].double() @ W_O[128:192].double()  # head 3: (512, 512)
 print("rank of W^V_3 W^O_3:", int(torch.linalg.matrix_rank(product)), "of 512")
 
 # %% [markdown]
-# ## The cut
+# ## Splitting into heads
 #
-# Each projection gives 512 numbers a token, which have to become 8 heads of 64. In small: four words of eight
-# numbers, two heads of four.
+# Each projection gives 512 numbers per token, which have to become 8 heads of 64. A small example has four
+# words of eight numbers, and two heads of four.
 
 # %% tags=["figure-cut"]
 words = ["the", "dog", "saw", "him"]
@@ -286,7 +288,8 @@ assert (wrong[0] // 8).unique().tolist() == [0, 1]
 # *Figure 2. Where 32 numbers go; the colour is the word. In the middle each head has half of every word. On
 # the right head 1 has all of "the" and "dog", and nothing of "saw" and "him".*
 #
-# Both have the same shape, and nothing raises an error. On which inputs does each output then depend?
+# Both results have the same shape, and neither way raises an error. What does the mistake change? We ask
+# which inputs each output depends on.
 
 
 # %%
@@ -317,11 +320,12 @@ assert depends_on(ViewAlone, 2) == [[0, 1, 2, 3]] * 4 + [[4, 5, 6, 7]] * 4
 assert depends_on(ViewAlone, 8) == [[t] for t in range(8)]
 
 # %% [markdown]
-# With two heads the sentence falls into halves that never exchange anything; with eight, each token is alone.
-# More layers do not mend it, because each cuts in the same place.
+# With two heads the sentence falls into halves that never exchange anything. With eight heads, each of the
+# eight tokens is alone. More layers do not repair it, because each cuts at the same positions.
 #
-# **Exercise 2 (medium).** Write multi-head attention without a loop over the heads. The mask is one for all
-# heads. (The test has as many sentences as heads, so that a mask (B, T, S) raises no error but is wrong.)
+# **Exercise 2 (medium).** Write multi-head attention without a loop over the heads. All heads have the same
+# mask. (The test has as many sentences as heads, so a mask that is left at (B, T, S) raises no error but
+# gives wrong numbers.)
 
 
 # %% tags=["exercise"]
@@ -363,6 +367,8 @@ assert_close(mine, reference(queries, states, states, mask))
 #
 # > "Due to the reduced dimension of each head, the total computational cost is similar to that of single-head
 # > attention with full dimensionality." (section 3.2.2)
+#
+# We count the operations (multiplications and additions) of the matrix products, for 32 tokens:
 
 # %%
 x = torch.randn(1, 32, d_model)
@@ -382,17 +388,17 @@ assert cost[1] == cost[8] == cost[32]
 assert cost[8][1] == 4 * 2 * 32 * d_model**2 + 2 * 2 * 32**2 * d_model  # projections; scores and blend
 
 # %% [markdown]
-# For a sentence of 32 tokens the operations (multiplications and additions) are even equal, because $h$
-# heads do $h$ products of width $d_{model} / h$. What grows is the number of attention weights.
+# They are even equal, because $h$ heads do $h$ products of width $d_{model} / h$. What grows is the number
+# of attention weights.
 #
 # ### What a narrow head gives up
 #
 # > "While single-head attention is 0.9 BLEU worse than the best setting, quality also drops off with too many
 # > heads." (section 6.2)
 #
-# In numbers (Table 3, rows A): 24.9 BLEU, a score of translations, with 1 head, 25.5 with 4, 25.8 with 8 and
-# 16, 25.4 with 32. What does a narrow head lose? Take fifty random keys and 100,000 random queries: how many
-# of the keys ever get the largest weight?
+# BLEU is a score of translations. Table 3, rows A, has 24.9 with 1 head, 25.5 with 4, 25.8 with 8 and with
+# 16, and 25.4 with 32. What does a narrow head lose? We take fifty random keys and 100,000 random queries.
+# How many of the keys ever get a query's largest weight?
 
 # %%
 _ = torch.manual_seed(0)
@@ -408,10 +414,9 @@ assert counts[0] == 2 < counts[1] < 20 < counts[3]
 assert counts[1] < counts[2] < counts[3]
 
 # %% [markdown]
-# **At width 1 only two keys can win: the largest and the smallest.** In two dimensions it is the corners of
-# the polygon around all keys, their **convex hull**, because the winner lies furthest out in the direction of
-# the query. So more heads look at more things, each
-# with a blunter comparison.
+# **At width 1 only two keys can win: the largest and the smallest.** In two dimensions, the winner lies
+# furthest out in the direction of the query. So only the corners of the polygon around all keys, their
+# **convex hull**, can win.
 
 # %% tags=["figure-hull"]
 points = keys[:, :2]
@@ -430,12 +435,15 @@ assert set(can_win[2].tolist()) <= set(corners)
 # %% [markdown]
 # *Figure 3. Fifty keys in two dimensions. Only the corners of the polygon can ever get the largest weight.*
 #
+# This is a form of the **low-rank bottleneck** of narrow heads (Bhojanapalli et al., 2020). It does not
+# explain the 25.4 by itself: 32 heads have $d_k = 16$, where all fifty of these random keys can win.
+#
 # ### Fewer keys than queries
 #
-# While a decoder writes, it keeps the keys and values of all earlier tokens: $2 \cdot 512 = 1{,}024$ numbers
-# a token and layer. **Multi-query attention** (Shazeer, 2019) has $h$ query heads but *one* key head and
-# *one* value head: 128 numbers. **Grouped-query attention** (Ainslie et al., 2023), which many large models
-# use today, has a key and a value head for each group of query heads.
+# While a decoder writes, it keeps the keys and values of all earlier tokens, the **key/value cache**: $2
+# \cdot 512 = 1{,}024$ numbers per token and layer. **Multi-query attention** (Shazeer, 2019) has $h$ query
+# heads but *one* key head and *one* value head: 128 numbers. **Grouped-query attention** (Ainslie et al.,
+# 2023), which many large models use today, has a key and a value head for each group of query heads.
 #
 # **Exercise 3 (hard).** Write grouped-query attention. With one group it is multi-query attention.
 
@@ -468,10 +476,10 @@ for groups in (1, 2, 8):
 # %% [markdown]
 # ## Equal at birth
 #
-# The four linears come from `clones`, which makes deep copies. These copy the numbers too: in a new layer
-# $W^Q = W^K = W^V = W^O$. (`make_model` draws every matrix anew right after.) Is it a problem? The copies
-# stand in different places and get different gradients. Equal *heads* are another matter: here four heads
-# start with the same rows and columns.
+# The four linear maps come from `clones`, which makes deep copies, with the same numbers: at first $W^Q =
+# W^K = W^V = W^O$. (`make_model` draws every matrix anew right after.) That is no problem: the four stand
+# in different places of the formula, so they get different gradients. Equal *heads* are a problem. Below,
+# `fresh` has equal matrices, and `twins` has four equal heads.
 
 # %%
 _ = torch.manual_seed(0)
@@ -497,14 +505,14 @@ assert apart > 1e-3
 assert between < 1e-9
 
 # %% [markdown]
-# Equal heads get the same gradient at every update, so four do the work of one. **Random initial numbers make
-# heads different.**
+# Equal heads get the same gradient at every update, so four do the work of one. **Random initial numbers
+# make heads different**: they break the symmetry.
 #
 # ## Do they find it by themselves?
 #
-# Back to the temperatures. A layer of width 16 is trained on random days. Queries and keys are made of the
-# position alone, so a head has one map of weights for all days. Temperatures have variance 1 and the loss is
-# the mean squared error: always to answer 0 costs 2, and to report just one of the two temperatures costs 1.
+# Back to the temperatures. We train a layer of width 16 on random days. Queries and keys are made from the
+# position alone, so a head has the same weights on all days. Temperatures have variance 1, and the loss is
+# the mean squared error: the answer 0 costs 2, and just one of the two temperatures costs 1.
 
 # %%
 places = torch.zeros(1, 8, 16)
@@ -542,8 +550,9 @@ assert 0.9 < late_loss < 1.1
 assert max(two_loss, easy_loss) < 0.02
 
 # %% [markdown]
-# As we argued. The residual connection helps exactly where it brings one of the two temperatures.
-# Where do the two trained heads look? Surely one at the hour, and one at the hour before?
+# So one head fails, as proved: its loss is that of reporting just one temperature. It succeeds only where
+# the residual connection brings the other one. Where do the two trained heads look? We would guess: one at
+# this hour, one at the hour before.
 
 # %%
 seen = []
@@ -578,17 +587,17 @@ plt.show()
 assert_close(together, now - before, rtol=0, atol=0.1)
 
 # %% [markdown]
-# *Figure 4. Two trained heads are blurred; what the layer computes with them is sharp: +1 at the hour itself,
-# −1 at the hour before.*
+# *Figure 4. Two trained heads are blurred; what the layer computes with them is sharp: +1 at the hour
+# itself, −1 at the hour before.*
 #
-# The guess is half right: each head prefers one diagonal, and spreads the rest of its weight. The spread is
-# the same in both and cancels, because $m_1 = -m_2$. **A head's map shows where it looks, not what the
-# layer takes from there.** (More in [13](13_reading_attention.ipynb).)
+# The guess is half right: each head prefers one diagonal, but has only about a third of its weight there.
+# The rest is spread in the same way in both heads, and it cancels, because $m_1 = -m_2$. **A head's map
+# shows where it looks, not what the layer takes from there** ([13](13_reading_attention.ipynb)).
 #
 # ## The three uses
 #
-# The model's *encoder* reads the source, and its *decoder* is **auto-regressive**: it writes the target one
-# token at a time, and reads what it has written. The layer has three uses.
+# The model's *encoder* reads the source sentence. Its *decoder* is **auto-regressive**: it writes the
+# target one token at a time, and reads what it has written. Attention has three uses there:
 #
 # > "In 'encoder-decoder attention' layers, the queries come from the previous decoder layer, and the memory
 # > keys and values come from the output of the encoder." (section 3.2.3)
@@ -600,9 +609,9 @@ assert_close(together, now - before, rtol=0, atol=0.1)
 # | encoder-decoder attention ("cross") | target | memory: the encoder's output | padding of the source |
 #
 # A mask has a column for each *key*, so encoder-decoder attention takes the *source's* mask, though its
-# queries are the target's. It hides no future, because the whole source is there before the first word is
-# written. Decoder self-attention must, or it would read the token that it is asked for. The package's trained
-# translator, on two sentences:
+# queries are the target's. It hides no future, because the whole source is known. Decoder self-attention
+# must hide it: in training the target is given whole, and the decoder would read the token that it should
+# predict. Here is the package's trained translator, with two sentences:
 
 # %%
 translator = load_pretrained("multi30k-en-de")
@@ -643,18 +652,12 @@ assert tgt[2:4] == ["▁Hund", "▁schläft"]
 assert src[captured["cross", 3][1, :, 2].mean(dim=0).argmax()] == "▁sleeping"
 
 # %% [markdown]
-# *Figure 5. "A dog is sleeping.", last layer, mean of four heads. Grey is hidden: padding, and the future in
-# the middle. On the right, the row `▁Hund` is about to write `▁schläft`, and looks at `▁sleeping`.*
+# *Figure 5. "A dog is sleeping.", last layer, mean of four heads. Grey is hidden: padding (`<blank>`), and
+# the future in the middle. On the right, the row `▁Hund` is about to write `▁schläft`, and looks at
+# `▁sleeping`.*
 #
-# What is done to each token by itself, between two such mixtures of tokens, is the subject of
+# (Much weight lies on `.`, `</s>` and `<s>`: such tokens are called *attention sinks*, see
+# [13](13_reading_attention.ipynb).)
+#
+# Between two attention layers, each token is changed by itself:
 # [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb).
-#
-# ## Further
-#
-# <details><summary>Further: which parameters of the layer do nothing</summary>
-#
-# Only the products $W^Q_i {W^K_i}^\top$ and $W^V_i W^O_i$ count. For any invertible $64 \times 64$ matrix
-# $A$, $W^Q_i A$ and $W^K_i A^{-\top}$ have the same product: $64^2$ free numbers a head, and as many for
-# values and output: 65,536 in all.
-#
-# </details>

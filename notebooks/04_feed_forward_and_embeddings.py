@@ -1,19 +1,19 @@
 # %% [markdown]
 # # 04 · Feed-forward network and embeddings
 #
-# **We add up two words so that no linear map can tell what they mean, build what can out of two ReLUs, and
+# **We add up two words so that no linear map can tell what they mean, let two ReLUs do what it cannot, and
 # follow one matrix through the three places in which it has to serve.**
 #
 # Previous: [03_multi_head_attention](03_multi_head_attention.ipynb) · Next:
 # [05_positional_encoding](05_positional_encoding.ipynb) · To see a whole model learn first:
 # [09_first_example](09_first_example.ipynb)
 #
-# *22 minutes to read, half a minute to run, the exercises extra.*
+# *23 minutes to read, half a minute to run, the exercises extra.*
 #
 # - **Before:** you know attention ([02_attention](02_attention.ipynb)) and its heads
 #   ([03_multi_head_attention](03_multi_head_attention.ipynb)).
-# - **After:** you know what the ReLU is for, what "position-wise" means, which share of the work this network
-#   does, and why embeddings are multiplied by $\sqrt{d_{model}}$ and shared with the output.
+# - **After:** you know what the ReLU is for, what "position-wise" means, which share of the work this
+#   network does, and why embeddings are multiplied by $\sqrt{d_{model}}$ and shared with the output.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). These are its sections 3.3 and 3.4.
 
@@ -70,10 +70,10 @@ torch.set_num_threads(1)  # most of our matrices are too small for a second thre
 # %% [markdown]
 # ## Not bad
 #
-# Is it praise or blame? *So good* is praise, *so bad* is blame, *not good* is blame, *not bad* is praise. To
-# know, one needs both words at once, and attention can bring them together: we let the vector of each phrase
-# be the sum of its two words. One linear map more should give the answer: $+1$ for praise, $-1$ for blame. We
-# take the best linear map there is, by least squares.
+# Is it praise or blame? *So good* is praise, *so bad* is blame, *not good* is blame, *not bad* is praise.
+# To know, one needs both words at once. Attention can bring them together, so let the vector of each phrase
+# be the sum of its two words. Can a linear map read the answer from that sum: $+1$ for praise, $-1$ for
+# blame? We take the best linear map there is, by least squares.
 
 # %%
 _ = torch.manual_seed(0)
@@ -90,14 +90,14 @@ for phrase, answer in zip(meant, answers.tolist(), strict=True):
 assert_close(answers, torch.zeros(4).double())
 
 # %% [markdown]
-# 513 free numbers for four answers, and the best is 0 for each. The vectors are not to blame. *So good* and
-# *not bad* together have the same four words as *so bad* and *not good*. So for every linear map $f$, with a
-# bias or without, whatever the vectors,
+# The map has 513 free numbers for four answers, and its best answer is 0 each time. The vectors are not to
+# blame. *So good* and *not bad* together have the same four words as *so bad* and *not good*. So for every
+# linear map $f$, with a bias or without, whatever the vectors,
 #
 # $$f(\textit{so good}) + f(\textit{not bad}) = f(\textit{so bad}) + f(\textit{not good})$$
 #
-# and the left side should be $+2$, the right side $-2$. Does a larger map help: two linear maps with 2,048
-# numbers between them?
+# but the left side should be $+2$ and the right side $-2$. (This is the **XOR problem**, famous since
+# Minsky and Papert's *Perceptrons*, 1969.) Do two linear maps help, with 2,048 numbers between them?
 
 # %%
 wide = nn.Sequential(nn.Linear(512, 2048), nn.Linear(2048, 512)).double()
@@ -110,10 +110,10 @@ sizes = [sum(p.numel() for p in module.parameters()) for module in (wide, one)]
 print(f"{sizes[0]:,} numbers do what {sizes[1]:,} can do")
 
 # %% [markdown]
-# Two linear maps in a row are one linear map. And attention, which has a softmax in it? The softmax is in the
-# *weights*. Once these are given, the output is linear in the values. And where only one vector is left, the
-# one weight is 1, whatever the scores: we send each phrase, as a sentence of one vector, through six layers
-# of attention with residual connections.
+# Two linear maps in a row are one linear map. What about attention? It has a softmax, but only in the
+# *weights*: once these are given, the output is linear in the values. And a single position, such as our
+# phrase, has nothing to weigh, because its one weight is always 1. We send each phrase, as a sentence of
+# one vector, through six layers of attention with residual connections:
 
 # %%
 _ = torch.manual_seed(0)
@@ -127,11 +127,13 @@ print(f"the two sides, through six layers of attention, differ by ≈{(left - ri
 assert (left - right).abs().max() < 1e-9
 
 # %% [markdown]
-# Something *non-linear* must act on each vector. (The layer norms of [06](06_the_full_model.ipynb) are, a
-# little.) The simplest such function is $\max(0, z)$, called **ReLU**. Let $a$ be $+1$ for *good* and $-1$
-# for *bad*, and $b$ be $+1$ for *so* and $-1$ for *not*; a linear map can read both out of the phrase. Praise
-# is their product, and for such numbers $ab = |a + b| - 1$, where $|z| = \max(0, z) + \max(0, -z)$. That is
-# two ReLUs.
+# (With *two* vectors the weights depend on them, so attention as a whole is not linear. On the sum alone,
+# it is.)
+#
+# So something *non-linear* must act on each vector. The simplest choice is $\max(0, z)$, called **ReLU**.
+# Let $a$ be $+1$ for *good* and $-1$ for *bad*, and $b$ be $+1$ for *so* and $-1$ for *not*. A linear map
+# can read both from the phrase. Praise is their product, and for such numbers $ab = |a + b| - 1$. The
+# absolute value takes two ReLUs, $|z| = \max(0, z) + \max(0, -z)$.
 
 # %%
 a_and_b = torch.tensor([[1.0, 1], [-1, 1], [1, -1], [-1, -1]]).double()  # (4, 2)
@@ -157,10 +159,11 @@ assert_close(answers, wanted)
 show_source(PositionwiseFeedForward.forward, docstring=False)
 
 # %% [markdown]
-# Inside, the paper has $d_{ff} = 2048$ numbers, the *hidden units*, where we had 2. (Its dropout here is off
-# in the paper's model.) With one number in and one number out, we can see what a unit does. A house uses
-# 10 kWh a day; below 15 °C the heating adds 2 for each degree, above 25 °C the cooling adds 3. Two devices
-# are two units:
+# Between the two maps the paper has $d_{ff} = 2048$ numbers, the *hidden units*, where we had 2. (Dropout
+# at this point is not in the paper; the package's models have none unless you ask for it.)
+#
+# With one number in and one number out, we can see what a unit does. A house uses 10 kWh a day. Below 15 °C
+# the heating adds 2 kWh for each degree; above 25 °C the cooling adds 3. Two devices are two units:
 
 # %% tags=["figure-house"]
 house = PositionwiseFeedForward(d_model=1, d_ff=2, dropout=0.0)
@@ -184,8 +187,8 @@ plt.show()
 assert used[::10].tolist() == list(measured.values())
 
 # %% [markdown]
-# *Figure 1. Each unit is one bend: $b_1$ says where, $w_1$ on which side, $w_2$ how steep, and $b_2$ is what
-# holds anyway.*
+# *Figure 1. Each unit is one bend: $b_1$ says where, $w_1$ on which side, $w_2$ how steep. $b_2$ is the use
+# that is always there.*
 #
 # **Exercise 1 (easy).** How many units give the larger of two numbers, $\max(a, b)$? And how many where the
 # network stands in the model, inside a residual sum $x + \mathrm{FFN}(x)$? Give $W_1$ and $W_2$ for the
@@ -225,7 +228,8 @@ assert_close((pairs + torch.relu(pairs @ W_1) @ W_2)[:, 0], pairs.amax(dim=-1))
 # | 4096 | 8 | 26.2 | 90 |
 #
 # Wider is better all the way, and costs more at each step. Is there anything special about 4? In a small
-# test, a network has to learn 4,096 random facts: one of 64 answers to each sum of two random vectors.
+# test, a network has to learn 4,096 random facts by heart: each input, a sum of two random vectors, has one
+# of 64 answers, drawn at random.
 
 # %%
 _ = torch.manual_seed(0)
@@ -254,9 +258,9 @@ for times, share in known.items():
 assert all(1.4 < known[2 * times] / known[times] < 2.6 for times in (1, 2, 4))
 
 # %% [markdown]
-# What is remembered about doubles with the width, before 4 and after it. Kaplan et al. (2020) varied the
-# ratio in language models of a fixed size and found that the loss hardly depends on it. So 4 is a budget,
-# not a law.
+# In this test, twice the width remembers about twice as much, before 4 and after it. Kaplan et al. (2020)
+# varied the ratio in language models of a fixed size and found that the loss hardly depends on it over a
+# wide range. So 4 is a choice of budget, not a law.
 #
 # ## The same at every position
 #
@@ -279,9 +283,9 @@ for name, other in {"a loop over positions": one_by_one, "two 1x1 convolutions":
     assert_close(other, ff(x))
 
 # %% [markdown]
-# How does one *test* "separately and identically"? To shuffle the tokens and see the outputs shuffled in the
-# same way (**permutation equivariance**) shows *identically* alone: attention without positions passes too.
-# For *separately* we ask the gradient which inputs an output depends on.
+# How does one *test* "separately and identically"? Shuffle the tokens: if the outputs are shuffled in the
+# same way (**permutation equivariance**), the treatment is *identical*. But attention without positions
+# passes that test too. For *separately* we ask the gradient which inputs an output depends on.
 
 # %% tags=["figure-influence"]
 from annotated.plots.grids import draw_cell_borders, label_tokens
@@ -308,16 +312,18 @@ plt.show()
 # *Figure 2. How much each output depends on each input; grey is nothing at all. Through the feed-forward
 # network, each depends on its own alone.*
 #
-# So a layer divides its work. **Attention moves vectors between positions and mixes them; the network
-# transforms the vector at each position, and moves nothing.** All *context* comes through attention. The
-# weights are the same at all positions, but "they use different parameters from layer to layer".
+# So a layer divides its work. **Attention moves vectors between positions and mixes them; the feed-forward
+# network transforms the vector at each position, and moves nothing.** All *context* comes through
+# attention. The weights are the same at all positions, but "they use different parameters from layer to
+# layer".
 #
 # ## Two thirds of an encoder layer
 #
-# Where are the parameters, and where the work? Attention has four matrices of $512 \times 512$; the network
-# has two of $512 \times 2048$, as much as eight; a decoder layer has two attentions. Operations
-# (multiplications and additions) follow the matrices, and attention also has scores for every *pair* of
-# tokens. For the base model, 37,000 tokens in its vocabulary, source and target equally long:
+# Where are the parameters, and where is the work? Attention has four matrices of $512 \times 512$. The
+# feed-forward network has two of $512 \times 2048$, as much as eight of attention's. A decoder layer has
+# two attentions. The operations (multiplications and additions) follow the matrices, and attention also has
+# a score for every *pair* of tokens. We count for the base model with a vocabulary of 37,000, source and
+# target equally long:
 
 
 # %%
@@ -365,8 +371,8 @@ assert 2 * even[0] == even[1]
 # short sentences and one half at 1,024 tokens; in a decoder layer it is never more than a half.*
 #
 # Attention's cost is quadratic in the length, but at 30 tokens one hardly notices. In an encoder layer the
-# two are even at exactly $2\,d_{model}$ tokens. In the whole model the last product, which chooses a token
-# out of 37,000, costs as much as six encoder layers at 30 tokens.
+# two sub-layers cost the same at exactly $2\,d_{model}$ tokens. In the whole model the last product, which
+# scores all 37,000 tokens, costs about as much as six encoder layers at 30 tokens.
 #
 # ## A memory
 #
@@ -374,11 +380,13 @@ assert 2 * even[0] == even[1]
 #
 # $$\mathrm{softmax}(q\,K^\top)\,V \qquad\qquad \mathrm{ReLU}(x\,W_1)\,W_2$$
 #
-# They have the same form. A hidden unit is a **key**, a column of $W_1$, with its **value**, a row of $W_2$.
-# *Not bad* was such an entry: the phrase was the key, praise the value. An early version of the paper drew
-# this comparison in an appendix; Geva et al. (2021) found units in trained models that react to certain
-# phrases. There are two differences. Attention's keys are the other tokens; these are *parameters*, the same
-# for every sentence. And ReLU is not softmax. Take the two devices of the house:
+# They have the same form. A hidden unit has a **key**, a column of $W_1$, and a **value**, a row of $W_2$.
+# In *not bad*, the phrase was the key and praise the value. An early version of the paper drew this
+# comparison in an appendix. Geva et al. (2021) call these networks **key-value memories**, and found units
+# in trained models that react to certain phrases.
+#
+# There are two differences. Attention's keys are made from the tokens; these are *parameters*, the same for
+# every sentence. And ReLU is not softmax. We take the two devices of the house:
 
 # %%
 for degree in (10.0, 20.0, 30.0):
@@ -389,14 +397,14 @@ for degree in (10.0, 20.0, 30.0):
     assert (sum(with_relu) == 0) == (degree == 20)
 
 # %% [markdown]
-# At 20 degrees no key fits, and ReLU hands over nothing; softmax must share out its 1, so both devices run at
-# half power. At 30 degrees softmax has no more than 1 to give. ReLU says *how much*.
+# At 20 degrees no key fits, and ReLU gives nothing. Softmax must share out its 1, so both devices would run
+# at half power. At 30 degrees softmax still has only 1 to give, but ReLU says *how much*.
 #
 # ## From a word to a vector
 #
-# Section 3.4 has the two ends of the model. In front stands an **embedding**, a table with a row for each
-# token. It is a linear map of a *one-hot* vector, which is 1 at the token and 0 elsewhere; the row is just
-# read off.
+# Section 3.4 is about the two ends of the model. At its input stands an **embedding**, a table with a row
+# for each token. It is a linear map of a *one-hot* vector, which is 1 at the token and 0 elsewhere; in
+# code, one just reads the row.
 
 # %%
 _ = torch.manual_seed(0)
@@ -409,10 +417,11 @@ show_source(Embeddings.forward, docstring=False)
 # %% [markdown]
 # > "In the embedding layers, we multiply those weights by √dmodel." (section 3.4)
 #
-# **Why?** The paper gives no reason. It is not to undo attention's division: that is by $\sqrt{d_k} = 8$, not
-# 22.6, and most layers of attention see what comes out of a layer norm, which removes any factor. The
-# positional encodings are added to the embeddings ([05](05_positional_encoding.ipynb)); each has a length of
-# 16. How long is an embedding beside them? It depends on how its entries are drawn:
+# **Why?** The paper gives no reason. One might think that it undoes attention's division. But that is by
+# $\sqrt{d_k} = 8$, not by 22.6, and all layers of attention but the first see the output of a layer norm,
+# which removes any factor. What else meets the embeddings? The positional encodings are added to them
+# ([05](05_positional_encoding.ipynb)), and each of these vectors has length 16. How long is an embedding
+# beside them? It depends on how its entries are drawn at first:
 
 # %%
 position = sinusoids(40, 512)  # (40, 512), entries with a root mean square of sqrt(1/2)
@@ -432,23 +441,27 @@ scaled = [factor for _, factor in ratios.values()]
 assert_close(scaled, [32.0, 2**0.5, 0.234], rtol=0.03, atol=0)
 
 # %% [markdown]
-# The factor makes sense only together with the way of drawing. The authors' code (tensor2tensor,
+# So the factor makes sense only together with the initialisation. The authors' code (tensor2tensor,
 # `SymbolModality`) draws with standard deviation $d_{model}^{-1/2}$: with the factor, words and positions
-# have about the same size. *Dive into Deep Learning* takes the factor and PyTorch's numbers, and words
-# drown the positions; *The Annotated Transformer* takes the factor and Xavier's rule, and words start at a
-# quarter of the positions. (Training can mend either.) So why not draw with 1, and leave the factor out?
+# are of about the same size. *Dive into Deep Learning* combines the factor with PyTorch's numbers, and
+# words drown the positions. *The Annotated Transformer* combines it with Xavier's rule, and words start at
+# a quarter of the positions. (Training can repair either.) But why not draw with standard deviation 1, and
+# leave the factor out?
 #
 # ## One matrix at both ends
 #
 # > "In our model, we share the same weight matrix between the two embedding layers and the pre-softmax linear
 # > transformation." (section 3.4)
 #
-# At the end stands a linear map from the decoder's 512 numbers to a score for each token, its **logit**; a
-# softmax makes probabilities of them. **Weight tying** (Press and Wolf, 2017) makes it the same matrix as the
-# two embeddings: a token's logit is the product of the state with the token's own vector. That is a look-up
-# once more, with the state as query and the vocabulary as keys. Here the size matters: the state comes out of
-# a layer norm, 512 entries of variance 1. With rows of variance 1, a logit is a sum of 512 such products,
-# about $\pm 22.6$. A new model should say "any of 2,000", which costs $\ln 2000 = 7.6$.
+# At the output stands a linear map from the decoder's 512 numbers to a score for each token, its **logit**;
+# a softmax turns the logits into probabilities. **Weight tying** (Press and Wolf, 2017) takes the same
+# matrix for this map as for the two embeddings. A token's logit is then the dot product of the decoder's
+# state with the token's own vector: a look-up once more, with the state as query and the vocabulary as
+# keys.
+#
+# Here the size of the matrix matters. The state comes out of a layer norm: 512 entries of variance 1. If
+# the rows have variance 1 too, a logit is a sum of 512 such products, with standard deviation 22.6. But a
+# new model should find all tokens equally likely. With 2,000 tokens, that is a loss of $\ln 2000 = 7.6$.
 
 # %%
 _ = torch.manual_seed(0)
@@ -470,8 +483,11 @@ for std in (1.0, 512**-0.5):
 # **The output wants the matrix small, by $1/\sqrt{d_{model}}$; the input wants it of ordinary size. The
 # factor lets one matrix serve both.** This is our reading; it agrees with how the authors' code draws.
 #
-# **Exercise 2 (medium).** Write the two ends of the model upon one matrix, drawn so that a new model knows
-# nothing and its embeddings have entries of variance 1.
+# (Both losses have another part. A new model's state still resembles the token that the decoder has just
+# read, so the shared matrix gives *that* token the largest logit.)
+#
+# **Exercise 2 (medium).** Write the two ends of the model with one matrix. Draw it so that a new model
+# knows nothing and its embeddings have entries of variance 1.
 
 
 # %% tags=["exercise"]
@@ -528,7 +544,7 @@ except ValueError as error:
 # %% [markdown]
 # Sharing saves 38 million parameters of 101, but not one operation. It needs one vocabulary for both
 # languages, which the paper has. And it changes what is learned, because three uses now pull at one matrix.
-# To see each of them, we give a second model three matrices with the same numbers.
+# To see each of them, we give a second model three separate matrices with the same numbers.
 
 # %%
 pair = ("der Hund sah die kleine Katze .", "the dog saw the little cat .")
@@ -556,10 +572,10 @@ for use, gradient in uses.items():
 # %% [markdown]
 # The shared matrix gets the sum of the three gradients. An embedding gives one only to the words that it
 # has read. **The output gives one to every row**, because each token has some probability, and all but the
-# right one should have less. So *Haus*, which occurs nowhere here, is moved away from where the states are,
-# and with it all rare words (Gao et al., 2019).
+# right one should have less. So *Haus*, which occurs nowhere here, is pushed away from the decoder's
+# states, as all rare words are (Gao et al., 2019).
 #
-# **Exercise 3 (hard).** Take the memory at its word and build the network's place out of *attention over
+# **Exercise 3 (hard).** Take the memory literally, and replace the feed-forward network by *attention over
 # parameters*: $h$ heads, projections for queries and output without biases, and for each head $n$ trained
 # keys and values, the same for all tokens, without projections. Which $n$ makes it as large as a
 # feed-forward network without biases? (The early appendix did this experiment.)
@@ -600,17 +616,17 @@ assert_close(place(tokens), one_by_one)  # position-wise
 assert not torch.allclose(place(2 * tokens), 2 * place(tokens), atol=1e-3)  # and not linear
 
 # %% [markdown]
-# Tokens are vectors now, of the right size, and a network works on each of them. What no part of the model
-# knows so far is *where* a token stands. [05_positional_encoding](05_positional_encoding.ipynb) tells it.
+# Tokens are now vectors of the right size, and a network works on each of them. But no part of the model
+# knows yet *where* a token stands: [05_positional_encoding](05_positional_encoding.ipynb).
 #
 # ## Further
 #
 # <details><summary>Further: the factor is also a learning rate</summary>
 #
 # Without sharing, a table with variance 1 and no factor gives the same model as a table with variance
-# $1/d_{model}$ and the factor. They do not train alike. Adam's first steps move every entry by the learning
-# rate, whatever its gradient ([08](08_training_recipe.ipynb)), and the factor comes after: the word moves
-# $\sqrt{d_{model}} = 22.6$ times as far. In plain gradient descent the factor multiplies the gradient too, so
-# the word moves $22.6^2 = 512$ times as far.
+# $1/d_{model}$ and the factor. They do not train alike. Adam's first steps change every entry by the
+# learning rate, whatever its gradient ([08](08_training_recipe.ipynb)), and the factor comes after: the
+# embedding changes by $\sqrt{d_{model}} = 22.6$ times as much. In plain gradient descent the factor
+# multiplies the gradient too, so it changes by $22.6^2 = 512$ times as much.
 #
 # </details>

@@ -1,18 +1,18 @@
 # %% [markdown]
 # # 05 · Positional encoding
 #
-# **We give every word a clock with many hands, turn it by one matrix, and ask whether it still tells the time
-# past the last hour that it was trained on.**
+# **We give every position a clock with many hands, set all clocks forward with one matrix, and ask whether
+# a model can still read them at positions that it never saw in training.**
 #
 # Previous: [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb) · Next:
-# [06_the_full_model](06_the_full_model.ipynb) · Attention itself: [02_attention](02_attention.ipynb)
+# [06_the_full_model](06_the_full_model.ipynb)
 #
-# *23 minutes to read, half a minute to run, the exercises extra.*
+# *24 minutes to read, half a minute to run, the exercises extra.*
 #
 # - **Before:** you know attention with its queries, keys and masks (02), and that words become vectors,
 #   *embeddings* (04).
-# - **After:** you know what each sine is for, how one matrix moves any position, why 10000, how learned
-#   positions differ, and what the paper's "may extrapolate" is worth.
+# - **After:** you know what each sine is for, how one matrix shifts every position, why 10000, how learned
+#   positions differ, and what the paper's "may allow the model to extrapolate" is worth.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). This is its section 3.5. Numbers after
 # `≈` may differ a little on another processor.
@@ -101,11 +101,11 @@ print(f"shuffled input, shuffled output: they differ by at most ≈{difference:.
 assert difference < 1e-4
 
 # %% [markdown]
-# Shuffling the input only shuffles the output. This property is called **permutation equivariance**: each
-# word gets the same vector wherever it stands, so to this encoder a sentence is a bag of words.
+# Shuffling the input only shuffles the output. This property is called **permutation equivariance**: a word
+# gets the same vector wherever it stands. To this encoder a sentence is a *bag of words*.
 #
-# In the decoder the second word sees two words, the ninth sees nine. Does the causal mask reveal the order?
-# We look at the last word, which sees all ten, and shuffle the nine before it.
+# Does a decoder's causal mask reveal the order? We put one into the same two layers, look at the last word,
+# which sees all ten, and shuffle the nine before it.
 
 # %%
 earlier = torch.cat([torch.randperm(9), torch.tensor([9])])  # the last word stays the last
@@ -119,13 +119,13 @@ with evaluating(model):
 assert moved[0] < 1e-4 < 1e-2 < moved[1]
 
 # %% [markdown]
-# After one layer the last word notices nothing. After two it does, because in layer 1 every word has seen a
-# different set of words. A decoder with two or more layers can learn something about order without
-# positions. An encoder cannot, at any depth.
+# After one layer the last word's vector is the same. After two it moves, because in layer 1 every word has
+# seen a different set of words. So a decoder of two or more layers can learn something about order without
+# positions (Haviv et al., 2022). An encoder cannot, at any depth.
 #
-# ## Four encodings that do not work
+# ## Four simpler encodings, and what is wrong with them
 #
-# **Add the number**: position 7 adds 7 to every entry.
+# **The number itself:** position 7 adds 7 to every entry.
 
 # %%
 embeddings = embedded[0]  # (10, 512): ten words, entries of variance 1
@@ -139,26 +139,25 @@ assert lost < 1e-4
 assert latest >= 9
 
 # %% [markdown]
-# A layer norm subtracts the mean of the entries ([06](06_the_full_model.ipynb)), which is what we added.
-# Without a norm, the largest number wins every dot product.
+# A layer norm subtracts the mean of the entries ([06](06_the_full_model.ipynb)), and that removes exactly
+# what we added. Without a norm, the largest number dominates nearly every dot product.
 #
-# **Divide the number by the length**: then "one word further" is 0.1 in a sentence of ten words and 0.01 in
-# one of a hundred, and no fixed weight fits both. **One-hot vectors**: all positions are equally far apart,
-# so what is learned about positions 3 and 4 does not help with 4 and 5. **Binary digits**: from 6 (`0110`)
-# to 7 (`0111`) one digit changes, from 7 to 8 (`1000`) all four. Neighbours are near or far, depending on
-# where they stand.
+# **The number divided by the length:** "one word further" is then 0.1 in a sentence of ten words and 0.01
+# in one of a hundred, and no fixed weight fits both. **One-hot vectors:** all positions are equally far
+# apart, so what is learned about positions 3 and 4 does not help with 4 and 5. **Binary digits:** from 6
+# (`0110`) to 7 (`0111`) one digit changes, from 7 to 8 (`1000`) all four.
 #
 # ## Sines and cosines
 #
 # $$PE_{(pos,\,2i)} = \sin\!\left(\frac{pos}{10000^{2i/d_{model}}}\right) \qquad
 # PE_{(pos,\,2i+1)} = \cos\!\left(\frac{pos}{10000^{2i/d_{model}}}\right)$$
 #
-# Each pair $i$ of dimensions holds the sine and the cosine of *one* angle. The angle is the position $pos$
-# times the **frequency** $\omega_i = 10000^{-2i/d_{model}}$, in radians per position. $\omega_0 = 1$, and
-# from pair to pair the frequency falls by a constant factor.
+# The index $i$ counts *pairs* of dimensions. Each pair holds the sine and the cosine of *one* angle: the
+# position $pos$ times the **frequency** $\omega_i = 10000^{-2i/d_{model}}$, in radians per position.
+# $\omega_0$ is 1, and from pair to pair the frequency falls by a constant factor.
 #
-# **Exercise 1 (easy).** Write the table yourself: row $pos$, column $2i$ and column $2i + 1$. Use float64.
-# The solution ends with the package's version, to compare.
+# **Exercise 1 (easy).** Write the table yourself: row $pos$, columns $2i$ and $2i + 1$. Use float64. The
+# solution ends with the package's version, to compare.
 
 
 # %% tags=["exercise"]
@@ -190,8 +189,8 @@ assert_close(table.float(), sinusoids(50, 6))
 # %% [markdown]
 # ### A clock with many hands
 #
-# An angle that grows steadily is the hand of a clock. With $d_{model} = 6$ there are three hands, and one
-# clock *is* one row of the table: a hand's tip stands at (sine, cosine).
+# An angle that grows steadily is the hand of a clock. With $d_{model} = 6$ there are three pairs, so three
+# hands, and one clock is one row of the table: the sine is how far right a tip is, the cosine how far up.
 
 # %% tags=["figure-clocks"]
 for _pos, number in ((1, math.sin(1)), (2, math.sin(2))):
@@ -201,10 +200,11 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. Five positions as clocks. The long hand turns by 1 radian a position and has gone round almost
-# sixteen times at position 100. The middle one turns by 0.046, the short one by 0.002. No two clocks show the
-# same time.*
+# sixteen times at position 100. The middle one turns by 0.046, the short one by 0.002. No two clocks show
+# the same time.*
 #
-# Binary numbers, too, have fast and slow digits. We draw both, with six digits, six pairs and base 64.
+# Binary numbers, too, have fast and slow digits. We draw six binary digits beside six pairs, with base 64
+# instead of 10000.
 
 
 # %% tags=["figure-counter"]
@@ -225,17 +225,17 @@ plot_encodings(waves, ax=axes[1]).set(title="Sines and cosines, base 64", ylabel
 plt.show()
 
 # %% [markdown]
-# *Figure 2. Both count downwards from 0 to 63, with fast columns on the left and slow ones on the right.
-# Where a digit jumps, a wave passes through all values in between, so neighbours are always near each
-# other.*
+# *Figure 2. Both tables count from 0 (top) to 63 (bottom), with fast columns on the left and slow ones on
+# the right. A digit jumps. A wave moves by the same angle at every step, so neighbours are always equally
+# near.*
 #
-# Why a sine *and* a cosine? A sine alone passes each value twice in a turn: at 0.2 radians and at 2.94 it is
-# the same. The cosine tells the two apart.
+# Why a sine *and* a cosine? A sine alone takes each value twice in a turn: it is the same at 0.2 radians
+# and at 2.94. The cosine tells the two apart.
 #
 # ### What each hand is for
 #
-# How far does each hand's tip move between two positions? From 0 (no movement, or whole turns) to 2 (half a
-# turn), for several distances between the positions:
+# How far does the tip of each hand move when the position grows by 1, 3, 10, ...? The distance lies between
+# 0 (no movement, or whole turns) and 2 (half a turn):
 
 # %% tags=["figure-distances"]
 ax = plot_distances(sinusoids(5000, 64), [1, 3, 10, 30, 100, 300, 1000, 3000])
@@ -247,9 +247,9 @@ assert boundary == sorted(boundary)
 assert (drawn[0, 12:] < 0.1).all()
 
 # %% [markdown]
-# *Figure 3. Read each row from right to left. On the right the hands are too slow to have moved. On the left
-# they have gone round several times, and say nothing about how far. The boundary between the two encodes how
-# far apart the positions are.*
+# *Figure 3. Read a row from right to left. On the right the hands are too slow to have moved. On the left
+# they have gone round several times and say nothing about the distance. The boundary between the two tells
+# how far apart the positions are.*
 #
 # ### Why 10000?
 #
@@ -270,15 +270,16 @@ assert (similar[10_000][:-1] > similar[10_000][1:] + 0.02).all()
 assert (similar[1_000_000] > similar[10_000]).all()
 
 # %% [markdown]
-# The base decides over which distances the similarity falls. With base 10 even the slowest hand has gone
-# round after 62 positions, and a distance of 100 looks like one of 5,000. With base 10000 it falls through
-# every length of a sentence or a page. A larger base keeps hands for distances that never occur and makes
-# near positions more alike. So 10000 is a safe choice for sentences, no magic number: models for long texts
-# take larger ones (Llama 3: 500,000).
+# The base decides over which distances the similarity falls. With base 10 even the slowest hand is back
+# after 62 positions, and a distance of 100 looks like one of 5,000. With base 10000 the similarity falls
+# over all lengths of sentences and pages. A larger base makes near positions more alike (0.78 instead of
+# 0.68 at distance 10). So 10000 is a safe choice for sentences, and no special number: for its rotary
+# positions (exercise 2) Llama 3 takes 500,000.
 #
 # > "The wavelengths form a geometric progression from 2π to 10000 · 2π." (section 3.5)
 #
-# By the paper's formula they stop short of it, because the last exponent is $(d_{model}-2)/d_{model}$:
+# A *wavelength* is the number of positions in one turn, $2\pi/\omega_i$. By the paper's formula the last
+# one is shorter, because the last exponent is $(d_{model}-2)/d_{model}$:
 
 # %%
 for d_model in (32, 512):
@@ -287,23 +288,23 @@ for d_model in (32, 512):
     assert longest < 9700
 
 # %% [markdown]
-# The authors' code divides by the number of pairs minus one, so its last frequency is exactly 1/10000. A
-# comment there says that it "slightly differs from the published paper".
+# The authors' code divides by the number of pairs minus one, so its last frequency is exactly 1/10000. It
+# also puts all sines first and all cosines after them. A comment there says that this "slightly differs
+# from the published paper".
 #
 # ### Why exp(log)?
 #
-# Much code computes the frequencies as `torch.exp(torch.arange(0, d, 2) * -(math.log(10000.0) / d))`, and
-# section 3.5 has no exponential. But $10000 = e^{\ln 10000}$, so $10000^{-2i/d} = e^{-2i \ln(10000)/d}$.
-# The authors' code has this form, and others copied it. It is a habit, and no gain in accuracy (see
-# *Further*).
+# Much code computes the frequencies as `torch.exp(torch.arange(0, d, 2) * -(math.log(10000.0) / d))`. This
+# is the same number, because $10000 = e^{\ln 10000}$. The authors' code has this form, and others copied
+# it. It is not more accurate (*Further*).
 #
 # ## Only the distance counts
 #
-# Because $\sin a\sin b + \cos a\cos b = \cos(a - b)$, pair by pair, the dot product of two encodings is
+# Because $\sin a\sin b + \cos a\cos b = \cos(a - b)$ in every pair, the dot product of two encodings is
 #
 # $$PE_{pos}\cdot PE_{pos+k} = \sum_i \cos\left(k\,\omega_i\right)$$
 #
-# The position has vanished: only the offset $k$ is left.
+# The position $pos$ has vanished: only the offset $k$ is left.
 
 # %% tags=["figure-similarity"]
 pe = sinusoids(5000, 512)
@@ -324,8 +325,8 @@ print(f"offset 0: {formula[0]:.0f}, offset 1: {formula[1]:.0f}, offset 2: {formu
 # *Figure 4. Left: every diagonal has one colour, so the similarity depends on the offset alone. Right: one
 # row of it. The dots, thirty positions before and thirty after, are equally high.*
 #
-# The dot product knows how *far*, but cannot tell *before* from *after*, because $\cos(-x) = \cos x$. For
-# that, queries and keys need different matrices.
+# So the dot product tells how *far* apart two positions are, but not which comes first, because
+# $\cos(-x) = \cos x$. For that, queries and keys need different matrices.
 #
 # ## One matrix moves every position
 #
@@ -333,8 +334,9 @@ print(f"offset 0: {formula[0]:.0f}, offset 1: {formula[1]:.0f}, offset 2: {formu
 # > relative positions, since for any fixed offset k, PE(pos+k) can be represented as a linear function of
 # > PE(pos)." (section 3.5)
 #
-# To set a clock forward by $k$, turn hand $i$ by the angle $k\,\omega_i$. That is a **rotation** in the plane
-# of each pair: $PE_{pos+k} = R_k\,PE_{pos}$ for every $pos$, with 2 × 2 blocks on the diagonal of $R_k$.
+# To set a clock forward by $k$ positions, turn hand $i$ by the angle $k\,\omega_i$. This is a **rotation**
+# in the plane of each pair. So $PE_{pos+k} = R_k\,PE_{pos}$ for every $pos$, with 2 × 2 blocks on the
+# diagonal of $R_k$.
 
 
 # %%
@@ -357,11 +359,12 @@ plt.show()
 
 # %% [markdown]
 # *Figure 5. Three positions (pale) and three further (full). A hand turns by the same angle in all three
-# clocks, so one matrix does for all.*
+# clocks, so one matrix serves them all.*
 #
-# Now we can build a head *by hand* that attends to **the word before**. Keys are the encodings, queries the
-# encodings set back by one: the query of position $t$ is the key of position $t - 1$. (The factor $\sqrt{d}$
-# undoes the division in equation 1.)
+# Now we can build a head *by hand* that attends to **the word before**. Its keys are the encodings. Its
+# queries are the encodings set back by one, so the query of position $t$ equals the key of position
+# $t - 1$. That key scores 256 and its neighbours 249 (offsets 0 and 1 in Figure 4), and the softmax turns a
+# difference of 7 into a factor of about 1,000. (The $\sqrt{d}$ undoes the division in equation 1.)
 
 # %%
 d = 512
@@ -373,17 +376,17 @@ for first in (0, 100_000):
     assert before.min() > 0.99
 
 # %% [markdown]
-# Nothing is trained, and at position 100,000 the head works as well as at 0. So the hypothesis is right about
-# what is *possible*. Whether training finds such a head is another question, and we come to it.
+# Nothing is trained, and at position 100,000 the head works as well as at 0. So the hypothesis is right
+# about what is *possible*. Whether training finds such a head is asked in the last section.
 #
 # ## Added, not appended
 #
 # > "The positional encodings have the same dimension d_model as the embeddings, so that the two can be
 # > summed." (section 3.5)
 #
-# Adding looks reckless: 7 may be 3 + 4 or 5 + 2. We add positions to the untrained model's embeddings, which
-# are scaled by $\sqrt{d_{model}}$ ([04](04_feed_forward_and_embeddings.ipynb)), and look for the nearest row
-# of each table.
+# Does a sum not lose information? A 7 may be 3 + 4 or 5 + 2. We add positions to the untrained model's
+# embeddings, which are scaled by $\sqrt{d_{model}}$ ([04](04_feed_forward_and_embeddings.ipynb)), and look
+# for the nearest row of each table.
 
 # %%
 _ = torch.manual_seed(0)
@@ -408,7 +411,7 @@ assert unscaled[0] < 0.1
 
 # %% [markdown]
 # With the scale factor both can be read, because unrelated vectors in 512 dimensions are almost at right
-# angles. Without it the words are lost beside the larger positions.
+# angles. Without it an embedding has length 1 and a position has length 16, and most words are lost.
 #
 # What does our hand-made head do when queries and keys are made of $x = $ word + position?
 
@@ -431,12 +434,13 @@ assert scores.softmax(dim=-1).diagonal().min() > 0.99
 assert 50 < right < 110
 
 # %% [markdown]
-# Every word attends to **itself**, because it is far more similar to itself than to any other, even with its
-# position set back. If we hide the diagonal, a smaller trouble remains: scores vary by ±32 with the words,
-# and one position further makes a difference of only $256 - 249 = 7$ (the numbers above).
+# Every word attends to **itself**. Setting a vector back by one position hardly changes it, so the word's
+# own part adds about 500 to the score with itself. If we hide the diagonal, a smaller trouble remains:
+# scores vary by ±32 with the words, and one position further makes a difference of only $256 - 249 = 7$.
 #
-# The cure is to keep words and positions in different directions. We remove from the words the 80 directions
-# in which these 200 positions move, and let the head look at those directions only.
+# The cure is to keep words and positions in different directions. We remove from the words the 80
+# directions in which these 200 positions move (a singular value decomposition finds them), and let the head
+# look at those directions only.
 
 # %%
 directions = torch.linalg.svd(places).Vh[:80]  # (80, 512)
@@ -449,17 +453,17 @@ print(
 assert weights.diagonal(-1).min() > 0.99
 
 # %% [markdown]
-# So adding *contains* appending: the model may keep a part of the vector for positions, and training decides
-# how large it is.
+# So adding *contains* appending: the model may reserve some directions of the vector for positions, and
+# training decides how many.
 #
 # ## Learned positions
 #
 # > "We also experimented with using learned positional embeddings instead, and found that the two versions
 # > produced nearly identical results (see Table 3 row (E))." (section 3.5)
 #
-# The alternative is a table with one row per position, random at first and trained like the words. Row (E)
-# has 25.7 BLEU (a score for translations, [12](12_results.ipynb)), and the sines have 25.8. The table starts
-# without any knowledge of order:
+# The alternative is a table with one row per position, trained like the embeddings. Row (E) has 25.7 BLEU
+# (a score for translations, [12](12_results.ipynb)) on the development set, the sines have 25.8. But the
+# table starts at random, without any knowledge of order:
 
 # %%
 _ = torch.manual_seed(0)
@@ -475,8 +479,8 @@ print(f"rows that get a gradient from a sentence of 32 words: {touched} of 200")
 assert touched == 32
 
 # %% [markdown]
-# A row beyond the longest training sentence never gets a gradient, and past its end the table has no row at
-# all. Sines are computed when needed:
+# A row beyond the longest training sentence never gets a gradient and stays random. Past the end of the
+# table there is none. Sines can be computed for any position:
 
 # %%
 longer = PositionalEncoding(512, dropout=0.0, max_len=200)(torch.zeros(1, 300, 512))
@@ -489,12 +493,12 @@ except ValueError as error:
 # %% [markdown]
 # ## Lengths never trained
 #
-# > "We chose the sinusoidal version because it may allow the model to extrapolate to sequence lengths longer
-# > than the ones encountered during training." (section 3.5)
+# > "We chose the sinusoidal version because it may allow the model to extrapolate to sequence lengths
+# > longer than the ones encountered during training." (section 3.5)
 #
-# The paper says *may*, and shows no run. Our task is the simplest that needs positions: **predict the symbol
-# before**. The model is one causal attention and a linear map. We train it on rows of 32 symbols and test it
-# on rows of 64.
+# The paper says *may*, and shows no run. We take a very simple task that needs positions: **predict the
+# symbol before**. The model is one causal attention and a linear map. We train it on rows of 32 symbols and
+# test it on rows of 64.
 
 
 # %%
@@ -566,12 +570,13 @@ plt.show()
 
 # %% [markdown]
 # *Figure 6. Right answers by position, after training on rows of 32 (chance is 6%). Past the trained length
-# sines fall as deep as a learned table, but for one position. Without positions the model can only guess
-# among the symbols seen so far.*
+# the learned table falls to chance at once, the sines within a few positions. Without positions the model
+# can only guess among the symbols seen so far.*
 #
-# Our hand-made head works anywhere, but training did not find it, and nothing asked it to: 32 positions can
-# be told apart without any rotation. So we change the training data. The rows stay 32 long, but begin at a
-# random position from 0 to 96. Then we test at positions that neither model has seen.
+# Our hand-made head works at any position, so sines are not the obstacle. But the model had to tell only 32
+# positions apart, and that needs no rotation. So we change the training data: the rows stay 32 long, but
+# begin at a random position from 0 to 96. We test inside the range that this covers, from 50, and outside
+# it, from 300 and 1000.
 
 # %%
 anywhere = {"sines": fit(sines(), 97), "learned": fit(lookup(), 97)}
@@ -585,12 +590,13 @@ for name, trained in anywhere.items():
 
 # %% [markdown]
 # Outside the trained range the learned table is lost, while the sines are right far more often than chance
-# (between 70% and 89% with three seeds). So the paper's *may* is right, in a toy: sines *allow* a model to
-# extrapolate, and the training data decide whether it does.
+# (between 70% and 89% with three seeds). So sines *allow* a model to work at positions that it never saw,
+# and the training data decide whether it does. This is a toy, and its test rows are no *longer* than those
+# of training. Language models with sines get worse soon after the trained length (Press et al., 2022).
 #
-# **Exercise 2 (medium).** Rotary positions (RoPE; Su et al., 2021), which most language models use today, add
-# nothing to the words. They rotate each query and each key by its own position, so that the score depends on
-# the offset alone, whatever query and key are. Write the rotation.
+# **Exercise 2 (medium).** Rotary positions (RoPE; Su et al., 2021), which most large language models use
+# today, add nothing to the words. They rotate each query and each key by its own position. The score of a
+# query and a key then depends on their offset alone, not on where they stand. Write the rotation.
 
 
 # %% tags=["exercise"]
@@ -621,9 +627,9 @@ assert_close(scores[0, 0], query @ key)
 assert (scores.diagonal(1)[0] - scores.diagonal(-1)[0]).abs() > 0.1  # before is not after
 
 # %% [markdown]
-# **Exercise 3 (hard).** Tell the time: from an encoding of width 64, with noise of standard deviation 0.02 on
-# each entry, find the position (below 40,000) *without* searching a table. The slowest hand gives it roughly,
-# the fastest precisely, but with an unknown number of whole turns. What do the hands in between do?
+# **Exercise 3 (hard).** Tell the time: from an encoding of width 64, with noise of standard deviation 0.02
+# on each entry, find the position (below 40,000) *without* searching a table. The slowest hand gives it
+# roughly, the fastest precisely, but without the number of whole turns. What do the hands in between do?
 
 
 # %% tags=["exercise"]
@@ -655,12 +661,12 @@ assert (tell_the_time(clean + 0.02 * torch.randn_like(clean)) == asked).float().
 # %% [markdown]
 # <details><summary>Further: float32, bfloat16 and large positions</summary>
 #
-# **The exponential is no more exact.** In float32 its relative error exceeds 2e-7, and that of the power does
-# not. For the encodings it does not matter: near 5,000 neighbouring float32 numbers are 0.0005 radians apart,
-# so every form is wrong in the fourth decimal. The package takes the angles in float64 and rounds the sines.
+# **The exponential is not more exact.** In float32 its relative error exceeds 2e-7, and that of the power
+# does not. But near 5,000, neighbouring float32 numbers are 0.0005 apart, so every form is wrong in the
+# fourth decimal. The package computes the angles in float64 and rounds the sines.
 #
-# **bfloat16 merges positions.** It keeps eight binary digits, so that positions 256 and 257 become the same
-# number, without an error. Compute the sines first and round last.
+# **bfloat16 merges positions.** It keeps eight binary digits, so positions 256 and 257 become the same
+# number, and no error is raised. Compute the sines first and round last.
 #
 # </details>
 #

@@ -8,7 +8,7 @@
 # [07_batches_and_masks](07_batches_and_masks.ipynb) · To see a whole model learn:
 # [09_first_example](09_first_example.ipynb)
 #
-# *24 minutes to read, under a minute to run, the exercises extra.*
+# *26 minutes to read, under a minute to run, the exercises extra.*
 #
 # - **Before:** you know attention and its masks (02, 03), the feed-forward network and embeddings (04), and
 #   positions (05).
@@ -92,14 +92,10 @@ torch.set_num_threads(1)  # matrices as small as ours only wait for a second thr
 # %% [markdown]
 # ## The figure
 #
-# > "The Transformer follows this overall architecture using stacked self-attention and point-wise, fully
-# > connected layers for both the encoder and decoder, shown in the left and right halves of Figure 1,
-# > respectively." (section 3)
-#
 # ![The Transformer: encoder on the left, decoder on the right](../images/architecture.svg)
 #
-# *Figure 1. The paper's Figure 1, drawn anew and from top to bottom (the paper's goes up). Each stack has one
-# vertical line, the residual stream; every sub-layer reads it and adds to it.*
+# *Figure 1. The paper's Figure 1, drawn anew and from top to bottom (the paper's goes up). Each stack has
+# one vertical line, the residual stream; every sub-layer reads it and adds to it.*
 #
 # You know the boxes. This notebook is about what stands between them: the **plus signs** and the **norms**.
 #
@@ -124,9 +120,9 @@ with torch.no_grad():
     words = untrained.src_embed(torch.randint(4, 1000, (8, 20)))  # (8, 20, 128)
 
 # %% [markdown]
-# After each sub-layer we measure how *alike* the words of a sentence are (mean cosine of two of them), how
-# *large* they are (standard deviation of the entries), and how much is *left* of each word (cosine with where
-# it began).
+# After each sub-layer we measure how *alike* the words of a sentence are (the mean cosine of two of them),
+# how *large* they are (the standard deviation of their entries), and how much is *left* of each word (its
+# cosine with the vector that went in).
 
 
 # %%
@@ -157,22 +153,23 @@ assert ways["residual"][1][-1] > 5 * ways["residual"][1][0]
 
 # %% [markdown]
 # **Bare**, all twenty words point the same way after three sub-layers. Attention takes means, and untrained
-# it takes nearly the same mean for every word. What has become equal cannot be told apart later (Dong et
-# al., 2021).
+# it takes nearly the same mean for every word. This is called *rank collapse* (Dong et al., 2021). Later
+# sub-layers can hardly undo it.
 #
 # > "We employ a residual connection around each of the two sub-layers, followed by layer normalization."
 # > (section 3.1)
 #
 # With a **residual connection** (He et al., 2016) a sub-layer does not *replace* a vector, it *adds* to it:
 # $x + \mathrm{Sublayer}(x)$. The vector that is added to, from the embedding to the top, is called the
-# **residual stream**. The words now stay different. (Only equal widths can be added, so every sub-layer
-# returns $d_{model}$ numbers.) But the vectors grow, like compound interest: to a stream that is twice as
-# large a sub-layer adds about twice as much. Something has to limit it.
+# **residual stream**. The words now stay different for longer. (Only equal widths can be added, so every
+# sub-layer returns $d_{model}$ numbers.) But the vectors grow like compound interest, because a sub-layer
+# adds about twice as much when its input is twice as large. Something has to limit it.
 #
 # ## A norm for one word
 #
-# **Layer normalisation** (Ba et al., 2016) takes one vector of $d$ numbers, subtracts their mean and divides
-# by their standard deviation. The gain $g$ and the bias $b$ are learned; they start at 1 and 0.
+# **Layer normalisation** (Ba et al., 2016) takes one vector of $d$ numbers, subtracts their mean and
+# divides by their standard deviation. The gain $g$ and the bias $b$ are learned; they start at 1 and 0. A
+# small $\epsilon$ prevents a division by zero.
 #
 # $$\mathrm{LayerNorm}(x) = g\odot\frac{x-\mu}{\sqrt{\sigma^2+\epsilon}} + b, \qquad
 # \mu = \frac1d\sum_i x_i, \quad \sigma^2 = \frac1d\sum_i (x_i-\mu)^2$$
@@ -187,9 +184,9 @@ assert_close(nn.LayerNorm(4)(x), by_hand)
 assert_close(nn.LayerNorm(4)(10 * x + 500), by_hand, rtol=1e-4, atol=1e-4)  # size and level are forgotten
 
 # %% [markdown]
-# Why not *batch* normalisation, the usual choice for pictures? It takes mean and standard deviation of one
-# entry over all words of the batch. We change one word, the last of its sentence, and count which outputs
-# move.
+# Why not *batch* normalisation, the usual choice for images? In training it takes the mean and standard
+# deviation of one entry over all words of the batch. We change one word, the last of its sentence, and
+# count which outputs change.
 
 # %%
 _ = torch.manual_seed(0)
@@ -204,11 +201,12 @@ for name, norm in norms.items():
     assert moved.sum() == (1 if name == "layer norm" else 6)
 
 # %% [markdown]
-# With batch norm every word depends on every other in the batch: on padding, on strangers, and on words that
-# come *later*, which makes a causal mask useless. A layer norm knows one word.
+# With batch norm every word depends in training on every other word of the batch: on padding, on other
+# sentences, and on words that come *later*, which a causal mask should hide. A layer norm looks at one word
+# only.
 #
-# **Exercise 1 (easy).** Write layer normalisation yourself. Then look at the test's last line: of 8
-# directions in which the input can move, how many does the output notice?
+# **Exercise 1 (easy).** Write layer normalisation yourself. Then look at the test's last line: the input
+# can move in 8 independent directions. How many of them change the output?
 
 
 # %% tags=["exercise"]
@@ -238,10 +236,12 @@ print("directions noticed:", int(torch.linalg.matrix_rank(jacobian, rtol=1e-9)),
 # %% [markdown]
 # ## Before the sum or after it
 #
-# > "That is, the output of each sub-layer is LayerNorm(x + Sublayer(x))" (section 3.1)
+# > "That is, the output of each sub-layer is LayerNorm(x + Sublayer(x)) ..." (section 3.1)
 #
-# That is **post-norm**. Nearly all language models since GPT-2 use **pre-norm** instead. (In training,
-# dropout is applied to the sub-layer's output in both, [08](08_training_recipe.ipynb).)
+# That is **post-norm**. Most large language models since GPT-2 use **pre-norm** instead,
+# $x + \mathrm{Sublayer}(\mathrm{LayerNorm}(x))$, often with *RMSNorm*, a layer norm that does not subtract
+# the mean (Zhang and Sennrich, 2019). (In training, dropout is applied to the sub-layer's output in both,
+# [08](08_training_recipe.ipynb).)
 #
 # ![Post-norm and pre-norm as blocks](../images/norm_orders.svg)
 #
@@ -284,15 +284,15 @@ assert 1.8 < pre_way[1][-1] < 2.3
 assert post_way[2][-1] < 0.25 < 0.5 < pre_way[2][-1]
 
 # %% [markdown]
-# *Figure 3. Four ways to stack twelve untrained sub-layers. Left: bare, all words become alike at once.
-# Middle: residuals alone grow; post-norm keeps the size at 1. Right: in post-norm little is left of a word
-# after twelve sub-layers, in pre-norm more than half.*
+# *Figure 3. Four ways to stack twelve untrained sub-layers. Left: bare, all words become alike at once; the
+# others delay it, pre-norm longest. Middle: residuals alone grow; post-norm keeps the size at 1. Right: in
+# post-norm little is left of a word after twelve sub-layers, in pre-norm more than half.*
 #
 # Post-norm rescales the sum but hardly changes its direction (only the subtracted mean turns it), so a
-# sub-layer's output keeps its weight relative to the residual stream. In pre-norm the stream grows while each
-# addition stays about the same size, so later sub-layers change it less and less.
+# sub-layer's output keeps its weight relative to the residual stream. In pre-norm the stream grows while
+# each addition stays about the same size, so later sub-layers change it less and less.
 #
-# **Exercise 2 (medium).** Some large models (Ding et al., 2021) use both:
+# **Exercise 2 (medium).** The *sandwich norm* (Ding et al., 2021) uses both:
 # $x + \mathrm{LayerNorm}(\mathrm{Sublayer}(\mathrm{LayerNorm}(x)))$. How large is the stream after twelve
 # sub-layers, if it begins at a standard deviation of $s_0$? Find a formula, then run it.
 
@@ -305,20 +305,21 @@ assert abs(size_both[-1] - guess) < 0.15
 # %% [markdown]
 # ### Why does the text say one thing and the code another?
 #
-# The authors' own code answers this famous question (tensor2tensor, at commit bafdc1b). In
-# `common_hparams.py` two strings give the order of operations: `d` is dropout, `a` adds the residual, `n`
-# normalises. The default is `"dan"` after each sub-layer, the paper's post-norm. A comment beside it calls
-# that "the published version of the transformer", and says of `n` before and `da` after, which is pre-norm,
-# that it "seems better for harder-to-learn models, so it should probably be the default". In
-# `models/transformer.py`, `transformer_base_v1` keeps the published order, and `transformer_base_v2` is
-# pre-norm. It also adds dropout of 0.1 to the attention weights and after the ReLU (both 0 in v1), and
-# doubles the warm-up to 8,000 updates. `transformer_base` itself builds on v2.
+# The authors' own code answers this question (tensor2tensor, at commit bafdc1b). In `common_hparams.py` two
+# strings give the order of operations: `d` is dropout, `a` adds the residual, `n` normalises. The default
+# is `"dan"` after each sub-layer, which is post-norm. A comment calls that "the published version of the
+# transformer", and says of `n` before and `da` after, which is pre-norm, that it "seems better for
+# harder-to-learn models, so it should probably be the default".
+#
+# In `models/transformer.py`, `transformer_base_v1` keeps the published order, and `transformer_base_v2` is
+# pre-norm. It also has more dropout and twice the warm-up, 8,000 updates. `transformer_base` itself builds
+# on v2.
 #
 # ### One final norm, or none, never two
 #
 # A pre-norm stack ends in a sum, and sums grow. So it needs a norm at the end; the authors' code has it
-# "since the output can grow very large" (a comment in `models/transformer.py`). A post-norm stack has just
-# normalised.
+# "since the output can grow very large" (a comment in `models/transformer.py`). A post-norm stack needs
+# none, because it ends in a norm already.
 
 # %%
 sure = []
@@ -337,11 +338,12 @@ for N in (2, 6, 12):
 assert sure == sorted(sure)
 
 # %% [markdown]
-# Without the final norm, a deeper untrained model is surer of what it cannot know (0.1% would be right).
+# Without the final norm, a deeper untrained model is more confident, although it knows nothing (0.1% would
+# be right).
 #
-# Why not two? `nn.Transformer` is post-norm by default and *still* ends each stack in a norm. Untrained, that
-# does nothing, because the vector is normalised already. Later the second norm undoes what the first one's
-# gain has learned, and has to learn it again:
+# Why not two? `nn.Transformer` is post-norm by default and *still* ends each stack in a second norm.
+# Untrained, that does nothing, because the vector is normalised already. Later it takes back the size that
+# the first norm's gain has learned, and has to learn it again:
 
 # %%
 last, second = nn.LayerNorm(128), nn.Transformer(128, 4, 1, 1, 64, batch_first=True).decoder.norm
@@ -356,11 +358,12 @@ with torch.no_grad():
 # %% [markdown]
 # ## The gradient that leaves through the door
 #
-# It is often said that in a post-norm stack the gradient fades on its way down. We run one backward pass
-# through untrained models of the paper's depth, and measure the gradient of each layer's parameters. How
-# large attention's matrices are at the start matters, and the paper does not say it. The package draws
-# $W^Q$, $W^K$ and $W^V$ by Xavier's rule as *one* matrix, as PyTorch does. Much code draws each alone,
-# which makes them $\sqrt2$ larger. We try both.
+# It is often said that in a post-norm stack the gradient *vanishes* on its way down from the loss to the
+# first layer. We run one backward pass through untrained models of the paper's depth, and measure the
+# gradient of each layer's parameters. It matters how large attention's matrices are at the start, and the
+# paper does not say. The package draws $W^Q$, $W^K$ and $W^V$ by Xavier's rule (random numbers, scaled to
+# the matrix's shape) as *one* matrix, as PyTorch does. Much code draws each alone, which makes them
+# $\sqrt2$ larger. We try both.
 
 
 # %%
@@ -411,12 +414,12 @@ assert falls["decoder"]["post-norm, larger"] > 4.5
 
 # %% [markdown]
 # *Figure 4. The size of the gradient by layer. Read each curve from right (the top of the stack) to left.
-# Down the post-norm decoder it falls to less than half, and to a sixth with larger matrices. In the encoder,
-# with the same norms, two thirds of it arrive, with larger matrices too.*
+# Down the post-norm decoder it falls to less than half, and to a sixth with larger matrices. In the
+# encoder, with the same norms, two thirds of it arrive, with larger matrices too.*
 #
 # So the norm alone cannot be the cause. What does a decoder layer have that an encoder layer does not? We
-# follow the gradient of the stream backwards through each kind of sub-layer, and measure how much of it
-# arrives on the other side.
+# follow the gradient of the residual stream backwards through each kind of sub-layer, and measure how much
+# of it arrives on the other side.
 
 
 # %%
@@ -451,14 +454,17 @@ for name, (passed, s) in results.items():
 assert min(results["pre-norm"][0].values()) > 0.97
 
 # %% [markdown]
-# **It leaves through the door to the encoder.** A sub-layer adds a vector of size $s$ to a stream of size 1,
-# and the norm behind it divides the sum by $\sqrt{1+s^2}$, forwards and backwards. In self-attention and in
-# the feed-forward network this loss is made good, because they read the same stream, and the gradient that
-# goes through them comes back to it. Encoder-decoder attention takes its keys and *values* from the memory,
-# so the gradient that goes through it leaves the decoder. What remains is $1/\sqrt{1+s^2}$.
+# **It leaves through the door to the encoder.** A sub-layer adds a vector of size $s$ to a stream of size
+# 1, and the norm behind it divides the sum by $\sqrt{1+s^2}$, forwards and backwards. In self-attention and
+# in the feed-forward network most of this loss is made good: they read the same stream, so the gradient
+# that goes through them comes back to it. Encoder-decoder attention takes its keys and *values* from the
+# memory, the encoder's output. Nearly all of the gradient that goes through it therefore leaves the
+# decoder, and what remains is about $1/\sqrt{1+s^2}$: ≈0.83 predicted, ≈0.86 measured. (In pre-norm no norm
+# divides the stream.) Liu et al. (2020) also find the gradient vanishing in the decoder, not in the
+# encoder.
 #
-# If that is the cause, shutting the door must stop the fading. We set the output matrix of every
-# encoder-decoder attention to zero:
+# If that is the cause, shutting the door must stop it. We set the output matrix of every encoder-decoder
+# attention to zero:
 
 # %%
 closed = new_model(factor=LARGER)
@@ -471,12 +477,14 @@ assert 0.7 < shut[-1] / shut[0] < 1.5
 assert all(parameter.grad.abs().max() == 0 for parameter in closed.encoder.parameters())
 
 # %% [markdown]
+# It does: with the door shut, the first layer gets nearly as much as the last.
+#
 # ### Does it matter for learning?
 #
-# Adam divides each gradient by its size, so a *small* gradient alone does no harm. Its first steps move
-# every weight by the learning rate. [08](08_training_recipe.ipynb) shows that these steps go in a good
-# direction and are too **long**, and that warm-up shortens them. So we ask: how strongly does each order
-# react to a step of the same length? We move every weight by 0.001, up or down at random.
+# Adam divides each gradient by its size, so a *small* gradient alone does little harm: the first steps move
+# every weight by about the learning rate all the same. [08](08_training_recipe.ipynb) shows that these
+# steps go in a good direction and are too **long**, and that warm-up shortens them. So we ask: how strongly
+# does each order react to a step of the same length? We move every weight by 0.001, up or down at random.
 
 
 # %%
@@ -499,10 +507,10 @@ print(f"log-probabilities move by ≈{post_moves:.3f} in post-norm, by ≈{pre_m
 assert 1.25 < post_moves / pre_moves < 2.5
 
 # %% [markdown]
-# The same step moves an untrained post-norm model more than one and a half times as far. (Liu et al., 2020,
-# call it *amplification*.) Now we train: the paper's depth, very narrow, on copying rows of symbols
-# ([09](09_first_example.ipynb)). Post-norm and pre-norm at a constant learning rate, and post-norm with
-# warm-up; two seeds each.
+# The same step moves an untrained post-norm model nearly twice as far. Liu et al. (2020) call this
+# *amplification*. Now we train a model as deep as the paper's, but very narrow, to copy rows of symbols
+# ([09](09_first_example.ipynb)): post-norm and pre-norm at a constant learning rate, and post-norm with
+# warm-up, two seeds each.
 
 
 # %%
@@ -537,17 +545,18 @@ ax.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# *Figure 5. Post-norm at the full learning rate from the first update stays at the loss of guessing, ln 10 ≈
-# 2.30. Pre-norm at the same rate learns, and so does post-norm after a warm-up.*
+# *Figure 5. Post-norm at the full learning rate from the first update stays at the loss of guessing, ln 10
+# ≈ 2.30. Pre-norm at the same rate learns, and so does post-norm after a warm-up.*
 #
-# Six short runs of a small model are no law, but they fit the story that 06 and 08 share: early steps of full
-# length are too long, post-norm reacts to them more strongly, and warm-up shortens them. Xiong et al. (2020)
-# compare the two orders at full size.
+# Six short runs of a small model prove little, but they agree with the measurements: early steps of full
+# length are too long, post-norm reacts to them more strongly, and warm-up shortens them. Xiong et al.
+# (2020) compare the two orders at full size.
 #
 # ## Six of each
 #
 # A stack is $N$ copies of one layer, made by `deepcopy`. Copies start with equal weights, so `make_model`
-# draws every matrix anew. And what is shared *inside* the copied layer stays shared:
+# draws every matrix anew. But what is shared *inside* the copied layer stays shared. We build a decoder
+# twice, once with one attention object for both of its uses and once with two:
 
 # %%
 _ = torch.manual_seed(0)
@@ -571,12 +580,12 @@ first, *others = (layer.self_attn.linears[0].weight for layer in untrained.encod
 assert not any(torch.equal(first, weight) for weight in others)  # make_model drew them anew
 
 # %% [markdown]
-# The first decoder runs without an error and lacks a third of its parameters.
+# The first decoder runs without an error, and lacks a third of the parameters.
 #
 # ## The whole model
 #
-# Two layers, written out. The second attention of the decoder reads the **memory**, the output of the *last*
-# encoder layer, and does so in every decoder layer.
+# One encoder layer and one decoder layer are written out below. The second attention of *every* decoder
+# layer reads the **memory**, the output of the *last* encoder layer.
 
 
 # %%
@@ -611,7 +620,8 @@ assert difference < 1e-4
 
 # %% [markdown]
 # (The model in one piece, to copy, is in [00](00_start_here.ipynb).) Now the real size: the base model with
-# the 37,000 tokens of section 5.1. A *forward hook* on every module records the shape of what it returns.
+# the 37,000 tokens of section 5.1. A *forward hook*, a function that PyTorch calls after a module has run,
+# records the shape of what each module returns.
 
 # %%
 _ = torch.manual_seed(0)
@@ -663,13 +673,14 @@ print(f"base: both stacks {body:,}, and 168 d² is {168 * 512**2:,}")
 assert 0.997 < 168 * 512**2 / body < 1
 
 # %% [markdown]
-# About a third. The feed-forward networks hold more, and in the base model one table of 37,000 vectors,
-# shared by source, target and output ([04](04_feed_forward_and_embeddings.ipynb)), weighs almost as much.
-# An attention has $4d^2$ weights, a network $8d^2$. So an encoder layer has $12d^2$, a decoder layer
-# $16d^2$, and both stacks $168\,d^2$ and little else.
+# No, about a third. The feed-forward networks hold more, and in the base model one table of 37,000 vectors,
+# shared by source, target and output ([04](04_feed_forward_and_embeddings.ipynb)), holds as much as
+# attention. One attention has $4d^2$ weights, a feed-forward network $8d^2$. So an encoder layer has
+# $12d^2$, a decoder layer $16d^2$, and both stacks $168\,d^2$ and little else.
 #
 # Table 3 prints 65 million for base and 213 for big; we count 63.1 and 214.3. Is it another vocabulary? Big
-# is twice as wide, so in *twice base minus big* the tables cancel, whatever the vocabulary is.
+# is twice as wide, so its table is twice as large. In *twice base minus big* the tables cancel, whatever
+# the vocabulary is.
 
 
 # %%
@@ -686,13 +697,13 @@ for vocabulary in (1000, 37_000, 100_000):
 print("Table 3: 2 · 65 - 213 = -83, and rounding can make it 1.5 more or less")
 
 # %% [markdown]
-# No vocabulary gives both. The ten other counts of Table 3 all fit one of about 41,000 tokens (see
-# *Further*); big alone does not.
+# No vocabulary gives both. The ten other counts of Table 3 all fit a vocabulary of about 41,000 tokens (see
+# *Further*); only big does not.
 
 # %% [markdown]
 # **Exercise 3 (hard).** GPT and its like are *decoder-only*: no encoder, no encoder-decoder attention, a
-# causal mask. Build one from the package's classes (`Encoder` has the right sub-layers). How many layers may
-# it have for the parameters of the base model's two stacks?
+# causal mask. Build one from the package's classes (`Encoder` has the right sub-layers). How many layers
+# can it have with as many parameters as the base model's two stacks?
 
 
 # %% tags=["exercise"]
@@ -736,17 +747,16 @@ assert_close(gpt(row).exp().sum(dim=-1), torch.ones(1, 8))
 # %% [markdown]
 # <details><summary>Further: two layer norms that differ, and the vocabulary of Table 3</summary>
 #
-# **The layer norm of 2018.** "The Annotated Transformer" divides by `x.std() + eps`. That differs in two
-# ways. `std` divides by $d - 1$: at 512 entries, a constant of 0.1%. And $\epsilon$ stands outside the
-# root. Under the root, $10^{-5}$ damps vectors with a standard deviation below 0.003; outside, $10^{-6}$
-# damps those below 0.000001.
+# **The layer norm of 2018.** "The Annotated Transformer" divides by `x.std() + eps`. `std` divides by
+# $d - 1$, which makes 0.1% at 512 entries. And $\epsilon$ stands outside the root. Under the root,
+# $10^{-5}$ damps vectors with a standard deviation below 0.003; outside, $10^{-6}$ damps those below
+# 0.000001.
 #
-# **Table 3's vocabulary.** For each printed count one can compute which vocabularies would round to it. Ten
-# of the eleven (base, and rows (B) and (C)) agree on 40,850 to 41,250 tokens; big wants fewer than 37,000.
-# Section 5.1 says "about 37000". Who counted what, the paper does not say.
+# **Table 3's vocabulary.** For each printed count one can compute which vocabularies round to it. Ten of
+# the eleven (base, and rows (B) and (C)) agree on 40,860 to 41,080 tokens; big needs fewer than 37,000.
+# Section 5.1 says "about 37000". The paper does not say how the parameters were counted.
 #
 # </details>
 #
-# The model is complete, and knows nothing. What it is fed is
-# [07_batches_and_masks](07_batches_and_masks.ipynb); how it learns,
-# [08_training_recipe](08_training_recipe.ipynb).
+# The model is complete, and has learned nothing. [07_batches_and_masks](07_batches_and_masks.ipynb)
+# prepares its data, and [08_training_recipe](08_training_recipe.ipynb) trains it.

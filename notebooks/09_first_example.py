@@ -1,20 +1,20 @@
 # %% [markdown]
 # # 09 · A first example: learning to copy
 #
-# **We write the training loop line by line, watch a small Transformer learn to repeat what it reads, find
-# out what its accuracy hides, and catch another model cheating.**
+# **We write the training loop line by line, watch a small Transformer learn to copy its input, find out what
+# its accuracy hides, and catch another model cheating.**
 #
-# Previous: [08_training_recipe](08_training_recipe.ipynb) · Next: [10_translation](10_translation.ipynb)
-# · Attention itself: [02_attention](02_attention.ipynb)
+# Previous: [08_training_recipe](08_training_recipe.ipynb) · Next: [10_translation](10_translation.ipynb) ·
+# Attention itself: [02_attention](02_attention.ipynb)
 #
 # *25 minutes to read, under a minute to run.*
 #
 # - **Before:** you know gradients in PyTorch, and attention with its masks ([02](02_attention.ipynb)).
-# - **After:** you know each line of a training loop; what the decoder is fed in training and in use; why
-#   98% of tokens right can mean half of the sentences wrong; what exposure bias is; where a loss stops,
-#   and why not at 0; how to test whether a model needs what it looks at.
+# - **After:** you know each line of a training loop; what the decoder reads in training and in use; why 98%
+#   of tokens right can mean nearly half of the sentences wrong; what exposure bias is; why a loss does not
+#   reach 0; and how to test whether a model needs what it attends to.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017); this is its section 5, on a toy. A
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017); this is its section 5, on a toy task. A
 # number after `≈` may differ a little on another processor.
 
 # %%
@@ -75,10 +75,10 @@ torch.set_num_threads(1)  # matrices as small as ours only wait for a second thr
 # %% [markdown]
 # ## Ten symbols in, the same ten out
 #
-# The task is to repeat a row of ten symbols, `1` to `10`; the first is always `1`, the start symbol, and
-# `0` is padding. It is a good first test for a Transformer. The decoder is given only the symbols before,
-# so every new symbol has to come from the source, through encoder-decoder attention. If a mask, a target,
-# the loop or the decoding is wrong, we see it within a minute and not after a day.
+# The task is to repeat a row of ten symbols, each from `1` to `10`. The first is always `1`, the start
+# symbol; `0` is padding. The symbols are random, so those before say nothing about the next one: the decoder
+# can get it only from the source, through encoder-decoder attention. If a mask, a target, the loop or the
+# decoding is wrong, we see it within a minute and not after a day.
 
 # %% tags=["figure-shift"]
 V, LENGTH = 11, 10  # symbols, padding among them; symbols in a row
@@ -99,20 +99,18 @@ plt.show()
 assert torch.equal(batch.tgt[:, 1:], batch.tgt_y[:, :-1])  # one row, shifted by one
 
 # %% [markdown]
-# *Figure 1. One row of the batch. The target is used twice: the decoder reads it without its last symbol
-# and must say it without its first. Each arrow is one question: after this symbol, which one comes next?*
+# *Figure 1. One row of the batch. The target is used twice: the decoder reads it without its last symbol and
+# must output it without its first. Each arrow is one question: after this symbol, which one comes next?*
 #
-# All nine questions are asked in one pass. Whatever the decoder would have said at one position, at the
-# next it reads what it *should* have said. This is **teacher forcing**
-# ([07](07_batches_and_masks.ipynb)). What keeps the model from reading the answer to one question in the
-# text of the next one?
+# All nine questions are asked in one pass. Whatever the decoder answers at one position, at the next it
+# reads the *right* symbol: **teacher forcing** ([07](07_batches_and_masks.ipynb)). So the answer to each
+# question stands in the input, one position further on. What keeps the model from reading it there?
 #
-# > "This masking, combined with fact that the output embeddings are offset by one position, ensures that
-# > the predictions for position i can depend only on the known outputs at positions less than i."
-# > (section 3.1)
+# > "This masking, combined with fact that the output embeddings are offset by one position, ensures that the
+# > predictions for position i can depend only on the known outputs at positions less than i." (section 3.1)
 #
-# We test the sentence: we change the symbol at position 5, counted from 0, and look at which of the
-# decoder's output vectors (its *states*) change.
+# We test the sentence. We change the symbol at position 5, counted from 0, and look which of the decoder's
+# output vectors (its *hidden states*) change.
 
 # %%
 _ = torch.manual_seed(0)
@@ -128,18 +126,19 @@ print("positions whose state changes:", [t for t, m in enumerate(moved) if m])
 assert moved == [t >= 5 for t in range(LENGTH - 1)]
 
 # %% [markdown]
-# State 5 may change: it *reads* this symbol and is asked for the next one.
+# State 5 may change: there the decoder *reads* this symbol and must predict the next one. States 0 to 4 do
+# not change.
 
 # %% [markdown]
 # ## One update
 #
-# > "We used the Adam optimizer with β1 = 0.9, β2 = 0.98 and ϵ = 10^−9. We varied the learning rate over
-# > the course of training" (section 5.3)
+# > "We used the Adam optimizer with β1 = 0.9, β2 = 0.98 and ϵ = 10^−9. We varied the learning rate over the
+# > course of training" (section 5.3)
 #
-# The learning rate rises for `warmup` updates and then falls as one over the square root of their number
-# (equation 3), all times a `factor`. The scheduler multiplies Adam's own rate, which must therefore be 1.
-# The paper warms up for 4,000 updates; our whole run has 500, and 100 will do. Our model has two layers a
-# side, of width 32, where the paper's has six, of width 512. Here is everything that an update needs:
+# The learning rate rises linearly for `warmup` updates and then falls as one over the square root of the
+# number of updates so far (equation 3), all times a `factor`. The scheduler multiplies Adam's own learning
+# rate, which must therefore be 1. The paper warms up for 4,000 updates; our whole run has 500, of which 100
+# are warm-up. Our model has two layers of width 32 on each side, the paper's six of width 512.
 
 # %%
 criterion = LabelSmoothing(size=V, padding_idx=0, smoothing=0.1)
@@ -169,13 +168,13 @@ def train(model, batches, criterion, optimizer, scheduler):
 
 
 # %% [markdown]
-# - **The criterion** compares log-probabilities with the right symbols. We divide its sum by `ntokens`,
-#   the number of questions. Divided by sentences, a batch of long ones would push harder, only because of
-#   its length.
-# - **`zero_grad`** is needed because `backward` *adds*: without it, each update also uses the gradients
-#   of all batches before.
+# - **The criterion** is the loss: it compares log-probabilities with the right symbols. We divide its sum by
+#   `ntokens`, the number of questions. Divided by the number of sentences, a batch of long ones would get a
+#   larger gradient.
+# - **`zero_grad`** is needed because `backward` *adds*: without it, each update also uses the gradients of
+#   all batches before.
 # - **`scheduler.step()`**: without it, the learning rate stays at that of update 1.
-# - **`.item()`**: a loss that is kept as a tensor keeps a whole forward pass in memory.
+# - **`.item()`**: a loss that is kept as a tensor keeps its whole computation graph in memory.
 #
 # What if we forget one of these lines? We train three models with the same seed:
 
@@ -193,10 +192,10 @@ for name in ("nothing", "zero_grad", "scheduler.step"):
 assert forgotten["nothing"] + 0.4 < min(forgotten["zero_grad"], forgotten["scheduler.step"])
 
 # %% [markdown]
-# Neither mistake stops the program. The loss only falls less.
+# Neither mistake stops the program. The loss only falls more slowly.
 #
 # In the package, `SimpleLossCompute` is generator, criterion and division in one, and `run_epoch` goes
-# through the batches. Does the same start give the same weights?
+# through the batches. Do they give the same weights from the same start?
 
 # %%
 batches = list(data_gen(V, 128, 20))
@@ -216,11 +215,10 @@ assert state.tokens == 20 * 128 * (LENGTH - 1)
 # %% [markdown]
 # ### What is counted in tokens per second
 #
-# Two rows of 8 and 3 symbols, padded to 8, are counted in three ways. The tensors of source and decoder
-# input have 30 cells; 21 of them hold symbols and not padding; and 9 symbols are predicted. The package
-# counts the last, by which it also divides the loss. Someone who counts cells reports more than three
-# times our speed for the same code. And with pieces half as long there are twice as many tokens: across
-# tokenizers, compare sentences a second.
+# Two rows of 8 and 3 symbols, both padded to 8, make tensors of 16 + 14 = 30 cells for source and decoder
+# input. Of these, 21 hold symbols and not padding; and 7 + 2 = 9 symbols are predicted. The package counts
+# the 9, by which it also divides the loss. A program that counts cells reports more than three times the
+# speed for the same work. Across tokenizers, compare sentences per second.
 #
 # **Exercise 1 (medium).** The batch that you want does not fit into memory. Get the *same* gradients from
 # several smaller batches, which need not have the same number of tokens (*gradient accumulation*).
@@ -258,9 +256,9 @@ print("the same gradients from two parts as from the whole batch")
 # %% [markdown]
 # ## Validation: two switches, not one
 #
-# We put 200 rows aside and never train on them. `model.eval()` switches dropout off; `torch.no_grad()`
-# keeps autograd from saving tensors for a `backward` that never comes. We try all four combinations. Does
-# the same model on the same rows give the same loss twice? How much memory stays occupied?
+# We put 200 rows aside and never train on them. `model.eval()` switches dropout off; `torch.no_grad()` keeps
+# autograd from saving tensors for a `backward` that never comes. We try all four combinations. Does the same
+# model on the same rows give the same loss twice? How much memory stays occupied?
 
 # %%
 _ = torch.manual_seed(100)
@@ -308,7 +306,8 @@ with evaluating(ours):  # the package's name for both switches, which it puts ba
     assert validation_loss(ours) == validation_loss(ours)
 
 # %% [markdown]
-# `eval()` alone keeps many times the size of the model; `no_grad` alone gives another number each time.
+# `eval()` alone keeps about 17 MB for a model of 0.2 MB; `no_grad` alone gives another loss each time,
+# because dropout is still on. Validation needs both.
 
 # %% [markdown]
 # ## Decoding: nobody knows the answer any more
@@ -316,12 +315,12 @@ with evaluating(ours):  # the package's name for both switches, which it puts ba
 # > "At each step the model is auto-regressive, consuming the previously generated symbols as additional
 # > input when generating the next." (section 3)
 #
-# In training the decoder reads the right symbols. In use there are none. It reads the start symbol and
-# says the likeliest next one; this one is appended, and the decoder reads both; and so on (**greedy
-# decoding**). It is fed *its own words*.
+# In use there are no right symbols to read. The decoder reads the start symbol and predicts the most
+# probable next one; this one is appended, and the decoder reads both; and so on. This is **greedy
+# decoding**: the decoder reads *its own output*.
 #
-# Does this need the causal mask? It seems not: later symbols do not exist yet, and we read off only the
-# last position, from which nothing is hidden. We try it without the mask, with two layers and with one.
+# Does this need the causal mask? It seems not, because later symbols do not exist yet, and the last position
+# may see everything anyway. We try it without the mask, with one layer and with two.
 
 
 # %%
@@ -348,18 +347,18 @@ for name, net in (("one layer", shallow), ("two layers", ours)):
 assert torch.equal(decode(ours, src, src_mask, LENGTH)[0], greedy_decode(ours, src, src_mask, LENGTH, 1))
 
 # %% [markdown]
-# From the second layer on it does. The positions *before* the last one now look ahead, so their states
-# are not those that training made, and the last position reads them. A test with one layer misses this.
-# (`greedy_decode` does the same faster: it keeps what it has computed, see
+# With two layers it does. Without the mask, the positions *before* the last one look ahead, so their states
+# differ from those in training, and the last position of the second layer reads them. A test with one layer
+# misses this. (`greedy_decode` does the same faster, because it keeps what it has computed:
 # [11](11_search_and_averaging.ipynb).)
 
 # %% [markdown]
 # ## The run
 #
 # Every 25 updates we measure two accuracies on the rows held out. *Tokens right* is teacher-forced: the
-# model reads the truth and is asked for the next symbol. *Sequences right* is the model on its own: it
-# starts from `1`, and all that it says must be right. We also keep the attention maps of one row. The
-# third cell is the longest of this notebook.
+# model reads the right symbols and predicts the next. *Sequences right* is free-running: the model decodes
+# greedily from `1`, and all of its output must be right. The third cell below takes the longest in this
+# notebook.
 
 
 # %%
@@ -425,7 +424,8 @@ assert not any(tuple(row) in seen for row in held_out.src.tolist())
 assert state.tokens == UPDATES * 128 * (LENGTH - 1)
 
 # %% [markdown]
-# The model has read 64,000 of the $10^9$ possible rows, and none of these 200: it has not learned a list.
+# The model has read 64,000 of the $10^9$ possible rows, and none of these 200. So it has not memorised rows:
+# it *generalises*.
 
 # %% [markdown]
 # ## Why the loss stops where it stops
@@ -433,10 +433,11 @@ assert state.tokens == UPDATES * 128 * (LENGTH - 1)
 # > "This hurts perplexity, as the model learns to be more unsure, but improves accuracy and BLEU score."
 # > (section 5.4, of label smoothing)
 #
-# The smoothed target is 0.9 for the right symbol and 0.1 spread over the nine others. A model can do no
-# better than predict exactly that, and then the cross-entropy is the target's own entropy: $-0.9\ln 0.9 -
-# 0.1\ln\frac{0.1}{9} = 0.545$ nats. This is a *floor*. `LabelSmoothing` subtracts it (it gives the
-# Kullback-Leibler divergence); most code does not ([08](08_training_recipe.ipynb) compares the two).
+# The smoothed target is 0.9 for the right symbol and 0.1 spread over the nine others. The best that a model
+# can do is to predict exactly that. Then the cross-entropy is the target's own entropy: $-0.9\ln 0.9 -
+# 0.1\ln\frac{0.1}{9} = 0.545$ nats (units of the natural logarithm). No loss can be below this *floor*. Our
+# `LabelSmoothing` subtracts it, which gives the Kullback-Leibler divergence
+# ([08](08_training_recipe.ipynb)); most code does not.
 
 # %%
 floor = -0.9 * math.log(0.9) - 0.1 * math.log(0.1 / 9)
@@ -461,15 +462,17 @@ plt.show()
 
 # %% [markdown]
 # *Figure 2. The run as cross-entropy. Both curves come down to the floor, not to 0. Training lies above
-# validation, because dropout is on in training, and because a point of it is the mean of 25 updates.*
+# validation because dropout is on in training, and because each of its points is the mean of 25 updates.*
 #
-# The loss *without* smoothing, whose exponential is the perplexity, ends near $-\ln 0.9 = 0.105$ although
-# the model makes no mistake: the target asks for 0.9. This is how smoothing hurts perplexity.
+# The loss *without* smoothing, whose exponential is the perplexity, does not reach 0 either, although the
+# model makes no mistake: the target asks for a probability of 0.9, and $-\ln 0.9 = 0.105$. This is how
+# smoothing "hurts perplexity".
 
 # %% [markdown]
 # ## 98% of what?
 #
-# Back to the two accuracies, and to a moment when the model was not ready. What did it say?
+# Back to the two accuracies, and to the last measurement with fewer than 85% of the sequences right. What
+# did the model output? (Wrong symbols stand in brackets.)
 
 # %% tags=["nbval-ignore-output"]
 said = greedy_decode(early, held_out.src, held_out.src_mask, LENGTH, start_symbol=1)
@@ -494,24 +497,24 @@ assert off < 15
 assert all(same)
 
 # %% [markdown]
-# *Figure 3. Two measures of one model. Tokens right rise first; sequences right follow the dotted line.*
+# *Figure 3. Two accuracies of one model. Tokens right rise first; sequences right follow the dotted line.*
 #
-# A row is right only if its nine symbols are. If mistakes fall independently, $p^9$ of the rows are right
-# (dotted line), and the run follows this. With 98% of tokens right, half of all thirty-word sentences are
-# wrong.
+# A row is right only if its nine symbols are. If mistakes fall independently and a share $p$ of the tokens
+# is right, $p^9$ of the rows are right (dotted line); the run comes close to this. With 98% of tokens right,
+# 45% of all thirty-word sentences have a mistake.
 
 # %% [markdown]
 # ## Exposure bias
 #
-# Is teacher forcing to blame, because alone the model stumbles over its own mistakes? For *whole rows
-# right* it cannot be. If the teacher-forced model has every symbol of a row right, then alone it says the
-# first one right, so it reads the truth, so it says the second one right, and so on. Both counts always
-# agree (the last number above).
+# Does the model make more mistakes on its own than under teacher forcing, because one wrong symbol leads to
+# another? For *whole rows* it cannot. If the teacher-forced model has every symbol of a row right, then on
+# its own it gets the first one right, so it reads the right symbol, so it gets the second one right, and so
+# on. Both counts always agree (the last number above).
 #
-# What teacher forcing hides is what happens *after* the first mistake. This is **exposure bias** (Ranzato
-# et al., 2016): the model was never exposed to its own mistakes. In the rows above, mistakes come in
-# runs. That alone proves nothing, because some positions may be hard. So we run two controls: at the same
-# positions the model reads the truth; and it reads *one* wrong symbol in a row that is otherwise true.
+# What teacher forcing hides is what happens *after* the first mistake. This is **exposure bias** (Ranzato et
+# al., 2016): the model was never exposed to its own mistakes. In the rows above, mistakes come in runs, but
+# some positions may simply be hard. So we run two controls. First, at the same positions, the model reads
+# the right symbols ("the truth"). Second, it reads *one* wrong symbol in a row that is otherwise right.
 
 
 # %%
@@ -538,29 +541,28 @@ assert after[0] < before[0] - 0.2
 assert after[0] < after[1]
 
 # %% [markdown]
-# The positions are not hard in themselves. A wrong symbol in the input makes the next answer wrong, and
-# then the effect fades: the model finds its place in the source partly by what it has just read.
+# So the positions are not hard in themselves. A wrong symbol in the input makes the next answer wrong, and
+# then the effect fades: the model finds its position in the source partly by the symbol that it has just
+# read.
 #
-# **Why not train on the model's own words?** That is *scheduled sampling* (Bengio et al., 2015): with a
-# growing probability, the decoder reads in training what the model itself said. For Transformers it is
+# **Why not train on the model's own output?** That is *scheduled sampling* (Bengio et al., 2015): with a
+# growing probability, the decoder reads in training what the model itself predicted. For Transformers it is
 # rare.
 #
-# - **It costs what the Transformer won.** A Transformer trains on all positions in one pass, because it
-#   knows all inputs in advance; to read its own words, it would first have to generate them, one after
-#   the other, like an RNN. Mihaylova and Martins (2019) take two passes instead: the first predicts all
-#   words from the truth, the second reads a mixture (Exercise 3). That is still more work.
-# - **The target no longer fits.** If the model has said one word too many, the reference's next word is
-#   not the right continuation. Huszár (2015) shows that even with endless data the wrong model can be
-#   learned.
-# - **More data and training** also leave fewer mistakes that could spread.
+# - **It gives up parallel training.** A Transformer trains on all positions in one pass, because it knows
+#   all inputs in advance. To read its own output it would first have to generate it, symbol by symbol, like
+#   an RNN. Mihaylova and Martins (2019) take two passes instead: the first predicts all words under teacher
+#   forcing, the second reads a mixture (Exercise 3).
+# - **The target no longer fits.** After one word too many, the reference's next word is not the right
+#   continuation. Huszár (2015) shows that even with unlimited data the wrong model can be learned.
 #
-# What exposure bias costs a large translator is unmeasured here.
+# We do not measure here what exposure bias costs a large translator.
 
 # %% [markdown]
 # ## The cheat
 #
-# Now we make a common mistake on purpose: no shift. The decoder reads the row and is asked for the same
-# row.
+# Now we make a common mistake on purpose: we forget the shift. The decoder reads the row and must predict
+# the same row.
 
 
 # %%
@@ -587,9 +589,9 @@ assert forced_right(cheat, leaky).float().mean() > 0.999
 assert (said == 1).all()
 
 # %% [markdown]
-# All tokens right, and alone it says `1 1 1 1`: it has learned to say what it reads, and it reads the
-# start symbol. A loss that falls much too soon is the sign. One test for such leaks needs no decoding:
-# give each row the source of *another* row.
+# All tokens are right under teacher forcing, and on its own the model outputs `1 1 1 1`: it has learned to
+# repeat what it reads, and it reads the start symbol. A loss that falls much too soon is the warning. One
+# test for such leaks needs no decoding: give each row the source of *another* row.
 
 # %%
 exchanged = held_out.src.roll(1, dims=0)  # each row gets its neighbour's source
@@ -599,19 +601,19 @@ for name, net, data in (("the cheat", cheat, leaky), ("the honest model", model,
     assert share > 0.999 if net is cheat else share < 0.2  # chance is one in ten
 
 # %% [markdown]
-# The cheat still knows every answer, so it does not take them from the source. What a model without a
-# leak gets here is what can be guessed without the source: one in ten in our task, much more in a real
-# language, where the words before say a lot about the next. There, compare with a language model's score.
+# The cheat still knows every answer, so it does not take them from the source. A model without a leak gets
+# only what can be guessed without the source: one in ten in our task, but much more in a real language.
+# There, compare with a language model.
 
 # %% [markdown]
 # ## Where it looks
 #
-# > "In 'encoder-decoder attention' layers, the queries come from the previous decoder layer, and the
-# > memory keys and values come from the output of the encoder." (section 3.2.3)
+# > "In 'encoder-decoder attention' layers, the queries come from the previous decoder layer, and the memory
+# > keys and values come from the output of the encoder." (section 3.2.3)
 #
-# So a map has a row for each symbol that the decoder *reads*, and a column for each symbol of the source.
-# Is it a diagonal from corner to corner, because to copy is to look at the same symbol? We measure the
-# mean weight on that diagonal and on the one beside it.
+# So a map has a row for each symbol that the decoder *reads*, and a column for each symbol of the source. A
+# first guess: a model that copies looks at the symbol that it reads, so the map is a diagonal from corner to
+# corner. We measure the mean weight there and on the next diagonal to the right.
 
 # %% tags=["figure-diagonal"]
 last = maps[UPDATES]  # (layers, h, queries, keys)
@@ -630,16 +632,15 @@ assert following[layer, head] > 0.6
 assert maps[0][layer, head].diagonal(1).mean() < 0.2
 
 # %% [markdown]
-# *Figure 4. One head before training, half-trained and trained. A row is labelled "reads → must say", a
-# column is a symbol of the source. The bright line ends one column to the right of the symbol that is
-# read.*
+# *Figure 4. One head before training, half-trained and trained. A row is labelled "reads → must predict", a
+# column is a symbol of the source. The bright line lies one column to the right of the symbol that is read.*
 #
-# The decoder that reads `7` must say what comes next, and looks there: a target shifted by one makes a
-# diagonal shifted by one.
+# The guess is wrong by one column. The decoder that reads `7` must predict what comes *after* it, and looks
+# there: a target shifted by one makes a diagonal shifted by one.
 #
-# Does the model *need* that diagonal? A map cannot tell; an intervention can. We give encoder-decoder
-# attention a mask with a row for each query: it may see only the next symbol, or all but its own, or all
-# but the next.
+# Does the model *need* that diagonal? A map cannot tell; an intervention (an *ablation*) can. We mask
+# encoder-decoder attention, so that each query may see only the next symbol, or all but its own, or all but
+# the next.
 
 
 # %%
@@ -661,15 +662,16 @@ assert shares[2] < 0.3
 
 # %% [markdown]
 # *This* model needs the diagonal, and the diagonal is enough: with one cell of ten in each row it copies,
-# with the other nine it guesses. So the encoder, which could have moved symbols, has left each where it
-# was. [13](13_reading_attention.ipynb) tests the maps of a translator in this way.
+# with the other nine it guesses. So the encoder, which could have moved information between positions, has
+# left what it knows of a symbol at that symbol's position. [13](13_reading_attention.ipynb) tests the maps
+# of a translator in this way.
 
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 2 (easy).** Section 3.5 hopes that sinusoids "may allow the model to extrapolate to sequence
-# lengths longer than the ones encountered during training". Ours was trained on rows of 10. Guess how
-# many of 200 rows of 14 symbols it copies, then count. Which positions go wrong?
+# **Exercise 2 (easy).** Section 3.5 chose sinusoids because they "may allow the model to extrapolate to
+# sequence lengths longer than the ones encountered during training". Ours was trained on rows of 10. Guess
+# how many of 200 rows of 14 symbols it copies, then count. Which positions go wrong?
 
 # %% tags=["solution"]
 _ = torch.manual_seed(3)
@@ -683,8 +685,8 @@ assert whole < 0.3
 assert by_position[11:].mean() < 0.6 < by_position[:10].mean()
 
 # %% [markdown]
-# **Exercise 3 (hard).** Write the first pass of scheduled sampling: what will the decoder read in the
-# second? A share of the symbols is replaced by what the model says there when it reads the truth; the
+# **Exercise 3 (hard).** Write the first pass of scheduled sampling, which makes the decoder's input for the
+# second. A share of the symbols is replaced by what the model predicts there under teacher forcing; the
 # start symbol stays. (Then train with it, if you like, and measure `after_one_mistake` again.)
 
 
@@ -719,5 +721,5 @@ assert 0.4 < (half[:, 1:] != rows.tgt[:, 1:]).sum() / (answers[:, :-1] != rows.t
 print("the first pass of scheduled sampling is right")
 
 # %% [markdown]
-# For a real language, the loop stays as it is. What changes is what is fed: sentences of different
-# length, in subwords. That is [10_translation](10_translation.ipynb).
+# For a real language the loop stays as it is; what changes is the data: sentences of different lengths, cut
+# into subwords. That is [10_translation](10_translation.ipynb).

@@ -2,21 +2,20 @@
 # # 11 · Search and averaging
 #
 # **A trained model gives probabilities, not sentences. We watch a beam lose the best beginning, find the
-# most probable translation of all, and see what beam, length penalty and averaging bring in BLEU.**
+# most probable translation of all, and measure what beam, length penalty and averaging bring in BLEU.**
 #
-# Previous: [10_translation](10_translation.ipynb) · Next: [12_results](12_results.ipynb) · Greedy
-# decoding, word by word: [09_first_example](09_first_example.ipynb)
+# Previous: [10_translation](10_translation.ipynb) · Next: [12_results](12_results.ipynb) · Greedy decoding,
+# word by word: [09_first_example](09_first_example.ipynb)
 #
-# *35 minutes to read, a minute to run.*
+# *30 minutes to read, a minute to run.*
 #
-# - **Before:** you know that the decoder gives a probability for each next token, that it reads its own
-#   output when it translates (07, 09), what the causal mask does (02), and what BLEU counts (10).
-# - **After:** you can write beam search with a length penalty and say what neither can do; you know how
-#   to check a search, what a key/value cache saves, and why averaged weights can be better than each
-#   checkpoint.
+# - **Before:** you know that the decoder gives a probability for each next token and reads its own output
+#   when it translates (07, 09), what the causal mask does (02), and what BLEU counts (10).
+# - **After:** you can write beam search with a length penalty and say what neither can do, check a search,
+#   and explain the key/value cache and why averaged weights can be better than each checkpoint.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). This is its section 6.1, as far as
-# search goes.
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). This is its section 6.1, the part on
+# search and averaging.
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -90,8 +89,8 @@ torch.set_num_threads(1)  # the matrices are small, and only wait for a second t
 # %% [markdown]
 # ## Fourteen sentences
 #
-# Here is a language with fourteen sentences. After each beginning the table gives the probability of each
-# next word. Where it has nothing, the sentence ends.
+# Here is a language with fourteen sentences. For each beginning the table gives the probability of each next
+# word. A beginning that is not in the table is a whole sentence.
 
 # %%
 END = "</s>"
@@ -112,8 +111,7 @@ def following(said):
 
 
 # %% [markdown]
-# **Greedy decoding** takes the most probable word at each step. The language is small enough to write
-# down all its sentences too.
+# **Greedy decoding** takes the most probable word at each step. Here we can also write down all sentences.
 
 
 # %%
@@ -138,14 +136,14 @@ assert len(everything) == 14
 assert everything[1][0] == said
 
 # %% [markdown]
-# Greedy decoding finds only the second best. `der Hund` is half as probable again, but `der` is the
+# Greedy decoding finds only the second best. `der Hund` is 1.5 times as probable, although `der` is the
 # *least* probable first word. **The most probable word need not begin the most probable sentence.**
 #
 # > "We used beam search with a beam size of 4 and length penalty α = 0.6." (section 6.1)
 #
-# With $V$ words and $n$ steps there are $V^n$ sentences, too many to write down for a real model. **Beam
-# search** is the compromise: at each step it keeps the $k$ most probable beginnings, continues each of
-# them in all ways, and of the results keeps $k$ again.
+# With $V$ words and $n$ steps there are $V^n$ sentences, too many for a real model. **Beam search** keeps
+# the $k$ most probable beginnings, continues each with every word, keeps the $k$ most probable of the
+# results, and so on.
 
 
 # %%
@@ -173,16 +171,16 @@ assert found[3] == everything[0][1]
 assert found[2] < found[1] - math.log(4)
 
 # %% [markdown]
-# A beam of three finds the best sentence. The beam of **two** does worse than greedy decoding, by a
-# factor of nearly five. After the second word it keeps `eine Katze` and `eine Frau` (0.175 each), and
-# `ein Hund` (0.168) is lost. Then both of its beginnings split into five. A beam keeps what is probable
-# *so far*, so a wider beam is better on average only.
+# A beam of three finds the best sentence. The beam of **two** does worse than greedy decoding: its sentence
+# is nearly five times less probable. After the second word it keeps `eine Katze` and `eine Frau` (0.175
+# each), and drops `ein Hund` (0.168). Then each of its beginnings splits into five. A beam keeps what is
+# probable *so far*, so a wider beam usually finds a more probable sentence, but not always.
 #
 # ## A real model
 #
-# The same with the translator that comes with the package: English to German, four layers of width 128 on
-# each side, trained on captions of photographs. These captions are ours, and it has seen none of them. We
-# compute in float64, so that no rounding decides which translation wins.
+# Now the translator that comes with the package: English to German, four layers of width 128 on each side,
+# trained on captions of photographs. These captions are our own, so it has seen none of them. With float64,
+# no rounding decides which translation wins.
 
 # %%
 TEXT = """
@@ -239,7 +237,7 @@ def following_of(text, most):
 
 # %% [markdown]
 # Our `search` takes any `following`. The package's `beam_search` works on all sentences and beginnings at
-# once, with a cache. Do they agree?
+# once. Do they agree?
 
 # %%
 ours = {text: remember(following_of(text, 8)) for text in captions[:4]}
@@ -258,9 +256,8 @@ print(f"the package's, beam 1 = greedy decoding: for {len(captions)} captions")
 # %% [markdown]
 # ### The tree
 #
-# The unfinished beginnings of a sentence are called **hypotheses**. They are branches of one tree, and
-# `beam_search` can be watched while it grows. We take a caption for which a beam of three finds the right
-# translation and greedy decoding does not.
+# The unfinished beginnings are called **hypotheses**. They are branches of one tree. We watch it grow for a
+# caption for which a beam of three finds the right translation and greedy decoding does not.
 
 
 # %%
@@ -291,12 +288,12 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. The tree of one search, a column for each step. A box holds a token (▁ begins a word) and the
-# log-probability of the whole beginning. The heavy line is the winner: where it is not on top, greedy
-# decoding went another way. White boxes were weighed and dropped.*
+# log-probability of the whole beginning. The heavy line is the winner; it is not on top at step 3, where
+# greedy decoding chose the comma. White boxes were computed and dropped.*
 #
-# How does one batch hold a tree, when hypotheses die and others branch? The package appends the $k$
-# newest tokens of all hypotheses to one cache and never moves them. A mask, `seen`, says which of the
-# cached tokens belong to which hypothesis. We look at it after the fourth step.
+# How does one batch hold a tree? At each step the package appends the newest tokens of all $k$ hypotheses to
+# one cache, and never moves them. A mask, `seen`, says which tokens belong to which hypothesis. We look at
+# it in the fourth step.
 
 # %% tags=["figure-seen"]
 asked = []
@@ -325,21 +322,20 @@ assert seen.sum(dim=1).tolist() == [4, 4, 4]  # each sees its own four tokens
 assert seen.size(1) == 12
 
 # %% [markdown]
-# *Figure 2. Columns: the cache after four steps of a beam of three, in the order in which it was filled
-# (the three start symbols first). Rows: the three hypotheses. Each sees its own four tokens, some of
-# which it shares with another row. A column that no row sees belongs to a dead branch.*
+# *Figure 2. Columns: the cache in the fourth step, in the order in which it was filled (three start symbols
+# first). Rows: the three hypotheses. Each sees its own four tokens, the start symbol included. A column that
+# no row sees belongs to a branch that was dropped.*
 # %% [markdown]
 # ## As wide as it takes
 #
-# The most probable translation of all seems out of reach: thousands of tokens to the sixtieth power. But
-# suppose that a search has found a translation with probability $p$, for example 0.02. A beginning that
-# is less probable than $p$ can be forgotten, because **a sentence is never more probable than its
-# beginning**. And how many beginnings of the same length can be *more* probable than $p$? Their
-# probabilities sum to at most 1. So there are **fewer than $1/p$**: here, fewer than 50.
+# To find the most probable translation of all seems impossible: there are thousands of tokens to the power
+# of sixty. But suppose that a search has found a translation with probability $p$, for example 0.02. A
+# beginning less probable than $p$ can be dropped, because **a sentence is never more probable than its
+# beginning**. How many beginnings of the same length can be *more* probable? Their probabilities sum to at
+# most 1, so there are **fewer than $1/p$**: here, fewer than 50.
 #
-# **Exact search** is no more than that: keep every beginning that is more probable than the best sentence
-# so far. When none is left, the best sentence is the best there is. (Stahlberg and Byrne, 2019, use the
-# same bound, depth-first.)
+# **Exact search** keeps every beginning that is more probable than the best sentence so far. When none is
+# left, no better sentence exists. (Stahlberg and Byrne, 2019, use the same bound, depth-first.)
 
 
 # %%
@@ -369,8 +365,8 @@ def likeliest(text, known):
 
 
 # %% [markdown]
-# We do this for every caption whose best known translation has a probability above 1 in 500. (The others
-# take longer.)
+# We do this for every caption whose best known translation is more probable than 1 in 500. (The others take
+# longer.)
 
 # %%
 best_known = [max(plain[beam][i].log_prob for beam in SIZES) for i in range(len(captions))]
@@ -387,8 +383,8 @@ for beam, misses in missed.items():
 assert missed[1] > missed[4] == missed[8] == 0
 
 # %% [markdown]
-# What did it cost? We count rows through the decoder: a beam of 4 computes four a step. The narrowest
-# beam that found $p$ (mostly greedy decoding) is added to the bill.
+# What did it cost? We count rows through the decoder: a beam of 4 computes four per step. To exact search we
+# add the narrowest beam that found $p$ (mostly greedy decoding).
 
 
 # %% tags=["figure-exact"]
@@ -418,11 +414,11 @@ assert sum(beam == 1 for beam in first.values()) > len(sure) / 2
 # *Figure 3. Each dot is a caption. The more certain the model (right), the fewer beginnings exact search
 # keeps; it stays far below the bound.*
 #
-# Where the model is certain, exact search costs *less* than the beam of 4 that approximates it (which
-# found the same here, each time). Where the model is in doubt (left), it costs more.
+# In the median, exact search costs *half* of the beam of 4 that approximates it (and that found the same
+# translations here). Where the model is in doubt (left), it costs up to three times as much.
 #
-# Now read it. What did greedy decoding miss? Stahlberg and Byrne found that in larger models it is often
-# the **empty** translation, so we ask for its probability too.
+# What did greedy decoding miss? Stahlberg and Byrne found that the most probable translation is often the
+# **empty** one, so we also print its probability.
 
 # %%
 other = [i for i in sure if exact[i][1] != greedy[i]]
@@ -439,23 +435,24 @@ assert sum(change) < 0
 assert all(empty[i] < exact[i][0] for i in sure)
 
 # %% [markdown]
-# The most probable translation is shorter each time. For the wood this is better. For the soup and the
-# snowballs it *says less*: nobody tastes, and nobody is hit. Each further token multiplies the
-# probability by a number below 1, so leaving something out pays. In Stahlberg and Byrne's models the
-# empty output wins for half of all sentences; in ours it never does here. So exact search is not what
-# translation wants: a narrow beam hides a fault of the model, and the length penalty corrects some of it.
+# The most probable translation is shorter each time. For the wood it is better: the greedy sentence is no
+# German. For the soup and the snowballs it *says less*: nobody tastes, and nobody is hit. The bearded man
+# now repairs *ein Rad*, a wheel. Each further token multiplies the probability by a number below 1, so
+# leaving something out pays. In Stahlberg and Byrne's model the empty translation wins for half of all
+# sentences; for our 27 it never does. So the most probable translation need not be a good one. A narrow beam
+# hides this fault of the model, and the length penalty corrects some of it.
 #
 # ## Why divide by length?
 #
-# A log-probability is a sum of negative numbers, and falls with each token. Section 6.1 refers to Wu et
-# al. (2016, the system called GNMT), who divide it by a **length penalty**:
+# A log-probability is a sum of negative numbers and falls with each token. Section 6.1 cites Wu et al.
+# (2016, the system GNMT), who divide it by a **length penalty**:
 #
 # $$\mathrm{score}(y) = \frac{\log P(y)}{lp(y)}, \qquad lp(y) = \left(\frac{5+|y|}{6}\right)^{\alpha}$$
 #
-# $|y|$ counts the end symbol. The name is odd, because it favours *long* translations: a negative number
-# gets better when it is divided by a larger one. In the package this form is called `"gnmt"`; `"power"`
-# divides by $|y|^\alpha$, and with $\alpha = 1$ this is the mean log-probability of a token. We search
-# with a beam of 8 and look where the penalty chooses another of the eight.
+# $|y|$ counts the end symbol. The penalty favours *long* translations, because a negative number rises when
+# it is divided by a larger one. The package calls this form `"gnmt"`; its `"power"` divides by $|y|^\alpha$,
+# which for $\alpha = 1$ gives the mean log-probability of a token. When does the penalty choose another one
+# of the eight results of a beam of 8?
 
 # %%
 eight = beams(captions, beam=8, alpha=0.6, n_best=8)
@@ -475,12 +472,12 @@ assert flips
 assert all(len(saved.tokens) > len(lost.tokens) for _, lost, saved in flips)
 
 # %% [markdown]
-# The upper one has the better log-probability, the lower one the better score. Only a longer translation
-# can be saved in this way; here the penalty brings back *at each other*.
+# The upper one has the better log-probability, the lower one the better score. Only a longer translation can
+# win in this way; here the penalty brings back *at each other*.
 #
-# How much does the penalty pay for a token? A hypothesis of $n$ tokens with log-probability $L$ loses to
-# one of $m$ tokens that costs less than $|L|\,(lp(m)/lp(n) - 1)$ nats more. (A *nat* is the unit of the
-# natural logarithm.) For a sentence of ten tokens with $L = -4$:
+# How much may one more token cost? A hypothesis of $n$ tokens with log-probability $L$ loses to a longer
+# one, of $m$ tokens, that costs less than $|L|\,(lp(m)/lp(n) - 1)$ nats more (units of the natural
+# logarithm). For ten tokens and $L = -4$:
 
 # %%
 n, L = 10, -4.0
@@ -496,17 +493,17 @@ print("alpha 0, 0.6 and 2 weigh and drop the same beginnings:", same)
 assert same
 
 # %% [markdown]
-# With the paper's penalty, one more token is welcome only if the model is 85% sure of it. The penalty
-# decides near ties. And it does not steer the search: within a step all hypotheses are equally long, so
-# the same divisor changes no order. It only chooses among the hypotheses that have *ended*. What the beam
-# has dropped, no $\alpha$ brings back.
+# Here the paper's penalty accepts one more token only if its probability is above 0.85. So the penalty
+# decides near ties. And it does not steer the search: within a step all hypotheses are equally long, so the
+# same divisor changes no order. It only chooses among the hypotheses that have *ended*. What the beam has
+# dropped, no $\alpha$ brings back.
 #
 # ## When does it stop?
 #
 # > "We set the maximum output length during inference to input length + 50, but terminate early when
 # > possible." (section 6.1)
 #
-# Greedy decoding stops at the end symbol. In a beam, others may still overtake the first hypothesis that
+# Greedy decoding stops at the end symbol. In a beam, other hypotheses may still overtake the first one that
 # ended. The package has three reasons to stop:
 
 # %%
@@ -518,21 +515,23 @@ print(f"beam 4, alpha 0.6: {enough} of {len(captions)} searches stop because the
 assert len(captions) / 2 < enough < len(captions)
 
 # %% [markdown]
-# *Limit*: every hypothesis has to end. *No hope*: the likeliest unfinished hypothesis gets, for free, all
-# the length that the limit allows; if even this score is below that of the best ended one, nothing better
-# can follow, because log-probabilities only fall. *Enough*: as many have ended as the beam is wide.
-# Without a penalty a search ends with a proof. With one, the free length keeps hope alive, and most
-# searches end because they have enough, which proves nothing.
+# - *Limit* (first `if`): the maximum length is reached.
+# - *Enough* (second `if`): with a penalty, as many hypotheses have ended as the beam is wide.
+# - *No hope* (end): suppose that the best unfinished hypothesis gets all the length that the limit allows,
+#   at no cost. If even this score does not beat the best ended one, nothing in the beam can win.
+#
+# Without a penalty a search ends with this proof (about its own hypotheses, not about those it has dropped).
+# With one, most searches stop at *enough*, which proves nothing.
 #
 # ## Section 6.1 in BLEU
 #
 # > "These hyperparameters were chosen after experimentation on the development set." (section 6.1)
 #
-# What do beam and penalty bring in BLEU? There is a record for this notebook's model on the 1,014
-# captions of Multi30k's validation split (made by `benchmarks/search.py`). Like the paper's development
-# set, this split is there to *choose* settings; the test set is only for the report afterwards
-# ([12](12_results.ipynb)). Each search is compared with greedy decoding, sentence by sentence (paired
-# bootstrap, [10](10_translation.ipynb)).
+# We read a record (`benchmarks/search.py` made it) for this model on the 1,014 captions of Multi30k's
+# validation split. This split is there to *choose* settings; the test set is for the report
+# ([12](12_results.ipynb)). Each search is compared with greedy decoding on the same sentences (paired
+# bootstrap, [10](10_translation.ipynb)). `none` is no penalty, `gnmt 0.6` the paper's, `length` the mean
+# log-probability of a token.
 
 # %%
 record = recorded("search")["multi30k-en-de"]["val"]
@@ -571,30 +570,26 @@ rising = [precision[f"beam {beam}, none"] for beam in (2, 4, 5, 10, 20, 50)]
 assert rising == sorted(rising)
 
 # %% [markdown]
-# *Figure 4. Left: without a penalty BLEU falls from a beam of 5 on, to 3 points below greedy decoding at
-# 50. Right: the reason. The output gets shorter with each wider beam. (A beam of 50 with the mean was not
-# run.)*
-#
-# Four things to read from it.
+# *Figure 4. Left: without a penalty BLEU falls from a beam of 5 on, to 3 points below greedy decoding at 50.
+# Right: the output gets shorter with each wider beam. (A beam of 50 with the mean was not run.)*
 #
 # - **The paper's search** (beam 4, α = 0.6) brings 0.56 BLEU here. The interval, −0.10 to 1.19, includes
 #   zero: a thousand sentences are not enough to be sure.
-# - **The curse of the wide beam**: 50 hypotheses without a penalty *lose* 3.00 BLEU (2.04 to 4.07), and
-#   write 81% of the reference's words. Koehn and Knowles (2017) found the same in other models.
+# - **The beam search curse**: 50 hypotheses without a penalty *lose* 3.00 BLEU (2.04 to 4.07). Koehn and
+#   Knowles (2017) saw this in other models.
 # - **The loss is brevity.** BLEU is a mean precision of n-grams times a penalty for output that is too
-#   short ([10](10_translation.ipynb)). Divide this factor out (last column; estimated from whole words),
-#   and the precision *rises* with each wider beam, from 43.1 to 46.4. What a wide beam still says is more
-#   often right. It says too little.
+#   short. Without this factor (last column, an estimate) the precision *rises* with each wider beam, from
+#   43.1 to 46.4. A beam of 50 writes only 81% of the reference's words, but more of them are right.
 # - **A stronger penalty suits this model better.** The mean brings 1.26 BLEU with a beam of 5 (0.62 to
-#   1.88), and stays within 0.2 BLEU from a beam of 4 to 20. Its output is still too short. On other text
-#   another value may be better: choose it on your own validation text.
+#   1.88), and stays within 0.2 BLEU from a beam of 4 to 20. On other text, choose on your own validation
+#   set.
 #
 # ## What must not be computed twice
 #
-# At each step our `following` feeds the whole beginning to the decoder. The package feeds **one** token.
-# A new token needs only the keys and values of the earlier positions, and those do not change, because
-# the causal mask lets no position see a later one. So each layer keeps its keys and values and adds one
-# position a step: the **key/value cache**. The keys and values of the source are computed once.
+# At each step our `following` feeds the whole beginning to the decoder. The package feeds **one** token. It
+# needs only the keys and values of the earlier positions, and those do not change, because the causal mask
+# lets no position see a later one. So each layer keeps them and adds one position per step: the **key/value
+# cache**. The keys and values of the source are computed once.
 
 # %%
 cache = DecoderCache(len(model.decoder.layers))
@@ -612,12 +607,12 @@ with evaluating(model):
         assert len(cache) == step + 1
 
 # %% [markdown]
-# No mask is needed: the newest position may see all that is kept. But the token comes alone, and its
+# The newest position may see all that is kept, so no mask is needed. But the token comes alone, so its
 # position must be taken from `len(cache)`. What if a program counts wrongly?
 #
-# There is a check that catches any such fault: **the books must balance.** Give the finished translation
-# to the model as in training, all at once, and add up the log-probabilities of its tokens. The sum must
-# be what the search says.
+# One check catches such faults: **the books must balance.** Give the finished translation to the model as in
+# training, all at once, and add up the log-probabilities of its tokens. The sum must equal what the search
+# reports. We put in two faults on purpose.
 
 
 # %%
@@ -658,13 +653,12 @@ assert right == 12
 assert balanced(leaking[1]) == 12 > balanced(leaking[4])
 
 # %% [markdown]
-# With the positions wrong by one there is no crash, and all twelve translations are right: a fault that
-# one can ship. If the branches of the tree see each other, every test of greedy decoding passes, because
-# a beam of one has one branch. (Most programs copy the cache when a hypothesis branches. There the same
-# fault is to forget the copy.)
+# With the positions wrong by one there is no crash, and all twelve translations are right: a fault that one
+# can ship. If the branches of the tree see each other, every test of greedy decoding passes, because a beam
+# of one has one branch. (Many libraries reorder the cache when hypotheses branch. There the same fault is a
+# reordering that was forgotten.)
 #
-# **What it costs** is memory. How much does a beam keep? We look at the keys that the search of Figure 2
-# had cached in its first layer, then compute the paper's base model.
+# **What the cache costs** is memory. We look at the search of Figure 2, then compute the paper's base model.
 
 # %%
 S = sources([captions[chosen]])[0].size(1)
@@ -682,19 +676,17 @@ print(f"as much as the weights: {weights / sentence:.0f} sentences")
 assert 60 < weights / sentence < 80
 
 # %% [markdown]
-# The source is kept once a sentence, because all hypotheses share it. The target has three columns a
-# step, dead branches included: nothing is copied and nothing is removed. (The package reserves up to
-# twice the target's length, so that few steps have to move what is there.) What the cache saves in time:
-# [15](15_going_fast.ipynb).
+# The source is kept once per sentence, because all hypotheses share it. The target has three columns per
+# step, dropped branches included. What the cache saves in time: [15](15_going_fast.ipynb).
 #
 # ## A mean of weights
 #
 # > "For the base models, we used a single model obtained by averaging the last 5 checkpoints, which were
 # > written at 10-minute intervals." (section 6.1)
 #
-# For the big models it was the last 20. Why should the arithmetic mean of weights work? A network is not
-# linear, so the mean of two networks is a third one, of which we know nothing. We try it on a small
-# model: short sentences of the built-in grammar, German to English, a checkpoint every 20 updates.
+# A network is not linear in its weights, so the mean of two good networks may be a bad one. Why should
+# averaging work? We try it on a small model: short sentences of the built-in grammar, German to English, a
+# checkpoint every 20 updates.
 
 # %%
 short = [pair for pair in sample(4500) if len(pair.english_words) <= 9]
@@ -753,14 +745,14 @@ assert of_five[5] > alone[4] + 0.1
 assert of_five[15] < min(alone[10:])
 
 # %% [markdown]
-# *Figure 5. Early in training the mean of the last five checkpoints is worse than the last of them; at
-# the end it is better than each.*
+# *Figure 5. Early in training the mean of the last five checkpoints is worse than the last of them; at the
+# end it is better than each.*
 #
-# While the model still moves fast, the mean of where it was lies behind where it is. Later one can think
-# of a checkpoint as a *common point* plus the *noise of its last batches*: the mean keeps the one and
-# averages the other out. Do the checkpoints really lie in one valley? We walk on the straight line from
-# one checkpoint of the run to another, and then from the last one to **the same function with its hidden
-# units in another order**, which is a model equally good.
+# While the weights still move fast, their mean lies behind them. Later one can think of a checkpoint as a
+# *common point* plus the *noise of its last batches*, and the mean averages the noise out. For this the loss
+# must be low between the checkpoints too. We walk on the straight line from one checkpoint to another, and,
+# as a control, from the last one to **the same function with its hidden units in another order**, an equally
+# good model.
 
 # %%
 last = checkpoints[-1]
@@ -782,11 +774,10 @@ assert line["reordered"][1] > line["reordered"][0] + 0.1
 # %% [markdown]
 # Between two checkpoints of one run there is a valley; between a model and its reordered twin there is a
 # barrier. Two runs from different starts have no reason to order their units alike, so we average
-# checkpoints of **one run**. (To match the units first is the idea of *Git Re-Basin*, Ainsworth et al.,
-# 2023; the general term is *linear mode connectivity*.)
+# checkpoints of **one run**. (The term is *linear mode connectivity*.)
 #
-# And in BLEU? For the shipped model, the training log has the greedy BLEU of single checkpoints every
-# five epochs, and the record above that of the mean of the last ten epochs.
+# And in BLEU? For the shipped model, the training log has the greedy BLEU of single checkpoints; the record
+# above has that of the mean of the last ten epochs.
 
 # %%
 log = [json.loads(line) for line in (shipped_model("multi30k-en-de") / "log.jsonl").read_text().splitlines()]
@@ -798,16 +789,15 @@ assert max(single) == max(entry["epoch"] for entry in log)
 assert 0.5 < mean_bleu - max(single.values()) < 1
 
 # %% [markdown]
-# The mean is 0.69 BLEU above the best of the single checkpoints that were scored, a little more than the
-# paper's beam and penalty brought. That is one run and one model, without an interval; only scored
-# checkpoints can be compared. (In the package, `average_checkpoints` does what `mean_of` does, with
-# checkpoints in folders.)
+# The mean is 0.69 BLEU above the best single checkpoint that was scored, a little more than the paper's beam
+# and penalty brought. That is one run of one model, without an interval. (The package's function is
+# `average_checkpoints`.)
 
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** For how many captions does greedy decoding find just what a beam of 4 finds?
-# Where it does not, at which token do they part? (`greedy` and `plain[4]` have the tokens.) Guess first.
+# **Exercise 1 (easy).** For how many captions does greedy decoding find the same as a beam of 4? Where it
+# does not, at which token do they part? (`greedy` and `plain[4]` have the tokens.) Guess first.
 
 # %% tags=["solution"]
 parted = []
@@ -820,10 +810,10 @@ print("the others part at token", dict(sorted(Counter(parted).items())))
 assert 0 < len(parted) < 0.8 * len(captions)
 
 # %% [markdown]
-# **Exercise 2 (medium).** An *ensemble* averages the probabilities of several models instead of their
-# weights, and costs as many forward passes as there are models. Compare the validation loss of the
-# ensemble of the last five checkpoints with that of their mean. (`loss_of` shows how to load weights;
-# average the exponentials of the log-probabilities.)
+# **Exercise 2 (medium).** An *ensemble* averages the probabilities of several models, not their weights, and
+# costs as many forward passes as there are models. Compare the validation loss of the ensemble of the last
+# five checkpoints with that of their mean. (`loss_of` shows how to load weights; average the exponentials of
+# the log-probabilities.)
 
 # %% tags=["solution"]
 total, tokens_in_all = 0.0, 0
@@ -843,11 +833,11 @@ assert ensemble < sum(alone[-5:]) / 5  # always so: the logarithm is concave
 assert abs(ensemble - of_five[15]) < 0.1
 
 # %% [markdown]
-# **Exercise 3 (hard).** Put a penalty of your own into the package's search: the score $\log P(y) +
-# \gamma\,|y|$, a bonus of $\gamma$ for each token, the end symbol counted. Write a class that does what
-# `SentenceSearch` does, with its own `end` and `done` (*When does it stop?* shows `done`). Mind the third
-# reason: how much can the bonus still bring to an unfinished hypothesis? The test compares your search,
-# with a beam wide enough to keep everything, with *all* sentences of a small model.
+# **Exercise 3 (hard).** Put a score of your own into the package's search: $\log P(y) + \gamma\,|y|$, a
+# bonus of $\gamma$ for each token, the end symbol counted. Write a class that does what `SentenceSearch`
+# does, with its own `end` and `done` (*When does it stop?* shows `done`). How much can the bonus still bring
+# to an unfinished hypothesis? The test compares your search, with a beam that keeps everything, with *all*
+# sentences of a small model.
 
 
 # %% tags=["exercise"]
@@ -906,13 +896,11 @@ for gamma in (0.0, 0.5, 1.0, 2.5):
 #
 # <details><summary>Further: other ways to decode, and to average</summary>
 #
-# - **Coverage.** GNMT adds a second term to the score, which asks that each source word receive
-#   attention. The paper leaves it out.
-# - **Minimum Bayes risk.** Draw many translations and take the one that is most like the others: it
-#   avoids the mode altogether (Eikema and Aziz, 2020).
-# - **EMA.** An exponential moving average of the weights, kept during training, does what averaging
-#   checkpoints does without storing them; its rate has to be chosen beforehand, the number of checkpoints
-#   can be chosen afterwards.
+# - **Minimum Bayes risk.** Draw many translations and take the one that is most like the others (Eikema and
+#   Aziz, 2020).
+# - **Averages of weights.** An *exponential moving average* is kept during training. *Stochastic weight
+#   averaging* (Izmailov et al., 2018) averages late checkpoints, as the paper does. *Git Re-Basin*
+#   (Ainsworth et al., 2023) first matches the units of two runs.
 #
 # </details>
 #

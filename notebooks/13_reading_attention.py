@@ -1,22 +1,20 @@
 # %% [markdown]
 # # 13 · Reading attention
 #
-# **We read the attention maps of a trained translator, score them against word alignments made by hand, look
-# for the heads of the paper's appendix, and run both sides of the debate on attention as explanation.**
+# **We score the attention maps of a trained translator against word alignments made by hand, look for the
+# heads of the paper's appendix, and ask whether attention is an explanation.**
 #
 # Previous: [12_results](12_results.ipynb) · Next:
 # [14_under_the_hood_of_nn_transformer](14_under_the_hood_of_nn_transformer.ipynb) · Attention itself:
 # [02_attention](02_attention.ipynb)
 #
-# *35 minutes to read, a minute to run, the exercises extra.*
+# *34 minutes to read, a minute to run, the exercises extra.*
 #
 # - **Before:** you know attention, masks and heads (02, 03), and teacher forcing (07).
-# - **After:** you know which token belongs on which row and column of a map, and an experiment that finds
-#   out; how a map is scored against an alignment, with an interval; and four ways in which a clear picture
-#   of attention misleads.
+# - **After:** you can test the labels of a map and score it against an alignment, and you know how a clear
+#   map can mislead.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). This is the end of its section 4, the
-# three uses of attention in 3.2.3, and figures 3 to 5 of its appendix.
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017).
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -79,10 +77,10 @@ torch.set_num_threads(1)  # matrices as small as ours only wait for a second thr
 #
 # > "As side benefit, self-attention could yield more interpretable models." (section 4)
 #
-# The model is the small one that comes with the package. It translates English image captions into German.
-# Section 3.2.3 uses attention in three ways, so there are three kinds of map: encoder self-attention,
-# decoder self-attention, and encoder-decoder attention, called cross-attention here. Queries go down the
-# side, keys go across.
+# Our model, the small one that comes with the package, translates English image captions into German.
+# Section 3.2.3 names three uses of attention, so there are three kinds of map: encoder self-attention,
+# decoder self-attention, and encoder-decoder attention (cross-attention). Each row is a query, each column
+# a key.
 
 # %% tags=["figure-three-kinds"]
 translator = load_pretrained("multi30k-en-de")
@@ -93,20 +91,17 @@ print(translator(sentence))
 translator.show_attention(sentence)
 
 # %% [markdown]
-# *Figure 1. All maps of one translation: choose kind, layer and head, and point at a cell for its two tokens.
-# In "cross", the rows of layer 1 are spread over the sentence; in layer 4 most of them gather on one or two
-# tokens.*
+# *Figure 1. All maps of one translation: choose kind, layer and head. In cross-attention, the rows of layer
+# 1 are spread over the sentence; in layer 4 most of a row's weight falls on one or two tokens.*
 #
-# `▁` is the space before a word, because these are subwords. The encoder reads `</s>`; the decoder begins
-# with `<s>` and never reads `</s>`. (*In der Kirche* is wrong, by the way: it means *in* the church. A map
-# looks equally orderly for a wrong translation.)
-#
-# Most readings of attention stop here: look, find a pattern, tell a story. We want to test each story.
+# The tokens are subwords; `▁` marks the beginning of a word. The encoder reads `</s>` at the end; the
+# decoder begins with `<s>` and never reads `</s>`. (*In der Kirche* is wrong: it means *in* the church. The
+# map of a wrong translation looks just as orderly.)
 #
 # ## Hide the word, and its column must go dark
 #
-# A picture of attention is a matrix and two lists of words. Nothing in the matrix says which list goes where.
-# Here is one map with two labellings. The sentence and its translation have equally many tokens, so both fit.
+# A map is a matrix and two lists of tokens, and nothing in the matrix says which list goes where. Here
+# source and target have equally many tokens, so two labellings fit.
 
 # %% tags=["figure-two-labellings"]
 pair_text = (
@@ -126,9 +121,9 @@ assert len(chosen.src_tokens) == len(chosen.tgt_tokens)
 # *Figure 2. The same matrix with two labellings: source tokens down the side (A), or target tokens (B). One
 # of them is wrong.*
 #
-# An experiment decides. A label makes a claim about the *model*: this column is that word. So **hide a
-# word, and its column must go dark**, while all others stay. For the rows: change a token that the decoder
-# reads, and the first row that changes must be that token's, because the causal mask protects the rows above.
+# An experiment decides. A label claims that this column is that word. So **hide a word, and its column must
+# go dark**; the others must not. For the rows, we change one token that the decoder reads. The first row
+# that changes must be that token's row, because the causal mask protects the rows above it.
 
 
 # %%
@@ -173,17 +168,16 @@ assert min(wrong["A"]) > 5
 assert wrong["B, rows one up"][0] > 5
 
 # %% [markdown]
-# B is right. The third labelling names each row by the token that the decoder *must say* there, one further
-# on than the token that it *reads*. It has the right length, so no check of shapes can catch it.
+# B is right. The third labelling names each row by the token that the decoder must *say* there, one
+# position after the token that it *reads*. No check of shapes finds this shift; our experiment does.
 #
-# Is it false, though? At each step the decoder has just read one token and is about to say the next. Which of
-# the two is the row about? A picture cannot tell. A true alignment can.
+# Yet a row has to do with both tokens. Which of them is it about? A true alignment can tell.
 #
 # ## Truth, made by hand
 #
-# Here are 24 captions with translations. Behind each German word stand the numbers of the English words that
-# it renders, from 1. A question mark makes a link *possible* instead of *sure* (Och and Ney, 2003): "is
-# feeding" is one word in German, *füttert*, which is surely *feeding* and possibly *is*.
+# Here are 24 captions with translations. After each German word stand the numbers of its English words,
+# counted from 1. A link is *sure*, or only *possible* if it has a question mark: *füttert* is surely linked
+# to *feeding* and possibly to *is*.
 
 # %%
 first_half = """Two women in blue coats wait for the last tram .
@@ -265,9 +259,9 @@ for pair in pairs:
     assert all(s < len(pair.english) and t < len(pair.german) for s, t in pair.sure | pair.possible)
 
 # %% [markdown]
-# All maps below are of *these* translations, by teacher forcing: the decoder reads them, whatever it would
-# have said itself. The alignment links words, the maps have subwords. A word receives what its pieces
-# receive, so columns are **summed**; it looks where its pieces look on average, so rows are **averaged**.
+# All maps below come from teacher forcing: the decoder reads *these* translations, not its own. The maps
+# have subwords. To get words, we **sum** the columns of a word's pieces, because a word receives what its
+# pieces receive, and **average** their rows, so that a row still sums to 1.
 
 
 # %%
@@ -307,14 +301,13 @@ assert_close(words[0]["says"].sum(dim=-1), torch.ones(LAYERS, HEADS, len(pairs[0
 # %% [markdown]
 # ## From pieces to words, from words to a score
 #
-# A map becomes an alignment $A$ if each German word is linked to the English word that it looks at most (to
-# none, if that is `</s>`). With the sure links $S$ and all allowed ones $P$ (sure or possible), its
+# To turn a map into an alignment $A$, we link each German word to the English word with the largest weight
+# (to none, if that is `</s>`). With the sure links $S$ and all allowed links $P$ (sure or possible), its
 # **alignment error rate** (AER; Och and Ney, 2003) is
 #
 # $$\mathrm{AER} = 1 - \frac{|A\cap S| + |A\cap P|}{|A| + |S|}$$
 #
-# 0 is perfect. Without possible links, AER is 1 minus the F1 score. We keep the numerator and the denominator
-# of each sentence, because we shall need them again for intervals.
+# 0 is perfect. Without possible links, AER is 1 minus the F1 score.
 
 
 # %%
@@ -353,14 +346,14 @@ assert abs(
 assert lazy < 0.4 < 0.8 < chance
 
 # %% [markdown]
-# Chance is a poor rival. The **diagonal** is a better one: it links each word to the one that is as far along
-# in the other sentence and reads neither sentence. A bright diagonal in a picture proves nothing before it is
-# compared with a ruler.
+# The **diagonal** is a stronger baseline than chance: it links each word to the word at the same relative
+# position, without reading either sentence. Its AER is 0.34, so a bright diagonal in a picture proves
+# little.
 #
 # ## Two rows, one word
 #
-# To *say* a word, the model must look at its source. So one would take the row that says it. We try every
-# layer and head, with both rows.
+# To *say* a word, the model must look at its source. So we expect the alignment in the row that says the
+# word. We try every layer and head, with both rows.
 
 # %% tags=["figure-aer-by-head"]
 single = {
@@ -380,18 +373,18 @@ assert errors["says"][-1].mean() < 0.5 < 0.85 < errors["reads"][-1].mean()
 
 # %% [markdown]
 # *Figure 3. The alignment error rate of every cross-attention head, from the row that reads a German word
-# (left) and from the row that says it (right). Dark is good. The last layer aligns only on the right; the
-# best cell of all is on the left, in layer 2.*
+# (left) and from the row that says it (right). Dark is good.*
 #
-# In the last layer the guess is right, by a wide margin: in the row that *reads* a word, the same weights are
-# no better than random. Yet **the best aligner of the model is layer 2, head 2, in the row that reads**, with
-# an AER of 0.20. It finds the source of the word that was *just read*. Chen and others (2020) found the same
-# in a larger model. Such a head cannot be a plan of what to say next; perhaps it tells the decoder which
-# source words are done.
+# In the last layer we find what we expected: the rows that *say* a word have an AER of 0.28 to 0.45, and
+# the rows that *read* it are about as bad as random maps. Yet **the best aligner of the model is layer 2,
+# head 2, in the row that reads**, with an AER of 0.20. It finds the source of the word that was *just
+# read*. Chen and others (2020) found this in a larger model, too. Perhaps the head tells the decoder which
+# source words are done; we have not tested that.
 #
-# Why does the row's meaning change with depth? A query is made from the decoder's hidden state. We give each
-# layer's state to the generator, which is meant for the last one alone, and see which token it names (the
-# *logit lens*). Output matrix and embedding are shared (section 3.4), so this is fair at the bottom too.
+# Why does the row's meaning change with depth? A query is computed from the decoder's hidden state. We
+# apply the generator to the states of every layer, not only the last, and see which token it names (the
+# *logit lens*). The output matrix is also the embedding matrix (section 3.4), so this makes sense even
+# before layer 1.
 
 # %% tags=["figure-logit-lens"]
 src = translator.batch([translator.encode(surface(pair.english)) for pair in pairs])
@@ -418,17 +411,17 @@ assert read[0] > 0.5 > 0.1 > say[0]
 assert say[-1] > 0.5 > 0.1 > read[-1]
 
 # %% [markdown]
-# *Figure 4. At the bottom a state is near the token that it has read; on top it is near the token that it
-# will say. (The embedding is not at 100%, because the position was added to it.)*
+# *Figure 4. Before layer 1 a state is near the token that was read; after layer 4 it is near the token that
+# will be said.*
 #
-# The two curves cross, and the meaning of a row changes with them. The label on a row of the last layer
-# names a token that the row is no longer about.
+# The curves cross near layer 2. Below, a row is mostly about the token that it reads; above, about the
+# token that comes next. So in the last layer, a row's usual label misleads.
 #
 # ## What is a good score?
 #
-# 24 sentences are few. The **bootstrap** (see [12_results](12_results.ipynb)) draws 24 of them with
-# replacement, 2,000 times, and scores each draw; the middle 95% of these scores are the interval. Differences
-# between two aligners are computed on the same draws.
+# 24 sentences are few. The **bootstrap** ([12_results](12_results.ipynb)) draws 24 of them with
+# replacement, 2,000 times, and scores each draw; the middle 95% of these scores are the interval. Two
+# aligners are compared on the same draws.
 
 # %%
 candidates = {"diagonal": [diagonal(pair) for pair in pairs]}
@@ -466,13 +459,12 @@ plt.show()
 assert len(ax.lines) == 2 * len(aer)
 
 # %% [markdown]
-# *Figure 5. Eight aligners with their intervals. The lower ones overlap; the diagonal is wide, because it is
-# right or wrong by whole sentences.*
+# *Figure 5. Eight aligners with their 95% intervals. The diagonal's is the widest, because it is right or
+# wrong by whole sentences.*
 #
-# The best head beats the diagonal, and beats the mean over *all* layers, which one often sees drawn: that
-# mean mixes rows about one word with rows about another. But whether it beats the mean of layer 4 (0.22) is
-# not decided: the interval of their difference contains 0. Where a map must show its worth is *off* the
-# diagonal:
+# The best head beats the diagonal. It also beats the mean over *all* layers, which mixes rows about the
+# word read with rows about the word to be said. Whether it beats the mean of layer 4 is not decided: the
+# interval of their difference contains 0. A map shows its worth *off* the diagonal:
 
 # %%
 far = [
@@ -494,11 +486,12 @@ ax.set(xlabel="key: English word", ylabel="query: German word, just read", title
 plt.show()
 
 # %% [markdown]
-# *Figure 6. The best head on the pair that strays furthest from the diagonal. Sure links are framed in
-# orange; a frame without the brightest cell of its row is a miss.*
+# *Figure 6. The best head on the pair with the most links off the diagonal. Sure links are framed in
+# orange; a row whose brightest cell has no frame is a miss (*einer* has no sure link).*
 #
-# **Exercise 1 (easy).** A word that looks most at `</s>` gets no link. Take that column away from the mean of
-# layer 4, so that each word must choose an English word. Does the AER rise or fall? Guess first.
+# **Exercise 1 (easy).** A word with its largest weight on `</s>` gets no link. Take that column away from
+# the mean of layer 4, so that each word must choose an English word. Does the AER rise or fall? Guess
+# first.
 
 # %% tags=["solution"]
 layer_4 = candidates["layer 4, mean, says"]
@@ -512,9 +505,9 @@ assert without_end <= error(counts(layer_4))
 
 # %% [markdown]
 # **Exercise 2 (medium).** A head of layer 4 looks at *states* of the encoder, which have mixed all words.
-# *Attention rollout* (Abnar and Zuidema, 2020) follows the weights down through the layers: each layer's
-# map is averaged over its heads and then, for the residual connection, averaged with the identity; the
-# layers' maps are multiplied, the last layer on the left. Write it.
+# *Attention rollout* (Abnar and Zuidema, 2020) traces them back to the input tokens. Average each layer's
+# map over the heads; average the result with the identity matrix, which stands for the residual connection;
+# multiply the layers' matrices, the last layer on the left. Write it.
 
 
 # %% tags=["exercise"]
@@ -546,9 +539,9 @@ causal = maps.tril() / maps.tril().sum(dim=-1, keepdim=True)
 assert (rollout(causal).triu(1) == 0).all()  # a triangle stays a triangle
 
 # %% [markdown]
-# **Exercise 3 (hard).** We named the best of 32 and reported its score on the pairs that chose it, which
-# flatters a winner. Choose the best head on a random half of the pairs and score it on the other half, 200
-# times. How often is it the same head, and by how much does the score on the chosen half flatter?
+# **Exercise 3 (hard).** We chose the best of 32 maps and scored it on the same pairs, which flatters the
+# winner. Choose the best head on a random half of the pairs and score it on the other half, 200 times. How
+# often is it the same head? How much better is its score on the half that chose it?
 
 # %% tags=["solution"]
 torch.manual_seed(0)
@@ -570,17 +563,18 @@ assert abs(sum(flattered) / 200) < 0.05
 # > "Not only do individual attention heads clearly learn to perform different tasks, many appear to exhibit
 # > behavior related to the syntactic and semantic structure of the sentences." (section 4)
 #
-# The paper shows three kinds of head of encoder self-attention, in layer 5 of 6: Figure 3, a verb that
-# looks at distant words which complete it (*making ... more difficult*); Figure 4, "apparently involved in
-# anaphora resolution", *its* that looks at *Law*; Figure 5, heads that follow the structure of the
-# sentence. Each is one sentence, chosen by the authors. We build sentences in which the story can fail:
+# The paper shows three kinds of head of encoder self-attention, all in layer 5 of 6. In its Figure 3 a verb
+# looks at distant words (*making ... more difficult*); in Figure 4, two heads are "apparently involved in
+# anaphora resolution" (*its* looks at *Law*); in Figure 5, heads follow the structure of the sentence. Each
+# figure shows one sentence, chosen by the authors. We build sentences in which the story can fail:
 #
-# - *structure*: an article and its noun, with none, one or two adjectives between. A head that merely looks a
-#   fixed number of tokens ahead can be right for one of the three only;
-# - *long distance*: a verb and its subject, once far away (*A man in front of a big dog is sleeping*), once
-#   near (*In front of a big dog a man is sleeping*), against the other noun;
-# - *anaphora*: *his* and *her* in the same sentence (*The man and the woman are playing with her ball*), the
-#   owner against the other person.
+# - *structure*: an article and its noun, with none, one or two adjectives between them. A head that looks a
+#   fixed number of tokens ahead can be right for only one of the three;
+# - *long distance*: a verb and its subject, far away (*A man in front of a big dog is sleeping*) or near
+#   (*In front of a big dog a man is sleeping*). From the weight on the subject we subtract the weight on
+#   the other noun;
+# - *anaphora*: *his* or *her* (*The man and the woman are playing with her ball*). From the weight on the
+#   owner we subtract the weight on the other person.
 
 
 # %%
@@ -677,26 +671,33 @@ plt.show()
 assert all(len(ax.lines) == len(ax.texts) // 2 for ax in axes)
 
 # %% [markdown]
-# *Figure 7. The three kinds of head, drawn as in the paper's appendix: from one query (left, bold) to all
-# keys; the width of a line is its weight. Left, the article finds its noun across an adjective. In the
-# middle the verb takes the nearest noun, the dog. Right, "her" hardly looks at "woman".*
+# *Figure 7. The three kinds of head, drawn as in the paper: lines go from one query (bold) to all keys, and
+# their width is the weight. "a" finds "dog" across an adjective; "sleeping" takes the nearest noun; "her"
+# hardly looks at "woman".*
 #
-# So: one yes and two noes. **Layer 3, head 2 follows structure**: it finds the noun with none, one or two
-# adjectives between, though with two a size word such as *big* or *small* may win. (We cannot tell "its
-# noun" from "the next noun", because in English they are the same.) The head that looks like a subject
-# finder takes the *nearest* noun: shown the near sentence alone, we would have told the wrong story. And no
-# head resolves *his* and *her*: the largest preference is 0.02 of a weight of 1. None of this says that the
-# paper's larger model has no such heads; one picture does not show that it has.
+# **Layer 3, head 2 follows structure**: the article gives its noun the largest weight in ≈100%, ≈100% and
+# ≈73% of the sentences with none, one and two adjectives. (Or does it find "the next noun"? Our sentences
+# cannot tell.)
+#
+# The head that looks like a subject finder takes the *nearest* noun (≈+0.69 for the subject when it is
+# near, ≈−0.58 when it is far). From the near sentences alone, we would have told the wrong story.
+#
+# No head resolves *his* and *her*: the largest preference is ≈0.02 of a weight of 1. Nor does this
+# translator need to, because English *his* and *her* already decide between German *sein* and *ihr*. (The
+# German for the paper's *its* depends on the gender of *Law*.) So our two negative results say nothing
+# about the paper's model; they show that one picture is not enough.
 #
 # ## Is attention an explanation?
 #
-# A sharp row on the right word: surely the model *uses* it? Two papers of 2019 argue. Jain and Wallace,
-# "Attention is not Explanation", took text classifiers (an LSTM below one attention) and found for a given
-# text *other* weights with almost the same prediction. If two maps explain one prediction, neither is *the*
-# explanation. Wiegreffe and Pinter, "Attention is not not Explanation", objected: those weights were
-# searched for one text at a time, and no model produced them. An adversary should be a *model*: one set of
-# parameters for all texts. We run both on a Transformer. First the tool: replace the weights of
-# cross-attention.
+# When a row is sharp and on the right word, does the model *use* that word? Jain and Wallace, "Attention is
+# not Explanation" (2019), took mostly text classifiers (an LSTM with one attention on top). For a given
+# text they found *other* weights with almost the same prediction. If two maps explain one prediction,
+# neither is *the* explanation.
+#
+# Wiegreffe and Pinter, "Attention is not not Explanation" (2019), objected: those weights were searched for
+# one text at a time. An adversary should be a *model*, with one set of parameters for all texts.
+#
+# We try both on a Transformer. First, a tool that replaces the weights of cross-attention:
 
 
 # %%
@@ -773,8 +774,8 @@ for name, change in (("even weights", lambda _, w: even.expand_as(w)), ("shuffle
 
 
 # %% [markdown]
-# Weights that carry no information cost a lot: a translator depends on *where* it looks, more than those
-# classifiers did. One head alone hardly matters, though:
+# Weights without information cost ≈1.8 to ≈2.3 nats of loss a token, so the translator does depend on
+# *where* it looks. Does it depend on any single head?
 
 
 # %%
@@ -804,12 +805,12 @@ assert harm.max() < 0.4
 assert harm.sum() < 0.7 * results["even weights"]["lost"]
 
 # %% [markdown]
-# The heads are **understudies** for each other: 16 losses add up to less than the loss of all 16 at once.
-# That a head is not *missed* does not show that it does nothing.
+# At most ≈0.10 nats for one head, and the 16 losses add up to far less than the loss of all 16 at once. The
+# heads are partly **redundant**: when one is missing, others stand in for it.
 #
-# Now Jain and Wallace's adversary: for each of our sentences by itself, gradient descent searches for weights
-# that are as far as possible from the model's while the predictions stay (the loss weighs one share of weight
-# moved against one nat of Kullback-Leibler divergence).
+# Now Jain and Wallace's adversary. For each of our sentences by itself, gradient descent searches for
+# weights that are far from the model's while the predictions stay. The loss is the Kullback-Leibler
+# divergence of the predictions, minus the share of weight moved.
 
 
 # %%
@@ -842,10 +843,10 @@ assert results["free adversary"]["moved"] > 0.45
 assert results["free adversary"]["changed"] < 0.1
 
 # %% [markdown]
-# Jain and Wallace's finding holds here. More than half of all weight lies elsewhere, and the predictions
-# hardly notice. Does Wiegreffe and Pinter's objection hold too? The second adversary is a model: a copy of
-# the decoder, in which the query and key maps of cross-attention ($W^Q$, $W^K$) learn the same task on
-# *other* sentences, 120 of the built-in corpus. It is tested on our 24.
+# Jain and Wallace's finding holds here: ≈66% of all weight lies elsewhere, and the predictions move by ≈4%.
+# To test the objection, the second adversary is a model: a copy of the decoder in which the query and key
+# maps of cross-attention ($W^Q$, $W^K$) are trained with the same loss on *other* sentences, 120 of the
+# built-in corpus. We test it on our 24.
 
 # %%
 drawn = sample(120, seed=5)
@@ -872,15 +873,14 @@ assert results["trained adversary"]["changed"] > 1.5 * results["free adversary"]
 assert 0.25 < results["trained adversary"]["moved"] < results["free adversary"]["moved"]
 
 # %% [markdown]
-# The objection holds as well: the trained adversary moves less weight than the free one, and yet it moves
-# the predictions more. So each side is right in what it claims. No single map is *the* explanation, because
-# others give the same prediction; but a map that a model must produce for every sentence is harder to
-# replace than a map found for one. ("Further" names what our two runs leave open.)
+# The trained adversary moves less weight (≈47%), and yet it moves the predictions more (≈10%). So in these
+# two runs, each side is right. No single map is *the* explanation, because others give the same prediction;
+# but a map that one model must produce for every sentence is harder to replace than a map found for one.
 #
 # ## Attention sinks
 #
-# Which source tokens get much weight? We compare the last two tokens of each source, the full stop and
-# `</s>`, with two others: their share of all weight, and the nats lost if their *values* are set to zero
+# Which source tokens get much weight? We compare the full stop and `</s>` at the end of each source with
+# two other pairs of tokens: their share of all weight, and the nats lost if their *values* are set to zero
 # while the weights stay.
 
 # %%
@@ -902,11 +902,11 @@ assert share[end] > share["first two tokens"]
 assert price[end] < min(price["first two tokens"], price["middle two"]) / 3
 
 # %% [markdown]
-# Much looked at, hardly used. Weights must sum to 1, so a head that needs *nothing* from the source has to
-# put its weight somewhere. Such a place is an **attention sink** (Xiao and others, 2023, in large language
-# models; Clark and others, 2019, saw it in BERT). Two predictions follow: the vectors that a sink hands
-# over are short; and it gets most weight where nothing is needed, such as inside a word whose beginning is
-# already written.
+# The last two tokens get 24% of the weight, but without their values only ≈0.01 nats are lost. A row's
+# weights must sum to 1, so a head that needs *nothing* from the source still has to put its weight
+# somewhere. Such a token is an **attention sink** (Xiao and others, 2023, in large language models; Clark
+# and others, 2019, saw the effect in BERT). Two predictions follow: a sink's value vectors are short, and
+# it gets most weight where nothing is needed, such as inside a word whose beginning is already written.
 
 
 # %%
@@ -935,21 +935,20 @@ assert 0.2 < ratio.median() < 0.5
 assert within > 2 * at_start
 
 # %% [markdown]
-# Both hold: in all 16 heads the sink's vectors are shorter than others', and the last layer parks its weight
-# inside words. A weight is not an effect: what reaches the query is the weight *times* the value.
+# Both hold. In all 16 heads the sink's vectors are shorter than those of other tokens. In the last layer,
+# the sink gets 47% of the weight inside a word and 14% at its start. A weight is not an effect: what
+# reaches the query is the weight *times* the value.
 #
-# So a map says where to look for an explanation; an experiment tests it.
+# So a map suggests an explanation; an experiment tests it.
 #
 # <details><summary>Further: pruning, norms, and what the two adversaries leave open</summary>
 #
-# - Michel and others (2019) remove many heads of a trained translator at little cost, and Voita and others
-#   (2019) find a few specialised heads (positional, syntactic, rare words) that survive pruning.
-# - Kobayashi and others (2020) draw weight times the length of the vector handed over. They report better
-#   alignments from it.
-# - Our two adversaries were stopped after a fixed number of updates, at different distances. A fair
-#   comparison would trace, for both, the prediction's change against the weight moved; Wiegreffe and Pinter
-#   draw this curve. And the trained one had to generalise from sentences of another kind to captions.
-# - The mean of a layer's heads is what `nn.MultiheadAttention` shows by default.
+# - Michel and others (2019) remove many heads of a trained translator at little cost; Voita and others
+#   (2019) find that a few specialised heads survive pruning.
+# - Kobayashi and others (2020) draw the weight times the length of the value vector, and report better
+#   alignments.
+# - Our adversaries stopped after a fixed number of updates, and the trained one also met a new kind of
+#   sentence. A fair comparison would plot prediction against weight moved, as Wiegreffe and Pinter do.
 #
 # </details>
 #

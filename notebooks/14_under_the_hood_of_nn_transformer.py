@@ -2,21 +2,19 @@
 # # 14 · Under the hood of nn.Transformer
 #
 # **We move a model's weights into PyTorch's own Transformer and get the same numbers out, find a wrong mask
-# under which training goes better than under the right one, and ask which kernel runs when.**
+# under which training goes better than under the right one, and see which kernel runs when.**
 #
 # Previous: [13_reading_attention](13_reading_attention.ipynb) · Next:
 # [15_going_fast](15_going_fast.ipynb) · The model that we compare with:
 # [06_the_full_model](06_the_full_model.ipynb)
 #
-# *30 minutes to read, a minute to run, the exercises extra.*
+# *28 minutes to read, a minute to run, the exercises extra.*
 #
-# - **Before:** you know the whole model (06), masks (02, 07), and what a training loop does (09).
-# - **After:** you can use `nn.Transformer` without its traps and move weights between it and this package;
-#   you know its six masks and which way round each goes, and a test that finds a decoder that sees its
-#   answer.
+# - **Before:** you know the whole model (06), masks (02, 07), and the training loop (09).
+# - **After:** you can use `nn.Transformer` without its traps, move weights between it and this package, and
+#   test that a decoder does not see its answer.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). `nn.Transformer` is PyTorch's module of
-# that name, and many people's first Transformer.
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017).
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -97,12 +95,12 @@ except RuntimeError as error:
     print("given tokens, theirs says:", error)
 
 # %% [markdown]
-# One would think that "the Transformer" translates. This one takes vectors and gives vectors. **Embeddings,
-# positions, the output's linear map and softmax, the masks and decoding are left to you**: everything in
-# Figure 1 of the paper but the two stacks. There is no key/value cache either (11).
+# `nn.Transformer` takes vectors and gives vectors. **Embeddings, positions, the output's linear map and
+# softmax, the masks and decoding are left to you**: everything in Figure 1 of the paper but the two stacks.
+# There is no key/value cache either (11).
 #
-# So we give it vectors, three sentences of five words, `(batch, len, d_model)` as everywhere in this series.
-# We change one sentence and look which outputs change.
+# So we give it vectors, three sentences of five words, `(batch, len, d_model)` as everywhere here. We
+# change the source of one sentence and see which outputs change.
 
 
 # %%
@@ -125,11 +123,11 @@ assert moved_sentences(batched) == [False, True, False]
 
 # %% [markdown]
 # By default the module takes `(len, batch, d_model)`. It read our tensor as five sentences of three words:
-# all first words, all second words, and so on. Words of different sentences attended to each other, and no
-# error was raised. (One is raised if source and target differ in length; in a copy task they do not.) So
-# use `batch_first=True`, or put the sequence first everywhere, as older code does.
+# all first words, all second words, and so on. Words of different sentences attended to each other, without
+# an error. (There is one if source and target differ in length; in a copy task they do not.) So use
+# `batch_first=True`, or put the sequence first everywhere, as older code does.
 #
-# What each part of a layer takes and gives, for three sentences of five words and four words of target:
+# Here are the shapes inside one layer, for three sentences of five source words and four target words:
 
 # %%
 seen = {}
@@ -143,13 +141,15 @@ for name, (given, gave) in seen.items():
 assert seen["decoder.layers.0.multihead_attn"][1][1] is None
 
 # %% [markdown]
-# Three lines end in `None`, where the attention weights would be. The layers ask their attentions for none,
-# because that lets PyTorch take a faster kernel (below), and no argument of `nn.Transformer` changes it.
+# Three lines end in `None`, where the attention weights would be. The layers call their attentions with
+# `need_weights=False`, because this allows a faster kernel (below), and no argument of `nn.Transformer`
+# changes that.
 #
 # ## Moving the weights
 #
-# PyTorch keeps the maps of queries, keys and values in one matrix, `in_proj_weight`, with $3\,d_{model}$
-# rows. Otherwise only names differ. All weights of a decoder layer:
+# PyTorch keeps the projections of queries, keys and values in one matrix, `in_proj_weight`, with
+# $3\,d_{model}$ rows. Otherwise only names differ. All weight matrices and gains of a decoder layer, with
+# our names beside them:
 
 # %%
 names = torch_names(ours.config)  # PyTorch's name: our names of the parts that it joins, in order
@@ -160,10 +160,9 @@ for name, parts in names.items():
         print(f"{name.removeprefix(layer):31} {tuple(state[name].shape)!s:9} {short}")
 
 # %% [markdown]
-# So we move a model by renaming, and a `torch.cat` for each attention. First we put random numbers
-# everywhere, because a new model's biases are 0 and its gains 1, and a forgotten one would go unnoticed.
-# The constructor of `nn.Transformer` also adds a layer norm at the end of each stack, which post-norm does
-# not need (06); we remove both.
+# So we rename, with a `torch.cat` for each attention. First we put random numbers everywhere: a new model's
+# biases are 0 and its gains 1, so we would not notice one that we forgot. `nn.Transformer` also adds a
+# layer norm at the end of each stack, which post-norm does not need (06); we remove both.
 
 # %%
 _ = torch.manual_seed(0)
@@ -196,12 +195,11 @@ assert gap[0] > 0.3
 assert gap[1] < 1e-4
 
 # %% [markdown]
-# Two programs by different authors now agree, up to the rounding of 32-bit numbers: the best evidence that
-# both compute what they should. The package has it both ways: `to_torch(model)` and
-# `from_torch(transformer, src_vocab, tgt_vocab)`. What only one side has is refused by name.
+# Two programs by different authors agree, up to the rounding of 32-bit numbers. The package moves weights
+# both ways, with `to_torch(model)` and `from_torch(transformer, src_vocab, tgt_vocab)`.
 #
-# Equal settings are not equal beginnings. A stack is made of copies of one layer, and someone has to draw the
-# copies' weights anew. `nn.Transformer` does so for matrices. `nn.TransformerEncoder`, used alone, does not:
+# A stack is made of copies of one layer, so its layers need new random weights. `nn.Transformer` draws them
+# (for matrices). `nn.TransformerEncoder`, used alone, does not:
 
 # %%
 alone = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, batch_first=True), 6)
@@ -219,9 +217,9 @@ assert equal
 # > (section 5.4), learning rates and beam size" (section 6.3)
 #
 # Section 5.4 itself names two places: each sub-layer's output, and embeddings plus positions. The sentence
-# above is about parsing, and it counts *attention* dropout, on the attention weights, as part of 5.4. So
-# the authors' code had it; for translation we do not know its rate. Here `attention_dropout` is 0 unless
-# you set it. `nn.Transformer` has one number for three places:
+# above, about parsing, adds *attention* dropout, on the attention weights. The paper gives no rate for it.
+# The authors' code, tensor2tensor, has 0 in `transformer_base_v1` and 0.1 in `transformer_base_v2`. Here
+# `attention_dropout` is 0 unless you set it. `nn.Transformer` has one number for three places:
 
 # %%
 config = from_torch(nn.Transformer(32, 4, 2, 2, 64, dropout=0.1, norm_first=True), 11, 11).config
@@ -237,12 +235,12 @@ assert config.attention_dropout == config.relu_dropout == 0.1
 assert not torch.equal(noisy(x, x), noisy(x, x))
 
 # %% [markdown]
-# The answers still differ. The dropout on the attention weights is a number inside `nn.MultiheadAttention`,
-# which no search for `nn.Dropout` finds. (`relu_dropout`, between the two linear maps of the feed-forward
-# network, is in neither section.)
+# The answers still differ, because `nn.MultiheadAttention` keeps the dropout on its weights as a plain
+# number, not as an `nn.Dropout`. (`relu_dropout`, between the two linear maps of the feed-forward network,
+# is not in the paper.)
 #
-# **Exercise 1 (medium).** Write `residual_dropout(transformer)`, which leaves a `nn.Transformer` with the
-# dropout on its sub-layers' outputs and no other. `from_torch` is the judge.
+# **Exercise 1 (medium).** Write `residual_dropout(transformer)`, which leaves an `nn.Transformer` with the
+# dropout on its sub-layers' outputs and no other. The test reads the result with `from_torch`.
 
 
 # %% tags=["exercise"]
@@ -272,7 +270,7 @@ assert (config.dropout, config.attention_dropout, config.relu_dropout) == (0.1, 
 #
 # `nn.Transformer` takes six masks, and makes none (`B` sentences, of `S` source and `T` target tokens):
 #
-# | argument | shape | what it is for | here |
+# | argument | shape | what it hides | here |
 # | --- | --- | --- | --- |
 # | `src_mask` | `(S, S)` | nothing, in the paper | not given |
 # | `tgt_mask` | `(T, T)` | the future | `~subsequent_mask(T)[0]` |
@@ -281,8 +279,8 @@ assert (config.dropout, config.attention_dropout, config.relu_dropout) == (0.1, 
 # | `tgt_key_padding_mask` | `(B, T)` | the target's padding | see below |
 # | `memory_key_padding_mask` | `(B, S)` | the source's padding, in the decoder | `~src_mask[:, 0]` again |
 #
-# Which of them are needed? We start from the right call and leave one out, or add one, and look at the states
-# of real words. One guess is easy: the decoder knows from the encoder what is padding.
+# We start from the right call, leave one out or add one, and compare the states of real words. Does the
+# decoder need a mask for padding that is already hidden from the encoder?
 
 # %%
 _ = torch.manual_seed(0)
@@ -302,19 +300,17 @@ for name, change in changes.items():
 assert min(needed) > 0.01 > 1e-5 > useless
 
 # %% [markdown]
-# What is hidden from the encoder is not hidden from the decoder: **the source's mask must be given twice.**
-# Without the second one, padding leaks, no error is raised, and a translation depends on its neighbours in
-# the batch. The target's own padding needs no mask as long as it stands on the right, where to every word
-# it is the future (07).
+# It does: **the source's mask must be given twice.** Without the second one, the decoder attends to padding
+# without an error, and a translation depends on how long the other sentences of its batch are. The target's
+# padding needs no mask as long as it is on the right, because the causal mask already hides it from every
+# real word (07).
 #
-# And the default of `tgt_mask` is `None`: `transformer(src, tgt)`, as simply as it can be called, is **not**
-# causal.
+# The default of `tgt_mask` is `None`. So `transformer(src, tgt)`, the simplest call, is **not** causal.
 #
 # ### Which way round
 #
-# `True` means "may attend" in this package and in `F.scaled_dot_product_attention`, and "hidden" in
-# `nn.Transformer` (02 asks each of PyTorch's functions). One boolean tensor, the mask of a target with one
-# padding token, as either side reads it:
+# `True` means "may attend" in this package and in `F.scaled_dot_product_attention`, but "hidden" in
+# `nn.Transformer` (02). Here is the mask of a target with one padding token, as each side reads it:
 
 # %% tags=["figure-which-way-round"]
 words = ["<s>", "the", "dog", "sleeps", "<pad>"]
@@ -328,10 +324,9 @@ explore_masks(masks_read, words, words, query=2, title="The same tensor, read by
 
 # %% [markdown]
 # *Figure 1. The same tensor, read by the two conventions; point at a query. Read the wrong way round, "dog"
-# sees what comes after it and the padding, and not itself.*
+# sees what comes after it and the padding, but not itself.*
 #
-# What happens if we pass our causal mask as it is? Read the wrong way round, it hides everything from the
-# last position, so a NaN should give it away.
+# If we pass our causal mask as it is, it hides everything from the last position. We expect a NaN there.
 
 # %%
 flipped = batched(x, y, tgt_mask=tgt_mask[0], **padding)
@@ -341,13 +336,14 @@ assert flipped.isfinite().all()
 assert (flipped - good).abs().max() > 0.1
 
 # %% [markdown]
-# No NaN, and no warning. We shall see that training does not give it away either.
+# There is no NaN and no warning, because this kernel gives zeros for an empty row (see below).
 #
 # ### A hint that beats the mask, until a padding mask beats the hint
 #
-# `tgt_is_causal=True` tells PyTorch that the mask *is* the causal one, so that a faster kernel may be used.
-# We lie: with a mask that hides nothing, and with one that hides more than the future (as padding on the
-# left would). Each with the hint alone, and then with a `tgt_key_padding_mask` that hides nothing.
+# `tgt_is_causal=True` is a hint: it tells PyTorch that the mask *is* the causal one, so that it may use a
+# faster kernel. We give the hint with two masks for which it is false: one that hides nothing, and one that
+# hides more than the future. We try each with the hint alone, and with a `tgt_key_padding_mask` that hides
+# nothing.
 
 # %%
 more_hidden = future.clone()
@@ -366,13 +362,12 @@ for name, mask in lies.items():
 assert list(won.values()) == ["the hint", "the mask"] * 2
 
 # %% [markdown]
-# With the hint alone, the mask is thrown away unread. With any padding mask beside it, even one that hides
-# nothing, the hint is ignored and the mask is used. So **the same wrong call is causal today and not causal
-# after you add a padding mask**, or the other way round. Give the hint only with the causal mask itself.
+# With the hint alone, PyTorch ignores the mask. With any padding mask beside it, even one that hides
+# nothing, PyTorch ignores the hint. So **the same wrong call is causal today and not causal after you add a
+# padding mask**. Give the hint only with the causal mask itself.
 #
 # **Exercise 2 (hard).** A `tgt_mask` may also hold one mask for each sentence *and head*, `(B * h, T, T)`.
 # Write `per_head(mask, h)`, which turns our `(B, T, T)`, True where attention is allowed, into such a mask.
-# In which order do sentences and heads come?
 
 
 # %% tags=["exercise"]
@@ -397,8 +392,8 @@ assert torch.equal(weights > 0, allowed.unsqueeze(1).expand(2, 2, 4, 4))
 # %% [markdown]
 # ### One empty row, asked five ways
 #
-# An empty sentence is all padding: `key_padding_mask` is `True` everywhere, and the softmax has nothing to
-# share out (02). One layer, one set of weights, one batch whose second sentence is empty, asked in five ways:
+# In an empty sentence all keys are padding: `key_padding_mask` is `True` everywhere, so the softmax has no
+# key left (02). We ask one layer in five ways; the second sentence of the batch is empty.
 
 # %%
 _ = torch.manual_seed(0)
@@ -420,15 +415,15 @@ for name, answer in answers.items():
 assert list(kinds.values()) == ["numbers", "NaN", "zeros", "NaN", "zeros"]
 
 # %% [markdown]
-# Same layer, same input. (*Numbers*, because the residual sum carries the row past its attention.) The
-# answer depends on whether we train, whether the layer sits in a stack, and **whether anybody looks at the
-# weights**. A run whose training is fine can fail in validation. So avoid empty rows: here every source
-# ends with `</s>`, also an empty one.
+# The layer and the input are the same, but the answer depends on whether we train, whether the layer is in
+# a stack, and **whether somebody asks for the attention weights**. (In training, the *numbers* come from
+# the residual connection.) A model that trains well can give NaN in validation. So avoid empty rows: here
+# every source ends with `</s>`, even an empty one.
 #
 # ### Padding that vanishes
 #
 # In `eval()`, without gradients, with a padding mask and `batch_first=True`, `nn.TransformerEncoder` skips
-# the padding: it packs the real words into a *nested tensor* and unpacks at the end. Is the output the
+# the padding: it packs the real words into a *nested tensor* and unpacks it at the end. Is the output the
 # same?
 
 # %%
@@ -448,8 +443,8 @@ assert not used_way[pads].any()
 assert not torch.allclose(used_way.mean(dim=1)[1], trained_way.mean(dim=1)[1], atol=0.05)
 
 # %% [markdown]
-# For words, yes. For padding, states of full size become zeros. In translation nobody reads them. A
-# classifier that takes the *mean* over all positions is trained on one number and used on another.
+# For words it is; for padding, the states become zeros. In translation nobody reads them. But a classifier
+# that takes the *mean* over all positions sees one mean in training and another in use.
 #
 # **Exercise 3 (easy).** Write the mean that is the same in training and in use.
 
@@ -478,9 +473,9 @@ assert_close(mean_of_words(states, pads)[2], torch.zeros(8))
 # %% [markdown]
 # ## Which kernel runs when
 #
-# PyTorch has several programs (*kernels*) for one attention. The fused one, FlashAttention
-# ([15_going_fast](15_going_fast.ipynb)), never writes the weights to memory. We record which operations
-# two encoder and two decoder layers call: six attentions.
+# PyTorch has several *kernels* for attention. The fused one, FlashAttention
+# ([15_going_fast](15_going_fast.ipynb)), never writes the matrix of weights to memory. We record the
+# operations of two encoder and two decoder layers, which have six attentions.
 
 
 # %%
@@ -524,16 +519,17 @@ assert seen_kernels["training, dropout 0.1 (the default)"]["fused"] == 0
 assert seen_kernels["training, dropout 0.0"]["fused"] == 6
 
 # %% [markdown]
-# On a CPU, as here, **the module with its default dropout never uses the fused kernel in training**: the
-# CPU's kernel has no dropout. Without attention dropout it does. In `eval()` without gradients, each
-# encoder layer becomes one call, which is why its padding behaved differently above. On a GPU the choice is
-# another; count it there.
+# On a CPU, as here, **the module with its default dropout never uses the fused kernel in training**,
+# because the CPU's fused kernel has no dropout. With dropout 0 it does. In `eval()` without gradients, each
+# encoder layer becomes one call, and so does each self-attention of the decoder; only the decoder's
+# cross-attentions use the fused kernel. On a GPU, count again.
 #
 # ## A translator as it is often built
 #
-# Words for tokens, a `Dataset`, a `DataLoader`, everything sequence-first, `nn.Transformer` in the middle.
-# Our language is small enough to learn in seconds: rows of one to four German numbers. *Siebenundvierzig*
-# is "seven and forty"; English turns it round and drops the "and". (We write it in three words.)
+# Here is the usual construction: words as tokens, a `Dataset`, a `DataLoader`, everything sequence-first,
+# and `nn.Transformer` in the middle. Our language is small enough to learn in seconds: one to four German
+# numbers. *Siebenundvierzig* (47) is "seven and forty"; English turns it round and drops the "and". (We
+# write it in three words.)
 
 # %%
 UNITS = {
@@ -599,8 +595,8 @@ tests = collate([*Pairs(held_out)])
 assert len(batches) == 200
 
 # %% [markdown]
-# The model is `nn.Transformer` with the ends that it lacks. `read` is what the decoder reads; `mask` is meant
-# PyTorch's way, True where hidden.
+# The model is `nn.Transformer` with the parts that it lacks. `read` is what the decoder reads; `mask`
+# follows PyTorch's convention, True where hidden.
 
 
 # %%
@@ -647,8 +643,9 @@ def fit(model: nn.Module, loss_of, updates: int = 200, fixed: float | None = Non
 # ## Five ways to fill two gaps
 #
 # `nn.Transformer` leaves two things open: what the decoder reads, and under which mask. The right way is
-# the target without its last token, under the causal mask. Four others: no mask, which is the default; our
-# mask as it is, the wrong way round; no shift; neither mask nor shift, which is `transformer(src, tgt)`.
+# the target without its last token (the shift), under the causal mask. We compare it with four others: no
+# mask, which is the default; our mask as it is, the wrong way round; no shift; neither mask nor shift,
+# which is `transformer(src, tgt)`.
 
 
 # %%
@@ -699,15 +696,16 @@ plt.show()
 assert len(ax.get_lines()) == len(WAYS)
 
 # %% [markdown]
-# *Figure 2. Training loss of the five. Three fall much faster than the right way.*
+# *Figure 2. Training loss of the five, the mean of the last ten updates. Three fall much faster than the
+# right way; "no mask" is hard to tell from it.*
 #
-# The mask turned round, which was silent in every test so far, hides the past and shows the future, so at
-# each position the decoder reads the very word that it must say next. **A mask the wrong way round does not
-# break training. It speeds it up.** (In this language the right way goes towards 0 as well, because a row
-# has one translation. So "the loss is too low", the alarm of 07, is no use here.)
+# The mask turned round hides the past and shows the future, so at each position the decoder sees the very
+# word that it must say next. **A mask the wrong way round does not break training. It speeds it up.** A
+# loss that is too low, the alarm of 07, does not help here: the right way goes towards 0 as well, because
+# each source has only one translation.
 #
-# Now they translate held-out rows, without an answer to read. `nn.Transformer` has no decoding; we write the
-# plainest there is, and give each model the mask it was trained with, or the right one, whichever is better.
+# Now all five translate held-out sentences. `nn.Transformer` has no decoding, so we write greedy decoding.
+# Each model gets the mask that it was trained with, or the right one, whichever scores better.
 
 
 # %%
@@ -734,13 +732,14 @@ for way in WAYS:
 assert max(score for way, score in scores.items() if way != "right") < 0.15
 
 # %% [markdown]
-# One of five translates, and it is none of those whose loss fell first.
+# Only the right way translates. (It had 200 updates and the others 100. After 100 it has ≈24%; after 200
+# the others still have 0%.)
 #
 # ### A check that takes no training
 #
-# In an honest decoder (section 3.1) prediction $t$ depends on the target up to token $t$ only. So replace
-# token $t+1$, its answer, and all that follows *in the corpus*, before any shift or mask; prediction $t$
-# must not change. A model with random weights will do:
+# An auto-regressive decoder (section 3.1) predicts token $t+1$ from the target up to token $t$. So replace
+# token $t+1$, its answer, and all that follows *in the data*, before any shift or mask; prediction $t$ must
+# not change. A model with random weights will do:
 
 
 # %%
@@ -765,14 +764,15 @@ n = len(tgt) - 1
 assert list(leaks.values()) == [0, n - 1, n - 1, n, n]
 
 # %% [markdown]
-# No update was needed. (Without a mask it is one less: the last answer, `</s>`, is not among what is read.)
-# Such a check belongs in the tests of every program that trains a decoder.
+# The check needs no update, and belongs in the tests of every program that trains a decoder. (8 and not 9,
+# because the decoder does not read the last answer, `</s>`.)
 #
 # ### The weights come home
 #
-# `from_torch` copies the two stacks of the trained translator into our model; the three matrices of the
-# ends we copy by hand. Our embeddings multiply by $\sqrt{d_{model}}$ (section 3.4), `NumberTranslator` does
-# not, so its table is divided first. Then the package can search, cache (11) and show attention (13).
+# `from_torch` copies the two stacks of the trained translator into our model. We copy the three matrices at
+# the ends by hand. Our embeddings multiply by $\sqrt{d_{model}}$ (section 3.4) and those of
+# `NumberTranslator` do not, so we divide its tables first. Then the package can search, cache (11) and show
+# attention (13).
 
 # %%
 theirs = trained["right"].eval()
@@ -794,9 +794,9 @@ assert same > 196  # where two words are all but equally likely, rounding may ch
 # > (section 5.3)
 #
 # With 100 warm-up steps, our schedule's peak is $0.5\cdot64^{-0.5}\cdot100^{-0.5}=0.00625$. Why not start
-# there? We train three post-norm layers with the warm-up, *past* its peak, and with three fixed rates: the
-# peak itself, about half of it (0.003), and about a quarter, the mean of the rate during the first half of
-# the warm-up (0.0016).
+# there? We train three post-norm layers with the warm-up, to beyond its peak, and with three fixed rates:
+# the peak itself, about half of it (0.003), and about a quarter of it (0.0016), which is the mean rate of
+# the first half of the warm-up.
 
 
 # %%
@@ -835,27 +835,22 @@ plt.show()
 assert abs(sum(runs["fixed 0.00625"][-30:]) / 30 - frequencies) < 0.8
 
 # %% [markdown]
-# *Figure 3. Fixed at the peak from the first update, the loss stays near where word counts alone would
-# bring it. The run with warm-up passes the same peak at update 100 and goes on falling.*
+# *Figure 3. With the rate fixed at the peak, the loss stays near what word frequencies alone would reach
+# (grey line). The run with warm-up passes the same rate at update 100 and goes on falling.*
 #
-# So the peak itself is not the fault: the same rate is harmless later and fatal at the start. But the
-# controls add what is often left out: **a fixed rate of a quarter of the peak learns as well, in so few
-# updates**. What the warm-up buys is a higher rate than one could begin with; whether the higher rate pays
-# shows only in a longer run ([08_training_recipe](08_training_recipe.ipynb)). With three seeds, the loss at
-# update 100 was 2.3 to 2.7 at the fixed peak, 0.7 to 1.5 at 0.003, 0.6 to 0.7 at 0.0016, and 0.8 to 1.0
-# with the warm-up.
+# So the peak rate itself is not too high: the same rate prevents learning at the start and is harmless
+# later. But **a fixed rate of a quarter of the peak learns as well, in so few updates**. The warm-up makes
+# a higher rate possible than one could begin with; whether the higher rate pays shows only in a longer run
+# ([08_training_recipe](08_training_recipe.ipynb)). With four initialisations, the loss at update 100 was
+# 2.3 to 2.7 at the fixed peak, 0.7 to 1.5 at 0.003, 0.5 to 0.7 at 0.0016, and 0.8 to 1.0 with the warm-up
+# (whose number above is from update 140).
 #
-# <details><summary>Further: other implementations, other homes</summary>
+# <details><summary>Further: other checkpoints</summary>
 #
-# - Programs that carry the paper's name may put a ReLU behind the projections, read the padding mask off the
-#   numbers ("a key that sums to 0 is padding", which positions and rounding undo), or zero the padding's
-#   embedding *before* an initialisation that overwrites it. Most of them learn; ask for a property, as above.
 # - `from_annotated` reads checkpoints of "The Annotated Transformer" (pre-norm, with a layer norm of its
 #   own).
 # - `load_marian("Helsinki-NLP/opus-mt-en-de")` from `annotated.interop` reads Marian models, of which the
-#   University of Helsinki has published more than a thousand (with a network and the extra `interop`);
-#   `to_marian` writes one. Marian lays all sines in the first half of $d_{model}$ and all cosines in the
-#   second.
+#   University of Helsinki has published more than a thousand (with a network and the extra `interop`).
 #
 # </details>
 #

@@ -1,24 +1,24 @@
 # %% [markdown]
 # # 15 · Going fast
 #
-# **Where does the time of a training step go, and of a translation? We count operations, bytes and calls,
-# which are the same on every machine, put them under the roofline, and see what FlashAttention, a chunked
-# loss, half precision, int8, batches and many GPUs change, and what each costs.**
+# **Where does the time of a training step go, and of a translation? We count operations, bytes and calls, and
+# put them under the roofline of the machine. Then we see what FlashAttention, a chunked loss, half precision,
+# int8, batches and many GPUs change, and what each costs.**
 #
 # Previous: [14_under_the_hood_of_nn_transformer](14_under_the_hood_of_nn_transformer.ipynb) · Next:
 # [16_another_task](16_another_task.ipynb)
 #
-# *35 minutes to read, under a minute to run.*
+# *34 minutes to read, under a minute to run.*
 #
 # - **Before:** you know the model ([06](06_the_full_model.ipynb)), the loss ([08](08_training_recipe.ipynb))
 #   and the cache of decoding ([11](11_search_and_averaging.ipynb)).
-# - **After:** you can say how many operations your model needs and whether arithmetic or memory limits it;
-#   write the running softmax of FlashAttention; and choose a precision, a batch and a number of GPUs with
+# - **After:** you can say how many operations your model needs, and whether arithmetic or memory limits it;
+#   write the online softmax of FlashAttention; and choose a precision, a batch size and a number of GPUs with
 #   reasons.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). This is its section 5.2, hardware and
-# schedule. Every speed below comes from a record that a command repeats (`make bench`), or from the clock in
-# a cell marked as such, or it is called **unmeasured**.
+# schedule. A speed below comes from a recorded benchmark (`make bench` repeats it) or from the clock in the
+# cell above it, or it is called **unmeasured**.
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -96,10 +96,10 @@ torch.set_num_threads(1)  # one thread: times that can be compared, and matrices
 # > "For our base models using the hyperparameters described throughout the paper, each training step took
 # > about 0.4 seconds." (section 5.2)
 #
-# Is 0.4 seconds on eight P100 GPUs fast? We first need to know how much there was to do. PyTorch can count
-# *floating-point operations* (FLOPs; a multiplication and an addition are two) without doing any: on the
-# device `meta`, tensors have a shape and no content. We count the base model on the paper's batch, 25,000
-# source and 25,000 target tokens (section 5.1).
+# Is 0.4 seconds on eight P100 GPUs fast? We first count the work, in *floating-point operations* (FLOPs; a
+# multiplication and an addition are two). PyTorch can count them without doing any: on the device `meta`,
+# tensors have a shape and no content. We take the base model and the paper's batch, 25,000 source and 25,000
+# target tokens (section 5.1).
 
 # %%
 with torch.device("meta"):
@@ -119,23 +119,25 @@ assert 0 < 1 - rule / operations < 0.01
 assert 0.25 < reached / 9.5e12 < 0.35
 
 # %% [markdown]
-# The rule is worth remembering: **six operations for each weight and token.** Each weight of a matrix meets
-# each token in one multiplication and one addition, and the backward pass does that twice more, for the
-# gradient of the input and for the gradient of the matrix. (It leaves out attention's own products, which
-# grow with the square of the length: [01](01_why_attention.ipynb).)
+# Remember the rule: **a training step needs six operations for each weight and token.** Each weight of a
+# matrix meets each token in one multiplication and one addition. The backward pass does that twice more, for
+# the gradient of the input and for the gradient of the matrix. (The rule leaves out the products inside
+# attention, which grow with the square of the length: [01](01_why_attention.ipynb). The embedding counts here
+# only because it is also the output matrix.)
 #
-# The last line is the *model FLOPs utilisation*: useful operations a second, divided by what the machine
-# could do. ([12](12_results.ipynb) has the prices of Table 2.)
+# The last line is the *model FLOPs utilisation*: useful operations a second, divided by the machine's peak
+# rate: here 31%.
 #
 # ## Arithmetic or memory: the roofline
 #
-# A number that is multiplied has to come from memory first. The **arithmetic intensity** of a call is its
-# operations for each byte that it reads or writes. A machine with peak rate $P$ (operations a second) and
-# memory bandwidth $B$ (bytes a second) can do a call of intensity $I$ at $\min(P, I \cdot B)$ at best. Drawn
-# over $I$, that is a slope and a flat roof: the **roofline**. Left of the edge, $I < P/B$, a call is
-# *memory-bound*: faster arithmetic does not help it.
+# A number has to come from memory before it can be multiplied. The **arithmetic intensity** of a call (one
+# operation that PyTorch starts) is its number of operations for each byte that it reads or writes. On a
+# machine with peak rate $P$ (operations a second) and memory bandwidth $B$ (bytes a second), a call of
+# intensity $I$ runs at $\min(P, I \cdot B)$ at best. Drawn over $I$, that is a slope and then a flat roof:
+# the **roofline**. They meet at the *ridge point*, $I = P/B$. Left of it a call is *memory-bound*: faster
+# arithmetic does not help. Right of it a call is *compute-bound*.
 #
-# For a product of $n$ rows with a weight matrix $(d, d)$ we can count $I$ on paper:
+# For a product of $n$ rows with a weight matrix $(d, d)$ we can calculate $I$:
 
 # %%
 WIDTH, ROWS = 4096, [1, 4, 16, 64, 256]
@@ -153,11 +155,12 @@ print(f"edge of an H100's roof: {H100:.0f} operations a byte, reached with {leas
 assert intensity(1) < 0.5 < 100 < intensity(256)
 
 # %% [markdown]
-# One row uses each weight once: half an operation a byte. With 256 rows each weight, once fetched, is used
+# One row uses each weight once: half an operation a byte. With 256 rows, each weight that is fetched is used
 # 256 times. This is the main reason why batches are fast.
 #
-# Now the calls of a whole step: a small model, 40 sentences, dropout, label smoothing, Adam. The step is
-# written as the earlier notebooks read it (the *reference* forms); `fast` names what is replaced.
+# Now the calls of a whole step: a small model, 40 sentences, dropout, label smoothing and Adam. The
+# *reference* step uses PyTorch's own dropout, attention and Adam, and the loss of
+# [08](08_training_recipe.ipynb); `fast` names what is replaced later.
 
 # %%
 V = 6000
@@ -246,13 +249,13 @@ assert product_bytes < 0.5 * before.total(2)
 assert product_work / product_bytes > 20 > 1 > others[0] / others[1]
 
 # %% [markdown]
-# Here is the waste. A matrix product does tens of operations for each byte; an addition does one for each
-# number, and writes the result back to memory for the next call to fetch again. Most of the traffic is of
-# the second kind.
+# Here is the waste. A matrix product does tens of operations for each byte. An addition does one for each
+# number, and writes its result to memory, where the next call has to fetch it again. Most of the traffic is
+# of the second kind.
 #
-# To put the calls under a roof, we take the clock for the first time: the peak rate is that of a large
-# product, the bandwidth that of a copy. We also need a decoding step. Here a shipped model translates twelve
-# captions greedily with its cache: one sentence after the other, and all twelve as one batch.
+# For the roofline we use the clock: the peak rate is that of a large product, the bandwidth that of a copy.
+# For comparison, a shipped model translates twelve captions greedily with its cache: one after the other, and
+# all twelve as one batch.
 
 
 # %%
@@ -330,23 +333,24 @@ plt.show()
 assert sum(heights) > 0.95  # nearly all of what is moved is in the picture
 
 # %% [markdown]
-# *Figure 1. Top: what one core of this machine can do at each arithmetic intensity, and the product of $n$
-# rows with a 4096 by 4096 matrix. Bottom: the bytes moved by each call, at that call's intensity.*
+# *Figure 1. Top: what one core of this machine can do at each arithmetic intensity (line), and what it did
+# for $n$ rows times a 4096 by 4096 matrix (dots). Bottom: the share of all bytes that calls of each intensity
+# move.*
 #
-# Read the bottom first. Translating one sentence lives at half an operation a byte: each step fetches every
-# weight of the decoder for a single row. Twelve sentences share that trip. A training step has its products
-# far to the right, but most of its *bytes* at the far left. So there are three remedies: **more rows for
-# each fetch** (batches), **fewer bytes for each number** (bf16, int8), and **fewer trips for the same work**
-# (fusing calls). The next section is the most famous case of the third. (A dot above the slope means that a
-# cache held the matrix.)
+# Begin with the bottom. Translating one sentence moves nearly all its bytes at less than half an operation a
+# byte: each step fetches every weight of the decoder for a single row. Twelve sentences share that fetch. A
+# training step has its products far to the right, but most of its *bytes* at the far left. So there are three
+# remedies: **more rows for each fetch** (batches), **fewer bytes for each number** (bf16, int8), and **fewer
+# trips to memory for the same work** (fusing calls). The next section is the best-known case of the third.
+# (The line is an upper bound. A dot above it means that a processor cache held the matrix.)
 #
 # ## FlashAttention: the softmax that runs
 #
-# Equation 1 as written makes a table of scores, masks it, takes its softmax, and so on: table after table,
-# each with an entry for every head, query and key. **FlashAttention** (Dao et al., 2022) never holds a
-# table. It walks through the keys in blocks and keeps three things for each query: the largest score so far,
-# the sum of the exponentials, and the weighted sum of the values. A new largest score shrinks what was
-# summed before. This **running (online) softmax** takes ten lines:
+# Equation 1 as written makes a table of scores, with an entry for every head, query and key; masks it; and
+# takes its softmax. **FlashAttention** (Dao et al., 2022) never holds a whole table. It goes through the keys
+# in blocks and keeps three things for each query: the largest score so far, the sum of the exponentials, and
+# the weighted sum of the values. When a block brings a new largest score, both sums are scaled down to it.
+# This is the **online (running) softmax** (Milakov and Gimelshein, 2018):
 
 
 # %%
@@ -376,9 +380,10 @@ torch.set_default_dtype(torch.float32)
 print("blocks of 1, 7 and 100 keys: the same weights as softmax, the same output")
 
 # %% [markdown]
-# (Identity as values returns the weights themselves.) In PyTorch `F.scaled_dot_product_attention` has such
-# kernels, on CPUs too. They do *more* operations: the backward pass computes the scores again. What they
-# save is memory, and the trips to it. Here is what the forward pass keeps for the backward pass:
+# (With the identity matrix as values, the output is the weights.) PyTorch's `F.scaled_dot_product_attention`
+# has such *fused* kernels, one call in place of several, on CPUs too. They do *more* operations, because the
+# backward pass computes the scores again. What they save is memory, and the trips to it. Here is what the
+# forward pass keeps for the backward pass:
 
 
 # %%
@@ -411,10 +416,12 @@ assert abs(exponents["fused"] - 1) < 0.01
 assert min(exponents["reference"], exponents["fused, with dropout"]) > 1.8
 
 # %% [markdown]
-# *Figure 2. Bytes kept, by length. The fused kernel grows with the length, the others with its square.*
+# *Figure 2. Bytes kept, by length. The exponent is the slope of the dashed fit: the fused kernel grows with
+# the length, the others nearly with its square.*
 #
-# The third curve asked for dropout on the attention weights. PyTorch has no fused CPU kernel with dropout,
-# so it silently takes the long way. Which path does a call take? We look for the kernel among the calls:
+# The third curve asks for dropout on the attention weights. PyTorch has no fused CPU kernel with dropout, so
+# without a warning it computes the whole table. Which path does a call take? We look for the kernel among the
+# calls:
 
 
 # %%
@@ -442,13 +449,14 @@ for p in (0.1, 0.0):  # 0.1 is its default
     assert used == (0 if p else 3)
 
 # %% [markdown]
-# The same mask with one dimension less gives the same numbers, and the long way. And `nn.Transformer` as it
-# comes never uses the kernel in training on a CPU. What does the paper do? Section 5.4 names no dropout on
-# the attention weights; section 6.3 speaks of "dropout, both attention and residual (section 5.4)". So the
-# authors' code had it, and for translation we do not know its value. `attention_dropout` is 0 in this
-# package.
+# The same mask with one dimension less gives the same numbers without the kernel. And `nn.Transformer` with
+# its default dropout never uses the kernel in training on a CPU.
 #
-# Is the fused kernel the faster one? `benchmarks/attention.py` ran both forms forward and backward, on 2,048
+# Did the paper have dropout on the attention weights? Section 5.4 names none; section 6.3 speaks of "dropout,
+# both attention and residual (section 5.4)", without a value. In tensor2tensor, the authors' published code,
+# it is 0 in `transformer_base_v1` and 0.1 in the later `transformer_base_v2`; in this package it is 0.
+#
+# Is the fused kernel also faster? `benchmarks/attention.py` ran both forms forward and backward, on 2,048
 # tokens cut into sentences of a given length:
 
 # %% tags=["figure-attention-race"]
@@ -474,24 +482,24 @@ axes[1].legend(loc="upper left", frameon=False)
 plt.show()
 
 # %% [markdown]
-# *Figure 3. Time of both forms, recorded on two cores of an AMD EPYC. The dotted line is where the package
-# changes from one to the other in training.*
+# *Figure 3. Time of both forms, recorded on two cores of an AMD EPYC. The dotted line is the longest sentence
+# for which the package trains with the reference form on a CPU.*
 #
-# At our captions' 16 tokens the reference form wins: the tables are tiny, and the CPU kernel goes through
-# the batch one sentence and one head at a time. "Fused" is a promise about memory, not about time.
+# At our captions' 16 tokens the reference form wins. The tables are tiny, and the CPU kernel goes through the
+# batch one sentence and one head at a time. "Fused" promises less memory, not less time.
 #
 # ## Three smaller replacements
 #
-# - **The chunked loss.** 08 derives the loss and its gradient. The package's version takes the states 256
-#   tokens at a time, goes from logits to loss to gradient, and drops them; the (tokens, V) table never
-#   exists, and padding is left out.
+# - **The chunked loss.** 08 derives the loss and its gradient. The package's version takes the decoder's
+#   output 256 tokens at a time, goes from logits to loss to gradient, and drops the logits. The whole
+#   (tokens, V) table never exists.
 # - **Fused Adam.** PyTorch's plain Adam reads and writes each parameter in eight calls or more, `fused=True`
 #   in one.
-# - **Dropout and short attention.** Dropout needs one random number for each entry. A CPU draws 64 bits at a
-#   time, and 16 are enough. The CPU's fused attention kernel takes one head of one sentence after the other,
-#   so for short sentences one product for all heads is sooner done. `CpuKernels` puts both in.
+# - **Dropout and short attention.** Dropout needs one random number for each entry. PyTorch draws 64 bits for
+#   each on a CPU; 16 are enough. And by Figure 3, short sentences want the reference form of attention.
+#   `CpuKernels` replaces both.
 #
-# Is the step still the same? In float64 and without dropout, yes, in loss and gradients:
+# Is the step still the same? In float64 and without dropout the loss and its gradients are:
 
 # %%
 exact = make_model(60, 60, N=2, d_model=32, d_ff=64, h=4, dropout=0.0, tied_embeddings="all").double()
@@ -530,19 +538,20 @@ print(f"{own['torch.nn.Transformer']:.2f} x torch.nn.Transformer")
 assert own["+ fused Adam"] > own["torch.nn.Transformer"] > 1
 
 # %% [markdown]
-# The record is of the base model on two cores of an EPYC (`benchmarks/train.py`); utilisation is against the
-# best product there. It rises because the products, which nobody can leave out, take a growing share.
+# The table is of the base model on two cores of an EPYC (`benchmarks/train.py`); utilisation is measured
+# against the fastest matrix product there. "Readable forms" is the model as the notebooks read it, attention
+# as in equation 1; "annotated" has all replacements.
 #
-# Read the peers with their conditions. They compute all logits and PyTorch's cross-entropy, padding
-# included. At width 128 our chunked loss and dropout alone bring 1.87 x, more than our lead over
-# `nn.Transformer`, 1.41 x: that race is one of losses, and anyone may put the chunked loss behind
-# `nn.Transformer`. x-transformers ran with `attn_flash=True`, not its default and, by Figure 3, slow on
-# short sentences.
+# The other libraries' numbers have conditions. They compute all logits and PyTorch's cross-entropy, padding
+# included. At width 128, going from "+ fused Adam" to our chunked loss and dropout gives 1.87 x, more than
+# our lead over `nn.Transformer`, 1.41 x: without these two we would be slower, and anyone may put a chunked
+# loss behind `nn.Transformer`. x-transformers ran with `attn_flash=True`, which is not its default and, by
+# Figure 3, slow on short sentences.
 #
 # ## Half the bits
 #
-# A 16-bit number is half the bytes to move, and some processors multiply bf16 several times as fast: in the
-# record of `benchmarks/train.py`, 2 cores of an EPYC, products reach
+# A 16-bit number has half the bytes to move, and some processors multiply *bf16*, a 16-bit format, several
+# times as fast. Here are the recorded rates of two EPYC cores, and what the format costs:
 
 # %%
 for size in ("tiny", "base"):
@@ -561,14 +570,14 @@ print(f"1 + 1 + 1 ... a thousand times in bf16: {total.item():.0f};  .sum() of t
 assert (total, at_once) == (256, 1000)
 
 # %% [markdown]
-# float16 has more digits but a small range (hence *loss scaling*). bf16 has the range of float32 and two to
-# three digits, so a running sum of ones stops at 256, where the next number is 258. `.sum()` adds in float32
-# and rounds once. Hence **mixed precision**: the factors of a product in bf16, sums, weights, Adam's means
-# and the loss in float32.
+# float16 has more digits but a small range: 1e-8 becomes 0, so training in float16 first multiplies the loss
+# by a large factor (*loss scaling*). bf16 has the range of float32 but only two to three decimal digits, so a
+# running sum of ones stops at 256, where the next number is 258. `.sum()` adds in float32 and rounds once.
+# Hence **mixed precision**: the factors of a product in bf16; sums, weights, Adam's means and the loss in
+# float32.
 #
-# Must the *weights* stay in float32? A step is lost if it is below half the distance to the next bf16
-# number, and that distance is proportional to the weight. We give four weights 20 Adam steps of 0.001,
-# downhill:
+# Must the *weights* stay in float32? A step is lost if it is below half the distance to the next bf16 number,
+# and that distance grows with the weight. We give four weights 20 Adam steps of 0.001, downhill:
 
 # %%
 for start in (1.0, 0.3, 0.05, 0.02):
@@ -587,11 +596,12 @@ for start in (1.0, 0.3, 0.05, 0.02):
     assert {1.0: ends[1] == 0, 0.3: ends[1] < -0.03}.get(start, abs(ends[1] + 0.02) < 2e-3)
 
 # %% [markdown]
-# A weight of 1.0 stands still, one of 0.3 moves *too fast* (each step rounds up), and those of the usual
-# size, 0.05 and 0.02, learn as in float32. So pure bf16 works where weights are small beside the learning
-# rate, and fails silently for large ones, such as the gains of a layer norm.
+# A weight of 1.0 stands still, one of 0.3 moves *too fast* (each step rounds up), and 0.05 and 0.02 learn as
+# in float32. A step below about 1/500 of its weight is lost. So weights in bf16 fail silently where they are
+# large, such as the gains of a layer norm, and late in training, when the learning rate is small.
 #
-# What does mixed precision do to the gradient of a model? We compare with what other sentences do to it.
+# What does mixed precision do to the gradient of a model? We compare it with the effect of taking other
+# sentences:
 
 
 # %%
@@ -613,13 +623,13 @@ for name, found in {
     assert angle > 0.99 if name == "autocast" else angle < 0.9
 
 # %% [markdown]
-# Beside the noise of choosing a batch, the rounding is nothing. `precision="bf16"` uses autocast on a GPU.
-# On a CPU it rounds inside the products, where the processor can (AMX); one without rounds nothing and gains
-# nothing.
+# Beside the noise of choosing a batch, this rounding is small. With `precision="bf16"` the package uses
+# autocast, PyTorch's mixed precision, on a GPU. On a CPU the numbers stay float32 and PyTorch rounds inside
+# each product, which it does only with AMX instructions; elsewhere nothing changes.
 #
-# **Exercise 1 (medium).** In bf16, 1000 ones sum to 256. Write a rounding from float32 to bf16 that is right
-# *on average*: up with the probability that is the fraction of the way. (A bf16 number is the upper half of
-# a float32's bits.)
+# **Exercise 1 (medium).** In bf16, 1000 ones sum to 256. Write *stochastic rounding*, a rounding from float32
+# to bf16 that is right on average: a number that lies a fraction f of the way to the next bf16 number goes up
+# with probability f. (A bf16 number is the upper half of a float32's bits.)
 
 
 # %% tags=["exercise"]
@@ -645,14 +655,14 @@ assert abs(sums.float().mean() - 1000) < 5
 # %% [markdown]
 # ## A quarter: int8
 #
-# For translating alone, weights can be **quantised** to whole numbers from -127 to 127 and a scale for each
-# row. CTranslate2, an engine in C++, does so:
+# For translating alone, weights can be **quantised**: stored as whole numbers from -127 to 127, with one
+# scale factor for each row. CTranslate2, an engine in C++, does so:
 #
 # ```bash
 # annotated export --model runs/base --to ctranslate2 --quantization int8 --out base-int8
 # ```
 #
-# By hand, what does it do to the matrices of a shipped model, and to its translations?
+# We do it by hand to a shipped model:
 
 # %%
 coarse = deepcopy(translator.model)
@@ -677,7 +687,7 @@ assert max(errors) < 0.03
 assert same >= 6
 
 # %% [markdown]
-# A real engine also rounds the activations and multiplies int8 by int8. What that costs in BLEU depends on
+# A real engine also rounds the activations, and multiplies int8 by int8. What that costs in BLEU depends on
 # the processor. `benchmarks/quantization.py` scored the three shipped models with a beam of 5:
 
 # %%
@@ -690,11 +700,11 @@ assert min(lost["VNNI"]) > -0.1
 assert -1.2 < min(lost["AVX2"]) < -1
 
 # %% [markdown]
-# With VNNI (x86 instructions that sum products of int8 in 32 bits) nothing is lost. Without, two products
-# are added in 16 bits and cut off where they do not fit: up to 1.1 BLEU for one model. `annotated export`
-# warns of it. The record holds BLEU, not time: **int8's speed is unmeasured here**. Its size, and whether
-# the float32 engine translates as we do, the next cell asks, where CTranslate2 is installed. (With
-# `penalty="power"`: it divides by length<sup>α</sup>, see [11](11_search_and_averaging.ipynb).)
+# With VNNI (x86 instructions that sum products of int8 in 32 bits) all six differences lie between -0.1 and
+# +0.2 BLEU. Without it, two products are added in 16 bits, and a sum that does not fit is cut off
+# (*saturates*): one model loses up to 1.15 BLEU. **The speed of int8 is unmeasured here.** The next cell
+# compares sizes and translations, if CTranslate2 is installed. (It divides by length<sup>α</sup>, so we set
+# `penalty="power"`: [11](11_search_and_averaging.ipynb).)
 
 # %%
 engines, ours = {}, translator.translate(english, beam=4, alpha=0.6, penalty="power")
@@ -715,8 +725,8 @@ assert len(ours) == 12
 # %% [markdown]
 # ## Decoding: latency and throughput
 #
-# **Latency** is how long one user waits, **throughput** how many sentences a second are done. They want
-# different things. We translate the captions in batches of 1, 4 and 12, and count.
+# **Latency** is how long one user waits; **throughput** is how many sentences are done in a second. We
+# translate the captions in batches of 1, 4 and 12, and count.
 
 # %%
 answers, passes = {}, []
@@ -737,12 +747,12 @@ assert len(passes) == max(map(len, answers[12]))
 assert traffic.total(2) < work["decoding, 1 sentence"].total(2) / 3
 
 # %% [markdown]
-# Every call fetches *all weights of the decoder*, for one row or for twelve, so a batch raises throughput.
-# It raises latency too: the first answer comes when the *longest* sentence is done, and the first sentence
-# has waited for the batch to fill. A service sets two limits, a largest batch and a longest wait.
+# Every call fetches *all weights of the decoder*, for one row or for twelve, so a batch raises throughput. It
+# raises latency too: the batch runs until its *longest* sentence is done, and the first sentence has to wait
+# until the batch is full. A service therefore limits both the batch and the wait.
 #
 # **What the cache costs.** Each layer keeps a key and a value, d_model numbers each, for every target token
-# so far, and for every source token once:
+# so far, and for every source token:
 
 # %%
 config, B, S, T = translator.model.config, 12, 15, 10
@@ -759,11 +769,11 @@ print(f"{each:,} bytes a token; base model: {2 * 6 * 512 * 4:,} bytes a token")
 print(f"{alike} sentences of {S} and {T} tokens keep as much as the weights, {weight_bytes / 1e6:.0f} MB")
 
 # %% [markdown]
-# The cache limits the batch, which is why today's models share keys between heads and store the cache in 8
-# bits. (A beam in this package shares one source cache: 11.)
+# The cache limits the batch. So many of today's models share keys and values between heads (*multi-query* and
+# *grouped-query attention*), or store the cache in 8 bits.
 #
-# **Two cores.** All cores can share each operation and wait for each other at its end, or each takes a batch
-# of its own: `map_in_threads` in the package. Recorded for the 1,000 sentences of `test_2016_flickr`
+# **Two cores.** Either all cores share each operation and wait for each other at its end, or each core
+# translates a batch of its own. Recorded for the 1,000 sentences of `test_2016_flickr`
 # (`benchmarks/decode.py`):
 
 # %%
@@ -780,9 +790,9 @@ for search, beam in (("greedy", 1), ("beam 5", 5)):
 #
 # > "We trained our models on one machine with 8 NVIDIA P100 GPUs." (section 5.2)
 #
-# Each GPU holds the whole model and takes a part of the batch; the gradients are averaged in an
-# **all-reduce**, and all make the same update (*data parallelism*). Is it the same as one GPU with the whole
-# batch? We try two halves, the first with short sentences.
+# In **data parallelism** each GPU holds the whole model and takes a part of the batch. The gradients of all
+# GPUs are summed or averaged (an **all-reduce**), and all make the same update. Is it the same as one GPU
+# with the whole batch? We average the gradients of two halves, the first with short sentences.
 
 # %%
 _ = torch.manual_seed(0)
@@ -797,14 +807,12 @@ assert apart > 0.1
 assert_close(sum(gradients(half, both.ntokens) for half in halves), wanted)  # divided by the tokens of all
 
 # %% [markdown]
-# The mean of two means is the mean of all only if both have as many tokens. Here a word of the first half
-# counted more than twice as much; nothing crashes, and the loss goes down. The cure is one number that all
-# must know *before* the backward pass: the tokens of all together. `Trainer` does so, and with the same line
-# accumulates gradients. The tests of the package (`tests/test_distributed.py`) hold two real processes equal
-# to one.
+# The mean of two means is the mean of all only if both halves have as many tokens. Here a word of the first
+# half counted more than twice as much; nothing crashes, and the loss goes down. The cure is to divide by one
+# number that all must know *before* the backward pass: the tokens of all together. `Trainer` does so.
 #
-# To train, put `torchrun` before the usual command; on several machines run the same command on each, with
-# the address of the first:
+# On several GPUs, put `torchrun` before the usual command; on several machines, run the second command on
+# each:
 #
 # ```bash
 # torchrun --nproc-per-node 8 -m annotated train --corpus multi30k --preset base --out runs/base
@@ -812,16 +820,13 @@ assert_close(sum(gradients(half, both.ntokens) for half in halves), wanted)  # d
 #     -m annotated train --corpus multi30k --preset base --out runs/base
 # ```
 #
-# **Batch and learning rate change.** `--max-tokens` is for each GPU, so eight GPUs make an update of eight
-# times the tokens, and an epoch has an eighth of the updates. Either divide `--max-tokens` (or
-# `--accumulate`) by eight, and the training is the one that you know; or keep the larger batch, count
-# `--warmup` and `--max-steps` anew, and search the peak learning rate again (a factor of $\sqrt 8$ is a
-# usual start, unmeasured here).
+# `--max-tokens` is for each GPU, so with eight GPUs an update sees eight times the tokens. Divide it by
+# eight, and the training is the one that you know; or keep the larger batch, and choose the learning rate,
+# `--warmup` and `--max-steps` anew.
 #
-# **Communication.** In a ring, $n$ GPUs each send $2(n-1)/n$ times the gradient's bytes. Computing is six
-# operations for each weight and token. Both grow with the weights, so at the same utilisation the share
-# depends only on the tokens of a GPU and on the link. (A larger model often has a higher utilisation, so a
-# *larger* share: 12.)
+# **Communication.** When $n$ GPUs pass their gradients round a ring, each sends $2(n-1)/n$ times the
+# gradient's bytes. Computing is six operations for each weight and token. Both grow with the weights, so at
+# the same utilisation the ratio depends only on the tokens of a GPU and on the link:
 
 # %%
 RATE = 0.4 * 989e12  # assumed, not measured: 40% of what an H100 is published to reach in dense bf16
@@ -855,15 +860,15 @@ assert curves["8 GPUs, NVLink 4"][0] < 2 / 3 < min(curves[name][0] for name in l
 print(f"8 GPUs on NVLink, the paper's 3,125 tokens each: {curves['8 GPUs, NVLink 4'][0]:.2f}")
 
 # %% [markdown]
-# *Figure 4. Seconds of communication for each second of computing, calculated from published rates. The
-# paper's 25,000 tokens over eight GPUs are the left end.*
+# *Figure 4. Seconds of communication for each second of computing, calculated from published rates, not
+# measured. The paper's 25,000 tokens over eight GPUs are the left end.*
 #
-# Gradients of the last layers travel while the first layers still go backward, two thirds of the computing;
-# below the dashed line communication is nearly free. More tokens a GPU help first, accumulation second, bf16
-# gradients third.
+# The gradients of the last layers can travel while the first layers still go backward. The backward pass is
+# two thirds of the computing, so below the dashed line communication can be almost hidden. More tokens a GPU
+# help, as do gradient accumulation and gradients in bf16.
 #
-# **Exercise 2 (easy).** 64 GPUs, InfiniBand, float32 gradients: from how many tokens a GPU on is
-# communication hidden? How many times the paper's batch is that update?
+# **Exercise 2 (easy).** 64 GPUs, InfiniBand, float32 gradients: from how many tokens a GPU is communication
+# hidden? How many times the paper's batch is that update?
 
 # %% tags=["solution"]
 enough = 25_000 * reduce_share(25_000, *LINKS["64 GPUs, InfiniBand 400G"]) / (2 / 3)
@@ -873,11 +878,11 @@ assert_close(reduce_share(enough, *LINKS["64 GPUs, InfiniBand 400G"]), 2 / 3)
 # %% [markdown]
 # ## What changes on a GPU
 #
-# In the code one thing: `.to(device)`, for the model and each batch. But Python has to send each call to the
-# GPU, in some microseconds, however little it does. The faster step above makes some 500 calls. At five
-# microseconds each (unmeasured) it could not take less than about 2.7 milliseconds: the GPU would wait for
-# Python. Hence the order of remedies below. **All of it is expected, none measured**; `make bench
-# DEVICE=cuda` measures it on yours.
+# In the code only one thing changes: `.to(device)`, for the model and each batch. But Python has to send each
+# call to the GPU, which takes some microseconds however little the call does. A step makes hundreds of calls.
+# At five microseconds each (unmeasured), 500 calls take at least 2.5 milliseconds, and with a small model the
+# GPU waits for Python. Hence the order of remedies below. **All of it is expected, none measured**; `make
+# bench DEVICE=cuda` measures it on yours.
 #
 # | | on a CPU | on a GPU |
 # | --- | --- | --- |
@@ -887,10 +892,7 @@ assert_close(reduce_share(enough, *LINKS["64 GPUs, InfiniBand 400G"]), 2 / 3)
 # | chunked loss | time | memory |
 # | `--compile` | slow to start, gain unknown | many calls become few |
 #
-# (How this package translates beside other programs is in the README: CTranslate2 is about twice as fast, in
-# float32.)
-#
-# **Exercise 3 (hard).** Write causal attention in blocks of queries and keys, with the running softmax, and
+# **Exercise 3 (hard).** Write causal attention in blocks of queries and keys, with the online softmax, and
 # *skip* the blocks that lie wholly in the future. No table of (T, T) may exist.
 
 
@@ -928,17 +930,11 @@ for size in (1, 8, 29):
 print("blocks of 1, 8 and 29: equal to PyTorch's causal attention")
 
 # %% [markdown]
-# <details><summary>Further: compilers, recomputing, larger models, serving</summary>
+# <details><summary>Further: recomputing, serving</summary>
 #
-# - `torch.compile` (`--compile`) records the calls of a step as a graph and fuses them. Lengths that change
-#   cost one more graph, and a loss that leaves padding out breaks the graph, because its shapes depend on
-#   content. The first update takes a minute or more.
-# - *Activation checkpointing* (`torch.utils.checkpoint`) keeps only each layer's input and computes the
-#   layer again in the backward pass: 4/3 of the operations.
-# - To split the model itself (FSDP) is for models that do not fit one GPU; `benchmarks/scaling.md`
-#   calculates when.
+# - *Activation checkpointing* (`torch.utils.checkpoint`) keeps only each layer's input and computes the layer
+#   again in the backward pass: 4/3 of the operations.
 # - Servers refill a batch as soon as one of its sentences ends (*continuous batching*) and keep the cache in
-#   pages, so that no room is reserved in vain.
-# - `annotated export` also writes ONNX and Marian (Hugging Face).
+#   pages (*PagedAttention*), so that no room is reserved in vain.
 #
 # </details>
