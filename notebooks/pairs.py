@@ -34,7 +34,6 @@ EXTRAS = ("colab", "colab,words")
 # Notebooks not rewritten yet; this list only ever gets shorter.
 STILL_TYPED = {
     "08_training_recipe",
-    "10_translation",
     "14_under_the_hood_of_nn_transformer",
 }
 
