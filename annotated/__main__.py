@@ -1,6 +1,8 @@
 """`python -m annotated`, the same as the command `annotated`."""
 
+import sys
+
 from annotated.cli.parser import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -634,7 +634,7 @@ for kind, mask in masks.items():
 # %% tags=["figure-three-uses"]
 from annotated.plots.grids import draw_cell_borders, label_tokens
 
-src = translator.src_tokenizer.pieces(batch.src[1].tolist())[:8]  # the short sentence, two of its padding tokens
+src = translator.src_tokenizer.pieces(batch.src[1].tolist())[:8]  # the short sentence and some of its padding
 tgt = pieces.pieces(batch.tgt[1].tolist())[:7]
 axes_of = {"encoder": (src[:6], src), "decoder": (tgt[:5], tgt), "cross": (tgt[:5], src)}  # queries, keys
 figure, axes = plt.subplots(1, 3, figsize=(15, 4.4))

@@ -128,6 +128,7 @@ SOURCE_CHECKS: list[Callable[[NotebookNode], Findings]] = [
     known_metadata,
     ignored_cells,
     check_exercises,
+    typed_truths,
 ]
 BUILT_CHECKS: list[Callable[[NotebookNode], Findings]] = [
     executed_in_order,

@@ -17,7 +17,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from address import first_cell, with_link
-from cell_checks import BUILT_CHECKS, SOURCE_CHECKS, Findings, code_cells, typed_truths
+from cell_checks import BUILT_CHECKS, SOURCE_CHECKS, Findings, code_cells
 from exercises import fold
 from figures import check_svgs
 
@@ -31,11 +31,6 @@ LINKED_SECTION = re.compile(r"\]\((\d\d_\w+)\.ipynb\),\s+\*([^*]+)\*")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 # What a notebook may ask of pip: what all draw with, and with it spaCy and torchtext.
 EXTRAS = ("colab", "colab,words")
-# Notebooks not rewritten yet; this list only ever gets shorter.
-STILL_TYPED = {
-    "08_training_recipe",
-    "14_under_the_hood_of_nn_transformer",
-}
 
 
 class Fault(NamedTuple):
@@ -105,7 +100,6 @@ def check_pair(source_path: Path, built_path: Path, repository: str) -> list[Fau
     source = read_source(source_path)
     faults = [Fault(name, *finding) for check in SOURCE_CHECKS for finding in check(source)]
     faults += [Fault(name, *finding) for finding in starts_with(source, repository, name)]
-    faults += [Fault(name, *finding) for finding in no_new_typed_truths(source, name)]
     try:
         built = read_built(built_path)
     except ValueError as error:
@@ -159,15 +153,6 @@ def headings(path: Path) -> list[str]:
     """The titles of a notebook's sections."""
     cells = read_source(path).cells
     return [title for cell in cells if cell.cell_type == "markdown" for title in HEADING.findall(cell.source)]
-
-
-def no_new_typed_truths(source: NotebookNode, name: str) -> Findings:
-    """Only notebooks on the list may type a truth into a string; one that no longer does leaves the list."""
-    found = list(typed_truths(source))
-    if name not in STILL_TYPED:
-        yield from found
-    elif not found:
-        yield 0, "typed truth", f"there is none left: take {name} off STILL_TYPED in pairs.py"
 
 
 def same_cells(source: NotebookNode, built: NotebookNode) -> Findings:

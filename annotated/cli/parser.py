@@ -430,6 +430,3 @@ def in_words(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}"
     return str(error)
 
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -22,7 +22,7 @@ from annotated.translation.evaluation import (
 )
 from annotated.translation.translator import Translator
 
-RECORDED = Path(__file__).parents[1] / "recorded"  # a JSON file each; they come with the package, for notebooks
+RECORDED = Path(__file__).parents[1] / "recorded"  # a JSON file each, shipped for the notebooks
 
 
 def recorded(name: str) -> dict:

@@ -76,7 +76,7 @@ def few(tmp_path_factory):
 @pytest.fixture
 def recipe(tmp_path, monkeypatch, few):
     for module in ("commands", "release"):
-        monkeypatch.setattr(f"annotated.{module}.load_corpus", lambda *_: few)
+        monkeypatch.setattr(f"annotated.cli.{module}.load_corpus", lambda *_: few)
     path = tmp_path / "toy.toml"
     path.write_text(RECIPE, encoding="utf-8")
     return path

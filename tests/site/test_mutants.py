@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_mutant_can_be_made(mutant, tmp_path):
-    shutil.copy(ROOT / "annotated" / mutant.module, tmp_path)
+    (tmp_path / mutant.module).parent.mkdir(exist_ok=True)
+    shutil.copy(ROOT / "annotated" / mutant.module, tmp_path / mutant.module)
     before = (tmp_path / mutant.module).read_text(encoding="utf-8")
     apply(mutant, tmp_path)
     after = (tmp_path / mutant.module).read_text(encoding="utf-8")

@@ -66,16 +66,6 @@ def test_a_number_with_its_range_and_a_computed_truth_are_no_faults(tmp_path: Pa
     assert names(tmp_path) == []
 
 
-def test_the_list_of_notebooks_that_type_their_truths_only_shrinks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pairs, "STILL_TYPED", {"00_tiny"})
-    write_pair(tmp_path, notebook_text('# %%\nprint("equal: True")\n'))
-    assert names(tmp_path) == []
-    write_pair(tmp_path, notebook_text(PLAIN))
-    assert names(tmp_path) == ["typed truth"]
-
-
 def lines(count: int) -> str:
     return "".join(f"x{i} = {i}\n" for i in range(count))
 
