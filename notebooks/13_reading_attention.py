@@ -487,7 +487,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 6. The best head on the pair with the most links off the diagonal. Sure links are framed in
-# orange; a row whose brightest cell has no frame is a miss (*einer* has no sure link).*
+# orange; a row whose brightest cell has no frame is a miss ("einer" has no sure link).*
 #
 # **Exercise 1 (easy).** A word with its largest weight on `</s>` gets no link. Take that column away from
 # the mean of layer 4, so that each word must choose an English word. Does the AER rise or fall? Guess
