@@ -42,7 +42,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!annotated\.).*"),
     ("py:obj", r"annotated\.tokenizers\.[A-Z]+"),
     ("py:class", r"annotated\.data\.grammar\..*"),
-    ("py:class", r"annotated\.devices\.(Item|Result)"),  # stand for any type
+    ("py:class", r"annotated\.(fast|training\.devices)\.(Item|Result)"),  # stand for any type
 ]
 
 

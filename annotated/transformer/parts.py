@@ -1,11 +1,13 @@
-"""What a model is put together from. A variant replaces parts, in a few lines, and is named in the settings.
+"""What a model is put together from. A variant replaces some of it in a few lines:
 
-@variant("rms")
-class RMS(Parts):
-    def norm(self):
-        return nn.RMSNorm(self.config.d_model)
+    @variant("rms")
+    class RMS(Parts):
+        def norm(self):
+            return nn.RMSNorm(self.config.d_model)
 
-make_model(100, 100, parts="rms")
+    make_model(100, 100, parts="rms")
+
+Its name stands in the settings, so that saving, loading and training know what to build.
 """
 
 from collections.abc import Callable
