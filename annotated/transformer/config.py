@@ -18,7 +18,7 @@ class TransformerConfig:
     d_ff: int = 2048  # width inside the feed-forward networks
     h: int = 8  # attention heads; each has d_k = d_v = d_model / h
     dropout: float = 0.1  # P_drop, on every sub-layer's output and on embeddings plus positions (section 5.4)
-    attention_dropout: float = 0.0  # on the attention weights; not in the paper, 0.1 in much code
+    attention_dropout: float = 0.0  # on the attention weights; 0.1 in much code (section 6.3 names it)
     relu_dropout: float = 0.0  # inside the feed-forward networks; not in the paper, 0.1 in much code
     activation: Literal["relu", "gelu", "swish"] = "relu"  # inside the feed-forward networks
     norm_first: bool = False  # pre-norm; the paper normalises after the residual sum
