@@ -2,17 +2,17 @@
 # # 00 · Start here: the paper in one sitting
 #
 # **"Attention Is All You Need", from its abstract to its conclusion: the paper's own sentences, an
-# explanation after each, and the whole model in 200 lines that you can copy. In the end, this code runs
-# with the weights of a trained translator.**
+# explanation after each, and the whole model in 200 lines that you can copy, and that run with a trained
+# translator's weights.**
 #
 # Next: [01_why_attention](01_why_attention.ipynb)
 #
-# *43 minutes to read, a minute and a half to run.*
+# *42 minutes to read, a minute and a half to run.*
 #
 # - **Before:** Python, matrix products, and what a gradient is; nothing about attention.
 # - **After:** you know what each box of the model does and why, and you could write it yourself.
 #
-# Headings and indented sentences are the paper's (Vaswani et al., 2017, [arXiv
+# Numbered headings and indented sentences are the paper's (Vaswani et al., 2017, [arXiv
 # 1706.03762](https://arxiv.org/abs/1706.03762)). *Still open* says which notebook answers what a section
 # leaves open. A number after `≈` may differ a little on another processor.
 
@@ -60,8 +60,8 @@ torch.set_num_threads(1)  # matrices as small as ours only wait for a second thr
 # %% [markdown]
 # ## The reward first
 #
-# This model reads English and writes German. It came with the package, and it was trained on 29,000
-# captions of photographs.
+# This model reads English and writes German. It came with the package and was trained on 29,000 photo
+# captions.
 
 # %%
 translator = load_pretrained("multi30k-en-de")
@@ -86,13 +86,12 @@ assert seen.src_tokens[looked[ball].argmax()].endswith("ball")
 plt.show()
 
 # %% [markdown]
-# *Figure 1. Each row is one step: the German token that was written, and how much weight each English token
-# had (`▁` marks the start of a word, `</s>` the end of the sentence). Down to `wirft` the weights roughly
-# follow the diagonal. Then they jump: `Hund` looked at `dog`, and `Ball` back at `ball`. (The last of four
-# layers.)*
+# *Figure 1. Each row is one step: the German token that was written, and how much weight each English
+# token had (`▁` marks the start of a word, `</s>` the end of the sentence). Down to `wirft` the weights
+# roughly follow the diagonal. Then they jump: `Hund` looked at `dog`, and `Ball` back at `ball`.*
 #
-# Nobody told the model which words belong together. It learned where to look, and this looking is called
-# **attention**. Now we build the model, in the paper's order.
+# Nobody told the model which words belong together. It learned where to look: this is **attention**. Now
+# we build the model, in the paper's order.
 
 # %% [markdown]
 # ## Abstract
@@ -100,10 +99,10 @@ plt.show()
 # > "We propose a new simple network architecture, the Transformer, based solely on attention mechanisms,
 # > dispensing with recurrence and convolutions entirely."
 #
-# *Recurrence* and *convolution* were the two ways in which networks read sequences before 2017. The new
-# word is *solely*: attention itself was known. The abstract promises 28.4 BLEU for English to German. BLEU
-# is a score from 0 to 100: it counts how many words of a translation, and runs of up to four, also appear
-# in a human's.
+# *Recurrence* and *convolution* were how networks usually read sequences before 2017. The new word is
+# *solely*: attention itself was known. The abstract reports 28.4 BLEU for English to German. BLEU is a
+# score from 0 to 100: it counts how many words of a translation, and runs of up to four, also appear in a
+# human's.
 
 # %% [markdown]
 # ## 1 Introduction
@@ -111,8 +110,8 @@ plt.show()
 # > "This inherently sequential nature precludes parallelization within training examples, which becomes
 # > critical at longer sequence lengths, as memory constraints limit batching across examples."
 #
-# The sentence is about the *recurrent neural network* (RNN). It reads a sentence token by token and updates
-# a vector at every token, its *hidden state*: $h_t = f(h_{t-1}, x_t)$. This has two costs.
+# A *recurrent neural network* (RNN) reads a sentence token by token and updates a vector at every token,
+# its *hidden state*: $h_t = f(h_{t-1}, x_t)$. This has two costs.
 #
 # - **Time.** $h_{50}$ cannot be computed before $h_{49}$, so a GPU has to wait.
 # - **Distance.** What token 1 says about token 50 has to survive 49 updates, and so does the gradient on
@@ -165,9 +164,9 @@ plt.show()
 #
 # **Attention in a paragraph**, because the code uses it before section 3.2. Each position sends out a
 # *query*: what am I looking for? Each position that can be looked at offers a *key*, which queries are
-# compared with, and a *value*, the content that is handed over. Learned linear maps make all three. In
-# self-attention they make them from the same vectors, so the code says `self_attn(x, x, x)`. In the
-# decoder's second attention, keys and values come from the memory.
+# compared with, and a *value*, the content that is handed over. Learned linear maps make all three, in
+# self-attention from the same vectors, so the code says `self_attn(x, x, x)`. In the decoder's second
+# attention, keys and values come from the memory.
 #
 # Shapes in the code, such as `(B, T, d_model)`: B sentences in a batch, T target and S source positions.
 
@@ -177,9 +176,9 @@ plt.show()
 # > "We employ a residual connection around each of the two sub-layers, followed by layer normalization.
 # > That is, the output of each sub-layer is LayerNorm(x + Sublayer(x))."
 #
-# A sub-layer does not replace a vector, it **adds** something to it. This *residual connection* leaves a
-# path from the first layer to the last that bypasses every sub-layer, for the vectors and for their
-# gradients; what flows along it is called the *residual stream*. *Layer normalisation* brings the sum $x +
+# A sub-layer does not replace a vector: it **adds** to it. This *residual connection* leaves a path from
+# the first layer to the last that bypasses every sub-layer, for the vectors and for their gradients; what
+# flows along it is called the *residual stream*. *Layer normalisation* brings the sum $x +
 # \mathrm{Sublayer}(x)$ back to mean 0 and variance 1, and then scales and shifts each entry by learned
 # numbers. *Dropout* (section 5.4) sets random entries of the sub-layer's output to zero in training.
 
@@ -288,8 +287,8 @@ class Decoder(nn.Module):
 # > with the corresponding key."
 #
 # Attention is a Python dictionary made soft. Instead of the one value whose key equals the query, it
-# returns a mixture of all values, each with a weight that says how well its key fits. A mixture has a
-# gradient, so the network can learn what to ask for.
+# returns a mixture of all values, each weighted by how well its key fits. A mixture has a gradient, so
+# the network can learn what to ask for.
 
 # %% [markdown]
 # #### 3.2.1 Scaled Dot-Product Attention
@@ -334,10 +333,10 @@ assert torch.allclose(weights, torch.tensor([[0.5, 0.0, 0.5]]), atol=0.01)  # ke
 # > "We suspect that for large values of dk, the dot products grow large in magnitude, pushing the softmax
 # > function into regions where it has extremely small gradients."
 #
-# We can test both halves. The dot product of a random query and key, whose entries have mean 0 and variance
-# 1, is a sum of $d_k$ terms of variance 1, so its variance is $d_k$. The softmax's gradient is the
-# *Jacobian* $\mathrm{diag}(p) - p p^T$: how much the weights $p$ change when the scores do. We print the
-# median of its norm. (Divided by 1 means: not scaled.)
+# We can test both halves. The dot product of a random query and key, whose entries have mean 0 and
+# variance 1, is a sum of $d_k$ terms of variance 1, so its variance is $d_k$. The softmax's gradient is
+# the *Jacobian* $\mathrm{diag}(p) - p p^T$: how much the weights $p$ change when the scores do. We print
+# the median of its norm. (Divided by 1: not scaled.)
 
 
 # %%
@@ -362,9 +361,9 @@ for d_k, scale in ((64, 1), (64, 8), (1024, 1), (1024, 32)):
     assert (gradient > 0.3) if scale > 1 else (gradient < 0.12 if d_k == 64 else gradient < 1e-4)
 
 # %% [markdown]
-# Both halves hold. Without the division, one weight takes nearly everything. The typical gradient falls to
-# a quarter at $d_k = 64$, and to nearly nothing at 1024: the softmax is *saturated*. With the division, the
-# width makes no difference.
+# Both halves hold for random vectors. Without the division, one weight takes nearly everything. The
+# typical gradient falls to a quarter at $d_k = 64$, and to nearly nothing at 1024: the softmax is
+# *saturated*. With the division, the width makes no difference.
 #
 # **Masks.** Some positions must not be seen: padding (filler that makes the sentences of a batch equally
 # long), and the future (3.2.3). The paper gives a hidden key the score −∞, our code the lowest finite
@@ -387,8 +386,8 @@ for d_k, scale in ((64, 1), (64, 8), (1024, 1), (1024, 32)):
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(head_1, \dots, head_h)\, W^O$$
 # $$head_i = \mathrm{Attention}(Q W_i^Q, K W_i^K, V W_i^V)$$
 #
-# These are $3h + 1 = 25$ matrices. Code has four, because $h$ narrow matrices side by side are one wide
-# one.
+# These are $3h + 1 = 25$ matrices. The code has four, because $h$ narrow matrices side by side are one
+# wide one.
 #
 # ![Multi-head attention with its four linear maps](../images/multi_head_attention.svg)
 #
@@ -434,9 +433,9 @@ class MultiHeadedAttention(nn.Module):
 #
 # > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property."
 #
-# In training, the decoder is given the whole reference translation, shifted by one (5.1): position $i$
-# reads token $i - 1$ and predicts token $i$. If it could look ahead, it would copy the answer. So the
-# **causal mask** lets it see positions up to $i$ only.
+# In training, the decoder is given the whole reference translation: position $i$ reads token $i - 1$ and
+# predicts token $i$. If it could look ahead, it would copy the answer. So the **causal mask** lets it see
+# positions up to $i$ only.
 
 
 # %%
@@ -492,11 +491,11 @@ class FeedForward(nn.Module):
 # > linear transformation. In the embedding layers, we multiply those weights by √dmodel."
 #
 # An *embedding* is a table with a row of $d_{model}$ numbers for each token. It is used three times
-# (*weight tying*): for source tokens, for target tokens, and, transposed, to turn the decoder's last vector
-# into one number for each token of the vocabulary. These numbers are the **logits**; a softmax makes
-# probabilities of them. Why the factor? The paper gives no reason; our reading is this. As an output layer
-# the matrix needs small entries, or the first logits would be huge. As an input it needs entries of about
-# 1, or the positions (3.5) would drown the words.
+# (*weight tying*): for source tokens, for target tokens, and, transposed, to turn the decoder's last
+# vector into one number for each token of the vocabulary. These numbers are the **logits**; a softmax
+# makes probabilities of them. Why the factor? The paper gives no reason; this is our reading. As an
+# output layer the matrix needs small entries, or the first logits would be huge. As an input it needs
+# entries of about 1, or the positions (3.5) would drown the words.
 
 
 # %%
@@ -552,8 +551,8 @@ assert torch.allclose(shuffled_before, shuffled_after, atol=1e-5)
 # $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}})$$
 # $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
 #
-# Think of a row of clocks, each with one hand, which is a pair of entries. The first turns by one radian at
-# each position, the last hardly moves in a thousand.
+# Think of each pair of entries as the hand of a clock. The first turns by one radian at each position,
+# the last hardly moves in a thousand.
 
 
 # %%
@@ -708,8 +707,7 @@ def greedy(model, src, src_mask, start, end, max_len, never=()):
 
 
 # %% [markdown]
-# Fifty sentences go through at once. The shorter ones are filled up with padding, and the source mask hides
-# it.
+# Fifty sentences go through at once; the source mask hides the padding of the shorter ones.
 
 # %%
 who = ["A man", "A little girl", "A young woman", "A brown dog", "An old lady in a red dress"]
@@ -781,10 +779,9 @@ for text in ("A dog is running.", "A snowboarder somersaults."):
     print(tokenizer.pieces(tokenizer.encode(text)))
 
 # %% [markdown]
-# The decoder gets the reference translation **shifted by one**: it reads `<s> Ein Hund rennt .` and has to
-# predict `Ein Hund rennt . </s>`. At every position it is given the *reference* words before, even where it
-# would have chosen others. This is called **teacher forcing**, and thanks to the causal mask all positions
-# are trained in one pass.
+# The decoder's input and output are **shifted by one** (3.2.3): it reads `<s> Ein Hund rennt .` and has
+# to predict `Ein Hund rennt . </s>`. It is given the *reference* words, even where it would have chosen
+# others (**teacher forcing**). Thanks to the causal mask, all positions are trained in one pass.
 #
 # *Still open: padding in real batches, and what a model learns if it can peek* →
 # [07_batches_and_masks](07_batches_and_masks.ipynb)
@@ -844,7 +841,7 @@ plt.show()
 #
 # - **Dropout** (0.1 for the base model): random entries of each sub-layer's output, and of the embeddings
 #   with their positions, become 0, so no unit can rely on a single other one.
-# - **Label smoothing**: the target is this token with 0.9, and 0.1 spread over all others.
+# - **Label smoothing**: the target gives the right token 0.9 and all others together 0.1.
 
 
 # %%
@@ -1010,12 +1007,11 @@ assert log_probs[0].argmax(dim=-1).tolist() == write[2].tolist()
 assert decoder.src_attn.weights[0, :, 0].argmax(dim=-1).tolist() == [1, 0]  # heads on cat and on a
 
 # %% [markdown]
-# Above the diagonal, the self-attention is 0: the causal mask. In the row `<s>`, the decoder has to choose
-# among four articles. Head 1 looks at *cat*, head 2 mostly at *a*. It is tempting to say: *a* tells it
-# indefinite, *cat* tells it the gender. But in the encoder, the row of *a* has looked at *cat*. So we test
-# the story. In each of the eight sentences, we replace one row of the memory, or two, by those of the
-# sentence with the other article or noun, and count how often the decoder's first word becomes that
-# sentence's.
+# Above the diagonal, the self-attention is 0: the causal mask. In the row `<s>`, the decoder has to
+# choose among four articles. Head 1 looks at *cat*, head 2 mostly at *a*. A tempting story: *a* says
+# indefinite, *cat* gives the gender. But in the encoder, the row of *a* has looked at *cat*. So we test
+# it. In each of the eight sentences, we take one or both rows from the memory of the sentence with the
+# other article (or noun), and count how often the decoder's first word becomes that sentence's.
 
 
 # %%
@@ -1039,9 +1035,9 @@ assert followed["article", 2, 0] == 8 > followed["article", 1, 0] > followed["ar
 assert followed["noun", 2, 0] > max(followed["noun", 1, 0], followed["noun", 1, 1])
 
 # %% [markdown]
-# With both rows, the first word follows nearly always; with one of them, sometimes. So the story is too
-# simple: what the decoder needs is spread over both rows. Attention weights show where a model looks; what
-# it finds there, only an intervention shows. (We chose the seed for weights that are easy to read.)
+# With both rows, the first word follows nearly always; with one, less often. So the story is too simple:
+# what the decoder needs is spread over both rows. Attention weights show where a model looks; what it
+# uses, an intervention can show. (We chose the seed for weights that are easy to read.)
 #
 # *Still open: how to test a picture of attention* → [13_reading_attention](13_reading_attention.ipynb)
 #
@@ -1088,8 +1084,7 @@ for beam in (1, 4):
 assert found[4] > found[1]
 
 # %% [markdown]
-# Our data are captions, so our scores cannot be compared with the paper's. And the model knows nothing
-# else:
+# Our model was trained on captions, and knows nothing else:
 
 # %%
 for text in ("The committee postponed the vote on interest rates.", "Light travels faster than sound."):
@@ -1097,8 +1092,8 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
     assert not any(word in translator(text) for word in ("Ausschuss", "Komitee", "Licht"))
 
 # %% [markdown]
-# The first is no German sentence, and two of its words do not exist. The second says that a truck suffices.
-# The model cannot refuse: some token always has the highest probability.
+# The first is no German, and two of its words do not exist. The second says that a truck suffices. The
+# model cannot refuse: some token always has the highest probability.
 #
 # *Still open: what beam search, its length penalty and averaging do* →
 # [11_search_and_averaging](11_search_and_averaging.ipynb); *a real system, and your own language* →
@@ -1144,8 +1139,9 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 #
 # > "We are excited about the future of attention-based models and plan to apply them to other tasks."
 #
-# It does not foresee the largest change: today's language models are the decoder of Figure 3 without its
-# middle sub-layer, trained to continue text. If you look into their code, you will know your way around.
+# The paper does not foresee the largest change: most language models today are the decoder of Figure 3
+# without its middle sub-layer, trained to continue text. If you look into their code, you will know your
+# way around.
 
 # %% [markdown]
 # ## Exercises
@@ -1255,12 +1251,8 @@ for width, expected in ((1, 0.3), (2, 0.4)):
 # | `src_mask` | (B, 1, S) | `True` where a source token is no padding | 3.2.3 |
 # | `tgt_mask` | (B, T, T) | the same for the target, and causal | 3.2.3 |
 # | $Q$, $K$, $V$ | (B, h, T or S, $d_k$) | queries, keys, values | 3.2.1 |
-# | scores, weights | (B, h, T, S) | before and after the softmax | 3.2.1 |
 # | $W^Q, W^K, W^V, W^O$ | ($d_{model}$, $d_{model}$) | the four linear maps of multi-head attention | 3.2.2 |
 # | memory ($z$) | (B, S, $d_{model}$) | what the encoder gives | 3 |
-# | hidden state | (B, T, $d_{model}$) | a vector at each position, between two layers | 3.1 |
-# | residual stream | | the path along which sub-layers add their outputs | 3.1 |
-# | logits | (B, T, vocabulary) | scores of the next token, before the softmax | 3.4 |
 # | $PE$ | (positions, $d_{model}$) | positional encoding | 3.5 |
 # | $P_{drop}$, $\epsilon_{ls}$ | 0.1, 0.1 | dropout, label smoothing | 5.4 |
 
@@ -1272,5 +1264,5 @@ for width, expected in ((1, 0.3), (2, 0.4)):
 #
 # ![The map of the series: seventeen notebooks and the order in which to read them](../images/map.svg)
 #
-# Next: why would anyone want attention, when there were networks that read a sentence word by word, as we
-# do? [01_why_attention](01_why_attention.ipynb)
+# Next: why would anyone want attention, when networks could read word by word, as we do?
+# [01_why_attention](01_why_attention.ipynb)

@@ -2,8 +2,8 @@
 # # 16 · Another task: sentences into trees
 #
 # **The same model, not a line of it changed, learns in half a minute to parse sentences. It masters the
-# brackets and miscounts the words. The paper's wide beam does not help it. When it closes a bracket, some
-# heads look back at where that bracket was opened.**
+# brackets and sometimes miscounts the words. The paper's wide beam does not help it. When it closes a
+# bracket, some heads look back at where that bracket was opened.**
 #
 # Previous: [15_going_fast](15_going_fast.ipynb) · Back to the start: [00_start_here](00_start_here.ipynb) ·
 # The training loop: [09_first_example](09_first_example.ipynb)
@@ -129,9 +129,10 @@ print(f"sentences with a word that the 400 do not have: {len(hopeless) / len(hel
 assert len(hopeless) > len(held_out) / 3
 
 # %% [markdown]
-# Those trees would be wrong before the model has begun, and we know the words anyway. So Vinyals et al.
-# ("Grammar as a Foreign Language", 2014, the first row of Table 4) leave them out. A word is replaced by its
-# part of speech, in the end even by one mark for all, XX. And each *closing* bracket gets its label too:
+# Those trees would be wrong before the model has begun, and we know the words anyway. Vinyals et al.
+# ("Grammar as a Foreign Language", 2014, the first row of Table 4) leave them out. A word is replaced by
+# its part of speech, in the end even by one mark for all, XX. And each *closing* bracket gets its label
+# too:
 
 
 # %%
@@ -148,10 +149,10 @@ assert all(to_tokens(p.english_tree) == linearise(p.english_tree) for p in pairs
 assert read_tree(tokens, example.english_words) == example.english_tree
 
 # %% [markdown]
-# `read_tree` goes back: it puts the words in their positions, and raises an error when the tokens are no
-# tree. The label of a closing bracket carries no information, because a program with a stack knows which
-# bracket is open. But it asks something of the model, which has no stack: at each closing bracket it must say
-# *what* it closes. At the end we look at how it finds out.
+# `read_tree` goes back: it puts the words in, and raises an error when the tokens are no tree. The label
+# of a closing bracket carries no information, because a program with a stack knows which bracket is open.
+# But the model, which has no stack, must say at each closing bracket *what* it closes. At the end we look
+# at how it finds out.
 #
 # > "This task presents specific challenges: the output is subject to strong structural constraints and is
 # > significantly longer than the input. Furthermore, RNN sequence-to-sequence models have not been able to
@@ -177,9 +178,9 @@ assert 30 < limit < 50
 #
 # ## What F1 counts
 #
-# When is a parse right? We could ask that it equals the *gold* tree, the one of the corpus, but that gives
-# one mark for many decisions. Here are two trees of one sentence: did I see with the telescope, or did the
-# man have one?
+# When is a parse right? We could ask that it equals the *gold* tree, the one of the corpus, but that
+# gives one verdict for many decisions. Here are two trees of one sentence: did I see with the telescope,
+# or did the man have one?
 
 # %% tags=["figure-two-readings"]
 seeing = Tree.parse(
@@ -201,8 +202,8 @@ plt.show()
 # %% [markdown]
 # *Figure 2. Two readings. The heavy square box is a bracket that the other tree does not have: one in each.*
 #
-# **Labelled F1**, the score of Table 4, takes a tree apart into labelled *spans* (label, first word, word
-# after the last), one for each bracket, and compares the two sets. We count as the usual program, EVALB,
+# **Labelled F1**, the score of Table 4, takes each tree apart into labelled *spans* (label, first word,
+# word after the last), one for each bracket, and compares them. We count as the usual program, EVALB,
 # does: parts of speech are no spans, punctuation is not counted as a word, and a span that stands twice
 # counts twice.
 
@@ -242,8 +243,8 @@ print(f"held-out trees that a sentence to learn from has, too: {familiar:.0%}")
 assert 0.6 < familiar < 0.75
 
 # %% [markdown]
-# A parser that reads no word gets more than a third of F1: every tree has an S, most begin with an NP, and a
-# VP goes to the end. (No held-out sentence was seen in training, but two of three held-out *trees* were, on
+# A parser that reads no word reaches an F1 of 37%: every tree has an S, most begin with an NP, and a VP
+# goes to the end. (No held-out sentence was seen in training, but two of three held-out *trees* were, on
 # other words.)
 #
 # **Exercise 1 (easy).** Write another parser that does not read. English trees branch to the right, so open a
@@ -477,9 +478,9 @@ assert off[True] >= 0.7 * len(wrong)
 assert len(wrong) == brackets + other_length > 0
 
 # %% [markdown]
-# The guess is wrong. The brackets, which looked hard, are nearly always right. The part that looked easiest,
-# one leaf for each word, is what it gets wrong. One possible reason, which we have not tested: the model can
-# check brackets against its own output, but for the words it must know how far it has come in the *other*
+# The guess is wrong. The brackets, which looked hard, nearly always balance. What looked easiest, one
+# leaf for each word, goes wrong. One possible reason, which we have not tested: the model can check
+# brackets against its own output, but for the words it must know how far it has come in the *other*
 # sequence.
 #
 # ## Search, and constraints
@@ -600,9 +601,9 @@ assert f1["constrained"] > f1["greedy"]
 assert min(f1.values()) > 0.8
 
 # %% [markdown]
-# The wide beam, which the paper chose on a development set, does not help here: its first hypothesis scores
-# two points of F1 *below* greedy decoding in this run. Most outputs that fail are shorter than the gold tree:
-# beam search finds outputs of higher probability, and short ones have it, as in
+# The wide beam, which the paper chose on a development set, does not help here: its first hypothesis
+# scores two points of F1 *below* greedy decoding in this run. Most outputs that fail are shorter than the
+# gold tree: beam search finds likelier outputs, and these are often short, as in
 # [11](11_search_and_averaging.ipynb). But a tree of the sentence is nearly always *among* the 21.
 #
 # So we help the model with the one thing that it gets wrong. Taking the best of the 21 that *is* a tree of
@@ -660,8 +661,8 @@ assert all(read > everything for everything, read in growth.values())
 # *Figure 3. F1 by number of sentences. The star is the parser with all sentences after 700 updates instead of
 # 250, drawn to the right of the last point.*
 #
-# The dashed line, EVALB's number, flatters everywhere: the parser that has seen forty sentences scores well
-# on the few outputs that happen to be trees. A hundred times the sentences bring about 40 points of F1, and
+# The dashed line, EVALB's number, flatters everywhere: the parser of forty sentences scores about 65% on
+# the third of its outputs that are trees. A hundred times the sentences bring nearly 40 points of F1, and
 # nearly three times the updates about 30 more. So part of what looks like a lack of data is a lack of
 # updates.
 #
@@ -830,9 +831,9 @@ assert seeing_all > 0.97
 assert 0.4 < without_own < without_newest - 0.01
 
 # %% [markdown]
-# In this run the model loses about 15 of 100 labels without its own opening bracket, and about 2 without the
-# control. But most labels are right all the same. Something else can tell them as well: the marks inside the
-# phrase, for example, or a token that has itself looked at the bracket. The model learned what suffices, and
-# nobody told it to keep a stack.
+# In this run the model loses about 15 of 100 labels without the bracket's own opening, and about 2
+# without the control. But most labels are right all the same. Something else can tell them as well: the
+# marks inside the phrase, for example, or a token that has itself looked at the bracket. Nobody told it
+# to keep a stack.
 #
 # This is the last experiment of the paper. Back to the start: [00_start_here](00_start_here.ipynb).
