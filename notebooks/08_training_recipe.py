@@ -308,10 +308,10 @@ assert rate(8000, 512, 1.0, 4000) == rate(8000, 512, 1.0, 8000)
 # *Figure 3. A warm-up twice as long has a lower peak, and its slope is divided by $2^{1.5} = 2.8$. After
 # 8,000 updates the first two curves are one, because the falling branch does not contain the warm-up.*
 #
-# **So the 4,000 sets two things at once: how long the rate rises, and how high**, here 0.0007. Until Adam's
-# means settle, Ma and Yarats recommend $2/(1-\beta_2)$ updates, here 100: that cannot explain 4,000. The
-# paper derives neither; the authors' later, pre-norm `transformer_base_v2` has 8,000. Their code calls the
-# schedule `"noam"`, presumably after Noam Shazeer, the second author; hence `noam_scheduler`.
+# **So the 4,000 sets two things at once: how long the rate rises, and how high**, here 0.0007. Adam's means
+# settle within about 100 updates, which cannot explain 4,000; Ma and Yarats recommend $2/(1-\beta_2)$, here
+# some 100. The paper derives neither; the authors' later, pre-norm `transformer_base_v2` has 8,000. Their
+# code calls the schedule `"noam"`, presumably after Noam Shazeer, the second author; hence `noam_scheduler`.
 #
 # **Exercise 1 (easy).** Write the schedule for PyTorch, which calls it with the number of updates that are
 # *done*: 0 before the first one. Step 0 of equation 3 would divide by 0. What is right instead?
@@ -544,9 +544,9 @@ show_source(LabelSmoothing.forward, docstring=False)
 # The listing computes the **Kullback-Leibler divergence** of the prediction $p$ from the target $t$, which
 # is 0 where they are equal:
 #
-# $$\underbrace{\sum_k t_k\log\frac{t_k}{p_k}}_{\text{divergence}}
-# = \underbrace{-\sum_k t_k\log p_k}_{\text{cross-entropy}}
-# - \underbrace{\Big(-\sum_k t_k\log t_k\Big)}_{\text{entropy of the target}}$$
+# $$\underbrace{\sum_k t_k\log\frac{t_k}{p_k}}_{\text{divergence}} =
+# \underbrace{-\sum_k t_k\log p_k}_{\text{cross-entropy}} -
+# \underbrace{\Big(-\sum_k t_k\log t_k\Big)}_{\text{entropy of the target}}$$
 #
 # The last term does not contain the model, so the gradient is the same. The authors' code subtracts it too,
 # "just for readability, makes no difference on learning". The package has a third form,
