@@ -339,7 +339,7 @@ assert torch.equal(with_nan, (~real).any(dim=1))
 
 # %% [markdown]
 # Neither the output nor a gradient changes. A state has an effect only if another position attends to it,
-# which the hidden column prevents, or if the loss depends on it, which leaves padding out.
+# which the hidden column prevents, or if the loss uses it, and the loss leaves padding out.
 #
 # The last line shows the limit: a mask gives a value the weight 0, and 0 times NaN is NaN. If one sentence
 # of a batch becomes NaN, look at what stands in its padding.
@@ -360,8 +360,8 @@ assert not padding_seen.any()
 # It does not, as long as padding stands on the right, because there it is the future of every real token.
 # Some code for decoding pads on the left, and then it matters.
 #
-# All this fits into one test, good for any batching code: **the summed loss and every gradient of a batch
-# are the sums of those of its sentences alone.**
+# One test covers all this, for any batching code, with dropout off: **the summed loss and every gradient of
+# a batch are the sums of those of its sentences alone.**
 
 # %%
 alone = [
@@ -417,7 +417,7 @@ assert 0.4 < grey < 0.5
 # sentences is longer, while their mean length stays the same.
 #
 # So the paper batches pairs of similar length, and measures a batch **in tokens**: many short sentences, or
-# few long ones. The package's `TokenBatches` sorts all pairs by length, cuts the row into batches, and
+# few long ones. The package's `TokenBatches` sorts all pairs by length, cuts them into batches, and
 # shuffles the batches, so that training does not go from short sentences to long ones.
 
 
@@ -457,8 +457,8 @@ assert math.isclose(shares["TokenBatches, 1,000 positions"], token_batches.paddi
 # *Figure 3. The share of padding in one epoch of our corpus. Sorting removes most of it. What is left comes
 # from pairs whose two sides differ in length.*
 #
-# Sorting alone does this (on real captions, Multi30k, it goes from 51% to 6%). What does it bring to
-# measure in tokens? We count how many predictions a batch holds.
+# Sorting alone achieves this (on real captions, Multi30k, it goes from 51% to 6%). What does measuring in
+# tokens add? We count how many predictions a batch holds.
 
 # %%
 for name in ("64, sorted by length", "TokenBatches, 1,000 positions"):
@@ -469,7 +469,7 @@ for name in ("64, sorted by length", "TokenBatches, 1,000 positions"):
     assert (high / low > 2) == (name == "64, sorted by length")
 
 # %% [markdown]
-# The loss of a batch is divided by its predictions, and Adam makes every update about equally large
+# The loss of a batch is divided by `ntokens`, and Adam makes every update about equally large
 # ([08](08_training_recipe.ipynb)). With 64 sentences a batch, a word in a batch of short sentences
 # therefore counts more than twice as much as one in a batch of long ones. Cut by tokens, all words count
 # nearly alike.
@@ -539,10 +539,10 @@ assert max(untrained["honest"][1], untrained["leaky"][1]) < 0.03
 assert untrained["unshifted"][0] < 0.5 * math.log(V) < math.log(V) < untrained["honest"][0]
 
 # %% [markdown]
-# **All words right, by a model that has learned nothing.** The decoder's state begins as the embedding of
+# **All tokens right, by a model that has learned nothing.** The decoder's state begins as the embedding of
 # the token that it reads, and the residual connections carry it to the top. There it is multiplied with the
 # same matrix, so the most similar token is that token itself. If what the model reads is the answer, it is
-# right. The honest model, for the same reason, is *worse* than $\ln 1000$: it bets that every word comes
+# right. The honest model, for the same reason, is *worse* than $\ln 1000$: it bets that every token comes
 # twice.
 #
 # Now we train: the honest and the leaky one for 110 updates, the unshifted one for 20, because it has
@@ -610,8 +610,8 @@ assert exact["unshifted"] == exact["leaky"] == 0
 
 # %% [markdown]
 # **Over 95% of the tokens right, and no sentence.** The unshifted model repeats the token that it reads,
-# which at inference is its own last one. The leaky model has learned to copy the next token, and at
-# inference there is none. The honest model has learned little in 110 updates, but its words are English.
+# which at inference is its own last one. The leaky model has learned to copy the next token, which does not
+# exist at inference. The honest model has learned little in 110 updates, but its tokens are English.
 #
 # ### How to catch it
 #

@@ -83,9 +83,9 @@ torch.set_num_threads(1)  # matrices as small as ours only wait for a second thr
 #
 # > "We used the Adam optimizer with β1 = 0.9, β2 = 0.98 and ε = 10^−9." (section 5.3)
 #
-# Gradient descent moves a weight by the learning rate times its gradient. **Adam** (Kingma and Ba, 2015)
-# keeps two running means for each weight, $m$ of its gradients and $v$ of their squares, and moves the
-# weight by the learning rate times $m/\sqrt v$.
+# Gradient descent subtracts the learning rate times the gradient. **Adam** (Kingma and Ba, 2015) keeps two
+# running means for each weight, $m$ of its gradients and $v$ of their squares, and subtracts the learning
+# rate times $m/\sqrt v$.
 
 
 # %%
@@ -128,13 +128,12 @@ assert_close(noise[0], torch.ones_like(noise[0]))
 assert abs(noise[-1] - math.sqrt(0.1 / 1.9)) < 0.02  # standard deviation of a running mean with beta_1 = 0.9
 
 # %% [markdown]
-# Each weight moves by exactly the learning rate. After one gradient, $m$ is that gradient and $\sqrt v$ its
-# size, so only the sign is left: large or small, signal or noise make no difference *at the first update*.
-# Ten updates later, gradients that contradict each other have mostly cancelled in $m$, and the step is much
-# shorter.
+# Each weight moves by the learning rate. After one gradient, $m$ is that gradient and $\sqrt v$ its size,
+# so only the sign is left: large or small, signal or noise make no difference *at the first update*. Ten
+# updates later, gradients of opposite signs have mostly cancelled in $m$, and the step is much shorter.
 #
-# **Why 0.98, where 0.999 is usual?** The mean of the squares reaches back $1/(1-\beta_2)$ updates: 50, not
-# 1,000. We let the gradient be 1, but 100 once.
+# **Why 0.98, where 0.999 is usual?** The mean of the squares reaches back about $1/(1-\beta_2)$ updates:
+# 50, not 1,000. We let the gradient be 1, but 100 once.
 
 # %%
 gradients = torch.ones(3000, dtype=torch.float64)
@@ -148,8 +147,8 @@ for beta_2 in (0.98, 0.999):
 assert recovered[0.98] < 250 < 1000 < recovered[0.999]
 
 # %% [markdown]
-# With 0.98 the jump is shorter, the slump afterwards is deeper, and it is over six times as early: a short
-# memory adapts faster.
+# With 0.98 the jump is smaller, and the slump after it is deeper but six times shorter: a short memory
+# adapts faster.
 #
 # ## A learning rate that first rises
 #
@@ -158,14 +157,14 @@ assert recovered[0.98] < 250 < 1000 < recovered[0.999]
 # > 5.3)
 #
 # The paper does not say why. "Gradients are large at the start" cannot be the reason, because Adam does not
-# care how large they are. Two explanations are left:
+# care how large they are. We compare two others:
 #
 # - **noise**: Adam has seen too few gradients to tell signal from noise, so its first directions are bad;
 # - **length**: the direction is good, but all weights move by the full learning rate together: too far.
 #
-# Both predict that a few updates at the full rate ruin a run. To tell them apart we remove the noise, with a
-# gradient from 4,000 rows instead of 32. If noise is the reason, the damage must disappear. First a single
-# update of a new model, which is to copy rows of symbols ([09](09_first_example.ipynb)).
+# Both predict that a few updates at the full rate ruin a run. To tell them apart we remove the noise, with
+# a gradient from 4,000 rows instead of 32. If noise is the reason, the damage must disappear. We begin with
+# one update of a new model, whose task is to copy symbols ([09](09_first_example.ipynb)).
 
 
 # %%
@@ -282,7 +281,7 @@ plt.show()
 # length. [14](14_under_the_hood_of_nn_transformer.ipynb) has a caution: in short runs of a small model, a
 # lower rate *without* warm-up does as well. Liu et al. (2020, "RAdam") explained warm-up by the noise in
 # Adam's early estimates; Ma and Yarats (2021) disagreed and pointed to the size of the first updates, as we
-# found on one small model.
+# do, on one small model.
 #
 # ### Equation 3, and why 4,000
 #
@@ -306,12 +305,12 @@ for d_model, warmup in settings:
 assert rate(8000, 512, 1.0, 4000) == rate(8000, 512, 1.0, 8000)
 
 # %% [markdown]
-# *Figure 3. A warm-up twice as long has a lower peak, and a slope lower by $2^{1.5} = 2.8$. After 8,000
-# updates the first two curves are one, because the falling branch does not contain the warm-up.*
+# *Figure 3. A warm-up twice as long has a lower peak, and its slope is divided by $2^{1.5} = 2.8$. After
+# 8,000 updates the first two curves are one, because the falling branch does not contain the warm-up.*
 #
-# **So the 4,000 sets two things at once: how long the rate rises, and how high**, here 0.0007. Adam's
-# ignorance lasts some ten updates and cannot explain 4,000; Ma and Yarats recommend $2/(1-\beta_2)$ updates,
-# here 100. The paper derives neither; the authors' later, pre-norm `transformer_base_v2` has 8,000. Their
+# **So the 4,000 sets two things at once: how long the rate rises, and how high**, here 0.0007. Adam's means
+# settle within about 100 updates, which cannot explain 4,000; Ma and Yarats recommend $2/(1-\beta_2)$, here
+# some 100. The paper derives neither; the authors' later, pre-norm `transformer_base_v2` has 8,000. Their
 # code calls the schedule `"noam"`, presumably after Noam Shazeer, the second author; hence `noam_scheduler`.
 #
 # **Exercise 1 (easy).** Write the schedule for PyTorch, which calls it with the number of updates that are
@@ -368,8 +367,9 @@ assert_close(torch.tensor(mine[:5]), torch.arange(1.0, 6.0))
 # | smoothing 0 | **4.67** | 25.3 |
 # | smoothing 0.2 | 5.47 | 25.7 |
 #
-# (**Perplexity** is $e$ to the cross-entropy: among how many equally likely tokens one would be as unsure.)
-# To see overfitting in seconds we make it easy: 100 pairs of sentences.
+# (**Perplexity** is $e$ to the cross-entropy: choosing among so many equally likely tokens is as uncertain.
+# BLEU scores translations; higher is better.) To see overfitting in seconds we make it easy: 100 pairs of
+# sentences.
 
 
 # %%
@@ -436,7 +436,7 @@ assert held["dropout 0.3"][-1] < held["neither"][-1] - 0.5
 # changes comes below.*
 #
 # The paper's model sees 4.5 million pairs some 20 times ([07](07_batches_and_masks.ipynb)) and overfits far
-# less, but the direction is the same. Where nothing overfits, dropout only costs ([12](12_results.ipynb)).
+# less, but dropout helps it too. Where nothing overfits, dropout only costs ([12](12_results.ipynb)).
 #
 # ## Dropout, and where the paper puts it
 #
@@ -471,12 +471,12 @@ assert sum(times for (p, _), times in found.items() if p > 0) == 30 + 2
 
 # %% [markdown]
 # Thirty sub-layers and two sums, as in the paper's sentence. The other thirty are on the attention weights
-# and inside the feed-forward network; section 5.4 names neither. The authors' `transformer_base_v1` has both
-# at 0.0, `transformer_base_v2` at 0.1. Here they are `attention_dropout` and `relu_dropout`.
+# and inside the feed-forward network; section 5.4 names neither. The authors' `transformer_base_v1` has
+# both at 0.0, `transformer_base_v2` at 0.1. Our options are `attention_dropout` and `relu_dropout`.
 #
 # *Before it is added*: is the order important? Take a sub-layer that outputs 0. In the paper's order the
-# input passes untouched. After the sum, dropout would cost the residual stream itself a tenth at every
-# sub-layer.
+# input reaches the layer norm untouched. After the sum, dropout would zero a tenth of the residual stream
+# at every sub-layer.
 
 # %%
 torch.manual_seed(0)
@@ -495,10 +495,10 @@ assert abs(share - 0.9**12) < 0.01
 # > "During training, we employed label smoothing of value ε_ls = 0.1. This hurts perplexity, as the model
 # > learns to be more unsure, but improves accuracy and BLEU score." (section 5.4)
 #
-# A loss that asks for probability 1 is never content: larger logits always cost less.
+# A loss that asks for probability 1 has no minimum: a larger logit of the right token always lowers it.
 # **Label smoothing** (Szegedy et al., 2016) asks for $1-\epsilon_{ls} = 0.9$ for the right token, and
-# spreads 0.1 over the rest. Over which rest, the paper does not say. Figure 5 has six symbols, `cat` right,
-# and 0.4 in place of 0.1 so that one can see it.
+# spreads 0.1 over other tokens; which, the paper does not say. In Figure 5, `cat` is right among six
+# symbols, and 0.4 replaces 0.1 to be visible.
 
 # %% tags=["figure-three-readings"]
 names = ["<s>", "</s>", "<blank>", "cat", "dog", "bird"]
@@ -521,8 +521,8 @@ ax.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# *Figure 5. Three readings. The first gives a part back to the right word; the first two ask for padding
-# now and then.*
+# *Figure 5. Three readings. The first gives a part back to the right word; the first two give padding a
+# part.*
 #
 # PyTorch's `cross_entropy(label_smoothing=...)` divides by $K$, the authors' code by `vocab_size - 1`. This
 # package follows The Annotated Transformer: `size - 2`, because neither the right word nor padding gets a
@@ -544,9 +544,9 @@ show_source(LabelSmoothing.forward, docstring=False)
 # The listing computes the **Kullback-Leibler divergence** of the prediction $p$ from the target $t$, which
 # is 0 where they are equal:
 #
-# $$\underbrace{\sum_k t_k\log\frac{t_k}{p_k}}_{\text{divergence}}
-# = \underbrace{-\sum_k t_k\log p_k}_{\text{cross-entropy}}
-# - \underbrace{\Big(-\sum_k t_k\log t_k\Big)}_{\text{entropy of the target}}$$
+# $$\underbrace{\sum_k t_k\log\frac{t_k}{p_k}}_{\text{divergence}} =
+# \underbrace{-\sum_k t_k\log p_k}_{\text{cross-entropy}} -
+# \underbrace{\Big(-\sum_k t_k\log t_k\Big)}_{\text{entropy of the target}}$$
 #
 # The last term does not contain the model, so the gradient is the same. The authors' code subtracts it too,
 # "just for readability, makes no difference on learning". The package has a third form,
@@ -589,8 +589,8 @@ for size in (11, 8000, 37_000):
     print(f"{size:6,} symbols: {floor(size, 0.1):.2f} nats, perplexity {math.exp(floor(size, 0.1)):.2f}")
 
 # %% [markdown]
-# With the 37,000 tokens of section 5.1, even a model that is always right gets no cross-entropy below 1.38.
-# That is the answer to "why does my loss not reach zero?".
+# With the 37,000 tokens of section 5.1, even a model that is always right gets no smoothed cross-entropy
+# below 1.38. This answers "why does my loss not reach zero?".
 #
 # Is the perplexity of Table 3 computed with smoothing? The paper does not say. The authors' metric
 # `padded_neg_log_perplexity` (`utils/metrics.py`) has none: its docstring ends in "No smoothing".
@@ -602,8 +602,8 @@ for size in (11, 8000, 37_000):
 # factor $1/(1-\epsilon)$ at most. Table 3 stays below: 4.92 / 4.67 = 1.05 where the bound is 1.11.
 #
 # **BLEU** looks only at the words that are chosen. Flattening keeps the order of the tokens at a position,
-# so it costs a greedy search nothing. What could it gain? Look at how *certain* the three models of Figure 4
-# are on held-out sentences, and how often they are right.
+# so it costs a greedy search nothing. What could it gain? We look at how *certain* the models of Figure 4
+# are on held-out sentences, and how often right.
 
 # %%
 for name, each in seen.items():
@@ -624,14 +624,14 @@ for measure in ("bleu", "perplexity"):  # every seed without smoothing below eve
     assert max(without) < min(base)
 
 # %% [markdown]
-# The model without regularisation is right about a fifth of the time and believes in its choice more than
-# twice as much: it is *overconfident*. With smoothing it is right about as often and far less certain (Müller
-# et al., 2019, measured this *calibration*). A search multiplies the probabilities of several words
+# The model without regularisation is right about a fifth of the time, and its choice gets a far higher
+# probability: it is *overconfident*. With smoothing it is right about as often and less certain (Müller et
+# al., 2019, measured this *calibration*). A search multiplies the probabilities of several words
 # ([11](11_search_and_averaging.ipynb)), so the words that follow can hardly outvote one overconfident
 # mistake. That is a plausible reason for the gain in BLEU, not a proof.
 #
 # The last three lines are from the package's record ([12](12_results.ipynb)): perplexity / BLEU on held-out
-# pairs, three seeds each, no dropout, 20,000 pairs. They repeat the paper's finding for every seed.
+# pairs, three seeds each, trained on 20,000 pairs without dropout. Every seed repeats the paper's finding.
 #
 # **Exercise 2 (medium).** Write label smoothing as the authors have it: over `K - 1` symbols, padding among
 # them, the entropy of the target subtracted. Rows whose target is padding count nothing. Smoothing may be 0.

@@ -309,7 +309,7 @@ with evaluating(ours):  # the package's name for both switches, which it puts ba
     assert validation_loss(ours) == validation_loss(ours)
 
 # %% [markdown]
-# `eval()` alone keeps about 17 MB for a model of 0.2 MB; `no_grad` alone gives another loss each time,
+# `eval()` alone keeps far more than the model's 0.2 MB; `no_grad` alone gives another loss each time,
 # because dropout is still on. Validation needs both.
 
 # %% [markdown]
@@ -350,7 +350,7 @@ for name, net in (("one layer", shallow), ("two layers", ours)):
 assert torch.equal(decode(ours, src, src_mask, LENGTH)[0], greedy_decode(ours, src, src_mask, LENGTH, 1))
 
 # %% [markdown]
-# With two layers it does. Without the mask, the positions *before* the last one look ahead, so their states
+# With two layers it does: without the mask, the positions *before* the last one look ahead, so their states
 # differ from those in training, and the last position of the second layer reads them. A test with one layer
 # misses this. (`greedy_decode` does the same faster, because it keeps what it has computed:
 # [11](11_search_and_averaging.ipynb).)
@@ -438,8 +438,8 @@ assert state.tokens == UPDATES * 128 * (LENGTH - 1)
 #
 # The smoothed target is 0.9 for the right symbol and 0.1 spread over the nine others. The best that a model
 # can do is to predict exactly that. Then the cross-entropy is the target's own entropy: $-0.9\ln 0.9 -
-# 0.1\ln\frac{0.1}{9} = 0.545$ nats (units of the natural logarithm). No loss can be below this *floor*. Our
-# `LabelSmoothing` subtracts it, which gives the Kullback-Leibler divergence
+# 0.1\ln\frac{0.1}{9} = 0.545$ nats (units of the natural logarithm). No smoothed cross-entropy can be below
+# this *floor*. `LabelSmoothing` subtracts it, which gives the Kullback-Leibler divergence
 # ([08](08_training_recipe.ipynb)); most code does not.
 
 # %%
@@ -503,8 +503,8 @@ assert all(same)
 # *Figure 3. Two accuracies of one model. Tokens right rise first; sequences right follow the dotted line.*
 #
 # A row is right only if its nine symbols are. If mistakes fall independently and a share $p$ of the tokens
-# is right, $p^9$ of the rows are right (dotted line); the run comes close to this. With 98% of tokens right,
-# 45% of all thirty-word sentences have a mistake.
+# is right, $p^9$ of the rows are right (dotted line); the run comes close to this. Then with 98% of tokens
+# right, 45% of thirty-token sentences have a mistake.
 
 # %% [markdown]
 # ## Exposure bias
@@ -605,8 +605,8 @@ for name, net, data in (("the cheat", cheat, leaky), ("the honest model", model,
 
 # %% [markdown]
 # The cheat still knows every answer, so it does not take them from the source. A model without a leak gets
-# only what can be guessed without the source: one in ten in our task, but much more in a real language.
-# There, compare with a language model.
+# at most what can be guessed without the source: here one in ten, but much more in a real language. There,
+# compare with a language model.
 
 # %% [markdown]
 # ## Where it looks
@@ -665,9 +665,9 @@ assert shares[2] < 0.3
 
 # %% [markdown]
 # *This* model needs the diagonal, and the diagonal is enough: with one cell of ten in each row it copies,
-# with the other nine it guesses. So the encoder, which could have moved information between positions, has
-# left what it knows of a symbol at that symbol's position. [13](13_reading_attention.ipynb) tests the maps
-# of a translator in this way.
+# with the other nine it guesses. So it reads a symbol only at that symbol's position, although the encoder
+# could have copied it elsewhere. [13](13_reading_attention.ipynb) tests the maps of a translator in this
+# way.
 
 # %% [markdown]
 # ## Exercises
