@@ -459,12 +459,11 @@ plt.show()
 assert len(ax.lines) == 2 * len(aer)
 
 # %% [markdown]
-# *Figure 5. Eight aligners with their 95% intervals. The diagonal's is the widest, because it is right or
-# wrong by whole sentences.*
+# *Figure 5. Eight aligners with their 95% intervals. The diagonal's is the widest.*
 #
 # The best head beats the diagonal. It also beats the mean over *all* layers, which mixes rows about the
-# word read with rows about the word to be said. Whether it beats the mean of layer 4 is not decided: the
-# interval of their difference contains 0. A map shows its worth *off* the diagonal:
+# word read with rows about the word to be said. Layer 3, head 1, and the mean of layer 4 are undecided:
+# their intervals contain 0. A map shows its worth *off* the diagonal:
 
 # %%
 far = [
@@ -675,9 +674,8 @@ assert all(len(ax.lines) == len(ax.texts) // 2 for ax in axes)
 # their width is the weight. "a" finds "dog" across an adjective; "sleeping" takes the nearest noun; "her"
 # hardly looks at "woman".*
 #
-# **Layer 3, head 2 follows structure**: the article gives its noun the largest weight in ≈100%, ≈100% and
-# ≈73% of the sentences with none, one and two adjectives. (Or does it find "the next noun"? Our sentences
-# cannot tell.)
+# **Layer 3, head 2 finds the noun**: the article gives it the largest weight in ≈100%, ≈100% and ≈73% of
+# the sentences with none, one and two adjectives. (Its noun or the next noun? Our sentences cannot tell.)
 #
 # The head that looks like a subject finder takes the *nearest* noun (≈+0.69 for the subject when it is
 # near, ≈−0.58 when it is far). From the near sentences alone, we would have told the wrong story.
@@ -873,9 +871,9 @@ assert results["trained adversary"]["changed"] > 1.5 * results["free adversary"]
 assert 0.25 < results["trained adversary"]["moved"] < results["free adversary"]["moved"]
 
 # %% [markdown]
-# The trained adversary moves less weight (≈47%), and yet it moves the predictions more (≈10%). So in these
-# two runs, each side is right. No single map is *the* explanation, because others give the same prediction;
-# but a map that one model must produce for every sentence is harder to replace than a map found for one.
+# The trained adversary moves less weight, and yet it moves the predictions more. So in these two runs, each
+# side is right. No single map is *the* explanation, because others give the same prediction; but a map that
+# one model must produce for every sentence is harder to replace than a map found for one.
 #
 # ## Attention sinks
 #
@@ -903,10 +901,10 @@ assert price[end] < min(price["first two tokens"], price["middle two"]) / 3
 
 # %% [markdown]
 # The last two tokens get 24% of the weight, but without their values only ≈0.01 nats are lost. A row's
-# weights must sum to 1, so a head that needs *nothing* from the source still has to put its weight
-# somewhere. Such a token is an **attention sink** (Xiao and others, 2023, in large language models; Clark
-# and others, 2019, saw the effect in BERT). Two predictions follow: a sink's value vectors are short, and
-# it gets most weight where nothing is needed, such as inside a word whose beginning is already written.
+# weights sum to 1, so a head that needs *nothing* from the source must still put its weight on some token,
+# an **attention sink** (Xiao and others, 2023, in large language models; Clark and others, 2019, saw the
+# effect in BERT). Two predictions follow: a sink's value vectors are short, and it gets most weight where
+# nothing is needed, such as inside a word whose beginning is already written.
 
 
 # %%
@@ -935,9 +933,9 @@ assert 0.2 < ratio.median() < 0.5
 assert within > 2 * at_start
 
 # %% [markdown]
-# Both hold. In all 16 heads the sink's vectors are shorter than those of other tokens. In the last layer,
-# the sink gets 47% of the weight inside a word and 14% at its start. A weight is not an effect: what
-# reaches the query is the weight *times* the value.
+# Both hold. In all 16 heads the sink's vectors are shorter than others on average. In the last layer, the
+# sink gets 47% of the weight inside a word and 14% at its start. A weight is not an effect: what reaches
+# the query is the weight *times* the value.
 #
 # So a map suggests an explanation; an experiment tests it.
 #

@@ -363,7 +363,7 @@ assert list(won.values()) == ["the hint", "the mask"] * 2
 
 # %% [markdown]
 # With the hint alone, PyTorch ignores the mask. With any padding mask beside it, even one that hides
-# nothing, PyTorch ignores the hint. So **the same wrong call is causal today and not causal after you add a
+# nothing, PyTorch ignores the hint. So **the hint makes a mask that hides nothing causal, until you add a
 # padding mask**. Give the hint only with the causal mask itself.
 #
 # **Exercise 2 (hard).** A `tgt_mask` may also hold one mask for each sentence *and head*, `(B * h, T, T)`.
@@ -842,8 +842,7 @@ assert abs(sum(runs["fixed 0.00625"][-30:]) / 30 - frequencies) < 0.8
 # later. But **a fixed rate of a quarter of the peak learns as well, in so few updates**. The warm-up makes
 # a higher rate possible than one could begin with; whether the higher rate pays shows only in a longer run
 # ([08_training_recipe](08_training_recipe.ipynb)). With four initialisations, the loss at update 100 was
-# 2.3 to 2.7 at the fixed peak, 0.7 to 1.5 at 0.003, 0.5 to 0.7 at 0.0016, and 0.8 to 1.0 with the warm-up
-# (whose number above is from update 140).
+# 2.3 to 2.7 at the fixed peak, 0.7 to 1.5 at 0.003, 0.5 to 0.7 at 0.0016, and 0.8 to 1.0 with the warm-up.
 #
 # <details><summary>Further: other checkpoints</summary>
 #

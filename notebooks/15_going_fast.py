@@ -119,23 +119,23 @@ assert 0 < 1 - rule / operations < 0.01
 assert 0.25 < reached / 9.5e12 < 0.35
 
 # %% [markdown]
-# Remember the rule: **a training step needs six operations for each weight and token.** Each weight of a
-# matrix meets each token in one multiplication and one addition. The backward pass does that twice more, for
-# the gradient of the input and for the gradient of the matrix. (The rule leaves out the products inside
+# **A training step needs six operations for each weight and token.** Each weight meets each source or each
+# target token in one multiplication and one addition. The backward pass does that twice more, for the
+# gradient of the input and for the gradient of the matrix. (The rule leaves out the products inside
 # attention, which grow with the square of the length: [01](01_why_attention.ipynb). The embedding counts here
 # only because it is also the output matrix.)
 #
 # The last line is the *model FLOPs utilisation*: useful operations a second, divided by the machine's peak
-# rate: here 31%.
+# rate, here 31%.
 #
 # ## Arithmetic or memory: the roofline
 #
 # A number has to come from memory before it can be multiplied. The **arithmetic intensity** of a call (one
-# operation that PyTorch starts) is its number of operations for each byte that it reads or writes. On a
-# machine with peak rate $P$ (operations a second) and memory bandwidth $B$ (bytes a second), a call of
-# intensity $I$ runs at $\min(P, I \cdot B)$ at best. Drawn over $I$, that is a slope and then a flat roof:
-# the **roofline**. They meet at the *ridge point*, $I = P/B$. Left of it a call is *memory-bound*: faster
-# arithmetic does not help. Right of it a call is *compute-bound*.
+# PyTorch function) is its number of operations for each byte that it reads or writes. On a machine with peak
+# rate $P$ (operations a second) and memory bandwidth $B$ (bytes a second), a call of intensity $I$ runs at
+# $\min(P, I \cdot B)$ at best. Drawn over $I$, that is a slope and then a flat roof: the **roofline**. They
+# meet at the *ridge point*, $I = P/B$. Left of it a call is *memory-bound*: faster arithmetic does not help.
+# Right of it a call is *compute-bound*.
 #
 # For a product of $n$ rows with a weight matrix $(d, d)$ we can calculate $I$:
 
@@ -158,8 +158,8 @@ assert intensity(1) < 0.5 < 100 < intensity(256)
 # One row uses each weight once: half an operation a byte. With 256 rows, each weight that is fetched is used
 # 256 times. This is the main reason why batches are fast.
 #
-# Now the calls of a whole step: a small model, 40 sentences, dropout, label smoothing and Adam. The
-# *reference* step uses PyTorch's own dropout, attention and Adam, and the loss of
+# Now the calls of a whole step: a small model, 40 sentences, dropout, label smoothing and Adam.
+# `reference` uses PyTorch's own dropout, attention and Adam, and the loss of
 # [08](08_training_recipe.ipynb); `fast` names what is replaced later.
 
 # %%
@@ -341,8 +341,8 @@ assert sum(heights) > 0.95  # nearly all of what is moved is in the picture
 # byte: each step fetches every weight of the decoder for a single row. Twelve sentences share that fetch. A
 # training step has its products far to the right, but most of its *bytes* at the far left. So there are three
 # remedies: **more rows for each fetch** (batches), **fewer bytes for each number** (bf16, int8), and **fewer
-# trips to memory for the same work** (fusing calls). The next section is the best-known case of the third.
-# (The line is an upper bound. A dot above it means that a processor cache held the matrix.)
+# trips to memory for the same work** (fusing calls). The next section is the best-known case of the third. (A
+# dot above the line fetched its matrix faster than our copy, perhaps from a processor cache.)
 #
 # ## FlashAttention: the softmax that runs
 #
@@ -452,9 +452,7 @@ for p in (0.1, 0.0):  # 0.1 is its default
 # The same mask with one dimension less gives the same numbers without the kernel. And `nn.Transformer` with
 # its default dropout never uses the kernel in training on a CPU.
 #
-# Did the paper have dropout on the attention weights? Section 5.4 names none; section 6.3 speaks of "dropout,
-# both attention and residual (section 5.4)", without a value. In tensor2tensor, the authors' published code,
-# it is 0 in `transformer_base_v1` and 0.1 in the later `transformer_base_v2`; in this package it is 0.
+# The paper gives no rate for dropout on the attention weights (14); this package's default is 0.
 #
 # Is the fused kernel also faster? `benchmarks/attention.py` ran both forms forward and backward, on 2,048
 # tokens cut into sentences of a given length:
@@ -485,8 +483,8 @@ plt.show()
 # *Figure 3. Time of both forms, recorded on two cores of an AMD EPYC. The dotted line is the longest sentence
 # for which the package trains with the reference form on a CPU.*
 #
-# At our captions' 16 tokens the reference form wins. The tables are tiny, and the CPU kernel goes through the
-# batch one sentence and one head at a time. "Fused" promises less memory, not less time.
+# At our captions' 16 tokens the reference form wins. The tables are tiny, and the CPU kernel takes one
+# sentence and one head at a time. On a CPU, "fused" promises less memory, not less time.
 #
 # ## Three smaller replacements
 #
@@ -543,10 +541,10 @@ assert own["+ fused Adam"] > own["torch.nn.Transformer"] > 1
 # as in equation 1; "annotated" has all replacements.
 #
 # The other libraries' numbers have conditions. They compute all logits and PyTorch's cross-entropy, padding
-# included. At width 128, going from "+ fused Adam" to our chunked loss and dropout gives 1.87 x, more than
-# our lead over `nn.Transformer`, 1.41 x: without these two we would be slower, and anyone may put a chunked
-# loss behind `nn.Transformer`. x-transformers ran with `attn_flash=True`, which is not its default and, by
-# Figure 3, slow on short sentences.
+# included. At width 128, going from "+ fused Adam" to our chunked loss and `CpuKernels` gives 1.87 x, more
+# than our lead over `nn.Transformer`, 1.41 x: without these two we would be slower, and anyone may put a
+# chunked loss behind `nn.Transformer`. x-transformers ran with `attn_flash=True`, which is not its default
+# and, by Figure 3, slow on short sentences.
 #
 # ## Half the bits
 #
@@ -769,8 +767,8 @@ print(f"{each:,} bytes a token; base model: {2 * 6 * 512 * 4:,} bytes a token")
 print(f"{alike} sentences of {S} and {T} tokens keep as much as the weights, {weight_bytes / 1e6:.0f} MB")
 
 # %% [markdown]
-# The cache limits the batch. So many of today's models share keys and values between heads (*multi-query* and
-# *grouped-query attention*), or store the cache in 8 bits.
+# The cache limits the batch. Today's models therefore often share keys and values between heads
+# (*multi-query* and *grouped-query attention*), or store the cache in 8 bits.
 #
 # **Two cores.** Either all cores share each operation and wait for each other at its end, or each core
 # translates a batch of its own. Recorded for the 1,000 sentences of `test_2016_flickr`
