@@ -460,8 +460,8 @@ assert paths["restricted, r = 5"] == [(n - 1) // 4 for n in lengths]
 assert paths["dilated, k = 3"] == [math.ceil(math.log(n - 0.5, 3)) for n in lengths]  # safe from rounding
 
 # %% [markdown]
-# *Figure 5. The longest path between two of n words; both axes are logarithmic. Three curves grow in
-# proportion to n.*
+# *Figure 5. The path from the first of n words to the last; both axes are logarithmic. Three curves grow
+# like n.*
 #
 # The logarithm in the table holds for dilated convolutions only. Section 4 says so: contiguous kernels
 # need "a stack of $O(n/k)$ convolutional layers".
@@ -500,12 +500,11 @@ assert ways["dilated 1, 4, 16"][3] == 0
 # %% [markdown]
 # *Figure 6. Paths to the last word, by distance, in three stacks that all reach 27 words.*
 #
-# On the left, the furthest word has one path of 1,594,323, and seven words share three quarters of them.
-# In the middle, every word has exactly **one** path. At each layer a path goes back 0, 1 or 2 steps,
-# which are 1, 3 or 9 words long. To go back 11 words there is only $2\cdot 1 + 0\cdot 3 + 1\cdot 9$. *The
-# path is the distance written in base 3, one digit for each layer*: hence $\log_k n$. On the right, base
-# 4 would need the digit 3, which three weights do not have. The word three positions back is never
-# reached.
+# On the left, the furthest word has one of 1,594,323 paths, and seven words share three quarters of them.
+# In the middle, every word has exactly **one** path. At each layer a path goes back 0, 1 or 2 steps, which
+# are 1, 3 or 9 words long. To go back 11 words there is only $2\cdot 1 + 0\cdot 3 + 1\cdot 9$. *The path is
+# the distance written in base 3, one digit for each layer*: hence $\log_k n$. On the right, base 4 would
+# need the digit 3, which three weights do not have. The word three positions back is never reached.
 #
 # ## Sequential operations
 #
@@ -527,8 +526,8 @@ assert growing == {"recurrent", "recurrent + attention"}
 assert chains["recurrent"] == [3 * n + 3 for n in (8, 16, 32, 64)]
 
 # %% [markdown]
-# The recurrent layer does three operations a word in a row: a product, a sum, a `tanh`. Attention on top
-# shortens the path, but the chain stays; that is why the paper removes the recurrence. (A Transformer is
+# For each word, the recurrent layer adds three operations to the chain: a product, a sum, a `tanh`.
+# Attention on top shortens the path, not the chain, so the paper removes the recurrence. (A Transformer is
 # trained on all words at once. But when its decoder writes, each word waits for the one before, as in an
 # RNN.)
 #
@@ -641,8 +640,8 @@ assert counted == [2 * 100**2 * 300, 2 * 100 * 300**2, 3 * 100 * 300**2, 2 * 5 *
 #
 # But the attention layer of the model also has four linear maps
 # ([03_multi_head_attention](03_multi_head_attention.ipynb)), which cost $4 n d^2$ and are not in Table 1.
-# And a GRU and an LSTM have three and four times the matrices of an RNN. Let a recurrent layer cost
-# $c\,d^2$ a word. Attention costs no more while $2 n^2 d + 4 n d^2 \le c\,n\,d^2$, that is, while
+# A GRU and an LSTM have three and four times the matrices of an RNN. Let a recurrent layer cost $c\,d^2$ a
+# word. Attention costs no more while $2 n^2 d + 4 n d^2 \le c\,n\,d^2$, that is, while
 # $n \le (c - 4)\,d / 2$.
 
 # %%
@@ -658,7 +657,7 @@ for name, cell in {"RNN": nn.RNNCell, "GRU": nn.GRUCell, "LSTM": nn.LSTMCell}.it
 
 # %% [markdown]
 # With its linear maps, attention is never cheaper than a plain RNN. Against a GRU, the paper's rule
-# $n < d$ comes out exactly. And the famous $n^2$? Take one layer of the *encoder*: this attention, and a
+# $n < d$ comes out exactly. How large is the $n^2$ part? Take an *encoder* layer: this attention, and a
 # feed-forward network whose hidden layer is four times as wide.
 
 # %%
@@ -671,7 +670,7 @@ for n in (25, 250, 3072):
     assert square / whole == n / (n + 6 * d)
 
 # %% [markdown]
-# For 25 words, **the $n^2$ is 0.8% of a layer's multiply-adds**; it becomes one half at $n = 6d = 3072$.
+# For 25 words, **the $n^2$ part is 0.8% of the layer's multiply-adds**; it is half at $n = 6d = 3072$.
 
 # %% [markdown]
 # ## By the clock
@@ -710,11 +709,11 @@ assert network > 1.3 * attending
 assert singly > 1.5 * at_once
 
 # %% [markdown]
-# For as many operations the RNN takes longer, although the overhead of its loop is already subtracted.
-# The control suggests a reason. One by one, all of $U$ is read again for every word; in one matrix
-# product, a number that is read is used for many words (a higher *arithmetic intensity*:
-# [15_going_fast](15_going_fast.ipynb)). An RNN cannot do that, because each state waits for the one
-# before. (We have not measured a GPU.)
+# With as many multiply-adds the RNN takes longer, even without the overhead of its loop. The control
+# suggests a reason. One by one, all of $U$ is read again for every word; in one matrix product, a number
+# that is read is used for many words (a higher *arithmetic intensity*:
+# [15_going_fast](15_going_fast.ipynb)). Within a sentence, an RNN cannot do that with its $U$, because each
+# state waits for the one before. (We have not measured a GPU.)
 #
 # ## Back to the symbol
 #
@@ -769,9 +768,9 @@ assert None not in [*curves["LSTM, gates open"][:2], *curves["dilated convolutio
 # %% [markdown]
 # *Figure 7. The median over three seeds. A cross: with at least one seed, 250 updates were not enough.*
 #
-# The two layers with short paths, dilated convolutions and attention, learn every distance. But the LSTM
-# with open gates, whose path is as long as the RNN's, gets further than the RNN; its factor in Figure 3
-# is close to 1. (We do not know why it fails at 64.) Path length is "one key factor", as the paper says,
+# The two layers with short paths, dilated convolutions and attention, learn at all three distances. But the
+# LSTM with open gates, whose path is as long as the RNN's, gets further than the RNN; its factor in Figure
+# 3 is close to 1. (We do not know why it fails at 64.) Path length is "one key factor", as the paper says,
 # not the only one.
 #
 # ## What attention pays
@@ -816,10 +815,9 @@ for (name, trained_at), asked in {("RNN", 4): (4, 16), ("attention", 64): (64, 4
         assert max(right) < 0.8 if (name, distance) == ("RNN", 16) else min(right) > 0.7
 
 # %% [markdown]
-# The RNN has learned *distance four*. (Below 1/8, it is worse than guessing: after twelve more steps its
-# state stands for another symbol.) Attention has learned *the marked word*, at any distance that we
-# tried. But a query that needs two words must share its weight. The paper's remedy is in the same
-# sentence: "an effect we counteract with Multi-Head Attention"
+# The RNN has learned *distance four*. (Below 1/8 is worse than guessing.) Attention has learned *the marked
+# word*, at any distance that we tried. But a query that needs two words must share its weight. The paper's
+# sentence goes on: "an effect we counteract with Multi-Head Attention"
 # ([03_multi_head_attention](03_multi_head_attention.ipynb)).
 #
 # **Exercise 3 (easy).** Sutskever et al. (2014) found that their encoder-decoder translates much better

@@ -167,9 +167,9 @@ assert slope(0.001) == 0
 assert slope(1000) < 0.02 < 1 < slope(0.25)
 
 # %% [markdown]
-# The gradient vanishes at both ends. If the temperature is too high, the answer is always the mean of
-# all. If it is too low, one key has all the weight, and a small change of the query changes nothing: the
-# softmax is **saturated**.
+# The gradient vanishes at both ends. At a high temperature, the answer is always the mean of all. At a low
+# one, unless two keys nearly tie, one has all the weight, and a small change of the query changes nothing:
+# the softmax is **saturated**.
 #
 # ## Equation 1
 #
@@ -420,10 +420,10 @@ for kind in ("encoder", "cross"):
     assert 0.5 < spread.min() < 2 < spread.max() < 30
 
 # %% [markdown]
-# The constant sets where training starts, not where it ends: most heads of this model are sharper than
-# random vectors would make them. *And what if $q$ and $k$ are the same vector?* Then the score of a word
-# with itself, $x \cdot x$, is not of size $\sqrt{d_k}$ but close to $d_k$. At a large $d_k$ every word
-# sees almost only itself, even with scaling:
+# Scaling sets where training starts, not where it ends: most heads of this model are sharper than random
+# vectors would make them. *What if $q$ and $k$ are the same vector?* Then a word's dot product with itself,
+# $x \cdot x$, is not of size $\sqrt{d_k}$ but close to $d_k$. At a large $d_k$ such a word sees almost only
+# itself, even with scaling:
 
 # %%
 _ = torch.manual_seed(0)
@@ -435,7 +435,7 @@ assert own.min() > 0.999
 # %% [markdown]
 # This is one reason to make queries and keys by *different* linear maps of a word.
 #
-# **Exercise 1 (easy).** Somebody divides by $d_k$ instead of $\sqrt{d_k}$. What is the typical entropy of
+# **Exercise 1 (easy).** Somebody divides by $d_k$ instead of $\sqrt{d_k}$. What is the median entropy of
 # the nine weights then, at $d_k = 4$ and at 1024? Is the temperature now too high or too low? Guess, then
 # measure with `products` and `entropy`.
 
@@ -511,10 +511,10 @@ print(f"d = 64, as many multiplications: ≈{ratio:.0f} times as long, {held} ti
 assert ratio > 4
 
 # %% [markdown]
-# There are as many multiplications, but additive attention holds a vector of $d$ numbers for every pair.
-# It has one advantage: "additive attention outperforms dot product attention without scaling for larger
-# values of $d_k$" (the paper cites Britz et al., 2017; we have not trained both). A likely reason is the
-# `tanh`, which keeps each entry between -1 and 1. Scaling keeps dot products small too.
+# There are as many multiplications, but additive attention computes and holds $d$ values of `tanh` for
+# every pair. It has one advantage: "additive attention outperforms dot product attention without scaling
+# for larger values of $d_k$" (the paper cites Britz et al., 2017; we have not trained both). A likely
+# reason is the `tanh`, which keeps each entry between -1 and 1. Scaling keeps dot products small too.
 #
 # ## Masks: who may look at whom
 #
@@ -632,9 +632,8 @@ explore_masks(masks, tokens, tokens, query=3)
 #
 # ### Which way round?
 #
-# `True` means "may attend" here. Elsewhere? We give the same mask, `[True, True, False]`, to several
-# functions and read off which keys get weight. (With the identity matrix as values, an output shows the
-# weights.)
+# `True` means "may attend" here. We give the same mask, `[True, True, False]`, to several functions and
+# read off which keys get weight. (With the identity matrix as values, an output shows the weights.)
 
 # %%
 _ = torch.manual_seed(0)

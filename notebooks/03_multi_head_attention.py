@@ -97,7 +97,7 @@ assert_close(both.flatten(), (degrees + degrees.roll(1)) / 2)
 # the difference? No, and there is a proof.
 #
 # In a real layer each hour $s$ is a vector: one entry is its temperature $x_s$, the others tell its
-# position. The linear maps of a head turn it into $m\,x_s + p_s$, where $m$ is a learned number and $p_s$
+# position. The linear maps of a head turn it into the number $m\,x_s + p_s$, where $m$ is learned and $p_s$
 # depends on the position alone. The output is a weighted mean of these eight numbers; the weights are
 # positive and sum to 1. Now suppose that all eight temperatures are equal to $c$.
 #
@@ -252,10 +252,10 @@ assert reach(identity, identity) == (64, 1)
 # Without $W^O$, this layer could not subtract *before* from *now*, because the two would stand in different
 # entries.
 #
-# Why two matrices, $W^V_i$ and $W^O$? Cut $W^O$ into eight blocks $W^O_i$ of 64 rows. To concatenate the
-# heads and multiply by $W^O$ is then the same as the sum $\sum_i \mathrm{head}_i W^O_i$. So $W^V_i$ and
-# $W^O_i$ act only through their product, a $512 \times 512$ matrix of rank 64. Two things follow: a layer
-# is a **sum** of heads, whose order means nothing, and a head passes on at most 64 directions of 512.
+# Cut $W^O$ into eight blocks $W^O_i$ of 64 rows. To concatenate the heads and multiply by $W^O$ is then the
+# same as the sum $\sum_i \mathrm{head}_i W^O_i$. So $W^V_i$ and $W^O_i$ act only through their product, a
+# $512 \times 512$ matrix of rank at most 64. Two things follow: a layer is a **sum** of heads, whose order
+# means nothing, and a head passes on at most 64 directions of 512.
 
 # %%
 total = torch.zeros(5, d_model)
@@ -388,7 +388,7 @@ assert cost[1] == cost[8] == cost[32]
 assert cost[8][1] == 4 * 2 * 32 * d_model**2 + 2 * 2 * 32**2 * d_model  # projections; scores and blend
 
 # %% [markdown]
-# They are even equal, because $h$ heads do $h$ products of width $d_{model} / h$. What grows is the number
+# The costs are equal, because $h$ heads do $h$ products of width $d_{model} / h$. What grows is the number
 # of attention weights.
 #
 # ### What a narrow head gives up
@@ -435,7 +435,7 @@ assert set(can_win[2].tolist()) <= set(corners)
 # %% [markdown]
 # *Figure 3. Fifty keys in two dimensions. Only the corners of the polygon can ever get the largest weight.*
 #
-# This is a form of the **low-rank bottleneck** of narrow heads (Bhojanapalli et al., 2020). It does not
+# This is related to the **low-rank bottleneck** of narrow heads (Bhojanapalli et al., 2020). It does not
 # explain the 25.4 by itself: 32 heads have $d_k = 16$, where all fifty of these random keys can win.
 #
 # ### Fewer keys than queries
@@ -477,9 +477,9 @@ for groups in (1, 2, 8):
 # ## Equal at birth
 #
 # The four linear maps come from `clones`, which makes deep copies, with the same numbers: at first $W^Q =
-# W^K = W^V = W^O$. (`make_model` draws every matrix anew right after.) That is no problem: the four stand
-# in different places of the formula, so they get different gradients. Equal *heads* are a problem. Below,
-# `fresh` has equal matrices, and `twins` has four equal heads.
+# W^K = W^V = W^O$. (`make_model` draws every matrix anew right after.) Equal *maps* are no problem: they
+# stand in different places of the formula, so they get different gradients. Equal *heads* are a problem.
+# Below, `fresh` has equal matrices, and `twins` has four equal heads.
 
 # %%
 _ = torch.manual_seed(0)
@@ -512,7 +512,7 @@ assert between < 1e-9
 #
 # Back to the temperatures. We train a layer of width 16 on random days. Queries and keys are made from the
 # position alone, so a head has the same weights on all days. Temperatures have variance 1, and the loss is
-# the mean squared error: the answer 0 costs 2, and just one of the two temperatures costs 1.
+# the mean squared error: to answer 0 costs 2, to answer $x_t$ alone costs 1.
 
 # %%
 places = torch.zeros(1, 8, 16)
