@@ -190,9 +190,9 @@ assert used[::10].tolist() == list(measured.values())
 # *Figure 1. Each unit is one bend: $b_1$ says where, $w_1$ on which side, $w_2$ how steep. $b_2$ is the use
 # that is always there.*
 #
-# **Exercise 1 (easy).** How many units give the larger of two numbers, $\max(a, b)$? And how many where the
-# network stands in the model, inside a residual sum $x + \mathrm{FFN}(x)$? Give $W_1$ and $W_2$ for the
-# second case, so that the first entry becomes the maximum.
+# **Exercise 1 (easy).** How many units give the larger of two numbers, $\max(a, b)$? And how many inside a
+# residual sum $x + \mathrm{FFN}(x)$, as in the model? Give $W_1$ and $W_2$ for the second case, so that the
+# first entry becomes the maximum.
 
 
 # %% tags=["exercise"]
@@ -218,8 +218,8 @@ assert_close((pairs + torch.relu(pairs @ W_1) @ W_2)[:, 0], pairs.amax(dim=-1))
 # %% [markdown]
 # ### Why is $d_{ff}$ four times $d_{model}$?
 #
-# The paper gives no reason, only a comparison. Its base model ($d_{model} = 512$) with three inner widths
-# (Table 3, rows C; BLEU is a score of translations):
+# The paper gives no reason, only a comparison of three inner widths in its base model ($d_{model} = 512$;
+# Table 3, rows C; BLEU is a score of translations):
 #
 # | $d_{ff}$ | $d_{ff} / d_{model}$ | BLEU | parameters, millions |
 # | --- | --- | --- | --- |
@@ -260,7 +260,7 @@ assert all(1.4 < known[2 * times] / known[times] < 2.6 for times in (1, 2, 4))
 # %% [markdown]
 # In this test, twice the width remembers about twice as much, before 4 and after it. Kaplan et al. (2020)
 # varied the ratio in language models of a fixed size and found that the loss hardly depends on it over a
-# wide range. So 4 is a choice of budget, not a law.
+# wide range. So 4 is a convention, not a law.
 #
 # ## The same at every position
 #
@@ -309,8 +309,8 @@ figure.colorbar(axes[0].images[0], ax=axes, label="influence (1: the panel's lar
 plt.show()
 
 # %% [markdown]
-# *Figure 2. How much each output depends on each input; grey is nothing at all. Through the feed-forward
-# network, each depends on its own alone.*
+# *Figure 2. How much each output depends on each input; grey is zero. Through the feed-forward network,
+# each depends on its own input alone.*
 #
 # So a layer divides its work. **Attention moves vectors between positions and mixes them; the feed-forward
 # network transforms the vector at each position, and moves nothing.** All *context* comes through
@@ -321,9 +321,9 @@ plt.show()
 #
 # Where are the parameters, and where is the work? Attention has four matrices of $512 \times 512$. The
 # feed-forward network has two of $512 \times 2048$, as much as eight of attention's. A decoder layer has
-# two attentions. The operations (multiplications and additions) follow the matrices, and attention also has
-# a score for every *pair* of tokens. We count for the base model with a vocabulary of 37,000, source and
-# target equally long:
+# two attentions. The operations (multiplications and additions) grow with the matrices, and attention also
+# has a score for every *pair* of tokens. We count for the base model with a vocabulary of 37,000, source
+# and target equally long:
 
 
 # %%
@@ -419,9 +419,9 @@ show_source(Embeddings.forward, docstring=False)
 #
 # **Why?** The paper gives no reason. One might think that it undoes attention's division. But that is by
 # $\sqrt{d_k} = 8$, not by 22.6, and all layers of attention but the first see the output of a layer norm,
-# which removes any factor. What else meets the embeddings? The positional encodings are added to them
-# ([05](05_positional_encoding.ipynb)), and each of these vectors has length 16. How long is an embedding
-# beside them? It depends on how its entries are drawn at first:
+# which removes any factor. What else meets the embeddings? The positional encodings, each of length 16, are
+# added to them ([05](05_positional_encoding.ipynb)). How long is an embedding beside them? It depends on
+# how its entries are drawn at first:
 
 # %%
 position = sinusoids(40, 512)  # (40, 512), entries with a root mean square of sqrt(1/2)
@@ -444,8 +444,8 @@ assert_close(scaled, [32.0, 2**0.5, 0.234], rtol=0.03, atol=0)
 # So the factor makes sense only together with the initialisation. The authors' code (tensor2tensor,
 # `SymbolModality`) draws with standard deviation $d_{model}^{-1/2}$: with the factor, words and positions
 # are of about the same size. *Dive into Deep Learning* combines the factor with PyTorch's numbers, and
-# words drown the positions. *The Annotated Transformer* combines it with Xavier's rule, and words start at
-# a quarter of the positions. (Training can repair either.) But why not draw with standard deviation 1, and
+# words drown the positions. *The Annotated Transformer* combines it with Xavier's rule, and words start
+# smaller than the positions. (Training can repair either.) But why not draw with standard deviation 1, and
 # leave the factor out?
 #
 # ## One matrix at both ends
@@ -459,9 +459,10 @@ assert_close(scaled, [32.0, 2**0.5, 0.234], rtol=0.03, atol=0)
 # state with the token's own vector: a look-up once more, with the state as query and the vocabulary as
 # keys.
 #
-# Here the size of the matrix matters. The state comes out of a layer norm: 512 entries of variance 1. If
-# the rows have variance 1 too, a logit is a sum of 512 such products, with standard deviation 22.6. But a
-# new model should find all tokens equally likely. With 2,000 tokens, that is a loss of $\ln 2000 = 7.6$.
+# Here the scale of the matrix matters. The state comes out of a layer norm: 512 entries of variance 1. If
+# the matrix's entries have variance 1 too, a logit is a sum of 512 products, with standard deviation 22.6.
+# But a new model should find all tokens equally likely. With 2,000 tokens, that is a loss of
+# $\ln 2000 = 7.6$.
 
 # %%
 _ = torch.manual_seed(0)
@@ -480,11 +481,11 @@ for std in (1.0, 512**-0.5):
     assert loss > 50 if std == 1 else 7.5 < loss < 10
 
 # %% [markdown]
-# **The output wants the matrix small, by $1/\sqrt{d_{model}}$; the input wants it of ordinary size. The
-# factor lets one matrix serve both.** This is our reading; it agrees with how the authors' code draws.
+# **The output wants entries of about $1/\sqrt{d_{model}}$, the input entries of about 1. The factor lets
+# one matrix serve both.** This is our reading; it agrees with how the authors' code draws.
 #
-# (Both losses have another part. A new model's state still resembles the token that the decoder has just
-# read, so the shared matrix gives *that* token the largest logit.)
+# (Both losses include another effect: a new model's state still resembles the token that the decoder has
+# just read, so the shared matrix gives *that* token the largest logit.)
 #
 # **Exercise 2 (medium).** Write the two ends of the model with one matrix. Draw it so that a new model
 # knows nothing and its embeddings have entries of variance 1.
@@ -624,9 +625,9 @@ assert not torch.allclose(place(2 * tokens), 2 * place(tokens), atol=1e-3)  # an
 # <details><summary>Further: the factor is also a learning rate</summary>
 #
 # Without sharing, a table with variance 1 and no factor gives the same model as a table with variance
-# $1/d_{model}$ and the factor. They do not train alike. Adam's first steps change every entry by the
-# learning rate, whatever its gradient ([08](08_training_recipe.ipynb)), and the factor comes after: the
-# embedding changes by $\sqrt{d_{model}} = 22.6$ times as much. In plain gradient descent the factor
+# $1/d_{model}$ and the factor. They do not train alike. Adam's first steps change each entry by about the
+# learning rate, however large its gradient ([08](08_training_recipe.ipynb)), and the factor comes after:
+# the embedding changes by $\sqrt{d_{model}} = 22.6$ times as much. In plain gradient descent the factor
 # multiplies the gradient too, so it changes by $22.6^2 = 512$ times as much.
 #
 # </details>

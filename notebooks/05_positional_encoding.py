@@ -104,8 +104,8 @@ assert difference < 1e-4
 # Shuffling the input only shuffles the output. This property is called **permutation equivariance**: a word
 # gets the same vector wherever it stands. To this encoder a sentence is a *bag of words*.
 #
-# Does a decoder's causal mask reveal the order? We put one into the same two layers, look at the last word,
-# which sees all ten, and shuffle the nine before it.
+# Does a decoder's causal mask reveal the order? We add one to the same two layers, shuffle the first nine
+# words and look at the last, which sees all ten.
 
 # %%
 earlier = torch.cat([torch.randperm(9), torch.tensor([9])])  # the last word stays the last
@@ -119,9 +119,9 @@ with evaluating(model):
 assert moved[0] < 1e-4 < 1e-2 < moved[1]
 
 # %% [markdown]
-# After one layer the last word's vector is the same. After two it moves, because in layer 1 every word has
-# seen a different set of words. So a decoder of two or more layers can learn something about order without
-# positions (Haviv et al., 2022). An encoder cannot, at any depth.
+# After one layer the last word's vector is the same. After two it moves, because in layer 1 the shuffled
+# words saw other words before them. So a decoder of two or more layers can learn something about order
+# without positions (Haviv et al., 2022). An encoder cannot, at any depth.
 #
 # ## Four simpler encodings, and what is wrong with them
 #
@@ -248,8 +248,8 @@ assert (drawn[0, 12:] < 0.1).all()
 
 # %% [markdown]
 # *Figure 3. Read a row from right to left. On the right the hands are too slow to have moved. On the left
-# they have gone round several times and say nothing about the distance. The boundary between the two tells
-# how far apart the positions are.*
+# they may have gone round and say little about the distance. The boundary between the two tells how far
+# apart the positions are.*
 #
 # ### Why 10000?
 #
@@ -295,8 +295,8 @@ for d_model in (32, 512):
 # ### Why exp(log)?
 #
 # Much code computes the frequencies as `torch.exp(torch.arange(0, d, 2) * -(math.log(10000.0) / d))`. This
-# is the same number, because $10000 = e^{\ln 10000}$. The authors' code has this form, and others copied
-# it. It is not more accurate (*Further*).
+# is the same number, because $10000 = e^{\ln 10000}$. The authors' code has this form. It is not more
+# accurate (*Further*).
 #
 # ## Only the distance counts
 #
@@ -411,7 +411,7 @@ assert unscaled[0] < 0.1
 
 # %% [markdown]
 # With the scale factor both can be read, because unrelated vectors in 512 dimensions are almost at right
-# angles. Without it an embedding has length 1 and a position has length 16, and most words are lost.
+# angles. Without it an embedding has length 1 beside a position's 16, and the nearest word is mostly wrong.
 #
 # What does our hand-made head do when queries and keys are made of $x = $ word + position?
 
@@ -435,8 +435,8 @@ assert 50 < right < 110
 
 # %% [markdown]
 # Every word attends to **itself**. Setting a vector back by one position hardly changes it, so the word's
-# own part adds about 500 to the score with itself. If we hide the diagonal, a smaller trouble remains:
-# scores vary by ±32 with the words, and one position further makes a difference of only $256 - 249 = 7$.
+# own part adds about 500 to the score with itself. If we hide the diagonal, another trouble remains: scores
+# vary by ±32 with the words, and one position further makes a difference of only $256 - 249 = 7$.
 #
 # The cure is to keep words and positions in different directions. We remove from the words the 80
 # directions in which these 200 positions move (a singular value decomposition finds them), and let the head
@@ -574,9 +574,9 @@ plt.show()
 # can only guess among the symbols seen so far.*
 #
 # Our hand-made head works at any position, so sines are not the obstacle. But the model had to tell only 32
-# positions apart, and that needs no rotation. So we change the training data: the rows stay 32 long, but
-# begin at a random position from 0 to 96. We test inside the range that this covers, from 50, and outside
-# it, from 300 and 1000.
+# positions apart, which needs no rotation. So we change the training data: the rows stay 32 long, but begin
+# at a random position from 0 to 96. We test inside the range that this covers, from 50, and outside it,
+# from 300 and 1000.
 
 # %%
 anywhere = {"sines": fit(sines(), 97), "learned": fit(lookup(), 97)}

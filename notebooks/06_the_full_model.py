@@ -185,8 +185,8 @@ assert_close(nn.LayerNorm(4)(10 * x + 500), by_hand, rtol=1e-4, atol=1e-4)  # si
 
 # %% [markdown]
 # Why not *batch* normalisation, the usual choice for images? In training it takes the mean and standard
-# deviation of one entry over all words of the batch. We change one word, the last of its sentence, and
-# count which outputs change.
+# deviation of each entry over all words of the batch. We change one word, the last of its sentence, and
+# count the outputs that change.
 
 # %%
 _ = torch.manual_seed(0)
@@ -342,8 +342,8 @@ assert sure == sorted(sure)
 # be right).
 #
 # Why not two? `nn.Transformer` is post-norm by default and *still* ends each stack in a second norm.
-# Untrained, that does nothing, because the vector is normalised already. Later it takes back the size that
-# the first norm's gain has learned, and has to learn it again:
+# Untrained, that does nothing, because the vector is normalised already. Later it removes the size that the
+# first gain has learned, and its own must learn it again:
 
 # %%
 last, second = nn.LayerNorm(128), nn.Transformer(128, 4, 1, 1, 64, batch_first=True).decoder.norm
@@ -477,7 +477,7 @@ assert 0.7 < shut[-1] / shut[0] < 1.5
 assert all(parameter.grad.abs().max() == 0 for parameter in closed.encoder.parameters())
 
 # %% [markdown]
-# It does: with the door shut, the first layer gets nearly as much as the last.
+# It does: the first layer now gets nearly as much as the last.
 #
 # ### Does it matter for learning?
 #
@@ -651,9 +651,9 @@ plot_model_flow({name: tuple(output.shape) for name, output in gave.items()}, ti
 plt.show()
 
 # %% [markdown]
-# *Figure 6. Two sentence pairs in the base model, 9 source and 10 target tokens. Between the boxes the shape
-# stays the same. Inside, networks are four times as wide, and in encoder-decoder attention (cross-attention)
-# ten queries meet nine keys.*
+# *Figure 6. Two sentence pairs in the base model, 9 source and 10 target tokens. Within a stack the shape
+# stays the same. Inside, networks are four times as wide, and in encoder-decoder attention
+# (cross-attention) ten queries meet nine keys.*
 #
 # ## Where the parameters are
 #
@@ -678,9 +678,9 @@ assert 0.997 < 168 * 512**2 / body < 1
 # attention. One attention has $4d^2$ weights, a feed-forward network $8d^2$. So an encoder layer has
 # $12d^2$, a decoder layer $16d^2$, and both stacks $168\,d^2$ and little else.
 #
-# Table 3 prints 65 million for base and 213 for big; we count 63.1 and 214.3. Is it another vocabulary? Big
-# is twice as wide, so its table is twice as large. In *twice base minus big* the tables cancel, whatever
-# the vocabulary is.
+# Table 3 prints 65 million for base and 213 for big; we count 63.1 and 214.3. Does another vocabulary
+# explain this? Big is twice as wide, so its table is twice as large. In *twice base minus big* the tables
+# cancel, whatever the vocabulary.
 
 
 # %%
@@ -747,8 +747,8 @@ assert_close(gpt(row).exp().sum(dim=-1), torch.ones(1, 8))
 # %% [markdown]
 # <details><summary>Further: two layer norms that differ, and the vocabulary of Table 3</summary>
 #
-# **The layer norm of 2018.** "The Annotated Transformer" divides by `x.std() + eps`. `std` divides by
-# $d - 1$, which makes 0.1% at 512 entries. And $\epsilon$ stands outside the root. Under the root,
+# **The layer norm of 2018.** "The Annotated Transformer" divides by `x.std() + eps`: `std` divides by
+# $d - 1$, a difference of 0.1% at 512 entries, and $\epsilon$ is outside the root. Under the root,
 # $10^{-5}$ damps vectors with a standard deviation below 0.003; outside, $10^{-6}$ damps those below
 # 0.000001.
 #
