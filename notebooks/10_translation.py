@@ -128,9 +128,9 @@ assert all(UNK not in bpe.encode(text) for text in val.src)
 #
 # ### What a vocabulary may be built from
 #
-# From the training text alone. To see why, we take whole words as tokens and 1,000 training sentences, and
-# build the list without and with the words of val. Which BLEU (0 to 100, explained below) could a *perfect*
-# translator reach if it writes `<unk>` for each word that has no number?
+# It may see the training text alone. To see why, we take whole words as tokens and 1,000 training sentences,
+# and build the list without and with the words of val. Which BLEU (0 to 100, explained below) could a
+# *perfect* translator reach if it writes `<unk>` for unlisted words?
 
 # %%
 small, cut = train.take(range(1000)), word_splitter("en")
@@ -150,8 +150,8 @@ assert best["train alone"] < 98 < 99.9 < best["train and val"]
 # %% [markdown]
 # The longer list looks better, but no training can teach the model the new words. Their rows in the source
 # embedding never get a gradient and stay random; on the target side, each training token only teaches the
-# model *not* to write them. The second line is a trap of its own: if the references are decoded from
-# numbers too, `<unk>` counts as a right answer.
+# model *not* to write them. The second line is a trap of its own: if the references have `<unk>` too, it
+# counts as a right answer.
 #
 # ## Training, live
 #
@@ -206,8 +206,8 @@ assert 0.85 < accuracy < 0.97
 # same quantity: read the legend.*
 #
 # The training loss is the divergence from the smoothed target, which a perfect model brings to 0. The
-# validation loss is the cross-entropy of the right tokens alone; its exponential is the **perplexity**,
-# and for a perfect model trained with smoothing it stops near 0.105 ([09](09_first_example.ipynb)). So we
+# validation loss is the cross-entropy of the right tokens alone, which for a perfect model trained with
+# smoothing stops near 0.105 ([09](09_first_example.ipynb)); its exponential is the **perplexity**. We
 # measure 500 training sentences and the 500 of val in both currencies.
 
 # %%
@@ -227,8 +227,7 @@ assert 0 < min(gaps) <= max(gaps) < 0.2
 assert measured["val"][1] - measured["train"][0] > max(gaps)  # the picture shows more than either
 
 # %% [markdown]
-# In either currency the gap between train and val is smaller than the picture suggests, because the picture
-# mixes the two.
+# No: the validation loss still falls, and the gap is small in either currency. Compare only within one.
 #
 # ## What it says
 #
@@ -249,9 +248,9 @@ assert 0.2 < exact < accuracy - 0.1
 # %% [markdown]
 # ### BLEU by hand
 #
-# Whole sentences are a harsh measure. Section 6.1 uses **BLEU** (Papineni et al., 2002). It counts
+# Whole sentences are a harsh measure. Section 6.1 uses **BLEU** (Papineni et al., 2002), which counts
 # *n-grams*, runs of $n$ words. Let $p_n$ be the share of the translation's n-grams that the
-# reference has too, none counted more often than it stands there. Then
+# reference has too, *clipped*: none counts more often than it occurs there. Then
 #
 # $$\mathrm{BLEU} = 100 \cdot \min\left(1, e^{1 - r/c}\right) \cdot (p_1\, p_2\, p_3\, p_4)^{1/4}$$
 #
@@ -394,8 +393,8 @@ ax.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# *Figure 2. Missing nouns and verbs, by how often train has the word; on each bar, the words lost and all
-# words. Rare words are lost most, nouns and verbs alike.*
+# *Figure 2. Missing nouns and verbs, by how often train has the word; each bar is labelled lost/all. Rare
+# words are lost most, nouns and verbs alike.*
 #
 # The expectation is wrong: in no group are verbs lost much more often than nouns. What matters is how often
 # train has the word. Why the late verb costs so little, this count does not tell.
@@ -415,8 +414,8 @@ for sentence in tries:
 
 # %% [markdown]
 # Many sentences of val have a mistake, and so may these, even where every word is known. The penguin has
-# become something else, and nothing gives it away: no `<unk>`, no warning. So ask first which words, as they
-# are written here, the training text never had:
+# become something else, and nothing gives it away: no `<unk>`, no warning. So ask first which of these word
+# forms the training text never had:
 
 # %%
 familiar = {word for text in train.src for word in index.split(text)}
@@ -478,8 +477,8 @@ print(f"{reported['value']:.1f} (test, {reported['low']:.1f} to {reported['high'
 assert reported["value"] < by_hand
 
 # %% [markdown]
-# With more pairs and 65 times the passes, the captions end far lower. They are other sentences, so this does
-# not make theirs the worse model: a caption can be translated in many ways, and BLEU knows one of them.
+# With more pairs and 65 times the passes, the captions score far lower. This does not make their model
+# worse: a caption can be translated in many ways, and BLEU knows one of them.
 #
 # **Settings.** Start from `--preset tiny` and leave learning rate and warm-up to the program. Choose
 # `--max-tokens` so that an epoch has some hundred updates. With more than one pass through the data, dropout
@@ -537,7 +536,7 @@ assert luck == sorted(luck)
 # construction; the dashed line leaves 0 only by chance, because few of the 2,000 systems are ever the
 # best of 100.*
 #
-# Trying alone brought points of BLEU, and they are gone where nobody has looked. (Ours are many, because the
+# Choosing among equals brought points of BLEU, which are gone on fresh sentences. (Ours are many, because the
 # two sets that we mix differ a lot.) Nobody needs to cheat for this: a dozen learning rates, three seeds,
 # "the checkpoint that did best on test". A test set is a measuring instrument that wears out with use.
 #
@@ -589,7 +588,7 @@ assert all(points > 3 for points in cost.values())
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write the count at the heart of BLEU: how many n-grams of a translation the
-# reference has too, none counted more often than it stands there, and how many n-grams there are.
+# reference has too, clipped, and how many n-grams there are.
 
 
 # %% tags=["exercise"]

@@ -288,8 +288,8 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. The tree of one search, a column for each step. A box holds a token (▁ begins a word) and the
-# log-probability of the whole beginning. The heavy line is the winner; it is not on top at step 3, where
-# greedy decoding chose the comma. White boxes were computed and dropped.*
+# log-probability of the whole beginning. The heavy line is the winner; at step 3 it is second, and greedy
+# decoding chose the comma. White boxes were dropped.*
 #
 # How does one batch hold a tree? At each step the package appends the newest tokens of all $k$ hypotheses to
 # one cache, and never moves them. A mask, `seen`, says which tokens belong to which hypothesis. We look at
@@ -451,8 +451,8 @@ assert all(empty[i] < exact[i][0] for i in sure)
 #
 # $|y|$ counts the end symbol. The penalty favours *long* translations, because a negative number rises when
 # it is divided by a larger one. The package calls this form `"gnmt"`; its `"power"` divides by $|y|^\alpha$,
-# which for $\alpha = 1$ gives the mean log-probability of a token. When does the penalty choose another one
-# of the eight results of a beam of 8?
+# which for $\alpha = 1$ gives the mean log-probability of a token. When does the penalty change the winner
+# among the eight results of a beam of 8?
 
 # %%
 eight = beams(captions, beam=8, alpha=0.6, n_best=8)
@@ -494,9 +494,9 @@ assert same
 
 # %% [markdown]
 # Here the paper's penalty accepts one more token only if its probability is above 0.85. So the penalty
-# decides near ties. And it does not steer the search: within a step all hypotheses are equally long, so the
-# same divisor changes no order. It only chooses among the hypotheses that have *ended*. What the beam has
-# dropped, no $\alpha$ brings back.
+# decides near ties. It does not steer the beam: within a step all hypotheses are equally long, so one
+# divisor changes no order. It chooses among the *ended* hypotheses, and affects when to stop (below). No
+# $\alpha$ brings back what the beam dropped.
 #
 # ## When does it stop?
 #
@@ -579,7 +579,7 @@ assert rising == sorted(rising)
 #   Knowles (2017) saw this in other models.
 # - **The loss is brevity.** BLEU is a mean precision of n-grams times a penalty for output that is too
 #   short. Without this factor (last column, an estimate) the precision *rises* with each wider beam, from
-#   43.1 to 46.4. A beam of 50 writes only 81% of the reference's words, but more of them are right.
+#   43.1 to 46.4. A beam of 50 writes 81% of the reference's length, with a larger share right.
 # - **A stronger penalty suits this model better.** The mean brings 1.26 BLEU with a beam of 5 (0.62 to
 #   1.88), and stays within 0.2 BLEU from a beam of 4 to 20. On other text, choose on your own validation
 #   set.
@@ -653,12 +653,12 @@ assert right == 12
 assert balanced(leaking[1]) == 12 > balanced(leaking[4])
 
 # %% [markdown]
-# With the positions wrong by one there is no crash, and all twelve translations are right: a fault that one
-# can ship. If the branches of the tree see each other, every test of greedy decoding passes, because a beam
-# of one has one branch. (Many libraries reorder the cache when hypotheses branch. There the same fault is a
-# reordering that was forgotten.)
+# With the positions wrong by one there is no crash, and all twelve translations stay the same: a fault that
+# one can ship. If the branches of the tree see each other, every test of greedy decoding passes, because a
+# beam of one has one branch. (Many libraries reorder the cache when hypotheses branch. There the same fault
+# is a forgotten reordering.)
 #
-# **What the cache costs** is memory. We look at the search of Figure 2, then compute the paper's base model.
+# **What the cache costs** is memory. We measure the search of Figure 2, then compute the base model's.
 
 # %%
 S = sources([captions[chosen]])[0].size(1)
