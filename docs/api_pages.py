@@ -36,7 +36,9 @@ def write_api(folder: Path) -> None:
         title = name.removeprefix("annotated.")
         # A folder of modules is one page: what it exports, under the names that a reader imports.
         package = hasattr(importlib.import_module(name), "__path__")
-        page = PAGE.format(title=title, name=name, more="   :imported-members:\n" * package)
+        # Two short words, which a phone can break: "masks, in transformer".
+        heading = ", in ".join(reversed(title.split(".")))
+        page = PAGE.format(title=heading, name=name, more="   :imported-members:\n" * package)
         (folder / f"{title}.md").write_text(page, encoding="utf-8")
     titles = "\n".join(name.removeprefix("annotated.") for name in names)
     (folder / "index.md").write_text(INDEX.format(names=titles), encoding="utf-8")

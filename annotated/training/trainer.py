@@ -348,7 +348,7 @@ class Trainer:
         batch.to(self.device)
         quiet = nullcontext() if last or self.world == 1 else self.loss.no_sync()
         half = half_precision(self.device) if self.config.precision == "bf16" else nullcontext()
-        quick = CpuKernels() if self.device.type == "cpu" and not self.config.compile else nullcontext()
+        quick = CpuKernels() if self.device.type == "cpu" else nullcontext()
         with quiet, half, quick:
             loss = self.loss(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y)
             # DistributedDataParallel averages over processes; times their number, that is a sum.

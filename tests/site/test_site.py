@@ -187,10 +187,10 @@ def test_headings_get_the_names_that_github_gives_them(heading: str, name: str) 
 
 
 def test_code_leads_to_its_own_entry_or_to_its_class() -> None:
-    assert code_link("masks.Batch.to") == "{py:obj}`Batch.to <annotated.transformer.masks.Batch.to>`"
+    assert code_link("data.Batch.to") == "{py:obj}`Batch.to <annotated.data.Batch.to>`"
     assert (
         code_link("TransformerConfig.h")
-        == "{py:obj}`TransformerConfig.h <annotated.transformer.model.TransformerConfig>`"
+        == "{py:obj}`TransformerConfig.h <annotated.transformer.config.TransformerConfig>`"
     )
     assert code_link("data.torchtext_fields.make_fields") == "`data.torchtext_fields.make_fields`"
 
@@ -201,7 +201,7 @@ def test_code_leads_to_its_own_entry_or_to_its_class() -> None:
 def test_names_become_links_and_examples_blocks() -> None:
     lines = ["As `Batch` and `x[0]` do:", "", "    make site", "", "Args:", "    src: |A|."]
     to_rest(None, "function", "annotated.unknown", None, None, lines)
-    assert lines[0] == "As :py:obj:`Batch <annotated.transformer.masks.Batch>` and ``x[0]`` do:"
+    assert lines[0] == "As :py:obj:`Batch <annotated.data.Batch>` and ``x[0]`` do:"
     assert lines[2:5] == ["::", "", "    make site"]
     assert lines[-1] == r"    src: \|A\|."
 
