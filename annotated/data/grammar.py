@@ -39,18 +39,16 @@ class GrammarPair:
     english_tree: Tree
 
     @classmethod
-    def of(
-        cls, german_tree: Tree, english_tree: Tree, alignment: frozenset[tuple[int, int]]
-    ) -> "GrammarPair":
-        """Derive the pair from its trees, the leaves of which are its words."""
-        words = tuple(german_tree.leaves()), tuple(english_tree.leaves())
-        return cls(*map(surface, words), *words, alignment, german_tree, english_tree)
+    def of(cls, german: Tree, english: Tree, alignment: frozenset[tuple[int, int]]) -> "GrammarPair":
+        """Make the pair of two trees: their leaves are its words."""
+        words = tuple(german.leaves()), tuple(english.leaves())
+        return cls(*map(surface, words), *words, alignment, german, english)
 
 
 def sample(count: int) -> list[GrammarPair]:
-    """Give the first `count` pairs in the order in which they were drawn, whatever their split.
+    """Return the first `count` pairs in the order in which they were drawn, whatever their split.
 
-    Every call begins at the same pair, and none comes twice. Raises ValueError unless there are so many, and
+    They are the same in every call, and no pair comes twice. Raises ValueError unless there are so many, and
     as `grammar` does.
     """
     rows = _rows()
@@ -60,7 +58,7 @@ def sample(count: int) -> list[GrammarPair]:
 
 
 def grammar(pair: str = "de-en") -> Corpus:
-    """The corpus with its splits "train", "val" and "test"; `pair` is "de-en" or "en-de".
+    """Read the corpus with its splits "train", "val" and "test"; `pair` is "de-en" or "en-de".
 
     No two splits share a sentence. Raises ValueError for another pair, or where the file that comes with
     the package is damaged, FileNotFoundError where it is missing.
@@ -80,7 +78,7 @@ def grammar(pair: str = "de-en") -> Corpus:
 
 
 def _rows() -> list[list[str]]:
-    """The lines of the file, cut into their columns."""
+    """Read the lines of the file, cut into their columns."""
     if not FILE.exists():
         raise FileNotFoundError(f"{FILE}, the built-in corpus, is missing: install the package anew")
     try:
@@ -96,17 +94,17 @@ def _pair(german: str, english: str, links: str) -> GrammarPair:
 
 
 def _sentence(tree: str) -> str:
-    """The sentence of a bracketed tree, a hundred times as fast as by way of the tree."""
+    """Read the sentence off a bracketed tree without making the tree, which takes much longer."""
     return surface(re.findall(r" ([^() ]+)\)", tree))
 
 
 def surface(words: Sequence[str]) -> str:
-    """Words as a line of text: no space before punctuation and 's."""
+    """Write words as a line of text: no space before punctuation and 's."""
     return re.sub(r" ([,.?]|'s?)(?= |$)", r"\1", " ".join(words))
 
 
 def word_by_word(pair: GrammarPair) -> str:
-    """The translation that knows all words and no grammar, for comparison.
+    """Translate with all words known and no grammar, for comparison.
 
     Each German word, in German order, is replaced by the English words aligned to it, in English order; a
     German word aligned to nothing is left out, and an English word aligned to two German words comes twice.

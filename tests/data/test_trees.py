@@ -21,6 +21,12 @@ def trees():
     return [tree for pair in sample(300) for tree in (pair.german_tree, pair.english_tree)]
 
 
+@pytest.mark.parametrize("wrong", ["", "Hund", "(N", "(N)", "(N Hund", "(N Hund) (N Katze)", "((N Hund))"])
+def test_a_malformed_tree_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"tree|bracket"):
+        Tree.parse(wrong)
+
+
 def test_a_tree_becomes_brackets_and_parts_of_speech():
     expected = "(S (NP PRON )NP (VP V (NP ART N )NP (PP P (NP N )NP )PP )VP PUNCT )S"
     assert linearise(SEEING) == expected.split()
