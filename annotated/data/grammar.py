@@ -1,9 +1,10 @@
 """The built-in corpus: German-English sentence pairs with their word alignments and both trees.
 
 A grammar of our own drew the pairs, at random but once and for all: it stands in the repository, in
-`corpora/grammar`, and is no part of this package. A line of the file has four columns: the split, the German
-tree, the English tree, and the word alignment in the Pharaoh format (`0-0 1-2`). German and English are
-functions of each other: each sentence has one translation, in either direction.
+`corpora/grammar`, is no part of this package, and draws as many others as anybody wants. A line of the file
+has four columns: the split (or "-", for none), the German tree, the English tree, and the word alignment in
+the Pharaoh format (`0-0 1-2`). German and English are functions of each other: each sentence has one
+translation, in either direction.
 """
 
 import re

@@ -24,7 +24,7 @@ SHARES = {"test": range(5), "val": range(5, 10), "train": range(10, 100)}
 
 
 def corpus_lines() -> Iterator[str]:
-    """The lines of the corpus: split, German tree, English tree, alignment, with tabs between.
+    """Draw the lines of the corpus: split, German tree, English tree, alignment, with tabs between.
 
     They end where every split is full. A sentence drawn after its own split was full is in none, and "-"
     stands for it.
@@ -40,18 +40,18 @@ def corpus_lines() -> Iterator[str]:
 
 
 def split_of(sentence: str) -> str:
-    """The split to which a German sentence belongs, always."""
+    """Name the split to which a German sentence belongs, by its hash: always the same."""
     place = int.from_bytes(hashlib.sha256(sentence.encode()).digest()[:4], "big") % 100
     return next(name for name, share in SHARES.items() if place in share)
 
 
 def sample(count: int, seed: int = 0) -> list[GrammarPair]:
-    """``count`` different pairs, the same for the same seed."""
+    """Draw ``count`` different pairs, the same for the same seed."""
     return list(islice(pairs(seed), count))
 
 
 def pairs(seed: int) -> Iterator[GrammarPair]:
-    """Different pairs without end."""
+    """Draw different pairs without end."""
     found: set[str] = set()
     for drawn in trees(seed):
         pair = _pair(*drawn)
@@ -92,5 +92,5 @@ def _pair(german_tree: Tree, english_tree: Tree) -> GrammarPair:
 
 
 def text(tree: Tree) -> str:
-    """The sentence of a tree as a line of text."""
+    """Write the sentence of a tree as a line of text."""
     return surface(plain(tree).leaves())
