@@ -1,8 +1,10 @@
 """Sphinx's settings. The sources are put together by staging.py; build.py runs Sphinx on them."""
 
 from sphinx.application import Sphinx
+from sphinx.highlighting import PygmentsBridge
 
 from annotated import __version__
+from code_lines import LineFormatter
 from docstrings import to_rest
 
 project = "annotated"
@@ -47,4 +49,5 @@ nitpick_ignore_regex = [
 
 
 def setup(app: Sphinx) -> None:
+    PygmentsBridge.html_formatter = LineFormatter
     app.connect("autodoc-process-docstring", to_rest, priority=400)  # before napoleon, at 500
