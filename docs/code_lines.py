@@ -1,4 +1,4 @@
-"""Code line by line, so that a narrow page wraps each below its own beginning, and a wide one fits the letters."""
+"""Code line by line: a narrow page wraps each below its own beginning, a wide one fits the letters."""
 
 import html
 import re
@@ -10,7 +10,7 @@ TAG = re.compile(r"<[^>]*>")
 
 
 class LineFormatter(HtmlFormatter):
-    """Pygments' HTML, in which each line is an element that knows its indent, and the block its longest line."""
+    """Pygments' HTML, in which each line knows its indent, and the block its longest line."""
 
     def wrap(self, source: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         lines = [line for _, line in source]

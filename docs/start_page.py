@@ -86,7 +86,8 @@ word](images/translation.svg)
 
 A small model, trained on 29,000 captions of photographs, translates your sentence in the browser and shows
 every number on the way: pieces, queries, keys and values, heads, the beam. Nothing that you type leaves the
-page. It translates these well, but for the last two: its captions hardly have onions, and no questions.
+page. It translates these well, but for the last two: its captions hardly have onions, and no questions. It
+writes a rare word in pieces, and what it puts together may be no word, or the wrong one; the page says where.
 
 <table class="table sentences">
 <thead><tr><th scope="col">English</th><th scope="col">German, by the model</th></tr></thead>

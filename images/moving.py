@@ -59,7 +59,7 @@ def draw_card() -> Canvas:
 
 
 def translated(sentence: str) -> tuple[int, Tensor, list[str], list[str]]:
-    """The layer that is surest where to look, its weights (target, source), the source's and target's tokens."""
+    """The layer that is surest where to look, its weights (target, source), and the tokens of both sides."""
     seen = load_pretrained("multi30k-en-de").attention(sentence)
     layer = sharpest(seen)
     source, written = (

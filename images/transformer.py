@@ -115,7 +115,9 @@ def draw_norm_orders() -> Canvas:
 
 def draw_attention() -> Canvas:
     """Scaled dot-product attention (section 3.2.1, equation 1): three queries, three keys and padding."""
-    sheet = Canvas(980, 470, "Scaled dot-product attention, step by step; the last key is padding, which a mask hides")
+    sheet = Canvas(
+        980, 470, "Scaled dot-product attention, step by step; the last key is padding, which a mask hides"
+    )
     query = torch.tensor([[2.6, 0.2], [0.4, 2.4], [1.5, 1.3]])
     key = torch.tensor([[2.0, 0.3], [0.2, 2.2], [1.2, 1.0], [1.0, 1.4]])
     value = torch.tensor([[1.0, 0.1, 0.5], [0.1, 0.9, 0.2], [0.4, 0.3, 1.0], [0.7, 0.7, 0.7]])

@@ -1,6 +1,5 @@
 """The drawings: made again, they are those in images/; the two maps name what there is."""
 
-import ast
 import re
 import struct
 import subprocess
