@@ -16,18 +16,15 @@ def add_card(app: Sphinx, page: str, template: str, context: dict[str, Any], tre
         return
     first = next(iter(tree.findall(nodes.paragraph)), None)
     text = " ".join(first.astext().split()) if first else app.config.project
-    card = urljoin(app.config.html_baseurl, CARD) if app.config.html_baseurl else context["pathto"](CARD, 1)
-    for name, value in (("name", "description"), ("property", "og:description")):
-        context["metatags"] += meta(name, value, text)
-    for value, content in {
-        "og:title": context["title"],
+    home = app.config.html_baseurl
+    said = {
+        "description": text,
+        "og:description": text,
+        "og:title": html.unescape(context["title"]),
         "og:type": "article",
-        "og:image": card,
+        "og:image": urljoin(home, CARD) if home else context["pathto"](CARD, True),
         "twitter:card": "summary_large_image",
-    }.items():
-        context["metatags"] += meta("property", value, content)
-
-
-def meta(kind: str, name: str, content: str) -> str:
-    """One element of a page's head."""
-    return f'\n<meta {kind}="{name}" content="{html.escape(html.unescape(content))}">'
+    }
+    for name, content in said.items():
+        kind = "property" if ":" in name else "name"
+        context["metatags"] += f'\n<meta {kind}="{name}" content="{html.escape(content)}">'

@@ -26,6 +26,10 @@ SENTENCES = (
 )
 # What it gives a caption's pieces on average: nine in ten captions get more than the first, half the second.
 SURE = (0.50, 0.71)
+WATCH_HEAD = """
+<link rel="icon" href="_static/mark.svg">
+<meta property="og:title" content="See inside a Transformer">
+<meta property="og:image" content="_static/card.png">"""
 BEYOND = ("A man cuts an onion.", "How are you today?")  # what it does not know
 
 
@@ -50,6 +54,7 @@ def write_watch(translator: Translator, folder: Path) -> None:
     page = inside.page(
         '<script defer src="_static/watch.js"></script>',
         '<a href="index.html">annotated</a>',
+        WATCH_HEAD,
         model="_static/model.js",
         series="notebooks/",
         sure=json.dumps(SURE),
