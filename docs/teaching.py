@@ -16,7 +16,9 @@ TABLE = """```{{list-table}}
 ```"""
 HEAD = ("notebook", "minutes", "before it, students need", "after it", "exercises")
 MINUTES = re.compile(r"^\*(\d+) minutes to read, ([^,.]*)", re.MULTILINE)
-POINT = r"^- \*\*{}:\*\* (.*(?:\n  .*)*)"
+BEFORE, AFTER = (
+    re.compile(rf"^- \*\*{word}:\*\* (.*(?:\n  .*)*)", re.MULTILINE) for word in ("Before", "After")
+)
 
 
 def write_teaching(root: Path, folder: Path) -> None:
@@ -31,15 +33,12 @@ def row(path: Path) -> tuple[str, ...]:
     """One notebook's cells. Raises ValueError where its head lacks a line that the table needs."""
     notebook = nbformat.read(path, as_version=4)
     opening = notebook.cells[0].source
-    found = [
-        re.search(pattern, opening, re.MULTILINE)
-        for pattern in (MINUTES, *map(POINT.format, ("Before", "After")))
-    ]
+    found = [pattern.search(opening) for pattern in (MINUTES, BEFORE, AFTER)]
     if None in found:
         raise ValueError(
             f"{path.name}: its head needs '*n minutes to read, ...', '- **Before:**', '- **After:**'"
         )
-    (minutes, before, after) = found
+    minutes, before, after = found
     title = opening.partition("\n")[0].lstrip("# ")
     times = f"{minutes[1]} to read; {minutes[2]}"
     return (
