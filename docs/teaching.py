@@ -14,7 +14,7 @@ TABLE = """```{{list-table}}
 
 {rows}
 ```"""
-HEAD = ("notebook", "minutes", "before it, students need", "after it", "exercises")
+HEAD = ("notebook", "minutes", "before it", "after it", "exercises")
 MINUTES = re.compile(r"^\*(\d+) minutes to read, ([^,.]*)", re.MULTILINE)
 BEFORE, AFTER = (
     re.compile(rf"^- \*\*{word}:\*\* (.*(?:\n  .*)*)", re.MULTILINE) for word in ("Before", "After")
