@@ -11,10 +11,13 @@ import argparse
 import shutil
 import sys
 import time
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 from sphinx.cmd.build import build_main
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "notebooks"))
 
 from checking import check_site
 from staging import stage
@@ -28,8 +31,10 @@ def build(out: Path, work: Path) -> int:
         shutil.rmtree(folder, ignore_errors=True)
     stage(ROOT, work / "sources")
     strict = ["--fail-on-warning", "--keep-going", "--nitpicky", "--quiet"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    home = ["-D", f"html_baseurl={project.get('urls', {}).get('Documentation', '')}"]
     folders = ["-d", str(work / "doctrees"), str(work / "sources"), str(out)]
-    if status := build_main(["-b", "html", *strict, *folders]):
+    if status := build_main(["-b", "html", *strict, *home, *folders]):
         return status
     faults = check_site(out)
     for fault in faults:

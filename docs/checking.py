@@ -20,6 +20,8 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if ("rel", "canonical") in attrs:  # where the page is from afar: no browser fetches that
+            return
         for name, value in attrs:
             if name in ("id", "name") and value:
                 self.names.add(value)

@@ -1,9 +1,12 @@
 """Sphinx's settings. The sources are put together by staging.py; build.py runs Sphinx on them."""
 
 from sphinx.application import Sphinx
+from sphinx.highlighting import PygmentsBridge
 
 from annotated import __version__
+from code_lines import LineFormatter
 from docstrings import to_rest
+from sharing import add_card
 
 project = "annotated"
 version = release = __version__
@@ -19,6 +22,7 @@ mathjax3_config = {"options": {"enableMenu": False}}
 
 html_theme = "sphinx_book_theme"
 html_title = "annotated"
+html_logo = "_static/mark.svg"
 html_show_copyright = False
 html_static_path = ["_static"]
 html_favicon = "_static/mark.svg"
@@ -28,6 +32,7 @@ html_js_files = ["site.js"]
 html_copy_source = False
 html_context = {"default_mode": "auto"}
 html_theme_options = {
+    "logo": {"text": "annotated", "alt_text": "annotated: to the start page"},
     "use_download_button": False,
     "use_fullscreen_button": False,
     "show_toc_level": 2,
@@ -47,4 +52,6 @@ nitpick_ignore_regex = [
 
 
 def setup(app: Sphinx) -> None:
+    PygmentsBridge.html_formatter = LineFormatter
+    app.connect("html-page-context", add_card)
     app.connect("autodoc-process-docstring", to_rest, priority=400)  # before napoleon, at 500

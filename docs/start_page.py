@@ -26,6 +26,10 @@ SENTENCES = (
 )
 # What it gives a caption's pieces on average: nine in ten captions get more than the first, half the second.
 SURE = (0.50, 0.71)
+WATCH_HEAD = """
+<link rel="icon" href="_static/mark.svg">
+<meta property="og:title" content="See inside a Transformer">
+<meta property="og:image" content="_static/card.png">"""
 BEYOND = ("A man cuts an onion.", "How are you today?")  # what it does not know
 
 
@@ -50,6 +54,7 @@ def write_watch(translator: Translator, folder: Path) -> None:
     page = inside.page(
         '<script defer src="_static/watch.js"></script>',
         '<a href="index.html">annotated</a>',
+        WATCH_HEAD,
         model="_static/model.js",
         series="notebooks/",
         sure=json.dumps(SURE),
@@ -86,7 +91,8 @@ word](images/translation.svg)
 
 A small model, trained on 29,000 captions of photographs, translates your sentence in the browser and shows
 every number on the way: pieces, queries, keys and values, heads, the beam. Nothing that you type leaves the
-page. It translates these well, but for the last two: its captions hardly have onions, and no questions.
+page. It translates these well, but for the last two: its captions hardly have onions, and no questions. It
+writes a rare word in pieces, and what it puts together may be no word, or the wrong one; the page says where.
 
 <table class="table sentences">
 <thead><tr><th scope="col">English</th><th scope="col">German, by the model</th></tr></thead>

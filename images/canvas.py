@@ -6,18 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
 
+from annotated.plots.drawing import COLOURS
+
 FONT = "DejaVu Sans, Verdana, sans-serif"
 INK, SOFT, PAPER = "#222222", "#6b6b6b", "#ffffff"
-# Tints and lines of a palette that colour-blind readers can tell apart; the words never lean on colour alone.
-COLOURS = {
-    "attention": ("#d6e8f5", "#0173b2"),
-    "network": ("#fbe3c0", "#b87503"),
-    "norm": ("#d3efe5", "#02795a"),
-    "embedding": ("#f3dcec", "#a8598f"),
-    "output": ("#f9dccb", "#b54a00"),
-    "plain": ("#f3f3f3", "#8a8a8a"),
-}
-
 Point = tuple[float, float]
 
 

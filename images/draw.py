@@ -17,7 +17,7 @@ from canvas import Canvas
 from layers import draw_layers
 from maps import draw_package, draw_series
 from matplotlib import get_data_path
-from moving import draw_translation
+from moving import draw_card, draw_translation
 from PIL import Image
 from transformer import draw_architecture, draw_attention, draw_heads, draw_norm_orders
 
@@ -32,6 +32,7 @@ FIGURES: dict[str, Callable[[], Canvas]] = {
     "map": draw_series,
     "package": draw_package,
     "translation": draw_translation,
+    "card": draw_card,
 }
 
 

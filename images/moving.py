@@ -1,4 +1,4 @@
-"""The picture that moves: where the shipped model looks while it writes a translation, word by word."""
+"""Where the shipped model looks while it writes a translation: word by word, and all at once on a card."""
 
 from collections.abc import Sequence
 
@@ -17,12 +17,7 @@ FAINT, STRONG = 0.06, 0.3  # weights below are not drawn while a word is written
 
 def draw_translation() -> Canvas:
     """English above, German below; lines from the word that is being written to those looked at."""
-    seen = load_pretrained("multi30k-en-de").attention(SENTENCE)
-    layer = sharpest(seen)
-    weights = seen.maps["cross", layer].mean(dim=0)  # (steps, source), the mean of the heads
-    source, written = (
-        list(map(plain, tokens)) for tokens in (seen.src_tokens, [*seen.tgt_tokens[1:], "</s>"])
-    )
+    layer, weights, source, written = translated(SENTENCE)
     width = max(row_width(source), row_width(written)) + 2 * MARGIN
     canvas = Canvas(round(width), 300, f"The translation of “{SENTENCE}” being written, word by word")
     above, below = (places(tokens, width) for tokens in (source, written))
@@ -35,17 +30,42 @@ def draw_translation() -> Canvas:
         colour=SOFT,
     )
     for x, token in zip(above, source, strict=True):
-        word(canvas, x, TOP, token, "embedding")
+        word(canvas, x, TOP, token, "key")
     steps = len(written)
     for step, (x, token) in enumerate(zip(below, written, strict=True)):
         with canvas.shown(step, steps + HOLD, steps + HOLD, SECONDS):
-            word(canvas, x, BOTTOM, token, "attention")
+            word(canvas, x, BOTTOM, token, "query")
         with canvas.shown(step, step + 1, steps + HOLD, SECONDS):
             draw_lines(canvas, above, x, weights[step], FAINT)
     with canvas.shown(steps, steps + HOLD, steps + HOLD, SECONDS):
         for x, row in zip(below, weights, strict=True):
             draw_lines(canvas, above, x, row, STRONG)
     return canvas
+
+
+def draw_card() -> Canvas:
+    """What a link to the site shows where it is shared: 1200 by 630 pixels as a PNG."""
+    _, weights, source, written = translated("A dog runs through the snow.")
+    canvas = Canvas(600, 315, "Attention Is All You Need, in notebooks that run")
+    canvas.text(canvas.width / 2, 26, "annotated", 17, colour=SOFT)
+    above, below = (places(tokens, canvas.width) for tokens in (source, written))
+    for x, row in zip(below, weights, strict=True):
+        draw_lines(canvas, above, x, row, FAINT)
+    for row, y, tokens, kind in ((above, TOP, source, "key"), (below, BOTTOM, written, "query")):
+        for x, token in zip(row, tokens, strict=True):
+            word(canvas, x, y, token, kind)
+    canvas.text(canvas.width / 2, 284, canvas.title, 21, bold=True)
+    return canvas
+
+
+def translated(sentence: str) -> tuple[int, Tensor, list[str], list[str]]:
+    """The layer that is surest where to look, its weights (target, source), and the tokens of both sides."""
+    seen = load_pretrained("multi30k-en-de").attention(sentence)
+    layer = sharpest(seen)
+    source, written = (
+        list(map(plain, tokens)) for tokens in (seen.src_tokens, [*seen.tgt_tokens[1:], "</s>"])
+    )
+    return layer, seen.maps["cross", layer].mean(dim=0), source, written
 
 
 def sharpest(seen: TranslationAttention) -> int:

@@ -2,11 +2,19 @@
 
 from collections.abc import Sequence
 
-from canvas import SOFT, Canvas
+import torch
+from canvas import COLOURS, SOFT, Canvas
+from torch import Tensor
 
 SUBLAYER = 122  # pixels from one sub-layer to the next
 WIDTH = 205  # of a sub-layer's box
 CELL = 26  # pixels: one entry of a matrix
+ATTENTION_NOTES = (
+    "T queries, S keys and values; the darker, the",
+    "larger. The last key is padding: its weight is 0.",
+    "Each row of weights adds up to 1 and mixes",
+    "the values into one row of the output.",
+)
 HEAD_NOTES = (
     "Four linear maps, each d~model~ × d~model~: three make queries, keys and values for all heads at once,",
     "the fourth mixes what the heads found. Together the heads cost what one head of width d~model~ would.",
@@ -33,7 +41,8 @@ def draw_architecture() -> Canvas:
     sheet.arrow((330, 455), (330, 540), (488, 540), (488, 385), (540, 385))
     sheet.text(409, 524, "memory", 15, bold=True)
     sheet.text(409, 558, "(src_len, d~model~)", 13, colour=SOFT)
-    sheet.text(504, 371, "K, V", 13)
+    sheet.text(495, 371, "K", 13, colour=COLOURS["key"][1], bold=True)
+    sheet.text(515, 371, "V", 13, colour=COLOURS["value"][1], bold=True)
     sheet.box(710, 620, 200, 44, "output", "linear, softmax")
     sheet.text(700, 634, "the embedding's matrix,", 13, "end", SOFT)
     sheet.text(700, 652, "shared", 13, "end", SOFT)
@@ -105,50 +114,53 @@ def draw_norm_orders() -> Canvas:
 
 
 def draw_attention() -> Canvas:
-    """Scaled dot-product attention (section 3.2.1, equation 1): three queries and four keys."""
-    sheet = Canvas(980, 470, "Scaled dot-product attention, step by step")
-    scores = [[0.5, 0.1, 0.7, 0.3], [0.2, 0.8, 0.4, 0.6], [0.9, 0.3, 0.2, 0.5]]
-    scaled = [[0.6 * score for score in row] for row in scores]
-    masked = [
-        [s if key <= query + 1 else -1 for key, s in enumerate(row)] for query, row in enumerate(scaled)
-    ]
-    weights = [[0.6, 0.4, 0, 0], [0.25, 0.45, 0.3, 0], [0.4, 0.2, 0.15, 0.25]]
-    draw_matrix(sheet, 76, [[0.3] * 2] * 3, "embedding", "Q", "(T, d~k~)", 100)
-    draw_matrix(sheet, 216, [[0.3] * 4] * 2, "embedding", "K^T^", "(d~k~, S)", 100)
-    draw_matrix(sheet, 412, scores, "attention", "scores", "(T, S)", 100)
-    draw_matrix(sheet, 652, scaled, "attention", "scaled", "(T, S)", 100)
-    draw_matrix(sheet, 892, masked, "attention", "masked", "(T, S)", 100)
-    draw_matrix(sheet, 462, weights, "attention", "weights", "(T, S)", 350)
-    draw_matrix(sheet, 662, [[0.3] * 3] * 4, "norm", "V", "(S, d~v~)", 350)
-    draw_matrix(sheet, 892, [[0.4] * 3] * 3, "output", "output", "(T, d~v~)", 350)
+    """Scaled dot-product attention (section 3.2.1, equation 1): three queries, three keys and padding."""
+    sheet = Canvas(
+        980, 470, "Scaled dot-product attention, step by step; the last key is padding, which a mask hides"
+    )
+    query = torch.tensor([[2.6, 0.2], [0.4, 2.4], [1.5, 1.3]])
+    key = torch.tensor([[2.0, 0.3], [0.2, 2.2], [1.2, 1.0], [1.0, 1.4]])
+    value = torch.tensor([[1.0, 0.1, 0.5], [0.1, 0.9, 0.2], [0.4, 0.3, 1.0], [0.7, 0.7, 0.7]])
+    padding = torch.tensor([False, False, False, True])
+    scores = query @ key.T
+    scaled = scores / query.size(1) ** 0.5
+    weights = scaled.masked_fill(padding, -torch.inf).softmax(dim=-1)
+    largest = scores.max()
+    draw_matrix(sheet, 76, query / 3, "query", "Q", "(T, d~k~)", 100)
+    draw_matrix(sheet, 216, key.T / 3, "key", "K^T^", "(d~k~, S)", 100)
+    draw_matrix(sheet, 412, scores / largest, "plain", "scores", "(T, S)", 100)
+    draw_matrix(sheet, 652, scaled / largest, "plain", "scaled", "(T, S)", 100)
+    draw_matrix(sheet, 892, (scaled / largest).masked_fill(padding, -1), "plain", "masked", "(T, S)", 100)
+    draw_matrix(sheet, 462, weights, "plain", "weights", "(T, S)", 350)
+    draw_matrix(sheet, 662, value, "value", "V", "(S, d~v~)", 350)
+    draw_matrix(sheet, 892, weights @ value, "value", "output", "(T, d~v~)", 350)
     sheet.text(134, 100, "×", 24)
     sheet.text(568, 350, "×", 24)
-    for start, end, label in ((276, 350, ""), (474, 590, "÷ √d~k~"), (714, 830, "hide keys")):
+    for start, end, label in ((276, 350, ""), (474, 590, "÷ √d~k~"), (714, 830, "hide padding")):
         sheet.arrow((start, 100), (end, 100))
         sheet.text((start + end) / 2, 82, label)
     sheet.arrow((892, 176), (892, 222), (462, 222), (462, 276))
     sheet.text(677, 206, "softmax of each row")
     sheet.arrow((716, 350), (842, 350))
-    sheet.text(40, 306, "attention(Q, K, V)", 17, "start", bold=True)
-    sheet.text(40, 334, "= softmax(Q K^T^ / √d~k~) V", 17, "start")
-    sheet.text(40, 372, "T queries, S keys and values.", 14, "start", SOFT)
-    sheet.text(40, 394, "A query's weights add up to 1;", 14, "start", SOFT)
-    sheet.text(40, 416, "a hidden key's weight is 0.", 14, "start", SOFT)
+    sheet.text(40, 296, "attention(Q, K, V)", 17, "start", bold=True)
+    sheet.text(40, 324, "= softmax(Q K^T^ / √d~k~) V", 17, "start")
+    for i, line in enumerate(ATTENTION_NOTES):
+        sheet.text(40, 360 + 22 * i, line, 14, "start", SOFT)
     return sheet
 
 
 def draw_matrix(
     sheet: Canvas,
     middle: float,
-    cells: Sequence[Sequence[float]],
+    cells: Tensor,
     kind: str,
     name: str,
     shape: str,
     height: float,
 ) -> None:
     """A matrix around (middle, height), its name above and its shape below."""
-    half_width, half_height = CELL * len(cells[0]) / 2, CELL * len(cells) / 2
-    sheet.matrix(middle - half_width, height - half_height, cells, kind, CELL)
+    half_height, half_width = (CELL * size / 2 for size in cells.shape)
+    sheet.matrix(middle - half_width, height - half_height, cells.tolist(), kind, CELL)
     sheet.text(middle, height - half_height - 20, name, 17, bold=True)
     sheet.text(middle, height + half_height + 18, shape, 13, colour=SOFT)
 
@@ -161,10 +173,10 @@ def draw_heads() -> Canvas:
         sheet.box(x, y, 150, 190, "attention", "attention" if i == 3 else "")
     for row, (name, shape) in enumerate((("query", "T"), ("key", "S"), ("value", "S"))):
         y = 100 + 65 * row
-        sheet.text(32, y - 8, name, 16, "start", bold=True)
+        sheet.text(32, y - 8, name, 16, "start", COLOURS[name][1], bold=True)
         sheet.text(32, y + 12, f"({shape}, d~model~)", 13, "start", SOFT)
         sheet.arrow((124, y), (170, y))
-        sheet.box(170, y - 23, 110, 46, "network", f"linear W^{name[0].upper()}^")
+        sheet.box(170, y - 23, 110, 46, name, f"linear W^{name[0].upper()}^")
         sheet.arrow((280, y), (480, y))
         sheet.text(380, y - 13, "cut into h heads", 13)
         sheet.text(380, y + 14, f"(h, {shape}, d~k~)", 13, colour=SOFT)

@@ -63,7 +63,7 @@ PAGE = """<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="description" content="Watch your own sentence go through a real Transformer, number by number.">
-<title>See inside a Transformer</title>
+<title>See inside a Transformer</title>{head}
 <body>
 <header class="top">{home}<h1>See inside</h1>
 <p>A real Transformer translates your sentence here, and shows every number on the way.</p></header>
@@ -75,10 +75,13 @@ PAGE = """<!doctype html>
 """
 
 
-def page(scripts: str, home: str = "", **data: str) -> str:
-    """Return the page as HTML: `scripts` are its script elements, `data` its settings, `home` a link back."""
+def page(scripts: str, home: str = "", head: str = "", **data: str) -> str:
+    """Return the page as HTML: `data` are its settings, the rest are elements.
+
+    `scripts` are those that run it, `home` is a link back, `head` what else the page's head holds.
+    """
     settings = "".join(f' data-{name}="{html.escape(value)}"' for name, value in data.items())
-    return PAGE.format(home=home, data=settings, scripts=scripts)
+    return PAGE.format(home=home, head=head, data=settings, scripts=scripts)
 
 
 def script() -> str:

@@ -13,6 +13,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+# What stands for what in every drawing, as (tint, line): the model's parts, and what attention works on.
+COLOURS = {
+    "attention": ("#d6e8f5", "#0173b2"),
+    "network": ("#fbe3c0", "#b87503"),
+    "norm": ("#d3efe5", "#02795a"),
+    "embedding": ("#f3dcec", "#a8598f"),
+    "output": ("#f9dccb", "#b54a00"),
+    "query": ("#d6e7f5", "#0067b1"),
+    "key": ("#fadccb", "#b3480a"),
+    "value": ("#d3eee4", "#00795a"),
+    "plain": ("#f3f3f3", "#8a8a8a"),
+}
+
+
 def load(module: str) -> ModuleType:
     """Import a module of the `notebooks` extra; where it is missing, say what to install."""
     try:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from annotated.plots.drawing import load
+from annotated.plots.drawing import COLOURS, load
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,13 +16,6 @@ BOXES = {
     "src_attn": ("cross-attention", "attention"),
     "feed_forward": ("feed-forward", "network"),
     "norm": ("layer norm", "norm"),
-}
-COLOURS = {
-    "attention": ("#d6e8f5", "#0173b2"),
-    "network": ("#fbe3c0", "#b87503"),
-    "norm": ("#d3efe5", "#02795a"),
-    "embedding": ("#f3dcec", "#a8598f"),
-    "output": ("#f9dccb", "#b54a00"),
 }
 COLUMNS = {"encoder": 0.0, "decoder": 9.2}  # left edge of each stack's boxes
 WIDTH = 3.4  # of a box; a row is 1 high

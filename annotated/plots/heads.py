@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from torch import Size, Tensor
 
-from annotated.plots.drawing import check_names, load, palette
+from annotated.plots.drawing import COLOURS, check_names, load, palette
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +16,7 @@ LANES = {"query": 2, "key": 1, "value": 0}
 LINEARS = {"query": "$W^Q$", "key": "$W^K$", "value": "$W^V$"}
 STEPS = ("attention", "heads", "joined", "output")
 GAP = 0.5  # between the heads of a panel, and on each side of it; a cell is 1
-FILL = {"linear": "#fbe3c0", "attention": "#d6e8f5"}
+FILL = {kind: COLOURS[kind][0] for kind in ("network", "attention", *LANES)}
 
 
 def flow_names() -> list[str]:
@@ -46,7 +46,7 @@ def plot_flow(
     _arrow(ax, 9.9, 11.5, 1, written["heads"])
     _box(ax, 11.5, 0.78, 0.75, 0.44, "join", "")
     _arrow(ax, 12.25, 13.85, 1, written["joined"])
-    _box(ax, 13.85, 0.7, 0.8, 0.6, "$W^O$", "linear")
+    _box(ax, 13.85, 0.7, 0.8, 0.6, "$W^O$", "network")
     _arrow(ax, 14.65, 15.2, 1)
     _label(ax, 15.25, 1, "output", written["output"], "left")
     ax.set(xlim=(-0.1, 16.6), ylim=(-0.6, 2.6), title=title)
@@ -81,7 +81,7 @@ def _draw_lane(ax: "Axes", name: str, lane: int, written: Mapping[str, str]) -> 
     """One input's way to the heads."""
     _label(ax, 1.25, lane, name, written[name], "right")
     _arrow(ax, 1.35, 1.9, lane)
-    _box(ax, 1.9, lane - 0.3, 0.8, 0.6, LINEARS[name], "linear")
+    _box(ax, 1.9, lane - 0.3, 0.8, 0.6, LINEARS[name], name)
     _arrow(ax, 2.7, 4.9, lane, written[f"{name} projected"])
     _box(ax, 4.9, lane - 0.22, 0.75, 0.44, "cut", "")
     _arrow(ax, 5.65, 8.15, lane, written[f"{name} heads"])

@@ -20,6 +20,7 @@ PAGES = [
     "citation.html",
     "changelog.html",
     "gallery.html",
+    "teaching.html",
 ]
 PAGES += ["search.html", "genindex.html", "api/index.html"]
 PAGES += ["api/transformer.masks.html", "api/transformer.attention.html"]
@@ -34,6 +35,15 @@ PLACE = """e => e.options ? [e.selectedIndex, e.options.length - 1] : [e.value -
 SETTLED = """() => [...document.querySelectorAll('.chart')].every(c => c.classList.contains('live'))
              && (!window.MathJax?.startup?.promise || document.querySelectorAll('mjx-container').length
                  >= document.querySelectorAll('.math').length)"""
+
+
+# Blocks of code whose end is not to be seen, and lines of code that are wrapped.
+CUT = """[...document.querySelectorAll('.bd-article pre')]
+         .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)"""
+WRAPPED = """[...document.querySelectorAll('.cell_input pre')].flatMap(pre => {
+  const lines = [...pre.querySelectorAll('.line')], one = Math.min(...lines.map(e => e.offsetHeight))
+  return lines.filter(e => e.offsetHeight > 1.5 * one).map(e => e.textContent) })"""
+UNFOLD = """document.querySelectorAll('.bd-article details').forEach(e => { e.open = true })"""
 
 
 @dataclass
@@ -122,6 +132,33 @@ def test_everybody_can_read_it(visit: Visit, theme: str) -> None:
     visit.page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
     found = Axe().run(visit.page, options=RULES).response["violations"]
     assert [f"{v['id']}: {n['html'][:160]}" for v in found for n in v["nodes"][:3]] == []
+
+
+def test_no_code_is_cut(visit: Visit) -> None:
+    """At a laptop's width no line of a notebook's code is wrapped either."""
+    visit.page.evaluate(UNFOLD)
+    assert visit.page.evaluate(CUT) == []
+    assert visit.page.evaluate(WRAPPED) == []
+    visit.page.set_viewport_size(PHONE)
+    assert visit.page.evaluate(CUT) == []
+    visit.page.set_viewport_size(DESK)
+
+
+def test_on_paper_there_are_solutions_and_no_menus(visit: Visit) -> None:
+    visit.page.emulate_media(media="print")
+    visit.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert visit.page.locator(".bd-article details:not([open])").count() == 0
+    menus = visit.page.locator(".bd-sidebar-primary, .bd-sidebar-secondary, .prev-next-area")
+    assert not any(menu.is_visible() for menu in menus.all())
+    assert visit.page.evaluate(CUT) == []
+    visit.page.emulate_media(media="screen")
+
+
+def test_a_shared_link_says_what_the_page_is(visit: Visit) -> None:
+    if visit.name in ("search.html", "genindex.html"):
+        pytest.skip("Sphinx makes this page by itself")
+    for said in ("meta[name=description]", "meta[property='og:title']", "meta[property='og:image']"):
+        assert visit.page.locator(said).get_attribute("content")
 
 
 def test_it_fits_a_phone(visit: Visit) -> None:

@@ -185,6 +185,16 @@ def test_what_it_cannot_do_is_said(page: "Page") -> None:  # noqa: F821
     page.wait_for_function("document.querySelector('.said')?.textContent.includes('single bytes')")
 
 
+def test_a_word_made_of_pieces_is_told_to_be_one(page: "Page") -> None:  # noqa: F821
+    assert page.locator(".composed").count() == 0
+    translator = load_pretrained("multi30k-en-de")
+    page.fill("#sentence", "A man cuts an onion.")
+    page.keyboard.press("Enter")
+    wait_for(page, translator("A man cuts an onion."))
+    [word] = page.locator(".composed b").all_inner_texts()
+    assert word.replace("·", "") in translator("A man cuts an onion.")
+
+
 def test_the_start_page_leads_into_it(page: "Page") -> None:  # noqa: F821
     page.goto((SITE / "index.html").as_uri())
     page.locator(".own input").fill(SENTENCE)

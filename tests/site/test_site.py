@@ -5,18 +5,23 @@ The pages themselves are read in a browser by `make test-site`.
 
 import base64
 import re
+from html import unescape
 from pathlib import Path
 
 import nbformat
 import pytest
+from pygments import highlight
+from pygments.lexers import PythonLexer
 
 from checking import check_site
+from code_lines import LineFormatter
 from docstrings import public, to_rest
 from gallery import write_gallery
 from notebook_pages import fold, to_page
 from outputs import VEGA, as_html
 from reference_pages import Series, code_link, glossary_entry, question, slug
 from tables import read_table, terms_for, terms_in
+from teaching import row
 
 ROOT = Path(__file__).parents[2]
 PNG = base64.b64encode(b"picture").decode()
@@ -141,6 +146,52 @@ def test_a_page_has_its_downloads_below_the_title_and_its_terms_at_the_end(tmp_p
     to_page(notebook, "02_attention", tmp_path)
     assert re.match(r'# 02 · Attention\n\n<p class="downloads">.*</p>\n\n\nText', notebook.cells[0].source)
     assert "{term}`attention`" in notebook.cells[-1].source
+
+
+def test_a_line_of_code_knows_its_indent_and_a_block_its_longest_line() -> None:
+    code = 'def f():\n    """Two\n    lines."""\n\n    return "&<>"\n'
+    page = highlight(code, PythonLexer(), LineFormatter())
+    assert '<pre style="--longest: 16' in page
+    lines = re.findall(r'<span class="line" style="--indent: (\d+)">(.*?\n)</span>', page)
+    assert [int(indent) for indent, _ in lines] == [0, 4, 4, 0, 4]
+    assert unescape(re.sub("<.*?>", "", "".join(line for _, line in lines))) == code
+
+
+# Teaching
+
+
+def notebook_in(folder: Path, head: str, *cells: nbformat.NotebookNode) -> Path:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(head), *cells])
+    nbformat.write(notebook, folder / "02_attention.ipynb")
+    return folder / "02_attention.ipynb"
+
+
+def test_what_a_teacher_reads_of_a_notebook_is_what_the_notebook_says(tmp_path: Path) -> None:
+    head = (
+        "# 02 · Attention\n\n*26 minutes to read, 20 seconds to run, the exercises extra.*\n\n"
+        "- **Before:** tensors\n  ([01](01_why_attention.ipynb)).\n- **After:** you can write it."
+    )
+    text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
+    easy, hard = text("**Exercise 1 (easy).** Write it."), text("**Exercise 2 (hard).** Why?")
+    tested = [code("1", metadata={"tags": [tag]}) for tag in ("exercise", "solution", "exercise-test")]
+    path = notebook_in(tmp_path, head, easy, *tested, hard, code("2", metadata={"tags": ["solution"]}))
+    assert row(path) == (
+        "[02 · Attention](notebooks/02_attention.ipynb)",
+        "26 to read; 20 seconds to run",
+        "tensors ([01](notebooks/01_why_attention.ipynb)).",
+        "you can write it.",
+        "easy, hard; 1 with a test",
+    )
+
+
+def test_a_head_that_does_not_say_how_long_it_takes_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"02_attention.ipynb: its head needs '\*n minutes to read"):
+        row(notebook_in(tmp_path, "# 02 · Attention\n\n- **Before:** a\n- **After:** b"))
+
+
+def test_every_notebook_has_a_row_for_teachers() -> None:
+    for path in (ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"):
+        assert all(row(path))
 
 
 # Tables

@@ -166,6 +166,7 @@ function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
   const chances = look.written.map((token, i) => Math.exp(look.trace.generator[i][token]));
   const sure = Math.exp(chances.reduce((sum, chance) => sum + Math.log(chance), 0) / chances.length);
   const worst = chances.indexOf(Math.min(...chances));
+  const composed = tokenizer.composed(look.written);
   return (
     <>
       {state.leftOut.length > 0 && (
@@ -189,6 +190,19 @@ function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
         {percent(chances[worst])}.
         {typical && sure < typical[0] && !state.leftOut.length && (
           <b> Nine in ten captions get more: this is not what it was made for, do not trust it.</b>
+        )}
+        {composed.length > 0 && (
+          <span class="composed">
+            {" "}
+            Put together from pieces:{" "}
+            {composed.map((word, i) => (
+              <span key={i}>
+                {i > 0 && ", "}
+                <b lang="de">{word.join("·")}</b>
+              </span>
+            ))}
+            . {composed.length > 1 ? "Such words" : "Such a word"} may not exist, or be the wrong one.
+          </span>
         )}
       </p>
     </>

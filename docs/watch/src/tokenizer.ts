@@ -44,6 +44,18 @@ export class Tokenizer {
     return BYTE.test(this.pieces[token]);
   }
 
+  // The words that are put together from several pieces, as pieces, without what is no letter.
+  composed(tokens: number[]): string[][] {
+    const words: string[][] = [];
+    for (const token of tokens) {
+      const piece = this.pieces[token];
+      if (token < SYMBOLS || this.isByte(token)) continue;
+      if (piece.startsWith(SPACE) || !words.length) words.push([]);
+      if (/\p{L}/u.test(piece)) words[words.length - 1].push(piece.replace(SPACE, ""));
+    }
+    return words.filter((word) => word.length > 1);
+  }
+
   // Join the pair that was learned first, again and again.
   private merge(parts: string[]): string[] {
     for (;;) {

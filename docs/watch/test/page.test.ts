@@ -9,6 +9,7 @@ import { percent, shown, spelled } from "../src/drawing.tsx";
 import type { Candidate } from "../src/search.ts";
 import { FIRST, readLink, type State, writeLink } from "../src/state.ts";
 import { STOPS, TOUR } from "../src/stops.tsx";
+import { Tokenizer } from "../src/tokenizer.ts";
 import { moments, softmax } from "../src/transformer.ts";
 import { headOf, largestOf } from "../src/view.ts";
 
@@ -47,6 +48,18 @@ test("numbers are written as a reader expects them", () => {
   assert.deepEqual([1.234, -0.5, -Infinity].map(shown), ["1.23", "−0.50", "−∞"]);
   assert.deepEqual([1, 0.5, 0.05, 0.0001, 0].map(percent), ["100%", "50%", "5.0%", "<0.1%", "0%"]);
   assert.deepEqual(["<s>", "\u2581dog", "\u2581", "</s>"].map(spelled), ["‹start›", "dog", "␣", "‹end›"]);
+});
+
+test("a word that is put together from pieces is told, and no other", () => {
+  const pieces = "<s> </s> <blank> <unk> ▁eine ▁Kar fe . ▁ W ort <0x3F>".split(" ");
+  const composed = new Tokenizer(pieces.map((piece, i) => [piece, i < 4 ? null : -i])).composed([
+    4, 5, 6, 7, 8, 9, 10, 11, 1,
+  ]);
+  assert.deepEqual(composed, [
+    ["Kar", "fe"],
+    ["W", "ort"],
+  ]);
+  assert.deepEqual(new Tokenizer(pieces.map((piece) => [piece, null])).composed([4, 7, 1]), []);
 });
 
 test("what is left out has a name", () => {
