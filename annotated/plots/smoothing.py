@@ -1,11 +1,11 @@
 """Label smoothing (section 5.4): what the model is asked for, and what its loss can and cannot reach."""
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from annotated.fast import target_entropy
 from annotated.plots.drawing import as_array, axes_or_new, check_names, load, palette
 from annotated.transformer.loss import check_smoothing
 
@@ -27,7 +27,7 @@ def plot_loss(size: int, smoothings: Sequence[float], ax: "Axes | None" = None) 
         check_smoothing(size, smoothing)
         label, best = f"smoothing {smoothing:g}", 1 - smoothing
         ax.plot(confidence, cross_entropy(confidence, size, smoothing), color=colour, label=label)
-        floor = entropy(size, smoothing)
+        floor = target_entropy(size, smoothing)
         ax.axhline(floor, color=colour, lw=1.2, ls="--")
         ax.plot(best, floor, "o", color=colour, ms=9, clip_on=False)
     ax.legend(frameon=False)
@@ -46,12 +46,6 @@ def cross_entropy(confidence: "np.ndarray", size: int, smoothing: float) -> "np.
     np = load("numpy")
     others = np.log((1 - confidence) / (size - 2)) if smoothing else 0.0
     return -(1 - smoothing) * np.log(confidence) - smoothing * others
-
-
-def entropy(size: int, smoothing: float) -> float:
-    """The smoothed target's own, in nats: no prediction has a lower cross-entropy."""
-    right = -(1 - smoothing) * math.log(1 - smoothing)
-    return right - (smoothing * math.log(smoothing / (size - 2)) if smoothing else 0.0)
 
 
 def plot_true_dist(true_dist: Tensor, names: Sequence[str], ax: "Axes | None" = None) -> "Axes":

@@ -74,6 +74,15 @@ def test_the_time_left_is_told_after_each_epoch_but_the_last(tmp_path, capfd):
     assert said == [f"{2 * length} min left", f"{length} min left"]
 
 
+def test_every_update_knows_which_is_the_last(tmp_path):
+    make_trainer(tmp_path, max_steps=5).train()  # in the midst of the first epoch
+    trainer, told = make_trainer(tmp_path), []
+    report = trainer.report
+    trainer.report = lambda *arguments: told.append(trainer.last_step()) or report(*arguments)
+    trainer.train(resume=True)
+    assert set(told) == {trainer.progress.step}
+
+
 def plain_loop(trainer, epochs, accumulate, clip):
     """The same training written out: one gradient of the mean over all tokens of `accumulate` batches."""
     model, config = trainer.model.train(), trainer.config
