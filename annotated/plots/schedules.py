@@ -43,5 +43,4 @@ def format_axes(ax: "Axes") -> None:
 
 def drawn_steps(steps: int, warmup: int) -> list[int]:
     """Some 400 of the steps 1 to `steps`, the last and the peak, the curve's corner, among them."""
-    shown = {*range(1, steps + 1, max(1, steps // 400)), steps}
-    return sorted(shown | {warmup} if warmup <= steps else shown)
+    return sorted({*range(1, steps + 1, max(1, steps // 400)), steps, warmup})
