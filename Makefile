@@ -15,7 +15,7 @@ INSTALL := python -m pip install --quiet --disable-pip-version-check
 
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with notebooks/nbval_sanitize.cfg --nbval-cell-timeout 600
 
-.PHONY: help setup lab notebooks student address mutants reproduce bench images watch test-watch site test-site test-processors test-floors lock test lint format clean
+.PHONY: help setup lab notebooks student address mutants reproduce bench images watch test-watch site test-site test-processors test-floors lock test coverage lint format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -115,11 +115,22 @@ site: $(READY) watch ## build the site from the executed notebooks into site/
 test-site: $(READY) ## read every page of the site in a browser (Chromium; minutes)
 	$(BIN)/python -m pytest docs/browser_tests
 
-# The unit tests share the cores, one thread each. Notebooks run one at a time: some of them measure time.
+# Two processes, one thread each. A notebook that measures time counts its own processor time.
+TWO_CORES := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
+
 test: lint ## lint, unit tests, pair check, notebooks compared with their outputs
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
+	$(TWO_CORES)
 	$(BIN)/python notebooks/build.py --check
-	$(BIN)/python -m pytest $(NBVAL) notebooks
+	$(TWO_CORES) $(NBVAL) notebooks
+
+# The processes that tests start are measured too: coverage begins in each Python that has its variable.
+COVERAGE := COVERAGE_FILE=$(CURDIR)/build/coverage/data
+
+coverage: $(READY) ## which lines of annotated/ the unit tests run (longer than the tests alone)
+	rm -rf build/coverage && mkdir -p build/coverage
+	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(COVERAGE) $(TWO_CORES)
+	$(COVERAGE) $(BIN)/python -m coverage combine --quiet
+	$(COVERAGE) $(BIN)/python -m coverage report
 
 # The tests whose results follow from how a library multiplies, adds and rounds.
 KERNEL_TESTS := tests/transformer tests/fast $(addprefix tests/,translation/test_beam_watch.py translation/test_cache.py \

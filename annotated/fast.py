@@ -117,7 +117,7 @@ class ChunkedLoss(torch.autograd.Function):
         a, e = 1 - smoothing, smoothing / (len(weight) - 2)
         sums = weight.sum(dim=0)  # so that a row's sum of logits is one dot product
         loss = torch.zeros_like(sums[0])
-        by_states, by_weight, by_bias = gradients = zeros_where_wanted(ctx, states, weight, bias)
+        gradients = zeros_where_wanted(ctx, states, weight, bias)
         # The same memory for all chunks: on a CPU fresh memory costs as much each time as the softmax.
         room = [states.new_empty(min(chunk, len(states)), len(weight)) for _ in range(2)]
         for rows in torch.arange(len(states), device=states.device).split(chunk):
@@ -128,17 +128,10 @@ class ChunkedLoss(torch.autograd.Function):
             # L is z_t less the token's log-probability, so L - (a - e) z_t is this:
             loss += ((1 - a + e) * logits.gather(1, t) - log_probs.gather(1, t)).sum()
             loss -= e * ((states[rows] @ sums + bias.sum()).sum() - logits[:, padding_idx].sum())
-            slope = log_probs.exp_().sub_(e)
-            slope[:, padding_idx] += e
-            slope.scatter_add_(1, t, slope.new_full(t.shape, e - a))
-            if by_states is not None:
-                by_states[rows] = slope @ weight
-            if by_weight is not None:
-                by_weight.addmm_(slope.t(), states[rows])
-            if by_bias is not None:
-                by_bias += slope.sum(dim=0)
+            slope = subtract_target(log_probs.exp_(), t, smoothing, padding_idx)
+            add_gradients(gradients, slope, rows, states, weight)
         ctx.save_for_backward(*gradients)
-        return loss + len(states) * (a * math.log(a) + (smoothing * math.log(e) if smoothing else 0.0))
+        return loss - len(states) * target_entropy(len(weight), smoothing)
 
     @staticmethod
     def backward(ctx, slope):
@@ -150,6 +143,36 @@ def zeros_where_wanted(ctx, *inputs: Tensor) -> list[Tensor | None]:
     """Zeros in the shape of each of a function's first inputs, or None for one that needs no gradient."""
     wanted = zip(inputs, ctx.needs_input_grad, strict=False)  # the settings that follow need none
     return [torch.zeros_like(x) if needed else None for x, needed in wanted]
+
+
+def subtract_target(rows: Tensor, target: Tensor, smoothing: float, padding_idx: int) -> Tensor:
+    """Subtract the smoothed distribution of each right token (n, 1) from `rows` (n, size), in place."""
+    others = smoothing / (rows.size(1) - 2)
+    rows.sub_(others)
+    rows[:, padding_idx] += others
+    return rows.scatter_add_(1, target, rows.new_full(target.shape, others - (1 - smoothing)))
+
+
+def add_gradients(
+    gradients: Sequence[Tensor | None], slope: Tensor, rows: Tensor, states: Tensor, weight: Tensor
+) -> None:
+    """Add to the gradients by states, weight and bias, where wanted, what some `rows` make of theirs.
+
+    `slope` is the gradient by those rows' logits, (len(rows), size).
+    """
+    by_states, by_weight, by_bias = gradients
+    if by_states is not None:
+        by_states[rows] = slope @ weight
+    if by_weight is not None:
+        by_weight.addmm_(slope.t(), states[rows])
+    if by_bias is not None:
+        by_bias += slope.sum(dim=0)
+
+
+def target_entropy(size: int, smoothing: float) -> float:
+    """The entropy of the smoothed target, in nats: no prediction has a lower cross-entropy."""
+    right = -(1 - smoothing) * math.log(1 - smoothing)
+    return right - (smoothing * math.log(smoothing / (size - 2)) if smoothing else 0.0)
 
 
 def scaled(ctx, slope: Tensor) -> list[Tensor | None]:

@@ -16,6 +16,10 @@ from annotated.training.trainer import Trainer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import WEIGHTS
 
+# New processes are forked from one that has imported already what takes long.
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload(["annotated.training.trainer", "torch._dynamo", "altair", "seaborn"])
+
 WORDS = [f"w{i}" for i in range(12)]
 SETTINGS = {
     "epochs": 3,
@@ -87,12 +91,8 @@ def train_until(out, event, part, count, resume=False, **settings):
 
 
 def start(function, *args, **kwargs):
-    """Run a function in a process of its own, forked from one that has imported torch already."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["annotated.training.trainer", "torch._dynamo"]
-    )  # slow to import, each time
-    process = context.Process(target=function, args=args, kwargs=kwargs, daemon=True)
+    """Run a function in a process of its own."""
+    process = FORKED.Process(target=function, args=args, kwargs=kwargs, daemon=True)
     process.start()
     return process
 

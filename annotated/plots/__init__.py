@@ -2,52 +2,43 @@
 
 from annotated.plots.alignment import plot_alignment
 from annotated.plots.attention import plot_attention, plot_by_head, plot_heads, plot_soft_lookup
-from annotated.plots.beam import plot_beam, plot_length_penalty
-from annotated.plots.copying import explore_growth, plot_growth
+from annotated.plots.beam import plot_beam
+from annotated.plots.copying import plot_growth
 from annotated.plots.costs import (
-    explore_parallel,
     fit_power,
     plot_against,
     plot_costs,
-    plot_parts,
     plot_reach,
 )
 from annotated.plots.explorer import explore_attention
 from annotated.plots.flow import plot_model_flow
-from annotated.plots.heads import plot_flow, plot_split
+from annotated.plots.heads import plot_split
 from annotated.plots.masks import explore_masks, plot_mask
-from annotated.plots.norms import plot_gradient_norms, plot_normalised
+from annotated.plots.norms import plot_gradient_norms
 from annotated.plots.notebook import setup_notebook, show_source
 from annotated.plots.padding import plot_padding, plot_tokens, wasted_share
-from annotated.plots.parameters import count_parameters, plot_parameters
+from annotated.plots.parameters import count_parameters
 from annotated.plots.positions import (
-    explore_waves,
     plot_clocks,
     plot_distances,
     plot_encodings,
     plot_offsets,
     plot_past,
-    plot_rotation,
     plot_similarity,
     plot_waves,
 )
 from annotated.plots.scaling import explore_scaling, plot_by_width
-from annotated.plots.schedules import explore_schedule, plot_schedules, plot_used_rate
+from annotated.plots.schedules import plot_schedules
 from annotated.plots.scores import plot_scores
-from annotated.plots.smoothing import explore_target, plot_loss, plot_target, plot_true_dist
+from annotated.plots.smoothing import plot_loss, plot_true_dist
 from annotated.plots.training import plot_accuracies, plot_learning_curves, plot_losses
 from annotated.plots.trees import plot_tree
 
 __all__ = [
     "count_parameters",
     "explore_attention",
-    "explore_growth",
     "explore_masks",
-    "explore_parallel",
     "explore_scaling",
-    "explore_schedule",
-    "explore_target",
-    "explore_waves",
     "fit_power",
     "plot_accuracies",
     "plot_against",
@@ -60,34 +51,26 @@ __all__ = [
     "plot_costs",
     "plot_distances",
     "plot_encodings",
-    "plot_flow",
     "plot_gradient_norms",
     "plot_growth",
     "plot_heads",
     "plot_learning_curves",
-    "plot_length_penalty",
     "plot_loss",
     "plot_losses",
     "plot_mask",
     "plot_model_flow",
-    "plot_normalised",
     "plot_offsets",
     "plot_padding",
-    "plot_parameters",
-    "plot_parts",
     "plot_past",
     "plot_reach",
-    "plot_rotation",
     "plot_schedules",
     "plot_scores",
     "plot_similarity",
     "plot_soft_lookup",
     "plot_split",
-    "plot_target",
     "plot_tokens",
     "plot_tree",
     "plot_true_dist",
-    "plot_used_rate",
     "plot_waves",
     "setup_notebook",
     "show_source",

@@ -1,10 +1,10 @@
-"""Beam search as a tree, and the length penalty choosing among its ends (section 6.1)."""
+"""Beam search as a tree (section 6.1)."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from annotated.plots.drawing import axes_or_new, check_names, load, palette
-from annotated.translation.decoding import Candidate, Hypothesis, Penalty, length_penalty
+from annotated.plots.drawing import axes_or_new, load
+from annotated.translation.decoding import Candidate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,44 +89,3 @@ def winning_path(steps: Sequence[Sequence[Candidate]], winner: Sequence[int]) ->
     if not ends:
         raise ValueError(f"the winner {tokens} is none of the hypotheses that ended")
     return {ends[0][:length] for length in range(1, len(ends[0]) + 1)}
-
-
-def plot_length_penalty(
-    hypotheses: Sequence[Hypothesis],
-    texts: Sequence[str],
-    alpha: float = 0.6,
-    penalty: Penalty = "gnmt",
-    ax: "Axes | None" = None,
-) -> "Axes":
-    """Each hypothesis's score against alpha: where two lines cross, the longer one is saved.
-
-    Dots mark who wins without a penalty and who wins with this `alpha`. `texts` names the hypotheses.
-    Raises ValueError if there is none.
-    """
-    if not hypotheses:
-        raise ValueError("plot_length_penalty needs at least one hypothesis")
-    check_names(texts, len(hypotheses), "hypotheses")
-    ax = axes_or_new(ax)
-    alphas = [i * max(1.0, 2 * alpha) / 100 for i in range(101)]
-    colours = palette(len(hypotheses))
-    for hypothesis, text, colour in zip(hypotheses, texts, colours, strict=True):
-        scores = [penalised(hypothesis, at, penalty) for at in alphas]
-        ax.plot(alphas, scores, color=colour, label=f"{text} ({len(hypothesis.tokens) + 1} tokens)")
-    for at in (0.0, alpha):
-        scores = [penalised(hypothesis, at, penalty) for hypothesis in hypotheses]
-        best = max(range(len(scores)), key=scores.__getitem__)
-        ax.plot(at, scores[best], "o", color=colours[best], ms=11, clip_on=False, zorder=5)
-    ax.axvline(alpha, color="#8a8a8a", lw=1.2, ls="--", zorder=0)
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), frameon=False)
-    ax.set(
-        title=f"Who wins: without a penalty, and with alpha {alpha:g}",
-        xlabel="alpha, strength of the length penalty",
-        ylabel="score",
-        xlim=(0, alphas[-1]),
-    )
-    return ax
-
-
-def penalised(hypothesis: Hypothesis, alpha: float, penalty: Penalty) -> float:
-    """The score that `beam_search` would give; the end symbol counts as a token."""
-    return hypothesis.log_prob / length_penalty(len(hypothesis.tokens) + 1, alpha, penalty)

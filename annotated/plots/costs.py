@@ -1,7 +1,7 @@
 """Table 1, drawn: who hears whom, and what each kind of layer costs as the sentence grows."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -9,7 +9,6 @@ from annotated.plots.drawing import as_array, axes_or_new, load, palette
 from annotated.plots.grids import draw_cell_borders
 
 if TYPE_CHECKING:
-    import altair as alt
     import numpy as np
     from matplotlib.axes import Axes
 
@@ -95,31 +94,6 @@ def plot_against(
     return ax
 
 
-def plot_parts(
-    costs: Mapping[str, Mapping[str, float]], title: str, xlabel: str, ax: "Axes | None" = None
-) -> "Axes":
-    """A bar for each name, put together from its parts: what each kind of work costs.
-
-    `costs` has the same kinds for every name; what a kind costs may be 0. Raises ValueError if it has not, or
-    if there are more kinds than can be told apart.
-    """
-    kinds = list(next(iter(costs.values()), {}))
-    if not 1 <= len(kinds) <= 10 or any(list(parts) != kinds for parts in costs.values()):
-        raise ValueError(
-            f"every bar needs the same kinds, from 1 to 10, not {[list(parts) for parts in costs.values()]}"
-        )
-    ax = axes_or_new(ax, 10.0, 0.8 * len(costs) + 1.8)
-    begun = [0.0] * len(costs)
-    for kind, colour in zip(kinds, palette(len(kinds)), strict=True):
-        widths = [parts[kind] for parts in costs.values()]
-        ax.barh(list(costs), widths, left=begun, color=colour, edgecolor="white", label=kind)
-        begun = [start + width for start, width in zip(begun, widths, strict=True)]
-    ax.invert_yaxis()
-    ax.set(title=title, xlabel=xlabel)
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-    return ax
-
-
 def plot_reach(reach: Mapping[str, Sequence[Tensor]], title: str) -> "np.ndarray":
     """Which input words each output word hears: a row for each kind of layer, a column for each depth.
 
@@ -148,55 +122,3 @@ def plot_reach(reach: Mapping[str, Sequence[Tensor]], title: str) -> "np.ndarray
     figure.supxlabel("input word")
     figure.supylabel("output word")
     return axes
-
-
-def explore_parallel(
-    sizes: Sequence[int],
-    work: Mapping[str, Sequence[float]],
-    steps: Mapping[str, Sequence[float]],
-    start: int = 20,
-    most: int = 30,
-) -> "alt.Chart":
-    """The time of each kind of layer against length, with a slider for how much is computed at once.
-
-    Whatever machine computes it, a layer takes about work / units + steps: all that it does, shared out
-    among the units, and the chain of steps that wait for each other. The parameter `exponent` (from 0 to
-    `most`, `start` in the still image) sets the units to a power of 2: with one of them the curves are
-    Table 1's first column, with very many its second.
-
-    `work` and `steps` have a curve (sizes,) for each kind. Raises ValueError if kinds or sizes do not fit.
-    """
-    rows = _work_and_steps(sizes, work, steps)
-    alt, pd = load("altair"), load("pandas")
-    slider = alt.binding_range(min=0, max=most, step=1, name="multiply-adds at once = 2 to the power ")
-    exponent = alt.param(name="exponent", value=start, bind=slider)
-    title = alt.Title(alt.expr("'Time of one layer, ' + format(pow(2, exponent), ',') + ' at once'"))
-    time = alt.Scale(type="log", domain=[1, max(row["work"] + row["steps"] for row in rows)])
-    widths = alt.Axis(values=list(sizes), format=",d", grid=False, labelOverlap=False, labelAngle=-45)
-    chart = (
-        alt.Chart(pd.DataFrame(rows), title=title, width=520, height=320)
-        .mark_line(point=alt.OverlayMarkDef(size=60))
-        .transform_calculate(time="datum.work / pow(2, exponent) + datum.steps")
-        .encode(
-            x=alt.X("length:Q", scale=alt.Scale(type="log", base=2), axis=widths, title="length n (words)"),
-            y=alt.Y("time:Q", scale=time, axis=alt.Axis(format="~e", tickCount=7), title="time (in steps)"),
-            color=alt.Color("layer:N", sort=list(work), title="layer"),
-            tooltip=["layer:N", "length:Q", alt.Tooltip("time:Q", format=",.0f"), "work:Q", "steps:Q"],
-        )
-    )
-    return chart.add_params(exponent)
-
-
-def _work_and_steps(
-    sizes: Sequence[int], work: Mapping[str, Sequence[float]], steps: Mapping[str, Sequence[float]]
-) -> list[dict[str, Any]]:
-    if list(work) != list(steps) or any(len(c) != len(sizes) for c in (*work.values(), *steps.values())):
-        raise ValueError(
-            f"{len(sizes)} sizes need as many values of work and of steps for each kind, and the same kinds, "
-            f"not {list(work)} and {list(steps)}"
-        )
-    return [
-        {"layer": name, "length": size, "work": done, "steps": chain}
-        for name in work
-        for size, done, chain in zip(sizes, work[name], steps[name], strict=True)
-    ]

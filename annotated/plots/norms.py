@@ -1,11 +1,9 @@
-"""What normalisation does: to gradients, layer by layer, and to one vector, number by number."""
+"""What normalisation does to gradients, layer by layer."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from annotated.plots.drawing import as_array, axes_or_new, palette
+from annotated.plots.drawing import axes_or_new, palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,27 +28,4 @@ def plot_gradient_norms(norms: Mapping[str, Sequence[float]], ax: "Axes | None" 
     ax.set(
         title="Gradient in each layer", xlabel="layer (1 is nearest the input)", ylabel="norm of the gradient"
     )
-    return ax
-
-
-def plot_normalised(x: Tensor, normalised: Mapping[str, Tensor], ax: "Axes | None" = None) -> "Axes":
-    """One vector (d,) and what different layer norms make of it, as bars side by side.
-
-    Raises ValueError where a normalised vector is of another size.
-    """
-    values = as_array(x, 1, "x")
-    groups = {"before": values, **{name: as_array(y, 1, name) for name, y in normalised.items()}}
-    for name, bars in groups.items():
-        if len(bars) != len(values):
-            raise ValueError(f"{name!r} has {len(bars)} numbers, the vector before it {len(values)}")
-    ax = axes_or_new(ax)
-    width = 0.8 / len(groups)
-    colours = ["#b0b0b0", *palette(len(normalised))]
-    for i, ((name, bars), colour) in enumerate(zip(groups.items(), colours, strict=True)):
-        places = [place + (i - (len(groups) - 1) / 2) * width for place in range(len(values))]
-        ax.bar(places, bars, width, color=colour, label=name)
-    ax.axhline(0, color="#222222", lw=1)
-    ax.set_xticks(range(len(values)))
-    ax.legend(frameon=False)
-    ax.set(title="One vector, normalised", xlabel="dimension", ylabel="value")
     return ax

@@ -1,6 +1,5 @@
-"""Positional encodings (section 3.5): picture, clocks, waves, distances, similarity, turns, lengths."""
+"""Positional encodings (section 3.5): picture, clocks, waves, distances, similarity, lengths."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +8,6 @@ from torch import Tensor
 from annotated.plots.drawing import as_array, axes_or_new, load, palette
 
 if TYPE_CHECKING:
-    import altair as alt
     from matplotlib.axes import Axes
 
 
@@ -40,38 +38,6 @@ def plot_waves(encodings: Tensor, dimensions: Sequence[int], ax: "Axes | None" =
     return ax
 
 
-def explore_waves(d_model: int = 20, length: int = 100, shown: int = 4) -> "alt.Chart":
-    """Waves to play with: a slider picks the first of `shown` dimensions, a click on the legend one.
-
-    Vega computes the sinusoids itself. Parameters: `first`, `dimension`.
-    Raises ValueError unless there are from 1 to `d_model` dimensions to show.
-    """
-    if not 1 <= shown <= d_model:
-        raise ValueError(f"shown must be from 1 to d_model={d_model}, not {shown}")
-    alt = load("altair")
-    last = (d_model - shown) // 2 * 2
-    slider = alt.binding_range(min=0, max=last, step=2, name="first dimension: ")
-    first = alt.param(name="first", value=min(4, last), bind=slider)
-    picked = alt.selection_point(name="dimension", fields=["dimension"], bind="legend")
-    title = alt.Title("Positional encodings as waves", subtitle="Click a dimension, or move the slider")
-    angle = f"datum.position / pow(10000, 2 * floor(datum.dimension / 2) / {d_model})"
-    return (
-        alt.Chart(alt.sequence(0, length, as_="position"), title=title)
-        .transform_calculate(dimension=f"sequence(first, first + {shown})")
-        .transform_flatten(["dimension"])
-        .transform_calculate(value=f"datum.dimension % 2 ? cos({angle}) : sin({angle})")
-        .mark_line(strokeWidth=2.5)
-        .encode(
-            x=alt.X("position:Q", title="position"),
-            y=alt.Y("value:Q", title="value", scale=alt.Scale(domain=[-1, 1])),
-            color=alt.Color("dimension:N", title="dimension"),
-            opacity=alt.condition(picked, alt.value(1), alt.value(0.15)),
-            tooltip=["position:Q", "dimension:N", alt.Tooltip("value:Q", format=".3f")],
-        )
-        .add_params(first, picked)
-    )
-
-
 def plot_similarity(encodings: Tensor, ax: "Axes | None" = None) -> "Axes":
     """Dot products of every two encodings (length, d_model): the same all along each diagonal."""
     values = as_array(encodings, 2, "encodings")
@@ -100,39 +66,6 @@ def plot_offsets(encodings: Tensor, starts: Sequence[int], ax: "Axes | None" = N
         )
     ax.legend(title="from position", frameon=False)
     ax.set(title="Similarity depends on the offset alone", xlabel="offset (positions)", ylabel="dot product")
-    return ax
-
-
-def plot_rotation(encodings: Tensor, pair: int, offset: int, ax: "Axes | None" = None) -> "Axes":
-    """Dimensions 2 pair and 2 pair + 1 as points on a circle, and what `offset` positions further do.
-
-    Arrows lead from positions 0, 1 and 2 to those `offset` further: each the same turn. The encodings are
-    (length, d_model). Raises ValueError for a pair or an offset beyond them.
-    """
-    values = as_array(encodings, 2, "encodings")
-    check_within(pair, values.shape[1] // 2, "pair")
-    check_within(offset, len(values) - 2, "offset")
-    sine, cosine = values[:, 2 * pair], values[:, 2 * pair + 1]
-    ax = axes_or_new(ax, 6.0, 6.0)
-    colours = palette()
-    ax.add_patch(load("matplotlib.patches").Circle((0, 0), 1, fill=False, color="#cccccc"))
-    ax.plot(cosine, sine, "o", color=colours[0])
-    for position in range(len(values)):
-        where = (1.12 * cosine[position], 1.12 * sine[position])
-        ax.annotate(f"{position}", where, ha="center", va="center")
-    for position in range(min(3, len(values) - offset)):
-        ends = [(cosine[i], sine[i]) for i in (position, position + offset)]
-        arrow = {"arrowstyle": "->", "color": colours[1], "lw": 2, "shrinkA": 5, "shrinkB": 5}
-        ax.annotate("", ends[1], ends[0], arrowprops=arrow)
-    turn = math.degrees(math.atan2(sine[offset], cosine[offset]) - math.atan2(sine[0], cosine[0])) % 360
-    ax.set(
-        title=f"{offset} positions further: a turn by {turn:.0f}°",
-        xlabel=f"dimension {2 * pair + 1} (cosine)",
-        ylabel=f"dimension {2 * pair} (sine)",
-        aspect="equal",
-        xlim=(-1.3, 1.3),
-        ylim=(-1.3, 1.3),
-    )
     return ax
 
 

@@ -4,12 +4,10 @@ Not of the paper; it is meant to keep a model from learning a small corpus by he
 form to be read and a fast one; the two agree in value and in gradient.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
-from annotated.fast import scaled, zeros_where_wanted
+from annotated.fast import add_gradients, scaled, subtract_target, target_entropy, zeros_where_wanted
 from annotated.transformer.loss import check_smoothing
 
 
@@ -55,7 +53,7 @@ def rdrop_cross_entropy(
 class PairedLoss(torch.autograd.Function):
     """Both terms, and their gradients chunk by chunk while the logits are at hand, as `ChunkedLoss` has them.
 
-    For one row, with p and q what the two passes predict, t the target distribution, c the consistency and
+    For one row, with p and q what the two passes predict, t the target distribution, c the weight and
     D = KL(p || q), the gradient of the whole by the first pass's logits is
 
         (p - t) / 2 + c / 2 (p (log p - log q - D) + p - q)
@@ -68,7 +66,7 @@ class PairedLoss(torch.autograd.Function):
         """Return the sum over rows; keep those gradients by states, weight and bias that are wanted."""
         c, a, e = rdrop_weight, 1 - smoothing, smoothing / (len(weight) - 2)
         loss = torch.zeros_like(bias[0])
-        *by_passes, by_weight, by_bias = gradients = zeros_where_wanted(ctx, first, second, weight, bias)
+        *by_passes, by_weight, by_bias = kept = zeros_where_wanted(ctx, first, second, weight, bias)
         passes = list(zip((first, second), by_passes, strict=True))
         room = [first.new_empty(min(chunk, len(first)), len(weight)) for _ in range(5)]
         for rows in torch.arange(len(first), device=first.device).split(chunk):
@@ -87,17 +85,11 @@ class PairedLoss(torch.autograd.Function):
                 torch.sub(log_p, log_q, out=slope)
                 divergence = torch.linalg.vecdot(p, slope).unsqueeze(1)  # (chunk, 1): D
                 loss += c / 2 * divergence.sum()
-                slope.sub_(divergence - 1).mul_(c).add_(1).mul_(p).sub_(q, alpha=c).sub_(e)
-                slope[:, padding_idx] += e
-                slope.scatter_add_(1, t, slope.new_full(t.shape, e - a)).div_(2)
-                if by_states is not None:
-                    by_states[rows] = slope @ weight
-                if by_weight is not None:
-                    by_weight.addmm_(slope.t(), states[rows])
-                if by_bias is not None:
-                    by_bias += slope.sum(dim=0)
-        ctx.save_for_backward(*gradients)
-        return loss + len(first) * (a * math.log(a) + (smoothing * math.log(e) if smoothing else 0.0))
+                slope.sub_(divergence - 1).mul_(c).add_(1).mul_(p).sub_(q, alpha=c)
+                subtract_target(slope, t, smoothing, padding_idx).div_(2)
+                add_gradients((by_states, by_weight, by_bias), slope, rows, states, weight)
+        ctx.save_for_backward(*kept)
+        return loss - len(first) * target_entropy(len(weight), smoothing)
 
     @staticmethod
     def backward(ctx, slope):

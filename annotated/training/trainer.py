@@ -6,6 +6,7 @@ resumed by another number of processes makes the same updates, equal up to the o
 """
 
 import dataclasses
+import inspect
 import math
 import signal
 import sys
@@ -180,7 +181,10 @@ class Trainer:
         if self.config.compile:
             loss.compile()
         if self.world > 1:
-            return nn.parallel.DistributedDataParallel(loss, broadcast_buffers=False)  # they are constants
+            wrapper = nn.parallel.DistributedDataParallel
+            names = inspect.signature(wrapper).parameters
+            name = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
+            return wrapper(loss, **{name: False})  # buffers are constants; torch 2.13 has renamed the setting
         return loss
 
     # ---- the run

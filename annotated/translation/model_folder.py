@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
@@ -23,6 +24,7 @@ from annotated.files import read_json, settings_from_json, write_json
 from annotated.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
 from annotated.transformer.layers import PositionalEncoding, sinusoids
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.transformer.parts import Parts, parts_of
 from annotated.translation.tensors import check_tensors, read_tensors, read_with_sums, write_tensors
 
 FORMAT = 1
@@ -36,6 +38,18 @@ def weights(model: EncoderDecoder) -> dict[str, Tensor]:
     return dict(model.named_parameters())
 
 
+def rebuilt(config: TransformerConfig) -> EncoderDecoder:
+    """The model that these settings bring back, on the meta device; all share it, so nobody may change it."""
+    return build_on_meta(config, type(parts_of(config)))
+
+
+@lru_cache(maxsize=4)  # a run asks for it at each checkpoint, and building takes longer than saving
+def build_on_meta(config: TransformerConfig, parts: type[Parts]) -> EncoderDecoder:
+    """Build a model without memory for its weights; `parts` are those that the settings name now."""
+    with torch.device("meta"):
+        return EncoderDecoder.from_config(config)
+
+
 def wanted_weights(config: TransformerConfig, source: object) -> Iterator[tuple[str, Tensor]]:
     """The name of each weight of a model with these settings, and a tensor of its shape that takes no memory.
 
@@ -43,8 +57,7 @@ def wanted_weights(config: TransformerConfig, source: object) -> Iterator[tuple[
     that exist stops at the first that does not. Raises ValueError for a shape beyond all memory.
     """
     try:
-        with torch.device("meta"):
-            model = EncoderDecoder.from_config(dataclasses.replace(config, N=1))
+        model = rebuilt(dataclasses.replace(config, N=1))
     except RuntimeError as error:
         raise ValueError(f"{source}: no model can be built from these settings: {error}") from None
     for name, parameter in weights(model).items():
@@ -96,9 +109,8 @@ def check_rebuilds(model: EncoderDecoder) -> None:
     """
     if not isinstance(getattr(model, "config", None), TransformerConfig):
         raise ValueError("the model has no settings: build it with make_model or EncoderDecoder.from_config")
-    with torch.device("meta"):
-        rebuilt = EncoderDecoder.from_config(model.config)
-    ours, theirs = (dict(each.named_modules(remove_duplicate=False)) for each in (model, rebuilt))
+    whole = rebuilt(model.config)
+    ours, theirs = (dict(each.named_modules(remove_duplicate=False)) for each in (model, whole))
     for name in [*theirs, *ours]:
         found, wanted = traits(ours.get(name)), traits(theirs.get(name))
         for trait, value in wanted.items():
@@ -107,7 +119,7 @@ def check_rebuilds(model: EncoderDecoder) -> None:
                 raise ValueError(
                     f"{name or 'the model'}: its {trait} is {is_}, but the settings would bring back {would}"
                 )
-    check_tensors(weights(model), weights(rebuilt).items(), "the model")
+    check_tensors(weights(model), weights(whole).items(), "the model")
 
 
 def traits(module: nn.Module | None) -> dict[str, object]:

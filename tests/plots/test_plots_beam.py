@@ -2,8 +2,7 @@
 
 import pytest
 
-from annotated.plots.beam import Candidate, plot_beam, plot_length_penalty
-from annotated.translation.decoding import Hypothesis, length_penalty
+from annotated.plots.beam import Candidate, plot_beam
 
 pytest.importorskip("matplotlib")
 
@@ -63,29 +62,6 @@ def test_the_likeliest_is_on_top() -> None:
     ]
 
 
-SHORT, LONG = Hypothesis((4,), -3.0, 0.0), Hypothesis((4, 5, 6, 4, 5, 6, 4), -4.0, 0.0)
-
-
-@pytest.mark.parametrize("penalty", ["gnmt", "power"])
-def test_each_line_is_a_score_under_every_penalty(penalty: str) -> None:
-    ax = plot_length_penalty([SHORT, LONG], ["short", "long"], penalty=penalty)
-    for line, hypothesis in zip(ax.lines[:2], (SHORT, LONG), strict=True):
-        for alpha, score in zip(*line.get_data(), strict=True):
-            length = len(hypothesis.tokens) + 1
-            assert score == pytest.approx(hypothesis.log_prob / length_penalty(length, alpha, penalty))
-    labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["short (2 tokens)", "long (8 tokens)"]
-
-
-def test_the_dots_say_that_the_penalty_saves_the_longer_one() -> None:
-    ax = plot_length_penalty([SHORT, LONG], ["short", "long"], alpha=0.6)
-    short, long, without, with_penalty = ax.lines[:4]
-    assert (without.get_xdata()[0], without.get_ydata()[0]) == (0, -3.0)
-    assert without.get_color() == short.get_color()
-    assert with_penalty.get_color() == long.get_color()
-    assert with_penalty.get_ydata()[0] == pytest.approx(-4.0 / (13 / 6) ** 0.6)
-
-
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
@@ -94,9 +70,6 @@ def test_the_dots_say_that_the_penalty_saves_the_longer_one() -> None:
         (lambda: plot_beam(STEPS, [4, 4], pieces), r"winner \(4, 4\)"),
         (lambda: plot_beam([STEPS[0], [Candidate((5, 1), -4.0, "ended")]], [5], pieces), "continues nothing"),
         (lambda: plot_beam(STEPS[1:], [4, 5], pieces), "step 1 continues nothing"),
-        (lambda: plot_length_penalty([], []), "at least one hypothesis"),
-        (lambda: plot_length_penalty([SHORT], ["a", "b"]), "need 1 names"),
-        (lambda: plot_length_penalty([SHORT], ["a"], penalty="none"), "not 'none'"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(draw, message: str) -> None:

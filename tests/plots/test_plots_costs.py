@@ -4,16 +4,13 @@ import math
 
 import pytest
 import torch
-from charts import marks, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from annotated.plots.costs import (
-    explore_parallel,
     fit_power,
     plot_against,
     plot_costs,
-    plot_parts,
     plot_reach,
 )
 
@@ -95,40 +92,3 @@ def test_reach_is_drawn_as_it_is_given() -> None:
 def test_reach_refuses_what_does_not_fit(grids: list[torch.Tensor]) -> None:
     with pytest.raises(ValueError, match=r"as many|2 dimensions"):
         plot_reach({"first": [torch.eye(2), torch.eye(2)], "second": grids}, "Who hears whom")
-
-
-@pytest.mark.parametrize(("exponent", "expected"), [(0, 1003.0), (3, 128.0), (10, 3.98)])
-def test_the_slider_shares_the_work_out_but_not_the_steps(exponent: int, expected: float) -> None:
-    chart = explore_parallel([8, 16], {"a": [1000, 2000]}, {"a": [3, 3]}, start=1, most=10)
-    points = [mark for mark in marks(chart, exponent=exponent) if mark.get("length n (words)") == "8"]
-    times = {round(float(mark["time (in steps)"].replace(",", "")), 1) for mark in points}
-    assert round(expected, 1) in times
-    assert f"Time of one layer, {2**exponent:,} at once" in texts(chart, exponent=exponent)
-
-
-@pytest.mark.parametrize(
-    ("work", "steps"),
-    [({"a": [1, 2]}, {"b": [1, 2]}), ({"a": [1, 2]}, {"a": [1]}), ({"a": [1]}, {"a": [1, 2]})],
-)
-def test_work_and_steps_must_be_of_the_same_layers(work, steps) -> None:
-    with pytest.raises(ValueError, match="2 sizes"):
-        explore_parallel([8, 16], work, steps)
-
-
-def test_parts_lie_end_to_end_in_one_bar_a_name() -> None:
-    ax = plot_parts({"slow": {"a": 3.0, "b": 5.0}, "fast": {"a": 2.0, "b": 0.0}}, "Work", "ms")
-    first, second = ax.containers
-    assert [bar.get_width() for bar in first] == [3, 2]
-    assert [(bar.get_x(), bar.get_width()) for bar in second] == [(3, 5), (2, 0)]
-    assert first[0].get_facecolor() != second[0].get_facecolor()
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
-    assert [text.get_text() for text in ax.get_yticklabels()] == ["slow", "fast"]
-    assert ax.yaxis_inverted()  # the first name is on top
-
-
-@pytest.mark.parametrize(
-    "costs", [{}, {"slow": {}}, {"slow": {"a": 1}, "fast": {"b": 1}}, {"x": dict.fromkeys("abcdefghijk", 1)}]
-)
-def test_bars_of_other_kinds_are_refused(costs) -> None:
-    with pytest.raises(ValueError, match="same kinds"):
-        plot_parts(costs, "Work", "ms")

@@ -1,51 +1,12 @@
-"""Pictures of the inside of multi-head attention: shapes where they arise, numbers where they land."""
+"""Pictures of the cut into heads: numbers where they land."""
 
 import matplotlib.pyplot as plt
 import pytest
 import torch
 from matplotlib.colors import to_hex
-from matplotlib.patches import FancyBboxPatch
 
 from annotated.plots.drawing import palette
-from annotated.plots.heads import flow_names, plot_flow, plot_split
-
-
-@pytest.fixture
-def shapes() -> dict[str, tuple[int, ...]]:
-    """A different shape for each step, so that none can stand in for another."""
-    return {name: (2, 10 + n) for n, name in enumerate(flow_names())}
-
-
-def test_every_shape_is_written_once(shapes: dict[str, tuple[int, ...]]) -> None:
-    lines = [line for text in plot_flow(shapes).texts for line in text.get_text().split("\n")]
-    for shape in shapes.values():
-        assert lines.count(str(shape)) == 1
-
-
-def test_a_lane_goes_from_the_input_to_its_heads(shapes: dict[str, tuple[int, ...]]) -> None:
-    ax = plot_flow(shapes)
-    for name in ("query", "key", "value"):
-        steps = (name, f"{name} projected", f"{name} heads")
-        places = [position(ax, str(shapes[step])) for step in steps]
-        assert [x for x, _ in places] == sorted(x for x, _ in places)
-        assert max(y for _, y in places) - min(y for _, y in places) < 0.2
-    lanes = [position(ax, str(shapes[name]))[1] for name in ("query", "key", "value")]
-    assert lanes == sorted(lanes, reverse=True)
-
-
-def test_four_linears_three_cuts_and_one_attention(shapes: dict[str, tuple[int, ...]]) -> None:
-    ax = plot_flow(shapes, title="Flow")
-    words = [text.get_text() for text in ax.texts]
-    assert [words.count(f"$W^{letter}$") for letter in "QKVO"] == [1, 1, 1, 1]
-    assert (words.count("cut"), words.count("join")) == (3, 1)
-    assert len([patch for patch in ax.patches if type(patch) is FancyBboxPatch]) == 9
-    assert ax.get_title() == "Flow"
-
-
-def test_missing_shapes_are_named(shapes: dict[str, tuple[int, ...]]) -> None:
-    del shapes["joined"], shapes["key heads"]
-    with pytest.raises(ValueError, match="the shape of key heads, joined"):
-        plot_flow(shapes)
+from annotated.plots.heads import plot_split
 
 
 def test_each_number_has_the_colour_of_its_word() -> None:

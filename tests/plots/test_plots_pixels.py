@@ -14,13 +14,10 @@ import torch
 from annotated.plots import (
     plot_encodings,
     plot_loss,
-    plot_parameters,
-    plot_rotation,
     plot_schedules,
     setup_notebook,
 )
 from annotated.transformer.layers import sinusoids
-from annotated.transformer.model import TransformerConfig
 
 mpl = pytest.importorskip("matplotlib")
 alt = pytest.importorskip("altair")
@@ -48,22 +45,9 @@ def test_encodings(look):
 
 
 @compared
-def test_rotation(look):
-    look()
-    return plot_rotation(sinusoids(16, 64), pair=4, offset=3).figure
-
-
-@compared
 def test_schedules(look):
     look()
     return plot_schedules([(512, 4000), (512, 8000), (256, 4000)]).figure
-
-
-@compared
-def test_parameters(look):
-    look()
-    base, big = (make(37000, 37000) for make in (TransformerConfig.base, TransformerConfig.big))
-    return plot_parameters({"base": base, "big": big}).figure
 
 
 @compared
@@ -82,7 +66,6 @@ def test_pixels_are_compared_wherever_the_tests_run(pytestconfig: pytest.Config)
     [
         ("test_encodings", lambda: plot_encodings(torch.roll(sinusoids(100, 64), 1, dims=0))),
         ("test_schedules", lambda: plot_schedules([(512, 4000), (512, 8000), (256, 4400)])),
-        ("test_rotation", lambda: plot_rotation(sinusoids(16, 64), pair=4, offset=4)),
         ("test_loss", lambda: plot_loss(1200, [0.0, 0.1, 0.2])),
     ],
 )

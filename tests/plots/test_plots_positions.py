@@ -1,20 +1,15 @@
 """Figures of positional encodings."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
-from charts import marks, texts
 
 from annotated.plots.positions import (
-    explore_waves,
     plot_clocks,
     plot_distances,
     plot_encodings,
     plot_offsets,
     plot_past,
-    plot_rotation,
     plot_similarity,
     plot_waves,
 )
@@ -75,42 +70,6 @@ def test_the_curves_over_the_offset_lie_on_one_another() -> None:
     assert ax.lines[0].get_linewidth() > ax.lines[1].get_linewidth()
 
 
-def test_every_arrow_makes_the_same_turn() -> None:
-    ax = plot_rotation(sinusoids(16, 64), pair=4, offset=3)
-    arrows = [text for text in ax.texts if text.arrow_patch is not None]
-    assert len(arrows) == 3
-    expected = 3 * 10000 ** (-8 / 64)
-    for arrow in arrows:
-        (x, y), (start_x, start_y) = arrow.xy, arrow.get_position()
-        turn = (math.atan2(y, x) - math.atan2(start_y, start_x)) % (2 * math.pi)
-        assert turn == pytest.approx(expected, abs=1e-5)
-    assert ax.get_title() == f"3 positions further: a turn by {math.degrees(expected):.0f}°"
-    assert [text.get_text() for text in ax.texts if text.get_text()] == [str(i) for i in range(16)]
-
-
-def test_the_slider_chooses_which_waves_are_drawn() -> None:
-    chart = explore_waves(d_model=8, length=10, shown=2)
-    assert [param["name"] for param in chart.to_dict()["params"]] == ["first", "dimension"]
-    assert "4" in texts(chart)
-    starts = [mark for mark in marks(chart, first=2) if "dimension" in mark]
-    assert [mark["dimension"] for mark in starts] == ["2", "3"]
-    assert [float(mark["value"]) for mark in starts] == [0, 1]  # sine and cosine of position 0
-
-
-def test_vega_computes_the_encodings() -> None:
-    """Its formula, evaluated here, is `sinusoids`."""
-    formula = explore_waves(d_model=8).to_dict()["transform"][-1]["calculate"]
-    condition, rest = formula.split(" ? ")
-    odd, even = rest.split(" : ")
-    names = {"cos": math.cos, "sin": math.sin, "pow": pow, "floor": math.floor}
-    pe = sinusoids(20, 8)
-    for position in (0, 7, 19):
-        for dimension in range(8):
-            python = f"({odd}) if ({condition}) else ({even})".replace("datum.", "")
-            value = eval(python, names, {"position": position, "dimension": dimension})
-            assert value == pytest.approx(float(pe[position, dimension]), abs=1e-6)
-
-
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
@@ -119,9 +78,6 @@ def test_vega_computes_the_encodings() -> None:
         (lambda pe: plot_waves(pe, [16]), "from 0 to 15, not 16"),
         (lambda pe: plot_offsets(pe, [-1]), "start must be from 0 to 29"),
         (lambda pe: plot_clocks(pe, [28], offset=2), "position must be from 0 to 29, not 30"),
-        (lambda pe: plot_rotation(pe, pair=8, offset=1), "pair must be from 0 to 7"),
-        (lambda pe: plot_rotation(pe, pair=0, offset=30), "offset must be"),
-        (lambda pe: explore_waves(d_model=4, shown=5), "d_model=4, not 5"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(draw, message: str) -> None:

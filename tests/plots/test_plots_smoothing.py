@@ -3,42 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from charts import marks, texts
 
-from annotated.plots.smoothing import explore_target, plot_loss, plot_target, plot_true_dist
+from annotated.plots.smoothing import plot_loss, plot_true_dist
 from annotated.transformer.loss import LabelSmoothing
 
 pytest.importorskip("matplotlib")
 
 NAMES = ["<s>", "</s>", "<blank>", "dog", "cat"]
-PREDICTION = torch.tensor([0.1, 0.1, 0.0, 0.6, 0.2])
-
-
-def asked_for(target: int, smoothing: float) -> tuple[torch.Tensor, float]:
-    """The distribution that the package's loss asks for, and its loss on PREDICTION."""
-    criterion = LabelSmoothing(5, 2, smoothing)
-    loss = criterion(PREDICTION.clamp(min=1e-30).log()[None], torch.tensor([target]))
-    return criterion.true_dist[0], loss.item()
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
-def test_the_bars_are_target_and_prediction(smoothing: float) -> None:
-    ax = plot_target(PREDICTION, 3, NAMES, smoothing)
-    wanted, predicted = ([bar.get_height() for bar in bars] for bars in ax.containers)
-    np.testing.assert_allclose(wanted, asked_for(3, smoothing)[0], rtol=1e-6)
-    np.testing.assert_allclose(predicted, PREDICTION)
-    assert [label.get_text() for label in ax.get_xticklabels()] == NAMES
-    assert ax.get_ylabel() == "probability"
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
-def test_the_slider_moves_target_and_divergence(smoothing: float) -> None:
-    target, loss = asked_for(3, smoothing)
-    chart = explore_target(PREDICTION, 3, NAMES)
-    bars = [mark for mark in marks(chart, smoothing=smoothing) if mark.get("kind") == "target"]
-    heights = {bar["symbol"]: float(bar["probability"]) for bar in bars}
-    assert heights == pytest.approx(dict(zip(NAMES, target.tolist(), strict=True)), abs=1e-3)
-    assert f"divergence {loss:.3f} nats" in texts(chart, smoothing=smoothing)
 
 
 def test_the_loss_has_its_floor_at_the_targets_entropy() -> None:
@@ -76,12 +47,6 @@ def test_the_heatmap_is_what_the_loss_asked_for() -> None:
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: plot_target(PREDICTION, 2, NAMES), "other than padding, not 2"),
-        (lambda: plot_target(PREDICTION, 5, NAMES), "not 5"),
-        (lambda: plot_target(PREDICTION, 3, NAMES[1:]), "5 of them need 5 names, not 4"),
-        (lambda: plot_target(PREDICTION * 2, 3, NAMES), "add up to 1, not to 2"),
-        (lambda: plot_target(PREDICTION, 3, NAMES, smoothing=1.0), "smoothing must be"),
-        (lambda: explore_target(torch.tensor([0.0, 0.2, 0, 0.6, 0.2]), 3, NAMES), "infinite"),
         (lambda: plot_loss(2, [0.1]), "size 2"),
         (lambda: plot_true_dist(torch.zeros(3, 4), NAMES), "need 4 names"),
     ],

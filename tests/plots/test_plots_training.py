@@ -1,11 +1,9 @@
 """What the pictures of training show is what was measured, and what does not fit is refused."""
 
-import json
-
 import pytest
 import torch
 
-from annotated.plots.copying import explore_growth, growth_rows, plot_growth
+from annotated.plots.copying import plot_growth
 from annotated.plots.training import plot_accuracies, plot_learning_curves, plot_losses
 
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -109,37 +107,3 @@ def test_growth_refuses_nothing_and_swapped_axes() -> None:
         plot_growth({}, QUERIES, KEYS)
     with pytest.raises(ValueError, match="grid of shape"):
         plot_growth({0: heads(0)[0, 0].T}, QUERIES, KEYS)
-
-
-def test_growth_rows_hold_every_weight_in_its_place() -> None:
-    snapshots = {0: heads(0), 5: heads(1)}
-    rows = growth_rows(snapshots, QUERIES, KEYS)
-    assert len(rows) == 2 * 2 * 3 * len(QUERIES)
-    for row in rows:
-        weights = snapshots[row["update"]][row["layer"] - 1, row["head"] - 1, row["query"]]
-        assert row["weights"] == pytest.approx(weights.tolist(), abs=0.0051)
-
-
-def test_the_slider_goes_through_the_updates() -> None:
-    spec = explore_growth({step: heads(step) for step in (0, 5, 10)}, QUERIES, KEYS, start=5).to_dict()
-    (param,) = spec["params"]
-    assert (param["name"], param["value"]) == ("update", 5)
-    assert (param["bind"]["min"], param["bind"]["max"], param["bind"]["step"]) == (0, 10, 5)
-    assert '"filter": "datum.update == update"' in json.dumps(spec)
-    assert spec["title"]
-
-
-def test_the_slider_starts_at_the_last_update_unless_told() -> None:
-    spec = explore_growth({step: heads(step) for step in (10, 0, 5)}, QUERIES, KEYS).to_dict()
-    assert spec["params"][0]["value"] == 10
-
-
-@pytest.mark.parametrize(("steps", "start"), [((), None), ((0,), None), ((0, 5, 7), None), ((0, 5), 3)])
-def test_the_slider_needs_even_steps(steps: tuple[int, ...], start: int | None) -> None:
-    with pytest.raises(ValueError, match="evenly spaced"):
-        explore_growth({step: heads(step) for step in steps}, QUERIES, KEYS, start)
-
-
-def test_the_slider_refuses_maps_that_do_not_fit_their_tokens() -> None:
-    with pytest.raises(ValueError, match="grid of shape"):
-        explore_growth({0: heads(0), 5: heads(1)}, KEYS, QUERIES)

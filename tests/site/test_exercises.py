@@ -1,9 +1,6 @@
 """Exercises: solutions are folded and faults named; a test passes with the solution and fails without it."""
 
 import json
-import multiprocessing
-import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -11,6 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat import NotebookNode
+from tiny_runs import FORKED
 
 import exercises
 import pairs
@@ -54,7 +52,7 @@ def verdicts(head: str, found: Sequence[exercises.Exercise]) -> list[tuple[bool,
 
 def judged(notebook: NotebookNode) -> list[tuple[bool, str]]:
     """`verdicts` of a notebook, in a process of its own: a notebook sets up torch and matplotlib."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=FORKED) as pool:
         return pool.submit(verdicts, exercises.head(notebook), exercises.exercises(notebook)).result()
 
 
@@ -146,9 +144,7 @@ def test_the_student_edition_has_a_stub_or_an_empty_cell_in_place_of_each_soluti
 def test_one_command_writes_the_whole_series_without_a_solution(tmp_path: Path) -> None:
     out = tmp_path / "student"
     for _ in range(2):  # made anew, too
-        subprocess.run(
-            [sys.executable, ROOT / "notebooks/student.py", "--out", out], check=True, capture_output=True
-        )
+        student.main(["--out", str(out)])
     names = {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
     assert {path.name for path in out.iterdir()} == names
     for path in out.iterdir():

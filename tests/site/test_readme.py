@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import feed
 from torch.distributed.run import get_args_parser
 
 from annotated.cli.parser import main, make_parser
@@ -72,13 +73,14 @@ def test_torchrun_takes_the_command(command: str):
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("annotated translate")])
-def test_translate_gives_a_line_for_a_line(command: str, first_run: Path):
+def test_translate_gives_a_line_for_a_line(command: str, first_run: Path, monkeypatch, capfd):
     words = shlex.split(command.partition("<")[0])
     text = (first_run / "en.txt").read_text(encoding="utf-8")
-    python = [sys.executable, "-m", "annotated", *words[1:]]
-    result = subprocess.run(python, input=text, capture_output=True, text=True, check=True)
-    assert result.stdout.count("\n") == len(ENGLISH)
-    assert result.stdout.split("\n")[2] == ""
+    feed(monkeypatch, text.encode())
+    assert main(words[1:]) == 0
+    out = capfd.readouterr().out
+    assert out.count("\n") == len(ENGLISH)
+    assert out.split("\n")[2] == ""
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("annotated evaluate")])

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -110,100 +111,48 @@ def test_every_listed_target_exists_and_first_sets_up_what_it_needs(target: str)
         assert recipe.index("-m venv --clear .venv") < recipe.index(".venv/bin/")
 
 
-def races_of(folder: Path, *settings: str) -> tuple[subprocess.CompletedProcess, list[str]]:
-    """Run `make bench` with a stand-in for Python that fails at two of the races; the commands it ran."""
-    (folder / "python").write_text(
-        '#!/bin/sh\necho "$*" >> log\ncase "$*" in *decode*|*imports*) exit 2 ;; esac\n'
-    )
-    (folder / "python").chmod(0o755)
-    command = ["make", "-f", ROOT / "Makefile", "bench", f"BIN={folder}", "READY=", *settings]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    return done, (folder / "log").read_text().splitlines()
-
-
-def records_in(races: list[str]) -> set[str]:
-    """The names of the files that they write, each its own."""
-    names = [race.rpartition("--json annotated/recorded/")[2] for race in races]
-    assert len(set(names)) == len(races)
-    return set(names)
-
-
-def test_bench_runs_every_race_and_tells_at_the_end_which_failed(tmp_path: Path) -> None:
-    done, races = races_of(tmp_path)
-    assert done.returncode == 2
-    assert "failed: decode imports\n" in done.stderr
-    assert records_in(races) >= {path.name for path in (ROOT / "annotated" / "recorded").iterdir()}
-
-
-def test_bench_on_a_gpu_keeps_records_of_its_own(tmp_path: Path) -> None:
-    _, races = races_of(tmp_path, "DEVICE=cuda")
-    assert races
-    assert all("--device cuda" in race for race in races)
-    assert all(name.endswith("-cuda.json") or "-cuda-" in name for name in records_in(races))
-
-
-def test_bench_refuses_a_device_that_has_no_races(tmp_path: Path) -> None:
-    command = ["make", "-f", ROOT / "Makefile", "bench", f"BIN={tmp_path}", "READY=", "DEVICE=gpu"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "DEVICE is cpu or cuda, not gpu\n" in done.stderr
-    assert "benchmarks/" not in done.stderr
-
-
-# Stands in for python3: the python of its `.venv` notes what it installs, and fails if a file is `broken`.
-STAND_IN = """#!/bin/sh
-case "$*" in *venv*) ;; *) exit 0 ;; esac
-rm -rf .venv; mkdir -p .venv/bin; echo venv >> log
-printf '#!/bin/sh\\nfor last; do :; done; [ ! -e broken ] && echo "$last" >> log\\n' > .venv/bin/python
-chmod +x .venv/bin/python
-"""
+def test_every_record_of_the_package_comes_from_a_race_of_make_bench() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    races = re.findall(r"^define RACES_\w+\n(.*?)^endef", makefile, re.MULTILINE | re.DOTALL)
+    records = [race.split()[0] for device in races for race in device.splitlines()]
+    assert len(set(records)) == len(records)
+    assert set(records) >= {path.stem for path in (ROOT / "annotated" / "recorded").iterdir()}
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A folder in which `make setup` goes through its steps without installing anything."""
+    """A folder with what `make setup` reads, and an environment without any stamp."""
     for name in ("Makefile", "requirements.lock", "pyproject.toml"):
-        (tmp_path / name).write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
-    (tmp_path / "python3").write_text(STAND_IN)
-    (tmp_path / "python3").chmod(0o755)
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / ".venv").mkdir()
     return tmp_path
 
 
-def set_up(checkout: Path) -> list[str]:
-    """Run `make setup`; the steps that it took."""
-    log = checkout / "log"
-    log.write_text("")
-    make("setup", "PYTHON=./python3", folder=checkout)
-    return log.read_text().splitlines()
+def steps(checkout: Path) -> list[str]:
+    """What `make setup` would install there."""
+    recipe = make("-n", "setup", folder=checkout)
+    return [what for what in ("-m venv", "-r requirements.lock", "--editable .") if what in recipe]
 
 
-WHOLE = ["venv", "requirements.lock", "."]
+def stamps(checkout: Path) -> list[str]:
+    """The stamps that `make setup` would leave, the lock's first."""
+    return re.findall(r"^touch (.*)$", make("-n", "setup", folder=checkout), re.MULTILINE)
 
 
-def test_setup_does_its_work_once(checkout: Path) -> None:
-    assert set_up(checkout) == WHOLE
-    (checkout / "requirements.lock").touch()
-    (checkout / "pyproject.toml").touch()
-    assert set_up(checkout) == []
-
-
-def test_a_changed_lock_rebuilds_and_a_changed_project_reinstalls_only_itself(checkout: Path) -> None:
-    set_up(checkout)
-    project, lock = checkout / "pyproject.toml", checkout / "requirements.lock"
-    before = project.read_text()
-    for text in (before + "\n", before):
-        project.write_text(text)
-        assert set_up(checkout) == WHOLE[2:]
-    lock.write_text(lock.read_text() + "another==1.0\n")
-    assert set_up(checkout) == WHOLE
-
-
-def test_a_half_finished_installation_is_begun_again(checkout: Path) -> None:
-    (checkout / "broken").touch()
-    with pytest.raises(subprocess.CalledProcessError):
-        set_up(checkout)
-    (checkout / "broken").unlink()
-    assert set_up(checkout) == WHOLE
+def test_setup_installs_what_changed_and_takes_up_what_broke_off(checkout: Path) -> None:
+    whole = ["-m venv", "-r requirements.lock", "--editable ."]
+    assert steps(checkout) == whole
+    installed, ready = stamps(checkout)
+    (checkout / installed).touch()  # the lock is installed; then it broke off
+    assert steps(checkout) == whole[2:]
+    (checkout / ready).touch()
+    assert steps(checkout) == []
+    (checkout / "pyproject.toml").touch()  # another time, the same content
+    assert steps(checkout) == []
+    (checkout / "pyproject.toml").write_text("[project]\n")
+    assert steps(checkout) == whole[2:]
+    (checkout / "requirements.lock").write_text("another==1.0\n")
+    assert steps(checkout) == whole
 
 
 IMPORT = """

@@ -200,16 +200,17 @@ def test_a_damaged_checkpoint_is_named(file, content, says, tmp_path):
 
 @pytest.mark.parametrize("file", ["progress.json", "optimizer.safetensors", WEIGHTS])
 def test_a_damaged_checkpoint_can_be_done_without(file, one_thread, tmp_path):
-    make_trainer(tmp_path / "whole", max_steps=12).train()
-    make_trainer(tmp_path / "run", max_steps=12).train()
+    settings = {"max_steps": 12, "save_every": 4, "keep": 3}
+    make_trainer(tmp_path / "whole", **settings).train()
+    make_trainer(tmp_path / "run", **settings).train()
     damaged = tmp_path / "run" / "checkpoints" / "step-00000012"
     (damaged / file).unlink()
     with pytest.raises(
         ValueError, match=f"; delete the folder {damaged}, and the run goes on from step-00000008$"
     ):
-        make_trainer(tmp_path / "run", max_steps=12).train(resume=True)
+        make_trainer(tmp_path / "run", **settings).train(resume=True)
     shutil.rmtree(damaged)
-    make_trainer(tmp_path / "run", max_steps=12).train(resume=True)
+    make_trainer(tmp_path / "run", **settings).train(resume=True)
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
@@ -245,6 +246,13 @@ def test_other_text_is_refused(tmp_path):
             make_trainer(tmp_path, text=text).train(resume=True)
     assert read_json(tmp_path / "training.json") == before
     make_trainer(tmp_path, max_steps=6, text="a").train(resume=True)
+
+
+def test_a_run_that_knew_no_text_is_held_to_the_one_it_got(tmp_path):
+    make_trainer(tmp_path, max_steps=1).train()
+    make_trainer(tmp_path, max_steps=2, text="a").train(resume=True)
+    with pytest.raises(ValueError, match="was begun with other text"):
+        make_trainer(tmp_path, max_steps=3, text="b").train(resume=True)
 
 
 def test_the_same_text_in_another_place_is_the_same(tmp_path):

@@ -209,6 +209,12 @@ def test_files_of_the_users_are_not_touched(resume, tmp_path):
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == mine
 
 
+def test_hidden_files_of_the_users_are_in_nobodys_way(tmp_path):
+    (tmp_path / ".gitignore").write_text("*")
+    make_trainer(tmp_path, max_steps=1).train()
+    assert (tmp_path / ".gitignore").read_text() == "*"
+
+
 def test_a_checkpoint_is_known_by_its_exact_name(tmp_path):
     make_trainer(tmp_path, max_steps=1, average=0).train()
     backup = tmp_path / "checkpoints" / "step-00000001-my-backup"
@@ -233,8 +239,12 @@ def test_tensorboard_gets_the_log(tmp_path):
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     threads = threading.active_count()
     make_trainer(tmp_path, tensorboard=True, max_steps=4).train()
+    trainer = make_trainer(tmp_path, tensorboard=True, max_steps=8)
+    poison(trainer, 7)
+    with pytest.raises(TrainingError):
+        trainer.train(resume=True)  # what this has written after step 4 is not to be seen
     make_trainer(tmp_path, tensorboard=True, max_steps=6).train(resume=True)
-    assert threading.active_count() == threads  # each of the two boards had one
+    assert threading.active_count() == threads  # each of the boards had one
     board = events.EventAccumulator(str(tmp_path / "tensorboard"))
     board.Reload()
     for name in ("loss", "rate", "validation_loss"):

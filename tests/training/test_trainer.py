@@ -74,6 +74,15 @@ def test_the_time_left_is_told_after_each_epoch_but_the_last(tmp_path, capfd):
     assert said == [f"{2 * length} min left", f"{length} min left"]
 
 
+def test_every_update_knows_which_is_the_last(tmp_path):
+    make_trainer(tmp_path, max_steps=5).train()  # in the midst of the first epoch
+    trainer, told = make_trainer(tmp_path), []
+    report = trainer.report
+    trainer.report = lambda *arguments: told.append(trainer.last_step()) or report(*arguments)
+    trainer.train(resume=True)
+    assert set(told) == {trainer.progress.step}
+
+
 def plain_loop(trainer, epochs, accumulate, clip):
     """The same training written out: one gradient of the mean over all tokens of `accumulate` batches."""
     model, config = trainer.model.train(), trainer.config
@@ -99,11 +108,12 @@ def plain_loop(trainer, epochs, accumulate, clip):
     return losses
 
 
-def test_updates_are_those_of_a_loop_written_out(tmp_path):
-    exact = {"dtype": torch.float64, "model": {"dropout": 0.0}, "epochs": 2, "accumulate": 3, "clip": 0.7}
+@pytest.mark.parametrize("clip", [0.0, 0.7])  # 0 is for none
+def test_updates_are_those_of_a_loop_written_out(clip, tmp_path):
+    exact = {"dtype": torch.float64, "model": {"dropout": 0.0}, "epochs": 2, "accumulate": 3, "clip": clip}
     trainer, other = (make_trainer(tmp_path, log_every=1, average=0, **exact) for _ in range(2))
     trainer.train()
-    losses = plain_loop(other, 2, 3, 0.7)
+    losses = plain_loop(other, 2, 3, clip or float("inf"))
     torch.testing.assert_close(
         dict(trainer.model.named_parameters()), dict(other.model.named_parameters()), rtol=0, atol=1e-9
     )

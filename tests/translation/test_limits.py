@@ -65,6 +65,13 @@ def test_no_line_makes_more_work_than_the_limits_allow(build, beam):
     assert [len(best.tokens) + 1 for [best] in found] == [40, 40]  # the end symbol counted; 3 + 50 is more
 
 
+def test_a_batch_counts_each_source_once_for_every_beam(build):
+    translator = build(max_length=3)
+    sources, _ = counted(translator.model)
+    translator.search(["w1 w2"] * 8, beam=2, max_tokens=24)  # each of them has 3 tokens
+    assert len(sources) == 2
+
+
 def test_a_translation_may_have_50_tokens_more_than_its_source(build):
     found = build().search(["w1 w2", "w1", "w1 w2 w3 w4"], beam=1)
     assert [len(best.tokens) + 1 for [best] in found] == [3 + 50, 2 + 50, 5 + 50]  # both ends counted

@@ -4,6 +4,7 @@ import pickle
 import shutil
 import struct
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
@@ -334,6 +335,7 @@ def test_only_names_are_taken(name, shipped):
 def test_a_folder_of_the_same_name_is_not_taken_for_the_shipped_model(shipped, tmp_path):
     (tmp_path / "small").mkdir()
     assert load_pretrained("small").model.config == make().config
+    assert find_model("small") == Path("small")  # which asks for a folder first
 
 
 def test_a_model_that_is_nowhere(shipped):
