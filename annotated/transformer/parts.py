@@ -64,8 +64,7 @@ def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
 def parts_of(config: TransformerConfig) -> Parts:
     """Get the parts that the settings name. Raises ValueError for a variant that is not registered."""
     if config.parts not in VARIANTS:
-        raise ValueError(
-            f"parts {config.parts!r} are not among {', '.join(VARIANTS)}; import the file that registers them "
-            "(on the command line: --variants FILE.py)"
-        )
+        known = ", ".join(VARIANTS)
+        remedy = "import the file that registers them (on the command line: --variants FILE.py)"
+        raise ValueError(f"parts {config.parts!r} are not among {known}; {remedy}")
     return VARIANTS[config.parts](config)

@@ -6,6 +6,7 @@ from command_line import SIZES, complains, ends, feed
 
 from annotated.cli.parser import main
 from annotated.files import read_json
+from annotated.interop import to_torch
 from annotated.transformer.parts import VARIANTS
 from annotated.translation.model_folder import load_model
 
@@ -70,8 +71,10 @@ def test_a_variant_is_trained_resumed_averaged_scored_and_used(
     assert capfd.readouterr().out.count("\n") == 1
     for to in ("marian", "ctranslate2"):
         out = ["--out", tmp_path / "other", "--to", to]
-        complains(["export", "--model", run, *out, *variants], capfd)  # no other library knows it
+        complains(["export", "--model", run, *out, *variants], capfd, "'rms' are a variant's")
         assert not (tmp_path / "other").exists()
+    with pytest.raises(ValueError, match="'rms' are a variant's"):
+        to_torch(model)
 
     registry()
     says = "import the file that registers them (on the command line: --variants FILE.py)"
@@ -90,7 +93,7 @@ def test_a_variant_that_no_file_registers_is_refused_before_the_training(
     parts, files, registry, tmp_path, capfd
 ):
     out = ["--out", tmp_path / "run", *files]
-    complains(["train", *out, "--parts", "rms"], capfd, "'rms'", "--variants FILE.py")
+    complains(["train", *out, *SIZES.split(), "--parts", "rms"], capfd, "'rms'", "--variants FILE.py")
     assert not (tmp_path / "run").exists()
 
 
