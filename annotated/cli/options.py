@@ -4,7 +4,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Literal
 
-from annotated.cli.flags import flag_fields, has_presets, within
+from annotated.cli.flags import Preset, flag_fields, has_presets, within
 from annotated.cli.recipes import Search, recipe_names
 from annotated.training.config import TrainingConfig
 from annotated.transformer.config import TransformerConfig, setting
@@ -18,10 +18,8 @@ class Everywhere:
     """Flags of every command."""
 
     device: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "device to compute on")
-    threads: int = setting(
-        0, "number of CPU threads; 0 lets PyTorch choose", type=within(0, 1024), metavar="INT"
-    )
-    seed: int = setting(0, "random seed", type=within(0, 2**32 - 1), metavar="INT")
+    threads: int = setting(0, "number of CPU threads; 0 lets PyTorch choose", type=within(0, 1024))
+    seed: int = setting(0, "random seed", type=within(0, 2**32 - 1))
     variants: Path | None = setting(
         None, "Python file of your own that registers variants of the model; it is executed"
     )
@@ -57,7 +55,7 @@ class Train:
     """Flags of `train` alone."""
 
     out: Path = setting(MISSING, "folder of the run, new or empty", metavar="FOLDER")
-    preset: Literal["tiny", "base", "big"] = setting("tiny", "settings to start from")
+    preset: Preset = setting("tiny", "settings to start from")
     resume: bool = setting(False, "continuation of the run in --out; a new run if there is none")
     init_from: str | None = setting(
         None, "model that lends its weights, settings and tokenizers to begin with", metavar="MODEL"
@@ -67,7 +65,6 @@ class Train:
         8000,
         "number of subwords, shared by both languages if all embeddings are tied",
         type=within(260, 10**6),
-        metavar="INT",
     )
 
 
@@ -88,7 +85,6 @@ class Translate:
         "number of translations of each line, best first, in three columns with tabs between them: "
         "number of the line, score, translation",
         type=within(1, MAX_BEAM),
-        metavar="INT",
     )
     tokenized: bool = setting(False, "text that is tokenised and lower-cased, for a model of such text")
 
@@ -142,7 +138,7 @@ class Reproduce:
 class RecipesOwn(Everywhere):
     """Flags of every command, for one whose seed is the recipe's if none is given."""
 
-    seed: int | None = setting(None, "random seed (the recipe's)", type=within(0, 2**32 - 1), metavar="INT")
+    seed: int | None = setting(None, "random seed (the recipe's)", type=within(0, 2**32 - 1))
 
 
 @dataclass(frozen=True)

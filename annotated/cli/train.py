@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from annotated.cli.common import choose_device, is_first, own_pairs, say, settings_from
+from annotated.cli.options import Train, TrainingData
 from annotated.data import Corpus, ParallelText, TokenBatches, encode_corpus, hold_out, load_corpus
 from annotated.data.batching import mixed_seed
 from annotated.data.corpora import languages
@@ -19,22 +20,6 @@ from annotated.training.run_folder import RunFolder
 from annotated.training.trainer import Trainer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import find_model, load_model
-
-# The flags that a run remembers besides the settings of the model and of training.
-REMEMBERED = (
-    "corpus",
-    "path",
-    "pair",
-    "variant",
-    "src",
-    "tgt",
-    "val_src",
-    "val_tgt",
-    "tokenizer",
-    "vocab",
-    "preset",
-    "init_from",
-)
 
 
 def train(args: argparse.Namespace) -> int:
@@ -98,13 +83,16 @@ def run_training(args: argparse.Namespace, device: torch.device) -> int:
 
 
 def remembered(args: argparse.Namespace) -> dict[str, object]:
-    """The flags that a resumed run keeps, as JSON; files by their full path."""
-    values = {name: getattr(args, name) for name in REMEMBERED} | settings_from(TransformerConfig, args)
+    """Collect the flags that a resumed run keeps, for JSON; files by their full path."""
+    values: dict[str, object] = {}
+    for settings in (TrainingData, Train, TransformerConfig):
+        values |= settings_from(settings, args)
+    del values["out"], values["resume"]
     return {name: str(v.absolute()) if isinstance(v, Path) else v for name, v in values.items()}
 
 
 def training_corpus(args: argparse.Namespace) -> Corpus:
-    """The user's own files, or a corpus by name; what no flag says of that, `args` is told."""
+    """Read the user's own files, or a corpus by its name; write the corpus and pair taken into `args`."""
     text = own_pairs(args.src, args.tgt, "", "train")
     val = own_pairs(args.val_src, args.val_tgt, "val-", "val")
     if text is None:
@@ -122,7 +110,7 @@ def training_corpus(args: argparse.Namespace) -> Corpus:
 
 
 def fingerprint(corpus: Corpus) -> str:
-    """The SHA-256 of the sentences to train and to validate on, wherever they were read from."""
+    """Compute the SHA-256 of the sentences to train and to validate on, wherever they were read from."""
     digest = hashlib.sha256()
     for split in ("train", "val"):
         for pair in corpus.splits.get(split, ()):
@@ -131,7 +119,7 @@ def fingerprint(corpus: Corpus) -> str:
 
 
 def starting_point(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
-    """The model to go on with: of the run to resume, of --init-from, or a new one."""
+    """Find the model to go on with: that of the run to resume, of --init-from, or a new one."""
     run = RunFolder(args.out)
     start = run.newest() if args.resume else None
     if start is not None:
@@ -152,7 +140,7 @@ def starting_point(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDec
 
 
 def new_model(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
-    """A fresh model; where not all its embeddings are tied, each language has a vocabulary of its own."""
+    """Build a new model; unless all its embeddings are tied, each language has a vocabulary of its own."""
     settings = settings_from(TransformerConfig, args)
     if args.tokenizer == "words":
         settings = {"tied_embeddings": "target", **settings}  # two vocabularies
@@ -170,7 +158,7 @@ def new_model(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDecoder,
 
 
 def new_words(corpus: Corpus, joint: bool, cut: bool) -> list[Tokenizer]:
-    """Words for each language, learned from the training text alone; of text already cut, its own words."""
+    """Learn the words of each language from the training text; text already cut is taken as it is."""
     if joint:
         raise ValueError("words make two vocabularies: use --tied-embeddings target or none with them")
     if cut and corpus.pair is None:
@@ -181,7 +169,7 @@ def new_words(corpus: Corpus, joint: bool, cut: bool) -> list[Tokenizer]:
 
 
 def new_subwords(text: ParallelText, joint: bool, vocab: int) -> list[Tokenizer]:
-    """Subwords learned from the training text, of both languages together or of each apart."""
+    """Learn subwords from the training text, of both languages together or of each apart."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         sides = [[*text.src, *text.tgt]] if joint else [text.src, text.tgt]

@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import termios
 import threading
 
 import pytest
@@ -201,6 +202,7 @@ def test_progress_is_shown_beside_an_output_that_is_none(model, echo, tmp_path, 
     shown = []
     for output in ("file", "terminal"):
         ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (24, 80))
         with os.fdopen(theirs, "w") as terminal, (tmp_path / "out").open("w") as out:
             monkeypatch.setattr(sys, "stderr", terminal)
             monkeypatch.setattr(sys, "stdout", out if output == "file" else terminal)
