@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 
 from annotated.cli.common import choose_device, is_first, own_pairs, say, settings_from
-from annotated.cli.options import Train, TrainingData
 from annotated.data import Corpus, ParallelText, TokenBatches, encode_corpus, hold_out, load_corpus
 from annotated.data.batching import mixed_seed
 from annotated.data.corpora import languages
@@ -20,6 +19,22 @@ from annotated.training.run_folder import RunFolder
 from annotated.training.trainer import Trainer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import find_model, load_model
+
+# The flags that a run remembers besides the settings of the model and of training.
+REMEMBERED = (
+    "corpus",
+    "path",
+    "pair",
+    "variant",
+    "src",
+    "tgt",
+    "val_src",
+    "val_tgt",
+    "tokenizer",
+    "vocab",
+    "preset",
+    "init_from",
+)
 
 
 def train(args: argparse.Namespace) -> int:
@@ -83,16 +98,13 @@ def run_training(args: argparse.Namespace, device: torch.device) -> int:
 
 
 def remembered(args: argparse.Namespace) -> dict[str, object]:
-    """Collect the flags that a resumed run keeps, for JSON; files by their full path."""
-    values: dict[str, object] = {}
-    for settings in (TrainingData, Train, TransformerConfig):
-        values |= settings_from(settings, args)
-    del values["out"], values["resume"]
+    """The flags that a resumed run keeps, as JSON; files by their full path."""
+    values = {name: getattr(args, name) for name in REMEMBERED} | settings_from(TransformerConfig, args)
     return {name: str(v.absolute()) if isinstance(v, Path) else v for name, v in values.items()}
 
 
 def training_corpus(args: argparse.Namespace) -> Corpus:
-    """Read the user's own files, or a corpus by its name; write the corpus and pair taken into `args`."""
+    """The user's own files, or a corpus by name; what no flag says of that, `args` is told."""
     text = own_pairs(args.src, args.tgt, "", "train")
     val = own_pairs(args.val_src, args.val_tgt, "val-", "val")
     if text is None:
@@ -110,7 +122,7 @@ def training_corpus(args: argparse.Namespace) -> Corpus:
 
 
 def fingerprint(corpus: Corpus) -> str:
-    """Compute the SHA-256 of the sentences to train and to validate on, wherever they were read from."""
+    """The SHA-256 of the sentences to train and to validate on, wherever they were read from."""
     digest = hashlib.sha256()
     for split in ("train", "val"):
         for pair in corpus.splits.get(split, ()):
@@ -119,7 +131,7 @@ def fingerprint(corpus: Corpus) -> str:
 
 
 def starting_point(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
-    """Find the model to go on with: that of the run to resume, of --init-from, or a new one."""
+    """The model to go on with: of the run to resume, of --init-from, or a new one."""
     run = RunFolder(args.out)
     start = run.newest() if args.resume else None
     if start is not None:
@@ -140,7 +152,7 @@ def starting_point(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDec
 
 
 def new_model(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
-    """Build a new model; unless all its embeddings are tied, each language has a vocabulary of its own."""
+    """A fresh model; where not all its embeddings are tied, each language has a vocabulary of its own."""
     settings = settings_from(TransformerConfig, args)
     if args.tokenizer == "words":
         settings = {"tied_embeddings": "target", **settings}  # two vocabularies
@@ -158,7 +170,7 @@ def new_model(args: argparse.Namespace, corpus: Corpus) -> tuple[EncoderDecoder,
 
 
 def new_words(corpus: Corpus, joint: bool, cut: bool) -> list[Tokenizer]:
-    """Learn the words of each language from the training text; text already cut is taken as it is."""
+    """Words for each language, learned from the training text alone; of text already cut, its own words."""
     if joint:
         raise ValueError("words make two vocabularies: use --tied-embeddings target or none with them")
     if cut and corpus.pair is None:
@@ -169,7 +181,7 @@ def new_words(corpus: Corpus, joint: bool, cut: bool) -> list[Tokenizer]:
 
 
 def new_subwords(text: ParallelText, joint: bool, vocab: int) -> list[Tokenizer]:
-    """Learn subwords from the training text, of both languages together or of each apart."""
+    """Subwords learned from the training text, of both languages together or of each apart."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         sides = [[*text.src, *text.tgt]] if joint else [text.src, text.tgt]
