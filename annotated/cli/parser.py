@@ -22,7 +22,7 @@ try:
     from annotated.training.config import TrainingConfig
     from annotated.training.devices import SharedError
     from annotated.transformer.model import TransformerConfig
-    from annotated.translation.decoding import MAX_BEAM
+    from annotated.translation.hypotheses import MAX_BEAM
     from annotated.translation.model_folder import SETTINGS
     from annotated.translation.translator import Limits
 except KeyboardInterrupt:  # while PyTorch, which takes seconds, is imported

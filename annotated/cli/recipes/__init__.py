@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from annotated.files import read_toml, settings_from_json
-from annotated.translation.decoding import Penalty
+from annotated.translation.hypotheses import Penalty
 
 __all__ = ["Card", "Published", "Recipe", "Search", "read_recipe", "recipe_names", "recipe_path"]
 
