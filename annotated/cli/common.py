@@ -12,9 +12,10 @@ from pathlib import Path
 
 import torch
 
+from annotated.cli.options import Engine
 from annotated.data import ParallelText, read_parallel, read_tsv
 from annotated.training.devices import find_device
-from annotated.translation.settings import Limits
+from annotated.translation.sentences import Limits
 from annotated.translation.translator import Translator
 
 
@@ -45,8 +46,9 @@ def settings_from(cls: type, args: argparse.Namespace) -> dict[str, object]:
 
 
 def load_translator(args: argparse.Namespace) -> Translator:
-    """Load the translator that the flags name, with the limits that they set."""
-    return Translator.load(args.model, choose_device(args), **settings_from(Limits, args))
+    """Load the translator that the flags name, with the engine and the limits that they set."""
+    options = settings_from(Engine, args) | settings_from(Limits, args)
+    return Translator.load(args.model, choose_device(args), **options)
 
 
 @contextmanager

@@ -8,9 +8,11 @@ from annotated.cli.flags import Preset, flag_fields, has_presets, within
 from annotated.cli.recipes import Search, recipe_names
 from annotated.training.config import TrainingConfig
 from annotated.transformer.config import TransformerConfig, setting
-from annotated.translation.settings import MAX_BEAM, Limits
+from annotated.translation.hypotheses import MAX_BEAM
+from annotated.translation.sentences import Limits
 
 MODEL = "model folder, or name of a shipped model"
+Quantization = Literal["float32", "float16", "bfloat16", "int16", "int8"]
 
 
 @dataclass(kw_only=True)
@@ -69,6 +71,16 @@ class Train:
 
 
 @dataclass(kw_only=True)
+class Engine:
+    """What computes a search."""
+
+    engine: Literal["pytorch", "ctranslate2"] = setting(
+        "pytorch", "library that searches: PyTorch, or CTranslate2, which is faster on a CPU"
+    )
+    quantization: Quantization = setting("float32", "number format of the matrices in CTranslate2")
+
+
+@dataclass(kw_only=True)
 class Translate:
     """Flags of `translate` alone."""
 
@@ -119,9 +131,7 @@ class Export:
     model: str = setting(MISSING, MODEL)
     to: Literal["ctranslate2", "onnx", "marian"] = setting(MISSING, "engine to write for")
     out: Path = setting(MISSING, "new folder for what is written", metavar="FOLDER")
-    quantization: Literal["float32", "float16", "bfloat16", "int16", "int8"] | None = setting(
-        None, "number format of the matrices, for CTranslate2 alone"
-    )
+    quantization: Quantization | None = setting(None, "number format of the matrices, for CTranslate2 alone")
 
 
 @dataclass(kw_only=True)
@@ -194,7 +204,13 @@ COMMANDS = {
         "  annotated translate --model runs/first monday.txt tuesday.txt\n"
         "  annotated translate --model runs/first --n-best 4 en.txt > candidates.tsv\n"
         "  annotated translate --model multi30k-en-de      asks for a sentence at a time",
-        {"": Translate, "search": Search, "limits": Limits, "every command": Everywhere},
+        {
+            "": Translate,
+            "search": Search,
+            "engine": Engine,
+            "limits": Limits,
+            "every command": Everywhere,
+        },
     ),
     "evaluate": Command(
         "score a model on a corpus",
@@ -203,7 +219,14 @@ COMMANDS = {
         "examples:\n"
         "  annotated evaluate --model runs/first --corpus multi30k --split test_2016_flickr\n"
         "  annotated evaluate --model runs/mine --src test.en --tgt test.de",
-        {"": Evaluate, "data": Data, "search": Search, "limits": Limits, "every command": Everywhere},
+        {
+            "": Evaluate,
+            "data": Data,
+            "search": Search,
+            "engine": Engine,
+            "limits": Limits,
+            "every command": Everywhere,
+        },
     ),
     "average": Command(
         "average the weights of checkpoints",

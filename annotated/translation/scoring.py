@@ -7,7 +7,6 @@ from pathlib import Path
 
 from annotated.data import Corpus, TokenBatches, encode_corpus
 from annotated.files import read_json
-from annotated.translation.decoding import Penalty
 from annotated.translation.evaluation import (
     Score,
     bleu,
@@ -20,6 +19,7 @@ from annotated.translation.evaluation import (
     score_tokens,
     tokenized_bleu,
 )
+from annotated.translation.hypotheses import Penalty
 from annotated.translation.translator import Translator
 
 RECORDED = Path(__file__).parents[1] / "recorded"  # a JSON file each, shipped for the notebooks

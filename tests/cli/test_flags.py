@@ -10,7 +10,7 @@ from command_line import complains, ends
 
 from annotated.cli.export import FORMATS
 from annotated.cli.flags import HINTS, PRESETS, flag_fields, flag_of, is_positional, kind_of
-from annotated.cli.options import COMMANDS, Data, Everywhere, Export
+from annotated.cli.options import COMMANDS, Data, Engine, Everywhere, Export
 from annotated.cli.parser import make_parser, parse
 from annotated.cli.settings import BY_HAND
 from annotated.data.corpora import NAMES as CORPORA
@@ -151,7 +151,9 @@ def test_each_setting_of_model_and_training_is_a_flag():
 
 def test_choices_are_those_of_the_modules_that_take_them():
     """They are written twice, because these modules load PyTorch, and `--help` must not."""
-    kinds = {field.name: kind_of(field.type) for settings in (Data, Export) for field in fields(settings)}
+    kinds = {
+        field.name: kind_of(field.type) for settings in (Data, Engine, Export) for field in fields(settings)
+    }
     assert kinds["corpus"]["choices"] == (*CORPORA, "own")
     assert kinds["to"]["choices"] == tuple(FORMATS)
     assert kinds["quantization"]["choices"] == QUANTIZATIONS
