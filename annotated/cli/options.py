@@ -197,8 +197,7 @@ COMMANDS = {
     "translate": Command(
         "translate lines of text",
         "Translate files, or standard input, to standard output: one line in, one line out.\n"
-        "What has come is translated at once, in parts of many lines at most; in a part, lines of like\n"
-        "length are translated together. Each part is written as soon as it is done.",
+        "Lines are translated as they come, many together where many are there, and written at once.",
         "examples:\n"
         "  annotated translate --model runs/first < en.txt > de.txt\n"
         "  annotated translate --model runs/first monday.txt tuesday.txt\n"

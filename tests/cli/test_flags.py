@@ -40,6 +40,14 @@ def test_numbers_in_range_are_taken():
     assert (args.beam, args.alpha, args.threads) == (256, 0.0, 1)
 
 
+def test_files_and_flags_come_in_any_order(capfd):
+    args = parse("translate a --model m b --beam 2 - --n-best 2".split())
+    assert [str(path) for path in args.files] == ["a", "b", "-"]
+    assert (args.model, args.beam, args.n_best) == ("m", 2, 2)
+    assert [str(path) for path in parse("average a --out o b".split()).checkpoints] == ["a", "b"]
+    complains(["train", "--out", "o", "more"], capfd, "unexpected more (see annotated train --help)")
+
+
 def test_an_unknown_flag_is_told_with_its_nearest_and_the_right_help(capfd):
     for given, meant in {
         "--droput": "--dropout",
