@@ -41,10 +41,10 @@ def test_numbers_in_range_are_taken():
 
 
 def test_files_and_flags_come_in_any_order(capfd):
-    args = parse("translate a --model m b --beam 2 - --n-best 2".split())
+    args = parse(["translate", "a", "--model", "m", "b", "--beam", "2", "-", "--n-best", "2"])
     assert [str(path) for path in args.files] == ["a", "b", "-"]
     assert (args.model, args.beam, args.n_best) == ("m", 2, 2)
-    assert [str(path) for path in parse("average a --out o b".split()).checkpoints] == ["a", "b"]
+    assert [str(path) for path in parse(["average", "a", "--out", "o", "b"]).checkpoints] == ["a", "b"]
     complains(["train", "--out", "o", "more"], capfd, "unexpected more (see annotated train --help)")
 
 
