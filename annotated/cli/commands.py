@@ -345,7 +345,8 @@ def evaluate(args: argparse.Namespace) -> None:
     corpus, split = scored_corpus(args)
     options = {"beam": args.beam, "alpha": args.alpha, "penalty": args.penalty}
     cut = args.bleu_tokenize
-    results, found = score_split(translator, corpus, split, args.variant == "tok", **options, tokenize=cut)
+    tokenized = args.variant == "tok"
+    results, found = score_split(translator, corpus, split, tokenized, **options, tokenize=cut, progress=True)
     print(results, flush=True)
     try:
         if args.save is not None:
