@@ -23,8 +23,8 @@ def evaluate(args: argparse.Namespace) -> None:
     check_target("--json", args.json, [*read, args.save])
     translator = load_translator(args)
     corpus, split = scored_corpus(args)
-    search, cut = settings_from(Search, args), args.bleu_tokenize
-    results, found = score_split(translator, corpus, split, args.variant == "tok", **search, tokenize=cut)
+    options = {**settings_from(Search, args), "tokenize": args.bleu_tokenize, "progress": True}
+    results, found = score_split(translator, corpus, split, args.variant == "tok", **options)
     print(results, flush=True)
     try:
         if args.save is not None:

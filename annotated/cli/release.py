@@ -34,7 +34,7 @@ def release(run: Path, recipe: Path, out: Path, device: torch.device | str = "cp
     search = {"tokenized": settings["variant"] == "tok", **dataclasses.asdict(says.evaluate)}
 
     def score(model: Path, split: str) -> Results:
-        return score_split(Translator.load(model, device), corpus, split, **search)[0]
+        return score_split(Translator.load(model, device), corpus, split, **search, progress=True)[0]
 
     first, *others = says.card.splits
     with RunFolder(run).locked(), creating_folder(out, replace=True) as folder:

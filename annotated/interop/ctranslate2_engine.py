@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 from contextlib import suppress
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,8 @@ class CTranslate2Engine:
     """A copy of a model in CTranslate2, on the CPU.
 
     It is converted once, and kept in the platform's cache folder for this project under the checksum of all
-    that was converted. As many batches are computed side by side as PyTorch has threads now.
+    that was converted. As many batches are computed side by side as PyTorch has threads now. What is left to
+    our own search is searched in the model's own numbers, whatever `quantization` is.
 
     Raises ImportError where CTranslate2 is missing, and ValueError for a model on another device, or one that
     `to_ctranslate2` refuses.
@@ -77,25 +77,16 @@ class CTranslate2Engine:
         exact = alpha == 0 and beam > 1  # ours goes on until no other hypothesis can be better
         if exact and n_best > 1:
             return found
-        fitting = [
-            i
-            for i, (source, limit) in enumerate(zip(sources, limits, strict=True))
-            if len(source) > self.before + self.after
-            and limit > 1
-            and max(len(source), limit) <= self.there.positions
-        ]
+        # With alpha 0 a result does not show when its search stopped, so a call has one limit to stop it.
+        groups: dict[int, list[int]] = {}
+        for i, (source, limit) in enumerate(zip(sources, limits, strict=True)):
+            empty = len(source) == self.before + self.after
+            if not empty and limit > 1 and max(len(source), limit) <= self.there.positions:
+                groups.setdefault(limit if exact else 0, []).append(i)
         options = {"length_penalty": NEARLY_NONE, "num_hypotheses": beam}
         if exact:
             options = {"length_penalty": 0, "num_hypotheses": 1}
-
-        def together(i: int) -> int:
-            """Equal for the sentences of one call, which has one limit."""
-            return (
-                limits[i] if exact else 0
-            )  # then it does not show when it stopped: it must, before the limit
-
-        for _, same in groupby(sorted(fitting, key=together), together):
-            group = list(same)
+        for group in groups.values():
             most = max(limits[i] for i in group) - exact
             results = self.there.engine.translate_batch(
                 [self.pieces(sources[i]) for i in group],

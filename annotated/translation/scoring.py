@@ -82,8 +82,9 @@ def score_split(
     alpha: float = 0.6,
     penalty: Penalty = "gnmt",
     tokenize: str | None = None,
+    progress: bool = False,
 ) -> tuple[Results, list[str]]:
-    """Translate a split and score that; returns the scores and the translations.
+    """Translate a split, with a bar if `progress`, and score that; returns the scores and the translations.
 
     `tokenized` says that the text is tokenised and lower-cased already; of other text, `tokenize` names
     sacreBLEU's tokenizer, if not the one for the language. Raises ValueError for a split that the corpus does
@@ -94,7 +95,7 @@ def score_split(
         raise ValueError(f"this text is tokenised already: its BLEU takes no tokenizer {tokenize!r}")
     tokenize = tokenize or bleu_tokenizer(corpus.tgt_language)
     bleu_scorer(tokenize)
-    found = translator.translate(text.src, beam, alpha, penalty, progress=True)
+    found = translator.translate(text.src, beam, alpha, penalty, progress=progress)
     sides = (found, text.tgt)
     older = tokenized or moses_knows(corpus.tgt_language)
     if older and not tokenized:
