@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from annotated.plots.drawing import axes_or_new, load
-from annotated.translation.decoding import Candidate
+from annotated.translation.hypotheses import Candidate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

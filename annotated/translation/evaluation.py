@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from annotated.data.batch import Batch
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.decoding import EXTRA, greedy_decode
+from annotated.translation.decoding import greedy_decode
+from annotated.translation.hypotheses import EXTRA
 from annotated.translation.modes import evaluating
 
 if TYPE_CHECKING:
