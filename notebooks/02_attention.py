@@ -5,13 +5,11 @@
 # hide what must not be seen.**
 #
 # Previous: [01_why_attention](01_why_attention.ipynb) · Next:
-# [03_multi_head_attention](03_multi_head_attention.ipynb) · To see a whole model learn first:
-# [09_first_example](09_first_example.ipynb)
+# [03_multi_head_attention](03_multi_head_attention.ipynb)
 #
-# *26 minutes to read, 20 seconds to run, the exercises extra.*
+# *23 minutes to read, 20 seconds to run, the exercises extra.*
 #
-# - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`. Nothing about
-#   attention.
+# - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`.
 # - **After:** you can write scaled dot-product attention yourself, with masks; you know why the scores
 #   are divided by $\sqrt{d_k}$, and how one empty row fills a model with NaN.
 #
@@ -45,7 +43,6 @@ except (ImportError, AttributeError):
 
 # %%
 import math
-import time
 from collections.abc import Callable
 
 import matplotlib.pyplot as plt
@@ -84,18 +81,18 @@ print("12 o'clock:", cars.get(12))
 print("15 o'clock:", cars.get(15))
 
 # %% [markdown]
-# `None` for 15 o'clock is a poor answer. With 22 cars a minute at noon and 28 at six in the evening, a
-# person would say 25. For a dictionary, two keys are equal or not. We want *nearly equal* to count too.
+# With 22 cars a minute at noon and 28 at six in the evening, a person would say 25 for 15 o'clock. For a
+# dictionary, two keys are equal or not. We want *nearly equal* to count too.
 #
 # So we make each hour a vector of length 1, a point on the dial of a 24-hour clock. The dot product of
-# two such vectors says how near the hours are: 1 for the same hour, 0 for six hours apart, -1 for twelve.
-# It is the **score** (or *logit*) of a key. For a weighted mean of the values we need weights that are
-# positive and add up to 1. The **softmax** makes them out of any scores:
+# two such vectors is 1 for the same hour, 0 for six hours apart, -1 for twelve. It is the **score** (or
+# *logit*) of a key. For a weighted mean of the values we need weights that are positive and add up to 1.
+# The **softmax** makes them out of any scores:
 #
 # $$\mathrm{softmax}(s)_i = \frac{e^{s_i}}{\sum_j e^{s_j}}$$
 #
-# Only *differences* of scores count, because adding the same number to all scores cancels. One setting is
-# left: the **temperature** $T$, by which the scores are divided first. A high temperature makes the
+# Only *differences* of scores count, because adding the same number to all of them cancels. One setting
+# is left: the **temperature** $T$, by which the scores are divided first. A high temperature makes the
 # weights nearly equal; a low one gives the highest score nearly all the weight.
 
 
@@ -118,10 +115,6 @@ print("scores:", [round(score, 2) for score in (keys @ query).tolist()])
 for T in (1000, 1, 0.25, 0.001):
     print(f"temperature {T:6}: {soft_lookup(query, keys, values, T):.2f} cars at 15 o'clock")
 
-# %% [markdown]
-# As the temperature falls, the answer moves from the mean of all four values to the mean of the two
-# nearest.
-
 # %% tags=["figure-soft-lookup"]
 hours = torch.linspace(0, 24, 193)
 answers = {f"T = {T}": soft_lookup(on_the_dial(hours), keys, values, T) for T in (1000, 1, 0.25, 0.02)}
@@ -137,18 +130,9 @@ assert_close(soft_lookup(keys, keys, values, 0.001), values)  # cold enough, it 
 # four entries of the table (dots).*
 #
 # So **a dictionary is attention at temperature zero, for the keys it holds, if its keys all have the same
-# length.** Otherwise a long key that points nearly the right way can beat the key that equals the query:
-
-# %%
-three = torch.tensor([[1.0, 0.0], [0.6, 0.1], [0.0, 1.0]])
-tens = torch.tensor([10.0, 20.0, 30.0])
-same = F.normalize(three, dim=-1)  # the same directions, length 1
-print("asked with its own keys:       ", soft_lookup(three, three, tens, 0.001).tolist())
-print("the same keys, made length one:", soft_lookup(same, same, tens, 0.0001).tolist())
-assert soft_lookup(three[1], three, tens, 0.001) == 10  # not 20
-assert_close(soft_lookup(same, same, tens, 0.0001), tens)
-
-# %% [markdown]
+# length.** (Otherwise a long key can win: the query (0.6, 0.1) scores 0.37 with the key that equals it, and
+# 0.6 with the key (1, 0).)
+#
 # Why not always choose a low temperature? Because we want to *learn* the vectors, and learning needs a
 # gradient.
 
@@ -167,14 +151,14 @@ assert slope(0.001) == 0
 assert slope(1000) < 0.02 < 1 < slope(0.25)
 
 # %% [markdown]
-# The gradient vanishes at both ends. At a high temperature, the answer is always the mean of all. At a low
-# one, unless two keys nearly tie, one has all the weight, and a small change of the query changes nothing:
-# the softmax is **saturated**.
+# The gradient vanishes at both ends. At a high temperature, the answer is always the mean of all. At a
+# low one, one key has all the weight (unless two nearly tie), and a small change of the query changes
+# nothing: the softmax is **saturated**.
 #
 # ## Equation 1
 #
-# > "We call our particular attention 'Scaled Dot-Product Attention' (Figure 2). The input consists of
-# > queries and keys of dimension $d_k$, and values of dimension $d_v$." (section 3.2.1)
+# > "The input consists of queries and keys of dimension $d_k$, and values of dimension $d_v$." (section
+# > 3.2.1)
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{QK^\top}{\sqrt{d_k}}\right)V$$
 #
@@ -203,9 +187,9 @@ assert_close(weights[0], torch.tensor([e2, 1, 1]) / (e2 + 2))
 
 # %% [markdown]
 # The package has these three lines, two `if` for masks (below), and one for dropout
-# ([08_training_recipe](08_training_recipe.ipynb)). Dots in its comments stand for any dimensions in
-# front. PyTorch has the same as a *fused kernel*, `F.scaled_dot_product_attention`, a single operation
-# that does not return the weights.
+# ([08_training_recipe](08_training_recipe.ipynb)). Dots in its comments are any dimensions in front.
+# PyTorch has the same as a *fused kernel*, `F.scaled_dot_product_attention`, which does not return the
+# weights.
 
 # %%
 show_source(attention, docstring=False)
@@ -214,9 +198,8 @@ assert_close(F.scaled_dot_product_attention(Q, K, V), output)
 
 # %% [markdown]
 # Now words. Each English word gets a vector of random numbers, and its German translation the same vector
-# plus noise. (A trained model learns such vectors.) The verb *saw* is two words in German, *hat ...
-# gesehen*. Queries from one sentence and keys from the other make **encoder-decoder attention**, also
-# called cross-attention.
+# plus noise. The verb *saw* is two words in German, *hat ... gesehen*. Queries from one sentence and keys
+# from the other make **encoder-decoder attention**, also called cross-attention.
 
 # %% tags=["figure-weights"]
 english, german, meant = (
@@ -242,22 +225,21 @@ assert weights[english.index("cat")].argmax() == german.index("Katze")
 # %% [markdown]
 # *Figure 3. The weights of each English word (a row) on the German words (columns). Each row sums to 1.*
 #
-# *saw* reaches *gesehen*, four positions further on, but must share its weight between *hat* and
-# *gesehen*. Both rows *the* are equal, because the same word is the same query wherever it stands. (*dog*
-# also looks at *der* and *die*, because vectors of 16 random numbers are only roughly orthogonal.)
+# *saw* must share its weight between *hat* and *gesehen*. Both rows *the* are equal, because the same
+# word is the same query wherever it stands.
 #
 # ### What attention cannot do
 #
 # **It does not know the order.** Shuffle the keys together with their values, and nothing changes. In
-# self-attention, shuffling the words shuffles the outputs in the same way, which is called **permutation
-# equivariance**. Order has to be added ([05_positional_encoding](05_positional_encoding.ipynb)).
+# self-attention, shuffling the words shuffles the outputs in the same way (**permutation equivariance**).
+# Order has to be added ([05_positional_encoding](05_positional_encoding.ipynb)).
 #
-# **It averages, and never adds up.** Each output is a weighted mean of values, so no coordinate leaves
-# the range of that coordinate in $V$. Repeat every key and value, and the output stays the same.
+# **It averages, and never adds up.** No coordinate of an output leaves the range of that coordinate in
+# $V$. Repeat every key and value, and the output stays the same.
 #
 # **It ignores what all keys share.** Add the same vector $c$ to every key: each score of a query grows by
-# the same $q \cdot c$, which cancels in the softmax. So if a linear map with a bias makes the keys, that
-# bias gets no gradient.
+# the same $q \cdot c$, which cancels in the softmax. So if a linear map makes the keys, its bias gets no
+# gradient.
 
 
 # %%
@@ -290,14 +272,13 @@ assert bias < 1e-5 < 0.01 < weight
 # We measure each half of that sentence, on 2,000 random queries with nine keys each.
 #
 # **Do the dot products grow?** Let the entries of $q$ and $k$ be independent, with mean 0 and variance 1.
-# Then $q \cdot k$ is a sum of $d_k$ products of variance 1, so its variance is $d_k$ (the paper's
-# footnote 4). At the paper's $d_k = 64$, the standard deviation of a score is 8. Dividing by $\sqrt{d_k}$
-# makes it 1 for every width.
+# Then $q \cdot k$ is a sum of $d_k$ products of variance 1, so its variance is $d_k$. At the paper's
+# $d_k = 64$, the standard deviation of a score is 8. Dividing by $\sqrt{d_k}$ makes it 1 for every width.
 #
 # **Does the softmax lose its gradient?** Its derivatives form the *Jacobian*,
-# $\partial w_i / \partial s_j = w_i\,([i = j] - w_j)$, where $[i = j]$ is 1 if $i = j$ and else 0. That
-# matrix multiplies every gradient on the way back to the scores. When one weight is near 1, every entry
-# is near 0.
+# $\partial w_i / \partial s_j = w_i\,([i = j] - w_j)$, where $[i = j]$ is 1 if $i = j$ and else 0. It
+# multiplies every gradient on the way back to the scores. When one weight is near 1, every entry is near
+# 0.
 
 # %%
 QUERIES, KEYS = 2000, 9
@@ -352,12 +333,12 @@ explore_scaling(widths, one_query, german, bits, moves)
 # %% [markdown]
 # *Figure 4. Left: one query's scores and weights; move the slider to change $d_k$. Without the division
 # (blue) one key takes nearly all the weight. Right: the median query. Entropy says how evenly the weight
-# is spread; response is the norm of the Jacobian. (All vectors are random; the words are only names.)*
+# is spread; response is the norm of the Jacobian.*
 #
 # ### A lottery
 #
-# Training adds up the gradients of many queries, so the mean counts as well as the median. We send a
-# random gradient into the output and measure what arrives at the scores.
+# Training adds up the gradients of many queries. We send a random gradient into the output and measure
+# what arrives at the scores.
 
 # %%
 _ = torch.manual_seed(0)
@@ -400,14 +381,11 @@ assert curves[PLAIN]["median"][10] < 1e-3 * curves[PLAIN]["mean"][10]
 #
 # The paper's suspicion holds on these random vectors. Unscaled, the mean falls to about a ninth at
 # $d_k = 1024$, and what is left is a **lottery**: a tenth of the queries, those whose two best keys are
-# nearly tied, hold about 87% of the gradient, and most others almost none. At the paper's width of 64, a
-# tenth holds nearly half; with scaling, about a fifth.
+# nearly tied, hold about 87% of the gradient, and most others almost none.
 #
 # *Is $\sqrt{d_k}$ still right after training?* The entries of trained queries and keys are not
-# independent. We read the scores of a trained model from its weights: the logarithm of a row of weights
-# is the row of scores, up to a constant. The model has four layers with four *heads*, attentions side by
-# side ([03_multi_head_attention](03_multi_head_attention.ipynb)), in the encoder and again in
-# encoder-decoder attention (*cross*).
+# independent. We read a trained model's scores from its attention weights, whose logarithm is the score,
+# up to a constant for each row.
 
 # %%
 seen = load_pretrained("multi30k-en-de").attention("A young woman is throwing a ball to a small brown dog.")
@@ -421,23 +399,11 @@ for kind in ("encoder", "cross"):
 
 # %% [markdown]
 # Scaling sets where training starts, not where it ends: most heads of this model are sharper than random
-# vectors would make them. *What if $q$ and $k$ are the same vector?* Then a word's dot product with itself,
-# $x \cdot x$, is not of size $\sqrt{d_k}$ but close to $d_k$. At a large $d_k$ such a word sees almost only
-# itself, even with scaling:
-
-# %%
-_ = torch.manual_seed(0)
-x = torch.randn(9, 512)  # nine words
-own = attention(x, x, x)[1].diagonal()  # the weight of each word on itself
-print(f"d_k = 512, scaled: the smallest weight of a word on itself is {own.min():.4f}")
-assert own.min() > 0.999
-
-# %% [markdown]
-# This is one reason to make queries and keys by *different* linear maps of a word.
+# vectors would make them.
 #
 # **Exercise 1 (easy).** Somebody divides by $d_k$ instead of $\sqrt{d_k}$. What is the median entropy of
-# the nine weights then, at $d_k = 4$ and at 1024? Is the temperature now too high or too low? Guess, then
-# measure with `products` and `entropy`.
+# the nine weights then, at $d_k = 4$ and at 1024? Is the temperature now too high or too low? (Use
+# `products` and `entropy`.)
 
 # %% tags=["solution"]
 for d_k in (4, 1024):
@@ -448,8 +414,8 @@ print("scores of standard deviation 1 / sqrt(d_k): too hot, the mean of everythi
 
 # %% [markdown]
 # **Exercise 2 (hard).** Write the backward pass of equation 1 (without a mask): given the gradient at the
-# output, return those at $Q$, $K$ and $V$. Use the Jacobian above, but never build it: you need nothing
-# larger than the weights.
+# output, return those at $Q$, $K$ and $V$, without building the Jacobian: you need nothing larger than the
+# weights.
 
 
 # %% tags=["exercise"]
@@ -474,7 +440,8 @@ grad_in = torch.randn(5, 3)
 wanted_grads = torch.autograd.grad(attention(*tried)[0], tried, grad_in)
 with torch.no_grad():
     assert_close(attention_backward(*tried, grad_in), wanted_grads)
-print("equal to autograd")
+    error = (attention_backward(*tried, grad_in)[0] - wanted_grads[0]).abs().max()
+print(f"gradient at Q: largest difference from autograd ≈{error:.0e}")
 
 # %% [markdown]
 # ## The other kind: additive attention
@@ -484,37 +451,20 @@ print("equal to autograd")
 # > code."
 #
 # The other of the two is Bahdanau's ([01](01_why_attention.ipynb)): a small network makes the score,
-# $v^\top \tanh(Wq + Uk)$. The projections $Wq$ and $Uk$ are computed once for each word. Every *pair*
-# then needs a sum, a `tanh` and a product with $v$.
-
+# $v^\top \tanh(Wq + Uk)$.
 
 # %%
-def additive_scores(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Projected queries (T, d), projected keys (S, d), v (d,) -> scores (T, S)."""
-    return torch.tanh(q.unsqueeze(1) + k.unsqueeze(0)) @ v  # (T, S, d) inside
-
-
-def seconds(score: Callable) -> float:
-    """Processor time of the fastest of nine runs."""
-    runs = []
-    for _ in range(9):
-        start = time.thread_time()
-        score()
-        runs.append(time.thread_time() - start)
-    return min(runs)
-
-
-q, k, v = torch.randn(256, 64), torch.randn(256, 64), torch.randn(64)
-ratio = seconds(lambda: additive_scores(q, k, v)) / seconds(lambda: q @ k.T)
-held = (q.unsqueeze(1) + k.unsqueeze(0)).numel() // (q @ k.T).numel()
-print(f"d = 64, as many multiplications: ≈{ratio:.0f} times as long, {held} times as many numbers held")
-assert ratio > 4
+q, k, v = torch.randn(256, 64), torch.randn(256, 64), torch.randn(64)  # projected: W q and U k
+inside = torch.tanh(q.unsqueeze(1) + k.unsqueeze(0))  # (256, 256, 64)
+for name, held, scores in (("dot product", (), q @ k.T), ("additive", (inside,), inside @ v)):
+    print(f"{name:11}: {scores.numel():,} scores, {sum(t.numel() for t in held):,} numbers held on the way")
+assert inside.numel() == 64 * scores.numel()
 
 # %% [markdown]
-# There are as many multiplications, but additive attention computes and holds $d$ values of `tanh` for
-# every pair. It has one advantage: "additive attention outperforms dot product attention without scaling
-# for larger values of $d_k$" (the paper cites Britz et al., 2017; we have not trained both). A likely
-# reason is the `tanh`, which keeps each entry between -1 and 1. Scaling keeps dot products small too.
+# Both take $d$ multiplications for a score, but additive attention also computes and holds $d$ values of
+# `tanh`. In return, it "outperforms dot product attention without scaling for larger values of $d_k$"
+# (found by Britz et al., 2017; we have not trained both). A likely reason: `tanh` keeps each entry between
+# -1 and 1.
 #
 # ## Masks: who may look at whom
 #
@@ -538,8 +488,8 @@ src, tgt = numbered(sources), numbered(targets)
 print(*(words[n] for n in src[1]))
 
 # %% [markdown]
-# The softmax does not know that `<blank>` means nothing. Of three remedies only one is right: multiply
-# the *scores* of the padding by 0, multiply its *weights* by 0, or set its scores to $-\infty$.
+# The softmax does not know that `<blank>` means nothing. Of three remedies one is right: multiply the
+# *scores* of the padding by 0, multiply its *weights* by 0, or set its scores to $-\infty$.
 
 # %%
 _ = torch.manual_seed(0)
@@ -557,23 +507,22 @@ mended = {
     "scores to -infinity": scores.masked_fill(~real, -math.inf).softmax(dim=-1),
 }
 for name, w in mended.items():
-    ok = torch.allclose(w @ x, wanted)
-    print(f"{name:19}: 'is' gives {w[2, ~real].sum():4.0%} to blanks, {w[2].sum():4.0%} in all; right: {ok}")
+    error, blank, whole = (w @ x - wanted).abs().max(), w[2, ~real].sum(), w[2].sum()
+    print(f"{name:19}: 'is' gives {blank:4.0%} to blanks, {whole:4.0%} in all; largest error {error:.2f}")
 assert_close(attention(y, x, x, real)[0], wanted)
 
 # %% [markdown]
-# A score of 0 does not hide a key, because $e^0 = 1$ is not 0. Only $e^{-\infty}$ is 0. It has to be set
-# *before* the softmax, so that the other keys share all the weight. `real` is a **mask**: boolean, `True`
-# where attention is allowed.
+# A score of 0 does not hide a key, because $e^0 = 1$. Only $e^{-\infty}$ is 0. It has to be set *before*
+# the softmax, so that the other keys share all the weight. `real` is a **mask**: boolean, `True` where
+# attention is allowed.
 #
 # > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property.
 # > We implement this inside of scaled dot-product attention by masking out (setting to −∞) all values in
 # > the input of the softmax which correspond to illegal connections." (section 3.2.3)
 #
 # In training, the decoder is given the whole correct translation (**teacher forcing**) and must predict
-# each word from those before it, so the words that follow must be hidden. The **causal mask** does this.
-# It is a triangle: the query at position $t$ sees the keys up to position $t$. It is written in several
-# ways:
+# each word from those before it. The **causal mask** hides the words that follow: the query at position $t$
+# sees the keys up to position $t$. It is written in several ways:
 
 # %%
 n = 5
@@ -584,12 +533,13 @@ ways = {
     "the package": subsequent_mask(n)[0],
 }
 for name, way in ways.items():
-    print(f"{name:26} same mask: {bool((way == ways['compare positions']).all())}")
+    print(f"{name:26} allows {way.sum()} of {way.numel()} cells, by row {way.sum(dim=1).tolist()}")
+    assert (way == ways["compare positions"]).all()
 print(ways["the package"].int())
 
 # %% [markdown]
-# A mask that is wrong by one diagonal raises no error. To test a mask, change the last word and see which
-# outputs change:
+# A mask that is wrong by one diagonal raises no error. The test: change the last word and see which
+# outputs change.
 
 
 # %%
@@ -610,9 +560,8 @@ assert reached_by_last_word(subsequent_mask(n)[0]) == [4]
 
 # %% [markdown]
 # "One too far" lets position 3 see word 4, which it has to predict: such a model learns to copy the
-# answer ([07_batches_and_masks](07_batches_and_masks.ipynb)). "One too short" leaves the first word with
-# nothing to see (below). A decoder needs both masks, for padding and for the future; the class `Batch`
-# joins them by `&`.
+# answer ([07_batches_and_masks](07_batches_and_masks.ipynb)). A decoder needs a mask for padding too; the
+# class `Batch` joins the two by `&`.
 
 # %% tags=["figure-masks"]
 batch = Batch(src, tgt, pad=number["<blank>"])  # cuts off the target's last column: nothing follows it
@@ -633,7 +582,7 @@ explore_masks(masks, tokens, tokens, query=3)
 # ### Which way round?
 #
 # `True` means "may attend" here. We give the same mask, `[True, True, False]`, to several functions and
-# read off which keys get weight. (With the identity matrix as values, an output shows the weights.)
+# read off which keys get weight.
 
 # %%
 _ = torch.manual_seed(0)
@@ -656,8 +605,8 @@ assert list(seen.values()) == [[0, 1]] * 2 + [[2]] * 2 + [[0, 1, 2]]
 
 # %% [markdown]
 # PyTorch has both conventions: `True` hides in `nn.MultiheadAttention` and shows in the fused kernel. In
-# the last line, a mask of floats is *added* to the scores, so 1.0 and 0.0 hide nothing, and no error is
-# raised. Our package refuses any mask that is not boolean.
+# the last line, a mask of floats is *added* to the scores, so 1.0 and 0.0 hide nothing. Our package refuses
+# any mask that is not boolean.
 #
 # ### A row with nothing to see
 #
@@ -679,18 +628,17 @@ make_values = nn.Linear(4, 4)  # some layer below
 loss = with_infinity(x, x, make_values(x), mask)[:2].square().sum()  # the last row is left out
 loss.backward()
 spoilt = int(make_values.weight.grad.isnan().sum())
-print("the loss is finite:", bool(loss.isfinite()))
-print("weights of the layer below whose gradient is NaN:", spoilt, "of 16")
+print(f"loss ≈{loss:.2f}; weights of the layer below whose gradient is NaN: {spoilt} of 16")
+assert loss.isfinite()
 assert spoilt == 16
 
 # %% [markdown]
 # The loss is finite, but **every weight below has a gradient of NaN**: the backward pass multiplies the
 # empty row's NaN by a gradient of 0, and NaN times 0 is NaN. After one update all these weights are NaN.
 #
-# So we take the lowest *finite* number instead of $-\infty$. For ordinary rows the result is exactly the
-# same. In the empty row all scores are equal, so the softmax gives each key a third: the query that may
-# see *nothing* sees *everything*, and no error is raised. So the package also sets forbidden weights to 0
-# after the softmax.
+# So we take the lowest *finite* number instead of $-\infty$. Ordinary rows stay exactly the same. In the
+# empty row all scores are equal, so the softmax gives each key a third: the query that may see *nothing*
+# sees *everything*. So the package also sets forbidden weights to 0 after the softmax.
 
 # %%
 lowest = torch.finfo(torch.float32).min
@@ -738,8 +686,4 @@ assert_close(given[:, :, rows], kernel[:, :, rows])
 assert_close(given[:, :, 2], torch.zeros(2, 3, 8))
 given.sum().backward()
 assert all(t.grad.isfinite().all() for t in tried)
-print("equal to PyTorch's kernel; zeros and no NaN in the empty row")
-
-# %% [markdown]
-# One weighted mean cannot give two answers: *saw* had to share its weight between *hat* and *gesehen*. In
-# [03_multi_head_attention](03_multi_head_attention.ipynb) every word looks several times at once.
+print(f"{given[:, :, rows].numel()} outputs as PyTorch's kernel gives them; 48 zeros where no key is seen")

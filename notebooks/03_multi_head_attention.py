@@ -5,10 +5,9 @@
 # linear maps of the real layer apart.**
 #
 # Previous: [02_attention](02_attention.ipynb) · Next:
-# [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb) · To see a whole model learn
-# first: [09_first_example](09_first_example.ipynb)
+# [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)
 #
-# *24 minutes to read, half a minute to run, the exercises extra.*
+# *23 minutes to read, half a minute to run, the exercises extra.*
 #
 # - **Before:** you know equation 1, its masks, and that its output is a weighted mean
 #   ([02_attention](02_attention.ipynb)).
@@ -123,7 +122,7 @@ for c in (1e2, 1e4, 1e6):
     assert rest < 1
 
 # %% [markdown]
-# The right answer was 0 each time. The head's answer grows with $c$, because its $m$ is not 0.
+# The right answer was 0.
 #
 # With **two heads** it is easy. One attends to this hour, the other to the hour before, and we multiply
 # their outputs by 1 and by −1.
@@ -143,7 +142,7 @@ assert_close(difference.flatten(), warmer, rtol=0, atol=1e-4)
 # **residual connection**, [06_the_full_model](06_the_full_model.ipynb)). That brings $x_t$, so one head
 # with $m = -1$ is enough to subtract the hour before. It does not help with $x_{t-1} - x_{t-2}$: step 1
 # then gives $m = -1$ instead of 0, and step 2 fails on a day when $x_{t-1}$ is large and all others are 0.
-# We train both below.
+#
 #
 # **Exercise 1 (easy).** How fast does the warming change? At each hour that is $x_{t-1} - 2x_t + x_{t+1}$.
 # How many heads does it need? Build it with `attention`, without a residual connection.
@@ -167,13 +166,15 @@ assert_close(bent.flatten(), degrees.roll(1) - 2 * degrees + degrees.roll(-1), r
 # \mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(\mathrm{head}_1, \ldots, \mathrm{head}_h)\,W^O$$
 #
 # With $d_{model} = 512$ and $h = 8$, the heads *share* the width: $d_k = d_v = d_{model} / h = 64$. Each
-# $W^Q_i$, $W^K_i$, $W^V_i$ is $512 \times 64$, and $W^O$ is $512 \times 512$: $3 \cdot 8 + 1 = 25$ matrices.
+# $W^Q_i$, $W^K_i$, $W^V_i$ is $512 \times 64$, and $W^O$ is $512 \times 512$: $3 \cdot 8 + 1 = 25$
+# matrices.
 #
 # ![Multi-head attention with its four linear maps](../images/multi_head_attention.svg)
 #
-# *Figure 1. The paper's Figure 2 (right), with shapes. Follow S, the number of keys: attention sums over it.*
+# *Figure 1. The paper's Figure 2 (right), with shapes. Follow S, the number of keys: attention sums over
+# it.*
 #
-# Here is the formula as it stands, one head after the other. (T is the number of queries.)
+# Here is the formula, one head after the other.
 
 # %%
 d_model, h = 512, 8
@@ -228,7 +229,7 @@ assert projected.diagonal().mean() < 0.1
 # **$W^V$ and $W^O$** decide what is passed on, and where it goes. What makes a token easy to *find* (its
 # key) need not be what one wants to *know* about it (its value): above, the key is an hour and the value a
 # temperature. Without $W^V$, head 3 could pass on only its own 64 of the 512 entries; without $W^O$, what
-# it finds would stay in these 64. The gradient shows which numbers depend on which.
+# it finds would stay in these 64.
 
 
 # %%
@@ -288,8 +289,8 @@ assert (wrong[0] // 8).unique().tolist() == [0, 1]
 # *Figure 2. Where 32 numbers go; the colour is the word. In the middle each head has half of every word. On
 # the right head 1 has all of "the" and "dog", and nothing of "saw" and "him".*
 #
-# Both results have the same shape, and neither way raises an error. What does the mistake change? We ask
-# which inputs each output depends on.
+# Both results have the same shape, and neither way raises an error. Which inputs does each output depend
+# on?
 
 
 # %%
@@ -436,14 +437,15 @@ assert set(can_win[2].tolist()) <= set(corners)
 # *Figure 3. Fifty keys in two dimensions. Only the corners of the polygon can ever get the largest weight.*
 #
 # This is related to the **low-rank bottleneck** of narrow heads (Bhojanapalli et al., 2020). It does not
-# explain the 25.4 by itself: 32 heads have $d_k = 16$, where all fifty of these random keys can win.
+# explain the 25.4 by itself: with the $d_k = 16$ of 32 heads, all fifty of these keys can win.
 #
 # ### Fewer keys than queries
 #
-# While a decoder writes, it keeps the keys and values of all earlier tokens, the **key/value cache**: $2
-# \cdot 512 = 1{,}024$ numbers per token and layer. **Multi-query attention** (Shazeer, 2019) has $h$ query
-# heads but *one* key head and *one* value head: 128 numbers. **Grouped-query attention** (Ainslie et al.,
-# 2023), which many large models use today, has a key and a value head for each group of query heads.
+# While a decoder writes, it keeps the keys and values of all earlier tokens, the **key/value cache**:
+# $2 \cdot 512 = 1{,}024$ numbers per token and layer. **Multi-query attention** (Shazeer, 2019) has $h$
+# query heads but *one* key head and *one* value head: 128 numbers. **Grouped-query attention** (Ainslie
+# et al., 2023), which many large models use today, has a key and a value head for each group of query
+# heads.
 #
 # **Exercise 3 (hard).** Write grouped-query attention. With one group it is multi-query attention.
 
@@ -476,10 +478,10 @@ for groups in (1, 2, 8):
 # %% [markdown]
 # ## Equal at birth
 #
-# The four linear maps come from `clones`, which makes deep copies, with the same numbers: at first $W^Q =
-# W^K = W^V = W^O$. (`make_model` draws every matrix anew right after.) Equal *maps* are no problem: they
-# stand in different places of the formula, so they get different gradients. Equal *heads* are a problem.
-# Below, `fresh` has equal matrices, and `twins` has four equal heads.
+# The four linear maps come from `clones`, which makes deep copies, with the same numbers: at first
+# $W^Q = W^K = W^V = W^O$. (`make_model` draws every matrix anew right after.) Equal *maps* are no
+# problem: they stand in different places of the formula, so they get different gradients. Equal *heads*
+# are a problem. Below, `fresh` has equal matrices, and `twins` has four equal heads.
 
 # %%
 _ = torch.manual_seed(0)
@@ -596,8 +598,8 @@ assert_close(together, now - before, rtol=0, atol=0.1)
 #
 # ## The three uses
 #
-# The model's *encoder* reads the source sentence. Its *decoder* is **auto-regressive**: it writes the
-# target one token at a time, and reads what it has written. Attention has three uses there:
+# The *encoder* reads the source sentence; the *decoder* writes the target one token at a time, and reads
+# what it has written. Attention has three uses there:
 #
 # > "In 'encoder-decoder attention' layers, the queries come from the previous decoder layer, and the memory
 # > keys and values come from the output of the encoder." (section 3.2.3)
@@ -609,9 +611,8 @@ assert_close(together, now - before, rtol=0, atol=0.1)
 # | encoder-decoder attention ("cross") | target | memory: the encoder's output | padding of the source |
 #
 # A mask has a column for each *key*, so encoder-decoder attention takes the *source's* mask, though its
-# queries are the target's. It hides no future, because the whole source is known. Decoder self-attention
-# must hide it: in training the target is given whole, and the decoder would read the token that it should
-# predict. Here is the package's trained translator, with two sentences:
+# queries are the target's. It hides no future, because the whole source is known. Here is the package's
+# trained translator, with two sentences:
 
 # %%
 translator = load_pretrained("multi30k-en-de")
@@ -656,8 +657,4 @@ assert src[captured["cross", 3][1, :, 2].mean(dim=0).argmax()] == "▁sleeping"
 # the future in the middle. On the right, the row `▁Hund` is about to write `▁schläft`, and looks at
 # `▁sleeping`.*
 #
-# (Much weight lies on `.`, `</s>` and `<s>`: such tokens are called *attention sinks*, see
-# [13](13_reading_attention.ipynb).)
-#
-# Between two attention layers, each token is changed by itself:
-# [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb).
+# (Much weight lies on `.`, `</s>` and `<s>`, the *attention sinks*: [13](13_reading_attention.ipynb).)

@@ -5,9 +5,9 @@
 # that has every word right before any training.**
 #
 # Previous: [06_the_full_model](06_the_full_model.ipynb) · Next:
-# [08_training_recipe](08_training_recipe.ipynb) · Attention itself: [02_attention](02_attention.ipynb)
+# [08_training_recipe](08_training_recipe.ipynb)
 #
-# *27 minutes to read, half a minute to run, the exercises extra.*
+# *24 minutes to read, half a minute to run, the exercises extra.*
 #
 # - **Before:** you know attention and its masks ([02](02_attention.ipynb)), and roughly what an encoder and
 #   a decoder are ([06](06_the_full_model.ipynb)).
@@ -106,14 +106,11 @@ for german, english in list(train_text)[:3]:
 # has, and how many of the 500 test sentences hold one that never occurred in training.
 
 # %%
-ways = {"words": lambda s: re.findall(r"\w+|[^\w\s]", s), "characters": list}
-for name, cut in ways.items():
+for name, cut in (("words", lambda s: re.findall(r"\w+|[^\w\s]", s)), ("characters", list)):
     known = {token for sentence in train_text.src + train_text.tgt for token in cut(sentence)}
     length = sum(len(cut(sentence)) for sentence in test_text.src) / len(test_text)
     unknown = sum(not known.issuperset(cut(sentence)) for sentence in test_text.src)
-    print(
-        f"{name:10} {len(known):5,} different, {length:4.1f} in a sentence, {unknown:2} with an unknown one"
-    )
+    print(f"{name:10} {len(known):5,} different, {length:4.1f} a sentence, {unknown} with an unknown one")
     assert (unknown == 0) == (name == "characters")
 
 # %% [markdown]
@@ -206,8 +203,6 @@ print("target         ", *row)
 print("decoder reads  ", *names(batch.tgt)[0][: len(row) - 1])
 print("must predict   ", *names(batch.tgt_y)[0][: len(row) - 1])
 assert torch.equal(batch.tgt[:, 1:], batch.tgt_y[:, :-1])  # what it reads next is what it should have said
-assert (batch.tgt[:, 0] == START).all()
-assert not (batch.tgt_y == START).any()
 
 # %% [markdown]
 # The two rows are shifted by one position: the decoder reads a token and must predict the next one.
@@ -240,8 +235,7 @@ assert batch.ntokens == sum(len(row) - 1 for row in pairs.tgt)
 #
 # In training, the decoder reads the second block of Figure 1, the *reference* translation, even where it
 # would have chosen another word. This is **teacher forcing** (Williams and Zipser, 1989). At inference
-# there is no reference, and the decoder reads its own predictions. (A model that never saw its own mistakes
-# in training may not recover from them: *exposure bias*, [09](09_first_example.ipynb).)
+# there is no reference, and the decoder reads its own predictions.
 #
 # One pass makes all predictions at once, although each may use only the words *before* it. The **causal
 # mask** makes this possible: position $i$ may attend only to positions up to $i$, and after the shift these
@@ -262,9 +256,8 @@ one = Batch(src[:1], tgt[:1, : len(row)], pad=PAD)
 n = one.tgt.size(1)
 with evaluating(model):
     at_once = model(one.src, one.tgt, one.src_mask, one.tgt_mask)  # (1, n, 32)
-    alone = [
-        model(one.src, one.tgt[:, : t + 1], one.src_mask, subsequent_mask(t + 1))[:, -1] for t in range(n)
-    ]
+    prefixes = [(one.tgt[:, :t], one.src_mask, subsequent_mask(t)) for t in range(1, n + 1)]
+    alone = [model(one.src, *prefix)[:, -1] for prefix in prefixes]
 difference = (torch.stack(alone, dim=1) - at_once).abs().max().item()
 print(f"one pass over {n} positions and {n} passes differ by ≈{difference:.0e}")
 assert difference < 1e-10
@@ -316,62 +309,40 @@ def gradients(batch: Batch) -> list[Tensor]:
 
 
 # %%
-real = batch.src != PAD
+padding = (batch.src == PAD).unsqueeze(-1)  # (4, src_len, 1)
 with evaluating(model):
     memory = model.encode(batch.src, batch.src_mask)  # (4, src_len, 32)
-    read = {
-        filling: model.decode(
-            memory.masked_fill(~real.unsqueeze(-1), filling), batch.src_mask, batch.tgt, batch.tgt_mask
-        )
-        for filling in (0.0, 1e6, math.nan)
-    }
-assert_close(read[0.0], read[1e6])
-print("a million in the padding changes the decoder by", f"≈{(read[0.0] - read[1e6]).abs().max().item():.0e}")
+    states, same = (
+        model.decode(each, batch.src_mask, batch.tgt, batch.tgt_mask)
+        for each in (memory, memory.masked_fill(padding, 1e6))
+    )
+print(f"a million in the padding changes the decoder by ≈{(same - states).abs().max().item():.0e}")
+assert_close(same, states)
 
 rows_too = Batch(src, tgt, pad=PAD)
 rows_too.tgt_mask = batch.tgt_mask & (batch.tgt != PAD).unsqueeze(-1)  # padding attends to nothing
-assert_close(gradients(rows_too), gradients(batch))
+error = max((a - b).abs().max().item() for a, b in zip(gradients(rows_too), gradients(batch), strict=True))
 hidden = int((batch.tgt_mask & ~rows_too.tgt_mask).sum())
-print(f"{hidden} more cells of tgt_mask hidden: all {len(gradients(batch)) - 1} gradients equal")
-with_nan = read[math.nan].isnan().flatten(1).any(dim=1)
-print("but NaN in the padding reaches rows", with_nan.nonzero().flatten().tolist())
-assert torch.equal(with_nan, (~real).any(dim=1))
+print(f"{hidden} more cells of tgt_mask hidden: the loss and all gradients change by at most ≈{error:.0e}")
+assert error < 1e-9
 
 # %% [markdown]
 # Neither the output nor a gradient changes. A state has an effect only if another position attends to it,
 # which the hidden column prevents, or if the loss uses it, and the loss leaves padding out.
 #
-# The last line shows the limit: a mask gives a value the weight 0, and 0 times NaN is NaN. If one sentence
-# of a batch becomes NaN, look at what stands in its padding.
-#
-# ### The half of a mask that does nothing
-#
-# `tgt_mask` hides padding *and* the future. Does it need to hide padding? We leave that half out.
-
-# %%
-causal_only = Batch(src, tgt, pad=PAD)
-causal_only.tgt_mask = subsequent_mask(tgt.size(1) - 1).expand(len(tgt), -1, -1)
-assert_close(gradients(causal_only), gradients(batch))
-padding_seen = (batch.tgt != PAD).unsqueeze(-1) & (batch.tgt == PAD).unsqueeze(1) & causal_only.tgt_mask
-print("real positions that may attend to padding:", int(padding_seen.any(-1).sum()))
-assert not padding_seen.any()
-
-# %% [markdown]
-# It does not, as long as padding stands on the right, because there it is the future of every real token.
-# Some code for decoding pads on the left, and then it matters.
+# (`tgt_mask` hides padding too. With padding on the right the causal half would be enough, because
+# padding is the future of every real token. Some code for decoding pads on the left.)
 #
 # One test covers all this, for any batching code, with dropout off: **the summed loss and every gradient of
 # a batch are the sums of those of its sentences alone.**
 
 # %%
-alone = [
-    Batch(torch.tensor([s]), torch.tensor([t]), pad=PAD) for s, t in zip(pairs.src, pairs.tgt, strict=True)
-]
+rows = zip(pairs.src, pairs.tgt, strict=True)
+alone = [Batch(torch.tensor([source]), torch.tensor([target]), pad=PAD) for source, target in rows]
 summed = [sum(parts) for parts in zip(*map(gradients, alone), strict=True)]
 error = max((a - b).abs().max().item() for a, b in zip(gradients(batch), summed, strict=True))
 print(f"{len(summed)} tensors, the loss among them: largest difference from the sums ≈{error:.0e}")
 assert_close(gradients(batch), summed)
-assert batch.ntokens == sum(each.ntokens for each in alone)
 
 # %% [markdown]
 # **Exercise 1 (easy).** Does the embedding of `<blank>` learn anything? Build a model with
@@ -397,28 +368,18 @@ for name, p in separate.named_parameters():
 # > set of sentence pairs containing approximately 25000 source tokens and 25000 target tokens." (section
 # > 5.1)
 #
-# Why not 64 pairs drawn at random? Figure 2 shows the sources of such a batch.
+# Why not 64 pairs drawn at random? Because the longest sentence sets the width for all, and the model
+# computes every cell of padding for nothing.
+#
+# So the paper batches pairs of similar length, and measures a batch **in tokens**: many short sentences,
+# or few long ones. The package's `TokenBatches` sorts all pairs by length, cuts them into batches, and
+# shuffles the batches.
 
-# %% tags=["figure-random-batch"]
+
+# %%
 everything = encode_corpus(train_text, tokenizer, tokenizer)
 torch.manual_seed(0)
 shuffled = torch.randperm(len(everything)).tolist()
-drawn = pad_rows([everything.src[i] for i in shuffled[:64]], PAD)
-plot_tokens(drawn, PAD, title="64 sentences drawn at random").set_xlabel("position")
-plt.show()
-grey = (drawn == PAD).float().mean().item()
-print(f"padding: {grey:.0%}")
-assert 0.4 < grey < 0.5
-
-# %% [markdown]
-# *Figure 2. Nearly half of the cells are padding (grey): the longest sentence sets the width for all.*
-#
-# The model computes every grey cell for nothing. Larger batches make it worse, because the longest of more
-# sentences is longer, while their mean length stays the same.
-#
-# So the paper batches pairs of similar length, and measures a batch **in tokens**: many short sentences, or
-# few long ones. The package's `TokenBatches` sorts all pairs by length, cuts them into batches, and
-# shuffles the batches, so that training does not go from short sentences to long ones.
 
 
 # %%
@@ -451,28 +412,15 @@ plt.show()
 shares = {name: wasted_share(lengths_of(batches)) for name, batches in cuts.items()}
 assert shares["8 at random"] < shares["64 at random"] < shares["512 at random"]
 assert max(shares["64, sorted by length"], shares["TokenBatches, 1,000 positions"]) < 0.1
-assert math.isclose(shares["TokenBatches, 1,000 positions"], token_batches.padding_share(0))
 
 # %% [markdown]
-# *Figure 3. The share of padding in one epoch of our corpus. Sorting removes most of it. What is left comes
-# from pairs whose two sides differ in length.*
+# *Figure 2. The share of padding in one epoch of our corpus. The more sentences drawn at random, the longer
+# the longest. Sorting removes most of it.*
 #
-# Sorting alone achieves this (on real captions, Multi30k, it goes from 51% to 6%). What does measuring in
-# tokens add? We count how many predictions a batch holds.
-
-# %%
-for name in ("64, sorted by length", "TokenBatches, 1,000 positions"):
-    full = sorted(cuts[name], key=len)[1:]  # without the one that is left over at the end
-    counted = torch.tensor([float(sum(len(everything.tgt[i]) - 1 for i in indices)) for indices in full])
-    low, high = counted.quantile(0.05), counted.quantile(0.95)
-    print(f"{name:30} {low:4.0f} to {high:4.0f} in 90% of the batches, a factor of {high / low:.1f}")
-    assert (high / low > 2) == (name == "64, sorted by length")
-
-# %% [markdown]
-# The loss of a batch is divided by `ntokens`, and Adam makes every update about equally large
-# ([08](08_training_recipe.ipynb)). With 64 sentences a batch, a word in a batch of short sentences
-# therefore counts more than twice as much as one in a batch of long ones. Cut by tokens, all words count
-# nearly alike.
+# Sorting alone achieves this (on real captions, Multi30k, it goes from 51% to 6%). Measuring in tokens
+# makes all batches hold about as many predictions. The loss of a batch is divided by `ntokens`, and Adam
+# makes every update about equally large ([08](08_training_recipe.ipynb)). So with 64 sentences a batch, a
+# word in a batch of short sentences would count more than one in a batch of long ones.
 #
 # ## The model that was right about everything
 #
@@ -493,8 +441,7 @@ def unshifted(batch: Batch) -> Batch:
 
 
 def leaky(batch: Batch) -> Batch:
-    n = batch.tgt.size(1)
-    slipped = torch.ones(1, n, n, dtype=torch.bool).tril(diagonal=1)
+    slipped = torch.ones_like(batch.tgt_mask).tril(diagonal=1)
     batch.tgt_mask = padding_mask(batch.tgt, PAD) & slipped
     return batch
 
@@ -502,19 +449,19 @@ def leaky(batch: Batch) -> Batch:
 # %% [markdown]
 # We take a small model, one layer on each side, with one matrix for source, target and output as in section
 # 3.4. The vocabulary has 1,000 tokens. A model that finds all of them equally likely has a loss of
-# $\ln 1000 = 6.91$ *nats* (units of the natural logarithm) a token. How does it do *before any training*?
+# $\ln 1000 = 6.91$ *nats* a token. How does it do *before any training*?
 
 # %%
-V = 1000
+V, SEED = 1000, 0
 pieces = SentencePieceTokenizer.train(train_text.src + train_text.tgt, V)
 training = TokenBatches(encode_corpus(train_text.take(range(6000)), pieces, pieces, max_len=24), 400)
 tests = TokenBatches(encode_corpus(test_text.take(range(120)), pieces, pieces, max_len=24), 2000)
 plain = LabelSmoothing(V, PAD, smoothing=0.0)  # the loss is -log p of the right token
 
 
-def new_model(N: int = 1, tied: str = "all") -> nn.Module:
+def new_model(N: int = 1) -> nn.Module:
     torch.manual_seed(SEED)
-    return make_model(V, V, N=N, d_model=128, d_ff=128, h=4, dropout=0.0, tied_embeddings=tied)
+    return make_model(V, V, N=N, d_model=128, d_ff=128, h=4, dropout=0.0, tied_embeddings="all")
 
 
 def examine(model: nn.Module, prepare) -> tuple[float, float]:
@@ -530,7 +477,6 @@ def examine(model: nn.Module, prepare) -> tuple[float, float]:
 
 
 # %%
-SEED = 0
 untrained = {prepare.__name__: examine(new_model(), prepare) for prepare in (honest, unshifted, leaky)}
 for name, (loss, right) in untrained.items():
     print(f"{name:10} not trained: ≈{loss:.1f} nats a token, ≈{right:.1%} of the tokens right")
@@ -557,15 +503,12 @@ def train(prepare, updates: int) -> tuple[nn.Module, list[float]]:
     scheduler = noam_scheduler(optimizer, model_size=128, factor=0.5, warmup=60)
     loss_compute = SimpleLossCompute(model.generator, plain)
     batches = list(training.epoch(SEED))[:updates]
-    return model, [
-        run_epoch([prepare(batch)], model, loss_compute, optimizer, scheduler)[0] for batch in batches
-    ]
+    losses = [run_epoch([prepare(b)], model, loss_compute, optimizer, scheduler)[0] for b in batches]
+    return model, losses
 
 
 runs = {"honest": train(honest, 110), "unshifted": train(unshifted, 20), "leaky": train(leaky, 110)}
-trained = {
-    prepare.__name__: examine(runs[prepare.__name__][0], prepare) for prepare in (honest, unshifted, leaky)
-}
+trained = {p.__name__: examine(runs[p.__name__][0], p) for p in (honest, unshifted, leaky)}
 for name, (loss, right) in trained.items():
     print(f"{name:10} {len(runs[name][1]):3} updates: ≈{loss:.2f} nats, ≈{right:.1%} right")
 assert min(trained["unshifted"][1], trained["leaky"][1]) > 0.95
@@ -590,7 +533,7 @@ assert max(abs(a - b) for a, b in zip(leaky_losses[:20], honest_losses[:20], str
 assert leaky_losses[-1] < 1 < 2 < honest_losses[-1]
 
 # %% [markdown]
-# *Figure 4. The unshifted model starts below what token frequencies alone can reach. The leaky model looks
+# *Figure 3. The unshifted model starts below what token frequencies alone can reach. The leaky model looks
 # like the honest one for twenty updates; then its loss falls far too fast.*
 #
 # What do these models write when they read their own words?
@@ -602,9 +545,7 @@ exact = {}
 for name, (trained_model, _) in runs.items():
     said = greedy_decode(trained_model, some.src, some.src_mask, 30, START, END).tolist()
     exact[name] = sum(pieces.decode(row) == text for row, text in zip(said, wanted, strict=True))
-    print(
-        f"{name:10} ≈{exact[name]} of {len(wanted)} sentences right; one begins", *pieces.pieces(said[0])[:9]
-    )
+    print(f"{name:10} ≈{exact[name]} of {len(wanted)} right; one begins", *pieces.pieces(said[0])[:9])
 print("reference ", wanted[0])
 assert exact["unshifted"] == exact["leaky"] == 0
 
@@ -617,17 +558,7 @@ assert exact["unshifted"] == exact["leaky"] == 0
 #
 # *By the loss.* An unshifted run starts below the line of token frequencies. But this symptom needs the
 # tied matrix, and the leaky run shows nothing for twenty updates.
-
-# %%
-first = {tied: [examine(new_model(tied=tied), p)[0] for p in (honest, unshifted)] for tied in ("all", "none")}
-for tied, (by_honest, by_unshifted) in first.items():
-    print(
-        f"tied_embeddings={tied!r:6} before training: honest ≈{by_honest:.1f}, unshifted ≈{by_unshifted:.1f}"
-    )
-assert first["all"][0] - first["all"][1] > 3
-assert abs(first["none"][0] - first["none"][1]) < 0.2
-
-# %% [markdown]
+#
 # *By changing a token.* A prediction must not depend on its own answer, nor on anything after it. So we
 # change one token of the target **as it comes from the corpus**, before anything is shifted or masked, and
 # look at which predictions change. (To change what the decoder *reads* is not enough: the forgotten shift
@@ -665,9 +596,8 @@ assert (grids["leaky"] & ~allowed).any(dim=-1)[:-1].all()
 tokens = pieces.pieces(pair_tgt[0].tolist())
 figure, axes = plt.subplots(1, 3, figsize=(15, 5.2), sharey=True)
 for ax, (name, grid) in zip(axes, grids.items(), strict=True):
-    ax.imshow(
-        grid.int() + (grid & ~allowed).int(), cmap=ListedColormap(["#d9d9d9", "#0173b2", "#d55e00"]), vmax=2
-    )
+    shown = grid.int() + (grid & ~allowed).int()
+    ax.imshow(shown, cmap=ListedColormap(["#d9d9d9", "#0173b2", "#d55e00"]), vmax=2)
     ax.set_xticks(range(len(tokens)), tokens, rotation=90)
     ax.set(title=name, xlabel="token of the target")
 axes[0].set_yticks(range(len(tokens) - 1), tokens[1:])
@@ -678,7 +608,7 @@ figure.legend(handles=patches, loc="outside lower center", ncols=3, frameon=Fals
 plt.show()
 
 # %% [markdown]
-# *Figure 5. Each row is a prediction, each column a token of the target; orange cells are forbidden. One
+# *Figure 4. Each row is a prediction, each column a token of the target; orange cells are forbidden. One
 # test, no training, and it finds both mistakes. The unshifted model depends on its own answer and never
 # sees `<s>`. The leaky one sees one token ahead, except in the last row, where nothing is left.*
 #
@@ -728,9 +658,7 @@ for sampled in drawn_twice:
     widths = [max(some_lengths[i] for i in indices) for indices in sampled]
     positions = sum(len(indices) * width for indices, width in zip(sampled, widths, strict=True))
     share = 1 - sum(some_lengths) / positions
-    print(
-        f"{len(sampled)} batches, {share:.1%} padding, {positions / len(sampled):.0f} of 1,000 positions used"
-    )
+    print(f"{len(sampled)} batches, {share:.1%} padding, {positions / len(sampled):.0f} positions a batch")
     assert sorted(i for indices in sampled for i in indices) == list(range(2000))
     assert max(len(indices) * width for indices, width in zip(sampled, widths, strict=True)) <= 1000
     assert share < 0.05
@@ -739,9 +667,9 @@ for sampled in drawn_twice:
 assert set(map(frozenset, drawn_twice[0])) != set(map(frozenset, drawn_twice[1]))
 
 # %% [markdown]
-# **Exercise 3 (hard).** Language models are often trained with *sequence packing*: several texts share one
-# row, one behind the other, until the row is nearly full. Write the mask that this needs. A token may
-# attend to itself and to earlier tokens of *its own* text. (What else must start again with each text?)
+# **Exercise 3 (hard).** Language models are often trained with *sequence packing*: several texts share
+# one row. Write the mask that this needs. A token may attend to itself and to earlier tokens of *its own*
+# text. (What else must start again with each text?)
 
 
 # %% tags=["exercise"]
@@ -769,16 +697,3 @@ for number in (1, 2, 3):
     alone = nn.functional.scaled_dot_product_attention(x[:, mine], x[:, mine], x[:, mine], is_causal=True)
     print(f"text {number}: differs from the text alone by ≈{(together[:, mine] - alone).abs().max():.0e}")
     assert_close(together[:, mine], alone)
-
-# %% [markdown]
-# ## Further
-#
-# <details><summary>Further: a flattering measure</summary>
-#
-# **Padding counted as right** flatters: a model that predicts `<blank>` everywhere is right at 46% of the
-# positions of our 64-at-random batches, and at no real one. A loss averaged over all positions flatters in
-# the same way.
-#
-# </details>
-#
-# The batches are honest now. [08_training_recipe](08_training_recipe.ipynb) asks how large a step to take.

@@ -5,7 +5,7 @@
 # learn its training set by heart, and see why a perfect model's loss stops at 1.38.**
 #
 # Previous: [07_batches_and_masks](07_batches_and_masks.ipynb) · Next:
-# [09_first_example](09_first_example.ipynb) · Attention itself: [02_attention](02_attention.ipynb)
+# [09_first_example](09_first_example.ipynb)
 #
 # *24 minutes to read, a minute to run.*
 #
@@ -13,9 +13,9 @@
 # - **After:** you know what Adam's constants do; why the learning rate rises before it falls; what dropout
 #   and label smoothing are for, where the paper puts them, and what they cost.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), here sections 5.3 and 5.4. "The authors'
-# code" is [tensor2tensor](https://github.com/tensorflow/tensor2tensor), read at its last commit (bafdc1b). A
-# number after `≈` may differ on another processor; an assert in the same cell holds its range.
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), here sections 5.3 and 5.4. "The
+# authors' code" is [tensor2tensor](https://github.com/tensorflow/tensor2tensor), read at its last commit
+# (bafdc1b). A number after `≈` may differ on another processor.
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -110,7 +110,7 @@ for update, moved in enumerate(adam(gradients).cumsum(dim=0)):
     weight.grad = gradients[update]
     optimizer.step()
     assert_close(weight.data, moved)
-print("50 updates equal to torch.optim.Adam")
+print(f"after 50 updates, off from torch.optim.Adam by at most ≈{(weight.data - moved).abs().max():.0e}")
 
 # %% [markdown]
 # Now guess: four weights have the gradients 0.0001, 1, 10,000 and -10,000. How far does the first update
@@ -217,13 +217,13 @@ plt.show()
 assert cosine > 0.8
 
 # %% [markdown]
-# *Figure 1. The loss after the first update, by learning rate. With 125 times as much data the curve has the
-# same shape: the direction helps as long as the step is short, and does damage at 0.03.*
+# *Figure 1. The loss after the first update, by learning rate. With 125 times as much data the curve has
+# the same shape: the direction helps as long as the step is short, and does damage at 0.03.*
 #
-# Noise adds to the damage, but the first direction is mostly signal, and the step is too long. Does the same
-# hold for a whole run? We train from the same initial weights. The schedule is equation 3 (below) with its
-# peak, 0.03, at update 50. **Five bad updates** have the learning rate 0.03 from the beginning; then the run
-# goes on as planned.
+# Noise adds to the damage, but the first direction is mostly signal, and the step is too long. Does the
+# same hold for a whole run? We train from the same initial weights. The schedule is equation 3 (below)
+# with its peak, 0.03, at update 50. **Five bad updates** have the learning rate 0.03 from the beginning;
+# then the run goes on as planned.
 
 
 # %%
@@ -273,15 +273,15 @@ plt.show()
 # 4,000: it stays near the grey line, the loss of a model that ignores the row. Five updates at 0.003 do no
 # harm. Pre-norm is thrown back too, but recovers.*
 #
-# The noise is nearly gone and the damage is not. So here **length** is the explanation: the first steps are
-# too long. The rate of 0.03 itself is not too high, because the first run reaches it at update 50 and goes on
-# learning. (The seeds 0, 1 and 2 agree; change `SEED`.)
+# The noise is nearly gone and the damage is not. So here **length** is the explanation: the first steps
+# are too long. The rate of 0.03 itself is not too high, because the first run reaches it at update 50 and
+# goes on learning. (The seeds 0, 1 and 2 agree; change `SEED`.)
 #
-# [06](06_the_full_model.ipynb) has the other half: post-norm reacts more strongly to a step of the same
-# length. [14](14_under_the_hood_of_nn_transformer.ipynb) has a caution: in short runs of a small model, a
-# lower rate *without* warm-up does as well. Liu et al. (2020, "RAdam") explained warm-up by the noise in
-# Adam's early estimates; Ma and Yarats (2021) disagreed and pointed to the size of the first updates, as we
-# do, on one small model.
+# [06](06_the_full_model.ipynb) has the other half: what post-norm does to a gradient.
+# [14](14_under_the_hood_of_nn_transformer.ipynb) has a caution: in short runs of a small model, a lower
+# rate *without* warm-up does as well. Liu et al. (2020, "RAdam") explained warm-up by the noise in Adam's
+# early estimates; Ma and Yarats (2021) disagreed and pointed to the size of the first updates, as we do,
+# on one small model.
 #
 # ### Equation 3, and why 4,000
 #
@@ -308,10 +308,10 @@ assert rate(8000, 512, 1.0, 4000) == rate(8000, 512, 1.0, 8000)
 # *Figure 3. A warm-up twice as long has a lower peak, and its slope is divided by $2^{1.5} = 2.8$. After
 # 8,000 updates the first two curves are one, because the falling branch does not contain the warm-up.*
 #
-# **So the 4,000 sets two things at once: how long the rate rises, and how high**, here 0.0007. Adam's means
-# settle within about 100 updates, which cannot explain 4,000; Ma and Yarats recommend $2/(1-\beta_2)$, here
-# some 100. The paper derives neither; the authors' later, pre-norm `transformer_base_v2` has 8,000. Their
-# code calls the schedule `"noam"`, presumably after Noam Shazeer, the second author; hence `noam_scheduler`.
+# **So the 4,000 sets two things at once: how long the rate rises, and how high**, here 0.0007. Adam's
+# means settle within about 100 updates, which cannot explain 4,000; Ma and Yarats recommend
+# $2/(1-\beta_2)$, here some 100. The paper derives neither; the authors' later, pre-norm
+# `transformer_base_v2` has 8,000. Their code calls it `"noam"`, hence `noam_scheduler`.
 #
 # **Exercise 1 (easy).** Write the schedule for PyTorch, which calls it with the number of updates that are
 # *done*: 0 before the first one. Step 0 of equation 3 would divide by 0. What is right instead?
@@ -432,8 +432,7 @@ assert held["dropout 0.3"][-1] < held["neither"][-1] - 0.5
 
 # %% [markdown]
 # *Figure 4. Without regularisation the model learns its 100 pairs by heart (left), and gets worse and worse
-# on others (right). Dropout prevents most of that. Smoothing hardly changes the perplexity here; what it
-# changes comes below.*
+# on others (right). Dropout prevents most of that. Smoothing hardly changes the perplexity here.*
 #
 # The paper's model sees 4.5 million pairs some 20 times ([07](07_batches_and_masks.ipynb)) and overfits far
 # less, but dropout helps it too. Where nothing overfits, dropout only costs ([12](12_results.ipynb)).
@@ -633,8 +632,9 @@ for measure in ("bleu", "perplexity"):  # every seed without smoothing below eve
 # The last three lines are from the package's record ([12](12_results.ipynb)): perplexity / BLEU on held-out
 # pairs, three seeds each, trained on 20,000 pairs without dropout. Every seed repeats the paper's finding.
 #
-# **Exercise 2 (medium).** Write label smoothing as the authors have it: over `K - 1` symbols, padding among
-# them, the entropy of the target subtracted. Rows whose target is padding count nothing. Smoothing may be 0.
+# **Exercise 2 (medium).** Write label smoothing as the authors have it: over `K - 1` symbols, padding
+# among them, the entropy of the target subtracted. Rows whose target is padding count nothing. Smoothing
+# may be 0.
 
 
 # %% tags=["exercise"]
@@ -680,9 +680,3 @@ loss.backward()
 print(f"by {gap:.1f}; without smoothing no gap is large enough")
 assert weight.grad.abs().max() < 1e-9
 assert abs(loss.item()) < 1e-9
-
-# %% [markdown]
-# ---
-#
-# [09_first_example](09_first_example.ipynb) puts all this into a training loop and watches a model learn;
-# section 5.2, the hardware, is in [15](15_going_fast.ipynb).
