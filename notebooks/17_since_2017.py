@@ -16,8 +16,7 @@
 # - **After:** you can read the code of a language model of today, say what each part replaced and
 #   which property it has, and put a part of your own into the package.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). This is its section 7, and what came
-# after.
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). This is its section 7.
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -158,8 +157,7 @@ moved = (rms_norm(x + 3) - rms_norm(x)).abs().max()
 print(f"x + 3 instead of x changes an entry of RMSNorm by up to ≈{moved:.1f}")
 assert moved > 1
 kinds = [type(m) for m in make_model(9, 9, N=2, d_model=8, d_ff=8, h=2, parts="rms norm").modules()]
-print("norms in a model of 2 + 2 layers:", kinds.count(RMSNorm))
-assert nn.LayerNorm not in kinds
+assert (kinds.count(RMSNorm), kinds.count(nn.LayerNorm)) == (2 * 2 + 2 * 3, 0)  # two a layer, or three
 
 # %% [markdown]
 # ## Positions: rotary
@@ -485,7 +483,7 @@ for kind in (Adam, AdamW):
         assert abs(lost - (0.01 if kind is Adam else 0.01 * decay)) < 1e-5
 
 # %% [markdown]
-# The cosine ends at 0, so one must know the length of the run. The paper's schedule can go on.
+# A cosine must know the length of the run; the paper's schedule can go on.
 #
 # ## The search: sampling
 #
@@ -536,7 +534,7 @@ assert (mass - least < 0.9).all()  # without the least likely of them it is too 
 assert (least >= probs.masked_fill(kept, 0).amax(dim=-1)).all()  # and no other is likelier
 
 # %% [markdown]
-# Now with a shipped model, which translates English captions into German. It has written *Zwei Personen*
+# Now a shipped English-German model. It has written *Zwei Personen*
 # (two people). What may follow?
 
 # %% tags=["figure-nucleus"]
@@ -548,6 +546,7 @@ with evaluating(translator.model):
     log_probs = translator.model.generator(states[0, -1])  # (V,)
 likeliest, ids = log_probs.exp().topk(8)
 inside = nucleus(log_probs, top_p=0.9)[ids] > 0
+assert inside.tolist() == [True] * 3 + [False] * 5
 fig, ax = plt.subplots(figsize=(8, 3.6))
 words = [piece.strip("\u2581") for piece in translator.tgt_tokenizer.pieces(ids.tolist())]
 ax.bar(words, likeliest, color=["C0" if each else "0.8" for each in inside])
@@ -555,8 +554,8 @@ ax.set(title="The token after “Zwei Personen”", xlabel="token", ylabel="prob
 plt.show()
 
 # %% [markdown]
-# *Figure 3. The eight likeliest tokens. Top-p with p = 0.9 keeps the blue ones; the grey ones can never be
-# drawn.*
+# *Figure 3. The eight likeliest tokens. Top-p with p = 0.9 keeps the three blue ones; the others, too small
+# to be seen, can never be drawn.*
 
 
 # %% tags=["nbval-ignore-output"]
@@ -576,8 +575,7 @@ for name, found in written.items():
 
 # %%
 distinct = {name: len(set(found)) for name, found in written.items()}
-for name, count in distinct.items():
-    print(f"{name:15} ≈{count} different translations of 24")
+print("different, of 24:", ", ".join(f"{name} ≈{count}" for name, count in distinct.items()))
 assert distinct["greedy"] == 1 < distinct["temperature 0.5"] < distinct["temperature 1"]
 
 # %% [markdown]
@@ -617,14 +615,15 @@ assert found["greedy"] > found["temperature 0.5"] > found["top-p 0.9"] > found["
 # %% tags=["figure-race"]
 fig, ax = plt.subplots(figsize=(9, 5.2))
 for i, (name, each) in enumerate(losses.items()):
-    ax.plot([apart[name] - half, apart[name] + half], [i, i], color="0.8", lw=9, solid_capstyle="butt")
+    edges = [apart[name] + side * half * (name != "paper") for side in (-1, 1)]
+    ax.plot(edges, [i, i], color="0.8", lw=9, solid_capstyle="butt")
     told = "C0" if apart[name] < -half else "C1" if apart[name] > half else "0.3"
     ax.plot([loss - mean(losses["paper"]) for loss in each], [i] * 3, "o", color=told, ms=8)
 ax.axvline(0, color="black", lw=1)
 ax.set_yticks(range(len(runs)), [f"{name} (BLEU {bleus[name]:.0f})" for name in runs])
 ax.invert_yaxis()
-ax.set_title(f"After {record['updates']} updates, three seeds")
 ax.set_xlabel("cross-entropy, difference from the paper's model (nats a token)")
+ax.set_title(f"After {record['updates']} updates, three seeds")
 plt.show()
 
 # %% [markdown]
@@ -633,7 +632,7 @@ plt.show()
 #
 # ## Which of them pays?
 #
-# **Rotary positions and SwiGLU pay here**, each by about 0.17 nats a token. Of pre-norm, RMSNorm and
+# **Rotary positions and SwiGLU pay here**, each by about 0.2 nats a token. Of pre-norm, RMSNorm and
 # grouped queries three seeds cannot tell whether they help. For grouped queries that is good news,
 # because their gain is the smaller cache, which this race does not see.
 #
@@ -648,7 +647,7 @@ plt.show()
 #
 # **Sampling costs BLEU**, the more the wider it draws: a translation has right answers.
 #
-# So at our size we would take two of the eight. But it is a race of beginners: after 300 updates no model
+# So at our size we would take two of the eight. It is a race of beginners: after 300 updates no model
 # translates well, and what learns fast is ahead. It says little about large models, whose parts were
 # chosen for long runs, long texts and cheap decoding. And of eight intervals at 95%, one may miss by
 # chance.
