@@ -618,7 +618,7 @@ for i, (name, each) in enumerate(losses.items()):
     edges = [apart[name] + side * half * (name != "paper") for side in (-1, 1)]
     ax.plot(edges, [i, i], color="0.8", lw=9, solid_capstyle="butt")
     told = "C0" if apart[name] < -half else "C1" if apart[name] > half else "0.3"
-    ax.plot([loss - mean(losses["paper"]) for loss in each], [i] * 3, "o", color=told, ms=8)
+    ax.plot([loss - mean(losses["paper"]) for loss in each], [i] * len(each), "o", color=told, ms=8)
 ax.axvline(0, color="black", lw=1)
 ax.set_yticks(range(len(runs)), [f"{name} (BLEU {bleus[name]:.0f})" for name in runs])
 ax.invert_yaxis()
