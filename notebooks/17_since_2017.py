@@ -606,7 +606,8 @@ for name, each in losses.items():
 for reference, written in runs["one stack, all parts"][0]["translations"][:2]:
     print(f"one stack writes: {written} (reference: {reference})")
 assert [name for name in apart if apart[name] < -half] == ["rotary", "SwiGLU"]
-assert [name for name in apart if apart[name] > half] == ["AdamW, cosine", "one stack, all parts"]
+assert max(apart, key=apart.get) == "AdamW, cosine"
+assert abs(apart["one stack, all parts"] - half) < 0.03 < apart["AdamW, cosine"] - half
 assert apart["all parts"] > apart["rotary"] + half
 found = {"greedy": runs["all parts"][0]["bleu"], **runs["all parts"][0]["sampled"]}
 print("BLEU of the first model with all parts:", {name: round(value) for name, value in found.items()})
@@ -642,8 +643,8 @@ plt.show()
 #
 # **The gains do not add up.** All parts together are no better than the paper's model and worse than
 # rotary positions alone. A part of that may be the learning rate: in one trial, not recorded, twice the
-# rate brought *all parts* from 1.31 to 1.18. We do not know which parts disturb each
-# other. **One stack** is worse still.
+# rate brought *all parts* from 1.31 to 1.18. We do not know which parts disturb each other.
+# **One stack** looks worse, by as much as three seeds can just tell.
 #
 # **Sampling costs BLEU**, the more the wider it draws: a translation has right answers.
 #
