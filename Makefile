@@ -72,6 +72,7 @@ attention-base attention --size base
 profile_steps profile_steps
 variations variations
 search search
+since_2017 since_2017
 endef
 define RACES_cuda
 train-base-cuda train --device cuda --size base --tokens 16384

@@ -42,6 +42,7 @@ SERIES = (
             (14, "under the hood of nn.Transformer", "PyTorch's own"),
             (15, "going fast", "measured steps"),
             (16, "another task", "sentence to tree"),
+            (17, "since 2017", "what pays here"),
         ),
     ),
 )

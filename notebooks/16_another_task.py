@@ -5,8 +5,8 @@
 # brackets and sometimes miscounts the words. The paper's wide beam does not help it. When it closes a
 # bracket, some heads look back at where that bracket was opened.**
 #
-# Previous: [15_going_fast](15_going_fast.ipynb) · Back to the start: [00_start_here](00_start_here.ipynb) ·
-# The training loop: [09_first_example](09_first_example.ipynb)
+# Previous: [15_going_fast](15_going_fast.ipynb) · Next: [17_since_2017](17_since_2017.ipynb) · The training
+# loop: [09_first_example](09_first_example.ipynb)
 #
 # *30 minutes to read, about a minute to run.*
 #
@@ -836,4 +836,5 @@ assert 0.4 < without_own < without_newest - 0.01
 # marks inside the phrase, for example, or a token that has itself looked at the bracket. Nobody told it
 # to keep a stack.
 #
-# This is the last experiment of the paper. Back to the start: [00_start_here](00_start_here.ipynb).
+# This is the last experiment of the paper. What has become of its model since?
+# [17_since_2017](17_since_2017.ipynb)

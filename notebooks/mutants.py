@@ -115,6 +115,20 @@ MUTANTS = (
         "score = log_prob * length_penalty(",
         "11_search_and_averaging",
     ),
+    Mutant(
+        "a variant's norm forgotten",
+        "transformer/model.py",
+        '"norm_first": c.norm_first, "norm": parts.norm()}',
+        '"norm_first": c.norm_first}',
+        "17_since_2017",
+    ),
+    Mutant(
+        "a variant's attention across forgotten",
+        "transformer/model.py",
+        "src_attn = parts.cross_attention() or src_attn",
+        "src_attn = src_attn",
+        "17_since_2017",
+    ),
 )
 
 
