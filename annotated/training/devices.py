@@ -2,6 +2,7 @@
 
 import os
 import platform
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import TypeVar
 import torch
 from torch import distributed as dist
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from tqdm import tqdm
 
 Item = TypeVar("Item")
 
@@ -80,6 +82,21 @@ def from_first(value: Item) -> Item:
     if dist.is_initialized():
         dist.broadcast_object_list(values)
     return values[0]
+
+
+def total(value: float, device: torch.device) -> float:
+    """The sum of a number over all processes."""
+    if not dist.is_initialized():
+        return value
+    number = torch.tensor(float(value), dtype=torch.float64, device=device)
+    dist.all_reduce(number)
+    return number.item()
+
+
+def say(text: str) -> None:
+    """Tell the user something, on standard error, from the first process only; a progress bar stays whole."""
+    if int(os.environ.get("RANK", 0)) == 0:
+        tqdm.write(text, file=sys.stderr)
 
 
 @contextmanager

@@ -13,8 +13,9 @@ from annotated.data.batch import Batch
 from annotated.files import read_json
 from annotated.tokenizers import WordTokenizer
 from annotated.training.devices import half_precision
+from annotated.training.interrupt import stop_on_interrupt
 from annotated.training.rdrop import symmetric_divergence
-from annotated.training.trainer import SummedLoss, stop_on_interrupt
+from annotated.training.update import SummedLoss
 from annotated.transformer.loss import LabelSmoothing
 from annotated.translation.evaluation import bleu, greedy_bleu, tokenized_bleu
 from annotated.translation.model_folder import WEIGHTS, read_tensors
@@ -54,7 +55,7 @@ def test_two_passes_have_dropout_of_their_own_and_are_held_to_agree():
 def test_rdrop_begins_with_its_epoch(tmp_path):
     trainer = make_trainer(tmp_path, epochs=3, rdrop_weight=0.7, rdrop_from=2)
     batches, seen = trainer.epoch_batches, []
-    trainer.epoch_batches = lambda epoch: seen.append(trainer.summed.rdrop_weight) or batches(epoch)
+    trainer.epoch_batches = lambda epoch: seen.append(trainer.updater.summed.rdrop_weight) or batches(epoch)
     trainer.train()
     assert seen == [0.0, 0.7, 0.7]
 
@@ -273,7 +274,7 @@ def test_compile_is_asked_for_only_on_request(monkeypatch):
     trainer = make_trainer("unused")
     assert not compiled
     trainer = make_trainer("unused", compile=True)
-    assert compiled == [trainer.loss]
+    assert compiled == [trainer.updater.loss]
 
 
 def test_a_compiled_model_is_trained_alike(tmp_path, monkeypatch):
@@ -367,10 +368,10 @@ def test_outside_the_main_thread_signals_are_left_alone(tmp_path):
 
 
 def test_a_process_without_a_batch_takes_part_with_weight_0():
-    trainer = make_trainer("unused")
-    trainer.world = 2
-    assert trainer.share([[0], [1], [2], [3]]) == [([0], 1.0), ([2], 1.0)]
-    assert trainer.share([[4]]) == [([4], 1.0)]
-    trainer.rank = 1
-    assert trainer.share([[0], [1], [2], [3]]) == [([1], 1.0), ([3], 1.0)]
-    assert trainer.share([[4]]) == [([4], 0.0)]
+    updater = make_trainer("unused").updater
+    updater.world = 2
+    assert updater.share([[0], [1], [2], [3]]) == [([0], 1.0), ([2], 1.0)]
+    assert updater.share([[4]]) == [([4], 1.0)]
+    updater.rank = 1
+    assert updater.share([[0], [1], [2], [3]]) == [([1], 1.0), ([3], 1.0)]
+    assert updater.share([[4]]) == [([4], 0.0)]
