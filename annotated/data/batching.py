@@ -35,7 +35,7 @@ class EncodedPairs:
         return len(self.src)
 
     def report(self) -> str:
-        """One line for a person: how many pairs there are, and how many were dropped and why."""
+        """Lines for a person: how many pairs there are, and how many were dropped and why."""
         return report(self.name, len(self), self.dropped)
 
 

@@ -69,7 +69,7 @@ def test_empty_sides_are_dropped_counted_and_keep_the_line_numbers(tmp_path):
     assert list(text) == [("a", "A"), ("c", "C")]
     assert text.lines == [1, 3]
     assert sum(text.dropped.values()) == 3
-    assert text.report() == "mine: 2 pairs (dropped: 3 with an empty side)"
+    assert text.report() == "mine: 2 pairs\n  dropped 3: an empty side"
 
 
 def test_nothing_dropped_is_nothing_reported(tmp_path):
