@@ -13,6 +13,7 @@ from torch import Tensor
 
 from annotated.tokenizers import SPECIALS, MarianTokenizer, Tokenizer, WordTokenizer
 from annotated.tokenizers.subwords import read_processor
+from annotated.transformer.config import TransformerConfig
 
 ALIASES = 4  # under so many names a file of torch.save may hold one matrix: Marian's of all embeddings
 Rows = Sequence[int | None]  # for each of our tokens its number elsewhere, or None where there is none
@@ -28,6 +29,12 @@ def foreign(package: str) -> ModuleType:
         if error.name != name:
             raise
         raise ImportError(f'{name} is missing: pip install "annotated-transformer[interop]"') from None
+
+
+def check_parts(config: TransformerConfig) -> None:
+    """Raise ValueError for a variant of the model: under its weights' names, others compute the paper's."""
+    if config.parts != "paper":
+        raise ValueError(f"parts {config.parts!r} are a variant's; the other library knows the paper's alone")
 
 
 def read_pickle(path: Path, recipe: str) -> dict[str, Tensor]:

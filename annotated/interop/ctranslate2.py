@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from annotated.files import creating_folder, read_json
-from annotated.interop.common import foreign, vocabulary
+from annotated.interop.common import check_parts, foreign, vocabulary
 from annotated.tokenizers import END, SPECIALS, START, UNK, Tokenizer, load_tokenizer, save_tokenizer
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.layers import SublayerConnection, sinusoids
@@ -43,12 +43,13 @@ def to_ctranslate2(
     processor without VNNI adds two products of int8 in 16 bits and cuts off what does not fit, which cost one
     shipped model up to 1.1 BLEU and the others 0.2 at most (benchmarks/quantization.py); with VNNI none lost
     more than 0.1. All settings of our models are known there, but sinusoids end at 1,024 positions. Raises
-    FileExistsError, ImportError where CTranslate2 is missing, and ValueError for another quantization or
-    tokenizers that do not fit the model.
+    FileExistsError, ImportError where CTranslate2 is missing, and ValueError for another quantization, a
+    variant of the model, or tokenizers that do not fit it.
     """
     if quantization not in QUANTIZATIONS:
         raise ValueError(f"quantization must be one of {', '.join(QUANTIZATIONS)}, not {quantization!r}")
     check_whole(model, src_tokenizer, tgt_tokenizer)
+    check_parts(model.config)
     spec = specification(model)
     spec.config.add_source_bos = START in src_tokenizer.before
     spec.config.add_source_eos = END in src_tokenizer.after

@@ -6,7 +6,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from annotated.files import creating_folder, write_json
-from annotated.interop.common import vocabulary
+from annotated.interop.common import check_parts, vocabulary
 from annotated.interop.marian import (
     CONFIG,
     FIXED,
@@ -34,8 +34,8 @@ def to_marian(
 
     Tokens keep their numbers. Text is cut alike, unless it spells out a symbol such as `</s>` or holds `▁`:
     to our tokenizers that is text like any other, to theirs it may be the symbol. Raises FileExistsError, and
-    ValueError naming what Marian has not: pre-norm, learned positions, another layer_norm_eps than 1e-5,
-    words in the place of subwords.
+    ValueError naming what Marian has not: a variant's parts, pre-norm, learned positions, another
+    layer_norm_eps than 1e-5, words in the place of subwords.
     """
     check_like_marian(model, src_tokenizer, tgt_tokenizer)
     src, tgt = vocabulary(src_tokenizer), vocabulary(tgt_tokenizer)
@@ -61,6 +61,7 @@ def to_marian(
 def check_like_marian(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:
     """Raise ValueError naming what no model of Marian's could have."""
     check_whole(model, src_tokenizer, tgt_tokenizer)
+    check_parts(model.config)
     wanted = {"norm_first": False, "positions": "sinusoidal", "layer_norm_eps": 1e-5}
     for name, value in wanted.items():
         if getattr(model.config, name) != value:

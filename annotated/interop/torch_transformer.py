@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from annotated.interop.common import check_parts
 from annotated.transformer.layers import ACTIVATIONS
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
 from annotated.translation.model_folder import check_rebuilds, load_weights, weights
@@ -41,9 +42,11 @@ def to_torch(model: EncoderDecoder) -> nn.Transformer:
         )
 
     In post-norm it has no final norms, as in section 3.1; those that PyTorch's constructor adds of itself
-    would normalise a second time. Raises ValueError for a model that its settings do not describe.
+    would normalise a second time. Raises ValueError for a model that its settings do not describe, and
+    for a variant.
     """
     check_rebuilds(model)
+    check_parts(model.config)
     c = model.config
     options = {
         "dim_feedforward": c.d_ff,

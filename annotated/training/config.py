@@ -3,6 +3,8 @@
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from annotated.transformer.config import setting
+
 
 @dataclass(frozen=True)
 class TrainingConfig:
@@ -11,32 +13,38 @@ class TrainingConfig:
     Raises ValueError for a setting that is out of range, naming it.
     """
 
-    epochs: int = 100  # times through the training data at most
-    max_steps: int = 100_000  # updates at most
-    max_tokens: int = 4096  # tokens in a batch at most, padding counted, on its longer side
-    accumulate: int = 1  # batches an update
-    max_sentence: int = 256  # tokens in a sentence at most; longer pairs are left out, and counted
-    learning_rate: float = 6.99e-4  # the peak of the rate (equation 3); the paper's is 1 / sqrt(512 * 4000)
-    warmup: int = 0  # updates until that peak; 0 takes a quarter of the run, 4000 at most
-    beta_1: float = 0.9  # Adam: decay of the mean gradient
-    beta_2: float = 0.98  # Adam: decay of the mean squared gradient
-    eps: float = 1e-9  # Adam: added to the root of that square
-    clip: float = 0.0  # largest norm of the gradient, above which it is scaled down; 0 never scales
-    smoothing: float = 0.1  # label smoothing
-    rdrop_weight: float = 0.0  # weight of R-Drop, the disagreement of two passes; 0 makes one pass
-    rdrop_from: int = 1  # the epoch, counted from 1, in which R-Drop begins
-    subword_dropout: float = 0.0  # share of merges left out when training text is cut into subwords
-    precision: Literal["float32", "bf16"] = "float32"  # bf16: matrix products in half precision
-    compile: bool = False  # let torch.compile make the model faster, after a slow start
-    patience: int = 0  # epochs without a better validation loss before training stops; 0 never stops
-    keep: int = 5  # checkpoints kept, besides the newest
-    average: int = 5  # checkpoints averaged at the end (section 6.1); 0 or 1 takes one as it is
-    average_of: Literal["last", "best"] = "last"  # which to keep and average: newest, or best at validation
-    save_every: int = 0  # updates between checkpoints; 0 saves at the end of each epoch
-    log_every: int = 50  # updates between lines of the log
-    bleu_every: int = 0  # epochs between greedy translations of the validation text, for its BLEU; 0 never
-    tensorboard: bool = False  # also write the log for TensorBoard
-    seed: int = 0  # of initial weights, order of the data and dropout
+    epochs: int = setting(100, "times through the training data at most")
+    max_steps: int = setting(100_000, "updates at most")
+    max_tokens: int = setting(4096, "tokens in a batch at most, padding counted, on its longer side")
+    accumulate: int = setting(1, "batches in an update")
+    max_sentence: int = setting(256, "tokens in a sentence at most; longer pairs are left out, and counted")
+    learning_rate: float = setting(
+        6.99e-4, "peak of the rate (equation 3); in the paper 1 / sqrt(512 * 4000)"
+    )
+    warmup: int = setting(0, "updates until that peak; 0 takes a quarter of the run, 4000 at most")
+    beta_1: float = setting(0.9, "decay of Adam's mean gradient")
+    beta_2: float = setting(0.98, "decay of Adam's mean squared gradient")
+    eps: float = setting(1e-9, "what Adam adds to the root of that square")
+    clip: float = setting(0.0, "largest norm of the gradient, above which it is scaled down; 0 never scales")
+    smoothing: float = setting(0.1, "label smoothing")
+    rdrop_weight: float = setting(0.0, "weight of R-Drop, the divergence of two passes; 0 makes one pass")
+    rdrop_from: int = setting(1, "epoch, counted from 1, in which R-Drop begins")
+    subword_dropout: float = setting(0.0, "share of merges left out when training text is cut into subwords")
+    precision: Literal["float32", "bf16"] = setting("float32", "bf16: matrix products in half precision")
+    compile: bool = setting(False, "torch.compile: a faster model after a slow start")
+    patience: int = setting(0, "epochs without a better validation loss before training stops; 0 never stops")
+    keep: int = setting(5, "checkpoints kept, besides the newest")
+    average: int = setting(5, "checkpoints averaged at the end (section 6.1); 0 or 1 takes one as it is")
+    average_of: Literal["last", "best"] = setting(
+        "last", "checkpoints kept and averaged: the newest, or the best at validation"
+    )
+    save_every: int = setting(0, "updates between checkpoints; 0 saves at the end of each epoch")
+    log_every: int = setting(50, "updates between lines of the log")
+    bleu_every: int = setting(
+        0, "epochs between greedy translations of the validation text, for BLEU; 0: never"
+    )
+    tensorboard: bool = setting(False, "a log for TensorBoard too")
+    seed: int = 0  # of initial weights, order of the data and dropout; --seed of every command
 
     def __post_init__(self) -> None:
         at_least_one = (

@@ -1,7 +1,16 @@
 """The settings that decide the shape of a model (Table 3)."""
 
+import dataclasses
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
+
+
+def setting(default: Any, text: str, **flag: Any) -> Any:
+    """Declare a field of a settings class by its default and what it is, in the words of `--help`.
+
+    `flag` says what else the command line has to know: arguments of `argparse`'s `add_argument`.
+    """
+    return dataclasses.field(default=default, metadata={"help": text, **flag})
 
 
 @dataclass(frozen=True)
@@ -13,20 +22,24 @@ class TransformerConfig:
 
     src_vocab: int  # source vocabulary size
     tgt_vocab: int  # target vocabulary size; with all embeddings tied, the same vocabulary
-    N: int = 6  # layers in the encoder, and again in the decoder
-    d_model: int = 512  # width of every state between layers
-    d_ff: int = 2048  # width inside the feed-forward networks
-    h: int = 8  # attention heads; each has d_k = d_v = d_model / h
-    dropout: float = 0.1  # P_drop, on every sub-layer's output and on embeddings plus positions (section 5.4)
-    attention_dropout: float = 0.0  # on the attention weights; 0.1 in much code (section 6.3 names it)
-    relu_dropout: float = 0.0  # inside the feed-forward networks; not in the paper, 0.1 in much code
-    activation: Literal["relu", "gelu", "swish"] = "relu"  # inside the feed-forward networks
-    norm_first: bool = False  # pre-norm; the paper normalises after the residual sum
-    layer_norm_eps: float = 1e-5  # added to the variance, torch's default
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"  # section 3.5; Table 3 row E compares them
-    max_len: int = 5000  # positions made ahead (sinusoidal, which then grow) or learned (a limit)
-    tied_embeddings: Literal["all", "target", "none"] = "all"  # which share the output's matrix (section 3.4)
-    parts: str = "paper"  # what it is put together from: the paper's parts, or a registered variant's
+    N: int = setting(6, "layers in the encoder, and again in the decoder")
+    d_model: int = setting(512, "width of every state between layers")
+    d_ff: int = setting(2048, "width inside the feed-forward networks")
+    h: int = setting(8, "attention heads; each has d_k = d_v = d_model / h")
+    dropout: float = setting(0.1, "P_drop, of each sub-layer's output and of embeddings (section 5.4)")
+    attention_dropout: float = setting(0.0, "dropout of attention weights; 0.1 in much code (section 6.3)")
+    relu_dropout: float = setting(0.0, "dropout inside the feed-forward networks; 0.1 in much code")
+    activation: Literal["relu", "gelu", "swish"] = setting(
+        "relu", "what the feed-forward networks apply inside"
+    )
+    norm_first: bool = setting(False, "pre-norm; the paper normalises after the residual sum")
+    layer_norm_eps: float = setting(1e-5, "what layer norm adds to the variance")
+    positions: Literal["sinusoidal", "learned"] = setting("sinusoidal", "encoding of positions (section 3.5)")
+    max_len: int = setting(5000, "positions made ahead (sinusoidal, which then grow) or learned (a limit)")
+    tied_embeddings: Literal["all", "target", "none"] = setting(
+        "all", "embeddings that share the output's matrix (section 3.4)"
+    )
+    parts: str = setting("paper", "parts of the model: the paper's, or those of a registered variant")
 
     def __post_init__(self) -> None:
         for field in fields(self):

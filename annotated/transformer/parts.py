@@ -65,5 +65,6 @@ def parts_of(config: TransformerConfig) -> Parts:
     """Get the parts that the settings name. Raises ValueError for a variant that is not registered."""
     if config.parts not in VARIANTS:
         known = ", ".join(VARIANTS)
-        raise ValueError(f"parts {config.parts!r} are not among {known}; import what registers them first")
+        remedy = "import the file that registers them (on the command line: --variants FILE.py)"
+        raise ValueError(f"parts {config.parts!r} are not among {known}; {remedy}")
     return VARIANTS[config.parts](config)

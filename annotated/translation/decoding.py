@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from numbers import Integral, Real
+from numbers import Real
 from typing import Literal
 
 import torch
@@ -17,19 +17,7 @@ from torch import Tensor
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.cache import DecoderCache
 from annotated.translation.modes import evaluating
-
-EXTRA = 50  # tokens that a translation may have more than its source, section 6.1
-MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses
-
-
-def check_count(name: str, value: object, most: int | None = None) -> None:
-    """Raise ValueError unless `value` is a whole number from 1 to `most`."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise ValueError(f"{name} must be a whole number, not {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, not {value}")
-    if most is not None and value > most:
-        raise ValueError(f"{name} must be at most {most}, not {value}")
+from annotated.translation.settings import EXTRA, MAX_BEAM, Penalty, check_count
 
 
 def within(model: EncoderDecoder, length: int) -> int:
@@ -106,9 +94,6 @@ class Candidate:
     tokens: tuple[int, ...]  # all generated so far, the newest last
     log_prob: float
     fate: Literal["kept", "dropped", "ended"]
-
-
-Penalty = Literal["gnmt", "power"]
 
 
 def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> float:

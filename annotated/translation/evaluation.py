@@ -12,8 +12,9 @@ from torch.nn import functional as F
 from annotated.data.batch import Batch
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.decoding import EXTRA, greedy_decode
+from annotated.translation.decoding import greedy_decode
 from annotated.translation.modes import evaluating
+from annotated.translation.settings import EXTRA
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF

@@ -1,10 +1,8 @@
 """Text in, text out: a trained model with its tokenizers and its search."""
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,7 +13,7 @@ from annotated.fast import map_in_threads
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.masks import padding_mask, subsequent_mask
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.decoding import EXTRA, Hypothesis, Penalty, beam_search, check_count, check_search
+from annotated.translation.decoding import Hypothesis, beam_search, check_search
 from annotated.translation.model_folder import (
     find_model,
     load_model,
@@ -24,51 +22,10 @@ from annotated.translation.model_folder import (
     training_settings,
 )
 from annotated.translation.modes import AttentionMaps, capture_attention, evaluating, is_watched
+from annotated.translation.settings import Limits, Penalty, check_count
 
 if TYPE_CHECKING:
     import altair as alt
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long sources and translations may be: time and memory grow with the square of their length.
-
-    Raises ValueError for a limit below 1 and an unknown `too_long`.
-    """
-
-    max_source: int = 1024  # source tokens, the end symbol counted
-    max_length: int = 1024  # tokens of a translation, the end symbol counted
-    too_long: Literal["cut", "refuse"] = "cut"  # what becomes of a longer source; a cut is warned of
-
-    def __post_init__(self) -> None:
-        check_count("max_source", self.max_source)
-        check_count("max_length", self.max_length)
-        if self.too_long not in (choices := get_args(Limits.__annotations__["too_long"])):
-            raise ValueError(f"too_long must be one of {', '.join(choices)}, not {self.too_long!r}")
-
-    def within(self, positions: int | None) -> "Limits":
-        """The limits of a model that has so many positions; None stands for any number."""
-        if positions is None:
-            return self
-        most = {name: min(getattr(self, name), positions) for name in ("max_source", "max_length")}
-        return replace(self, **most)
-
-    def fit(self, tokens: list[int], around: int, name: str) -> list[int]:
-        """Cut the tokens of a source that stands between `around` symbols; `name` is what messages call it.
-
-        Raises ValueError for one that is too long, if that is to be refused.
-        """
-        if (length := len(tokens) + around) <= self.max_source:
-            return tokens
-        says = f"{name} has {length:,} tokens, but max_source is {self.max_source:,}"
-        if self.too_long == "refuse":
-            raise ValueError(says)
-        warnings.warn(f"{says}: the rest of it is not translated", stacklevel=2)
-        return tokens[: max(0, self.max_source - around)]
-
-    def longest(self, source: int) -> int:
-        """The length limit of the translation of a source of so many tokens."""
-        return min(source + EXTRA, self.max_length)
 
 
 class Translator:

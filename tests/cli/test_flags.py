@@ -1,12 +1,20 @@
 """What the command line refuses: numbers out of range, unknown names, files that hold no settings."""
 
-import inspect
 import json
+import re
+import tomllib
+from dataclasses import asdict, fields
 
 import pytest
 from command_line import complains, ends
 
-from annotated.cli.parser import HINTS, field_comments, make_parser, parse
+from annotated.cli.export import FORMATS
+from annotated.cli.flags import HINTS, PRESETS, flag_fields, flag_of, is_positional, kind_of
+from annotated.cli.options import COMMANDS, Data, Everywhere, Export
+from annotated.cli.parser import make_parser, parse
+from annotated.cli.settings import BY_HAND
+from annotated.data.corpora import NAMES as CORPORA
+from annotated.interop.ctranslate2 import QUANTIZATIONS
 from annotated.training.config import TrainingConfig
 from annotated.transformer.model import TransformerConfig
 
@@ -122,13 +130,81 @@ def test_names_that_are_not_utf8_are_refused_at_once(capfd):
         complains(["train", flag, "a\udcff"], capfd, r"'a\udcff' is not UTF-8")
 
 
-def test_each_setting_is_described_and_without_sources_too(capfd, monkeypatch):
-    for settings in (TransformerConfig, TrainingConfig):
-        assert set(settings.__dataclass_fields__) == set(field_comments(settings))
+# ---- the classes that flags are made of
 
-    def no_source(_):
-        raise OSError("could not get source code")
 
-    monkeypatch.setattr(inspect, "getsource", no_source)
-    assert ends(["train", "--help"]) == 0
-    assert "--warmup INT" in capfd.readouterr().out
+def test_each_flag_is_described_in_a_word_or_more():
+    for name, command in make_parser().commands.items():
+        declared = [field for settings in COMMANDS[name].groups.values() for field in flag_fields(settings)]
+        names = [field.name for field in declared]
+        assert len(names) == len(set(names))
+        assert {flag_of(field.name) for field in declared if not is_positional(field)} <= set(command.flags)
+        assert all(field.metadata["help"] for field in declared)
+
+
+def test_each_setting_of_model_and_training_is_a_flag():
+    for settings, apart in ((TransformerConfig, {"src_vocab", "tgt_vocab"}), (TrainingConfig, {"seed"})):
+        flags = {field.name for field in flag_fields(settings)}
+        assert flags | apart == {field.name for field in fields(settings)}
+    assert "seed" in {field.name for field in flag_fields(Everywhere)}
+
+
+def test_choices_are_those_of_the_modules_that_take_them():
+    """They are written twice, because these modules load PyTorch, and `--help` must not."""
+    kinds = {field.name: kind_of(field.type) for settings in (Data, Export) for field in fields(settings)}
+    assert kinds["corpus"]["choices"] == (*CORPORA, "own")
+    assert kinds["to"]["choices"] == tuple(FORMATS)
+    assert kinds["quantization"]["choices"] == QUANTIZATIONS
+
+
+# ---- a file of all settings
+
+
+def printed(arguments, capfd):
+    assert ends([*arguments, "--print-config"]) == 0
+    return capfd.readouterr().out
+
+
+GIVEN = {
+    "train": '--out a"b --N 3 --preset big --learning-rate 1e-9 --norm-first --no-compile --seed 4',
+    "translate": "--model m --beam 7 --tokenized --n-best 2",
+    "evaluate": "--model m --penalty power --split test --save ä.txt --alpha 0",
+    "average": "--out o --device cpu",
+    "export": "--model m --to onnx --out o",
+    "reproduce": "--seed 3",
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_printed_file_gives_the_settings_that_were_given(name, tmp_path, capfd):
+    positional = {"average": ["a", "b"], "reproduce": ["r"]}.get(name, [])
+    path = settings_file(tmp_path, printed([name, *GIVEN[name].split()], capfd))
+    ours = vars(parse([name, "--config", str(path), *positional]))
+    by_hand = vars(parse([name, *GIVEN[name].split(), *positional]))
+    for args in (ours, by_hand):
+        del args["run"]
+    assert ours == {**by_hand, "config": path}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_printed_file_holds_what_is_taken_for_the_rest(preset, tmp_path, capfd):
+    text = printed(["train", "--preset", preset], capfd)
+    shown = tomllib.loads(re.sub(r"^#(?=\w+ = .)", "", text, flags=re.MULTILINE))
+    assert shown["preset"] == preset
+    for config in (getattr(TransformerConfig, preset)(9, 9), getattr(TrainingConfig, preset)()):
+        wanted = asdict(config)
+        assert {name: shown[name] for name in wanted if name in shown} == {
+            name: value for name, value in wanted.items() if name not in ("src_vocab", "tgt_vocab")
+        }
+    for settings in COMMANDS["train"].groups.values():
+        for field in flag_fields(settings):
+            assert (f"\n# {field.metadata['help']}" in text) == (field.name not in BY_HAND)
+
+
+def test_a_file_does_not_name_a_file_to_execute(tmp_path, capfd):
+    (tmp_path / "o").mkdir()
+    path = settings_file(tmp_path / "o", {"variants": "evil.py"})
+    path.rename(tmp_path / "o" / "training.json")
+    says = "--variants is given by hand, not in a file"
+    for asked in (["--resume"], ["--config", tmp_path / "o" / "training.json"]):
+        complains(["train", "--out", tmp_path / "o", *asked], capfd, says)

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from annotated.cli.commands import remembered, settings_from
+from annotated.cli.common import settings_from
 from annotated.cli.parser import main, parse
 from annotated.cli.recipes import read_recipe, recipe_names, recipe_path
 from annotated.cli.release import CARD, SCORES, card, read_scores, release
+from annotated.cli.train import remembered
 from annotated.data import load_corpus
 from annotated.files import read_json
 from annotated.training.config import TrainingConfig
@@ -75,7 +76,7 @@ def few(tmp_path_factory):
 
 @pytest.fixture
 def recipe(tmp_path, monkeypatch, few):
-    for module in ("commands", "release"):
+    for module in ("train", "release"):
         monkeypatch.setattr(f"annotated.cli.{module}.load_corpus", lambda *_: few)
     path = tmp_path / "toy.toml"
     path.write_text(RECIPE, encoding="utf-8")
@@ -159,7 +160,7 @@ def test_of_several_processes_one_releases(recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "1")
     arguments = ["reproduce", str(recipe), "--out", str(tmp_path / "run"), "--threads", "1"]
-    monkeypatch.setattr("annotated.cli.commands.train", lambda args: 0)
+    monkeypatch.setattr("annotated.cli.train.train", lambda args: 0)
     assert main(arguments) == 0
     assert not (tmp_path / "run").exists()
 

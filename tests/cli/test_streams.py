@@ -15,7 +15,7 @@ import pytest
 import torch
 from command_line import complains, feed
 
-from annotated.cli import commands
+from annotated.cli import evaluate, translate
 from annotated.cli.parser import main
 from annotated.files import read_json, write_json
 from annotated.tokenizers import WordTokenizer
@@ -61,17 +61,19 @@ def echo(monkeypatch):
 
 
 def test_output_comes_in_order_and_in_parts(model, echo, monkeypatch, capfd):
-    monkeypatch.setattr(commands, "WINDOW", 3)
+    monkeypatch.setattr(translate, "FEWEST", 1)
+    monkeypatch.setattr(translate, "MOST", 3)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     lines = [f"{'ein ' * (i * 7 % 5)}Hund {i}" for i in range(14)]
     feed(monkeypatch, "".join(line + "\n" for line in lines).encode())
     assert main(["translate", "--model", str(model)]) == 0
     assert capfd.readouterr().out.splitlines() == [line.upper() for line in lines]
-    assert [len(part) for part in echo] == [6, 6, 2]
+    assert [len(part) for part in echo] == [2, 4, 6, 2]
 
 
 def test_what_is_done_is_kept(model, echo, monkeypatch, capfd):
-    monkeypatch.setattr(commands, "WINDOW", 2)
+    monkeypatch.setattr(translate, "FEWEST", 2)
+    monkeypatch.setattr(translate, "MOST", 2)
     feed(monkeypatch, b"a\nb\nc\n\xff\n")
     assert main(["translate", "--model", str(model), "--threads", "1"]) == 2
     out, err = capfd.readouterr()
@@ -80,16 +82,14 @@ def test_what_is_done_is_kept(model, echo, monkeypatch, capfd):
 
 
 def test_a_byte_order_mark_is_dropped_at_the_start_alone(model, echo, monkeypatch, capfd):
-    monkeypatch.setattr(commands, "WINDOW", 1)
+    monkeypatch.setattr(translate, "FEWEST", 1)
     feed(monkeypatch, "\ufeffa\n\ufeffb\n".encode())
     assert main(["translate", "--model", str(model), "--threads", "1"]) == 0
     assert capfd.readouterr().out == "A\n\ufeffB\n"
 
 
-def test_a_part_is_written_before_the_next_is_read(model, monkeypatch):
-    """Whatever ends the process then, a signal or the machine."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr(commands, "WINDOW", 2)
+def test_a_line_is_answered_before_the_next_is_there(model, monkeypatch):
+    """Whatever ends the process then, a signal or the machine, and whoever waits for an answer."""
     source, sink = os.pipe()
     read_out, write_out = os.pipe()
     with open(source, "rb") as stdin, open(write_out, "w") as stdout:
@@ -97,11 +97,11 @@ def test_a_part_is_written_before_the_next_is_read(model, monkeypatch):
         monkeypatch.setattr(sys, "stdout", stdout)
         thread = threading.Thread(target=main, args=(["translate", "--model", str(model), "--beam", "1"],))
         thread.start()
-        size = commands.WINDOW * torch.get_num_threads()
-        os.write(sink, b"Hund\n" * size)
         with open(read_out, "rb") as found:
-            for _ in range(size):
-                assert found.readline().endswith(b"\n")  # else the test would wait here for ever
+            for line in (b"Hund\n", b"ein ", b"Hund\nzwei\n"):
+                os.write(sink, line)
+                for _ in range(line.count(b"\n")):
+                    assert found.readline().endswith(b"\n")  # else the test would wait here for ever
             os.close(sink)
             thread.join()
 
@@ -123,7 +123,7 @@ def test_a_terminal_of_another_encoding(model, echo, monkeypatch, capfd):
     os.close(ours)
     out, err = capfd.readouterr()
     assert out == "ZWEI MÄNNER\nSTEHEN\n"
-    assert err == "one sentence a line; Ctrl-D ends\n"
+    assert err == "one sentence a line; Ctrl-D ends\n> > > \n"
     assert echo == [["Zwei Männer"], ["stehen"]]  # each is answered before the next is asked for
 
 
@@ -144,6 +144,71 @@ def test_closed_standard_error_says_nothing_elsewhere(model, echo, monkeypatch, 
     assert main(["translate", "--model", str(model)]) == 0
     assert main(["translate", "--model", "nope"]) == 2
     assert capfd.readouterr() == ("HUND\n", "")
+
+
+def test_files_are_translated_one_after_the_other(model, echo, tmp_path, monkeypatch, capfd):
+    feed(monkeypatch, b"from standard input\n")
+    (tmp_path / "a").write_text("one\ntwo")  # the last line without its end
+    (tmp_path / "b").write_text("\ufeffthree\n")
+    (tmp_path / "empty").write_text("")
+    asked = ["translate", "--model", str(model)]
+    assert main([*asked, *(str(tmp_path / name) for name in ("a", "empty", "b")), "-"]) == 0
+    assert capfd.readouterr().out == "ONE\nTWO\nTHREE\nFROM STANDARD INPUT\n"
+    assert (
+        main([str(tmp_path / "b") if word == "b" else word for word in ("translate", "b", *asked[1:])]) == 0
+    )
+    assert capfd.readouterr().out == "THREE\n"
+
+
+def test_what_is_wrong_with_a_file_is_told_by_its_name(model, tmp_path, monkeypatch, capfd):
+    feed(monkeypatch, b"")
+    asked = ["translate", "--model", model, "--beam", "1"]
+    complains([*asked, tmp_path / "none"], capfd, f"annotated: {tmp_path / 'none'}: No such file")
+    complains([*asked, tmp_path], capfd, f"annotated: {tmp_path}: Is a directory")
+    (tmp_path / "bad").write_bytes(b"\xff\n")
+    complains([*asked, tmp_path / "bad"], capfd, f"annotated: {tmp_path / 'bad'}, line 1: byte 0xff")
+    (tmp_path / "short").write_text("ein\n")
+    (tmp_path / "long").write_text("ein\nein Hund\n")
+    files = [str(tmp_path / "short"), str(tmp_path / "long")]
+    assert main([*map(str, asked), "--max-source", "2", *files]) == 0
+    assert f"annotated: {files[1]}: line 2 has 3 tokens, but max_source is 2" in capfd.readouterr().err
+    assert main([*map(str, asked), "--max-source", "2", "--too-long", "refuse", *files]) == 2
+    assert f"annotated: {files[1]}: line 2 has 3 tokens" in capfd.readouterr().err
+
+
+def test_the_best_translations_come_with_line_and_score(model, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(translate, "FEWEST", 1)
+    (tmp_path / "a").write_text("ein Hund\n\n")
+    (tmp_path / "b").write_text("zwei Hunde\n")
+    files = [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert main(["translate", "--model", str(model), "--threads", "1", "--n-best", "2", *files]) == 0
+    rows = [line.split("\t") for line in capfd.readouterr().out.splitlines()]
+    translator = Translator.load(model)
+    for number, sentence in ((1, "ein Hund"), (3, "zwei Hunde")):  # nothing of the empty line
+        [wanted] = translator.search([sentence], n_best=2)
+        found = [(float(score), text) for line, score, text in rows if int(line) == number]
+        decode = translator.tgt_tokenizer.decode
+        assert [text for _, text in found] == [decode(each.tokens) for each in wanted]
+        assert [score for score, _ in found] == pytest.approx([each.score for each in wanted], abs=1e-3)
+    assert len(rows) == 4
+    asked = ["translate", "--model", model, *files, "--n-best", "5"]
+    complains(asked, capfd, "--n-best 5 needs --beam 5 or more, not 4")
+
+
+def test_progress_is_shown_beside_an_output_that_is_none(model, echo, tmp_path, monkeypatch):
+    """In a terminal, with the number of lines where it can be known; where the lines are, no bar is."""
+    (tmp_path / "a").write_text("Hund\n" * 5)
+    shown = []
+    for output in ("file", "terminal"):
+        ours, theirs = pty.openpty()
+        with os.fdopen(theirs, "w") as terminal, (tmp_path / "out").open("w") as out:
+            monkeypatch.setattr(sys, "stderr", terminal)
+            monkeypatch.setattr(sys, "stdout", out if output == "file" else terminal)
+            assert main(["translate", "--model", str(model), str(tmp_path / "a")]) == 0
+            shown.append(os.read(ours, 10_000).decode())
+        os.close(ours)
+    assert "5/5" in shown[0]
+    assert shown[1].split() == ["HUND"] * 5
 
 
 # ---- evaluate
@@ -189,7 +254,7 @@ def test_scores_are_printed_though_they_cannot_be_written(model, files, tmp_path
 
 
 def test_what_cannot_be_written_is_refused_before_the_work(model, files, tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(commands, "score_split", None)
+    monkeypatch.setattr(evaluate, "score_split", None)
     asked = ["evaluate", "--model", model, *files]
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     for flag in ("--save", "--json"):
@@ -241,9 +306,10 @@ def test_an_interrupt_while_torch_is_imported_is_one_line(tmp_path):
     (tmp_path / "torch.py").write_text("raise KeyboardInterrupt")
     path = os.pathsep.join([str(tmp_path), *sys.path])
     environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run([*PYTHON, "--help"], capture_output=True, text=True, env=environment, check=False)
+    asked = [*PYTHON, "translate", "--model", "m"]
+    done = subprocess.run(asked, capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "annotated: stopped\n"
+    assert done.stderr == "annotated: stopped; what was saved before is as it was\n"
 
 
 def test_sigterm_leaves_what_is_done(model):
@@ -251,11 +317,11 @@ def test_sigterm_leaves_what_is_done(model):
     command = [*PYTHON, "translate", "--model", str(model), "--beam", "1"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, env=environment, **pipes) as process:
-        process.stdin.write(b"Hund\n" * commands.WINDOW)
+        process.stdin.write(b"Hund\n" * 100)
         process.stdin.flush()
-        found = [process.stdout.readline() for _ in range(commands.WINDOW)]
+        found = [process.stdout.readline() for _ in range(100)]
         process.send_signal(signal.SIGTERM)
         rest, _ = process.communicate()
     assert process.returncode == -signal.SIGTERM
-    assert len(found) == commands.WINDOW
+    assert b"" not in found
     assert rest == b""

@@ -116,7 +116,7 @@ def test_a_variant_is_saved_and_comes_back_as_itself(tmp_path, registered):
 
 
 def test_a_variant_that_nobody_registered_is_refused():
-    with pytest.raises(ValueError, match=r"parts 'modern' are not among paper.*; import what registers them"):
+    with pytest.raises(ValueError, match=r"parts 'modern' are not among paper.*; import the file"):
         make_model(12, 12, parts="modern")
 
 

@@ -180,8 +180,8 @@ def test_a_training_takes_just_the_pairs_that_fit(kind, settings, tmp_path, monk
         limits.append(max_len)
         return encode_corpus(text, src_tokenizer, tgt_tokenizer, max_len, *rest)
 
-    monkeypatch.setattr("annotated.cli.commands.encode_corpus", spy)
-    monkeypatch.setattr("annotated.cli.commands.starting_point", lambda *_: (model, tokenizer, tokenizer))
+    monkeypatch.setattr("annotated.cli.train.encode_corpus", spy)
+    monkeypatch.setattr("annotated.cli.train.starting_point", lambda *_: (model, tokenizer, tokenizer))
     tokenizer, model = kind(WORDS, None), make_model(12, 12, **SHAPE, **settings, tied_embeddings="all")
     files = [f"--{name}={tmp_path / 'text'}.{name[-3:]}" for name in ("src", "tgt", "val-src", "val-tgt")]
     flags = [

@@ -12,8 +12,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal
 
+from annotated.cli.flags import within
 from annotated.files import read_toml, settings_from_json
-from annotated.translation.decoding import Penalty
+from annotated.transformer.config import setting
+from annotated.translation.settings import MAX_BEAM, Penalty, check_count
 
 __all__ = ["Card", "Published", "Recipe", "Search", "read_recipe", "recipe_names", "recipe_path"]
 
@@ -22,15 +24,23 @@ TABLES = ("train", "evaluate", "card")
 
 @dataclass(frozen=True)
 class Search:
-    """The table [evaluate]: how to search. The defaults are those of `annotated evaluate`."""
+    """How to search: the flags of `translate` and `evaluate`, and the table [evaluate].
 
-    beam: int = 4
-    alpha: float = 0.6
-    penalty: Penalty = "gnmt"
+    Raises ValueError for settings with which no search could be made.
+    """
+
+    beam: int = setting(
+        4, "hypotheses kept at each step; 1 searches greedily", type=within(1, MAX_BEAM), metavar="INT"
+    )
+    alpha: float = setting(
+        0.6, "exponent of the length penalty; 0 for none", type=within(0, 10, float), metavar="FLOAT"
+    )
+    penalty: Penalty = setting(
+        "gnmt", "length penalty: ((5 + length) / 6)^alpha (gnmt, section 6.1), or length^alpha (power)"
+    )
 
     def __post_init__(self) -> None:
-        if self.beam < 1:
-            raise ValueError(f"beam must be at least 1, not {self.beam}")
+        check_count("beam", self.beam, MAX_BEAM)
         if not self.alpha >= 0:
             raise ValueError(f"alpha must not be negative, not {self.alpha}")
 

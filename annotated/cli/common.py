@@ -1,0 +1,81 @@
+"""What the commands share: where to compute, what to tell the user, which model and which text."""
+
+import argparse
+import dataclasses
+import io
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from annotated.data import ParallelText, read_parallel, read_tsv
+from annotated.training.devices import find_device
+from annotated.translation.settings import Limits
+from annotated.translation.translator import Translator
+
+
+def choose_device(args: argparse.Namespace) -> torch.device:
+    """The device asked for, threads and seed set. Raises ValueError for a device that is not there."""
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    if args.seed is not None:  # else a recipe has its own
+        torch.manual_seed(args.seed)
+    return find_device(args.device)
+
+
+def is_first() -> bool:
+    """Whether this is the first of the processes that `torchrun` started, or the only one."""
+    return int(os.environ.get("RANK", 0)) == 0
+
+
+def say(text: str) -> None:
+    """Tell the user something, on standard error, from the first process only."""
+    if is_first():
+        print(text, file=sys.stderr)
+
+
+def settings_from(cls: type, args: argparse.Namespace) -> dict[str, object]:
+    """The fields of a settings class that the command line or its file gave."""
+    given = vars(args)
+    return {field.name: given[field.name] for field in dataclasses.fields(cls) if field.name in given}
+
+
+def load_translator(args: argparse.Namespace) -> Translator:
+    """The translator that the flags name, with the limits that they set."""
+    return Translator.load(args.model, choose_device(args), **settings_from(Limits, args))
+
+
+@contextmanager
+def plain_warnings(where: str = "") -> Iterator[None]:
+    """Tell the user what is warned of in one line: `where` in the input, not the place in our code."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: say(f"annotated: {where}{message}")
+        yield
+
+
+def standard(name: str) -> io.TextIOBase:
+    """Standard input or output, by its name in `sys`. Raises ValueError where the shell has closed it."""
+    stream = getattr(sys, name)
+    if stream is None:
+        raise ValueError(f"standard {name.removeprefix('std')}put is closed")
+    return stream
+
+
+def own_pairs(src: Path | None, tgt: Path | None, flag: str, name: str) -> ParallelText | None:
+    """The user's pair of files, or one .tsv file that holds both sides; None where none is given."""
+    if src is None and tgt is None:
+        return None
+    for path in (src, tgt):
+        if tgt is not None and path is not None and ".tsv" in path.suffixes:
+            raise ValueError(f"{path} holds both sides: give it as --{flag}src, without --{flag}tgt")
+    if src is not None and tgt is not None:
+        if src.resolve() == tgt.resolve():
+            raise ValueError(f"--{flag}src and --{flag}tgt are one file, {src}")
+        return read_parallel(src, tgt, name)
+    if src is not None and ".tsv" in src.suffixes:
+        return read_tsv(src, name)
+    raise ValueError(f"--{flag}src and --{flag}tgt belong together, unless the first is a .tsv file")

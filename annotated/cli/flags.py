@@ -1,0 +1,138 @@
+"""Flags made of settings classes: one for each field that `setting` declares."""
+
+import argparse
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Literal, get_args, get_origin
+
+PRESETS = ("tiny", "base", "big")
+
+# What other programs call it.
+HINTS = {
+    "--lr": "--learning-rate",
+    "--batch-size": "--max-tokens",
+    "--layers": "--N",
+    "--heads": "--h",
+    "--hidden-size": "--d-model",
+}
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Shows in the usage what has to be given, and that there are flags, not each of them."""
+
+    def _format_usage(self, usage, actions, groups, prefix) -> str:
+        if usage is None:
+            needed = [action for action in actions if action.required or not action.option_strings]
+            usage = super()._format_usage(None, needed, groups, "").rstrip() + " [FLAG ...]"
+        return super()._format_usage(usage, actions, groups, prefix)
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and ends with exit code 2; takes no abbreviated flags."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, allow_abbrev=False, formatter_class=Help, **options)
+
+    def error(self, message: str) -> None:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+    @property
+    def flags(self) -> list[str]:
+        """The flags that it takes."""
+        return list(self._option_string_actions)
+
+    def nearest(self, flag: str) -> str:
+        """Ask whether a flag like this one, which is unknown, was meant; nothing where there is none."""
+        name, _, _ = flag.partition("=")
+        hint = HINTS.get(name)
+        found = [hint] if hint in self.flags else difflib.get_close_matches(name, self.flags, 1)
+        return f"; did you mean {found[0]}?" if found else ""
+
+    def require_nothing(self) -> None:
+        """Let every argument be left out."""
+        for action in self._actions:
+            action.required = False
+
+
+def flag_of(name: str) -> str:
+    """Return the flag that sets a field."""
+    return "--" + name.replace("_", "-")
+
+
+def flag_fields(settings: type) -> Iterator[Field]:
+    """Iterate over the fields of a settings class that the command line can set."""
+    return (field for field in fields(settings) if "help" in field.metadata)
+
+
+def is_positional(field: Field) -> bool:
+    """Tell whether a field is given by its place, without a flag."""
+    return "nargs" in field.metadata
+
+
+def add_flags(group: argparse._ArgumentGroup, settings: type) -> None:
+    """Add an argument for each field; those not given are left out of what is parsed."""
+    for field in flag_fields(settings):
+        options = {**kind_of(field.type), **field.metadata}
+        options["help"] = f"{options['help']}{default_note(settings, field)}".replace("%", "%%")
+        if is_positional(field):
+            group.add_argument(field.name, default=argparse.SUPPRESS, **options)
+        else:
+            required = field.default is MISSING
+            group.add_argument(flag_of(field.name), default=argparse.SUPPRESS, required=required, **options)
+
+
+def kind_of(kind: type) -> dict[str, object]:
+    """Return what `argparse` has to know of a field's type; of `X | None`, that of X."""
+    if type(None) in get_args(kind):
+        kind = get_args(kind)[0]
+    if kind is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    if get_origin(kind) is Literal:
+        return {"choices": get_args(kind)}
+    if kind is str:
+        return {}
+    return {"type": kind, "metavar": "FILE" if kind is Path else kind.__name__.upper()}
+
+
+def has_presets(settings: type) -> bool:
+    """Tell whether the values of a settings class that are not given come from a preset."""
+    return hasattr(settings, PRESETS[0])
+
+
+def preset_values(settings: type, preset: str) -> dict[str, object]:
+    """Return what a preset sets each flag of a settings class to."""
+    sizes = [1 for field in fields(settings) if field.default is MISSING]  # of the vocabularies
+    found = getattr(settings, preset)(*sizes)
+    return {field.name: getattr(found, field.name) for field in flag_fields(settings)}
+
+
+def default_note(settings: type, field: Field) -> str:
+    """Say in brackets what a setting is when it is not given: `(default: 30)`, or `(tiny: 30, base: 100)`."""
+    if not has_presets(settings):
+        said = field.default in (None, 0, MISSING) or is_positional(field)  # False is 0 too
+        return "" if said else f" (default: {field.default})"
+    names: dict[object, list[str]] = {}
+    for preset in PRESETS:
+        names.setdefault(preset_values(settings, preset)[field.name], []).append(preset)
+    if len(names) == 1:
+        return "" if field.default is False else f" (default: {field.default})"
+    each = (f"{' and '.join(found)}: {value}" for value, found in names.items())
+    return f" ({', '.join(each)})"
+
+
+def within(low: int, high: int, kind: type = int) -> Callable[[str], float]:
+    """Return what reads a number from `low` to `high` from the command line, and refuses all else."""
+
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not low <= value <= high:  # NaN is not either
+            what = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"must be {what} from {low} to {high}, not {text!r}")
+        return value
+
+    return read

@@ -1,0 +1,234 @@
+"""The commands, and what can be given to each: one class for each group of flags."""
+
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+from typing import Literal
+
+from annotated.cli.flags import flag_fields, has_presets, within
+from annotated.cli.recipes import Search, recipe_names
+from annotated.training.config import TrainingConfig
+from annotated.transformer.config import TransformerConfig, setting
+from annotated.translation.settings import MAX_BEAM, Limits
+
+MODEL = "model folder, or name of a shipped model"
+
+
+@dataclass(kw_only=True)
+class Everywhere:
+    """Flags of every command."""
+
+    device: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "device to compute on")
+    threads: int = setting(
+        0, "number of CPU threads; 0 lets PyTorch choose", type=within(0, 1024), metavar="INT"
+    )
+    seed: int = setting(0, "random seed", type=within(0, 2**32 - 1), metavar="INT")
+    variants: Path | None = setting(
+        None, "Python file of your own that registers variants of the model; it is executed"
+    )
+    config: Path | None = setting(None, "JSON or TOML file with any of these settings; flags win")
+
+
+@dataclass(kw_only=True)
+class Data:
+    """The text."""
+
+    corpus: Literal["multi30k", "iwslt", "tatoeba", "grammar", "own"] | None = setting(
+        None, "source of the sentences (multi30k, or with --src own)"
+    )
+    path: Path | None = setting(None, "place of iwslt or tatoeba on your disk")
+    pair: str | None = setting(None, "source and target language (en-de; of your own text unknown)")
+    variant: Literal["raw", "tok"] | None = setting(
+        None, "form of multi30k: raw, or tokenised and lower-cased (raw)"
+    )
+    src: Path | None = setting(None, "text of your own instead: a sentence a line, or a .tsv with both sides")
+    tgt: Path | None = setting(None, "translation of --src, line by line")
+
+
+@dataclass(kw_only=True)
+class TrainingData(Data):
+    """The text to train and to validate on."""
+
+    val_src: Path | None = setting(None, "text to validate on; without it, 5% of --src is held out")
+    val_tgt: Path | None = setting(None, "translation of --val-src")
+
+
+@dataclass(kw_only=True)
+class Train:
+    """Flags of `train` alone."""
+
+    out: Path = setting(MISSING, "folder of the run, new or empty", metavar="FOLDER")
+    preset: Literal["tiny", "base", "big"] = setting("tiny", "settings to start from")
+    resume: bool = setting(False, "continuation of the run in --out; a new run if there is none")
+    init_from: str | None = setting(
+        None, "model that lends its weights, settings and tokenizers to begin with", metavar="MODEL"
+    )
+    tokenizer: Literal["subwords", "words"] = setting("subwords", "units that text is cut into")
+    vocab: int = setting(
+        8000,
+        "number of subwords, shared by both languages if all embeddings are tied",
+        type=within(260, 10**6),
+        metavar="INT",
+    )
+
+
+@dataclass(kw_only=True)
+class Translate:
+    """Flags of `translate` alone."""
+
+    files: tuple[Path, ...] = setting(
+        (Path("-"),),
+        "text to translate, a sentence a line; standard input if none is named, or for -",
+        type=Path,
+        nargs="*",
+        metavar="FILE",
+    )
+    model: str = setting(MISSING, MODEL)
+    n_best: int | None = setting(
+        None,
+        "number of translations of each line, best first, in three columns with tabs between them: "
+        "number of the line, score, translation",
+        type=within(1, MAX_BEAM),
+        metavar="INT",
+    )
+    tokenized: bool = setting(False, "text that is tokenised and lower-cased, for a model of such text")
+
+
+@dataclass(kw_only=True)
+class Evaluate:
+    """Flags of `evaluate` alone."""
+
+    model: str = setting(MISSING, MODEL)
+    split: str = setting("val", "part of the corpus")
+    bleu_tokenize: str | None = setting(
+        None,
+        "sacreBLEU's tokenizer: 13a, intl, char, zh, ja-mecab, ko-mecab, ... (the target language's)",
+        metavar="NAME",
+    )
+    save: Path | None = setting(None, "file for the translations too")
+    json: Path | None = setting(None, "file for the scores too")
+
+
+@dataclass(kw_only=True)
+class Average:
+    """Flags of `average` alone."""
+
+    checkpoints: list[Path] = setting(MISSING, "model folders", type=Path, nargs="+", metavar="FOLDER")
+    out: Path = setting(MISSING, "new folder for the model", metavar="FOLDER")
+
+
+@dataclass(kw_only=True)
+class Export:
+    """Flags of `export` alone."""
+
+    model: str = setting(MISSING, MODEL)
+    to: Literal["ctranslate2", "onnx", "marian"] = setting(MISSING, "engine to write for")
+    out: Path = setting(MISSING, "new folder for what is written", metavar="FOLDER")
+    quantization: Literal["float32", "float16", "bfloat16", "int16", "int8"] | None = setting(
+        None, "number format of the matrices, for CTranslate2 alone"
+    )
+
+
+@dataclass(kw_only=True)
+class Reproduce:
+    """Flags of `reproduce` alone."""
+
+    name: str = setting(
+        MISSING, "one of the recipes below, or a .toml file of your own", nargs=None, metavar="RECIPE"
+    )
+    out: Path | None = setting(None, "folder of the run (runs/RECIPE)", metavar="FOLDER")
+
+
+@dataclass(kw_only=True)
+class RecipesOwn(Everywhere):
+    """Flags of every command, for one whose seed is the recipe's if none is given."""
+
+    seed: int | None = setting(None, "random seed (the recipe's)", type=within(0, 2**32 - 1), metavar="INT")
+
+
+@dataclass(frozen=True)
+class Command:
+    """What can be said of a command without doing it; the module of its name holds what it does."""
+
+    summary: str
+    description: str
+    closing: str
+    groups: dict[str, type]  # classes of flags by the title of their group; the first has none
+
+    @property
+    def defaults(self) -> dict[str, object]:
+        """Return what is taken for each setting that is not given; presets give the others."""
+        classes = (settings for settings in self.groups.values() if not has_presets(settings))
+        return {
+            field.name: field.default
+            for settings in classes
+            for field in flag_fields(settings)
+            if field.default is not MISSING
+        }
+
+
+COMMANDS = {
+    "train": Command(
+        "train a model",
+        "Train a model on a corpus, or on your own pair of files.\n"
+        "Ctrl-C, or SIGTERM, leaves a model that can be used, and a run that can be resumed.",
+        "examples:\n"
+        "  annotated train --corpus multi30k --pair en-de --preset tiny --out runs/first\n"
+        "  annotated train --src my.en --tgt my.de --val-src val.en --val-tgt val.de --out runs/mine\n"
+        "  annotated train --out runs/first --resume      go on where it stopped, with the settings it had\n"
+        "  annotated train --preset base --print-config > base.toml      a file of settings to edit\n"
+        "  annotated train --variants my_parts.py --parts rms --out runs/rms\n"
+        "  torchrun --nproc-per-node 4 -m annotated train ...      one process a GPU\n"
+        "  torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint HOST:29400 \\\n"
+        "      -m annotated train ...                              the same on each of two machines",
+        {
+            "": Train,
+            "data": TrainingData,
+            "model": TransformerConfig,
+            "training": TrainingConfig,
+            "every command": Everywhere,
+        },
+    ),
+    "translate": Command(
+        "translate lines of text",
+        "Translate files, or standard input, to standard output: one line in, one line out.\n"
+        "What has come is translated at once, in parts of many lines at most; in a part, lines of like\n"
+        "length are translated together. Each part is written as soon as it is done.",
+        "examples:\n"
+        "  annotated translate --model runs/first < en.txt > de.txt\n"
+        "  annotated translate --model runs/first monday.txt tuesday.txt\n"
+        "  annotated translate --model runs/first --n-best 4 en.txt > candidates.tsv\n"
+        "  annotated translate --model multi30k-en-de      asks for a sentence at a time",
+        {"": Translate, "search": Search, "limits": Limits, "every command": Everywhere},
+    ),
+    "evaluate": Command(
+        "score a model on a corpus",
+        "Translate a split of a corpus, or your own file, and print BLEU, chrF and perplexity (without\n"
+        "label smoothing). Without flags, corpus and pair are those that the model was trained on.",
+        "examples:\n"
+        "  annotated evaluate --model runs/first --corpus multi30k --split test_2016_flickr\n"
+        "  annotated evaluate --model runs/mine --src test.en --tgt test.de",
+        {"": Evaluate, "data": Data, "search": Search, "limits": Limits, "every command": Everywhere},
+    ),
+    "average": Command(
+        "average the weights of checkpoints",
+        "Write a model whose weights are the mean of those of several checkpoints (section 6.1).",
+        "example:\n  annotated average runs/first/checkpoints/step-* --out runs/averaged",
+        {"": Average, "every command": Everywhere},
+    ),
+    "export": Command(
+        "write a model for another engine",
+        "Write a model for CTranslate2, as ONNX, or as Hugging Face's MarianMTModel, into a new folder.\n"
+        'What that takes comes with pip install "annotated-transformer[interop]".',
+        "examples:\n"
+        "  annotated export --model runs/first --to ctranslate2 --quantization int8 --out first-int8\n"
+        "  annotated export --model runs/first --to onnx --out first-onnx",
+        {"": Export, "every command": Everywhere},
+    ),
+    "reproduce": Command(
+        "train and score a published model anew",
+        "Train as a recipe says, average, translate, score, and write the model with its card.\n"
+        "The same command goes on where it was stopped.",
+        "recipes:\n" + "\n".join(f"  {name}" for name in recipe_names()),
+        {"": Reproduce, "every command": RecipesOwn},
+    ),
+}

@@ -1,0 +1,122 @@
+"""Variants of the model from a file of the user's: what the command line does with them, and what not."""
+
+import pytest
+import torch
+from command_line import SIZES, complains, ends, feed
+
+from annotated.cli.parser import main
+from annotated.files import read_json
+from annotated.interop import to_torch
+from annotated.transformer.parts import VARIANTS
+from annotated.translation.model_folder import load_model
+
+PARTS = """
+from torch import nn
+
+from annotated import Parts, variant
+from beside import EPS
+
+
+@variant("rms")
+class RMS(Parts):
+    def norm(self):
+        return nn.RMSNorm(self.config.d_model, eps=EPS)
+"""
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """The variants that are known, without those of a test before."""
+
+    def forget():
+        VARIANTS.pop("rms", None)
+
+    forget()
+    yield forget
+    forget()
+
+
+@pytest.fixture
+def parts(tmp_path):
+    (tmp_path / "beside.py").write_text("EPS = 1e-6\n")
+    (tmp_path / "torch.py").write_text(PARTS)  # a name that another module has
+    return str(tmp_path / "torch.py")
+
+
+@pytest.fixture
+def files(tmp_path):
+    for side, word in (("en", "cat"), ("de", "Katze")):
+        (tmp_path / f"a.{side}").write_text("".join(f"{word} {i} {i * i}\n" for i in range(60)))
+    return ["--src", str(tmp_path / "a.en"), "--tgt", str(tmp_path / "a.de")]
+
+
+def test_a_variant_is_trained_resumed_averaged_scored_and_used(
+    parts, files, registry, tmp_path, capfd, monkeypatch
+):
+    run, variants = str(tmp_path / "run"), ["--variants", parts]
+    sizes = [*SIZES.split(), "--max-tokens", "400", "--epochs", "2", "--save-every", "1", "--max-steps", "2"]
+    assert main(["train", *files, "--out", run, *sizes, "--parts", "rms", *variants]) == 0
+    assert main(["train", "--out", run, "--resume", "--max-steps", "3", *variants]) == 0
+    model, *_ = load_model(run)
+    kinds = {type(module) for module in model.modules()}
+    assert torch.nn.RMSNorm in kinds
+    assert torch.nn.LayerNorm not in kinds
+    assert not [name for name in read_json(tmp_path / "run" / "training.json") if "variants" in name]
+    checkpoints = sorted(str(folder) for folder in (tmp_path / "run" / "checkpoints").iterdir())
+    assert main(["average", *checkpoints, "--out", str(tmp_path / "mean"), *variants]) == 0
+    assert main(["evaluate", "--model", str(tmp_path / "mean"), *files, "--beam", "1", *variants]) == 0
+    capfd.readouterr()
+    feed(monkeypatch, b"cat 3 9\n")
+    assert main(["translate", "--model", run, *variants]) == 0
+    assert capfd.readouterr().out.count("\n") == 1
+    for to in ("marian", "ctranslate2"):
+        out = ["--out", tmp_path / "other", "--to", to]
+        complains(["export", "--model", run, *out, *variants], capfd, "'rms' are a variant's")
+        assert not (tmp_path / "other").exists()
+    with pytest.raises(ValueError, match="'rms' are a variant's"):
+        to_torch(model)
+
+    registry()
+    says = "import the file that registers them (on the command line: --variants FILE.py)"
+    asked = {
+        "translate": ["--model", run],
+        "evaluate": ["--model", run, *files],
+        "average": [*checkpoints, "--out", tmp_path / "again"],
+        "train": ["--out", run, "--resume", "--max-steps", "4"],
+    }
+    for command, arguments in asked.items():
+        feed(monkeypatch, b"cat\n")
+        assert "'rms'" in complains([command, *arguments], capfd, says)
+
+
+def test_a_variant_that_no_file_registers_is_refused_before_the_training(
+    parts, files, registry, tmp_path, capfd
+):
+    out = ["--out", tmp_path / "run", *files]
+    complains(["train", *out, *SIZES.split(), "--parts", "rms"], capfd, "'rms'", "--variants FILE.py")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("x = 1\nraise RuntimeError('not today')\n", "line 2: RuntimeError: not today"),
+        ("def f():\n    return 1 / 0\nf()\n", "line 2: ZeroDivisionError"),
+        ("x = 1\nx = = 2\n", "line 2: SyntaxError: invalid syntax"),
+        ("import no_such_module\n", "line 1: ModuleNotFoundError: No module named 'no_such_module'"),
+        (None, "there is no such file"),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_one_line(content, says, tmp_path, capfd):
+    path = tmp_path / "parts.py"
+    if content is not None:
+        path.write_text(content)
+    complains(["translate", "--model", "m", "--variants", path], capfd, f"--variants {path}", says)
+
+
+def test_help_executes_nothing(tmp_path, capfd):
+    path = tmp_path / "parts.py"
+    path.write_text(f"open({str(tmp_path / 'mark')!r}, 'w')\n")
+    for flag in ("--help", "--print-config"):
+        assert ends(["train", "--variants", path, flag]) == 0
+    assert not (tmp_path / "mark").exists()
