@@ -38,6 +38,9 @@ class ParallelText:
     def __len__(self) -> int:
         return len(self.src)
 
+    def __repr__(self) -> str:
+        return f"ParallelText({self.name}, {len(self):,} pairs)"
+
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return zip(self.src, self.tgt, strict=True)
 
@@ -65,6 +68,10 @@ class Corpus:
     def pair(self) -> str | None:
         """The languages as `load_corpus` takes them, such as "de-en"."""
         return f"{self.src_language}-{self.tgt_language}" if self.src_language else None
+
+    def __repr__(self) -> str:
+        splits = ", ".join(f"{name} {len(text):,}" for name, text in self.splits.items())
+        return f"Corpus({self.name}, {self.pair or 'languages unknown'}, pairs: {splits})"
 
     def __getitem__(self, split: str) -> ParallelText:
         if split not in self.splits:

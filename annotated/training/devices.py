@@ -43,11 +43,11 @@ def node() -> str:
 
 @contextmanager
 def processes(device: torch.device) -> Iterator[None]:
-    """Join the other processes, where `torchrun` started several.
+    """Join the other processes, where `torchrun` started several, unless they are joined already.
 
     Raises SharedError if one of them is lost while the block runs.
     """
-    if int(os.environ.get("WORLD_SIZE", 1)) == 1:
+    if int(os.environ.get("WORLD_SIZE", 1)) == 1 or dist.is_initialized():
         yield
         return
     if device.type == "cuda":
@@ -93,9 +93,14 @@ def total(value: float, device: torch.device) -> float:
     return number.item()
 
 
+def is_first() -> bool:
+    """Tell whether this is the first of the processes that `torchrun` started, or the only one."""
+    return int(os.environ.get("RANK", 0)) == 0
+
+
 def say(text: str) -> None:
     """Tell the user something, on standard error, from the first process only; a progress bar stays whole."""
-    if int(os.environ.get("RANK", 0)) == 0:
+    if is_first():
         tqdm.write(text, file=sys.stderr)
 
 

@@ -8,6 +8,10 @@ from contextlib import contextmanager
 from torch import distributed as dist
 
 
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C ended a run after it was saved; the message says where, and how to go on."""
+
+
 @contextmanager
 def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
     """Let Ctrl-C, or SIGTERM, ask for a stop at the next good moment; a second one stops at once.

@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from tqdm import tqdm
+from tqdm.auto import tqdm
+from tqdm.notebook import tqdm_notebook
 
 from annotated.files import read_json, settings_from_json
 from annotated.training.config import TrainingConfig
@@ -70,7 +71,20 @@ def read_progress(checkpoint: Path) -> Progress:
 
 
 def progress_bar(step: int, first: bool) -> tqdm:
-    """A bar of updates that begins at `step`, in the first process, if there is a terminal."""
-    quiet = None if first else True
+    """Open a bar of updates that begins at `step`, in the first process, on a terminal or in a notebook."""
     shown = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}, {rate_fmt}{postfix}]"  # the time left is ours
-    return tqdm(initial=step, unit="update", disable=quiet, smoothing=0.05, bar_format=shown)
+    options = {"unit": "update", "smoothing": 0.05, "bar_format": shown}
+    if not first:
+        options["disable"] = True
+    elif not issubclass(tqdm, tqdm_notebook):
+        options["disable"] = None  # draw on a terminal, but not into a file
+    return tqdm(initial=step, **options)
+
+
+def set_end(bar: tqdm, total: int) -> None:
+    """Tell the bar where it ends; that of a notebook learns it from `reset` alone."""
+    if bar.total is None:
+        step = bar.n
+        bar.reset(total)
+        bar.n = bar.last_print_n = step
+    bar.total = total

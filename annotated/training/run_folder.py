@@ -65,6 +65,9 @@ class RunFolder:
         self.path = Path(path)
         self.board = None
 
+    def __repr__(self) -> str:
+        return f"RunFolder({str(self.path)!r}, {len(self.checkpoints())} checkpoints)"
+
     def checkpoints(self) -> list[Path]:
         """The run's whole checkpoints, oldest first: folders of exactly that name."""
         named = (self.path / "checkpoints").glob("step-" + 8 * "[0-9]")

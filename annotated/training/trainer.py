@@ -23,7 +23,7 @@ from annotated.training.averaging import average_run
 from annotated.training.config import TrainingConfig
 from annotated.training.devices import SharedError, agreed, from_first, gathered, say, total
 from annotated.training.interrupt import stop_on_interrupt
-from annotated.training.progress import Progress, progress_bar, read_progress
+from annotated.training.progress import Progress, progress_bar, read_progress, set_end
 from annotated.training.rates import advice, rate_at
 from annotated.training.resuming import check_run, share_state
 from annotated.training.run_folder import RunFolder, load_optimizer
@@ -170,7 +170,7 @@ class Trainer:
                     f"which now has {len(plan):,}; resume it with the data that it was begun with"
                 )
         p.epoch_batches = len(plan)
-        bar.total = p.last_step(c)
+        set_end(bar, p.last_step(c))
         if p.step == 0:
             say(advice(c, self.model.config, p.last_step(c)))
         for start in range(p.batches, len(plan), p.update_batches):

@@ -118,3 +118,10 @@ def test_a_corpus_lists_its_splits():
     assert len(corpus["train"]) == 0
     with pytest.raises(ValueError, match=r"mine has no split 'tset'; its splits are train"):
         corpus["tset"]
+
+
+def test_text_and_corpus_are_shown_in_a_line():
+    text = ParallelText(["a"] * 1200, ["b"] * 1200, [*range(1200)], "mine")
+    assert repr(text) == "ParallelText(mine, 1,200 pairs)"
+    assert repr(Corpus("x", "de", "en", {"train": text})) == "Corpus(x, de-en, pairs: train 1,200)"
+    assert repr(Corpus("own", None, None, {})) == "Corpus(own, languages unknown, pairs: )"

@@ -8,6 +8,7 @@ import threading
 import pytest
 import torch
 from tiny_runs import log_of, make_trainer, steps, weights
+from tqdm.notebook import tqdm_notebook
 
 from annotated.data.batch import Batch
 from annotated.files import read_json
@@ -295,6 +296,23 @@ def test_a_terminal_gets_a_progress_bar(terminal, tmp_path, monkeypatch):
     assert ("5/5" in shown and "tokens_per_s=" in shown and "left=0 min" in shown) == terminal
     assert "<" not in shown  # tqdm's own estimate, which takes all updates for alike
     assert "epoch 1, step 5: validation cross-entropy" in shown  # for whoever keeps the output in a file
+
+
+def test_a_notebook_gets_a_bar_that_knows_where_it_ends(tmp_path, monkeypatch):
+    pytest.importorskip("ipywidgets")
+    bars = []
+
+    class Widget(tqdm_notebook):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            bars.append(self)
+
+    monkeypatch.setattr("annotated.training.progress.tqdm", Widget)
+    make_trainer(tmp_path, max_steps=3, save_every=1).train()
+    make_trainer(tmp_path, max_steps=5).train(resume=True)
+    assert [bar.container.children[1].max for bar in bars] == [3, 5]
+    assert [bar.container.children[1].value for bar in bars] == [3, 5]
+    assert [bar.initial for bar in bars] == [0, 3]
 
 
 # ---- when it ends
