@@ -45,7 +45,8 @@ _HOMES = {
     "data": ("Batch", "data_gen"),
     "translation.cache": ("DecoderCache", "KeyValueCache"),
     "translation.modes": ("capture_attention", "evaluating"),
-    "translation.decoding": ("Hypothesis", "beam_search", "greedy_decode", "length_penalty"),
+    "translation.decoding": ("beam_search", "greedy_decode"),
+    "translation.hypotheses": ("Hypothesis", "length_penalty"),
     "translation.evaluation": (
         "alignment_error_rate",
         "bleu",

@@ -115,10 +115,18 @@ def json_text(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
+def read_file(path: Path) -> bytes:
+    """Read a whole file. Raises FileNotFoundError, or ValueError for a pipe, which might never end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise ValueError(f"{path} is a pipe or a device; a file is wanted")
+    return path.read_bytes()
+
+
 def read_json(path: Path) -> dict:
     """Read a JSON object. Raises FileNotFoundError, or ValueError that names the file."""
+    text = read_file(path)
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(text.decode())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(value, dict):

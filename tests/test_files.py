@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,3 +204,14 @@ def test_a_wrong_setting_is_named(values, says):
     assert json.loads(json.dumps(values)) == values
     with pytest.raises(ValueError, match=says):
         settings_from_json(Settings, values, "f")
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
+    pipe = tmp_path / "config.json"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("{}",))  # else a reader would wait for ever
+    writer.start()
+    with pytest.raises(ValueError, match=r"config\.json is a pipe or a device; a file is wanted"):
+        read_json(pipe)
+    pipe.read_text()  # lets the writer end
+    writer.join()

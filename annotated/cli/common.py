@@ -1,4 +1,4 @@
-"""What the commands share: where to compute, what to tell the user, which model and which text."""
+"""What the commands share: where they compute, what they tell the user, which model and text they take."""
 
 import argparse
 import dataclasses
@@ -12,14 +12,15 @@ from pathlib import Path
 
 import torch
 
+from annotated.cli.options import Engine
 from annotated.data import ParallelText, read_parallel, read_tsv
 from annotated.training.devices import find_device
-from annotated.translation.settings import Limits
+from annotated.translation.sentences import Limits
 from annotated.translation.translator import Translator
 
 
 def choose_device(args: argparse.Namespace) -> torch.device:
-    """The device asked for, threads and seed set. Raises ValueError for a device that is not there."""
+    """Set threads and seed, and return the device. Raises ValueError for a device that is not there."""
     if args.threads:
         torch.set_num_threads(args.threads)
     if args.seed is not None:  # else a recipe has its own
@@ -28,7 +29,7 @@ def choose_device(args: argparse.Namespace) -> torch.device:
 
 
 def is_first() -> bool:
-    """Whether this is the first of the processes that `torchrun` started, or the only one."""
+    """Tell whether this is the first of the processes that `torchrun` started, or the only one."""
     return int(os.environ.get("RANK", 0)) == 0
 
 
@@ -39,14 +40,15 @@ def say(text: str) -> None:
 
 
 def settings_from(cls: type, args: argparse.Namespace) -> dict[str, object]:
-    """The fields of a settings class that the command line or its file gave."""
+    """Collect the fields of a settings class that the command line or its file gave."""
     given = vars(args)
     return {field.name: given[field.name] for field in dataclasses.fields(cls) if field.name in given}
 
 
 def load_translator(args: argparse.Namespace) -> Translator:
-    """The translator that the flags name, with the limits that they set."""
-    return Translator.load(args.model, choose_device(args), **settings_from(Limits, args))
+    """Load the translator that the flags name, with the engine and the limits that they set."""
+    options = settings_from(Engine, args) | settings_from(Limits, args)
+    return Translator.load(args.model, choose_device(args), **options)
 
 
 @contextmanager
@@ -58,7 +60,7 @@ def plain_warnings(where: str = "") -> Iterator[None]:
 
 
 def standard(name: str) -> io.TextIOBase:
-    """Standard input or output, by its name in `sys`. Raises ValueError where the shell has closed it."""
+    """Return standard input or output by its name in `sys`. Raises ValueError if the shell has closed it."""
     stream = getattr(sys, name)
     if stream is None:
         raise ValueError(f"standard {name.removeprefix('std')}put is closed")
@@ -66,7 +68,7 @@ def standard(name: str) -> io.TextIOBase:
 
 
 def own_pairs(src: Path | None, tgt: Path | None, flag: str, name: str) -> ParallelText | None:
-    """The user's pair of files, or one .tsv file that holds both sides; None where none is given."""
+    """Read the user's pair of files, or one .tsv file that holds both sides; None if none is given."""
     if src is None and tgt is None:
         return None
     for path in (src, tgt):

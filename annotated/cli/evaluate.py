@@ -23,8 +23,8 @@ def evaluate(args: argparse.Namespace) -> None:
     check_target("--json", args.json, [*read, args.save])
     translator = load_translator(args)
     corpus, split = scored_corpus(args)
-    search, cut = settings_from(Search, args), args.bleu_tokenize
-    results, found = score_split(translator, corpus, split, args.variant == "tok", **search, tokenize=cut)
+    options = {**settings_from(Search, args), "tokenize": args.bleu_tokenize, "progress": True}
+    results, found = score_split(translator, corpus, split, args.variant == "tok", **options)
     print(results, flush=True)
     try:
         if args.save is not None:
@@ -35,9 +35,9 @@ def evaluate(args: argparse.Namespace) -> None:
 
 
 def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
-    """The user's own files, or a corpus by name; and which split of it to score.
+    """Read the user's own files, or a corpus by its name; return that and the split to score.
 
-    What no flag says is as the model was trained, where its folder tells.
+    Where no flag says otherwise, the text is that of the training, as the model's folder tells it.
     """
     trained = training_settings(find_model(args.model))
     pair, corpus = trained.get("pair"), args.corpus or trained.get("corpus") or "multi30k"
@@ -55,7 +55,7 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
 
 
 def check_target(flag: str, path: Path | None, others: list[Path | None]) -> None:
-    """Raise ValueError for a file that can be seen to be unwritable, or that is one of the others."""
+    """Raise ValueError for a file that cannot be written, as far as can be seen, or is one of the others."""
     if path is None:
         return
     if path.is_dir():

@@ -18,7 +18,7 @@ FORMATS: dict[str, Callable[..., None]] = {
 
 
 def export(args: argparse.Namespace) -> None:
-    """Do what `annotated export` was asked to. Raises ValueError and ImportError as the writers do."""
+    """Write a model for another engine; see `annotated export --help`. Raises as the writers do."""
     write = FORMATS[args.to]
     if args.quantization is not None:
         if args.to != "ctranslate2":

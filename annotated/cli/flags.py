@@ -7,7 +7,8 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
-PRESETS = ("tiny", "base", "big")
+Preset = Literal["tiny", "base", "big"]
+PRESETS = get_args(Preset)
 
 # What other programs call it.
 HINTS = {

@@ -4,13 +4,15 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Literal
 
-from annotated.cli.flags import flag_fields, has_presets, within
+from annotated.cli.flags import Preset, flag_fields, has_presets, within
 from annotated.cli.recipes import Search, recipe_names
 from annotated.training.config import TrainingConfig
 from annotated.transformer.config import TransformerConfig, setting
-from annotated.translation.settings import MAX_BEAM, Limits
+from annotated.translation.hypotheses import MAX_BEAM
+from annotated.translation.sentences import Limits
 
 MODEL = "model folder, or name of a shipped model"
+Quantization = Literal["float32", "float16", "bfloat16", "int16", "int8"]
 
 
 @dataclass(kw_only=True)
@@ -18,10 +20,8 @@ class Everywhere:
     """Flags of every command."""
 
     device: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "device to compute on")
-    threads: int = setting(
-        0, "number of CPU threads; 0 lets PyTorch choose", type=within(0, 1024), metavar="INT"
-    )
-    seed: int = setting(0, "random seed", type=within(0, 2**32 - 1), metavar="INT")
+    threads: int = setting(0, "number of CPU threads; 0 lets PyTorch choose", type=within(0, 1024))
+    seed: int = setting(0, "random seed", type=within(0, 2**32 - 1))
     variants: Path | None = setting(
         None, "Python file of your own that registers variants of the model; it is executed"
     )
@@ -57,7 +57,7 @@ class Train:
     """Flags of `train` alone."""
 
     out: Path = setting(MISSING, "folder of the run, new or empty", metavar="FOLDER")
-    preset: Literal["tiny", "base", "big"] = setting("tiny", "settings to start from")
+    preset: Preset = setting("tiny", "settings to start from")
     resume: bool = setting(False, "continuation of the run in --out; a new run if there is none")
     init_from: str | None = setting(
         None, "model that lends its weights, settings and tokenizers to begin with", metavar="MODEL"
@@ -67,8 +67,17 @@ class Train:
         8000,
         "number of subwords, shared by both languages if all embeddings are tied",
         type=within(260, 10**6),
-        metavar="INT",
     )
+
+
+@dataclass(kw_only=True)
+class Engine:
+    """What computes a search."""
+
+    engine: Literal["pytorch", "ctranslate2"] = setting(
+        "pytorch", "library that searches: PyTorch, or CTranslate2, which is faster on a CPU"
+    )
+    quantization: Quantization = setting("float32", "number format of the matrices in CTranslate2")
 
 
 @dataclass(kw_only=True)
@@ -88,7 +97,6 @@ class Translate:
         "number of translations of each line, best first, in three columns with tabs between them: "
         "number of the line, score, translation",
         type=within(1, MAX_BEAM),
-        metavar="INT",
     )
     tokenized: bool = setting(False, "text that is tokenised and lower-cased, for a model of such text")
 
@@ -123,9 +131,7 @@ class Export:
     model: str = setting(MISSING, MODEL)
     to: Literal["ctranslate2", "onnx", "marian"] = setting(MISSING, "engine to write for")
     out: Path = setting(MISSING, "new folder for what is written", metavar="FOLDER")
-    quantization: Literal["float32", "float16", "bfloat16", "int16", "int8"] | None = setting(
-        None, "number format of the matrices, for CTranslate2 alone"
-    )
+    quantization: Quantization | None = setting(None, "number format of the matrices, for CTranslate2 alone")
 
 
 @dataclass(kw_only=True)
@@ -142,7 +148,7 @@ class Reproduce:
 class RecipesOwn(Everywhere):
     """Flags of every command, for one whose seed is the recipe's if none is given."""
 
-    seed: int | None = setting(None, "random seed (the recipe's)", type=within(0, 2**32 - 1), metavar="INT")
+    seed: int | None = setting(None, "random seed (the recipe's)", type=within(0, 2**32 - 1))
 
 
 @dataclass(frozen=True)
@@ -191,14 +197,19 @@ COMMANDS = {
     "translate": Command(
         "translate lines of text",
         "Translate files, or standard input, to standard output: one line in, one line out.\n"
-        "What has come is translated at once, in parts of many lines at most; in a part, lines of like\n"
-        "length are translated together. Each part is written as soon as it is done.",
+        "Lines are translated as they come, many together where many are there, and written at once.",
         "examples:\n"
         "  annotated translate --model runs/first < en.txt > de.txt\n"
         "  annotated translate --model runs/first monday.txt tuesday.txt\n"
         "  annotated translate --model runs/first --n-best 4 en.txt > candidates.tsv\n"
         "  annotated translate --model multi30k-en-de      asks for a sentence at a time",
-        {"": Translate, "search": Search, "limits": Limits, "every command": Everywhere},
+        {
+            "": Translate,
+            "search": Search,
+            "engine": Engine,
+            "limits": Limits,
+            "every command": Everywhere,
+        },
     ),
     "evaluate": Command(
         "score a model on a corpus",
@@ -207,7 +218,14 @@ COMMANDS = {
         "examples:\n"
         "  annotated evaluate --model runs/first --corpus multi30k --split test_2016_flickr\n"
         "  annotated evaluate --model runs/mine --src test.en --tgt test.de",
-        {"": Evaluate, "data": Data, "search": Search, "limits": Limits, "every command": Everywhere},
+        {
+            "": Evaluate,
+            "data": Data,
+            "search": Search,
+            "engine": Engine,
+            "limits": Limits,
+            "every command": Everywhere,
+        },
     ),
     "average": Command(
         "average the weights of checkpoints",

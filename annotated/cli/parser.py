@@ -61,10 +61,11 @@ def parse(arguments: Sequence[str]) -> Namespace:
     flags = [flag for settings in files for flag in flags_from(settings)]
     if printing := "--print-config" in arguments:
         command.require_nothing()
-    # They come right after the command's name, so that flags given by hand come later and win.
-    given, unknown = parser.parse_known_args([name, *flags, *arguments[1:]])
+    # They come first, so that flags given by hand come later and win. Files may stand between flags.
+    given, unknown = command.parse_known_intermixed_args([*flags, *arguments[1:]])
     if unknown:
-        command.error(f"unknown setting {unknown[0]}{command.nearest(unknown[0])}")
+        what = "unknown setting" if unknown[0].startswith("-") else "unexpected"
+        command.error(f"{what} {unknown[0]}{command.nearest(unknown[0])}")
     if printing:
         print(config_text(name, vars(given)), end="")
         command.exit()

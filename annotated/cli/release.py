@@ -1,4 +1,4 @@
-"""From a finished run to a model that others can use: half the bytes, its scores, its log, and a card."""
+"""Turn a finished run into a model for others: half the bytes, its scores, its log, and a card."""
 
 import dataclasses
 import json
@@ -17,16 +17,16 @@ from annotated.translation.scoring import Results, score_split
 from annotated.translation.translator import Translator
 
 SCORES, CARD = "scores.json", "README.md"
-HALF_MAY_MOVE = 0.05  # BLEU
+MAX_BLEU_CHANGE = 0.05  # by which half precision may move a score
 
 
 def release(run: Path, recipe: Path, out: Path, device: torch.device | str = "cpu") -> dict[str, Results]:
     """Write the model folder `out` from the run's weights, in half precision, and score what was written.
 
-    Returns the scores by split; which splits, and how to search, the recipe says. Where half precision moves
-    the BLEU of the first of them by more than `HALF_MAY_MOVE`, the weights stay as they are. A model that is
-    at `out` already gives way once the new one is whole. Raises as `read_recipe`, `load_model` and
-    `load_corpus` do.
+    Returns the scores by split; the recipe says which splits, and how to search. Where half precision
+    changes the BLEU of the first of them by more than `MAX_BLEU_CHANGE`, the weights stay as they are. A
+    model that is at `out` already gives way once the new one is whole. Raises as `read_recipe`, `load_model`
+    and `load_corpus` do.
     """
     says = read_recipe(recipe)
     settings = read_json(run / SETTINGS)
@@ -34,7 +34,7 @@ def release(run: Path, recipe: Path, out: Path, device: torch.device | str = "cp
     search = {"tokenized": settings["variant"] == "tok", **dataclasses.asdict(says.evaluate)}
 
     def score(model: Path, split: str) -> Results:
-        return score_split(Translator.load(model, device), corpus, split, **search)[0]
+        return score_split(Translator.load(model, device), corpus, split, **search, progress=True)[0]
 
     first, *others = says.card.splits
     with RunFolder(run).locked(), creating_folder(out, replace=True) as folder:
@@ -45,7 +45,7 @@ def release(run: Path, recipe: Path, out: Path, device: torch.device | str = "cp
         whole, half = score(run, first), score(folder, first)
         before, after = (found.tokenized_bleu or found.bleu for found in (whole, half))
         moved = after.value - before.value
-        if abs(moved) > HALF_MAY_MOVE:
+        if abs(moved) > MAX_BLEU_CHANGE:
             print(f"half precision moves BLEU on {first} by {moved:+.2f}: float32 is kept", file=sys.stderr)
             save_model(folder, *load_model(run))
             half = whole
@@ -56,12 +56,12 @@ def release(run: Path, recipe: Path, out: Path, device: torch.device | str = "cp
 
 
 def read_scores(folder: Path) -> dict[str, Results]:
-    """The scores of a released model by split. Raises as `read_json` does."""
+    """Read the scores of a released model, by split. Raises as `read_json` does."""
     return {split: Results.from_json(found) for split, found in read_json(folder / SCORES).items()}
 
 
 def card(name: str, folder: Path, texts: Card) -> str:
-    """What a user should know of a released model, as Markdown: the recipe's words, the folder's figures."""
+    """Write what a user should know of a released model, in Markdown: the recipe's words, our figures."""
     settings = read_json(folder / SETTINGS)
     scores = read_scores(folder)
     src, tgt = settings["pair"].split("-")
@@ -78,7 +78,7 @@ def card(name: str, folder: Path, texts: Card) -> str:
 
 
 def usage(name: str, tokenized: bool) -> str:
-    """How to call it."""
+    """Show how to call the model."""
     if tokenized:
         return f"```bash\nannotated translate --model {name} --tokenized < tokenised.en > tokenised.de\n```"
     python = f'from annotated import load_pretrained\n\nprint(load_pretrained("{name}")("..."))'
@@ -87,7 +87,7 @@ def usage(name: str, tokenized: bool) -> str:
 
 
 def score_lines(name: str, scores: dict[str, Results]) -> str:
-    """A section a split: the command that gives its scores, and the lines that it prints."""
+    """Write a section for each split: the command that gives its scores, and the lines that it prints."""
     parts = ["Without flags a search is the paper's: a beam of 4, its length penalty, alpha 0.6."]
     for split, found in scores.items():
         flags = f"--split {split} --beam {found.beam} --penalty {found.penalty} --alpha {found.alpha}"
@@ -97,7 +97,7 @@ def score_lines(name: str, scores: dict[str, Results]) -> str:
 
 
 def compared(scores: dict[str, Results], texts: Card) -> str:
-    """The published figure beside ours, where there is one, and the remark, where there is one."""
+    """Write the published figure beside ours, and the remark; each only if there is one."""
     parts = [texts.remark.strip()] if texts.remark else []
     if published := texts.published:
         found = getattr(scores[published.split], published.score)
@@ -110,7 +110,7 @@ def compared(scores: dict[str, Results], texts: Card) -> str:
 
 
 def training_lines(folder: Path, settings: dict) -> str:
-    """How much training it took, and every setting of it."""
+    """Tell how much training it took, and list every setting of it."""
     log = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
     seen = max(line.get("tokens", 0) for line in log)
     size = sum(tensor.numel() for tensor in read_tensors(folder / WEIGHTS).values())

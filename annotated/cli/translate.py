@@ -35,7 +35,6 @@ def translate(args: argparse.Namespace) -> None:
         if isinstance(target, io.TextIOWrapper):  # not where a notebook or a test collects it
             target.reconfigure(encoding="utf-8", newline="\n")
         shown = target.isatty() or any(file.isatty() for _, file in files)  # the lines tell how far it is
-        opened.enter_context(naming("standard output"))
         bar = opened.enter_context(tqdm(unit="line", disable=shown or None))
         if not bar.disable and all(file.seekable() for _, file in files):
             bar.total = sum(count_lines(file) for _, file in files)
@@ -45,9 +44,10 @@ def translate(args: argparse.Namespace) -> None:
             for lines in parts(file, name):
                 with telling_file(name):
                     found = translations(translator, lines, args, done, first_line=done - before + 1)
-                for text in found:
-                    print(text)
-                target.flush()  # what is done is kept, whatever comes
+                with naming("standard output"):
+                    for text in found:
+                        print(text)
+                    target.flush()  # what is done is kept, whatever comes
                 done += len(lines)
                 bar.update(len(lines))
 

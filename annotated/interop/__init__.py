@@ -1,16 +1,17 @@
 """To and from other libraries' Transformers, with the same outputs.
 
-| from, to                             | in                                       | out              |
-| ------------------------------------ | ---------------------------------------- | ---------------- |
-| `torch.nn.Transformer`               | `from_torch`                             | `to_torch`       |
-| the Annotated Transformer, 2018/2022 | `from_annotated`, `annotated_translator` |                  |
-| Marian at Hugging Face               | `load_marian`                            | `to_marian`      |
-| CTranslate2                          | (`CTranslate2Translator` runs it)        | `to_ctranslate2` |
-| ONNX                                 |                                          | `to_onnx`        |
-| a model folder on the Hub            | `from_hub`                               | `to_hub`         |
+| from, to                             | in                                        | out              |
+| ------------------------------------ | ----------------------------------------- | ---------------- |
+| `torch.nn.Transformer`               | `from_torch`                              | `to_torch`       |
+| the Annotated Transformer, 2018/2022 | `from_annotated`, `annotated_translator`  |                  |
+| Marian at Hugging Face               | `load_marian`                             | `to_marian`      |
+| CTranslate2                          | (`Translator(..., engine="ctranslate2")`) | `to_ctranslate2` |
+| ONNX                                 |                                           | `to_onnx`        |
+| a model folder on the Hub            | `from_hub`                                | `to_hub`         |
 
-The libraries themselves come with `pip install "annotated-transformer[interop]"` and are imported when they
-are needed.
+Each exported folder has a README.md with the few lines that use it without this package;
+`CTranslate2Translator` runs what `to_ctranslate2` wrote. The libraries themselves come with
+`pip install "annotated-transformer[interop]"` and are imported when they are needed.
 """
 
 from annotated.interop.annotated_post import annotated_translator, from_annotated

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from annotated.files import creating_folder, read_json
 from annotated.interop.common import check_parts, foreign, vocabulary
+from annotated.interop.readmes import write_readme
 from annotated.tokenizers import END, SPECIALS, START, UNK, Tokenizer, load_tokenizer, save_tokenizer
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.layers import SublayerConnection, sinusoids
 from annotated.transformer.model import EncoderDecoder, EncoderLayer, Stack
-from annotated.translation.decoding import check_search
+from annotated.translation.hypotheses import check_search
 from annotated.translation.model_folder import CONFIG, check_whole
-from annotated.translation.translator import Limits, several_sentences
+from annotated.translation.sentences import Limits, several_sentences
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}  # its names of ours
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
@@ -37,7 +38,7 @@ def to_ctranslate2(
     tgt_tokenizer: Tokenizer,
     quantization: str = "float32",
 ) -> None:
-    """Write a new folder that `ctranslate2.Translator` loads, our tokenizers beside it.
+    """Write a new folder that `ctranslate2.Translator` loads, our tokenizers and a README.md beside it.
 
     `quantization` is how the matrices are stored: "float32", "float16", "bfloat16", "int16" or "int8". An x86
     processor without VNNI adds two products of int8 in 16 bits and cuts off what does not fit, which cost one
@@ -61,6 +62,7 @@ def to_ctranslate2(
         spec.save(str(new))
         save_tokenizer(src_tokenizer, new, "src_tokenizer")
         save_tokenizer(tgt_tokenizer, new, "tgt_tokenizer")
+        write_readme(new, "CTranslate2", src_tokenizer, tgt_tokenizer)
 
 
 def specification(model: EncoderDecoder) -> Any:
@@ -150,8 +152,9 @@ def check_vocabulary(folder: Path, side: str, tokenizer: str, pieces: list[str])
 class CTranslate2Translator:
     """Text in, text out, through a folder of `to_ctranslate2`: no PyTorch computes here.
 
-    `limits` are those of our own `Translator`, within the engine's table of positions. Raises ImportError
-    where CTranslate2 is missing, FileNotFoundError or ValueError for a folder that holds no such model.
+    As many batches as `threads` are computed side by side, each in one thread. `limits` are those of our own
+    `Translator`, within the engine's table of positions. Raises ImportError where CTranslate2 is missing,
+    FileNotFoundError or ValueError for a folder that holds no such model.
     """
 
     def __init__(self, folder: str | Path, threads: int = 1, **limits: int | str):
@@ -162,15 +165,15 @@ class CTranslate2Translator:
         self.tgt_ids = {piece: i for i, piece in enumerate(tgt_pieces)}
         never = {i for i in range(UNK) if i != self.tgt_tokenizer.end} | set(self.tgt_tokenizer.forbidden_ids)
         self.never = [tgt_pieces[i] for i in sorted(never)]
-        positions = read_json(Path(folder) / CONFIG).get("positions", LONGEST)
-        if type(positions) is not int or positions < 1:
-            said = f"{Path(folder) / CONFIG}: positions must be a whole number from 1, not {positions!r}"
+        self.positions = read_json(Path(folder) / CONFIG).get("positions", LONGEST)
+        if type(self.positions) is not int or self.positions < 1:
+            said = f"{Path(folder) / CONFIG}: positions must be a whole number from 1, not {self.positions!r}"
             raise ValueError(said)
-        self.limits = Limits(**limits).within(positions)
+        self.limits = Limits(**limits).within(self.positions)
         check_vocabulary(Path(folder), "source", "src_tokenizer", self.src_pieces)
         check_vocabulary(Path(folder), "target", "tgt_tokenizer", tgt_pieces)
         try:
-            self.engine = engine.Translator(str(folder), intra_threads=threads)
+            self.engine = engine.Translator(str(folder), inter_threads=threads, intra_threads=1)
         except RuntimeError as error:
             raise ValueError(f"{folder} holds no model of CTranslate2's: {error}") from None
 

@@ -16,14 +16,14 @@ FILES = (*MODEL, SETTINGS, "README.md", "scores.json", LOG)
 LOCAL = ("path", "src", "tgt", "val_src", "val_tgt", "init_from")  # settings that are paths on one's own disk
 
 
-def from_hub(name: str, revision: str | None = None) -> Translator:
+def from_hub(name: str, revision: str | None = None, **options: int | str) -> Translator:
     """The model pushed to the Hub as `name`, such as "org/name", at a branch, tag or commit.
 
-    A folder of that name here comes first. Without a network, what an earlier call left in the Hub's cache.
-    Raises FileNotFoundError where it can be had from neither, ValueError for a name that cannot be one and
-    for files that are not a model of ours.
+    `options` are those of `Translator.load`. A folder of that name here comes first. Without a network, what
+    an earlier call left in the Hub's cache. Raises FileNotFoundError where it can be had from neither,
+    ValueError for a name that cannot be one and for files that are not a model of ours.
     """
-    return Translator.load(find_folder(name, (*MODEL, SETTINGS), revision))
+    return Translator.load(find_folder(name, (*MODEL, SETTINGS), revision), **options)
 
 
 def to_hub(model: str | Path, name: str, private: bool = True) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from annotated.files import read_json, settings_from_json
+from annotated.files import read_file, read_json, settings_from_json
 from annotated.interop.common import (
     Rows,
     read_pickle,
@@ -98,7 +98,7 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
     for name in tensors.keys() & set(POSITIONS):
         check_positions(tensors[name], config.d_model, f"{source}: tensor {name}")
     tokenizers = [
-        MarianTokenizer((folder / file).read_bytes(), pieces_of(numbers, rows))
+        MarianTokenizer(read_file(folder / file), pieces_of(numbers, rows))
         for file, numbers, rows in ((SRC_SPM, src, src_rows), (TGT_SPM, tgt, tgt_rows))
     ]
     return model.eval(), *tokenizers

@@ -20,6 +20,7 @@ from annotated.interop.marian import (
     WEIGHTS,
 )
 from annotated.interop.marian_names import BIAS, DECODER, HEAD, MATRICES, permuted, sines_first, stack_names
+from annotated.interop.readmes import write_readme
 from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer, WordTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import check_whole, weights
@@ -55,6 +56,7 @@ def to_marian(
             write_json(new / TGT_VOCAB, {piece: i for i, piece in enumerate(tgt)})
         (new / SRC_SPM).write_bytes(src_tokenizer.model)
         (new / TGT_SPM).write_bytes(tgt_tokenizer.model)
+        write_readme(new, "Marian", src_tokenizer, tgt_tokenizer)
         (new / WEIGHTS).write_bytes(save(marian_tensors(model), metadata={"format": "pt"}))
 
 

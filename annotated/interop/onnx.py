@@ -12,7 +12,7 @@
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -20,9 +20,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from tqdm.auto import tqdm
 
 from annotated.files import creating_folder
 from annotated.interop.common import foreign
+from annotated.interop.readmes import write_readme
 from annotated.tokenizers import PAD, Tokenizer, save_tokenizer
 from annotated.transformer.layers import PositionalEncoding, sinusoids
 from annotated.transformer.masks import padding_mask
@@ -31,6 +33,7 @@ from annotated.translation.cache import DecoderCache, KeyValueCache
 from annotated.translation.model_folder import check_whole
 
 LONGEST = 1024  # positions, where they are sinusoids
+Inputs = dict[str, tuple[Tensor, dict[int, str]]]  # an example of each, and its axes that may have any length
 
 
 class EncoderGraph(nn.Module):
@@ -84,19 +87,21 @@ class DecoderGraph(nn.Module):
 def to_onnx(
     folder: str | Path, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
 ) -> None:
-    """Write a new folder with encoder.onnx, decoder.onnx and our tokenizers.
+    """Write a new folder with encoder.onnx, decoder.onnx, our tokenizers and a README.md.
 
-    Sinusoids end at 1,024 positions there. Raises FileExistsError, ImportError where onnx or onnxscript is
-    missing, ValueError as `save_model` does.
+    It takes minutes; a terminal shows how far it is. Sinusoids end at 1,024 positions there. Raises
+    FileExistsError, ImportError where onnx or onnxscript is missing, ValueError as `save_model` does.
     """
     for package in ("onnx", "onnxscript"):
         foreign(package)
     check_whole(model, src_tokenizer, tgt_tokenizer)
-    with creating_folder(Path(folder)) as new:
-        for name, graph in graphs(with_table(model)).items():
-            graph.save(new / f"{name}.onnx")
+    with creating_folder(Path(folder)) as new, tqdm(total=4, unit="step", disable=None) as bar:
+        for name, parts in graphs(with_table(model)).items():
+            bar.set_description(f"ONNX, {name}")
+            traced(*parts, bar.update).save(new / f"{name}.onnx")
         save_tokenizer(src_tokenizer, new, "src_tokenizer")
         save_tokenizer(tgt_tokenizer, new, "tgt_tokenizer")
+        write_readme(new, "ONNX", src_tokenizer, tgt_tokenizer)
 
 
 def with_table(model: EncoderDecoder) -> EncoderDecoder:
@@ -108,20 +113,20 @@ def with_table(model: EncoderDecoder) -> EncoderDecoder:
     return copy
 
 
-def graphs(model: EncoderDecoder) -> dict[str, Any]:
-    """Both graphs, traced by PyTorch's exporter in its default opset."""
+def graphs(model: EncoderDecoder) -> dict[str, tuple[nn.Module, Inputs, tuple[str, ...]]]:
+    """What computes each graph, its inputs and the names of its outputs."""
     src = torch.tensor([[0, 3, 3, 1], [0, 1, PAD, PAD]])
     memory, src_mask = EncoderGraph(model)(src)
     past = memory[..., :3, :]  # any length but 0 and 1, which the exporter would take for constants
     token = src.new_zeros(2, 1)
     batch, src_len, length = "batch", "src_len", "length"
     return {
-        "encoder": traced(
+        "encoder": (
             EncoderGraph(model),
             {"src": (src, {0: batch, 1: src_len})},
             ("memory", "src_mask"),
         ),
-        "decoder": traced(
+        "decoder": (
             DecoderGraph(model),
             {
                 "token": (token, {0: batch}),
@@ -134,16 +139,18 @@ def graphs(model: EncoderDecoder) -> dict[str, Any]:
     }
 
 
-def traced(
-    module: nn.Module, inputs: dict[str, tuple[Tensor, dict[int, str]]], outputs: tuple[str, ...]
-) -> Any:
-    """The ONNX program of a module; each input is an example, and the axes that may have any length."""
+def traced(module: nn.Module, inputs: Inputs, outputs: tuple[str, ...], done: Callable[[], object]) -> Any:
+    """The ONNX program of a module, by PyTorch's exporter in its default opset.
+
+    `done` is called after each of the two steps of this.
+    """
     examples = tuple(example for example, _ in inputs.values())
     axes = tuple(names for _, names in inputs.values())
     anything = tuple(dict.fromkeys(names, torch.export.Dim.DYNAMIC) for names in axes)
     with quietly():
         # Strict: the length of a cache goes through `len`, which the other way of tracing makes a constant.
         program = torch.export.export(module.eval(), examples, dynamic_shapes=anything, strict=True)
+        done()
         graph = torch.onnx.export(
             program,
             examples,
@@ -155,6 +162,7 @@ def traced(
         )
     for node in graph.model.graph:
         node.metadata_props.clear()  # where in whose files each operation was written
+    done()
     return graph
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from annotated.plots.drawing import axes_or_new, check_names, load, palette
-from annotated.translation.decoding import Candidate, Hypothesis, Penalty, length_penalty
+from annotated.translation.hypotheses import Candidate, Hypothesis, Penalty, length_penalty
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from annotated.files import replacing, write_json
+from annotated.files import read_file, replacing, write_json
 from annotated.tokenizers.common import (
     END,
     PAD,
@@ -210,7 +210,7 @@ def read_saved(folder: Path, name: str) -> tuple[dict[str, Any], bytes]:
     Raises FileNotFoundError, or ValueError if the two files do not belong together.
     """
     path = folder / f"{name}.model"
-    saved, model = read_settings(folder, name), path.read_bytes()
+    saved, model = read_settings(folder, name), read_file(path)
     if checksum(model) != saved.get("sha256"):
         raise ValueError(f"{path} is not the file that was saved with {name}.json: its checksum differs")
     return saved, model

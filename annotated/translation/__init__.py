@@ -1,7 +1,9 @@
 """From a trained model to a translation and its score.
 
 translator     text in, text out
+sentences      what a translator takes: which sentences, how long, in which batches
 decoding       greedy and beam search
+hypotheses     what a beam search ends with, and its length penalty
 cache          the keys and values that decoding keeps
 model_folder   a model on disk
 tensors        weights on disk, checked before they are read

@@ -3,21 +3,26 @@
 Shape letters: B sentences, k hypotheses kept for each (the beam), V target vocabulary.
 """
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import chain
-from numbers import Real
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.cache import DecoderCache
+from annotated.translation.hypotheses import (
+    EXTRA,
+    Candidate,
+    Hypothesis,
+    Penalty,
+    check_count,
+    check_search,
+    check_tokens,
+    length_penalty,
+    weighed,
+)
 from annotated.translation.modes import evaluating
-from annotated.translation.settings import EXTRA, MAX_BEAM, Penalty, check_count
 
 
 def within(model: EncoderDecoder, length: int) -> int:
@@ -76,39 +81,6 @@ def greedy_decode(
                 src_mask = None if src_mask is None else src_mask[left]
                 cache.select(left)
     return torch.stack(columns, dim=1)
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A translation that beam search ended: tokens without start and end, and how good it is held to be."""
-
-    tokens: tuple[int, ...]
-    log_prob: float  # of all tokens and the end symbol
-    score: float  # log_prob divided by the length penalty
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A continuation that beam search weighed in one step, and what became of it."""
-
-    tokens: tuple[int, ...]  # all generated so far, the newest last
-    log_prob: float
-    fate: Literal["kept", "dropped", "ended"]
-
-
-def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> float:
-    """What a hypothesis of `length` tokens, the end symbol counted, has its log-probability divided by.
-
-    "gnmt" is ((5 + length) / 6)^alpha, of Wu et al. 2016, which section 6.1 uses with alpha 0.6;
-    "power" is length^alpha, as Hugging Face and CTranslate2 have it. Raises ValueError for another name, and
-    for an alpha with which no float could hold the result.
-    """
-    if penalty not in ("gnmt", "power"):
-        raise ValueError(f"penalty must be 'gnmt' or 'power', not {penalty!r}")
-    try:
-        return ((5 + length) / 6 if penalty == "gnmt" else float(length)) ** alpha
-    except OverflowError:
-        raise ValueError(f"alpha must be smaller than {alpha}: {length} tokens are too many for it") from None
 
 
 def beam_search(
@@ -171,29 +143,6 @@ def beam_search(
     with evaluating(model):
         run_beams(model, src, src_mask, searches, beam, start_symbol, end_symbol, forbidden)
     return [search.best() for search in searches]
-
-
-def check_search(beam: object, n_best: object, alpha: object) -> None:
-    """Raise ValueError for settings with which no beam search could be made."""
-    check_count("beam", beam, MAX_BEAM)
-    check_count("n_best", n_best, beam)
-    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not math.isfinite(alpha):
-        raise ValueError(f"alpha must be a number, not {alpha!r}")
-    if alpha < 0:
-        raise ValueError(f"alpha must not be negative, not {alpha}: long sentences would be penalised twice")
-
-
-def check_tokens(
-    prefixes: list[tuple[int, ...]], sentences: int, end_symbol: int, forbidden: Sequence[int]
-) -> None:
-    """Raise ValueError for prefixes or forbidden tokens with which no search could end well."""
-    if len(prefixes) != sentences:
-        raise ValueError(f"there must be a prefix for each of {sentences} sentences, not {len(prefixes)}")
-    begun = set(chain(*prefixes))
-    if end_symbol in begun:
-        raise ValueError(f"a prefix must not contain the end symbol {end_symbol}")
-    if refused := (begun | {end_symbol}).intersection(forbidden):
-        raise ValueError(f"{sorted(refused)} cannot be forbidden: a prefix or the end needs them")
 
 
 class SentenceSearch:
@@ -339,22 +288,3 @@ def collect_ended(
     ends = is_end[:, :k] & best[:, :k].isfinite()
     for i, j in ends.nonzero().tolist():
         searches[i].end(tokens[i, origin[i, j], 1:].tolist(), best[i, j].item())
-
-
-def weighed(begun: Tensor, token: Tensor, log_probs: Tensor, end_symbol: int, k: int) -> list[Candidate]:
-    """One sentence's continuations as a watcher sees them, the impossible left out.
-
-    `begun` (2k, length) is what each continues, `token` (2k,) with what, `log_probs` (2k,) falling.
-    """
-    candidates, going_on = [], 0
-    for rank, (row, new, log_prob) in enumerate(
-        zip(begun.tolist(), token.tolist(), log_probs.tolist(), strict=True)
-    ):
-        if new == end_symbol:
-            fate = "ended" if rank < k else "dropped"
-        else:
-            fate = "kept" if going_on < k else "dropped"
-            going_on += 1
-        if log_prob > -torch.inf:
-            candidates.append(Candidate((*row, new), log_prob, fate))
-    return candidates

@@ -13,8 +13,8 @@ from annotated.data.batch import Batch
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.decoding import greedy_decode
+from annotated.translation.hypotheses import EXTRA
 from annotated.translation.modes import evaluating
-from annotated.translation.settings import EXTRA
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF

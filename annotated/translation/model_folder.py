@@ -282,7 +282,15 @@ def find_model(name_or_folder: str | Path) -> Path:
 
 
 def training_settings(folder: Path) -> dict[str, object]:
-    """Read how the model in a folder was trained; {} where nothing says it. A checkpoint's run says it."""
+    """Read how the model in a folder was trained; {} where nothing says it. A checkpoint's run says it.
+
+    Raises ValueError if what it says of the text is no text.
+    """
     checkpoints = folder.resolve().parent
     places = (folder, checkpoints.parent) if checkpoints.name == "checkpoints" else (folder,)
-    return next((read_json(place / SETTINGS) for place in places if (place / SETTINGS).exists()), {})
+    files = [place / SETTINGS for place in places if (place / SETTINGS).exists()]
+    settings = read_json(files[0]) if files else {}
+    for name in ("corpus", "path", "pair", "variant", "src", "tgt"):
+        if not isinstance(settings.get(name), str | None):
+            raise ValueError(f"{files[0]}: {name} must be text or null, not {settings[name]!r}")
+    return settings

@@ -92,3 +92,22 @@ def capture_attention(model: nn.Module) -> Iterator[AttentionMaps]:
 def is_watched(model: nn.Module) -> bool:
     """Whether this thread records attention weights of the model."""
     return any(getattr(module, "on_weights", None) is not None for module in model.modules())
+
+
+class TranslationAttention:
+    """The attention weights of one translation, with the tokens that stand on their axes.
+
+    `maps["encoder" | "decoder" | "cross", layer]` is float32 (h, queries, keys). Encoder queries and keys are
+    `src_tokens`; decoder queries are `tgt_tokens`, those read, from `<s>` on; cross keys are `src_tokens`.
+    """
+
+    def __init__(self, src_tokens: list[str], tgt_tokens: list[str], maps: AttentionMaps):
+        self.src_tokens = src_tokens
+        self.tgt_tokens = tgt_tokens
+        self.maps = maps
+
+    def tokens(self, kind: str) -> tuple[list[str], list[str]]:
+        """The tokens down (queries) and across (keys) a map of this kind."""
+        queries = self.src_tokens if kind == "encoder" else self.tgt_tokens
+        keys = self.tgt_tokens if kind == "decoder" else self.src_tokens
+        return queries, keys

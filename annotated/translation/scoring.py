@@ -7,7 +7,6 @@ from pathlib import Path
 
 from annotated.data import Corpus, TokenBatches, encode_corpus
 from annotated.files import read_json
-from annotated.translation.decoding import Penalty
 from annotated.translation.evaluation import (
     Score,
     bleu,
@@ -20,6 +19,7 @@ from annotated.translation.evaluation import (
     score_tokens,
     tokenized_bleu,
 )
+from annotated.translation.hypotheses import Penalty
 from annotated.translation.translator import Translator
 
 RECORDED = Path(__file__).parents[1] / "recorded"  # a JSON file each, shipped for the notebooks
@@ -82,8 +82,9 @@ def score_split(
     alpha: float = 0.6,
     penalty: Penalty = "gnmt",
     tokenize: str | None = None,
+    progress: bool = False,
 ) -> tuple[Results, list[str]]:
-    """Translate a split and score that; returns the scores and the translations.
+    """Translate a split, with a bar if `progress`, and score that; returns the scores and the translations.
 
     `tokenized` says that the text is tokenised and lower-cased already; of other text, `tokenize` names
     sacreBLEU's tokenizer, if not the one for the language. Raises ValueError for a split that the corpus does
@@ -94,7 +95,7 @@ def score_split(
         raise ValueError(f"this text is tokenised already: its BLEU takes no tokenizer {tokenize!r}")
     tokenize = tokenize or bleu_tokenizer(corpus.tgt_language)
     bleu_scorer(tokenize)
-    found = translator.translate(text.src, beam, alpha, penalty, progress=True)
+    found = translator.translate(text.src, beam, alpha, penalty, progress=progress)
     sides = (found, text.tgt)
     older = tokenized or moses_knows(corpus.tgt_language)
     if older and not tokenized:

@@ -1,19 +1,20 @@
 """Text in, text out: a trained model with its tokenizers and its search."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from annotated.fast import map_in_threads
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.masks import padding_mask, subsequent_mask
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.decoding import Hypothesis, beam_search, check_search
+from annotated.translation.decoding import beam_search
+from annotated.translation.hypotheses import Hypothesis, Penalty, check_count, check_search
 from annotated.translation.model_folder import (
     find_model,
     load_model,
@@ -21,8 +22,8 @@ from annotated.translation.model_folder import (
     shipped_models,
     training_settings,
 )
-from annotated.translation.modes import AttentionMaps, capture_attention, evaluating, is_watched
-from annotated.translation.settings import Limits, Penalty, check_count
+from annotated.translation.modes import TranslationAttention, capture_attention, evaluating, is_watched
+from annotated.translation.sentences import Limits, by_length, one_sentence, several_sentences
 
 if TYPE_CHECKING:
     import altair as alt
@@ -36,6 +37,11 @@ class Translator:
     such as "en-de", is what it translates, where that is known. `limits` are the fields of `Limits`: no
     sentence is read beyond `max_source` tokens or translated into more than `max_length`, each 1,024 unless
     the model has fewer positions; `too_long` says whether a longer one is cut, with a warning, or refused.
+
+    With `engine="ctranslate2"` that library searches, with the weights as they are now and the matrices in
+    `quantization`, and finds what our own search would (see `interop.ctranslate2_engine`); `model` stays here
+    beside it, and shows attention and scores text. Raises ImportError where CTranslate2 is missing, and
+    ValueError for a model on another device than the CPU, or one that `to_ctranslate2` refuses.
     """
 
     def __init__(
@@ -45,6 +51,8 @@ class Translator:
         tgt_tokenizer: Tokenizer,
         lower_cased: bool = False,
         pair: str | None = None,
+        engine: Literal["pytorch", "ctranslate2"] = "pytorch",
+        quantization: str = "float32",
         **limits: int | str,
     ):
         self.model = model
@@ -53,24 +61,35 @@ class Translator:
         self.lower_cased = lower_cased
         self.pair = pair
         self.limits = Limits(**limits).within(model.max_positions)
+        self.engine = None
+        if engine == "ctranslate2":
+            from annotated.interop.ctranslate2_engine import CTranslate2Engine  # belongs to an extra
+
+            self.engine = CTranslate2Engine(model, src_tokenizer, tgt_tokenizer, quantization)
+        elif engine != "pytorch":
+            raise ValueError(f"engine must be pytorch or ctranslate2, not {engine!r}")
+        elif quantization != "float32":
+            raise ValueError(f"quantization={quantization!r} takes engine='ctranslate2'")
 
     @classmethod
     def load(
-        cls, name_or_folder: str | Path, device: str | torch.device = "cpu", **limits: int | str
+        cls, name_or_folder: str | Path, device: str | torch.device = "cpu", **options: int | str
     ) -> "Translator":
-        """From a model folder, or by the name of a shipped model. Raises as `load_model` does.
+        """From a model folder, or by the name of a shipped model; `options` are those of the class.
 
-        The folder of a run tells whether it was trained on lower-cased, tokenised text.
+        The folder of a run tells whether it was trained on lower-cased, tokenised text. Raises as
+        `load_model` and the class do.
         """
         folder = find_model(name_or_folder)
         settings = training_settings(folder)
         lower_cased = settings.get("variant") == "tok"
-        return cls(*load_model(folder, device), lower_cased, settings.get("pair"), **limits)
+        return cls(*load_model(folder, device), lower_cased, settings.get("pair"), **options)
 
     def __repr__(self) -> str:
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         pair = f"{self.pair}, " if self.pair else ""
-        return f"Translator({pair}{parameters:,} parameters, on {self.device}, {self.limits})"
+        by = f" by {self.engine}" if self.engine else ""
+        return f"Translator({pair}{parameters:,} parameters, on {self.device}{by}, {self.limits})"
 
     def __call__(self, sentence: str, beam: int = 4, alpha: float = 0.6) -> str:
         """Translate one sentence. Raises ValueError for anything but one string."""
@@ -92,8 +111,9 @@ class Translator:
         Every translation begins with the words of `prefix`. Sentences of like length are searched together,
         at most about `max_tokens` source tokens in a batch, each counted `beam` times; on a CPU, as many
         batches side by side as PyTorch has threads, each with memory of its own. Messages count the lines
-        from `first_line` on. Raises ValueError naming what is no string, for a table or one sentence in the
-        place of several, for a prefix that could not be written, and as `beam_search` does.
+        from `first_line` on; with `progress`, a bar shows how far it is. Raises ValueError naming what is no
+        string, for a table or one sentence in the place of several, for a prefix that could not be written,
+        and as `beam_search` does.
         """
         found = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress, first_line)
         return [self.tgt_tokenizer.decode(ends[0].tokens) if ends else "" for ends in found]
@@ -123,23 +143,30 @@ class Translator:
             i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(sentences) if text.strip()
         }
         begun = self.begin(prefix)
+        settings = {"beam": beam, "alpha": alpha, "penalty": penalty, "n_best": n_best}
+        engine = None if begun or is_watched(self.model) else self.engine
 
         def search_batch(indices: list[int]) -> list[list[Hypothesis]]:
-            src = self.batch([encoded[i] for i in indices])
-            return beam_search(
-                self.model,
-                src,
-                padding_mask(src, self.src_tokenizer.pad),
-                [self.limits.longest(len(encoded[i])) for i in indices],
-                self.tgt_tokenizer.start,
-                self.tgt_tokenizer.end,
-                beam=beam,
-                alpha=alpha,
-                penalty=penalty,
-                n_best=n_best,
-                prefixes=[begun] * len(indices),
-                forbidden=self.forbidden,
-            )
+            sources = [encoded[i] for i in indices]
+            limits = [self.limits.longest(len(source)) for source in sources]
+            found = engine.search(sources, limits, **settings) if engine else [None] * len(indices)
+            left = [i for i, hypotheses in enumerate(found) if hypotheses is None]
+            if left:
+                src = self.batch([sources[i] for i in left])
+                ours = beam_search(
+                    self.model,
+                    src,
+                    padding_mask(src, self.src_tokenizer.pad),
+                    [limits[i] for i in left],
+                    self.tgt_tokenizer.start,
+                    self.tgt_tokenizer.end,
+                    prefixes=[begun] * len(left),
+                    forbidden=self.forbidden,
+                    **settings,
+                )
+                for i, hypotheses in zip(left, ours, strict=True):
+                    found[i] = hypotheses
+            return found
 
         batches = list(by_length(encoded, max(1, max_tokens // beam)))
         if len(batches) > 1 and is_watched(self.model):
@@ -252,66 +279,12 @@ class Translator:
         return explore_attention(seen.maps, seen.src_tokens, seen.tgt_tokens)
 
 
-class TranslationAttention:
-    """The attention weights of one translation, with the tokens that stand on their axes.
+def load_pretrained(name: str, device: str | torch.device = "cpu", **options: int | str) -> Translator:
+    """A model that comes with the package, by its name; else like `Translator.load`.
 
-    `maps["encoder" | "decoder" | "cross", layer]` is float32 (h, queries, keys). Encoder queries and keys are
-    `src_tokens`; decoder queries are `tgt_tokens`, those read, from `<s>` on; cross keys are `src_tokens`.
+    Raises ValueError that lists the names.
     """
-
-    def __init__(self, src_tokens: list[str], tgt_tokens: list[str], maps: AttentionMaps):
-        self.src_tokens = src_tokens
-        self.tgt_tokens = tgt_tokens
-        self.maps = maps
-
-    def tokens(self, kind: str) -> tuple[list[str], list[str]]:
-        """The tokens down (queries) and across (keys) a map of this kind."""
-        queries = self.src_tokens if kind == "encoder" else self.tgt_tokens
-        keys = self.tgt_tokens if kind == "decoder" else self.src_tokens
-        return queries, keys
-
-
-def one_sentence(sentence: object) -> str:
-    """The sentence itself. Raises ValueError for anything but one string."""
-    if not isinstance(sentence, str):
-        raise ValueError(f"this takes one sentence, not {type(sentence).__name__}; translate() takes a list")
-    return sentence
-
-
-def several_sentences(sentences: object) -> list[str]:
-    """A list of the sentences.
-
-    Raises ValueError that names the first that is no string, or says what stands in the place of a list: one
-    sentence, nothing, or a table, which would give its columns' names.
-    """
-    if isinstance(sentences, str):
-        raise ValueError("translate takes a list of sentences; for one, call the translator itself")
-    table = isinstance(sentences, Mapping) or getattr(sentences, "ndim", 1) != 1
-    if table or isinstance(sentences, bytes) or not isinstance(sentences, Iterable):
-        column = "; of a table, give one column" if table else ""
-        raise ValueError(f"translate takes a list of sentences, not {type(sentences).__name__}{column}")
-    listed = list(sentences)
-    for i, sentence in enumerate(listed):
-        if not isinstance(sentence, str):
-            raise ValueError(f"sentences[{i}] must be a string, not {sentence!r:.40}")
-    return listed
-
-
-def by_length(encoded: dict[int, list[int]], max_tokens: int) -> Iterator[list[int]]:
-    """Group sentences of like length, the longest first: rows times longest stays within `max_tokens`."""
-    group: list[int] = []
-    for i in sorted(encoded, key=lambda i: -len(encoded[i])):
-        if group and len(encoded[group[0]]) * (len(group) + 1) > max_tokens:
-            yield group
-            group = []
-        group.append(i)
-    if group:
-        yield group
-
-
-def load_pretrained(name: str, device: str | torch.device = "cpu") -> Translator:
-    """A model that comes with the package, by its name. Raises ValueError that lists the names."""
-    return Translator.load(shipped_model(name), device)
+    return Translator.load(shipped_model(name), device, **options)
 
 
 def shipped_for(pair: str | None, variant: str) -> str:

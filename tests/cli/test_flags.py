@@ -10,7 +10,7 @@ from command_line import complains, ends
 
 from annotated.cli.export import FORMATS
 from annotated.cli.flags import HINTS, PRESETS, flag_fields, flag_of, is_positional, kind_of
-from annotated.cli.options import COMMANDS, Data, Everywhere, Export
+from annotated.cli.options import COMMANDS, Data, Engine, Everywhere, Export
 from annotated.cli.parser import make_parser, parse
 from annotated.cli.settings import BY_HAND
 from annotated.data.corpora import NAMES as CORPORA
@@ -38,6 +38,14 @@ def test_numbers_out_of_range_are_refused_before_any_work(command, flag, values,
 def test_numbers_in_range_are_taken():
     args = parse(["translate", "--model", "m", "--beam", "256", "--alpha", "0", "--threads", "1"])
     assert (args.beam, args.alpha, args.threads) == (256, 0.0, 1)
+
+
+def test_files_and_flags_come_in_any_order(capfd):
+    args = parse(["translate", "a", "--model", "m", "b", "--beam", "2", "-", "--n-best", "2"])
+    assert [str(path) for path in args.files] == ["a", "b", "-"]
+    assert (args.model, args.beam, args.n_best) == ("m", 2, 2)
+    assert [str(path) for path in parse(["average", "a", "--out", "o", "b"]).checkpoints] == ["a", "b"]
+    complains(["train", "--out", "o", "more"], capfd, "unexpected more (see annotated train --help)")
 
 
 def test_an_unknown_flag_is_told_with_its_nearest_and_the_right_help(capfd):
@@ -151,7 +159,9 @@ def test_each_setting_of_model_and_training_is_a_flag():
 
 def test_choices_are_those_of_the_modules_that_take_them():
     """They are written twice, because these modules load PyTorch, and `--help` must not."""
-    kinds = {field.name: kind_of(field.type) for settings in (Data, Export) for field in fields(settings)}
+    kinds = {
+        field.name: kind_of(field.type) for settings in (Data, Engine, Export) for field in fields(settings)
+    }
     assert kinds["corpus"]["choices"] == (*CORPORA, "own")
     assert kinds["to"]["choices"] == tuple(FORMATS)
     assert kinds["quantization"]["choices"] == QUANTIZATIONS

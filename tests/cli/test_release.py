@@ -112,7 +112,7 @@ def test_what_is_released_is_what_was_scored(recipe, few, tmp_path):
 
 def test_half_precision_that_changes_the_score_is_not_taken(recipe, few, tmp_path, monkeypatch, capfd):
     run = tmp_path / "run"
-    monkeypatch.setattr("annotated.cli.release.HALF_MAY_MOVE", -1.0)
+    monkeypatch.setattr("annotated.cli.release.MAX_BLEU_CHANGE", -1.0)
     main(["reproduce", str(recipe), "--out", str(run), "--threads", "1"])
     made = run / "release"
     assert "half precision moves BLEU on val by +0.00: float32 is kept" in capfd.readouterr().err

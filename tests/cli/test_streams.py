@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import termios
 import threading
 
 import pytest
@@ -18,6 +19,7 @@ from command_line import complains, feed
 from annotated.cli import evaluate, translate
 from annotated.cli.parser import main
 from annotated.files import read_json, write_json
+from annotated.interop import ctranslate2_engine
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import save_model
@@ -154,10 +156,6 @@ def test_files_are_translated_one_after_the_other(model, echo, tmp_path, monkeyp
     asked = ["translate", "--model", str(model)]
     assert main([*asked, *(str(tmp_path / name) for name in ("a", "empty", "b")), "-"]) == 0
     assert capfd.readouterr().out == "ONE\nTWO\nTHREE\nFROM STANDARD INPUT\n"
-    assert (
-        main([str(tmp_path / "b") if word == "b" else word for word in ("translate", "b", *asked[1:])]) == 0
-    )
-    assert capfd.readouterr().out == "THREE\n"
 
 
 def test_what_is_wrong_with_a_file_is_told_by_its_name(model, tmp_path, monkeypatch, capfd):
@@ -195,12 +193,27 @@ def test_the_best_translations_come_with_line_and_score(model, tmp_path, monkeyp
     complains(asked, capfd, "--n-best 5 needs --beam 5 or more, not 4")
 
 
+def test_another_engine_finds_the_same(model, tmp_path, monkeypatch, capfd):
+    pytest.importorskip("ctranslate2")
+    monkeypatch.setattr(ctranslate2_engine, "cache_folder", tmp_path.joinpath)
+    (tmp_path / "a").write_text("ein Hund\nzwei\n")
+    found = []
+    for engine in ("pytorch", "ctranslate2"):
+        asked = ["--model", str(model), "--engine", engine, "--device", "cpu", str(tmp_path / "a")]
+        assert main(["translate", *asked]) == 0
+        found.append(capfd.readouterr().out)
+    assert found[0] == found[1]
+    assert list(tmp_path.glob("ctranslate2*"))  # it was at work
+    complains(["translate", "--model", model, "--quantization", "int8"], capfd, "takes engine='ctranslate2'")
+
+
 def test_progress_is_shown_beside_an_output_that_is_none(model, echo, tmp_path, monkeypatch):
     """In a terminal, with the number of lines where it can be known; where the lines are, no bar is."""
     (tmp_path / "a").write_text("Hund\n" * 5)
     shown = []
     for output in ("file", "terminal"):
         ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (24, 80))
         with os.fdopen(theirs, "w") as terminal, (tmp_path / "out").open("w") as out:
             monkeypatch.setattr(sys, "stderr", terminal)
             monkeypatch.setattr(sys, "stdout", out if output == "file" else terminal)

@@ -1,15 +1,25 @@
 """`annotated export`, and what all ways in and out have in common."""
 
+import io
 import shutil
 import subprocess
 import sys
 
 import pytest
-from interop_models import ENGLISH, GERMAN, MISSING, subwords, toy
+import sentencepiece
+from interop_models import ENGLISH, GERMAN, MISSING, spm, subwords, taught, toy
 
 from annotated.cli.parser import main
-from annotated.interop import CTranslate2Translator, from_hub, load_marian, to_hub
-from annotated.tokenizers import WordTokenizer
+from annotated.interop import (
+    CTranslate2Translator,
+    from_hub,
+    load_marian,
+    to_ctranslate2,
+    to_hub,
+    to_marian,
+    to_onnx,
+)
+from annotated.tokenizers import SPECIALS, MarianTokenizer, WordTokenizer
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Translator
 
@@ -107,3 +117,86 @@ def test_importing_is_cheap():
     code = "import sys, annotated.interop; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert foreign & set(loaded.split()) == set()
+
+
+# ---- the README.md of what was exported
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """A model that has learned sentences, with one tokenizer, and with words of each language."""
+    tokenizer = subwords(ENGLISH, GERMAN)
+    return taught(tokenizer), tokenizer, tokenizer
+
+
+def code_of(folder):
+    """The code in a folder's README.md."""
+    _, found = (folder / "README.md").read_text().split("```python\n")
+    code, _ = found.split("```")
+    return code
+
+
+def say_it(folder, sentence):
+    """What the code in a folder's README.md prints for a sentence, where there is no `annotated`."""
+    code = code_of(folder).replace('sentence = "A dog runs."', f"sentence = {sentence!r}")
+    assert sentence in code
+    shadow = "import sys; sys.modules['annotated'] = None\n"
+    command = [sys.executable, "-c", shadow + code]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+WRITERS = {"ctranslate2": to_ctranslate2, "onnx": to_onnx, "transformers": to_marian}
+RUNS = {"onnx": ("onnx", "onnxscript", "onnxruntime")}
+
+
+def write(package, *args):
+    """Export with the writer for a library; skip where it is missing."""
+    for each in RUNS.get(package, (package,)):
+        pytest.importorskip(each, reason=MISSING.format(each))
+    WRITERS[package](*args)
+
+
+@pytest.mark.parametrize("package", WRITERS)
+def test_ten_lines_use_an_export_without_us(package, learned, tmp_path):
+    write(package, tmp_path / "out", *learned)
+    assert len([line for line in code_of(tmp_path / "out").splitlines() if line]) <= 20
+    for sentence, translation in zip(ENGLISH[:2], GERMAN, strict=False):
+        assert say_it(tmp_path / "out", sentence) == translation + "\n"
+
+
+@pytest.mark.parametrize("package", ["ctranslate2", "onnx"])
+def test_the_same_for_words(package, tmp_path):
+    pytest.importorskip("spacy")
+    tgt = WordTokenizer.train([*ENGLISH, *GERMAN], None, min_freq=1)
+    src = WordTokenizer(tgt.words, "en", lower=True)
+    write(package, tmp_path / "out", taught(tgt), src, tgt)
+    assert say_it(tmp_path / "out", ENGLISH[0].capitalize()) == GERMAN[0] + "\n"
+
+
+@pytest.mark.parametrize("package", ["ctranslate2", "onnx"])
+def test_the_same_for_marians_subwords(package, tmp_path):
+    model = spm([*ENGLISH, *GERMAN], 60)
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+    tokenizer = MarianTokenizer(model, [*SPECIALS, *map(pieces.id_to_piece, range(3, len(pieces)))])
+    write(package, tmp_path / "out", taught(tokenizer), tokenizer, tokenizer)
+    assert say_it(tmp_path / "out", ENGLISH[0]) == GERMAN[0] + "\n"
+
+
+class Terminal(io.StringIO):
+    """A terminal, to who asks."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_how_far_onnx_is(tmp_path, monkeypatch):
+    words, shown = WordTokenizer(["a", "b"], None), Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    write("onnx", tmp_path / "out", toy(6, 6, N=1), words, words)
+    assert "ONNX, encoder:   0%" in shown.getvalue()
+    assert "ONNX, decoder: 100%" in shown.getvalue()
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    write("onnx", tmp_path / "again", toy(6, 6, N=1), words, words)
+    assert sys.stderr.getvalue() == ""

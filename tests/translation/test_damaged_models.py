@@ -1,5 +1,7 @@
 """A model folder in which something is wrong, on the command line: one line that says what, exit code 2."""
 
+import os
+
 import pytest
 import torch
 
@@ -56,6 +58,10 @@ DAMAGE = {
     "cut off": (
         lambda folder: (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-1]),
         "is not a whole safetensors file",
+    ),
+    "a pipe for a tokenizer": (
+        lambda folder: [(folder / "tokenizer.json").unlink(), os.mkfifo(folder / "tokenizer.json")],
+        "tokenizer.json is a pipe or a device; a file is wanted",
     ),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json"),
 }

@@ -18,12 +18,14 @@ from annotated.tokenizers import WordTokenizer
 from annotated.translation import model_folder
 from annotated.translation.model_folder import (
     CONFIG,
+    SETTINGS,
     WEIGHTS,
     average_checkpoints,
     find_model,
     load_model,
     load_weights,
     save_model,
+    training_settings,
     weights,
 )
 from annotated.translation.tensors import read_tensors, write_tensors
@@ -34,6 +36,15 @@ from annotated.translation.translator import load_pretrained
 def folder(tmp_path):
     save_model(tmp_path / "m", make(), WORDS, WORDS)
     return tmp_path / "m"
+
+
+@pytest.mark.parametrize("name", ["corpus", "path", "pair", "variant", "src", "tgt"])
+def test_what_a_model_was_trained_on_is_text(name, folder):
+    write_json(folder / SETTINGS, {name: None})
+    assert training_settings(folder) == {name: None}
+    write_json(folder / SETTINGS, {name: ["tok"]})
+    with pytest.raises(ValueError, match=rf"{SETTINGS}: {name} must be text or null, not \['tok'\]"):
+        training_settings(folder)
 
 
 # ---- round trips

@@ -1,6 +1,8 @@
 """Text in, text out, whatever the text: one line in, one line out."""
 
 import inspect
+import io
+import sys
 import threading
 from copy import deepcopy
 
@@ -105,6 +107,42 @@ def test_batches_side_by_side_give_what_they_give_in_turn(translator, one_thread
     assert used.isdisjoint({threading.get_ident()})
     assert torch.get_num_threads() == 4
     assert model.training
+
+
+class Terminal(io.StringIO):
+    """A terminal, to who asks."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_how_far_it_is_if_that_is_asked_for(translator, monkeypatch):
+    shown = {}
+    for name, stream, progress in (
+        ("asked", Terminal(), True),
+        ("not asked", Terminal(), False),
+        ("no terminal", io.StringIO(), True),
+    ):
+        monkeypatch.setattr(sys, "stderr", stream)
+        translator.translate(["a dog", "", "the cat"], beam=1, progress=progress)
+        shown[name] = stream.getvalue()
+    assert "3/3" in shown.pop("asked")
+    assert set(shown.values()) == {""}
+
+
+NOTEBOOK = """
+from annotated.translation.translator import Translator
+from tqdm.notebook import tqdm_notebook
+assert issubclass(Translator.search.__globals__["tqdm"], tqdm_notebook)
+"""
+
+
+def test_a_notebook_shows_it_as_notebooks_do():
+    pytest.importorskip("ipywidgets")
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(NOTEBOOK)])
+    nbclient.NotebookClient(notebook, timeout=300).execute()  # raises what the cell does
+    assert notebook.cells[0].outputs == []  # to import it says nothing
 
 
 def test_groups_are_full_but_not_too_full():

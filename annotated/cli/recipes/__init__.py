@@ -15,7 +15,7 @@ from typing import Literal
 from annotated.cli.flags import within
 from annotated.files import read_toml, settings_from_json
 from annotated.transformer.config import setting
-from annotated.translation.settings import MAX_BEAM, Penalty, check_count
+from annotated.translation.hypotheses import MAX_BEAM, Penalty, check_count
 
 __all__ = ["Card", "Published", "Recipe", "Search", "read_recipe", "recipe_names", "recipe_path"]
 
@@ -24,17 +24,13 @@ TABLES = ("train", "evaluate", "card")
 
 @dataclass(frozen=True)
 class Search:
-    """How to search: the flags of `translate` and `evaluate`, and the table [evaluate].
+    """Says how to search: the flags of `translate` and `evaluate`, and the table [evaluate].
 
     Raises ValueError for settings with which no search could be made.
     """
 
-    beam: int = setting(
-        4, "hypotheses kept at each step; 1 searches greedily", type=within(1, MAX_BEAM), metavar="INT"
-    )
-    alpha: float = setting(
-        0.6, "exponent of the length penalty; 0 for none", type=within(0, 10, float), metavar="FLOAT"
-    )
+    beam: int = setting(4, "hypotheses kept at each step; 1 searches greedily", type=within(1, MAX_BEAM))
+    alpha: float = setting(0.6, "exponent of the length penalty; 0 for none", type=within(0, 10, float))
     penalty: Penalty = setting(
         "gnmt", "length penalty: ((5 + length) / 6)^alpha (gnmt, section 6.1), or length^alpha (power)"
     )
@@ -47,7 +43,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Published:
-    """The table [card.published]: a figure of others, and where ours stands."""
+    """Holds the table [card.published]: a figure of others, and which of ours stands beside it."""
 
     what: str  # whose figure
     split: str
@@ -57,7 +53,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Card:
-    """The table [card]: what a model's card says besides the figures, and which figures."""
+    """Holds the table [card]: what a model's card says besides the figures, and which figures."""
 
     summary: str
     data: str
@@ -78,7 +74,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe's tables."""
+    """Holds a recipe's tables."""
 
     train: dict
     evaluate: Search
@@ -105,13 +101,13 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def recipe_names() -> list[str]:
-    """The names of all recipes."""
+    """List the names of all recipes."""
     files = resources.files(__name__).iterdir()
     return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
 
 
 def recipe_path(name: str) -> Path:
-    """The file of a recipe, by its name. Raises ValueError that lists the names."""
+    """Find the file of a recipe by its name. Raises ValueError that lists the names."""
     if name not in recipe_names():
         raise ValueError(f"{name!r} is not the name of a recipe; they are: {', '.join(recipe_names())}")
     return Path(str(resources.files(__name__) / f"{name}.toml"))

@@ -1,26 +1,12 @@
-"""The settings of a search, which need no PyTorch to be read."""
+"""What a translator takes: which sentences, how long, and in which batches."""
 
 import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Literal, get_args
 
 from annotated.transformer.config import setting
-
-Penalty = Literal["gnmt", "power"]
-
-EXTRA = 50  # tokens that a translation may have more than its source, section 6.1
-MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses
-
-
-def check_count(name: str, value: object, most: int | None = None) -> None:
-    """Raise ValueError unless `value` is a whole number from 1 to `most`."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise ValueError(f"{name} must be a whole number, not {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, not {value}")
-    if most is not None and value > most:
-        raise ValueError(f"{name} must be at most {most}, not {value}")
+from annotated.translation.hypotheses import EXTRA, check_count
 
 
 @dataclass(frozen=True)
@@ -65,3 +51,41 @@ class Limits:
     def longest(self, source: int) -> int:
         """The length limit of the translation of a source of so many tokens."""
         return min(source + EXTRA, self.max_length)
+
+
+def one_sentence(sentence: object) -> str:
+    """The sentence itself. Raises ValueError for anything but one string."""
+    if not isinstance(sentence, str):
+        raise ValueError(f"this takes one sentence, not {type(sentence).__name__}; translate() takes a list")
+    return sentence
+
+
+def several_sentences(sentences: object) -> list[str]:
+    """A list of the sentences.
+
+    Raises ValueError that names the first that is no string, or says what stands in the place of a list: one
+    sentence, nothing, or a table, which would give its columns' names.
+    """
+    if isinstance(sentences, str):
+        raise ValueError("translate takes a list of sentences; for one, call the translator itself")
+    table = isinstance(sentences, Mapping) or getattr(sentences, "ndim", 1) != 1
+    if table or isinstance(sentences, bytes) or not isinstance(sentences, Iterable):
+        column = "; of a table, give one column" if table else ""
+        raise ValueError(f"translate takes a list of sentences, not {type(sentences).__name__}{column}")
+    listed = list(sentences)
+    for i, sentence in enumerate(listed):
+        if not isinstance(sentence, str):
+            raise ValueError(f"sentences[{i}] must be a string, not {sentence!r:.40}")
+    return listed
+
+
+def by_length(encoded: dict[int, list[int]], max_tokens: int) -> Iterator[list[int]]:
+    """Group sentences of like length, the longest first: rows times longest stays within `max_tokens`."""
+    group: list[int] = []
+    for i in sorted(encoded, key=lambda i: -len(encoded[i])):
+        if group and len(encoded[group[0]]) * (len(group) + 1) > max_tokens:
+            yield group
+            group = []
+        group.append(i)
+    if group:
+        yield group

@@ -1,0 +1,171 @@
+"""A translation service over CTranslate2: `python examples/service/app.py`, then http://127.0.0.1:8000.
+
+    POST /translate   {"sentences": ["A dog runs.", ...]} -> {"translations": ["Ein Hund rennt.", ...]}
+    GET /health       what it has done, and what waits
+    GET /             a page to try it
+
+Sentences that wait while others are translated form the next batch, whichever requests they come from.
+"""
+
+import argparse
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+import uvicorn
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import FileResponse
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from starlette.requests import ClientDisconnect
+
+from annotated import Translator
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What the service runs, where, and what it takes."""
+
+    model: str = "multi30k-en-de"  # a model folder, or a shipped model's name
+    quantization: str = "float32"  # or int8, which see in `to_ctranslate2`
+    beam: int = 4
+    host: str = "127.0.0.1"  # this machine alone; 0.0.0.0 is the whole network
+    port: int = 8000
+    letters: int = 1000  # of a sentence at most
+    tokens: int = 256  # of a sentence and of its translation at most
+    sentences: int = 64  # of a request at most
+    batch: int = 64  # sentences that are translated together at most
+    waiting: int = 512  # sentences that wait at most; who comes then is sent away
+    connections: int = 1000  # that are open at most
+    seconds: float = 20.0  # until a request is given up
+
+
+class Batcher:
+    """Hands waiting sentences to `translate` in batches, one batch at a time."""
+
+    def __init__(self, translate: Callable[[list[str]], list[str]], batch: int, waiting: int):
+        self.translate, self.batch, self.room = translate, batch, waiting
+        self.queue: asyncio.Queue[tuple[str, asyncio.Future[str]]] = asyncio.Queue()
+        self.batches = self.translated = 0
+
+    async def ask(self, sentences: list[str]) -> list[str]:
+        """Their translations, in order. Raises asyncio.QueueFull where too many wait already."""
+        if self.queue.qsize() + len(sentences) > self.room:
+            raise asyncio.QueueFull
+        futures = [asyncio.get_running_loop().create_future() for _ in sentences]
+        for pair in zip(sentences, futures, strict=True):
+            self.queue.put_nowait(pair)
+        return await asyncio.gather(*futures)  # cancelled with who waits for it
+
+    async def work(self) -> None:
+        """Translate what waits, for ever."""
+        while True:
+            batch = [await self.queue.get()]
+            while len(batch) < self.batch and not self.queue.empty():
+                batch.append(self.queue.get_nowait())
+            batch = [(sentence, future) for sentence, future in batch if not future.done()]  # others gave up
+            if batch:
+                await self.settle(*map(list, zip(*batch, strict=True)))
+
+    async def settle(self, sentences: list[str], futures: list[asyncio.Future[str]]) -> None:
+        """Translate one batch, in a thread, and tell who waits for it."""
+        try:
+            found = await asyncio.to_thread(self.translate, sentences)
+        except Exception as error:  # who waits must know, and the next batch may fare better
+            found = [error] * len(sentences)
+        self.batches, self.translated = self.batches + 1, self.translated + len(sentences)
+        for future, each in zip(futures, found, strict=True):
+            if not future.done():
+                (future.set_exception if isinstance(each, Exception) else future.set_result)(each)
+
+
+async def body_of(request: Request, most: int) -> bytes:
+    """What was sent. Raises HTTPException for more than `most` bytes, and where the client has left."""
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most:
+                raise HTTPException(413, f"a request may have {most:,} bytes")
+    except ClientDisconnect:
+        raise HTTPException(400, "the request broke off") from None
+    return bytes(body)
+
+
+def create_app(translator: Translator, settings: Settings) -> FastAPI:
+    """The service for a translator that refuses what is too long."""
+    batcher = Batcher(
+        lambda sentences: translator.translate(sentences, beam=settings.beam),
+        settings.batch,
+        settings.waiting,
+    )
+    sentence = Annotated[str, Field(max_length=settings.letters)]
+    sentences = (Annotated[list[sentence], Field(min_length=1, max_length=settings.sentences)], ...)
+    asked_for: type[BaseModel] = create_model(
+        "Asked", __config__=ConfigDict(extra="forbid", strict=True), sentences=sentences
+    )
+    most = 1000 + settings.sentences * (20 + 6 * settings.letters)  # bytes: a letter may be spelled \uXXXX
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.worker = asyncio.create_task(batcher.work())
+        yield
+        app.state.worker.cancel()
+
+    app = FastAPI(title="Translation", lifespan=lifespan)
+
+    @app.post("/translate")
+    async def translate(request: Request) -> dict[str, list[str]]:
+        try:
+            async with asyncio.timeout(settings.seconds):
+                asked = asked_for.model_validate_json(await body_of(request, most))
+                for i, text in enumerate(asked.sentences):
+                    translator.encode(text, f"sentences[{i}]")
+                return {"translations": await batcher.ask(asked.sentences)}
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            raise HTTPException(422, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        except ValueError as error:
+            raise HTTPException(422, str(error)) from None
+        except asyncio.QueueFull:
+            raise HTTPException(503, "too many sentences wait", {"Retry-After": "1"}) from None
+        except TimeoutError:
+            raise HTTPException(504, f"not done within {settings.seconds:g} seconds") from None
+
+    @app.get("/health")
+    async def health() -> dict[str, str | int]:
+        if app.state.worker.done():
+            raise HTTPException(503, "nothing translates any more")
+        counts = {"waiting": batcher.queue.qsize(), "batches": batcher.batches}
+        return {"model": repr(translator), "translated": batcher.translated, **counts}
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> FileResponse:
+        return FileResponse(Path(__file__).with_name("page.html"))
+
+    return app
+
+
+def main() -> None:
+    """Load the model and serve until SIGTERM or Ctrl-C; what has been asked by then is answered."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    for field in dataclasses.fields(Settings):
+        parser.add_argument(f"--{field.name}", type=field.type, default=field.default)
+    settings = Settings(**vars(parser.parse_args()))
+    lengths = {"max_source": settings.tokens, "max_length": settings.tokens, "too_long": "refuse"}
+    engine = {"engine": "ctranslate2", "quantization": settings.quantization}
+    app = create_app(Translator.load(settings.model, **engine, **lengths), settings)
+    uvicorn.run(
+        app,
+        host=settings.host,
+        port=settings.port,
+        limit_concurrency=settings.connections,
+        timeout_graceful_shutdown=int(settings.seconds) + 1,
+        access_log=False,
+    )
+
+
+if __name__ == "__main__":
+    main()

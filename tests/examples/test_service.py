@@ -1,0 +1,401 @@
+"""`examples/service`: under load, with bad requests, with clients that dawdle, and killed in the middle."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib import util
+from pathlib import Path
+
+import pytest
+from interop_models import ENGLISH, GERMAN, subwords, taught
+
+from annotated.translation.model_folder import save_model
+from annotated.translation.translator import Translator
+
+MISSING = '{} is missing: pip install "annotated-transformer[service]"'
+for package in ("ctranslate2", "fastapi", "uvicorn"):
+    pytest.importorskip(package, reason=MISSING.format(package))
+httpx = pytest.importorskip("httpx", reason=MISSING.format("httpx"))
+
+FOLDER = Path(__file__).parents[2] / "examples" / "service"
+SECONDS = 3  # until the servers of these tests give a request up
+
+
+def module(name):
+    """A script of the example's folder, imported."""
+    spec = util.spec_from_file_location(f"service_{name}", FOLDER / f"{name}.py")
+    found = util.module_from_spec(spec)
+    sys.modules[spec.name] = found
+    spec.loader.exec_module(found)
+    return found
+
+
+app = module("app")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model that has learned three sentences."""
+    folder, tokenizer = tmp_path_factory.mktemp("model"), subwords(ENGLISH, GERMAN)
+    save_model(folder, taught(tokenizer), tokenizer, tokenizer)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(folder):
+    """The translations that are right."""
+    return Translator.load(folder, max_length=64).translate
+
+
+@contextmanager
+def served(folder, **flags):
+    """A server in a process of its own: its address and the process."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    flags = {"model": folder, "port": port, "tokens": 64, "seconds": SECONDS, **flags}
+    command = [
+        sys.executable,
+        str(FOLDER / "app.py"),
+        *(f"--{name}={value}" for name, value in flags.items()),
+    ]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        while True:
+            assert process.poll() is None, process.stderr.read()
+            try:
+                httpx.get(f"{address}/health", timeout=60).raise_for_status()
+                break
+            except httpx.ConnectError:
+                time.sleep(0.1)
+        yield address, process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def address(folder):
+    """A server that runs while the tests of this file do."""
+    with served(folder) as (address, _):
+        yield address
+
+
+def ask(address, sentences):
+    return httpx.post(f"{address}/translate", json={"sentences": sentences}, timeout=60)
+
+
+# ---- what is asked for comes
+
+
+def test_translations_come_in_order(address, expected):
+    sentences = [*ENGLISH, "", "a dog", ENGLISH[0]]
+    answer = ask(address, sentences)
+    assert answer.status_code == 200
+    assert answer.json() == {"translations": expected(sentences)}
+    assert answer.json()["translations"][:3] == GERMAN
+
+
+def test_many_clients_each_get_their_own(address, expected):
+    asked = [[ENGLISH[i % 3], f"a dog {'and a cat ' * (i % 5)}"][: 1 + i % 2] for i in range(60)]
+    before = httpx.get(f"{address}/health").json()
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda sentences: ask(address, sentences), asked))
+    assert [answer.status_code for answer in answers] == [200] * 60
+    assert [answer.json()["translations"] for answer in answers] == [expected(each) for each in asked]
+    after = httpx.get(f"{address}/health").json()
+    assert after["translated"] - before["translated"] == sum(map(len, asked))
+    assert after["batches"] - before["batches"] < len(asked)  # those that waited went together
+    assert after["waiting"] == 0
+
+
+def test_the_page_asks_for_nothing_elsewhere(address):
+    page = httpx.get(address)
+    assert page.headers["content-type"].startswith("text/html")
+    assert "http" not in page.text.removeprefix("<!doctype html>").replace("http-equiv", "")
+    assert 'fetch("translate"' in page.text
+
+
+def test_nobody_else_on_the_network_is_served():
+    assert app.Settings().host == "127.0.0.1"
+
+
+# ---- bad requests
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        (b"", 422, "JSON"),
+        (b"{", 422, "JSON"),
+        (b"\xff", 422, "JSON"),
+        (b"[]", 422, "object"),
+        (b"{}", 422, "sentences"),
+        (b'{"sentences": []}', 422, "at least 1"),
+        (b'{"sentences": "a dog"}', 422, "array"),
+        (b'{"sentences": [null]}', 422, "sentences.0: "),
+        (b'{"sentences": ["a", 5]}', 422, "sentences.1: "),
+        (b'{"sentences": ["a \\ud800"]}', 422, "JSON"),
+        (b'{"sentences": ["a"], "beam": 900}', 422, "beam"),
+        (b'{"sentences": [' + b'"a",' * 64 + b'"a"]}', 422, "at most 64"),
+        (b'{"sentences": ["' + b"a" * 1001 + b'"]}', 422, "at most 1000"),
+        (b'{"sentences": ["' + b"?" * 64 + b'"]}', 422, "sentences[0] has 6"),
+        (b" " * 10**6, 413, "bytes"),
+        (b"[" * 10**5, 422, "JSON"),
+    ],
+    ids=lambda value: repr(value[:40]) if isinstance(value, bytes) else None,
+)
+def test_a_bad_request_is_told_why_and_harms_nobody(body, status, says, address):
+    answer = httpx.post(f"{address}/translate", content=body, timeout=60)
+    assert answer.status_code == status
+    assert says in answer.json()["detail"]
+    assert ask(address, ENGLISH[:1]).json() == {"translations": GERMAN[:1]}
+
+
+def test_other_paths_and_methods(address):
+    assert httpx.get(f"{address}/translate").status_code == 405
+    assert httpx.get(f"{address}/../app.py").status_code == 404
+    assert httpx.delete(f"{address}/health").status_code == 405
+
+
+# ---- clients that dawdle
+
+
+def test_who_sends_slowly_is_sent_away_and_holds_up_nobody(address):
+    host, port = address.removeprefix("http://").split(":")
+    slow = [socket.create_connection((host, int(port)), timeout=60) for _ in range(10)]
+    for connection in slow:
+        connection.sendall(b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{")
+    assert ask(address, ENGLISH).json()["translations"] == GERMAN
+    for connection in slow:
+        assert connection.recv(1000).startswith(b"HTTP/1.1 504")
+        connection.close()
+
+
+def test_who_reads_slowly_or_leaves_holds_up_nobody(address):
+    host, port = address.removeprefix("http://").split(":")
+    body = b'{"sentences": ["the dog sees a cat"]}'
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    slow = [socket.create_connection((host, int(port)), timeout=60) for _ in range(20)]
+    for connection in slow:
+        connection.sendall((head + body) * 20)  # one after the other, none of the answers read
+    for connection in slow[:10]:
+        connection.close()
+    assert ask(address, ENGLISH).json()["translations"] == GERMAN
+    for connection in slow[10:]:
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
+        connection.close()
+    assert httpx.get(f"{address}/health").status_code == 200
+
+
+# ---- killed in the middle
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM that could be caught")
+def test_what_was_asked_for_before_the_end_is_answered(folder):
+    sentences, wanted = ENGLISH * 20, GERMAN * 20
+    with served(folder, seconds=60) as (address, process):
+        answers, begun = [], threading.Event()
+
+        def client():
+            with httpx.Client(timeout=60) as http:
+                while True:
+                    try:
+                        answer = http.post(f"{address}/translate", json={"sentences": sentences})
+                    except httpx.TransportError:
+                        return  # nobody listens any more
+                    answers.append(answer.json().get("translations", answer.json()))
+                    begun.set()
+
+        threads = [threading.Thread(target=client) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        assert begun.wait(60)
+        process.send_signal(signal.SIGTERM)
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert all(answer == wanted for answer in answers)
+        process.wait(60)
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_a_killed_server_leaves_nothing_that_keeps_the_next_one_from_starting(folder):
+    with served(folder) as (address, process), ThreadPoolExecutor(4) as pool:
+        begun = [pool.submit(ask, address, ENGLISH * 20) for _ in range(4)]
+        process.kill()
+        for each in begun:
+            error = each.exception(60)  # told at once, not left waiting
+            assert isinstance(error, httpx.TransportError) or each.result().status_code == 200
+    with served(folder) as (address, _):
+        assert ask(address, ENGLISH).json() == {"translations": GERMAN}
+
+
+# ---- the queue, without a server
+
+
+class Slow:
+    """A translator that begins when it is told to."""
+
+    def __init__(self):
+        self.go, self.batches = threading.Event(), []
+
+    def __call__(self, sentences):
+        assert self.go.wait(60)
+        self.batches.append(sentences)
+        if "fail" in sentences:
+            raise RuntimeError("it failed")
+        return [sentence.upper() for sentence in sentences]
+
+
+def with_batcher(scene, batch=3, waiting=5):
+    """Play a scene with a batcher that works, and what it hands its batches to."""
+
+    async def play():
+        slow = Slow()
+        batcher = app.Batcher(slow, batch, waiting)
+        worker = asyncio.create_task(batcher.work())
+        try:
+            await asyncio.wait_for(scene(batcher, slow), 60)
+        finally:
+            slow.go.set()
+            worker.cancel()
+
+    asyncio.run(play())
+
+
+def begin(batcher, *requests):
+    return [asyncio.create_task(batcher.ask(list(request))) for request in requests]
+
+
+def test_what_waits_goes_together_up_to_the_size_of_a_batch():
+    async def scene(batcher, slow):
+        tasks = begin(batcher, "a")
+        await asyncio.sleep(0.05)
+        tasks += begin(batcher, "bc", "d", "ef")
+        await asyncio.sleep(0.05)
+        slow.go.set()
+        assert await asyncio.gather(*tasks) == [["A"], ["B", "C"], ["D"], ["E", "F"]]
+        assert slow.batches == [["a"], ["b", "c", "d"], ["e", "f"]]
+
+    with_batcher(scene)
+
+
+def test_who_comes_when_too_many_wait_is_sent_away_whole():
+    async def scene(batcher, slow):
+        tasks = begin(batcher, "a")
+        await asyncio.sleep(0.05)
+        tasks += begin(batcher, "bcde")
+        await asyncio.sleep(0.05)
+        with pytest.raises(asyncio.QueueFull):
+            await batcher.ask(["f", "g"])
+        tasks += begin(batcher, "h")
+        await asyncio.sleep(0.05)
+        slow.go.set()
+        assert await asyncio.gather(*tasks) == [["A"], ["B", "C", "D", "E"], ["H"]]
+
+    with_batcher(scene)
+
+
+def test_what_was_given_up_is_not_translated():
+    async def scene(batcher, slow):
+        [first] = begin(batcher, "a")
+        await asyncio.sleep(0.05)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(batcher.ask(["b", "c"]), 0.05)
+        [last] = begin(batcher, "d")
+        await asyncio.sleep(0.05)
+        slow.go.set()
+        assert await asyncio.gather(first, last) == [["A"], ["D"]]
+        assert slow.batches == [["a"], ["d"]]
+
+    with_batcher(scene)
+
+
+def test_a_batch_that_fails_tells_who_waits_and_the_next_is_translated():
+    async def scene(batcher, slow):
+        slow.go.set()
+        with pytest.raises(RuntimeError, match="it failed"):
+            await batcher.ask(["fail"])
+        assert await batcher.ask(["a"]) == ["A"]
+
+    with_batcher(scene)
+
+
+class Waiting:
+    """A translator that is busy until it is told to go on."""
+
+    def __init__(self):
+        self.go = threading.Event()
+
+    def encode(self, text, name):
+        return []
+
+    def translate(self, sentences, beam):
+        assert self.go.wait(60)
+        return sentences
+
+
+def test_a_busy_service_says_so_and_gives_up_in_time():
+    translator = Waiting()
+    service = app.create_app(translator, app.Settings(waiting=2, seconds=0.3))
+
+    async def play():
+        transport = httpx.ASGITransport(service)
+        async with (
+            service.router.lifespan_context(service),
+            httpx.AsyncClient(transport=transport, base_url="http://x", timeout=60) as http,
+        ):
+            try:
+                full = await http.post("/translate", json={"sentences": ["a"] * 3})
+                assert (full.status_code, full.headers["Retry-After"]) == (503, "1")
+                late = await http.post("/translate", json={"sentences": ["a"]})
+                assert (late.status_code, late.json()["detail"]) == (504, "not done within 0.3 seconds")
+                assert (await http.get("/health")).status_code == 200
+            finally:
+                translator.go.set()
+            assert (await http.post("/translate", json={"sentences": ["b"]})).json() == {
+                "translations": ["b"]
+            }
+
+    asyncio.run(play())
+
+
+def test_health_says_when_nothing_translates_any_more():
+    service = app.create_app(Waiting(), app.Settings())
+
+    async def play():
+        transport = httpx.ASGITransport(service)
+        async with (
+            service.router.lifespan_context(service),
+            httpx.AsyncClient(transport=transport, base_url="http://x") as http,
+        ):
+            service.state.worker.cancel()
+            await asyncio.sleep(0.05)
+            assert (await http.get("/health")).status_code == 503
+
+    asyncio.run(play())
+
+
+# ---- the measuring client
+
+
+def test_the_client_counts_answers_of_each_kind(address, capsys):
+    load = module("load")
+    load.SENTENCES = ENGLISH
+    asyncio.run(load.measure(address, [1, 3], 0.5))
+    head, _, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split(" | ")[0] for row in rows] == ["| 1", "| 3"]
+    assert all(row.count("|") == head.count("|") for row in rows)
+    assert all(row.endswith("none |") for row in rows)
+    asyncio.run(load.measure("http://127.0.0.1:9", [1], 0.1))
+    assert "× ConnectError" in capsys.readouterr().out
