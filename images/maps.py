@@ -66,7 +66,7 @@ PACKAGE = {
 def layers() -> list[list[str]]:
     """Read the rows of the package, lowest first, from the table that `lint-imports` checks."""
     table = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
-    (contract,) = table["tool"]["importlinter"]["contracts"]
+    contract, *_ = table["tool"]["importlinter"]["contracts"]
     return [row.split(" : ") for row in reversed(contract["layers"])]
 
 

@@ -847,7 +847,7 @@ assert results["free adversary"]["changed"] < 0.1
 # built-in corpus. We test it on our 24.
 
 # %%
-drawn = sample(120, seed=5)
+drawn = sample(120)
 read = [[tokenizer.start, *tokenizer.encode(one.german), tokenizer.end] for one in drawn]
 others = translator.batch([translator.encode(one.english) for one in drawn]), translator.batch(read)
 adversary = deepcopy(model.decoder)

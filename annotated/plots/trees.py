@@ -3,8 +3,7 @@
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from annotated.data.grammar.tree import Tree
-from annotated.data.trees import is_word, labelled_spans
+from annotated.data.trees import Tree, is_word, labelled_spans
 from annotated.plots.drawing import axes_or_new
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from annotated.data.grammar import Tree, sample
-from annotated.data.trees import BracketScores, labelled_spans, linearise, read_tree, score_brackets
+from annotated.data.grammar import sample
+from annotated.data.trees import BracketScores, Tree, labelled_spans, linearise, read_tree, score_brackets
 
 # The telescope belongs to the seeing, or to the man.
 SEEING = Tree.parse(
@@ -18,7 +18,13 @@ BEING = Tree.parse(
 
 @pytest.fixture(scope="module")
 def trees():
-    return [tree for pair in sample(300, seed=5) for tree in (pair.german_tree, pair.english_tree)]
+    return [tree for pair in sample(300) for tree in (pair.german_tree, pair.english_tree)]
+
+
+@pytest.mark.parametrize("wrong", ["", "Hund", "(N", "(N)", "(N Hund", "(N Hund) (N Katze)", "((N Hund))"])
+def test_a_malformed_tree_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"tree|bracket"):
+        Tree.parse(wrong)
 
 
 def test_a_tree_becomes_brackets_and_parts_of_speech():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from annotated.data.grammar import Tree
+from annotated.data.trees import Tree
 from annotated.plots.trees import RIGHT, WRONG, plot_tree
 
 LOW = Tree.parse("(S (NP (PRON I)) (VP (V saw) (NP (N men) (PP (P with) (NP (N luck))))) (PUNCT .))")

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from annotated.data.grammar import phrases, times, words
-from annotated.data.grammar.dice import Dice
-from annotated.data.grammar.lexicon import (
+from corpora.grammar import phrases, times, words
+from corpora.grammar.dice import Dice
+from corpora.grammar.lexicon import (
     DETERMINERS,
     MODALS,
     PLAIN_VERBS,
@@ -14,7 +14,7 @@ from annotated.data.grammar.lexicon import (
     Modal,
     Verb,
 )
-from annotated.data.grammar.syntax import (
+from corpora.grammar.syntax import (
     Clause,
     Element,
     NounPhrase,

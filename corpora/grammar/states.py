@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from annotated.data.grammar import clauses, phrases, times, words
-from annotated.data.grammar.dice import Dice
-from annotated.data.grammar.lexicon import DETERMINERS, THERE_IS, TO_BE, WEATHER_VERBS, WEATHER_WORDS
-from annotated.data.grammar.syntax import IT, THERE, AdjectivePhrase, Clause, NounPhrase, Phrase, Pronoun
+from corpora.grammar import clauses, phrases, times, words
+from corpora.grammar.dice import Dice
+from corpora.grammar.lexicon import DETERMINERS, THERE_IS, TO_BE, WEATHER_VERBS, WEATHER_WORDS
+from corpora.grammar.syntax import IT, THERE, AdjectivePhrase, Clause, NounPhrase, Phrase, Pronoun
 
 STATES = words.STATES.split()
 COLOURS = words.COLOURS.split()

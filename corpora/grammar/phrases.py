@@ -2,9 +2,9 @@
 
 from functools import cache
 
-from annotated.data.grammar import words
-from annotated.data.grammar.dice import Dice
-from annotated.data.grammar.lexicon import (
+from corpora.grammar import words
+from corpora.grammar.dice import Dice
+from corpora.grammar.lexicon import (
     ADJECTIVES,
     CIRCUMSTANCES,
     COMMON,
@@ -22,7 +22,7 @@ from annotated.data.grammar.lexicon import (
     read_phrases,
     rows,
 )
-from annotated.data.grammar.syntax import NounPhrase, PrepositionalPhrase, Pronoun
+from corpora.grammar.syntax import NounPhrase, PrepositionalPhrase, Pronoun
 
 # How often each determiner is drawn, by its German stem; "2" stands for all the numbers, "0" for none at all.
 WEIGHTS = {

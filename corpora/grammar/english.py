@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from annotated.data.grammar import english_forms as forms
-from annotated.data.grammar.syntax import (
+from corpora.grammar import english_forms as forms
+from corpora.grammar.syntax import (
     AdjectivePhrase,
     Clause,
     NounPhrase,
@@ -14,7 +14,7 @@ from annotated.data.grammar.syntax import (
     Subordinate,
     phrase_tree,
 )
-from annotated.data.grammar.tree import COMMA, Tree, Word, leaf
+from corpora.grammar.tree import COMMA, Tree, Word, leaf
 
 # What follows the verb, in this order.
 FIELD = [

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from annotated.data.grammar import clauses, phrases, words
-from annotated.data.grammar.dice import Dice
-from annotated.data.grammar.lexicon import DETERMINERS, PLAIN_VERBS, read_phrases
-from annotated.data.grammar.syntax import WHAT, WHO, Clause, NounPhrase, PrepositionalPhrase, Sentence
-from annotated.data.grammar.verb_groups import (
+from corpora.grammar import clauses, phrases, words
+from corpora.grammar.dice import Dice
+from corpora.grammar.lexicon import DETERMINERS, PLAIN_VERBS, read_phrases
+from corpora.grammar.syntax import WHAT, WHO, Clause, NounPhrase, PrepositionalPhrase, Sentence
+from corpora.grammar.verb_groups import (
     DATIVE_VERBS,
     OBJECT_VERBS,
     PEOPLE,

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from annotated.data.grammar import clauses, phrases, states
-from annotated.data.grammar.dice import Dice
-from annotated.data.grammar.lexicon import CLAUSE_VERBS, MODALS, PLAIN_VERBS, Verb
-from annotated.data.grammar.questions import affirmed
-from annotated.data.grammar.syntax import (
+from corpora.grammar import clauses, phrases, states
+from corpora.grammar.dice import Dice
+from corpora.grammar.lexicon import CLAUSE_VERBS, MODALS, PLAIN_VERBS, Verb
+from corpora.grammar.questions import affirmed
+from corpora.grammar.syntax import (
     Clause,
     NounPhrase,
     PrepositionalPhrase,
@@ -14,7 +14,7 @@ from annotated.data.grammar.syntax import (
     Sentence,
     Subordinate,
 )
-from annotated.data.grammar.verb_groups import AIM_VERBS, GOAL_VERBS, PEOPLE, PERSON_VERBS, full_name, takes
+from corpora.grammar.verb_groups import AIM_VERBS, GOAL_VERBS, PEOPLE, PERSON_VERBS, full_name, takes
 
 # Where one goes, and what for.
 PURPOSES = {

@@ -2,9 +2,9 @@
 
 from functools import cache
 
-from annotated.data.grammar import words
-from annotated.data.grammar.dice import Dice
-from annotated.data.grammar.lexicon import Phrase, phrase, read_phrases, rows
+from corpora.grammar import words
+from corpora.grammar.dice import Dice
+from corpora.grammar.lexicon import Phrase, phrase, read_phrases, rows
 
 
 def clock(dice: Dice) -> Phrase:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from annotated.data.grammar import nouns, verbs, words
+from corpora.grammar import nouns, verbs, words
 
 GENDERS = {"der": "m", "die": "f", "das": "n"}
 

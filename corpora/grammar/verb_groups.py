@@ -1,7 +1,7 @@
 """Verbs grouped by the sentences that they can stand in."""
 
-from annotated.data.grammar import phrases
-from annotated.data.grammar.lexicon import PLAIN_VERBS, Verb
+from corpora.grammar import phrases
+from corpora.grammar.lexicon import PLAIN_VERBS, Verb
 
 PEOPLE = ("person",)
 

@@ -2,9 +2,9 @@
 
 from functools import cache
 
-from annotated.data.grammar import words
-from annotated.data.grammar.lexicon import PLAIN_VERBS, Noun, Verb, rows
-from annotated.data.grammar.phrases import PRONOUNS, adjectives_for, determiners_for, nouns_for
+from corpora.grammar import words
+from corpora.grammar.lexicon import PLAIN_VERBS, Noun, Verb, rows
+from corpora.grammar.phrases import PRONOUNS, adjectives_for, determiners_for, nouns_for
 
 
 def count_sentences() -> int:

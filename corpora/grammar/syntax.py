@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from annotated.data.grammar.lexicon import Adjective, Determiner, Modal, Noun, Phrase, Preposition, Verb
-from annotated.data.grammar.tree import Tree, leaf
+from corpora.grammar.lexicon import Adjective, Determiner, Modal, Noun, Phrase, Preposition, Verb
+from corpora.grammar.tree import Tree, leaf
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from functools import cache
 
 import pytest
 
-from annotated.data.grammar import Tree, lexicon, sample
+from annotated.data.trees import Tree
+from corpora.grammar import lexicon, sample
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ The first lines are short ways to say what a sentence is made of.
 
 import pytest
 
-from annotated.data.grammar import english, german, lexicon, text, words
-from annotated.data.grammar.phrases import PRONOUNS
-from annotated.data.grammar.syntax import (
+from corpora.grammar import english, german, lexicon, text, words
+from corpora.grammar.phrases import PRONOUNS
+from corpora.grammar.syntax import (
     IT,
     THERE,
     WHAT,

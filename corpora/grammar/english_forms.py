@@ -1,6 +1,6 @@
 """English inflection: plurals, -s, -ing, to be, a and an."""
 
-from annotated.data.grammar.lexicon import Noun, doubled
+from corpora.grammar.lexicon import Noun, doubled
 
 SOUNDS_LIKE_A_CONSONANT = ("uni", "use", "eu", "one")
 

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from annotated.data.grammar.lexicon import Adjective, Determiner, Modal, Noun, Verb
+from corpora.grammar.lexicon import Adjective, Determiner, Modal, Noun, Verb
 
 # Rows: nominative, accusative, dative, genitive. Columns: masculine, feminine, neuter, plural. "." is no
 # ending.

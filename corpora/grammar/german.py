@@ -1,8 +1,8 @@
 """German word order and agreement: from the parts of a sentence to its tree."""
 
-from annotated.data.grammar import german_forms as forms
-from annotated.data.grammar.lexicon import Verb
-from annotated.data.grammar.syntax import (
+from corpora.grammar import german_forms as forms
+from corpora.grammar.lexicon import Verb
+from corpora.grammar.syntax import (
     AdjectivePhrase,
     Clause,
     Element,
@@ -13,7 +13,7 @@ from annotated.data.grammar.syntax import (
     Subordinate,
     phrase_tree,
 )
-from annotated.data.grammar.tree import COMMA, Tree, Word, leaf
+from corpora.grammar.tree import COMMA, Tree, Word, leaf
 
 # What stands between the finite verb and the verbs at the end, in this order. Pronouns move up behind the
 # subject, what is new (ein Buch, drei Bücher, kein Brot) down to INDEFINITE.

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from annotated.data.grammar import clauses, phrases, questions, states, subordinate, times
-from annotated.data.grammar.dice import Dice
-from annotated.data.grammar.lexicon import DETERMINERS, Verb
-from annotated.data.grammar.syntax import Clause, NounPhrase, Sentence, relative_pronoun
-from annotated.data.grammar.verb_groups import (
+from corpora.grammar import clauses, phrases, questions, states, subordinate, times
+from corpora.grammar.dice import Dice
+from corpora.grammar.lexicon import DETERMINERS, Verb
+from corpora.grammar.syntax import Clause, NounPhrase, Sentence, relative_pronoun
+from corpora.grammar.verb_groups import (
     LASTING_VERBS,
     OBJECT_VERBS,
     PASSIVE_VERBS,

@@ -1,0 +1,118 @@
+"""The built-in corpus: German-English sentence pairs with their word alignments and both trees.
+
+A grammar of our own drew the pairs, at random but once and for all: it stands in the repository, in
+`corpora/grammar`, is no part of this package, and draws as many others as anybody wants. A line of the file
+has four columns: the split (or "-", for none), the German tree, the English tree, and the word alignment in
+the Pharaoh format (`0-0 1-2`). German and English are functions of each other: each sentence has one
+translation, in either direction.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from annotated.data.download import sha256_check
+from annotated.data.parallel import Corpus, ParallelText, read_lines
+from annotated.data.trees import Tree
+
+__all__ = ["GrammarPair", "Tree", "grammar", "sample", "surface", "word_by_word"]
+
+FILE = Path(__file__).with_name("grammar.tsv.gz")
+SPLITS = ("train", "val", "test")
+_SHA256 = "ea1a4900152667df45a5f4ae728bdc2086710fa1656ebaf3b9a91b99dc8a89b2"
+
+
+@dataclass(frozen=True)
+class GrammarPair:
+    """A German sentence and its English translation.
+
+    `alignment` holds pairs (position of a German word, position of an English word), from 0; the leaves of a
+    tree are the words of its sentence, punctuation among them.
+    """
+
+    german: str
+    english: str
+    german_words: tuple[str, ...]
+    english_words: tuple[str, ...]
+    alignment: frozenset[tuple[int, int]]
+    german_tree: Tree
+    english_tree: Tree
+
+    @classmethod
+    def of(cls, german: Tree, english: Tree, alignment: frozenset[tuple[int, int]]) -> "GrammarPair":
+        """Make the pair of two trees: their leaves are its words."""
+        words = tuple(german.leaves()), tuple(english.leaves())
+        return cls(*map(surface, words), *words, alignment, german, english)
+
+
+def sample(count: int) -> list[GrammarPair]:
+    """Return the first `count` pairs in the order in which they were drawn, whatever their split.
+
+    They are the same in every call, and no pair comes twice. Raises ValueError unless there are so many, and
+    as `grammar` does.
+    """
+    rows = _rows()
+    if not 0 <= count <= len(rows):
+        raise ValueError(f"count must be from 0 to {len(rows)}, as many pairs as there are, not {count}")
+    return [_pair(*row[1:]) for row in rows[:count]]
+
+
+def grammar(pair: str = "de-en") -> Corpus:
+    """Read the corpus with its splits "train", "val" and "test"; `pair` is "de-en" or "en-de".
+
+    No two splits share a sentence. Raises ValueError for another pair, or where the file that comes with
+    the package is damaged, FileNotFoundError where it is missing.
+    """
+    if pair not in ("de-en", "en-de"):
+        raise ValueError(
+            f"the grammar corpus is German-English: pair must be 'de-en' or 'en-de', not {pair!r}"
+        )
+    rows = list(enumerate(_rows(), start=1))
+    splits = {}
+    for name in SPLITS:
+        chosen = [(line, *map(_sentence, row[1:3])) for line, row in rows if row[0] == name]
+        lines, german, english = map(list, zip(*chosen, strict=True))
+        src, tgt = (german, english) if pair == "de-en" else (english, german)
+        splits[name] = ParallelText(src, tgt, lines, name)
+    return Corpus("grammar", *pair.split("-"), splits)
+
+
+def _rows() -> list[list[str]]:
+    """Read the lines of the file, cut into their columns."""
+    if not FILE.exists():
+        raise FileNotFoundError(f"{FILE}, the built-in corpus, is missing: install the package anew")
+    try:
+        sha256_check(_SHA256)(FILE, str(FILE))
+    except ValueError as error:
+        raise ValueError(f"{error}: install the package anew") from None
+    return [line.split("\t") for line in read_lines(FILE)]
+
+
+def _pair(german: str, english: str, links: str) -> GrammarPair:
+    alignment = frozenset((int(left), int(right)) for left, right in re.findall(r"(\d+)-(\d+)", links))
+    return GrammarPair.of(Tree.parse(german), Tree.parse(english), alignment)
+
+
+def _sentence(tree: str) -> str:
+    """Read the sentence off a bracketed tree without making the tree, which takes much longer."""
+    return surface(re.findall(r" ([^() ]+)\)", tree))
+
+
+def surface(words: Sequence[str]) -> str:
+    """Write words as a line of text: no space before punctuation and 's."""
+    return re.sub(r" ([,.?]|'s?)(?= |$)", r"\1", " ".join(words))
+
+
+def word_by_word(pair: GrammarPair) -> str:
+    """Translate with all words known and no grammar, for comparison.
+
+    Each German word, in German order, is replaced by the English words aligned to it, in English order; a
+    German word aligned to nothing is left out, and an English word aligned to two German words comes twice.
+    Punctuation stays where German has it.
+    """
+    found = []
+    for place, word in enumerate(pair.german_words):
+        others = sorted(right for left, right in pair.alignment if left == place)
+        found += [pair.english_words[other] for other in others] if word.isalnum() or others else [word]
+    return surface(found)
