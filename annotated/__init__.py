@@ -63,6 +63,7 @@ _HOMES = {
     "interop": ("from_hub",),
     "training.loop": ("SimpleLossCompute", "TrainState", "run_epoch"),
     "training.config": ("TrainingConfig",),
+    "training.train": ("train",),
     "training.trainer": ("Trainer", "TrainingError"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

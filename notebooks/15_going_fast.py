@@ -84,7 +84,7 @@ from annotated.fast import CpuKernels
 from annotated.interop import CTranslate2Translator, to_ctranslate2
 from annotated.plots import fit_power, plot_against, plot_costs, setup_notebook
 from annotated.tokenizers import END, PAD, START
-from annotated.training.trainer import SummedLoss
+from annotated.training.update import SummedLoss
 from annotated.translation.scoring import recorded
 
 setup_notebook()

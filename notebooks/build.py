@@ -82,7 +82,8 @@ def execute(notebook: NotebookNode, source: Path) -> None:
         on_cell_start=lambda cell, cell_index: started.append(cell_index),
     )
     try:
-        client.execute(env={**os.environ, "ANNOTATED_SVG": "1"})
+        # Without bars: a widget's number differs from run to run.
+        client.execute(env={**os.environ, "ANNOTATED_SVG": "1", "TQDM_DISABLE": "1"})
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         raise BuildError(explain(notebook, source, started[-1], error)) from error
     notebook.metadata = nbformat.from_dict(METADATA)

@@ -128,7 +128,7 @@ def test_a_training_with_the_fused_optimizer_is_that_of_the_cpu(device, tmp_path
     settings = {"max_steps": 6, "model": {"dropout": 0.0}, "dtype": torch.float64}
     make_trainer(tmp_path / "cpu", **settings).train()
     trainer = make_trainer(tmp_path / "there", device=device, **settings)
-    assert trainer.optimizer.defaults["fused"]
+    assert trainer.updater.optimizer.defaults["fused"]
     trainer.train()
     assert next(trainer.model.parameters()).device.type == device
     expected = read_tensors(tmp_path / "cpu" / WEIGHTS)

@@ -2,9 +2,10 @@
 
 from annotated.data.batch import Batch
 from annotated.data.batching import EncodedPairs, TokenBatches, encode_corpus, pad_rows
-from annotated.data.corpora import hold_out, load_corpus, own_files, tatoeba
+from annotated.data.corpora import hold_out, load_corpus, tatoeba
 from annotated.data.iwslt import iwslt
 from annotated.data.multi30k import multi30k
+from annotated.data.own import own_corpus, own_text
 from annotated.data.parallel import Corpus, ParallelText, read_lines, read_parallel, read_tsv, split_lines
 from annotated.data.synthetic import data_gen
 
@@ -20,7 +21,8 @@ __all__ = [
     "iwslt",
     "load_corpus",
     "multi30k",
-    "own_files",
+    "own_corpus",
+    "own_text",
     "pad_rows",
     "read_lines",
     "read_parallel",

@@ -37,6 +37,12 @@ class Batch:
             self.tgt_mask = self.make_std_mask(self.tgt, pad)
             self.ntokens = int((self.tgt_y != pad).sum())
 
+    def __repr__(self) -> str:
+        shown = f"src {tuple(self.src.shape)}"
+        if hasattr(self, "tgt"):
+            shown += f", tgt {tuple(self.tgt.shape)}, ntokens {self.ntokens:,}"
+        return f"Batch({shown}, on {self.src.device})"
+
     @staticmethod
     def make_std_mask(tgt: Tensor, pad: int) -> Tensor:
         """Hide padding and the future: tokens (batch, len) give a bool mask (batch, len, len)."""

@@ -34,8 +34,11 @@ class EncodedPairs:
     def __len__(self) -> int:
         return len(self.src)
 
+    def __repr__(self) -> str:
+        return f"EncodedPairs({self.name}, {len(self):,} pairs)"
+
     def report(self) -> str:
-        """One line for a person: how many pairs there are, and how many were dropped and why."""
+        """Lines for a person: how many pairs there are, and how many were dropped and why."""
         return report(self.name, len(self), self.dropped)
 
 
@@ -93,6 +96,9 @@ class TokenBatches:
 
     def __len__(self) -> int:
         return len(self._sizes)
+
+    def __repr__(self) -> str:
+        return f"TokenBatches({self.pairs.name}, {len(self):,} batches of at most {self.max_tokens:,} tokens)"
 
     def batches(self, epoch: int) -> list[list[int]]:
         """The batches of an epoch, each as indices of pairs, in random order unless `shuffle` is False."""

@@ -1,4 +1,4 @@
-"""Corpora from a reader's own files, and every corpus by its name."""
+"""Every corpus by its name, and how splits are held out."""
 
 import hashlib
 from dataclasses import replace
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from annotated.data.iwslt import iwslt
 from annotated.data.multi30k import multi30k
-from annotated.data.parallel import Corpus, ParallelText, read_parallel, read_tsv
+from annotated.data.parallel import Corpus, ParallelText, read_tsv
 
 NAMES = ("multi30k", "iwslt", "tatoeba", "grammar")
 
@@ -54,16 +54,6 @@ def tatoeba(path: str | Path | None, pair: str = "de-en", first: str = "en") -> 
     elif first != src:
         raise ValueError(f"the first column is {first!r}, which is not in the pair {pair!r}")
     return Corpus("tatoeba", src, tgt, hold_out(text, "val", "test"))
-
-
-def own_files(src: str | Path, tgt: str | Path | None = None, pair: str | None = None) -> Corpus:
-    """Your own pair of files, or, without `tgt`, your own file of `source<TAB>target` lines.
-
-    5% of the different source sentences, 2,000 at most, become val, the rest train.
-    """
-    src_language, tgt_language = languages(pair)
-    text = read_tsv(src) if tgt is None else read_parallel(src, tgt)
-    return Corpus("own", src_language, tgt_language, hold_out(text, "val"))
 
 
 def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:

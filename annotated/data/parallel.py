@@ -38,6 +38,9 @@ class ParallelText:
     def __len__(self) -> int:
         return len(self.src)
 
+    def __repr__(self) -> str:
+        return f"ParallelText({self.name}, {len(self):,} pairs)"
+
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return zip(self.src, self.tgt, strict=True)
 
@@ -48,7 +51,7 @@ class ParallelText:
         return ParallelText(src, tgt, lines, name or self.name)
 
     def report(self) -> str:
-        """One line for a person: how many pairs there are, and how many were dropped and why."""
+        """Lines for a person: how many pairs there are, and how many were dropped and why."""
         return report(self.name, len(self), self.dropped)
 
 
@@ -66,6 +69,10 @@ class Corpus:
         """The languages as `load_corpus` takes them, such as "de-en"."""
         return f"{self.src_language}-{self.tgt_language}" if self.src_language else None
 
+    def __repr__(self) -> str:
+        splits = ", ".join(f"{name} {len(text):,}" for name, text in self.splits.items())
+        return f"Corpus({self.name}, {self.pair or 'languages unknown'}, pairs: {splits})"
+
     def __getitem__(self, split: str) -> ParallelText:
         if split not in self.splits:
             raise ValueError(f"{self.name} has no split {split!r}; its splits are {', '.join(self.splits)}")
@@ -73,9 +80,9 @@ class Corpus:
 
 
 def report(name: str, pairs: int, dropped: dict[str, int]) -> str:
-    """`train: 28,990 pairs (dropped: 7 with an empty side, 3 with ...)`, in one line."""
-    reasons = ", ".join(f"{count:,} with {reason}" for reason, count in dropped.items() if count)
-    return f"{name}: {pairs:,} pairs" + (f" (dropped: {reasons})" if reasons else "")
+    """`train: 28,990 pairs`, and below it a line such as `  dropped 7: an empty side` for each reason."""
+    reasons = (f"  dropped {count:,}: {reason}" for reason, count in dropped.items() if count)
+    return "\n".join([f"{name}: {pairs:,} pairs", *reasons])
 
 
 def read_parallel(src_path: str | Path, tgt_path: str | Path, name: str | None = None) -> ParallelText:
@@ -94,13 +101,16 @@ def read_tsv(path: str | Path, name: str | None = None) -> ParallelText:
 
     Further columns (an attribution) are not read. Pairs with an empty side, and wholly empty lines, are
     dropped and counted. Raises as `read_parallel` does, and ValueError naming the line that has no second
-    column.
+    column, or where the pairs begin only with the second: most lines have a number, then two more columns.
     """
-    rows = [(number, *line.split("\t")[:2]) for number, line in numbered_lines(path)]
+    rows = [(number, *line.split("\t")) for number, line in numbered_lines(path)]
     for number, *columns in rows:
         if len(columns) < 2 and columns[0].strip():
             raise ValueError(f"{path}, line {number}: no tab; each line must be source<TAB>target")
-    return _filled(((n, src, *(tgt or [""])) for n, src, *tgt in rows), name or Path(path).name, str(path))
+    if 2 * sum(len(columns) > 2 and columns[0].strip().isdigit() for _, *columns in rows) > len(rows):
+        raise ValueError(f"{path}: the first column holds numbers; the first two must be source and target")
+    columns = ((n, src, tgt[0] if tgt else "") for n, src, *tgt in rows)
+    return filled(columns, name or Path(path).name, str(path))
 
 
 def align(
@@ -116,7 +126,7 @@ def align(
             "line i of the one must be the translation of line i of the other"
         )
     pairs = ((number, one, other) for (number, one), (_, other) in zip(src, tgt, strict=True))
-    return _filled(pairs, name, " and ".join(where))
+    return filled(pairs, name, " and ".join(where))
 
 
 def numbered_lines(path: str | Path) -> list[tuple[int, str]]:
@@ -161,7 +171,7 @@ def _gunzip(data: bytes, path: Path) -> bytes:
         raise ValueError(f"{path} is not a whole gzip file: {error}") from None
 
 
-def _filled(pairs: Iterable[tuple[int, str, str]], name: str, where: str) -> ParallelText:
+def filled(pairs: Iterable[tuple[int, str, str]], name: str, where: str) -> ParallelText:
     """The pairs with both sides filled; the others are counted."""
     rows = list(pairs)
     kept = [row for row in rows if row[1].strip() and row[2].strip()]

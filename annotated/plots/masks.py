@@ -18,8 +18,8 @@ CELL, GAP = 30, 110  # pixels; the gap holds the tokens of the next panel
 
 def plot_mask(
     mask: Tensor,
-    queries: Sequence[str],
-    keys: Sequence[str],
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
     ax: "Axes | None" = None,
     title: str = "Who may look at whom",
 ) -> "Axes":
@@ -27,7 +27,7 @@ def plot_mask(
 
     Args:
         mask: bool (queries, keys), True where attention is allowed, or (1, keys), which serves every query.
-        queries, keys: the tokens down the side and along the foot.
+        queries, keys: the tokens down the side and along the foot; their positions if None.
         ax: where to draw; a new figure if None.
 
     Raises ValueError if the mask is not boolean, or does not fit the tokens.
@@ -36,6 +36,11 @@ def plot_mask(
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
+    check_mask(mask)
+    queries, keys = (
+        [str(i) for i in range(size)] if tokens is None else tokens
+        for tokens, size in ((queries, mask.size(0)), (keys, mask.size(-1)))
+    )
     mask = _spread(mask, queries, keys)
     if ax is None:
         _, ax = plt.subplots(figsize=(0.5 * len(keys) + 3.5, 0.5 * len(queries) + 1.5))

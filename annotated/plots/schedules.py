@@ -11,12 +11,24 @@ if TYPE_CHECKING:
 
 
 def plot_schedules(
-    settings: Sequence[tuple[int, int]], steps: int = 20000, factor: float = 1.0, ax: "Axes | None" = None
+    settings: Sequence[tuple[int, int]] | int,
+    warmup: int | None = None,
+    *,
+    steps: int = 20000,
+    factor: float = 1.0,
+    ax: "Axes | None" = None,
 ) -> "Axes":
-    """The rate over `steps` updates for each (d_model, warmup), a dot on each peak.
+    """Draw the rate over `steps` updates for each (d_model, warmup), a dot on each peak.
+
+        plot_schedules([(512, 4000), (256, 4000)])
+        plot_schedules(512, 4000)                     # one alone
 
     Raises ValueError if there is no setting, or a peak lies beyond the last step.
     """
+    if isinstance(settings, int):
+        if warmup is None:
+            raise ValueError(f"plot_schedules needs a warmup beside d_model={settings}, such as 4000")
+        settings = [(settings, warmup)]
     if not settings:
         raise ValueError("plot_schedules needs at least one (d_model, warmup)")
     for _, warmup in settings:

@@ -1,6 +1,8 @@
 """Pictures of a training run: loss and learning rate, and what accuracy hides (sections 5.3 and 5.4)."""
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from annotated.plots.drawing import axes_or_new, load, palette
@@ -16,7 +18,7 @@ Record = Mapping[str, float]
 
 
 def plot_learning_curves(
-    records: Sequence[Record],
+    records: Sequence[Record] | str | Path,
     floor: float | None = None,
     axes: "Sequence[Axes] | None" = None,
     title: str = "Loss",
@@ -24,7 +26,8 @@ def plot_learning_curves(
     """Draw the loss, in training and in validation, and beside it the learning rate.
 
     Args:
-        records: with `step` (updates, from 1) and any of `loss`, `validation_loss` (nats a token), `rate`.
+        records: with `step` (updates, from 1) and any of `loss`, `validation_loss` (nats a token), `rate`;
+            or the folder of a run, whose log has them, or that log.
         floor: what the loss cannot go below, drawn as a dashed line.
         axes: two to draw on, for losses and rate; a new figure if None.
 
@@ -32,11 +35,14 @@ def plot_learning_curves(
     """
     import numpy as np
 
+    if isinstance(records, str | Path):
+        records = read_log(records)
+    trained, used = curve(records, "loss"), curve(records, "rate")
     if axes is None:
         axes = load("matplotlib.pyplot").subplots(1, 2, figsize=(11, 4.2), layout="constrained")[1]
     losses, rates = axes
     colours = palette()
-    losses.plot(*curve(records, "loss"), color=colours[0], label="training (dropout on)")
+    losses.plot(*trained, color=colours[0], label="training (dropout on)")
     if any("validation_loss" in record for record in records):
         losses.plot(
             *curve(records, "validation_loss"),
@@ -49,7 +55,7 @@ def plot_learning_curves(
         losses.axhline(floor, color="black", linestyle=":", label=f"floor, {floor:.3f}")
     losses.set(title=title, xlabel="update", ylabel="loss (nats a target token)", ylim=(0, None))
     losses.legend(frameon=False)
-    rates.plot(*curve(records, "rate"), color=colours[2])
+    rates.plot(*used, color=colours[2])
     rates.set(title="Learning rate (equation 3)", xlabel="update", ylabel="learning rate", ylim=(0, None))
     for ax in axes:
         ax.xaxis.set_major_formatter("{x:,.0f}")
@@ -108,6 +114,12 @@ def plot_losses(
     ax.grid(True)
     ax.legend(frameon=False)
     return ax
+
+
+def read_log(run: str | Path) -> list[Record]:
+    """Read the log of a run, from its folder or from the file itself. Raises FileNotFoundError."""
+    path = Path(run) / "log.jsonl" if Path(run).is_dir() else Path(run)
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def curve(records: Sequence[Record], name: str) -> tuple[list[float], list[float]]:

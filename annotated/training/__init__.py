@@ -1,9 +1,17 @@
 """Training.
 
 loop         the training loop to read
-trainer      the trainer for long runs
-config       its settings
-run_folder   a run on disk: checkpoints, log, lock
+train        from sentence pairs to a translator in one call
+trainer      the trainer for long runs, and what it is made of:
+  config       its settings
+  update       one update: the loss, its gradient, Adam's step
+  rates        the learning rate of each update
+  progress     where a run stands, and how far it is from its end
+  run_folder   a run on disk: checkpoints, log, lock
+  starting     the model that a run starts from
+  resuming     what it takes to go on with a run
+  averaging    what is left at the end: the mean of checkpoints, or the newest
+  interrupt    Ctrl-C, taken at the next good moment
+  devices      where to compute, how precisely, in how many processes
 rdrop        R-Drop, a regularisation newer than the paper
-devices      where to compute, how precisely, in how many processes
 """

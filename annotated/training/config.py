@@ -5,6 +5,8 @@ from typing import Literal
 
 from annotated.transformer.config import setting
 
+PRESETS = ("tiny", "base", "big")
+
 
 @dataclass(frozen=True)
 class TrainingConfig:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import TypeVar
 import torch
 from torch import distributed as dist
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from tqdm import tqdm
 
 Item = TypeVar("Item")
 
@@ -41,11 +43,11 @@ def node() -> str:
 
 @contextmanager
 def processes(device: torch.device) -> Iterator[None]:
-    """Join the other processes, where `torchrun` started several.
+    """Join the other processes, where `torchrun` started several, unless they are joined already.
 
     Raises SharedError if one of them is lost while the block runs.
     """
-    if int(os.environ.get("WORLD_SIZE", 1)) == 1:
+    if int(os.environ.get("WORLD_SIZE", 1)) == 1 or dist.is_initialized():
         yield
         return
     if device.type == "cuda":
@@ -80,6 +82,26 @@ def from_first(value: Item) -> Item:
     if dist.is_initialized():
         dist.broadcast_object_list(values)
     return values[0]
+
+
+def total(value: float, device: torch.device) -> float:
+    """The sum of a number over all processes."""
+    if not dist.is_initialized():
+        return value
+    number = torch.tensor(float(value), dtype=torch.float64, device=device)
+    dist.all_reduce(number)
+    return number.item()
+
+
+def is_first() -> bool:
+    """Tell whether this is the first of the processes that `torchrun` started, or the only one."""
+    return int(os.environ.get("RANK", 0)) == 0
+
+
+def say(text: str) -> None:
+    """Tell the user something, on standard error, from the first process only; a progress bar stays whole."""
+    if is_first():
+        tqdm.write(text, file=sys.stderr)
 
 
 @contextmanager

@@ -18,7 +18,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -31,11 +30,11 @@ from annotated.files import (
     read_json,
     remove_folder,
     remove_partials,
-    settings_from_json,
     write_json,
 )
 from annotated.tokenizers import Tokenizer
 from annotated.training.config import CHANGEABLE, TrainingConfig
+from annotated.training.progress import PROGRESS, Progress, read_progress
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.model_folder import (
     CONFIG,
@@ -53,42 +52,10 @@ except ImportError:  # on Windows
     fcntl = None
 
 LOG, LOCK = "log.jsonl", "run.lock"
-OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
+OPTIMIZER = "optimizer.safetensors"
 
 # Settings that say where the text lies. A resumed run is held to the text itself.
 PLACES = ("path", "src", "tgt", "val_src", "val_tgt")
-
-
-@dataclass
-class Progress:
-    """Where a run stands: all that a checkpoint must hold besides weights and the optimizer's state."""
-
-    step: int = 0  # updates made
-    epoch: int = 0  # the epoch under way, from 0
-    batches: int = 0  # trained on in it
-    epoch_batches: int = 0  # in it; at its start, in the one before
-    update_batches: int = 1  # in an update, of all processes
-    text: str = ""  # identifies what is trained and validated on; "" is unknown
-    seconds: float = 0.0  # spent on updates, interruptions not counted
-    loss: float = 0.0  # summed since the last line of the log
-    tokens: int = 0  # target tokens since then
-    total_tokens: int = 0  # target tokens since the start
-    log_bytes: int = 0  # the log's length; what a killed run wrote after its checkpoint is cut off
-    validation_loss: float | None = None  # of exactly these weights, if they were validated
-    best: float | None = None  # lowest validation loss
-    stale: int = 0  # epochs since then
-    off_schedule: bool = False  # saved because the run stopped here, not because a checkpoint was due
-
-    @property
-    def current_epoch(self) -> int:
-        """The epoch of the latest update, counted from 1, as people and the log have it."""
-        return self.epoch + (self.batches > 0)
-
-    def __post_init__(self) -> None:
-        """Raises ValueError for a number that no run can have reached."""
-        for name, value in vars(self).items():
-            if isinstance(value, int) and value < (name == "update_batches"):
-                raise ValueError(f"{name} cannot be {value}")
 
 
 class RunFolder:
@@ -97,6 +64,9 @@ class RunFolder:
     def __init__(self, path: str | Path):
         self.path = Path(path)
         self.board = None
+
+    def __repr__(self) -> str:
+        return f"RunFolder({str(self.path)!r}, {len(self.checkpoints())} checkpoints)"
 
     def checkpoints(self) -> list[Path]:
         """The run's whole checkpoints, oldest first: folders of exactly that name."""
@@ -251,17 +221,6 @@ def tensorboard_writer(folder: Path, first_step: int) -> object:
     except ImportError:
         raise ImportError('TensorBoard is missing: pip install "annotated-transformer[dev]"') from None
     return SummaryWriter(folder, purge_step=first_step)
-
-
-def read_progress(checkpoint: Path) -> Progress:
-    """Where the run stood at a checkpoint. Raises ValueError that names the file if it is damaged."""
-    values = read_json(checkpoint / PROGRESS)
-    if "position" in values:
-        raise ValueError(
-            f"{checkpoint / PROGRESS} is of annotated 0.1, which did not note enough to go on exactly; "
-            f"begin another run with --init-from {checkpoint}"
-        )
-    return settings_from_json(Progress, values, checkpoint / PROGRESS)
 
 
 def optimizer_tensors(model: EncoderDecoder, optimizer: Adam) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated.data import EncodedPairs, ParallelText, TokenBatches, data_gen, encode_corpus
+from annotated.data import Batch, EncodedPairs, ParallelText, TokenBatches, data_gen, encode_corpus
 from annotated.data.batching import epoch_generator
 from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
 
@@ -133,7 +133,7 @@ def test_encoding_adds_the_symbols_and_drops_long_pairs():
     words = WordTokenizer(list("abcxyz"), None)
     pairs = encode_corpus(text, words, words, max_len=2)
     assert (pairs.src, pairs.tgt, pairs.lines) == ([[4, 5, 1]], [[0, 7, 1]], [1])
-    assert pairs.report() == "mine: 1 pairs (dropped: 2 with an empty side, 2 with more than 2 tokens)"
+    assert pairs.report() == "mine: 1 pairs\n  dropped 2: an empty side\n  dropped 2: more than 2 tokens"
     assert len(encode_corpus(text, words, words)) == 3
     with pytest.raises(ValueError, match="none of 3 pairs has at most 0 tokens"):
         encode_corpus(text, words, words, max_len=0)
@@ -184,3 +184,12 @@ def test_the_copy_task():
 def test_an_impossible_copy_task_is_refused(V, length):
     with pytest.raises(ValueError, match="2 or more"):
         data_gen(V, 2, 1, length=length)
+
+
+def test_what_holds_a_corpus_is_shown_in_a_line():
+    pairs = pairs_of([(2, 2), (9, 3), (3, 3)])
+    assert repr(pairs) == "EncodedPairs(made up, 3 pairs)"
+    batches = TokenBatches(pairs, 1200)
+    assert repr(batches) == f"TokenBatches(made up, {len(batches)} batches of at most 1,200 tokens)"
+    assert repr(batches.collate([0, 2])) == "Batch(src (2, 3), tgt (2, 2), ntokens 3, on cpu)"
+    assert repr(Batch(torch.tensor([[4, 5, 1]]))) == "Batch(src (1, 3), on cpu)"

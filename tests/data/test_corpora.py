@@ -3,7 +3,7 @@ import tarfile
 
 import pytest
 
-from annotated.data import ParallelText, hold_out, iwslt, load_corpus, own_files, tatoeba
+from annotated.data import ParallelText, hold_out, iwslt, load_corpus, tatoeba
 
 TRAIN_DE = """<url>http://example.org/talk</url>
 <keywords>talks, Tests</keywords>
@@ -213,16 +213,6 @@ def test_tatoeba_in_the_other_direction(tmp_path):
     assert all(src.startswith("Satz") for src, _ in corpus["train"])
     with pytest.raises(ValueError, match="first column is 'en'"):
         tatoeba(path, "de-fr")
-
-
-def test_own_files_hold_out_a_validation_split(tmp_path):
-    (tmp_path / "src").write_text("".join(f"s{i}\n" for i in range(40)))
-    (tmp_path / "tgt").write_text("".join(f"t{i}\n" if i else "\n" for i in range(40)))
-    corpus = own_files(tmp_path / "src", tmp_path / "tgt", "xx-yy")
-    assert {name: len(split) for name, split in corpus.splits.items()} == {"train": 38, "val": 1}
-    assert corpus["train"].dropped == {"an empty side": 1}
-    assert all(src[1:] == tgt[1:] for split in corpus.splits.values() for src, tgt in split)
-    assert len(own_files(write_tatoeba(tmp_path / "both.tsv", False))["val"]) == 4
 
 
 def test_holding_out_depends_on_the_sentences_alone():

@@ -69,7 +69,7 @@ def test_empty_sides_are_dropped_counted_and_keep_the_line_numbers(tmp_path):
     assert list(text) == [("a", "A"), ("c", "C")]
     assert text.lines == [1, 3]
     assert sum(text.dropped.values()) == 3
-    assert text.report() == "mine: 2 pairs (dropped: 3 with an empty side)"
+    assert text.report() == "mine: 2 pairs\n  dropped 3: an empty side"
 
 
 def test_nothing_dropped_is_nothing_reported(tmp_path):
@@ -118,3 +118,10 @@ def test_a_corpus_lists_its_splits():
     assert len(corpus["train"]) == 0
     with pytest.raises(ValueError, match=r"mine has no split 'tset'; its splits are train"):
         corpus["tset"]
+
+
+def test_text_and_corpus_are_shown_in_a_line():
+    text = ParallelText(["a"] * 1200, ["b"] * 1200, [*range(1200)], "mine")
+    assert repr(text) == "ParallelText(mine, 1,200 pairs)"
+    assert repr(Corpus("x", "de", "en", {"train": text})) == "Corpus(x, de-en, pairs: train 1,200)"
+    assert repr(Corpus("own", None, None, {})) == "Corpus(own, languages unknown, pairs: )"

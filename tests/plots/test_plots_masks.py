@@ -52,6 +52,17 @@ def test_keys_and_queries_may_be_of_different_number() -> None:
     assert ax.images[0].get_array().shape == (2, 4)
 
 
+def test_without_tokens_positions_stand_on_the_axes() -> None:
+    ax = plot_mask(CAUSAL[:3])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "1", "2"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "1", "2", "3"]
+    assert [label.get_text() for label in plot_mask(PADDING, keys=TOKENS).get_xticklabels()] == TOKENS
+    with pytest.raises(ValueError, match=r"torch.bool"):
+        plot_mask(CAUSAL.float())
+    with pytest.raises(ValueError, match=r"not \(2, 3, 4, 4\)"):
+        plot_mask(CAUSAL.expand(2, 3, 4, 4))
+
+
 @pytest.mark.parametrize(
     ("mask", "reason"),
     [

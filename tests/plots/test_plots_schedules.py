@@ -24,10 +24,17 @@ def test_every_schedule_peaks_at_its_dot() -> None:
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("update", "learning rate")
 
 
+def test_one_schedule_needs_no_list() -> None:
+    alone, listed = plot_schedules(512, 4000), plot_schedules([(512, 4000)])
+    for one, other in zip(alone.get_lines(), listed.get_lines(), strict=True):
+        assert one.get_xydata().tolist() == other.get_xydata().tolist()
+
+
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
         (lambda: plot_schedules([]), "at least one"),
+        (lambda: plot_schedules(512), "needs a warmup beside d_model=512"),
         (lambda: plot_schedules([(512, 4000)], steps=3999), "warmup=4000"),
         (lambda: plot_schedules([(0, 4000)]), "model_size"),
     ],

@@ -1,5 +1,8 @@
 """What the pictures of training show is what was measured, and what does not fit is refused."""
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -37,6 +40,20 @@ def test_a_run_without_validation_or_floor_has_one_curve() -> None:
     losses, _ = plot_learning_curves([RUN[0], RUN[1]])
     assert len(losses.get_lines()) == 1
     assert len(losses.get_legend().get_texts()) == 1
+
+
+def test_a_run_is_named_by_its_folder_or_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(record) + "\n" for record in RUN), encoding="utf-8")
+    wanted = [points(line) for ax in plot_learning_curves(RUN) for line in ax.get_lines()]
+    for run in (tmp_path, str(tmp_path), log):
+        assert [points(line) for ax in plot_learning_curves(run) for line in ax.get_lines()] == wanted
+    before = plt.get_fignums()
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        plot_learning_curves("nowhere")
+    with pytest.raises(ValueError, match="has a 'loss'"):
+        plot_learning_curves([{"step": 1, "rate": 0.1}])
+    assert plt.get_fignums() == before  # no empty figure
 
 
 def test_learning_curves_go_where_they_are_told() -> None:

@@ -18,7 +18,8 @@ from tiny_runs import exit_code, log_of, make_trainer, start, steps
 
 from annotated.cli.parser import main
 from annotated.training.devices import processes
-from annotated.training.trainer import SummedLoss, Trainer
+from annotated.training.trainer import Trainer
+from annotated.training.update import SummedLoss
 from annotated.translation.model_folder import WEIGHTS, read_tensors
 
 EXACT = {"dtype": torch.float64, "clip": 0.5, "model": {"dropout": 0.3}}

@@ -14,9 +14,9 @@ import torch
 from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until
 
 from annotated.cli.parser import main
-from annotated.cli.train import fingerprint
 from annotated.data import Corpus, ParallelText
 from annotated.files import read_json, write_json
+from annotated.training.train import fingerprint
 from annotated.translation.model_folder import WEIGHTS, average_checkpoints, load_model, read_tensors
 
 DROPOUT = {"save_every": 7, "accumulate": 2}

@@ -294,7 +294,7 @@ def test_a_file_where_the_checkpoints_should_be_is_found_before_training(tmp_pat
 
 def poison(trainer, step):
     """Let the loss of an update be infinite; returns what the weights were before it, when it is made."""
-    loss, before = trainer.loss.forward, {}
+    loss, before = trainer.updater.loss.forward, {}
 
     def forward(*batch):
         found = loss(*batch)
@@ -303,7 +303,7 @@ def poison(trainer, step):
         before.update({name: p.detach().clone() for name, p in trainer.model.named_parameters()})
         return found * torch.inf
 
-    trainer.loss.forward = forward
+    trainer.updater.loss.forward = forward
     return before
 
 
@@ -340,12 +340,12 @@ def test_what_ends_a_run_names_the_weights_that_validated_best(tmp_path):
 
 def test_weights_that_cannot_be_validated_are_not_called_good(tmp_path):
     trainer = make_trainer(tmp_path, save_every=1)
-    trainer.rate_at = lambda step: 1e36
+    trainer.rate = lambda: 1e36
     with pytest.raises(TrainingError, match=r"not finite at step 2, .*, from new weights$"):
         trainer.train()
     assert steps(tmp_path) == [1]
     trainer = make_trainer(tmp_path / "validated", max_steps=1)
-    trainer.rate_at = lambda step: 1e36
+    trainer.rate = lambda: 1e36
     with pytest.raises(TrainingError, match=r"validation loss is not finite after step 1; .* new weights$"):
         trainer.train()
 

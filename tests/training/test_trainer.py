@@ -8,13 +8,15 @@ import threading
 import pytest
 import torch
 from tiny_runs import log_of, make_trainer, steps, weights
+from tqdm.notebook import tqdm_notebook
 
 from annotated.data.batch import Batch
 from annotated.files import read_json
 from annotated.tokenizers import WordTokenizer
 from annotated.training.devices import half_precision
+from annotated.training.interrupt import stop_on_interrupt
 from annotated.training.rdrop import symmetric_divergence
-from annotated.training.trainer import SummedLoss, stop_on_interrupt
+from annotated.training.update import SummedLoss
 from annotated.transformer.loss import LabelSmoothing
 from annotated.translation.evaluation import bleu, greedy_bleu, tokenized_bleu
 from annotated.translation.model_folder import WEIGHTS, read_tensors
@@ -54,7 +56,7 @@ def test_two_passes_have_dropout_of_their_own_and_are_held_to_agree():
 def test_rdrop_begins_with_its_epoch(tmp_path):
     trainer = make_trainer(tmp_path, epochs=3, rdrop_weight=0.7, rdrop_from=2)
     batches, seen = trainer.epoch_batches, []
-    trainer.epoch_batches = lambda epoch: seen.append(trainer.summed.rdrop_weight) or batches(epoch)
+    trainer.epoch_batches = lambda epoch: seen.append(trainer.updater.summed.rdrop_weight) or batches(epoch)
     trainer.train()
     assert seen == [0.0, 0.7, 0.7]
 
@@ -283,7 +285,7 @@ def test_compile_is_asked_for_only_on_request(monkeypatch):
     trainer = make_trainer("unused")
     assert not compiled
     trainer = make_trainer("unused", compile=True)
-    assert compiled == [trainer.loss]
+    assert compiled == [trainer.updater.loss]
 
 
 def test_a_compiled_model_is_trained_alike(tmp_path, monkeypatch):
@@ -304,6 +306,23 @@ def test_a_terminal_gets_a_progress_bar(terminal, tmp_path, monkeypatch):
     assert ("5/5" in shown and "tokens_per_s=" in shown and "left=0 min" in shown) == terminal
     assert "<" not in shown  # tqdm's own estimate, which takes all updates for alike
     assert "epoch 1, step 5: validation cross-entropy" in shown  # for whoever keeps the output in a file
+
+
+def test_a_notebook_gets_a_bar_that_knows_where_it_ends(tmp_path, monkeypatch):
+    pytest.importorskip("ipywidgets")
+    bars = []
+
+    class Widget(tqdm_notebook):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            bars.append(self)
+
+    monkeypatch.setattr("annotated.training.progress.tqdm", Widget)
+    make_trainer(tmp_path, max_steps=3, save_every=1).train()
+    make_trainer(tmp_path, max_steps=5).train(resume=True)
+    assert [bar.container.children[1].max for bar in bars] == [3, 5]
+    assert [bar.container.children[1].value for bar in bars] == [3, 5]
+    assert [bar.initial for bar in bars] == [0, 3]
 
 
 # ---- when it ends
@@ -377,10 +396,10 @@ def test_outside_the_main_thread_signals_are_left_alone(tmp_path):
 
 
 def test_a_process_without_a_batch_takes_part_with_weight_0():
-    trainer = make_trainer("unused")
-    trainer.world = 2
-    assert trainer.share([[0], [1], [2], [3]]) == [([0], 1.0), ([2], 1.0)]
-    assert trainer.share([[4]]) == [([4], 1.0)]
-    trainer.rank = 1
-    assert trainer.share([[0], [1], [2], [3]]) == [([1], 1.0), ([3], 1.0)]
-    assert trainer.share([[4]]) == [([4], 0.0)]
+    updater = make_trainer("unused").updater
+    updater.world = 2
+    assert updater.share([[0], [1], [2], [3]]) == [([0], 1.0), ([2], 1.0)]
+    assert updater.share([[4]]) == [([4], 1.0)]
+    updater.rank = 1
+    assert updater.share([[0], [1], [2], [3]]) == [([1], 1.0), ([3], 1.0)]
+    assert updater.share([[4]]) == [([4], 0.0)]

@@ -1,0 +1,75 @@
+"""The model that a run starts from: that of the run to resume, another one, or a new one."""
+
+import warnings
+from pathlib import Path
+
+from annotated.data.parallel import Corpus, ParallelText
+from annotated.tokenizers import SentencePieceTokenizer, Tokenizer, WordTokenizer
+from annotated.training.devices import say
+from annotated.training.run_folder import RunFolder
+from annotated.transformer.config import TransformerConfig
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.model_folder import find_model, load_model
+
+
+def model_to_go_on_with(
+    run: RunFolder, resume: bool, init_from: str | Path | None, settings: dict[str, object]
+) -> tuple[EncoderDecoder, Tokenizer, Tokenizer] | None:
+    """Load the model of the run to resume, or else `init_from`; None where there is neither.
+
+    Raises ValueError for one of the `settings` that the model has not.
+    """
+    start = run.newest() if resume else None
+    if start is not None:
+        with run.reading(start):
+            model, *tokenizers = load_model(start)
+    elif init_from:
+        start = find_model(init_from)
+        model, *tokenizers = load_model(start)
+    else:
+        return None
+    for name, value in settings.items():
+        if value != getattr(model.config, name):
+            raise ValueError(
+                f"{name} is {getattr(model.config, name)!r} in {start}, not {value!r}: "
+                "a model keeps the settings it was made with; leave that one out"
+            )
+    return model, *tokenizers
+
+
+def new_model(
+    corpus: Corpus, preset: str, settings: dict[str, object], words: bool, vocab: int, cut: bool
+) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
+    """Build a new model; unless all its embeddings are tied, each language has a vocabulary of its own."""
+    if words:
+        settings = {"tied_embeddings": "target", **settings}  # two vocabularies
+    joint = settings.get("tied_embeddings", TransformerConfig.tied_embeddings) == "all"
+    tokenizers = new_words(corpus, joint, cut) if words else new_subwords(corpus["train"], joint, vocab)
+    config = getattr(TransformerConfig, preset)(*map(len, tokenizers), **settings)
+    try:
+        return EncoderDecoder.from_config(config), *tokenizers
+    except (RuntimeError, MemoryError) as error:  # larger than the memory
+        why = str(error).partition("\n")[0]
+        raise ValueError(f"no model of these sizes can be built here: {why}") from None
+
+
+def new_words(corpus: Corpus, joint: bool, cut: bool) -> list[Tokenizer]:
+    """Learn the words of each language from the training text; text already cut is taken as it is."""
+    if joint:
+        raise ValueError("words make two vocabularies: use --tied-embeddings target or none with them")
+    if cut and corpus.pair is None:
+        raise ValueError("words are cut by the rules of a language: name the two with --pair, such as de-en")
+    text = corpus["train"]
+    sides = ((text.src, corpus.src_language), (text.tgt, corpus.tgt_language))
+    return [WordTokenizer.train(side, language if cut else None) for side, language in sides]
+
+
+def new_subwords(text: ParallelText, joint: bool, vocab: int) -> list[Tokenizer]:
+    """Learn subwords from the training text, of both languages together or of each apart."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sides = [[*text.src, *text.tgt]] if joint else [text.src, text.tgt]
+        learned = [SentencePieceTokenizer.train(side, vocab) for side in sides]
+    for warning in caught:
+        say(str(warning.message))
+    return [learned[0], learned[-1]]

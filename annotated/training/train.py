@@ -1,0 +1,183 @@
+"""From sentence pairs to a translator in one call."""
+
+import difflib
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import lru_cache, partial
+from pathlib import Path
+
+import torch
+from torch import distributed as dist
+
+from annotated.data.batching import TokenBatches, encode_corpus, mixed_seed
+from annotated.data.own import Text, own_corpus
+from annotated.data.parallel import Corpus
+from annotated.tokenizers import Tokenizer
+from annotated.training.config import PRESETS, TrainingConfig
+from annotated.training.devices import agreed, find_device, from_first, is_first, processes, say
+from annotated.training.interrupt import Stopped
+from annotated.training.run_folder import RunFolder
+from annotated.training.starting import model_to_go_on_with, new_model
+from annotated.training.trainer import Trainer
+from annotated.transformer.config import TransformerConfig
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.model_folder import weights
+from annotated.translation.translator import Translator
+
+VOCAB = (260, 10**6)  # subwords at least and at most
+
+
+def train(
+    corpus: Corpus | Text,
+    out: str | Path,
+    preset: str = "tiny",
+    *,
+    validation: Text | None = None,
+    pair: str | None = None,
+    tokenizer: str = "subwords",
+    vocab: int = 8000,
+    init_from: str | Path | None = None,
+    resume: bool = False,
+    device: str | torch.device = "auto",
+    notes: dict[str, object] | None = None,
+    **settings: object,
+) -> Translator:
+    """Train a model that translates, into the folder `out`; returns its translator.
+
+        translate = annotated.train([("A dog.", "Ein Hund."), ...], "runs/mine", epochs=20)
+        translate = annotated.train(zip(frame["en"], frame["de"]), "runs/mine")       # a frame of pandas
+        translate = annotated.train("mine.tsv", "runs/mine", pair="en-de", validation=("val.en", "val.de"))
+        translate("A cat.")
+
+    `annotated train` does the same from the shell.
+
+    Args:
+        corpus: sentence pairs, in any form that `annotated.data.own_text` takes: an iterable of pairs, the
+            path of a TSV file or those of two files; or a `Corpus`, such as `load_corpus` gives.
+        out: a new or an empty folder, or with `resume` that of the run (see `RunFolder`).
+        preset: the settings to start from, tiny, base or big.
+        validation: pairs to validate on, in the same forms; without them, 5% of the corpus are held out.
+        pair: the languages, such as "en-de", where they are known.
+        tokenizer: what text is cut into, subwords or words.
+        vocab: how many subwords, shared by both languages if all embeddings are tied.
+        init_from: model to start from, with its settings and tokenizers: its folder, or a shipped one's name.
+        resume: go on with the run in `out`, with the same arguments; start it if there is none.
+        device: where to compute: auto, cpu, cuda or mps.
+        notes: further settings to remember in training.json.
+        settings: fields of `TrainingConfig` and `TransformerConfig`.
+
+    Messages and a progress bar go to standard error. Raises ValueError, in one line, for what cannot be and
+    for text that was not read as it was meant (see `own_corpus`); Stopped, a KeyboardInterrupt, after Ctrl-C,
+    with the run saved; else as `Trainer.train` does.
+    """
+    check_choice("preset", preset, PRESETS)
+    check_choice("tokenizer", tokenizer, ("subwords", "words"))
+    if not VOCAB[0] <= vocab <= VOCAB[1]:
+        raise ValueError(f"vocab must be from {VOCAB[0]} to {VOCAB[1]}, not {vocab}")
+    shape, training = split_settings(settings)
+    config = getattr(TrainingConfig, preset)(**training)
+    run, notes = RunFolder(out), notes or {}
+    start_at = init_from and str(init_from)
+    given = {"tokenizer": tokenizer, "vocab": vocab, "preset": preset, "init_from": start_at}
+
+    def start(text: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
+        cut = notes.get("variant") != "tok"
+        torch.manual_seed(config.seed)
+        return model_to_go_on_with(run, resume, start_at, shape) or new_model(
+            text, preset, shape, tokenizer == "words", vocab, cut
+        )
+
+    place = device if isinstance(device, torch.device) else find_device(device)
+    with processes(place):
+        # A function of its own: a process that leaves the group while it still holds the trainer may hang.
+        read = partial(own_corpus, corpus, validation, pair)
+        return train_on(read, start, run, config, place, {**given, **shape, **notes}, resume)
+
+
+def train_on(
+    read: Callable[[], Corpus],
+    start: Callable[[Corpus], tuple[EncoderDecoder, Tokenizer, Tokenizer]],
+    run: RunFolder,
+    config: TrainingConfig,
+    device: torch.device,
+    notes: dict[str, object],
+    resume: bool,
+) -> Translator:
+    """Train as one of the processes that have been joined; only the first needs the folder, each the text."""
+    with agreed():
+        if is_first() and run.path.is_file():
+            raise ValueError(f"{run.path} is a file; name a folder")
+        if is_first() and not resume:
+            run.check_empty()
+    with agreed("; every node needs the text, in the same place"):
+        corpus = read()
+    with agreed():
+        model, *tokenizers = start(corpus) if is_first() else (None,)
+    shape, tokenizers = from_first((model and model.config, tokenizers))
+    model = model or EncoderDecoder.from_config(shape)
+    say(f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}")
+    # With the symbols around it, a source or a target as it is read, it must fit into a batch and the model.
+    around = max(1, len(tokenizers[0].before + tokenizers[0].after))
+    room = min(config.max_tokens, model.max_positions or config.max_tokens)
+    limit = min(config.max_sentence, room - around)
+
+    def batches(split: str, epoch: int = 0, dropout: float = 0.0) -> TokenBatches:
+        pairs = encode_corpus(corpus[split], *tokenizers, limit, dropout, mixed_seed(config.seed, epoch))
+        if epoch == 0:
+            say(pairs.report())
+        return TokenBatches(pairs, config.max_tokens, seed=config.seed, shuffle=split == "train")
+
+    @lru_cache(maxsize=1)
+    def training(epoch: int) -> TokenBatches:
+        return batches("train", epoch, config.subword_dropout)
+
+    with agreed():
+        training(0)  # what is wrong with it is told before the run begins
+        validation = batches("val") if "val" in corpus.splits else None
+    each = training if config.subword_dropout else lambda _: training(0)
+    notes = {"corpus": corpus.name, "pair": corpus.pair, **notes}
+    text = fingerprint(corpus)
+    trainer = Trainer(model, tokenizers, each, validation, config, run.path, device, notes, text)
+    trainer.train(resume)
+    where = f"at step {trainer.progress.step}: the model is in {run.path}"
+    if not trainer.finished():
+        raise Stopped(f"stopped {where}; --resume, in Python resume=True, goes on")
+    say(f"finished {where}")
+    if dist.is_initialized():  # the mean of the checkpoints is the first process's
+        for tensor in weights(model).values():
+            dist.broadcast(tensor.detach(), 0)
+    return Translator(model.eval(), *tokenizers, notes.get("variant") == "tok", corpus.pair)
+
+
+def split_settings(settings: dict[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+    """Tell settings of the model from those of training. Raises ValueError for one that is neither."""
+    known = [
+        {field.name for field in fields(kind)} - {"src_vocab", "tgt_vocab"}
+        for kind in (TransformerConfig, TrainingConfig)
+    ]
+    for name in settings:
+        if name not in set.union(*known):
+            near = difflib.get_close_matches(name, sorted(set.union(*known)), 1)
+            hint = (
+                f"did you mean {near[0]}?"
+                if near
+                else "those of TransformerConfig and TrainingConfig are known"
+            )
+            raise ValueError(f"unknown setting {name!r}; {hint}")
+    return tuple({name: settings[name] for name in settings if name in each} for each in known)
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise ValueError unless the value is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+
+
+def fingerprint(corpus: Corpus) -> str:
+    """Compute the SHA-256 of the sentences to train and to validate on, wherever they were read from."""
+    digest = hashlib.sha256()
+    for split in ("train", "val"):
+        for pair in corpus.splits.get(split, ()):
+            digest.update("\n".join([split, *pair, ""]).encode())
+    return digest.hexdigest()

@@ -1,0 +1,42 @@
+"""Compare two runs: settings that differ, curves, and scores with an interval of their difference.
+
+python examples/compare_runs.py runs/a runs/b test.tsv curves.png
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+import annotated
+from annotated.data import own_text
+from annotated.translation.evaluation import Comparison
+
+
+def main(a: str, b: str, test: str, picture: str) -> Comparison:
+    """Print and draw the comparison; `test` is text that neither run has seen, a line source<TAB>target."""
+    first, second = (json.loads((Path(run) / "training.json").read_text(encoding="utf-8")) for run in (a, b))
+    for name in sorted(first.keys() | second.keys()):
+        if first.get(name) != second.get(name):
+            print(f"{name}: {first.get(name)} in {a}, {second.get(name)} in {b}")
+
+    for run in (a, b):
+        log = map(json.loads, (Path(run) / "log.jsonl").read_text(encoding="utf-8").splitlines())
+        points = [(line["step"], line["validation_loss"]) for line in log if "validation_loss" in line]
+        plt.plot(*zip(*points, strict=True), "o-", label=run)
+    plt.gca().set(xlabel="update", ylabel="validation cross-entropy (nats a token)")
+    plt.legend()
+    plt.savefig(picture)
+
+    text = own_text(test, "test")
+    found = [annotated.Translator.load(run).translate(text.src) for run in (a, b)]
+    scores = annotated.paired_bootstrap(*found, text.tgt)
+    d = scores.difference
+    print(f"BLEU {scores.a.value:.1f} of {a}, {scores.b.value:.1f} of {b}")
+    print(f"{a} less {b}: {d.value:+.1f}, in 95% of resampled test sets from {d.low:+.1f} to {d.high:+.1f}")
+    return scores
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:5])
