@@ -9,7 +9,7 @@
 #
 # *42 minutes to read, a minute and a half to run.*
 #
-# - **Before:** Python, matrix products, and what a gradient is; nothing about attention.
+# - **Before:** Python, some PyTorch (`nn.Module`), matrix products, gradients; nothing about attention.
 # - **After:** you know what each box of the model does and why, and you could write it yourself.
 #
 # Numbered headings and indented sentences are the paper's (Vaswani et al., 2017, [arXiv
@@ -110,7 +110,7 @@ plt.show()
 # > "This inherently sequential nature precludes parallelization within training examples, which becomes
 # > critical at longer sequence lengths, as memory constraints limit batching across examples."
 #
-# A *recurrent neural network* (RNN) reads a sentence token by token and updates a vector at every token,
+# ("Memory" is the GPU's here.) A *recurrent neural network* (RNN) reads a sentence token by token and updates a vector at every token,
 # its *hidden state*: $h_t = f(h_{t-1}, x_t)$. This has two costs.
 #
 # - **Time.** $h_{50}$ cannot be computed before $h_{49}$, so a GPU has to wait.
@@ -121,7 +121,7 @@ plt.show()
 # target. Between them stood one vector, the encoder's last state, which had to hold the whole sentence.
 # Bahdanau et al. (2014) removed that bottleneck: at every step, the decoder computes a weight for each
 # encoder state and reads their weighted sum, the *context vector*. This was attention, beside recurrence.
-# If it finds any word in one step, what is recurrence still for?
+# If attention reaches any word in one step, what is recurrence still for?
 #
 # ![An RNN encoder-decoder with one vector between encoder and decoder; the same with attention; a
 # Transformer's encoder, without recurrence](../images/before.svg)
@@ -139,10 +139,10 @@ plt.show()
 # > of a single sequence in order to compute a representation of the sequence."
 #
 # Bahdanau's decoder looks at another sequence. In **self-attention** a sequence looks at itself: in *the
-# cat slept because it was tired*, the vector of *it* can take in something of *cat*. In convolutional
-# networks, the number of layers between two words grew with their distance. In self-attention it is one,
-# "albeit at the cost of reduced effective resolution due to averaging attention-weighted positions, an
-# effect we counteract with Multi-Head Attention".
+# cat slept because it was tired*, the vector of *it* can take in something of *cat*. A convolution mixes
+# each word with its near neighbours, so the number of layers between two words grew with their distance. In
+# self-attention it is one. The price is that a weighted mean blurs what it mixes; several attentions side by
+# side (3.2.2) are the paper's answer.
 
 # %% [markdown]
 # ## 3 Model Architecture
@@ -168,7 +168,8 @@ plt.show()
 # self-attention from the same vectors, so the code says `self_attn(x, x, x)`. In the decoder's second
 # attention, keys and values come from the memory.
 #
-# Shapes in the code, such as `(B, T, d_model)`: B sentences in a batch, T target and S source positions.
+# Shapes in the code, such as `(B, T, d_model)`: B sentences in a batch, T target and S source positions; in
+# attention, T counts the queries and S the keys. A *mask* (3.2.1) says which positions may be looked at.
 
 # %% [markdown]
 # ### 3.1 Encoder and Decoder Stacks
@@ -176,7 +177,8 @@ plt.show()
 # > "We employ a residual connection around each of the two sub-layers, followed by layer normalization.
 # > That is, the output of each sub-layer is LayerNorm(x + Sublayer(x))."
 #
-# A sub-layer does not replace a vector: it **adds** to it. This *residual connection* leaves a path from
+# A layer consists of *sub-layers*: attention, and a small network for each position (3.3). A sub-layer does
+# not replace a vector: it **adds** to it. This *residual connection* leaves a path from
 # the first layer to the last that bypasses every sub-layer, for the vectors and for their gradients; what
 # flows along it is called the *residual stream*. *Layer normalisation* brings the sum $x +
 # \mathrm{Sublayer}(x)$ back to mean 0 and variance 1, and then scales and shifts each entry by learned
@@ -197,8 +199,8 @@ class AddNorm(nn.Module):
 
 
 # %% [markdown]
-# An encoder layer has two sub-layers: in self-attention, positions exchange information; in a feed-forward
-# network, each position works for itself. (We define both classes below.)
+# An encoder layer has two of them. (Both classes are defined below; *multi-headed* means several attentions
+# side by side.)
 
 
 # %%
@@ -333,8 +335,8 @@ assert torch.allclose(weights, torch.tensor([[0.5, 0.0, 0.5]]), atol=0.01)  # ke
 # > "We suspect that for large values of dk, the dot products grow large in magnitude, pushing the softmax
 # > function into regions where it has extremely small gradients."
 #
-# We can test both halves. The dot product of a random query and key, whose entries have mean 0 and
-# variance 1, is a sum of $d_k$ terms of variance 1, so its variance is $d_k$. The softmax's gradient is
+# We can test both halves. The dot product of a random query and key, whose entries are
+# independent with mean 0 and variance 1, is a sum of $d_k$ terms of variance 1, so its variance is $d_k$. The softmax's gradient is
 # the *Jacobian* $\mathrm{diag}(p) - p p^T$: how much the weights $p$ change when the scores do. We print
 # the median of its norm. (Divided by 1: not scaled.)
 
@@ -433,9 +435,9 @@ class MultiHeadedAttention(nn.Module):
 #
 # > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property."
 #
-# In training, the decoder is given the whole reference translation: position $i$ reads token $i - 1$ and
-# predicts token $i$. If it could look ahead, it would copy the answer. So the **causal mask** lets it see
-# positions up to $i$ only.
+# *Leftward* is from the future. In training, the decoder is given the whole reference translation and
+# predicts at each token the next one. If it could look ahead, it would copy the answer. So the **causal
+# mask** lets each position see itself and the positions before it.
 
 
 # %%
@@ -454,6 +456,9 @@ plt.show()
 # *Figure 6. A row is labelled by the token that is read (`<s>` marks the start). The row `Ein` may not look
 # at `Hund`, which it has to predict.*
 #
+# When the model writes, there is no future to hide, but the mask stays: with it, earlier positions compute
+# the same vectors as in training. Writing remains one token after the other; only training is parallel.
+#
 # *Still open: why a padding mask hides columns and not rows* →
 # [07_batches_and_masks](07_batches_and_masks.ipynb)
 
@@ -466,7 +471,7 @@ plt.show()
 # $$\mathrm{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2 \qquad (2)$$
 #
 # Once its weights are given, attention is *linear* in the values. The $\max(0, \cdot)$, called ReLU, lets a
-# layer compute what no weighted sum can; without it, $W_1 W_2$ would be a single matrix. The inner width is
+# layer compute what no weighted sum can, such as *both of these two*; without it, $W_1 W_2$ would be a single matrix. The inner width is
 # $d_{ff} = 2048 = 4\, d_{model}$. So this network holds $8\, d_{model}^2$ weights, against $4\,
 # d_{model}^2$ for attention: two thirds of an encoder layer.
 
@@ -552,7 +557,7 @@ assert torch.allclose(shuffled_before, shuffled_after, atol=1e-5)
 # $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
 #
 # Think of each pair of entries as the hand of a clock. The first turns by one radian at each position,
-# the last hardly moves in a thousand.
+# the last hardly moves in a thousand positions.
 
 
 # %%
@@ -600,7 +605,8 @@ plt.show()
 # > PEpos."
 #
 # After $k$ positions, each clock has turned by an angle that depends on $k$ alone. So one matrix takes
-# *every* position $k$ further. Least squares finds it.
+# *every* position $k$ further. Such a matrix can be part of $W^Q$: then a query asks *who stands $k$ places
+# before me?*, wherever it stands. Least squares finds it.
 
 # %%
 clocks = sinusoids(100, 16).double()
@@ -747,9 +753,9 @@ assert equal == 50
 # *(the paper's Table 1, without its last row; $n$ tokens, width $d$; the convolutions are dilated)*
 #
 # The two columns on the right are the two costs of section 1; in training, self-attention has neither. Its
-# price is the $n^2$. Is it high? In an encoder layer, the linear maps and the feed-forward network, which
-# the table leaves out, take $12 n d^2$ multiplications, and the two products of attention $2 n^2 d$, a
-# share of $n / (n + 6 d)$.
+# price is the $n^2$. Is it high? In an encoder layer, the four linear maps ($4 n d^2$ multiplications) and
+# the feed-forward network ($8 n d^2$), which the table leaves out, take $12 n d^2$, and the two products of
+# attention $2 n^2 d$, a share of $n / (n + 6 d)$.
 
 # %%
 for n in (25, 500, 3072, 100_000):
@@ -759,7 +765,7 @@ assert 25 / (25 + 6 * 512) < 0.01
 # %% [markdown]
 # For a sentence of 25 tokens, it is under one per cent. For a book, it is nearly everything.
 #
-# *Still open: these three columns, counted and then measured* → [01_why_attention](01_why_attention.ipynb)
+# *Still open: these three columns, counted* → [01_why_attention](01_why_attention.ipynb)
 
 # %% [markdown]
 # ## 5 Training
@@ -826,8 +832,9 @@ plt.show()
 # %% [markdown]
 # *Figure 8. The rate rises to its peak at the last step of the warm-up. A longer warm-up has a lower peak.*
 #
-# In Adam's first steps every weight moves by about the learning rate, however small its gradient is. At the
-# full rate, this can ruin a deep post-norm model. (The paper gives no reason for the warm-up.)
+# The paper takes 4,000 steps of warm-up and gives no reason. Adam divides each gradient by its own recent
+# size, so in the first steps every weight moves by about the learning rate, however small its gradient is. At
+# the full rate, this can ruin a deep post-norm model.
 #
 # *Still open: what exactly the warm-up protects from* → [08_training_recipe](08_training_recipe.ipynb)
 
@@ -837,7 +844,8 @@ plt.show()
 # > "During training, we employed label smoothing of value ε_ls = 0.1. This hurts perplexity, as the model
 # > learns to be more unsure, but improves accuracy and BLEU score."
 #
-# *Regularisation* keeps a model from learning its training set by heart.
+# *Regularisation* keeps a model from learning its training set by heart. (*Perplexity* is $\exp$ of the mean
+# loss.)
 #
 # - **Dropout** (0.1 for the base model): random entries of each sub-layer's output, and of the embeddings
 #   with their positions, become 0, so no unit can rely on a single other one.
@@ -859,8 +867,8 @@ assert smoothed_loss(sure.log(), torch.tensor(0)) > smoothed_loss(unsure.log(), 
 
 # %% [markdown]
 # Both predictions are right. The plain loss, the *cross-entropy* $-\log p$ of the right token, prefers the
-# certain one; the smoothed loss prefers the one that equals the target. No prediction can go below 0.435,
-# the *entropy* of the target.
+# certain one; the smoothed loss prefers the one that equals the target. With these four tokens no prediction
+# can go below 0.435, the *entropy* of the target.
 #
 # *Still open: what each regulariser brings, and why `size - 2` in other code* →
 # [08_training_recipe](08_training_recipe.ipynb)
@@ -1010,8 +1018,9 @@ assert decoder.src_attn.weights[0, :, 0].argmax(dim=-1).tolist() == [1, 0]  # he
 # Above the diagonal, the self-attention is 0: the causal mask. In the row `<s>`, the decoder has to
 # choose among four articles. Head 1 looks at *cat*, head 2 mostly at *a*. A tempting story: *a* says
 # indefinite, *cat* gives the gender. But in the encoder, the row of *a* has looked at *cat*. So we test
-# it. In each of the eight sentences, we take one or both rows from the memory of the sentence with the
-# other article (or noun), and count how often the decoder's first word becomes that sentence's.
+# it: *a cat runs* gets a row of the memory of *the cat runs*. Does it still begin with *eine*, or now with
+# *die*? We exchange one or both rows in each of the eight sentences, for the other article and for the other
+# noun, and count how often the first word follows.
 
 
 # %%
@@ -1140,8 +1149,11 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 # > "We are excited about the future of attention-based models and plan to apply them to other tasks."
 #
 # The paper does not foresee the largest change: most language models today are the decoder of Figure 3
-# without its middle sub-layer, trained to continue text. If you look into their code, you will know your
-# way around.
+# without its middle sub-layer, mostly pre-norm, trained to continue text. If you look into their code, you
+# will know your way around.
+#
+# *Still open: what has changed since, and which of it pays at our size* →
+# [17_since_2017](17_since_2017.ipynb)
 
 # %% [markdown]
 # ## Exercises
@@ -1262,7 +1274,7 @@ for width, expected in ((1, 0.3), (2, 0.4)):
 # The package has the same parts with error checks, a cache for decoding and fused kernels. Its names are
 # those of "The Annotated Transformer". The site (`make site`) has a glossary, and other readers' questions.
 #
-# ![The map of the series: seventeen notebooks and the order in which to read them](../images/map.svg)
+# ![The map of the series: eighteen notebooks and the order in which to read them](../images/map.svg)
 #
 # Next: why would anyone want attention, when networks could read word by word, as we do?
 # [01_why_attention](01_why_attention.ipynb)

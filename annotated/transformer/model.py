@@ -205,7 +205,8 @@ class EncoderDecoder(nn.Module):
         for module in sorted(self.modules(), key=lambda m: isinstance(m, nn.Embedding)):
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight, gain=2**-0.5 if module in packed else 1)
-                nn.init.zeros_(module.bias)
+                if module.bias is not None:  # a variant may do without
+                    nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=1 / math.sqrt(module.embedding_dim))
 

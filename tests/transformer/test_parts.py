@@ -56,9 +56,9 @@ class SwiGLU(nn.Module):
     def __init__(self, d_model: int, d_ff: int):
         super().__init__()
         self.gate, self.up, self.down = (
-            nn.Linear(d_model, d_ff),
-            nn.Linear(d_model, d_ff),
-            nn.Linear(d_ff, d_model),
+            nn.Linear(d_model, d_ff, bias=False),
+            nn.Linear(d_model, d_ff, bias=False),
+            nn.Linear(d_ff, d_model, bias=False),
         )
 
     def forward(self, x: Tensor) -> Tensor:
