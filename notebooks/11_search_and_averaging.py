@@ -7,7 +7,7 @@
 # Previous: [10_translation](10_translation.ipynb) · Next: [12_results](12_results.ipynb) · Greedy decoding,
 # word by word: [09_first_example](09_first_example.ipynb)
 #
-# *30 minutes to read, a minute to run.*
+# *28 minutes to read, a minute to run.*
 #
 # - **Before:** you know that the decoder gives a probability for each next token and reads its own output
 #   when it translates (07, 09), what the causal mask does (02), and what BLEU counts (10).
@@ -74,7 +74,7 @@ from annotated import (
 )
 from annotated.data import ParallelText, TokenBatches, encode_corpus
 from annotated.data.grammar import sample
-from annotated.plots import count_parameters, plot_beam, plot_mask, setup_notebook, show_source
+from annotated.plots import plot_beam, setup_notebook, show_source
 from annotated.transformer.schedule import noam_scheduler
 from annotated.translation.decoding import SentenceSearch, length_penalty, next_log_probs
 from annotated.translation.evaluation import score_tokens
@@ -290,41 +290,7 @@ plt.show()
 # *Figure 1. The tree of one search, a column for each step. A box holds a token (▁ begins a word) and the
 # log-probability of the whole beginning. The heavy line is the winner; at step 3 it is second, and greedy
 # decoding chose the comma. White boxes were dropped.*
-#
-# How does one batch hold a tree? At each step the package appends the newest tokens of all $k$ hypotheses to
-# one cache, and never moves them. A mask, `seen`, says which tokens belong to which hypothesis. We look at
-# it in the fourth step.
 
-# %% tags=["figure-seen"]
-asked = []
-
-
-def note(model, memory, src_mask, tokens, seen, cache, *rest):
-    """The package's own step; `asked` keeps what it was asked, and the cache's keys after it."""
-    log_probs = next_log_probs(model, memory, src_mask, tokens, seen, cache, *rest)
-    layer = cache.layers[0]
-    asked.append((tokens[0], seen[0], layer.target.key, layer.memory.key))
-    return log_probs
-
-
-with patch("annotated.translation.decoding.next_log_probs", note):
-    beams([captions[chosen]], beam=3, alpha=0.0)
-newest = [pair[0][:, -1].tolist() for pair in asked[:4]]  # a step's three tokens, one for each hypothesis
-tokens, seen, *_ = asked[3]  # (3, 4), (3, 3 * 4)
-plot_mask(
-    seen,
-    [" ".join(words.pieces(row[1:].tolist())) for row in tokens],
-    [p for step in newest for p in words.pieces(step)],
-    title="seen: which cached tokens belong to which hypothesis",
-)
-plt.show()
-assert seen.sum(dim=1).tolist() == [4, 4, 4]  # each sees its own four tokens
-assert seen.size(1) == 12
-
-# %% [markdown]
-# *Figure 2. Columns: the cache in the fourth step, in the order in which it was filled (three start symbols
-# first). Rows: the three hypotheses. Each sees its own four tokens, the start symbol included. A column that
-# no row sees belongs to a branch that was dropped.*
 # %% [markdown]
 # ## As wide as it takes
 #
@@ -365,8 +331,7 @@ def likeliest(text, known):
 
 
 # %% [markdown]
-# We do this for every caption whose best known translation is more probable than 1 in 500. (The others take
-# longer.)
+# We do this for every caption whose best known translation is more probable than 1 in 500.
 
 # %%
 best_known = [max(plain[beam][i].log_prob for beam in SIZES) for i in range(len(captions))]
@@ -411,7 +376,7 @@ assert shares[len(shares) // 2] < 1 < shares[-1]
 assert sum(beam == 1 for beam in first.values()) > len(sure) / 2
 
 # %% [markdown]
-# *Figure 3. Each dot is a caption. The more certain the model (right), the fewer beginnings exact search
+# *Figure 2. Each dot is a caption. The more certain the model (right), the fewer beginnings exact search
 # keeps; it stays far below the bound.*
 #
 # In the median, exact search costs *half* of the beam of 4 that approximates it (and that found the same
@@ -436,11 +401,10 @@ assert all(empty[i] < exact[i][0] for i in sure)
 
 # %% [markdown]
 # The most probable translation is shorter each time. For the wood it is better: the greedy sentence is no
-# German. For the soup and the snowballs it *says less*: nobody tastes, and nobody is hit. The bearded man
-# now repairs *ein Rad*, a wheel. Each further token multiplies the probability by a number below 1, so
-# leaving something out pays. In Stahlberg and Byrne's model the empty translation wins for half of all
-# sentences; for our 27 it never does. So the most probable translation need not be a good one. A narrow beam
-# hides this fault of the model, and the length penalty corrects some of it.
+# German. For the soup and the snowballs it *says less*: nobody tastes, and nobody is hit. Each further token
+# multiplies the probability by a number below 1, so leaving something out pays. In Stahlberg and Byrne's
+# model the empty translation wins for half of all sentences; for our 27 it never does. So the most probable
+# translation need not be a good one. A narrow beam hides this fault of the model.
 #
 # ## Why divide by length?
 #
@@ -450,8 +414,8 @@ assert all(empty[i] < exact[i][0] for i in sure)
 # $$\mathrm{score}(y) = \frac{\log P(y)}{lp(y)}, \qquad lp(y) = \left(\frac{5+|y|}{6}\right)^{\alpha}$$
 #
 # $|y|$ counts the end symbol. The penalty favours *long* translations, because a negative number rises when
-# it is divided by a larger one. The package calls this form `"gnmt"`; its `"power"` divides by $|y|^\alpha$,
-# which for $\alpha = 1$ gives the mean log-probability of a token. When does the penalty change the winner
+# it is divided by a larger one. (`"gnmt"` in the package; its `"power"` divides by $|y|^\alpha$, for
+# $\alpha = 1$ the mean log-probability of a token.) When does the penalty change the winner
 # among the eight results of a beam of 8?
 
 # %%
@@ -486,17 +450,11 @@ for name, alpha, form in (("paper", 0.6, "gnmt"), ("mean of a token", 1.0, "powe
     price[name] = -L * (length_penalty(n + 1, alpha, form) / length_penalty(n, alpha, form) - 1)
     print(f"{name:16} one more token may cost {price[name]:.2f} nats: p above {math.exp(-price[name]):.2f}")
 assert math.isclose(price["mean of a token"], -L / n)  # as much as its other tokens, on average
-watched_at = {alpha: watched(captions[chosen], beam=8, alpha=alpha)[1] for alpha in (0.0, 0.6, 2.0)}
-shortest = min(map(len, watched_at.values()))
-same = all(watched_at[0.0][:shortest] == steps[:shortest] for steps in watched_at.values())
-print("alpha 0, 0.6 and 2 weigh and drop the same beginnings:", same)
-assert same
 
 # %% [markdown]
-# Here the paper's penalty accepts one more token only if its probability is above 0.85. So the penalty
-# decides near ties. It does not steer the beam: within a step all hypotheses are equally long, so one
-# divisor changes no order. It chooses among the *ended* hypotheses, and affects when to stop (below). No
-# $\alpha$ brings back what the beam dropped.
+# Here the paper's penalty accepts one more token only if its probability is above 0.85: it decides near ties.
+# It does not steer the beam: within a step all hypotheses are equally long, so one divisor changes no order.
+# It chooses among the *ended* hypotheses. No $\alpha$ brings back what the beam dropped.
 #
 # ## When does it stop?
 #
@@ -520,17 +478,16 @@ assert len(captions) / 2 < enough < len(captions)
 # - *No hope* (end): suppose that the best unfinished hypothesis gets all the length that the limit allows,
 #   at no cost. If even this score does not beat the best ended one, nothing in the beam can win.
 #
-# Without a penalty a search ends with this proof (about its own hypotheses, not about those it has dropped).
-# With one, most searches stop at *enough*, which proves nothing.
+# Without a penalty a search ends with this proof (about its own hypotheses). With one, most searches stop at
+# *enough*, which proves nothing.
 #
 # ## Section 6.1 in BLEU
 #
 # > "These hyperparameters were chosen after experimentation on the development set." (section 6.1)
 #
-# We read a record (`benchmarks/search.py` made it) for this model on the 1,014 captions of Multi30k's
-# validation split. This split is there to *choose* settings; the test set is for the report
-# ([12](12_results.ipynb)). Each search is compared with greedy decoding on the same sentences (paired
-# bootstrap, [10](10_translation.ipynb)). `none` is no penalty, `gnmt 0.6` the paper's, `length` the mean
+# We read a record (of `benchmarks/search.py`) for this model on the 1,014 captions of Multi30k's validation
+# split. Each search is compared with greedy decoding on the same sentences (paired bootstrap,
+# [10](10_translation.ipynb)). `none` is no penalty, `gnmt 0.6` the paper's, `length` the mean
 # log-probability of a token.
 
 # %%
@@ -570,45 +527,28 @@ rising = [precision[f"beam {beam}, none"] for beam in (2, 4, 5, 10, 20, 50)]
 assert rising == sorted(rising)
 
 # %% [markdown]
-# *Figure 4. Left: without a penalty BLEU falls from a beam of 5 on, to 3 points below greedy decoding at 50.
+# *Figure 3. Left: without a penalty BLEU falls from a beam of 5 on, to 3 points below greedy decoding at 50.
 # Right: the output gets shorter with each wider beam. (A beam of 50 with the mean was not run.)*
 #
 # - **The paper's search** (beam 4, α = 0.6) brings 0.56 BLEU here. The interval, −0.10 to 1.19, includes
 #   zero: a thousand sentences are not enough to be sure.
-# - **The beam search curse**: 50 hypotheses without a penalty *lose* 3.00 BLEU (2.04 to 4.07). Koehn and
-#   Knowles (2017) saw this in other models.
+# - **The beam search curse** (Koehn and Knowles, 2017): 50 hypotheses without a penalty *lose* 3.00 BLEU
+#   (2.04 to 4.07).
 # - **The loss is brevity.** BLEU is a mean precision of n-grams times a penalty for output that is too
 #   short. Without this factor (last column, an estimate) the precision *rises* with each wider beam, from
-#   43.1 to 46.4. A beam of 50 writes 81% of the reference's length, with a larger share right.
-# - **A stronger penalty suits this model better.** The mean brings 1.26 BLEU with a beam of 5 (0.62 to
-#   1.88), and stays within 0.2 BLEU from a beam of 4 to 20. On other text, choose on your own validation
-#   set.
+#   43.1 to 46.4.
+# - **A stronger penalty suits this model better.** The mean brings 1.26 BLEU with a beam of 5 (0.62 to 1.88).
 #
 # ## What must not be computed twice
 #
 # At each step our `following` feeds the whole beginning to the decoder. The package feeds **one** token. It
 # needs only the keys and values of the earlier positions, and those do not change, because the causal mask
 # lets no position see a later one. So each layer keeps them and adds one position per step: the **key/value
-# cache**. The keys and values of the source are computed once.
-
-# %%
-cache = DecoderCache(len(model.decoder.layers))
-src, src_mask = sources(captions[:1])
-tokens = torch.tensor([[START_ID, *greedy[0], END_ID]])
-with evaluating(model):
-    memory = model.encode(src, src_mask)
-    for step in range(3):
-        one = model.decode(memory, src_mask, tokens[:, step : step + 1], None, cache)  # (1, 1, d_model)
-        layer = cache.layers[0]
-        sizes = tuple(layer.target.key.shape), tuple(layer.memory.key.shape)
-        print(f"step {step + 1}: keys of target {sizes[0]} and source {sizes[1]}, states {tuple(one.shape)}")
-        whole = model.decode(memory, src_mask, tokens[:, : step + 1], subsequent_mask(step + 1))
-        assert_close(one[:, 0], whole[:, -1], rtol=0, atol=1e-9)
-        assert len(cache) == step + 1
-
-# %% [markdown]
-# The newest position may see all that is kept, so no mask is needed. But the token comes alone, so its
-# position must be taken from `len(cache)`. What if a program counts wrongly?
+# cache**. Its price is memory: [15](15_going_fast.ipynb) counts it.
+#
+# All hypotheses of a sentence share one cache, and a mask tells which of its tokens belong to which. The
+# token comes alone, so its position must be taken from `len(cache)`. What if a program gets one of these
+# wrong?
 #
 # One check catches such faults: **the books must balance.** Give the finished translation to the model as in
 # training, all at once, and add up the log-probabilities of its tokens. The sum must equal what the search
@@ -655,29 +595,7 @@ assert balanced(leaking[1]) == 12 > balanced(leaking[4])
 # %% [markdown]
 # With the positions wrong by one there is no crash, and all twelve translations stay the same: a fault that
 # one can ship. If the branches of the tree see each other, every test of greedy decoding passes, because a
-# beam of one has one branch. (Many libraries reorder the cache when hypotheses branch. There the same fault
-# is a forgotten reordering.)
-#
-# **What the cache costs** is memory. We measure the search of Figure 2, then compute the base model's.
-
-# %%
-S = sources([captions[chosen]])[0].size(1)
-for step, (*_, target, source) in enumerate(asked, start=1):
-    assert target.shape == (1, 4, 3 * step, 32)  # (B, h, beam * steps, d_k)
-    assert source.shape == (1, 4, S, 32)
-print(f"after {step} steps of a beam of 3: keys {tuple(target.shape)}, of the source {tuple(source.shape)}")
-
-base, tokens_each, beam = TransformerConfig.base(37_000, 37_000), 30, 4
-positions = beam * tokens_each + tokens_each  # of the target, one for each hypothesis; of the source, once
-sentence = base.N * positions * 2 * base.d_model * 4  # a key and a value, float32: 4 bytes
-weights = 4 * sum(count_parameters(base).values())
-print(f"base model, beam 4, 30 tokens: {sentence / 1e6:.2f} MB a sentence, weights {weights / 1e6:.0f} MB")
-print(f"as much as the weights: {weights / sentence:.0f} sentences")
-assert 60 < weights / sentence < 80
-
-# %% [markdown]
-# The source is kept once per sentence, because all hypotheses share it. The target has three columns per
-# step, dropped branches included. What the cache saves in time: [15](15_going_fast.ipynb).
+# beam of one has one branch.
 #
 # ## A mean of weights
 #
@@ -745,36 +663,13 @@ assert of_five[5] > alone[4] + 0.1
 assert of_five[15] < min(alone[10:])
 
 # %% [markdown]
-# *Figure 5. Early in training the mean of the last five checkpoints is worse than the last of them; at the
+# *Figure 4. Early in training the mean of the last five checkpoints is worse than the last of them; at the
 # end it is better than each.*
 #
 # While the weights still move fast, their mean lies behind them. Later one can think of a checkpoint as a
-# *common point* plus the *noise of its last batches*, and the mean averages the noise out. For this the loss
-# must be low between the checkpoints too. We walk on the straight line from one checkpoint to another, and,
-# as a control, from the last one to **the same function with its hidden units in another order**, an equally
-# good model.
-
-# %%
-last = checkpoints[-1]
-twin = {name: tensor.clone() for name, tensor in last.items()}
-order = torch.randperm(128, generator=torch.Generator().manual_seed(0))
-for name, tensor in twin.items():
-    if "feed_forward.w_1" in name:  # weight (d_ff, d_model) and bias (d_ff,)
-        tensor.copy_(tensor[order])
-    elif name.endswith("feed_forward.w_2.weight"):  # (d_model, d_ff)
-        tensor.copy_(tensor[:, order])
-line = {}
-for label, (start, end) in {"checkpoints": (checkpoints[-5], last), "reordered": (last, twin)}.items():
-    line[label] = [loss_of({k: (1 - t) * start[k] + t * end[k] for k in start}) for t in (0, 0.5, 1)]
-    print(f"{label:12} start ≈{line[label][0]:.2f}, halfway ≈{line[label][1]:.2f}, end ≈{line[label][2]:.2f}")
-assert line["checkpoints"][1] < (line["checkpoints"][0] + line["checkpoints"][2]) / 2
-assert math.isclose(line["reordered"][0], line["reordered"][2], rel_tol=1e-4)
-assert line["reordered"][1] > line["reordered"][0] + 0.1
-
-# %% [markdown]
-# Between two checkpoints of one run there is a valley; between a model and its reordered twin there is a
-# barrier. Two runs from different starts have no reason to order their units alike, so we average
-# checkpoints of **one run**. (The term is *linear mode connectivity*.)
+# *common point* plus the *noise of its last batches*, and the mean averages the noise out. (This works for
+# checkpoints of **one run**: two runs from different starts have no reason to order their hidden units
+# alike.)
 #
 # And in BLEU? For the shipped model, the training log has the greedy BLEU of single checkpoints; the record
 # above has that of the mean of the last ten epochs.
@@ -790,8 +685,7 @@ assert 0.5 < mean_bleu - max(single.values()) < 1
 
 # %% [markdown]
 # The mean is 0.69 BLEU above the best single checkpoint that was scored, a little more than the paper's beam
-# and penalty brought. That is one run of one model, without an interval. (The package's function is
-# `average_checkpoints`.)
+# and penalty brought. That is one run of one model, without an interval.
 
 # %% [markdown]
 # ## Exercises

@@ -1,14 +1,14 @@
 # %% [markdown]
 # # 12 · Results
 #
-# **The paper's Tables 2, 3 and 4: what they claim, what they cost, and what their numbers can show. Beside
+# **The paper's Tables 2 and 3: what they claim, what they cost, and what their numbers can show. Beside
 # them our own: a published score that we match, and Table 3 at our size.**
 #
 # Previous: [11_search_and_averaging](11_search_and_averaging.ipynb) · Next:
 # [13_reading_attention](13_reading_attention.ipynb) · What BLEU counts:
 # [10_translation](10_translation.ipynb)
 #
-# *25 minutes to read, half a minute to run.*
+# *24 minutes to read, half a minute to run.*
 #
 # - **Before:** you know what BLEU, perplexity and a bootstrap interval are, and that one looks at a test set
 #   once (10).
@@ -16,7 +16,8 @@
 #   computed; why two BLEU scores of one output differ; and what it takes to call one model better than
 #   another.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), and this is its section 6.
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), and this is its section 6. Its Table 4,
+# parsing, is in [16](16_another_task.ipynb).
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -212,8 +213,7 @@ for name in sizes:
 # %% [markdown]
 # The price is Table 2's, to two digits. The matrix products that the model needed are 29% of it for base and
 # 42% for big. This ratio is called *model FLOPs utilisation*; [15](15_going_fast.ipynb) measures ours. The
-# rest is waiting and work that we do not count (softmax, normalisation, Adam, padding). The larger matrices
-# of the big model probably keep a GPU busier.
+# rest is waiting and work that we do not count (softmax, normalisation, Adam, padding).
 #
 # ## A published score, matched with another recipe
 #
@@ -553,68 +553,6 @@ assert max(map(abs, apart["learned positions"])) < noise
 # comparison would tune the learning rate for each row. So this is a table about *500 updates*: what learns
 # fast is ahead, such as pre-norm, or separate matrices for the two embeddings and the output (1.43 million
 # parameters instead of 0.92).
-#
-# ## Table 4: parsing
-#
-# > "... despite the lack of task-specific tuning our model performs surprisingly well, yielding better
-# > results than all previously reported models with the exception of the Recurrent Neural Network Grammar
-# > [8]." (section 6.3)
-#
-# Is the Transformer good at translation only? Section 6.3 trains four layers to write parse trees of English
-# sentences, once on the 40,000 training sentences of the Penn Treebank's Wall Street Journal part (WSJ),
-# once with 17 million more that other parsers had annotated. The score, F1, is the harmonic mean of
-# precision and recall of brackets.
-
-# %%
-TABLE_4 = {  # F1 on section 23 of the Wall Street Journal
-    "Treebank only": [
-        ("Vinyals et al. (2014), RNN", 88.3),
-        ("Petrov et al. (2006), BerkeleyParser", 90.4),
-        ("Zhu et al. (2013)", 90.4),
-        ("Dyer et al. (2016)", 91.7),
-        ("Transformer", 91.3),
-    ],
-    "with more text": [
-        ("Zhu et al. (2013)", 91.3),
-        ("Huang and Harper (2009)", 91.3),
-        ("McClosky et al. (2006)", 92.1),
-        ("Vinyals et al. (2014), RNN", 92.1),
-        ("Transformer", 92.7),
-    ],
-    "other": [("Luong et al. (2015), multi-task", 93.0), ("Dyer et al. (2016), generative: RNNG", 93.3)],
-}
-
-# %% tags=["figure-table-4"]
-fig, ax = plt.subplots(figsize=(8.5, 4.6))
-labels = []
-for colour, (group, systems) in zip(("C0", "C2", "C7"), TABLE_4.items(), strict=True):
-    for system, f1 in systems:
-        ax.plot(f1, len(labels), "D" if system == "Transformer" else "o", color=colour, ms=9)
-        ax.text(f1 + 0.12, len(labels), f"{f1}", va="center")
-        labels.append(f"{system}  ({group})")
-ax.set_yticks(range(len(labels)), labels)
-ax.invert_yaxis()
-ax.set(title="Table 4: constituency parsing", xlabel="F1", xlim=(87.8, 94))
-plt.show()
-only, more = dict(TABLE_4["Treebank only"]), dict(TABLE_4["with more text"])
-rnn, berkeley = only["Vinyals et al. (2014), RNN"], only["Petrov et al. (2006), BerkeleyParser"]
-print(f"Treebank only: RNN {rnn} < BerkeleyParser {berkeley} < Transformer {only['Transformer']}")
-print("above the Transformer's best:", [name for name, f1 in TABLE_4["other"] if f1 > more["Transformer"]])
-assert rnn < berkeley < only["Transformer"] < max(only.values())
-assert more["Transformer"] == max(more.values()) < min(f1 for _, f1 in TABLE_4["other"])
-
-# %% [markdown]
-# *Figure 7. Table 4. Diamonds are the paper's model, colours the kinds of training data.*
-#
-# The section's main result is its last sentence:
-#
-# > "In contrast to RNN sequence-to-sequence models [37], the Transformer outperforms the BerkeleyParser [29]
-# > even when training only on the WSJ training set of 40K sentences."
-#
-# A model that is not built for trees learns them from *little* data. The RNN sequence-to-sequence model
-# (88.3) stays behind a parser made for the task (90.4). The first quotation needs a remark: the multi-task
-# model of Luong et al. (93.0) is above 92.7 as well; the sentence holds only if its additional tasks count
-# as another setting. Our own parser is in [16](16_another_task.ipynb).
 #
 # ## Exercises
 #

@@ -1,24 +1,22 @@
 # %% [markdown]
 # # 15 · Going fast
 #
-# **Where does the time of a training step go, and of a translation? We count operations, bytes and calls, and
-# put them under the roofline of the machine. Then we see what FlashAttention, a chunked loss, half precision,
-# int8, batches and many GPUs change, and what each costs.**
+# **Where does the time of a training step go, and of a translation? We count operations, bytes and calls.
+# Then we see what FlashAttention, a chunked loss, half precision, int8, batches and many GPUs change.**
 #
 # Previous: [14_under_the_hood_of_nn_transformer](14_under_the_hood_of_nn_transformer.ipynb) · Next:
 # [16_another_task](16_another_task.ipynb)
 #
-# *34 minutes to read, under a minute to run.*
+# *29 minutes to read, under a minute to run.*
 #
 # - **Before:** you know the model ([06](06_the_full_model.ipynb)), the loss ([08](08_training_recipe.ipynb))
 #   and the cache of decoding ([11](11_search_and_averaging.ipynb)).
 # - **After:** you can say how many operations your model needs, and whether arithmetic or memory limits it;
-#   write the online softmax of FlashAttention; and choose a precision, a batch size and a number of GPUs with
-#   reasons.
+#   write the online softmax of FlashAttention; and choose precision, batch size and number of GPUs.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). This is its section 5.2, hardware and
-# schedule. A speed below comes from a recorded benchmark (`make bench` repeats it) or from the clock in the
-# cell above it, or it is called **unmeasured**.
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), here its section 5.2. A speed below comes
+# from a recorded benchmark (`make bench` repeats it) or from the clock in the cell above it, or it is called
+# **unmeasured**.
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -45,14 +43,11 @@ except (ImportError, AttributeError):
     sys.modules.pop("annotated", None)
 
 # %%
-import importlib.util
 import math
-import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from copy import deepcopy
-from pathlib import Path
 from statistics import median
 
 import matplotlib.pyplot as plt
@@ -77,11 +72,9 @@ from annotated import (
     load_pretrained,
     make_model,
     padding_mask,
-    subsequent_mask,
 )
 from annotated.data import pad_rows
 from annotated.fast import CpuKernels
-from annotated.interop import CTranslate2Translator, to_ctranslate2
 from annotated.plots import fit_power, plot_against, plot_costs, setup_notebook
 from annotated.tokenizers import END, PAD, START
 from annotated.training.update import SummedLoss
@@ -121,12 +114,9 @@ assert 0.25 < reached / 9.5e12 < 0.35
 # %% [markdown]
 # **A training step needs six operations for each weight and token.** Each weight meets each source or each
 # target token in one multiplication and one addition. The backward pass does that twice more, for the
-# gradient of the input and for the gradient of the matrix. (The rule leaves out the products inside
-# attention, which grow with the square of the length: [01](01_why_attention.ipynb). The embedding counts here
-# only because it is also the output matrix.)
-#
-# The last line is the *model FLOPs utilisation*: useful operations a second, divided by the machine's peak
-# rate, here 31%.
+# gradient of the input and for the gradient of the matrix. (The products inside attention grow with the
+# square of the length: [01](01_why_attention.ipynb).) The last line is the *model FLOPs utilisation*: useful
+# operations a second, divided by the machine's peak rate, here 31%.
 #
 # ## Arithmetic or memory: the roofline
 #
@@ -249,13 +239,12 @@ assert product_bytes < 0.5 * before.total(2)
 assert product_work / product_bytes > 20 > 1 > others[0] / others[1]
 
 # %% [markdown]
-# Here is the waste. A matrix product does tens of operations for each byte. An addition does one for each
-# number, and writes its result to memory, where the next call has to fetch it again. Most of the traffic is
-# of the second kind.
+# A matrix product does tens of operations for each byte. An addition does one for each number, and writes its
+# result to memory, where the next call has to fetch it again. Most of the traffic is of the second kind.
 #
 # For the roofline we use the clock: the peak rate is that of a large product, the bandwidth that of a copy.
-# For comparison, a shipped model translates twelve captions greedily with its cache: one after the other, and
-# all twelve as one batch.
+# For comparison, a shipped model translates twelve captions greedily with its cache, one by one and as one
+# batch.
 
 
 # %%
@@ -337,12 +326,11 @@ assert sum(heights) > 0.95  # nearly all of what is moved is in the picture
 # for $n$ rows times a 4096 by 4096 matrix (dots). Bottom: the share of all bytes that calls of each intensity
 # move.*
 #
-# Begin with the bottom. Translating one sentence moves nearly all its bytes at less than half an operation a
-# byte: each step fetches every weight of the decoder for a single row. Twelve sentences share that fetch. A
-# training step has its products far to the right, but most of its *bytes* at the far left. So there are three
-# remedies: **more rows for each fetch** (batches), **fewer bytes for each number** (bf16, int8), and **fewer
-# trips to memory for the same work** (fusing calls). The next section is the best-known case of the third. (A
-# dot above the line fetched its matrix faster than our copy, perhaps from a processor cache.)
+# Translating one sentence moves nearly all its bytes at less than half an operation a byte: each step fetches
+# every weight of the decoder for a single row. Twelve sentences share that fetch. A training step has most of
+# its *bytes* at the far left. So there are three remedies: **more rows for each fetch** (batches), **fewer
+# bytes for each number** (bf16, int8), and **fewer trips to memory for the same work** (fusing calls). (A dot
+# above the line fetched its matrix faster than our copy, perhaps from a processor cache.)
 #
 # ## FlashAttention: the softmax that runs
 #
@@ -380,7 +368,7 @@ torch.set_default_dtype(torch.float32)
 print("blocks of 1, 7 and 100 keys: the same weights as softmax, the same output")
 
 # %% [markdown]
-# (With the identity matrix as values, the output is the weights.) PyTorch's `F.scaled_dot_product_attention`
+# PyTorch's `F.scaled_dot_product_attention`
 # has such *fused* kernels, one call in place of several, on CPUs too. They do *more* operations, because the
 # backward pass computes the scores again. What they save is memory, and the trips to it. Here is what the
 # forward pass keeps for the backward pass:
@@ -420,39 +408,8 @@ assert min(exponents["reference"], exponents["fused, with dropout"]) > 1.8
 # the length, the others nearly with its square.*
 #
 # The third curve asks for dropout on the attention weights. PyTorch has no fused CPU kernel with dropout, so
-# without a warning it computes the whole table. Which path does a call take? We look for the kernel among the
-# calls:
-
-
-# %%
-def fused_calls(run: Callable[[], object]) -> int:
-    """How many calls of a fused attention kernel `run` makes."""
-    with Traffic() as traffic:
-        run()
-    return sum(kind == "attention kernel" for kind, *_ in traffic.calls)
-
-
-some, causal = torch.randn(2, 4, 30, 16), subsequent_mask(30)  # the mask: (1, 30, 30)
-for name, options in {
-    "no mask": {},
-    "mask (1, 1, 30, 30)": {"attn_mask": causal.unsqueeze(1)},
-    "mask (1, 30, 30)": {"attn_mask": causal},
-    "dropout_p=0.1": {"dropout_p": 0.1},
-}.items():
-    used = fused_calls(lambda o=options: F.scaled_dot_product_attention(some, some, some, **o))
-    print(f"{name:31} {used} fused")
-    assert used == (name not in ("mask (1, 30, 30)", "dropout_p=0.1"))
-for p in (0.1, 0.0):  # 0.1 is its default
-    stack = nn.Transformer(32, 4, 1, 1, 64, dropout=p, batch_first=True).train()
-    used = fused_calls(lambda s=stack: s(torch.randn(2, 9, 32), torch.randn(2, 9, 32)))
-    print(f"nn.Transformer(dropout={p}), training: {used} of 3 fused")
-    assert used == (0 if p else 3)
-
-# %% [markdown]
-# The same mask with one dimension less gives the same numbers without the kernel. And `nn.Transformer` with
-# its default dropout never uses the kernel in training on a CPU.
-#
-# The paper gives no rate for dropout on the attention weights (14); this package's default is 0.
+# without a warning it computes the whole table. `nn.Transformer` has such dropout by default: which kernel a
+# call takes, [14](14_under_the_hood_of_nn_transformer.ipynb) counts.
 #
 # Is the fused kernel also faster? `benchmarks/attention.py` ran both forms forward and backward, on 2,048
 # tokens cut into sentences of a given length:
@@ -483,14 +440,13 @@ plt.show()
 # *Figure 3. Time of both forms, recorded on two cores of an AMD EPYC. The dotted line is the longest sentence
 # for which the package trains with the reference form on a CPU.*
 #
-# At our captions' 16 tokens the reference form wins. The tables are tiny, and the CPU kernel takes one
-# sentence and one head at a time. On a CPU, "fused" promises less memory, not less time.
+# At our captions' 16 tokens the reference form wins, because the tables are tiny. On a CPU, "fused" promises
+# less memory, not less time.
 #
 # ## Three smaller replacements
 #
 # - **The chunked loss.** 08 derives the loss and its gradient. The package's version takes the decoder's
-#   output 256 tokens at a time, goes from logits to loss to gradient, and drops the logits. The whole
-#   (tokens, V) table never exists.
+#   output 256 tokens at a time, so the whole (tokens, V) table of logits never exists.
 # - **Fused Adam.** PyTorch's plain Adam reads and writes each parameter in eight calls or more, `fused=True`
 #   in one.
 # - **Dropout and short attention.** Dropout needs one random number for each entry. PyTorch draws 64 bits for
@@ -537,14 +493,11 @@ assert own["+ fused Adam"] > own["torch.nn.Transformer"] > 1
 
 # %% [markdown]
 # The table is of the base model on two cores of an EPYC (`benchmarks/train.py`); utilisation is measured
-# against the fastest matrix product there. "Readable forms" is the model as the notebooks read it, attention
-# as in equation 1; "annotated" has all replacements.
-#
-# The other libraries' numbers have conditions. They compute all logits and PyTorch's cross-entropy, padding
-# included. At width 128, going from "+ fused Adam" to our chunked loss and `CpuKernels` gives 1.87 x, more
-# than our lead over `nn.Transformer`, 1.41 x: without these two we would be slower, and anyone may put a
-# chunked loss behind `nn.Transformer`. x-transformers ran with `attn_flash=True`, which is not its default
-# and, by Figure 3, slow on short sentences.
+# against the fastest matrix product there. "Readable forms" is the model of the notebooks; "annotated" has
+# all replacements. The other libraries compute all logits and PyTorch's cross-entropy, padding included. At
+# width 128, our chunked loss and `CpuKernels` give 1.87 x, more than our lead over `nn.Transformer`, 1.41 x:
+# without them we would be slower. x-transformers ran with `attn_flash=True`, which is not its default and, by
+# Figure 3, slow on short sentences.
 #
 # ## Half the bits
 #
@@ -574,56 +527,8 @@ assert (total, at_once) == (256, 1000)
 # Hence **mixed precision**: the factors of a product in bf16; sums, weights, Adam's means and the loss in
 # float32.
 #
-# Must the *weights* stay in float32? A step is lost if it is below half the distance to the next bf16 number,
-# and that distance grows with the weight. We give four weights 20 Adam steps of 0.001, downhill:
-
-# %%
-for start in (1.0, 0.3, 0.05, 0.02):
-    ends = []
-    for dtype in (torch.float32, torch.bfloat16):
-        weight = torch.full((), start, dtype=dtype, requires_grad=True)
-        optimizer = torch.optim.Adam([weight], lr=1e-3)
-        for _ in range(20):
-            optimizer.zero_grad()
-            (weight * 2).backward()
-            optimizer.step()
-        ends.append(weight.item() - torch.tensor(start, dtype=dtype).item())
-    half = 2.0 ** (math.floor(math.log2(start - 1e-9)) - 8)  # half of the distance to the next one below
-    print(f"from {start:4}: float32 moves {ends[0]:.4f}, bf16 {ends[1]:.4f}; half the distance {half:.5f}")
-    assert abs(ends[0] + 0.02) < 1e-4
-    assert {1.0: ends[1] == 0, 0.3: ends[1] < -0.03}.get(start, abs(ends[1] + 0.02) < 2e-3)
-
-# %% [markdown]
-# A weight of 1.0 stands still, one of 0.3 moves *too fast* (each step rounds up), and 0.05 and 0.02 learn as
-# in float32. A step below about 1/500 of its weight is lost. So weights in bf16 fail silently where they are
-# large, such as the gains of a layer norm, and late in training, when the learning rate is small.
-#
-# What does mixed precision do to the gradient of a model? We compare it with the effect of taking other
-# sentences:
-
-
-# %%
-def gradient(context, first: int = 0) -> Tensor:
-    """All gradients of the quiet model on twelve sentences, in a row."""
-    quiet.zero_grad()
-    with context:
-        (loss_of(quiet, Batch(src[first : first + 12], tgt[first : first + 12]), FAST) / 200).backward()
-    return torch.cat([p.grad.flatten() for p in quiet.parameters()])
-
-
-full = gradient(torch.enable_grad())
-for name, found in {
-    "autocast": gradient(torch.autocast("cpu", torch.bfloat16)),
-    "other sentences": gradient(torch.enable_grad(), first=12),
-}.items():
-    angle = F.cosine_similarity(full, found, dim=0).item()
-    print(f"{name:16} cosine with the float32 gradient ≈{angle:.4f}")
-    assert angle > 0.99 if name == "autocast" else angle < 0.9
-
-# %% [markdown]
-# Beside the noise of choosing a batch, this rounding is small. With `precision="bf16"` the package uses
-# autocast, PyTorch's mixed precision, on a GPU. On a CPU the numbers stay float32 and PyTorch rounds inside
-# each product, which it does only with AMX instructions; elsewhere nothing changes.
+# With `precision="bf16"` the package uses *autocast*, PyTorch's mixed precision, on a GPU. On a CPU numbers
+# stay float32 and PyTorch rounds inside each product, only where there are AMX instructions.
 #
 # **Exercise 1 (medium).** In bf16, 1000 ones sum to 256. Write *stochastic rounding*, a rounding from float32
 # to bf16 that is right on average: a number that lies a fraction f of the way to the next bf16 number goes up
@@ -700,25 +605,7 @@ assert -1.2 < min(lost["AVX2"]) < -1
 # %% [markdown]
 # With VNNI (x86 instructions that sum products of int8 in 32 bits) all six differences lie between -0.1 and
 # +0.2 BLEU. Without it, two products are added in 16 bits, and a sum that does not fit is cut off
-# (*saturates*): one model loses up to 1.15 BLEU. **The speed of int8 is unmeasured here.** The next cell
-# compares sizes and translations, if CTranslate2 is installed. (It divides by length<sup>α</sup>, so we set
-# `penalty="power"`: [11](11_search_and_averaging.ipynb).)
-
-# %%
-engines, ours = {}, translator.translate(english, beam=4, alpha=0.6, penalty="power")
-if importlib.util.find_spec("ctranslate2"):
-    with tempfile.TemporaryDirectory() as folder:
-        parts = translator.model, translator.src_tokenizer, translator.tgt_tokenizer
-        for form in ("float32", "int8"):
-            to_ctranslate2(Path(folder, form), *parts, quantization=form)
-            engines[form] = CTranslate2Translator(Path(folder, form))
-            megabytes = Path(folder, form, "model.bin").stat().st_size / 1e6
-            equal = sum(a == b for a, b in zip(ours, engines[form].translate(english, 4, 0.6), strict=True))
-            print(f"CTranslate2, {form}: {megabytes:.1f} MB, ≈{equal} of {len(ours)} translations equal ours")
-            assert equal >= (11 if form == "float32" else 5)  # a near-tie may fall otherwise
-else:
-    print("CTranslate2 is not installed here: nothing compared")
-assert len(ours) == 12
+# (*saturates*): one model loses up to 1.15 BLEU. **The speed of int8 is unmeasured here.**
 
 # %% [markdown]
 # ## Decoding: latency and throughput
@@ -746,8 +633,8 @@ assert traffic.total(2) < work["decoding, 1 sentence"].total(2) / 3
 
 # %% [markdown]
 # Every call fetches *all weights of the decoder*, for one row or for twelve, so a batch raises throughput. It
-# raises latency too: the batch runs until its *longest* sentence is done, and the first sentence has to wait
-# until the batch is full. A service therefore limits both the batch and the wait.
+# raises latency too: the batch runs until its *longest* sentence is done, and the first sentence waits until
+# the batch is full.
 #
 # **What the cache costs.** Each layer keeps a key and a value, d_model numbers each, for every target token
 # so far, and for every source token:
@@ -770,20 +657,6 @@ print(f"{alike} sentences of {S} and {T} tokens keep as much as the weights, {we
 # The cache limits the batch. Today's models therefore often share keys and values between heads
 # (*multi-query* and *grouped-query attention*), or store the cache in 8 bits.
 #
-# **Two cores.** Either all cores share each operation and wait for each other at its end, or each core
-# translates a batch of its own. Recorded for the 1,000 sentences of `test_2016_flickr`
-# (`benchmarks/decode.py`):
-
-# %%
-for search, beam in (("greedy", 1), ("beam 5", 5)):
-    candidates = recorded("decode")["candidates"]
-    alone, beside = (
-        candidates[f"annotated{way}, beam {beam}"]["median"] for way in (" by single batches", "")
-    )
-    print(f"{search}: {1000 / alone:,.0f} sentences/s; a batch for each core {1000 / beside:,.0f}/s")
-    assert alone > 1.1 * beside
-
-# %% [markdown]
 # ## Several GPUs, several machines
 #
 # > "We trained our models on one machine with 8 NVIDIA P100 GPUs." (section 5.2)
@@ -806,8 +679,8 @@ assert_close(sum(gradients(half, both.ntokens) for half in halves), wanted)  # d
 
 # %% [markdown]
 # The mean of two means is the mean of all only if both halves have as many tokens. Here a word of the first
-# half counted more than twice as much; nothing crashes, and the loss goes down. The cure is to divide by one
-# number that all must know *before* the backward pass: the tokens of all together. `Trainer` does so.
+# half counted more than twice as much, and nothing crashes. The cure is to divide by the tokens of all
+# together, which each GPU must know *before* the backward pass. `Trainer` does so.
 #
 # On several GPUs, put `torchrun` before the usual command; on several machines, run the second command on
 # each:
@@ -818,9 +691,8 @@ assert_close(sum(gradients(half, both.ntokens) for half in halves), wanted)  # d
 #     -m annotated train --corpus multi30k --preset base --out runs/base
 # ```
 #
-# `--max-tokens` is for each GPU, so with eight GPUs an update sees eight times the tokens. Divide it by
-# eight, and the training is the one that you know; or keep the larger batch, and choose the learning rate,
-# `--warmup` and `--max-steps` anew.
+# `--max-tokens` is for each GPU: divide it by eight, and the training is the one that you know; or keep the
+# larger batch, and choose the learning rate, `--warmup` and `--max-steps` anew.
 #
 # **Communication.** When $n$ GPUs pass their gradients round a ring, each sends $2(n-1)/n$ times the
 # gradient's bytes. Computing is six operations for each weight and token. Both grow with the weights, so at
@@ -862,8 +734,7 @@ print(f"8 GPUs on NVLink, the paper's 3,125 tokens each: {curves['8 GPUs, NVLink
 # measured. The paper's 25,000 tokens over eight GPUs are the left end.*
 #
 # The gradients of the last layers can travel while the first layers still go backward. The backward pass is
-# two thirds of the computing, so below the dashed line communication can be almost hidden. More tokens a GPU
-# help, as do gradient accumulation and gradients in bf16.
+# two thirds of the computing, so below the dashed line communication can be almost hidden.
 #
 # **Exercise 2 (easy).** 64 GPUs, InfiniBand, float32 gradients: from how many tokens a GPU is communication
 # hidden? How many times the paper's batch is that update?
@@ -877,10 +748,9 @@ assert_close(reduce_share(enough, *LINKS["64 GPUs, InfiniBand 400G"]), 2 / 3)
 # ## What changes on a GPU
 #
 # In the code only one thing changes: `.to(device)`, for the model and each batch. But Python has to send each
-# call to the GPU, which takes some microseconds however little the call does. A step makes hundreds of calls.
-# At five microseconds each (unmeasured), 500 calls take at least 2.5 milliseconds, and with a small model the
-# GPU waits for Python. Hence the order of remedies below. **All of it is expected, none measured**; `make
-# bench DEVICE=cuda` measures it on yours.
+# call to the GPU, which takes some microseconds however little the call does. A step makes hundreds of calls,
+# so with a small model the GPU waits for Python. **All below is expected, not measured**; `make bench
+# DEVICE=cuda` measures it on yours.
 #
 # | | on a CPU | on a GPU |
 # | --- | --- | --- |
@@ -926,13 +796,3 @@ shapes = torch.randn(3, 2, 4, 29, 16, dtype=torch.float64)
 for size in (1, 8, 29):
     assert_close(causal_in_blocks(*shapes, size), F.scaled_dot_product_attention(*shapes, is_causal=True))
 print("blocks of 1, 8 and 29: equal to PyTorch's causal attention")
-
-# %% [markdown]
-# <details><summary>Further: recomputing, serving</summary>
-#
-# - *Activation checkpointing* (`torch.utils.checkpoint`) keeps only each layer's input and computes the layer
-#   again in the backward pass: 4/3 of the operations.
-# - Servers refill a batch as soon as one of its sentences ends (*continuous batching*) and keep the cache in
-#   pages (*PagedAttention*), so that no room is reserved in vain.
-#
-# </details>
