@@ -15,7 +15,7 @@ INSTALL := python -m pip install --quiet --disable-pip-version-check
 
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with notebooks/nbval_sanitize.cfg --nbval-cell-timeout 600
 
-.PHONY: help setup lab notebooks student address mutants reproduce bench images watch test-watch site test-site test-processors test-floors lock test coverage lint format clean
+.PHONY: help setup lab notebooks student address mutants reproduce bench images watch test-watch site test-site test-processors test-floors lock release test coverage lint format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -149,6 +149,14 @@ test-floors: ## unit tests with the oldest versions that pyproject.toml admits (
 	build/floors/bin/uv pip install --quiet --python build/floors --resolution lowest-direct --editable '.[dev]'
 	OMP_NUM_THREADS=1 build/floors/bin/python -m pytest -n 2 --dist loadscope -o addopts=-ra \
 	  --ignore tests/site/test_setup.py --ignore tests/plots/test_plots_pixels.py
+
+release: $(READY) ## build the wheel and translate with it in an empty environment (minutes)
+	rm -rf build/release
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/release/dist .
+	$(PYTHON) -m venv build/release/venv
+	build/release/venv/bin/$(INSTALL) --constraint requirements.lock build/release/dist/*.whl
+	cd build/release && echo "A dog runs." | venv/bin/annotated translate --model multi30k-en-de
+	du -h build/release/dist/*.whl
 
 lint: $(READY) ## check style, the layers of the package, and the types of the paper's part
 	$(BIN)/ruff check
