@@ -2,18 +2,18 @@
 # # 00 · Start here: the paper in one sitting
 #
 # **"Attention Is All You Need", from its abstract to its conclusion: the paper's own sentences, an
-# explanation after each, and the whole model in 200 lines that you can copy, and that run with a trained
+# explanation after each, and the whole model in under 200 lines that you can copy, and that run with a trained
 # translator's weights.**
 #
 # Next: [01_why_attention](01_why_attention.ipynb)
 #
-# *42 minutes to read, a minute and a half to run.*
+# *75 minutes to read with the code, a minute and a half to run.*
 #
 # - **Before:** Python, some PyTorch (`nn.Module`), matrix products, gradients; nothing about attention.
 # - **After:** you know what each box of the model does and why, and you could write it yourself.
 #
 # Numbered headings and indented sentences are the paper's (Vaswani et al., 2017, [arXiv
-# 1706.03762](https://arxiv.org/abs/1706.03762)). *Still open* says which notebook answers what a section
+# 1706.03762](https://arxiv.org/abs/1706.03762)), without their reference numbers. *Still open* says which notebook answers what a section
 # leaves open. A number after `≈` may differ a little on another processor.
 
 # %%
@@ -90,8 +90,8 @@ plt.show()
 # token had (`▁` marks the start of a word, `</s>` the end of the sentence). Down to `wirft` the weights
 # roughly follow the diagonal. Then they jump: `Hund` looked at `dog`, and `Ball` back at `ball`.*
 #
-# Nobody told the model which words belong together. It learned where to look: this is **attention**. Now
-# we build the model, in the paper's order.
+# Nobody told the model which words belong together. **Attention** is a weighted mean of vectors, with weights
+# that the model computes from the vectors themselves. Now we build it, in the paper's order.
 
 # %% [markdown]
 # ## Abstract
@@ -102,7 +102,7 @@ plt.show()
 # *Recurrence* and *convolution* were how networks usually read sequences before 2017. The new word is
 # *solely*: attention itself was known. The abstract reports 28.4 BLEU for English to German. BLEU is a
 # score from 0 to 100: it counts how many words of a translation, and runs of up to four, also appear in a
-# human's.
+# human's, and punishes short translations.
 
 # %% [markdown]
 # ## 1 Introduction
@@ -119,15 +119,15 @@ plt.show()
 #
 # For translation, two RNNs were joined: an **encoder** reads the source, and a **decoder** writes the
 # target. Between them stood one vector, the encoder's last state, which had to hold the whole sentence.
-# Bahdanau et al. (2014) removed that bottleneck: at every step, the decoder computes a weight for each
-# encoder state and reads their weighted sum, the *context vector*. This was attention, beside recurrence.
-# If attention reaches any word in one step, what is recurrence still for?
+# Bahdanau et al. ([2014](https://arxiv.org/abs/1409.0473)) removed that bottleneck: at every step, the decoder computes a weight for each
+# encoder state and reads their weighted sum, the *context vector*. This was attention (*additive*, not yet by dot
+# products), beside recurrence.
 #
 # ![An RNN encoder-decoder with one vector between encoder and decoder; the same with attention; a
 # Transformer's encoder, without recurrence](../images/before.svg)
 #
 # *Figure 2. Left: everything passes through one vector. Middle: Bahdanau's decoder looks back at all
-# states. Right: in the Transformer's encoder each position looks at all others directly.*
+# states. Right: in the Transformer's encoder each position looks at every position directly.*
 #
 # *Still open: how far a gradient gets through an RNN, counted and measured* →
 # [01_why_attention](01_why_attention.ipynb)
@@ -153,13 +153,13 @@ plt.show()
 #
 # ![The Transformer: encoder on the left, decoder on the right](../images/architecture.svg)
 #
-# *Figure 3. The paper's Figure 1, drawn anew, from top to bottom.*
+# *Figure 3. The paper's Figure 1, drawn anew; here it reads downwards.*
 #
 # The **tokens** of a sentence (words or pieces of words, as numbers) become vectors of $d_{model} = 512$
 # numbers, with their position added. The encoder is a stack of $N = 6$ identical layers with weights of
 # their own. It gives a vector for each source token in its context; the paper calls these vectors $z$, most
 # code calls them the **memory**. The decoder is a similar stack. It reads the target tokens written so far,
-# looks at the memory, and ends in a probability for every token that could come next. One is chosen and
+# looks at this same memory in every layer, and ends in a probability for every token that could come next. One is chosen and
 # appended, and the decoder runs again: it is **auto-regressive**.
 #
 # **Attention in a paragraph**, because the code uses it before section 3.2. Each position sends out a
@@ -179,10 +179,9 @@ plt.show()
 #
 # A layer consists of *sub-layers*: attention, and a small network for each position (3.3). A sub-layer does
 # not replace a vector: it **adds** to it. This *residual connection* leaves a path from
-# the first layer to the last that bypasses every sub-layer, for the vectors and for their gradients; what
-# flows along it is called the *residual stream*. *Layer normalisation* brings the sum $x +
-# \mathrm{Sublayer}(x)$ back to mean 0 and variance 1, and then scales and shifts each entry by learned
-# numbers. *Dropout* (section 5.4) sets random entries of the sub-layer's output to zero in training.
+# the first layer to the last around every sub-layer, for the vectors and for their gradients; what
+# flows along it is called the *residual stream*. *Layer normalisation* brings the entries of each position's
+# vector back to mean 0 and variance 1, and then scales and shifts each by learned numbers. *Dropout* (section 5.4) sets random entries of the sub-layer's output to zero in training.
 
 
 # %%
@@ -241,7 +240,7 @@ class DecoderLayer(nn.Module):
 
 
 # %% [markdown]
-# A stack is $N$ such layers:
+# A stack:
 
 
 # %%
@@ -273,9 +272,9 @@ class Decoder(nn.Module):
 
 # %% [markdown]
 # **Why does so much code normalise first?** Most large language models since GPT-2 compute x +
-# Sublayer(LayerNorm(x)), called *pre-norm*, which is easier to train. The paper is *post-norm*, but the
-# authors' own code (tensor2tensor, `common_hparams.py`) says of pre-norm that it "seems better for
-# harder-to-learn models".
+# Sublayer(LayerNorm(x)), called *pre-norm*: no norm stands on the residual path, so deep stacks are easier to
+# train (Xiong et al., 2020). The paper is *post-norm*, but a comment in the authors' code (tensor2tensor,
+# `common_hparams.py`) says of pre-norm that it "seems better for harder-to-learn models".
 #
 # *Still open: what each order does to the gradients of twelve layers* →
 # [06_the_full_model](06_the_full_model.ipynb)
@@ -294,8 +293,6 @@ class Decoder(nn.Module):
 
 # %% [markdown]
 # #### 3.2.1 Scaled Dot-Product Attention
-#
-# > "We call our particular attention 'Scaled Dot-Product Attention'."
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V \qquad (1)$$
 #
@@ -335,10 +332,10 @@ assert torch.allclose(weights, torch.tensor([[0.5, 0.0, 0.5]]), atol=0.01)  # ke
 # > "We suspect that for large values of dk, the dot products grow large in magnitude, pushing the softmax
 # > function into regions where it has extremely small gradients."
 #
-# We can test both halves. The dot product of a random query and key, whose entries are
-# independent with mean 0 and variance 1, is a sum of $d_k$ terms of variance 1, so its variance is $d_k$. The softmax's gradient is
+# We can test both halves. A footnote of the paper says why: the dot product of a query and a key whose
+# entries are independent, with mean 0 and variance 1, has variance $d_k$. The softmax's gradient is
 # the *Jacobian* $\mathrm{diag}(p) - p p^T$: how much the weights $p$ change when the scores do. We print
-# the median of its norm. (Divided by 1: not scaled.)
+# the median of its norm.
 
 
 # %%
@@ -363,7 +360,7 @@ for d_k, scale in ((64, 1), (64, 8), (1024, 1), (1024, 32)):
     assert (gradient > 0.3) if scale > 1 else (gradient < 0.12 if d_k == 64 else gradient < 1e-4)
 
 # %% [markdown]
-# Both halves hold for random vectors. Without the division, one weight takes nearly everything. The
+# Both halves hold for random vectors. Without the division, one weight takes most. The
 # typical gradient falls to a quarter at $d_k = 64$, and to nearly nothing at 1024: the softmax is
 # *saturated*. With the division, the width makes no difference.
 #
@@ -381,8 +378,8 @@ for d_k, scale in ((64, 1), (64, 8), (1024, 1), (1024, 32)):
 # > "Multi-head attention allows the model to jointly attend to information from different representation
 # > subspaces at different positions. With a single attention head, averaging inhibits this."
 #
-# One attention gives each query *one* set of weights. But a verb may need its subject and its object, and a
-# mixture of both is neither. So the model runs $h = 8$ attentions side by side, the **heads**, each on
+# One attention gives each query *one* set of weights. But a verb may need its subject and its object, and one
+# mixture blurs both. So the model runs $h = 8$ attentions side by side, the **heads**, each on
 # vectors of its own of width $d_k = d_{model} / h = 64$. A last linear map, $W^O$, mixes their outputs.
 #
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(head_1, \dots, head_h)\, W^O$$
@@ -425,7 +422,7 @@ class MultiHeadedAttention(nn.Module):
 # %% [markdown]
 # #### 3.2.3 Applications of Attention in our Model
 #
-# The class has three uses:
+# Three uses:
 #
 # | sub-layer | queries from | keys and values from | mask hides |
 # | --- | --- | --- | --- |
@@ -459,8 +456,7 @@ plt.show()
 # When the model writes, there is no future to hide, but the mask stays: with it, earlier positions compute
 # the same vectors as in training. Writing remains one token after the other; only training is parallel.
 #
-# *Still open: why a padding mask hides columns and not rows* →
-# [07_batches_and_masks](07_batches_and_masks.ipynb)
+#
 
 # %% [markdown]
 # ### 3.3 Position-wise Feed-Forward Networks
@@ -597,7 +593,7 @@ assert torch.allclose(near[50, 30:100], near[20, 0:70], atol=1e-3)
 plt.show()
 
 # %% [markdown]
-# *Figure 7. Left: slow entries and fast ones. Right: the product of two positions' vectors depends on how
+# *Figure 7. Right: the product of two positions' vectors depends on how
 # far they are apart, not on where they stand.*
 #
 # > "We chose this function because we hypothesized it would allow the model to easily learn to attend by
@@ -606,7 +602,8 @@ plt.show()
 #
 # After $k$ positions, each clock has turned by an angle that depends on $k$ alone. So one matrix takes
 # *every* position $k$ further. Such a matrix can be part of $W^Q$: then a query asks *who stands $k$ places
-# before me?*, wherever it stands. Least squares finds it.
+# before me?*, wherever it stands. The paper also hopes that sines "may allow the model to extrapolate to
+# sequence lengths longer than the ones encountered during training".
 
 # %%
 clocks = sinusoids(100, 16).double()
@@ -663,7 +660,8 @@ print(f"{count:,} parameters")
 assert 62e6 < count < 66e6
 
 # %% [markdown]
-# We do not know where the rest of the 65 million is. Here is the model in one piece, to unfold and to copy:
+# We do not know where the rest of the 65 million is. (Our linear maps have biases, which the paper's formulas
+# for attention lack.) Here is the model in one piece, to unfold and to copy:
 
 # %%
 parts = (AddNorm, EncoderLayer, DecoderLayer, Encoder, Decoder, attention, MultiHeadedAttention, causal_mask)
@@ -753,7 +751,7 @@ assert equal == 50
 # *(the paper's Table 1, without its last row; $n$ tokens, width $d$; the convolutions are dilated)*
 #
 # The two columns on the right are the two costs of section 1; in training, self-attention has neither. Its
-# price is the $n^2$. Is it high? In an encoder layer, the four linear maps ($4 n d^2$ multiplications) and
+# price is the $n^2$. In an encoder layer, the four linear maps ($4 n d^2$ multiplications) and
 # the feed-forward network ($8 n d^2$), which the table leaves out, take $12 n d^2$, and the two products of
 # attention $2 n^2 d$, a share of $n / (n + 6 d)$.
 
@@ -763,8 +761,6 @@ for n in (25, 500, 3072, 100_000):
 assert 25 / (25 + 6 * 512) < 0.01
 
 # %% [markdown]
-# For a sentence of 25 tokens, it is under one per cent. For a book, it is nearly everything.
-#
 # *Still open: these three columns, counted* → [01_why_attention](01_why_attention.ipynb)
 
 # %% [markdown]
@@ -835,8 +831,7 @@ plt.show()
 # The paper takes 4,000 steps of warm-up and gives no reason. Adam divides each gradient by its own recent
 # size, so in the first steps every weight moves by about the learning rate, however small its gradient is. At
 # the full rate, this can ruin a deep post-norm model.
-#
-# *Still open: what exactly the warm-up protects from* → [08_training_recipe](08_training_recipe.ipynb)
+
 
 # %% [markdown]
 # ### 5.4 Regularization
@@ -847,8 +842,9 @@ plt.show()
 # *Regularisation* keeps a model from learning its training set by heart. (*Perplexity* is $\exp$ of the mean
 # loss.)
 #
-# - **Dropout** (0.1 for the base model): random entries of each sub-layer's output, and of the embeddings
-#   with their positions, become 0, so no unit can rely on a single other one.
+# - **Dropout** (0.1 for the base model): in training, random entries of each sub-layer's output, and of the
+#   embeddings with their positions, become 0, and the others are scaled up by $1 / (1 - p)$, so no unit can
+#   rely on a single other one.
 # - **Label smoothing**: the target gives the right token 0.9 and all others together 0.1.
 
 
@@ -966,8 +962,7 @@ show("sum: what enters the encoder", source, x[0])
 assert torch.equal(x, embedded + tiny.src_embed[1].pe[:3])
 
 # %% [markdown]
-# Self-attention, first head: queries, keys and values of width $d_k = 2$; scores, divided by $\sqrt{2}$;
-# weights; output.
+# Self-attention, first head, $d_k = 2$:
 
 # %%
 layer = tiny.encoder.layers[0]
@@ -982,7 +977,7 @@ show("output of head 1", source, output)
 assert torch.allclose(weights.sum(dim=-1), torch.ones(3).double())
 
 # %% [markdown]
-# All three tokens look at *cat*. The second head works in the same way, with its own numbers. $W^O$ mixes
+# All three tokens look at *cat*, so firmly that this softmax is saturated. The second head works in the same way, with its own numbers. $W^O$ mixes
 # the outputs of both, and the result is added to $x$ and normalised. Then the feed-forward network adds its
 # part, and a second norm gives the memory. (Both norms scale and shift by learned numbers, so the rows do
 # not have mean 0.)
@@ -1044,9 +1039,10 @@ assert followed["article", 2, 0] == 8 > followed["article", 1, 0] > followed["ar
 assert followed["noun", 2, 0] > max(followed["noun", 1, 0], followed["noun", 1, 1])
 
 # %% [markdown]
-# With both rows, the first word follows nearly always; with one, less often. So the story is too simple:
-# what the decoder needs is spread over both rows. Attention weights show where a model looks; what it
-# uses, an intervention can show. (We chose the seed for weights that are easy to read.)
+# With both rows, the first word follows nearly always; with one, less often. So the story is too simple: the
+# article is mostly, but not only, in its own row, the gender only in both together. Attention weights show
+# where a model looks; what it uses, an intervention (*activation patching*) can show, though a patched memory
+# is one that the decoder never saw. (We chose the seed for weights that are easy to read.)
 #
 # *Still open: how to test a picture of attention* → [13_reading_attention](13_reading_attention.ipynb)
 #
@@ -1059,8 +1055,7 @@ print(f"{terms}; mean {-p.log().mean().item():.3f}")
 assert torch.allclose(-p.log().mean(), smoothed_loss(log_probs, write[2:3], 0.0).mean())
 
 # %% [markdown]
-# From here, `backward()` goes the whole way back through these tables, and Adam changes every weight a
-# little. That is training.
+# Training goes the whole way back through these tables, and changes every weight a little.
 
 # %% [markdown]
 # ## 6 Results
@@ -1075,8 +1070,9 @@ assert torch.allclose(-p.log().mean(), smoothed_loss(log_probs, write[2:3], 0.0)
 # | Table 2 | English-German | English-French |
 # | --- | --- | --- |
 # | best single model before (MoE) | 26.03 | 40.56 |
+# | best ensemble before (ConvS2S) | 26.36 | 41.29 |
 # | Transformer (base) | 27.3 | 38.1 |
-# | Transformer (big) | 28.4 | 41.8 |
+# | Transformer (big) | 28.4 | 41.8 (its text: 41.0) |
 #
 # Two tricks belong to the result: the weights are the mean of the last checkpoints, and the search keeps
 # four hypotheses instead of one (**beam search**). Greedy decoding commits to a word and cannot take it
@@ -1093,7 +1089,7 @@ for beam in (1, 4):
 assert found[4] > found[1]
 
 # %% [markdown]
-# Our model was trained on captions, and knows nothing else:
+# Our model knows nothing but captions:
 
 # %%
 for text in ("The committee postponed the vote on interest rates.", "Light travels faster than sound."):
@@ -1101,8 +1097,7 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
     assert not any(word in translator(text) for word in ("Ausschuss", "Komitee", "Licht"))
 
 # %% [markdown]
-# The first is no German, and two of its words do not exist. The second says that a truck suffices. The
-# model cannot refuse: some token always has the highest probability.
+# Neither is a translation. The model cannot refuse: some token always has the highest probability.
 #
 # *Still open: what beam search, its length penalty and averaging do* →
 # [11_search_and_averaging](11_search_and_averaging.ipynb); *a real system, and your own language* →
@@ -1114,7 +1109,7 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 # > "While single-head attention is 0.9 BLEU worse than the best setting, quality also drops off with too
 # > many heads."
 #
-# Table 3 changes one thing at a time. On its data (news of 2013) the base model has 25.8 BLEU.
+# Table 3 changes one or a few things at a time. On its data (news of 2013) the base model has 25.8 BLEU.
 #
 # | row | change | BLEU |
 # | --- | --- | --- |
@@ -1123,10 +1118,11 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 # | C | 2 layers instead of 6 | 23.7 |
 # | C | $d_{model} = 256$ instead of 512 | 24.5 |
 # | D | no dropout | 24.6 |
+# | D | no label smoothing | 25.3 |
 # | E | learned positions | 25.7 |
 # | big | $d_{model} = 1024$, $d_{ff} = 4096$, 16 heads | 26.4 |
 #
-# Fewer layers, a narrower model or no dropout cost most. The paper concludes that "bigger models are
+# The paper concludes that "bigger models are
 # better". It does not say how far another seed would move a row.
 #
 # *Still open: Table 3 on our scale, with three seeds* → [12_results](12_results.ipynb)
@@ -1149,8 +1145,7 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 # > "We are excited about the future of attention-based models and plan to apply them to other tasks."
 #
 # The paper does not foresee the largest change: most language models today are the decoder of Figure 3
-# without its middle sub-layer, mostly pre-norm, trained to continue text. If you look into their code, you
-# will know your way around.
+# without its middle sub-layer, mostly pre-norm, trained to continue text.
 #
 # *Still open: what has changed since, and which of it pays at our size* →
 # [17_since_2017](17_since_2017.ipynb)
@@ -1159,7 +1154,7 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 # ## Exercises
 #
 # **Exercise 1 (easy).** Set the encoder's positions in the trained model to zero, and translate "A man
-# looks at a dog." and "A dog looks at a man." Section 3.5 says what must happen. Guess, then look.
+# looks at a dog." and "A dog looks at a man." Section 3.5 says what must happen.
 
 # %% tags=["solution"]
 blind = Transformer(vocab=10_000, N=4, d_model=128, d_ff=256, h=4, dropout=0.0).eval()
@@ -1263,6 +1258,7 @@ for width, expected in ((1, 0.3), (2, 0.4)):
 # | `src_mask` | (B, 1, S) | `True` where a source token is no padding | 3.2.3 |
 # | `tgt_mask` | (B, T, T) | the same for the target, and causal | 3.2.3 |
 # | $Q$, $K$, $V$ | (B, h, T or S, $d_k$) | queries, keys, values | 3.2.1 |
+# | attention weights | (B, h, T, S) | a row for each query, in each head | 3.2.2 |
 # | $W^Q, W^K, W^V, W^O$ | ($d_{model}$, $d_{model}$) | the four linear maps of multi-head attention | 3.2.2 |
 # | memory ($z$) | (B, S, $d_{model}$) | what the encoder gives | 3 |
 # | $PE$ | (positions, $d_{model}$) | positional encoding | 3.5 |
@@ -1271,10 +1267,7 @@ for width, expected in ((1, 0.3), (2, 0.4)):
 # %% [markdown]
 # ## Where to go next
 #
-# The package has the same parts with error checks, a cache for decoding and fused kernels. Its names are
-# those of "The Annotated Transformer". The site (`make site`) has a glossary, and other readers' questions.
+# The package has the same parts with error checks, a cache of keys and values for decoding, and fused kernels,
+# under the names of "The Annotated Transformer" (Rush, 2018). The site (`make site`) has a glossary, and other readers' questions.
 #
 # ![The map of the series: eighteen notebooks and the order in which to read them](../images/map.svg)
-#
-# Next: why would anyone want attention, when networks could read word by word, as we do?
-# [01_why_attention](01_why_attention.ipynb)
