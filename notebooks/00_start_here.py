@@ -2,8 +2,8 @@
 # # 00 · Start here: the paper in one sitting
 #
 # **"Attention Is All You Need", from its abstract to its conclusion: the paper's own sentences, an
-# explanation after each, and the whole model in under 200 lines that you can copy, and that run with a trained
-# translator's weights.**
+# explanation after each, and the whole model in under 200 lines that you can copy, and that run with a
+# trained translator's weights.**
 #
 # Next: [01_why_attention](01_why_attention.ipynb)
 #
@@ -13,8 +13,8 @@
 # - **After:** you know what each box of the model does and why, and you could write it yourself.
 #
 # Numbered headings and indented sentences are the paper's (Vaswani et al., 2017, [arXiv
-# 1706.03762](https://arxiv.org/abs/1706.03762)), without their reference numbers. *Still open* says which notebook answers what a section
-# leaves open. A number after `≈` may differ a little on another processor.
+# 1706.03762](https://arxiv.org/abs/1706.03762)), without their reference numbers. *Still open* says which
+# notebook answers what a section leaves open. A number after `≈` may differ a little on another processor.
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -110,8 +110,8 @@ plt.show()
 # > "This inherently sequential nature precludes parallelization within training examples, which becomes
 # > critical at longer sequence lengths, as memory constraints limit batching across examples."
 #
-# ("Memory" is the GPU's here.) A *recurrent neural network* (RNN) reads a sentence token by token and updates a vector at every token,
-# its *hidden state*: $h_t = f(h_{t-1}, x_t)$. This has two costs.
+# ("Memory" is the GPU's here.) A *recurrent neural network* (RNN) reads a sentence token by token and
+# updates a vector at every token, its *hidden state*: $h_t = f(h_{t-1}, x_t)$. This has two costs.
 #
 # - **Time.** $h_{50}$ cannot be computed before $h_{49}$, so a GPU has to wait.
 # - **Distance.** What token 1 says about token 50 has to survive 49 updates, and so does the gradient on
@@ -119,9 +119,9 @@ plt.show()
 #
 # For translation, two RNNs were joined: an **encoder** reads the source, and a **decoder** writes the
 # target. Between them stood one vector, the encoder's last state, which had to hold the whole sentence.
-# Bahdanau et al. ([2014](https://arxiv.org/abs/1409.0473)) removed that bottleneck: at every step, the decoder computes a weight for each
-# encoder state and reads their weighted sum, the *context vector*. This was attention (*additive*, not yet by dot
-# products), beside recurrence.
+# Bahdanau et al. ([2014](https://arxiv.org/abs/1409.0473)) removed that bottleneck: at every step, the
+# decoder computes a weight for each encoder state and reads their weighted sum, the *context vector*. This
+# was attention (*additive*, not yet by dot products), beside recurrence.
 #
 # ![An RNN encoder-decoder with one vector between encoder and decoder; the same with attention; a
 # Transformer's encoder, without recurrence](../images/before.svg)
@@ -159,8 +159,8 @@ plt.show()
 # numbers, with their position added. The encoder is a stack of $N = 6$ identical layers with weights of
 # their own. It gives a vector for each source token in its context; the paper calls these vectors $z$, most
 # code calls them the **memory**. The decoder is a similar stack. It reads the target tokens written so far,
-# looks at this same memory in every layer, and ends in a probability for every token that could come next. One is chosen and
-# appended, and the decoder runs again: it is **auto-regressive**.
+# looks at this same memory in every layer, and ends in a probability for every token that could come next.
+# One is chosen and appended, and the decoder runs again: it is **auto-regressive**.
 #
 # **Attention in a paragraph**, because the code uses it before section 3.2. Each position sends out a
 # *query*: what am I looking for? Each position that can be looked at offers a *key*, which queries are
@@ -178,10 +178,11 @@ plt.show()
 # > That is, the output of each sub-layer is LayerNorm(x + Sublayer(x))."
 #
 # A layer consists of *sub-layers*: attention, and a small network for each position (3.3). A sub-layer does
-# not replace a vector: it **adds** to it. This *residual connection* leaves a path from
-# the first layer to the last around every sub-layer, for the vectors and for their gradients; what
-# flows along it is called the *residual stream*. *Layer normalisation* brings the entries of each position's
-# vector back to mean 0 and variance 1, and then scales and shifts each by learned numbers. *Dropout* (section 5.4) sets random entries of the sub-layer's output to zero in training.
+# not replace a vector: it **adds** to it. This *residual connection* leaves a path from the first layer to
+# the last around every sub-layer, for the vectors and for their gradients; what flows along it is called
+# the *residual stream*. *Layer normalisation* brings the entries of each position's vector back to mean 0
+# and variance 1, and then scales and shifts each by learned numbers. *Dropout* (section 5.4) sets random
+# entries of the sub-layer's output to zero in training.
 
 
 # %%
@@ -467,9 +468,9 @@ plt.show()
 # $$\mathrm{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2 \qquad (2)$$
 #
 # Once its weights are given, attention is *linear* in the values. The $\max(0, \cdot)$, called ReLU, lets a
-# layer compute what no weighted sum can, such as *both of these two*; without it, $W_1 W_2$ would be a single matrix. The inner width is
-# $d_{ff} = 2048 = 4\, d_{model}$. So this network holds $8\, d_{model}^2$ weights, against $4\,
-# d_{model}^2$ for attention: two thirds of an encoder layer.
+# layer compute what no weighted sum can, such as *both of these two*; without it, $W_1 W_2$ would be a
+# single matrix. The inner width is $d_{ff} = 2048 = 4\, d_{model}$. So this network holds $8\, d_{model}^2$
+# weights, against $4\, d_{model}^2$ for attention: two thirds of an encoder layer.
 
 
 # %%
@@ -977,10 +978,10 @@ show("output of head 1", source, output)
 assert torch.allclose(weights.sum(dim=-1), torch.ones(3).double())
 
 # %% [markdown]
-# All three tokens look at *cat*, so firmly that this softmax is saturated. The second head works in the same way, with its own numbers. $W^O$ mixes
-# the outputs of both, and the result is added to $x$ and normalised. Then the feed-forward network adds its
-# part, and a second norm gives the memory. (Both norms scale and shift by learned numbers, so the rows do
-# not have mean 0.)
+# All three tokens look at *cat*, so firmly that this softmax is saturated. The second head works in the
+# same way, with its own numbers. $W^O$ mixes the outputs of both, and the result is added to $x$ and
+# normalised. Then the feed-forward network adds its part, and a second norm gives the memory. (Both norms
+# scale and shift by learned numbers, so the rows do not have mean 0.)
 
 # %%
 heads = torch.cat(
@@ -1267,7 +1268,8 @@ for width, expected in ((1, 0.3), (2, 0.4)):
 # %% [markdown]
 # ## Where to go next
 #
-# The package has the same parts with error checks, a cache of keys and values for decoding, and fused kernels,
-# under the names of "The Annotated Transformer" (Rush, 2018). The site (`make site`) has a glossary, and other readers' questions.
+# The package has the same parts with error checks, a cache of keys and values for decoding, and fused
+# kernels, under the names of "The Annotated Transformer" (Rush, 2018). The site (`make site`) has a
+# glossary, and other readers' questions.
 #
 # ![The map of the series: eighteen notebooks and the order in which to read them](../images/map.svg)

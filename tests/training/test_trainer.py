@@ -79,8 +79,8 @@ def test_the_time_left_is_told_after_each_epoch_but_the_last(tmp_path, capfd):
 def test_every_update_knows_which_is_the_last(tmp_path):
     make_trainer(tmp_path, max_steps=5).train()  # in the midst of the first epoch
     trainer, told = make_trainer(tmp_path), []
-    report = trainer.report
-    trainer.report = lambda *arguments: told.append(trainer.last_step()) or report(*arguments)
+    report, progress = trainer.report, lambda: trainer.progress
+    trainer.report = lambda *args: told.append(progress().last_step(trainer.config)) or report(*args)
     trainer.train(resume=True)
     assert set(told) == {trainer.progress.step}
 

@@ -177,20 +177,19 @@ class Framed(WordTokenizer):
 @pytest.mark.parametrize("kind", [WordTokenizer, Framed])
 @pytest.mark.parametrize("settings", [{}, {"positions": "learned", "max_len": 9}], ids=["", "learned"])
 def test_a_training_takes_just_the_pairs_that_fit(kind, settings, tmp_path, monkeypatch):
-    lengths = range(1, 20)
-    lines = "".join(" ".join(WORDS[i % 8] for i in range(n)) + "\n" for n in lengths)
-    for side in ("src", "tgt"):
-        (tmp_path / f"text.{side}").write_text(lines)
+    for first, name in enumerate(("src", "tgt", "val-src", "val-tgt")):  # four different texts
+        lines = [" ".join(WORDS[(first + i) % 8] for i in range(length)) for length in range(1, 20)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
     limits = []
 
     def spy(text, src_tokenizer, tgt_tokenizer, max_len, *rest):
         limits.append(max_len)
         return encode_corpus(text, src_tokenizer, tgt_tokenizer, max_len, *rest)
 
-    monkeypatch.setattr("annotated.cli.train.encode_corpus", spy)
-    monkeypatch.setattr("annotated.cli.train.starting_point", lambda *_: (model, tokenizer, tokenizer))
+    monkeypatch.setattr("annotated.training.train.encode_corpus", spy)
+    monkeypatch.setattr("annotated.training.train.new_model", lambda *_: (model, tokenizer, tokenizer))
     tokenizer, model = kind(WORDS, None), make_model(12, 12, **SHAPE, **settings, tied_embeddings="all")
-    files = [f"--{name}={tmp_path / 'text'}.{name[-3:]}" for name in ("src", "tgt", "val-src", "val-tgt")]
+    files = [f"--{name}={tmp_path / name}" for name in ("src", "tgt", "val-src", "val-tgt")]
     flags = [
         "--max-tokens=12",
         "--max-steps=1",
