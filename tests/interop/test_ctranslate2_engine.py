@@ -92,9 +92,10 @@ def check_equal(expected, found):
     assert [[each.tokens for each in ends] for ends in found] == [
         [each.tokens for each in ends] for ends in expected
     ]
+    # A sum of some forty logarithms in float32: an instruction set with rougher exponentials moves it by 2e-4.
     for name in ("score", "log_prob"):
         numbers = ([getattr(each, name) for ends in side for each in ends] for side in (found, expected))
-        torch.testing.assert_close(*map(torch.tensor, numbers), atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(*map(torch.tensor, numbers), atol=1e-3, rtol=1e-4)
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
@@ -111,7 +112,7 @@ def test_text_comes_out_the_same(learned):
     texts, scores = zip(*theirs.n_best("a dog", 3), strict=True)
     assert (list(texts), list(scores)) == (
         [text for text, _ in ours.n_best("a dog", 3)],
-        pytest.approx([score for _, score in ours.n_best("a dog", 3)], abs=1e-4),
+        pytest.approx([score for _, score in ours.n_best("a dog", 3)], abs=1e-3),
     )
 
 
@@ -132,7 +133,7 @@ def test_the_shipped_model(multi30k_folder, searched):
     pairs = list(zip(ours.search(text), found, strict=True))
     same = [(a.score, b.score) for [a], [b] in pairs if a.tokens == b.tokens]
     assert len(same) >= 0.99 * len(text)  # equally good ones may change places
-    assert all(a == pytest.approx(b, abs=1e-4) for a, b in same)
+    assert all(a == pytest.approx(b, abs=1e-3) for a, b in same)
 
 
 def test_the_same_limits(tokenizer):

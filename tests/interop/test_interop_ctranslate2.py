@@ -85,7 +85,7 @@ def test_the_shipped_model_on_the_test_set(multi30k_folder, one_thread, tmp_path
     mine = [best for best, *_ in ours.search(text.src[:300], 5, 0.0)]  # those that the other has in a second
     same = [(h, score) for h, (tokens, score) in zip(mine, found, strict=False) if h.tokens == tokens]
     assert len(same) >= 0.99 * len(mine)
-    assert all(abs(h.score - score) < 1e-4 for h, score in same)
+    assert all(abs(h.score - score) < 1e-3 for h, score in same)
     to_ctranslate2(tmp_path / "int8", *parts, quantization="int8")
     rounded = CTranslate2Translator(tmp_path / "int8").search(text.src, 5, 0.0)
     exact, cheap = (
@@ -162,7 +162,7 @@ def test_all_of_a_long_source_is_read(tmp_path):
     texts = ["a dog " * 520 + last for last in ("runs", "dog", "a a a")]
     found = CTranslate2Translator(tmp_path / "out", max_source=1100).search(texts, 1, 0.0)
     mine = [best for [best] in Translator(model, words, words, max_source=1100).search(texts, 1, 0.0)]
-    assert [score for _, score in found] == pytest.approx([best.log_prob for best in mine], abs=1e-4)
+    assert [score for _, score in found] == pytest.approx([best.log_prob for best in mine], abs=1e-3)
     assert len({score for _, score in found}) == 3
 
 
