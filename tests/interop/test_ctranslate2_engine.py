@@ -92,7 +92,7 @@ def check_equal(expected, found):
     assert [[each.tokens for each in ends] for ends in found] == [
         [each.tokens for each in ends] for ends in expected
     ]
-    # A sum of some forty logarithms in float32: an instruction set with rougher exponentials moves it by 2e-4.
+    # A sum of some forty logarithms in float32: rougher exponentials of an older processor move it by 2e-4.
     for name in ("score", "log_prob"):
         numbers = ([getattr(each, name) for ends in side for each in ends] for side in (found, expected))
         torch.testing.assert_close(*map(torch.tensor, numbers), atol=1e-3, rtol=1e-4)
