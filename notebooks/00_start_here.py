@@ -7,7 +7,7 @@
 #
 # Next: [01_why_attention](01_why_attention.ipynb)
 #
-# *75 minutes to read with the code, a minute and a half to run.*
+# *75 minutes to read, a minute and a half to run.*
 #
 # - **Before:** Python, some PyTorch (`nn.Module`), matrix products, gradients; nothing about attention.
 # - **After:** you know what each box of the model does and why, and you could write it yourself.
