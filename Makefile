@@ -116,7 +116,7 @@ site: $(READY) watch ## build the site from the executed notebooks into site/
 test-site: $(READY) ## read every page of the site in a browser (Chromium; minutes)
 	$(BIN)/python -m pytest docs/browser_tests
 
-# Two processes, one thread each. A notebook that measures time counts its own processor time.
+# Two processes, one thread each. Where a notebook compares times, it counts its own processor time.
 TWO_CORES := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
 
 test: lint ## lint, unit tests, pair check, notebooks compared with their outputs

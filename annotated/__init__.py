@@ -44,7 +44,7 @@ _HOMES = {
     "tokenizers": ("SentencePieceTokenizer", "WordTokenizer"),
     "data": ("Batch", "data_gen"),
     "translation.cache": ("DecoderCache", "KeyValueCache"),
-    "translation.modes": ("capture_attention", "evaluating"),
+    "translation.watching": ("capture_attention", "evaluating"),
     "translation.decoding": ("beam_search", "greedy_decode"),
     "translation.hypotheses": ("Hypothesis", "length_penalty"),
     "translation.evaluation": (

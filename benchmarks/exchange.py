@@ -28,8 +28,8 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.translation.cache import DecoderCache
 from annotated.translation.decoding import Hypothesis
 from annotated.translation.evaluation import Score, bleu, tokenized_bleu
-from annotated.translation.modes import evaluating
 from annotated.translation.translator import Translator
+from annotated.translation.watching import evaluating
 
 BEAM, ROWS = 5, 50
 Rows = Iterator[tuple[str, str, str]]  # which way, what was compared, what was found

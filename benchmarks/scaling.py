@@ -22,7 +22,7 @@ from annotated.tokenizers import START
 from annotated.transformer.masks import subsequent_mask
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.decoding import greedy_decode
-from annotated.translation.modes import evaluating
+from annotated.translation.watching import evaluating
 
 CACHED, UNCACHED = "with the cache", "without"
 Decode = Callable[[EncoderDecoder, Tensor, int], Tensor]

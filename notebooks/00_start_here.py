@@ -906,7 +906,7 @@ assert copied >= 80
 # %% [markdown]
 # The last loss is near 0.555, the entropy of the smoothed target (0.9 once, 0.01 ten times).
 #
-# *Still open: the training loop line by line, and why 98% of the tokens right can be no row right* →
+# *Still open: the training loop line by line, and how many rows are right if 98% of the tokens are* →
 # [09_first_example](09_first_example.ipynb)
 
 # %% [markdown]

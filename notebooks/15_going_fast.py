@@ -218,8 +218,7 @@ class Traffic(TorchDispatchMode):
             self.calls.append((kind, done, moved))
         return out
 
-    def total(self, column: int, *kinds: str) -> int:
-        """Operations (1) or bytes (2) of these kinds, of all if none is named."""
+    def total(self, column: int, *kinds: str) -> int:  # operations (1) or bytes (2), of all kinds by default
         return sum(call[column] for call in self.calls if not kinds or call[0] in kinds)
 
 

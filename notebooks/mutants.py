@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "dropout left on",
-        "translation/modes.py",
+        "translation/watching.py",
         "                module.training = False\n",
         "                module.training = True\n",
         "09_first_example",

@@ -2,8 +2,8 @@
 
 import argparse
 
-from annotated.cli.common import say
 from annotated.files import creating_folder, write_json
+from annotated.training.devices import say
 from annotated.translation.model_folder import (
     SETTINGS,
     average_checkpoints,

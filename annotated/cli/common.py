@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import io
-import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import torch
 
 from annotated.cli.options import Engine
 from annotated.data import ParallelText, read_parallel, read_tsv
-from annotated.training.devices import find_device
+from annotated.training.devices import find_device, say
 from annotated.translation.sentences import Limits
 from annotated.translation.translator import Translator
 
@@ -26,17 +25,6 @@ def choose_device(args: argparse.Namespace) -> torch.device:
     if args.seed is not None:  # else a recipe has its own
         torch.manual_seed(args.seed)
     return find_device(args.device)
-
-
-def is_first() -> bool:
-    """Tell whether this is the first of the processes that `torchrun` started, or the only one."""
-    return int(os.environ.get("RANK", 0)) == 0
-
-
-def say(text: str) -> None:
-    """Tell the user something, on standard error, from the first process only."""
-    if is_first():
-        print(text, file=sys.stderr)
 
 
 def settings_from(cls: type, args: argparse.Namespace) -> dict[str, object]:

@@ -7,8 +7,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
-Preset = Literal["tiny", "base", "big"]
-PRESETS = get_args(Preset)
+from annotated.training.config import PRESETS
 
 # What other programs call it.
 HINTS = {

@@ -4,9 +4,9 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Literal
 
-from annotated.cli.flags import Preset, flag_fields, has_presets, within
+from annotated.cli.flags import flag_fields, has_presets, within
 from annotated.cli.recipes import Search, recipe_names
-from annotated.training.config import TrainingConfig
+from annotated.training.config import Preset, TrainingConfig
 from annotated.transformer.config import TransformerConfig, setting
 from annotated.translation.hypotheses import MAX_BEAM
 from annotated.translation.sentences import Limits

@@ -3,11 +3,12 @@
 import argparse
 from pathlib import Path
 
-from annotated.cli.common import choose_device, is_first, say
+from annotated.cli.common import choose_device
 from annotated.cli.parser import main, parse
 from annotated.cli.recipes import read_recipe, recipe_path
 from annotated.cli.release import release
 from annotated.cli.train import training_corpus
+from annotated.training.devices import is_first, say
 
 
 def reproduce(args: argparse.Namespace) -> int:

@@ -6,7 +6,6 @@ from dataclasses import MISSING, Field
 from pathlib import Path
 
 from annotated.cli.flags import (
-    PRESETS,
     Parser,
     flag_fields,
     flag_of,
@@ -18,6 +17,7 @@ from annotated.cli.flags import (
 from annotated.cli.options import COMMANDS
 from annotated.cli.recipes import TABLES
 from annotated.files import read_json, read_toml
+from annotated.training.config import PRESETS
 
 # A file must not name a file to execute, nor what only the hand at the keyboard can mean.
 BY_HAND = ("help", "version", "config", "print_config", "resume", "variants")

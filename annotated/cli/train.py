@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 
 import annotated
-from annotated.cli.common import choose_device, is_first, own_pairs, say, settings_from
+from annotated.cli.common import choose_device, own_pairs, settings_from
 from annotated.data import Corpus, load_corpus, own_corpus
 from annotated.training.config import TrainingConfig
-from annotated.training.devices import SharedError, agreed, from_first, processes
+from annotated.training.devices import SharedError, agreed, from_first, is_first, processes, say
 from annotated.training.interrupt import Stopped
 from annotated.training.run_folder import RunFolder
 from annotated.transformer.config import TransformerConfig

@@ -11,10 +11,11 @@ from typing import BinaryIO
 import torch
 from tqdm import tqdm
 
-from annotated.cli.common import load_translator, plain_warnings, say, settings_from, standard
+from annotated.cli.common import load_translator, plain_warnings, settings_from, standard
 from annotated.cli.recipes import Search
 from annotated.data.parallel import split_lines
 from annotated.files import naming
+from annotated.training.devices import say
 from annotated.translation.translator import Translator
 
 FEWEST, MOST = 16, 1000  # lines for each thread that are translated together: at first, and at most later

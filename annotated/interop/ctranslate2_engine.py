@@ -23,7 +23,7 @@ from annotated.tokenizers import SPECIALS, Tokenizer
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.hypotheses import Hypothesis, Penalty, length_penalty
 from annotated.translation.model_folder import weights
-from annotated.translation.tensors import digest
+from annotated.translation.tensor_files import digest
 
 # A length penalty that divides by 1 in float32, so that scores are log-probabilities. With 0 in its place, a
 # search ends when its likeliest hypothesis does, however few have ended.

@@ -37,7 +37,7 @@ from annotated.tokenizers import END, SPECIALS, MarianTokenizer
 from annotated.transformer.layers import sinusoids
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import model_with, wanted_weights
-from annotated.translation.tensors import check_tensors, read_tensors
+from annotated.translation.tensor_files import check_tensors, read_tensors
 
 CONFIG, WEIGHTS, OLD_WEIGHTS = "config.json", "model.safetensors", "pytorch_model.bin"
 VOCAB, TGT_VOCAB, SRC_SPM, TGT_SPM = "vocab.json", "target_vocab.json", "source.spm", "target.spm"

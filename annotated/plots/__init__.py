@@ -3,7 +3,6 @@
 from annotated.plots.alignment import plot_alignment
 from annotated.plots.attention import plot_attention, plot_by_head, plot_heads, plot_soft_lookup
 from annotated.plots.beam import plot_beam
-from annotated.plots.copying import plot_growth
 from annotated.plots.costs import (
     fit_power,
     plot_against,
@@ -12,6 +11,7 @@ from annotated.plots.costs import (
 )
 from annotated.plots.explorer import explore_attention
 from annotated.plots.flow import plot_model_flow
+from annotated.plots.growth import plot_growth
 from annotated.plots.heads import plot_split
 from annotated.plots.masks import explore_masks, plot_mask
 from annotated.plots.norms import plot_gradient_norms

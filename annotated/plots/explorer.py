@@ -7,7 +7,7 @@ from torch import Tensor
 
 from annotated.plots.drawing import load
 from annotated.plots.grids import check_tokens
-from annotated.translation.modes import AttentionMaps
+from annotated.translation.watching import AttentionMaps
 
 if TYPE_CHECKING:
     import altair as alt

@@ -1,11 +1,12 @@
 """The settings of a long training run."""
 
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Literal, get_args
 
 from annotated.transformer.config import setting
 
-PRESETS = ("tiny", "base", "big")
+Preset = Literal["tiny", "base", "big"]
+PRESETS = get_args(Preset)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from annotated.data.batch import Batch
 from annotated.fast import CpuKernels
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.modes import evaluating
+from annotated.translation.watching import evaluating
 
 
 @dataclass

@@ -6,8 +6,8 @@ decoding       greedy and beam search
 hypotheses     what a beam search ends with, and its length penalty
 cache          the keys and values that decoding keeps
 model_folder   a model on disk
-tensors        weights on disk, checked before they are read
-modes          a model evaluated, or its attention captured, for a while
+tensor_files   weights on disk, checked before they are read
+watching       a model's attention captured, or the model evaluated, for a while
 evaluation     BLEU, chrF, perplexity, alignment error, paired bootstrap
 scoring        the scores of a model on a split of a corpus
 """

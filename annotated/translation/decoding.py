@@ -22,7 +22,7 @@ from annotated.translation.hypotheses import (
     length_penalty,
     weighed,
 )
-from annotated.translation.modes import evaluating
+from annotated.translation.watching import evaluating
 
 
 def within(model: EncoderDecoder, length: int) -> int:

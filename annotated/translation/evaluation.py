@@ -14,7 +14,7 @@ from annotated.tokenizers import Tokenizer
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.decoding import greedy_decode
 from annotated.translation.hypotheses import EXTRA
-from annotated.translation.modes import evaluating
+from annotated.translation.watching import evaluating
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF

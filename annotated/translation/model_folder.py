@@ -25,7 +25,7 @@ from annotated.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
 from annotated.transformer.layers import PositionalEncoding, sinusoids
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.transformer.parts import Parts, parts_of
-from annotated.translation.tensors import check_tensors, read_tensors, read_with_sums, write_tensors
+from annotated.translation.tensor_files import check_tensors, read_tensors, read_with_sums, write_tensors
 
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -160,15 +160,10 @@ def save_model(
     check_whole(model, src_tokenizer, tgt_tokenizer)
     folder = Path(folder)
     joint = src_tokenizer is tgt_tokenizer
-    names = (
-        {"src": "tokenizer", "tgt": "tokenizer"}
-        if joint
-        else {"src": "src_tokenizer", "tgt": "tgt_tokenizer"}
-    )
+    names = {side: "tokenizer" if joint else f"{side}_tokenizer" for side in ("src", "tgt")}
     folder.mkdir(parents=True, exist_ok=True)
-    save_tokenizer(src_tokenizer, folder, names["src"])
-    if not joint:
-        save_tokenizer(tgt_tokenizer, folder, names["tgt"])
+    for name, tokenizer in {names["src"]: src_tokenizer, names["tgt"]: tgt_tokenizer}.items():
+        save_tokenizer(tokenizer, folder, name)
     settings = {"format": FORMAT, "model": dataclasses.asdict(model.config), "tokenizers": names}
     write_json(folder / CONFIG, settings)
     write_tensors(folder / WEIGHTS, weights(model), described(folder, names))

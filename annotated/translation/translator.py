@@ -22,8 +22,8 @@ from annotated.translation.model_folder import (
     shipped_models,
     training_settings,
 )
-from annotated.translation.modes import TranslationAttention, capture_attention, evaluating, is_watched
 from annotated.translation.sentences import Limits, by_length, one_sentence, several_sentences
+from annotated.translation.watching import TranslationAttention, capture_attention, evaluating, is_watched
 
 if TYPE_CHECKING:
     import altair as alt

@@ -14,8 +14,8 @@ from annotated.tokenizers import SPECIALS, WordTokenizer
 from annotated.transformer.layers import LearnedPositions
 from annotated.translation import translator as translating
 from annotated.translation.model_folder import save_model
-from annotated.translation.modes import capture_attention
 from annotated.translation.translator import Translator, load_pretrained
+from annotated.translation.watching import capture_attention
 
 pytest.importorskip("ctranslate2", reason=MISSING.format("ctranslate2"))
 

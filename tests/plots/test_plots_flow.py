@@ -8,7 +8,7 @@ from torch import nn
 from annotated.data.batch import Batch
 from annotated.plots.flow import plot_model_flow
 from annotated.transformer.model import make_model
-from annotated.translation.modes import evaluating
+from annotated.translation.watching import evaluating
 
 Shapes = dict[str, tuple[int, ...]]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from annotated.plots.copying import plot_growth
+from annotated.plots.growth import plot_growth
 from annotated.plots.training import plot_accuracies, plot_learning_curves, plot_losses
 
 plt = pytest.importorskip("matplotlib.pyplot")

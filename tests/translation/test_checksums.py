@@ -14,7 +14,7 @@ from annotated.files import read_json
 from annotated.tokenizers import WordTokenizer
 from annotated.translation import model_folder
 from annotated.translation.model_folder import CONFIG, WEIGHTS, average_checkpoints, load_model, save_model
-from annotated.translation.tensors import digest, read_tensors, read_with_sums, write_tensors
+from annotated.translation.tensor_files import digest, read_tensors, read_with_sums, write_tensors
 
 
 @pytest.fixture

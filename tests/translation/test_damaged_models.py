@@ -10,7 +10,7 @@ from annotated.files import read_json, write_json
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.model import make_model
 from annotated.translation.model_folder import CONFIG, WEIGHTS, save_model
-from annotated.translation.tensors import read_tensors, write_tensors
+from annotated.translation.tensor_files import read_tensors, write_tensors
 
 BIAS = "generator.proj.bias"
 

@@ -15,8 +15,8 @@ from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_
 from annotated.translation.decoding import beam_search, greedy_decode
 from annotated.translation.evaluation import greedy_bleu
 from annotated.translation.model_folder import save_model
-from annotated.translation.modes import capture_attention
 from annotated.translation.translator import Limits, Translator
+from annotated.translation.watching import capture_attention
 
 WORDS = [f"w{i}" for i in range(8)]
 SHAPE = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2, "dropout": 0.0}

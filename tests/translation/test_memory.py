@@ -17,7 +17,7 @@ from annotated.tokenizers import MarianTokenizer, WordTokenizer
 from annotated.transformer.layers import sinusoids
 from annotated.transformer.model import make_model
 from annotated.translation.model_folder import CONFIG, WEIGHTS, save_model
-from annotated.translation.tensors import read_tensors
+from annotated.translation.tensor_files import read_tensors
 
 MB = 2**20
 

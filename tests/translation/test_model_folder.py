@@ -29,7 +29,7 @@ from annotated.translation.model_folder import (
     training_settings,
     weights,
 )
-from annotated.translation.tensors import read_tensors, write_tensors
+from annotated.translation.tensor_files import read_tensors, write_tensors
 from annotated.translation.translator import load_pretrained
 
 

@@ -15,7 +15,7 @@ from annotated.tokenizers import WordTokenizer
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.model_folder import load_model, save_model
-from annotated.translation.modes import capture_attention
+from annotated.translation.watching import capture_attention
 
 
 class Rotary(MultiHeadedAttention):

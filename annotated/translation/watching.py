@@ -1,4 +1,4 @@
-"""A model in another mode for a while: evaluated, or watched. Threads do not get into each other's way."""
+"""Watching a model, or evaluating it, for a while. Threads do not get into each other's way."""
 
 import threading
 from collections.abc import Iterator
