@@ -1,12 +1,13 @@
 """What does each part of the shipped recipe bring, and how far do seeds differ?
 
     python benchmarks/ablation.py                            all, three seeds each: most of a day
-    python benchmarks/ablation.py --only "R-Drop" --seeds 1  this one, once
+    python benchmarks/ablation.py --only "R-Drop" --seed 0   this one, once
 
-Each model is trained on Multi30k with the settings of the recipe multi30k-en-de-lc, in an eighth of its epochs: what stands
-below is all that differs. Nothing is chosen on the test set: each finished model is scored on it once, beside `val`.
-What is done already is read from the file that is written, and not done again; a training that was cut off goes on.
-Several of these may run side by side, each with its own --only or --seed.
+Each model is trained on Multi30k with the settings of the recipe multi30k-en-de-lc, in an eighth of its
+epochs: what stands below is all that differs. Nothing is chosen on the test set: each finished model is
+scored on it once, beside `val`. What is done already is read from the file that is written, and not done
+again; a training that was cut off goes on. Several of these may run side by side, each with its own --only
+or --seed.
 """
 
 import argparse
@@ -67,7 +68,7 @@ def score(translator: Translator, corpus: Corpus, search: dict[str, object]) -> 
 
 
 def averaged(out: Path, corpus: Corpus, search: dict[str, object]) -> dict[str, float]:
-    """BLEU on `val` of the newest checkpoint and of the mean of those kept, one of which the run left behind."""
+    """BLEU on `val` of the newest checkpoint and of the mean of those kept: the run left one of them."""
     run = RunFolder(out)
     model, *tokenizers = load_model(run.newest())
     translator = Translator(model.eval(), *tokenizers, lower_cased=True)

@@ -1,14 +1,14 @@
-"""Write the README's tables: of results, from the shipped models' scores, and of speeds, from the records.
+"""Write the tables of results, from the shipped models' scores, and of speeds, from the records.
 
-    python docs/results.py            write it
-    python docs/results.py --check    exit code 1 if the README says something else
+    python docs/results.py            write them into README.md and benchmarks/README.md
+    python docs/results.py --check    exit code 1 if one of these says something else
 
 Each stands between two comments, such as `<!-- results -->` and `<!-- end of results -->`.
 """
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from annotated.cli.recipes import recipe_path
@@ -18,7 +18,7 @@ from annotated.translation.evaluation import Score
 from annotated.translation.model_folder import WEIGHTS, read_tensors, shipped_model, shipped_models
 from annotated.translation.scoring import RECORDED, recorded
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+ROOT = Path(__file__).resolve().parents[1]
 SPLIT = "test_2016_flickr"
 RACES = {  # a record of benchmarks/, and what it is about
     "train-tiny": "training, d_model 128",
@@ -41,6 +41,20 @@ RIVALS = {  # those candidates of the races that are not ours; and ours, with wh
     "CTranslate2": "CTranslate2 (C++)",
     "annotated": "ours, in float32",
 }
+# The three comparisons that the README tells: a record, the rival in it, and how.
+TOLD = (
+    ("train-base", "torch.nn.Transformer", "training the base model: **{:.2f} times** the speed of {}"),
+    (
+        "decode",
+        "Hugging Face Marian, beam 5",
+        "translating, beam 5: **{:.2f} times** the speed of {}",
+    ),
+    (
+        "decode",
+        "CTranslate2, beam 5",
+        "translating, beam 5: **{:.2f} times** the speed of {}, which `--engine` takes",
+    ),
+)
 
 
 def results_table() -> str:
@@ -81,6 +95,17 @@ def speed_table() -> str:
     rows = [row for name in there for row in races(name)]
     where = sorted({machine(recorded(name)["machine"]) for name in there})
     return "\n".join([*head, *rows, "", f"Measured on {'; '.join(where)}."]) + "\n"
+
+
+def three_speeds() -> str:
+    """The three comparisons of `TOLD`, a line each, and where they were measured."""
+    lines = []
+    for name, peer, words in TOLD:
+        record = recorded(name)
+        [ratio] = {each["ratio"] for each in record["comparisons"] if each["peer"] == peer}
+        lines.append(f"- {words.format(ratio, RIVALS[peer.partition(', ')[0]])}")
+    where = sorted({machine(recorded(name)["machine"]) for name, *_ in TOLD})
+    return "\n".join([*lines, "", f"Measured on {'; '.join(where)}."]) + "\n"
 
 
 def machine(facts: dict) -> str:
@@ -125,29 +150,37 @@ def amount(record: dict, median: float) -> str:
     return f"{record[unit] / median:,.0f} {unit.replace('_', ' ')}/s"
 
 
-def render(readme: str) -> str:
-    """The README with the tables of now. Raises ValueError where the place of one is not marked."""
-    for name, table in (("results", results_table), ("speeds", speed_table)):
+PAGES = {
+    ROOT / "README.md": {"results": results_table, "speeds": three_speeds},
+    ROOT / "benchmarks" / "README.md": {"speeds": speed_table},
+}
+
+
+def render(page: str, tables: dict[str, Callable[[], str]]) -> str:
+    """A page with the tables of now. Raises ValueError where the place of one is not marked."""
+    for name, table in tables.items():
         place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
-        if not place.search(readme):
-            raise ValueError(f"{README.name} has no place for the {name}: {place.pattern}")
-        readme = place.sub(lambda found, table=table: found[1] + table() + found[2], readme)
-    return readme
+        if not place.search(page):
+            raise ValueError(f"the page has no place for the {name}: {place.pattern}")
+        page = place.sub(lambda found, table=table: found[1] + table() + found[2], page)
+    return page
 
 
 def main() -> int:
-    """Write the README, or compare it."""
+    """Write the pages, or compare them."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("--check", action="store_true", help="write nothing; tell whether it is up to date")
+    options.add_argument("--check", action="store_true", help="write nothing; tell whether all is up to date")
     check = options.parse_args().check
-    before = README.read_text(encoding="utf-8")
-    after = render(before)
-    if not check:
-        README.write_text(after, encoding="utf-8", newline="\n")
-    elif before != after:
-        print("README.md: the results are others now: python docs/results.py")
-        return 1
-    return 0
+    stale = 0
+    for path, tables in PAGES.items():
+        before = path.read_text(encoding="utf-8")
+        after = render(before, tables)
+        if not check:
+            path.write_text(after, encoding="utf-8", newline="\n")
+        elif before != after:
+            print(f"{path.relative_to(ROOT)}: the figures are others now: python docs/results.py")
+            stale = 1
+    return stale
 
 
 if __name__ == "__main__":

@@ -109,13 +109,17 @@ def test_python_runs(code: str, first_run: Path, monkeypatch):
     assert printed.getvalue().count("\n") == code.count("print(")
 
 
-def test_the_table_of_results_is_that_of_the_shipped_models(monkeypatch):
+def test_the_tables_are_those_of_the_shipped_models_and_the_records(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs")
     results = importlib.import_module("results")
-    assert results.render(README) == README, "python docs/results.py"
-    assert results.render(README.replace("parameters |", "weights |", 1)) == README
+    for path, tables in results.PAGES.items():
+        page = path.read_text(encoding="utf-8")
+        assert results.render(page, tables) == page, "python docs/results.py"
+    tables = results.PAGES[ROOT / "README.md"]
+    assert results.render(README.replace("parameters |", "weights |", 1), tables) == README
+    assert results.render(README.replace(" times**", " furlongs**"), tables) == README
     with pytest.raises(ValueError, match="no place for the results"):
-        results.render("# annotated")
+        results.render("# annotated", tables)
 
 
 def test_links_lead_somewhere():
