@@ -73,6 +73,7 @@ profile_steps profile_steps
 variations variations
 search search
 since_2017 since_2017
+ablation ablation
 endef
 define RACES_cuda
 train-base-cuda train --device cuda --size base --tokens 16384
@@ -87,7 +88,7 @@ profile_steps-cuda profile_steps --device cuda --size base --tokens 16384
 endef
 export RACES = $(RACES_$(DEVICE))
 
-bench: $(READY) ## race the package against its peers, an hour or two (DEVICE=cuda: those of a GPU)
+bench: $(READY) ## race the package against its peers, an hour or two; trainings that are recorded stay (DEVICE=cuda: those of a GPU)
 	@[ -n "$$RACES" ] || { echo "DEVICE is cpu or cuda, not $(DEVICE)" >&2; exit 2; }
 	@echo "$$RACES" | { failed=; while read -r record script settings; do \
 	  $(BIN)/python benchmarks/$$script.py $$settings --json annotated/recorded/$$record.json < /dev/null \

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor
 from torch.optim import Adam
 
@@ -45,11 +46,6 @@ from annotated.translation.model_folder import (
     weights,
     write_tensors,
 )
-
-try:
-    import fcntl
-except ImportError:  # on Windows
-    fcntl = None
 
 LOG, LOCK = "log.jsonl", "run.lock"
 OPTIMIZER = "optimizer.safetensors"
@@ -113,19 +109,17 @@ class RunFolder:
         """Keep other processes from the run.
 
         Raises ValueError where one is at work on it, and as `check_ours` does. The lock ends with the
-        process, however that ends. Windows and some file systems have none.
+        process, however that ends.
         """
         self.check_ours()
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / LOCK).open("ab") as file:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    busy = f"another process trains in {self.path}; wait for it, or choose another folder"
-                    raise ValueError(busy) from None
-                except OSError:  # a file system without locks
-                    pass
+        lock = FileLock(self.path / LOCK, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            busy = f"another process trains in {self.path}; wait for it, or choose another folder"
+            raise ValueError(busy) from None
+        with lock:
             yield
 
     @contextmanager

@@ -18,7 +18,7 @@ import torch
 from interop_models import ENGLISH, GERMAN, MISSING, subwords, taught
 from torch.autograd import DeviceType
 
-from annotated.data import TokenBatches
+from annotated.data import TokenBatches, load_corpus
 from annotated.data.parallel import Corpus, ParallelText
 from annotated.fast import map_in_threads, smoothed_cross_entropy
 from annotated.tokenizers import PAD
@@ -577,3 +577,26 @@ def test_quantization(tmp_path, monkeypatch, multi30k_folder):
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     with pytest.raises(ValueError, match="no VNNI, so there is nothing to compare"):
         quantization.run([])
+
+
+def test_ablation_goes_on_and_keeps_to_its_settings(tmp_path, monkeypatch, multi30k_folder):
+    ablation, path = script("ablation"), tmp_path / "ablation.json"
+    few = {"epochs": 1, "max_steps": 2, "keep": 1, "average": 1, "vocab": 300, "d_model": 16, "h": 2}
+    monkeypatch.setattr(ablation, "BASE", ablation.BASE | few)
+    monkeypatch.setattr(ablation, "SPLITS", ("val",))
+    real = load_corpus("multi30k", "en-de", variant="tok")
+    small = {name: text.take(range(40)) for name, text in real.splits.items()}
+    monkeypatch.setattr(ablation, "load_corpus", lambda *_, **__: dataclasses.replace(real, splits=small))
+    arguments = ["ablation.py", "--seed", "0", "--runs", str(tmp_path), "--json", str(path), "--only"]
+    for names in (["no R-Drop"], ["no R-Drop", "and dropout 0.1"]):
+        monkeypatch.setattr(sys, "argv", arguments + names)
+        ablation.main()
+        found = json.loads(path.read_text())
+        assert list(found["models"]) == names
+    assert found["settings"]["dropout"] == 0.3
+    [first] = found["models"]["no R-Drop"].values()
+    assert first["val"]["low"] <= first["val"]["bleu"] <= first["val"]["high"]
+    assert first["newest"] == first["mean"] == first["val"]["bleu"]  # one checkpoint is its own mean
+    monkeypatch.setattr(ablation, "BASE", ablation.BASE | {"epochs": 2})
+    with pytest.raises(ValueError, match="recorded with other settings"):
+        ablation.main()
