@@ -417,7 +417,7 @@ class MultiHeadedAttention(nn.Module):
 
 
 # %% [markdown]
-# *Still open: what one head cannot compute at all, and how many heads one needs* →
+# *Still open: what one head cannot compute by position, and how many heads one needs* →
 # [03_multi_head_attention](03_multi_head_attention.ipynb)
 
 # %% [markdown]

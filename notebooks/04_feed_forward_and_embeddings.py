@@ -69,10 +69,10 @@ torch.set_num_threads(1)  # most of our matrices are too small for a second thre
 # %% [markdown]
 # ## Not bad
 #
-# Is it praise or blame? *So good* is praise, *so bad* is blame, *not good* is blame, *not bad* is praise.
-# To know, one needs both words at once. Attention can bring them together, so let the vector of each phrase
-# be the sum of its two words. Can a linear map read the answer from that sum: $+1$ for praise, $-1$ for
-# blame? We take the best one, by least squares.
+# Is it praise or blame? *So good* is praise, *so bad* is blame, *not good* is blame, *not bad* is praise. To
+# know, one needs both words at once. Attention can bring them together, so let the vector of each phrase be
+# the sum of its two words. Can a linear map read the answer from that sum: $+1$ for praise, $-1$ for blame?
+# We take the best one, by least squares.
 
 # %%
 _ = torch.manual_seed(0)
@@ -89,9 +89,8 @@ for phrase, answer in zip(meant, answers.tolist(), strict=True):
 assert_close(answers, torch.zeros(4).double())
 
 # %% [markdown]
-# The map has 513 free numbers for four answers, and its best answer is 0 each time. *So good* and *not
-# bad* together have the same four words as *so bad* and *not good*. So for every linear map $f$, with or
-# without a bias,
+# The map has 513 parameters for four answers, and answers 0 each time. *So good* and *not bad* together have
+# the same four words as *so bad* and *not good*. So for every linear map $f$, with or without a bias,
 #
 # $$f(\textit{so good}) + f(\textit{not bad}) = f(\textit{so bad}) + f(\textit{not good})$$
 #
@@ -106,13 +105,14 @@ one.weight.data = second.weight @ first.weight  # (512, 2048) @ (2048, 512)
 one.bias.data = second.weight @ first.bias + second.bias
 assert_close(wide(x), one(x))
 sizes = [sum(p.numel() for p in module.parameters()) for module in (wide, one)]
-print(f"{sizes[0]:,} numbers do what {sizes[1]:,} can do")
+print(f"{sizes[0]:,} parameters do what {sizes[1]:,} can do")
 
 # %% [markdown]
 # Two linear maps in a row are one linear map. What about attention? It has a softmax, but only in the
-# *weights*: once these are given, the output is linear in the values. And a single position, such as our
-# phrase, has nothing to weigh, because its one weight is always 1. We send each phrase, as a sentence of
-# one vector, through six layers of attention with residual connections:
+# *weights*: once these are given, the output is linear in the values. And a single vector, such as our
+# phrase, always has weight 1. We send each phrase, as a sentence of one vector, through six layers of
+# attention with residual connections (but without layer norm, which is not linear:
+# [06](06_the_full_model.ipynb)):
 
 # %%
 _ = torch.manual_seed(0)
@@ -126,10 +126,28 @@ print(f"the two sides, through six layers of attention, differ by ≈{(left - ri
 assert (left - right).abs().max() < 1e-9
 
 # %% [markdown]
-# So something *non-linear* must act on each vector. The simplest choice is $\max(0, z)$, called **ReLU**.
-# Let $a$ be $+1$ for *good* and $-1$ for *bad*, and $b$ be $+1$ for *so* and $-1$ for *not*. A linear map
-# can read both from the phrase. Praise is their product, and for such numbers $ab = |a + b| - 1$. The
-# absolute value takes two ReLUs, $|z| = \max(0, z) + \max(0, -z)$.
+# Once two words are summed in one vector, attention on that vector alone cannot separate them. As two tokens
+# it can. Let $a$ be $+1$ for *good* and $-1$ for *bad*, and $b$ be $+1$ for *so* and $-1$ for *not*. Praise
+# is their product. Let an adverb's query be $10b$ and an adjective's key $a$. Then the adverb gives the
+# adjective the score $10ab$, and itself 0. With the values $+1$ for adjectives and $-1$ for adverbs, the
+# adverb's output is $\tanh(5ab)$:
+
+# %%
+tokens = torch.stack([torch.stack([vector[word] for word in phrase.split()]) for phrase in meant])
+b_a_value = torch.tensor([[1, 0, -1], [-1, 0, -1], [0, 1, 1], [0, -1, 1]]).double()  # so, not, good, bad
+reader = torch.linalg.pinv(torch.stack(list(vector.values()))) @ b_a_value  # (512, 3)
+b, a, value = (tokens @ reader).split(1, dim=-1)  # (4, 2, 512) -> three of (4, 2, 1)
+answers = attention(10 * b, a, value)[0][:, 0, 0]  # (4,): at the first word, the adverb
+for phrase, answer in zip(meant, answers.tolist(), strict=True):
+    print(f"{phrase:9} as two tokens, one head: {answer:+.2f}")
+assert_close(answers, wanted, rtol=0, atol=1e-3)
+
+# %% [markdown]
+# A score is a product, so attention can combine what *two* tokens say. (Attention alone, without residual
+# connections, makes tokens more alike with each layer: Dong et al., 2021.) Two words in *one* vector need
+# something **non-linear** that acts on this vector. The simplest choice is $\max(0, z)$, called **ReLU**. A
+# linear map can read $a$ and $b$ from the sum, and for such numbers $ab = |a + b| - 1$. The absolute value
+# takes two ReLUs, $|z| = \max(0, z) + \max(0, -z)$.
 
 # %%
 a_and_b = torch.tensor([[1.0, 1], [-1, 1], [1, -1], [-1, -1]]).double()  # (4, 2)
@@ -142,8 +160,8 @@ for phrase, units, answer in zip(meant, hidden.round().int().tolist(), answers.t
 assert_close(answers, wanted)
 
 # %% [markdown]
-# All four are right. Read the columns: the first unit is on for *so good* alone, the second for *not bad*
-# alone. **Each has become a detector for one phrase.**
+# All four are right. The first unit is on for *so good* alone, the second for *not bad* alone. **Each has
+# become a detector for one phrase.**
 #
 # ## Equation 2
 #
@@ -182,8 +200,8 @@ plt.show()
 assert used[::10].tolist() == list(measured.values())
 
 # %% [markdown]
-# *Figure 1. Each unit is one bend: $b_1$ says where, $w_1$ on which side, $w_2$ how steep. $b_2$ is the use
-# that is always there.*
+# *Figure 1. Each unit makes one bend, at $-b_1 / w_1$. The sign of $w_1$ tells on which side it acts, and
+# $w_1w_2$ is its slope. $b_2$ is the use that is always there.*
 #
 # **Exercise 1 (easy).** How many units give the larger of two numbers, $\max(a, b)$? And how many inside a
 # residual sum $x + \mathrm{FFN}(x)$, as in the model? Give $W_1$ and $W_2$ for the second case, so that the
@@ -214,7 +232,7 @@ assert_close((pairs + torch.relu(pairs @ W_1) @ W_2)[:, 0], pairs.amax(dim=-1))
 # ### Why is $d_{ff}$ four times $d_{model}$?
 #
 # The paper gives no reason, only a comparison of three inner widths in its base model ($d_{model} = 512$;
-# Table 3, rows C; BLEU is a score of translations):
+# Table 3, rows C; BLEU: [03](03_multi_head_attention.ipynb)):
 #
 # | $d_{ff}$ | $d_{ff} / d_{model}$ | BLEU | parameters, millions |
 # | --- | --- | --- | --- |
@@ -222,40 +240,8 @@ assert_close((pairs + torch.relu(pairs @ W_1) @ W_2)[:, 0], pairs.amax(dim=-1))
 # | 2048 | 4 | 25.8 | 65 |
 # | 4096 | 8 | 26.2 | 90 |
 #
-# Wider is better all the way, and costs more at each step. Is 4 special? In a small test, a network has
-# to learn 4,096 random facts by heart: each input, a sum of two random vectors, has one of 64 answers,
-# drawn at random.
-
-# %%
-_ = torch.manual_seed(0)
-asked = (torch.randn(128, 1, 32) + torch.randn(32, 32)).flatten(0, 1) / math.sqrt(2)  # (4096, 32)
-facts, answer_vectors = torch.randint(64, (4096,)), torch.randn(64, 32) / 6
-
-
-def remembered(d_ff: int, steps: int = 150) -> float:
-    """The share of 4,096 facts that a network of width 32 knows after some training."""
-    torch.manual_seed(1)
-    network = PositionwiseFeedForward(32, d_ff, dropout=0.0)
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
-    decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
-    for _ in range(steps):
-        logits = network(asked) @ answer_vectors.T
-        optimizer.zero_grad()
-        F.cross_entropy(logits, facts).backward()
-        optimizer.step()
-        decay.step()
-    return (logits.argmax(dim=-1) == facts).float().mean().item()
-
-
-known = {times: remembered(32 * times) for times in (1, 2, 4, 8)}
-for times, share in known.items():
-    print(f"d_ff = {times} x d_model: ≈{share:.0%} of the facts")
-assert all(1.4 < known[2 * times] / known[times] < 2.6 for times in (1, 2, 4))
-
-# %% [markdown]
-# In this test, twice the width remembers about twice as much, before 4 and after it. Kaplan et al. (2020)
-# varied the ratio in language models of a fixed size and found that the loss hardly depends on it over a
-# wide range. So 4 is a convention, not a law.
+# Wider is better all the way, and costs more. Kaplan et al. (2020) varied the ratio in language models of a
+# fixed size, and the loss hardly depended on it over a wide range. So 4 is a convention, not a law.
 #
 # ## The same at every position
 #
@@ -278,9 +264,9 @@ for name, other in {"a loop over positions": one_by_one, "two 1x1 convolutions":
     assert_close(other, ff(x))
 
 # %% [markdown]
-# How does one *test* "separately and identically"? Shuffle the tokens: if the outputs are shuffled in the
-# same way, the treatment is *identical*. But attention without positions passes that test too. For
-# *separately* we ask the gradient which inputs an output depends on.
+# How does one *test* that? Shuffle the tokens: if the outputs are shuffled alike, the treatment is
+# *identical*. But attention without positions passes that test too. For *separately* we ask the gradient
+# which inputs an output depends on.
 
 # %% tags=["figure-influence"]
 from annotated.plots.grids import draw_cell_borders, label_tokens
@@ -304,13 +290,12 @@ figure.colorbar(axes[0].images[0], ax=axes, label="influence (1: the panel's lar
 plt.show()
 
 # %% [markdown]
-# *Figure 2. How much each output depends on each input; grey is zero. Through the feed-forward network,
-# each depends on its own input alone.*
+# *Figure 2. How much each output depends on each input, in two random layers; grey is zero. Through the
+# feed-forward network, each depends on its own input alone.*
 #
 # So a layer divides its work. **Attention moves vectors between positions and mixes them; the feed-forward
-# network transforms the vector at each position, and moves nothing.** All *context* comes through
-# attention. The weights are the same at all positions, but "they use different parameters from layer to
-# layer".
+# network transforms the vector at each position, and moves nothing.** The weights are the same at all
+# positions, but "they use different parameters from layer to layer".
 #
 # ## Two thirds of an encoder layer
 #
@@ -364,9 +349,8 @@ assert 2 * even[0] == even[1]
 # *Figure 3. The feed-forward networks' share of all operations. In an encoder layer it is two thirds for
 # short sentences and one half at 1,024 tokens; in a decoder layer it is never more than a half.*
 #
-# In an encoder layer the two sub-layers cost the same at exactly $2\,d_{model}$ tokens. In the whole
-# model the last product, which scores all 37,000 tokens, costs about as much as six encoder layers at 30
-# tokens.
+# In the whole model the last product, which scores all 37,000 tokens, costs about as much as six encoder
+# layers at 30 tokens.
 #
 # ## A memory
 #
@@ -374,9 +358,9 @@ assert 2 * even[0] == even[1]
 #
 # $$\mathrm{softmax}(q\,K^\top)\,V \qquad\qquad \mathrm{ReLU}(x\,W_1)\,W_2$$
 #
-# They have the same form. A hidden unit has a **key**, a column of $W_1$, and a **value**, a row of
-# $W_2$. In *not bad*, the phrase was the key and praise the value. Geva et al. (2021) call these networks
-# **key-value memories**, and found units in trained models that react to certain phrases.
+# They have the same form. A hidden unit has a **key**, a column of $W_1$, and a **value**, a row of $W_2$.
+# Above, the second unit's key fits the phrase *not bad*; its value is praise. Geva et al. (2021) call these
+# networks **key-value memories**, and found units in trained models that react to certain phrases.
 #
 # There are two differences. Attention's keys are made from the tokens; these are *parameters*, the same for
 # every sentence. And ReLU is not softmax. We take the two devices of the house:
@@ -390,14 +374,14 @@ for degree in (10.0, 20.0, 30.0):
     assert (sum(with_relu) == 0) == (degree == 20)
 
 # %% [markdown]
-# At 20 degrees no key fits, and ReLU gives nothing. Softmax must share out its 1, so both devices would run
-# at half power. At 30 degrees softmax still has only 1 to give, but ReLU says *how much*.
+# At 20 degrees no key fits, and ReLU gives nothing. Softmax must share out its 1 even there: both devices
+# would run, with weight 0.5 each. At 30 degrees softmax still has only 1 to give, but ReLU says *how much*.
 #
 # ## From a word to a vector
 #
-# Section 3.4 is about the two ends of the model. At its input stands an **embedding**, a table with a row
-# for each token. It is a linear map of a *one-hot* vector, which is 1 at the token and 0 elsewhere; in
-# code, one just reads the row.
+# At the model's input stands an **embedding** (section 3.4), a table with a row for each token. It is a
+# linear map of a *one-hot* vector, which is 1 at the token and 0 elsewhere; in code, one just reads the row
+# of the look-up table, `lut`.
 
 # %%
 _ = torch.manual_seed(0)
@@ -410,52 +394,41 @@ show_source(Embeddings.forward, docstring=False)
 # %% [markdown]
 # > "In the embedding layers, we multiply those weights by √dmodel." (section 3.4)
 #
-# **Why?** The paper gives no reason. One might think that it undoes attention's division. But that is by
-# $\sqrt{d_k} = 8$, not by 22.6, and all layers of attention but the first see the output of a layer norm,
-# which removes any factor. What else meets the embeddings? The positional encodings, each of length 16, are
-# added to them ([05](05_positional_encoding.ipynb)). How long is an embedding beside them? It depends on
-# how its entries are drawn at first:
+# **Why?** The paper gives no reason. First: how long is an embedding beside the vector that tells its
+# position and is added to it ([05](05_positional_encoding.ipynb))? That vector has length 16. The authors'
+# code draws an embedding's entries with standard deviation $d_{model}^{-1/2}$, and so do we:
 
 # %%
-position = sinusoids(40, 512)  # (40, 512), entries with a root mean square of sqrt(1/2)
-drawn = {
-    "1 (PyTorch's nn.Embedding)": 1.0,
-    "d_model^-1/2 (the authors, and here)": 512**-0.5,
-    "Xavier, 37,000 tokens": math.sqrt(2 / (37_000 + 512)),
-}
-ratios = {}
-for name, std in drawn.items():
-    length = torch.randn(2000, 512, generator=torch.Generator().manual_seed(0)).norm(dim=-1).mean() * std
-    plain = (length / position.norm(dim=-1).mean()).item()
-    ratios[name] = plain, plain * math.sqrt(512)
-    print(f"{name:37} word : position ≈{plain:.2f}, times sqrt(d_model) ≈{ratios[name][1]:.2f}")
+position = sinusoids(40, 512)  # (40, 512)
+drawn = torch.randn(2000, 512, generator=torch.Generator().manual_seed(0)) / math.sqrt(512)
+plain = drawn.norm(dim=-1).mean().item()
+print(f"length of an embedding ≈{plain:.2f}, times sqrt(d_model) ≈{plain * math.sqrt(512):.1f}")
 assert_close(position.norm(dim=-1), torch.full((40,), 16.0))
-scaled = [factor for _, factor in ratios.values()]
-assert_close(scaled, [32.0, 2**0.5, 0.234], rtol=0.03, atol=0)
+assert abs(plain - 1) < 0.01
 
 # %% [markdown]
-# So the factor makes sense only together with the initialisation. The authors' code (tensor2tensor,
-# `SymbolModality`) draws with standard deviation $d_{model}^{-1/2}$: with the factor, words and positions
-# are of about the same size. *Dive into Deep Learning* combines the factor with PyTorch's numbers, and
-# words drown the positions. *The Annotated Transformer* combines it with Xavier's rule, and words start
-# smaller than the positions. (Training can repair either.) But why not draw with standard deviation 1, and
-# leave the factor out?
+# With the factor, words and positions are about equally long; without it, positions are 16 times as long.
+# (The outputs of the sub-layers are added too: [06](06_the_full_model.ipynb).) But PyTorch's `nn.Embedding`
+# draws with standard deviation 1, which gives the same length without a factor. Why not use that?
 #
 # ## One matrix at both ends
 #
 # > "In our model, we share the same weight matrix between the two embedding layers and the pre-softmax linear
-# > transformation." (section 3.4)
+# > transformation ..." (section 3.4)
 #
 # At the output stands a linear map from the decoder's 512 numbers to a score for each token, its **logit**;
 # a softmax turns the logits into probabilities. **Weight tying** (Press and Wolf, 2017) takes the same
 # matrix for this map as for the two embeddings. A token's logit is then the dot product of the decoder's
-# state with the token's own vector: a look-up once more, with the state as query and the vocabulary as
-# keys.
+# state with the token's own vector, as if the state were a query and the vocabulary the keys.
 #
 # Here the scale of the matrix matters. The state comes out of a layer norm: 512 entries of variance 1. If
-# the matrix's entries have variance 1 too, a logit is a sum of 512 products, with standard deviation 22.6.
-# But a new model should find all tokens equally likely. With 2,000 tokens, that is a loss of
-# $\ln 2000 = 7.6$.
+# the matrix's entries have variance 1 too, a logit is a sum of 512 products of variance 1: its standard
+# deviation is $\sqrt{512} = 22.6$. But a new model should find all tokens equally likely. With 2,000 tokens,
+# that is a loss of $\ln 2000 = 7.6$; logits of variance 1 add about 0.5.
+#
+# We measure new models on random tokens. Their states still resemble the token just read, so the shared
+# matrix gives *that* token the largest logit; the second loss leaves it out. The second row is a control:
+# variance 1, without the factor at the input.
 
 # %%
 _ = torch.manual_seed(0)
@@ -465,22 +438,22 @@ places = [tied.src_embed[0].lut.weight, tied.tgt_embed[0].lut.weight, tied.gener
 assert all(place is places[0] for place in places)
 src, tgt = torch.randint(4, 2000, (8, 12)), torch.randint(4, 2000, (8, 13))
 batch = Batch(src, tgt, pad=2)
-for std in (1.0, 512**-0.5):
+for std, factor in ((1.0, math.sqrt(512)), (1.0, 1.0), (512**-0.5, math.sqrt(512))):
     nn.init.normal_(places[0], std=std)
+    for end in (tied.src_embed[0], tied.tgt_embed[0]):
+        end.d_model = factor**2  # its root is the factor
     with evaluating(tied):
         states = tied(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
         log_probs = tied.generator(states)  # (8, 12, 2000)
         others = log_probs.scatter(-1, batch.tgt.unsqueeze(-1), -math.inf).log_softmax(dim=-1)
     loss, fair = (F.nll_loss(p.flatten(0, 1), batch.tgt_y.flatten()).item() for p in (log_probs, others))
-    print(f"standard deviation {std:.3f}: loss ≈{loss:.1f}, without the token just read ≈{fair:.1f}")
+    print(f"std {std:.3f}, factor {factor:4.1f}: loss ≈{loss:.1f}, without that token ≈{fair:.1f}")
     assert 50 < fair < loss if std == 1 else 7.5 < fair < min(loss, 8.5)
 
 # %% [markdown]
-# **The output wants entries of about $1/\sqrt{d_{model}}$, the input entries of about 1. The factor lets
-# one matrix serve both.** This is our reading; it agrees with how the authors' code draws.
-#
-# (A new model's state still resembles the token that the decoder has just read, so the shared matrix
-# gives *that* token the largest logit. The second column leaves it out.)
+# **At the output, entries of about $1/\sqrt{d_{model}}$ give a fair start; at the input, entries of about 1
+# match the positions. The factor lets one matrix serve both.** This is our reading; we have not trained with
+# and without the factor.
 #
 # **Exercise 2 (medium).** Write the two ends of the model with one matrix. Draw it so that a new model
 # knows nothing and its embeddings have entries of variance 1.
@@ -538,9 +511,10 @@ except ValueError as error:
     print("ValueError:", error)
 
 # %% [markdown]
-# Sharing saves 38 million parameters of 101, but not one operation. It needs one vocabulary for both
-# languages, which the paper has. And it changes what is learned, because three uses now pull at one matrix.
-# To see each of them, we give a second model three separate matrices with the same numbers.
+# Table 3 prints 65 million; the paper does not say how it counted ([06](06_the_full_model.ipynb)). Sharing
+# saves 38 million parameters of 101, but not one operation. It needs one vocabulary for both languages,
+# which the paper has. And three uses now pull at one matrix. To see each, we give a second model three
+# separate matrices with the same numbers.
 
 # %%
 pair = ("der Hund sah die kleine Katze .", "the dog saw the little cat .")
@@ -562,7 +536,8 @@ uses = dict(zip(("source", "target", "output"), (end.grad for end in ends), stri
 assert_close(sum(uses.values()), shared.generator.proj.weight.grad)
 for use, gradient in uses.items():
     rows = [vocabulary[n] for n in gradient.norm(dim=-1).nonzero().flatten().tolist()]
-    print(f"{use}: {len(rows)} of {len(vocabulary)} rows get a gradient: {' '.join(rows[:8])} ...")
+    shown = " ".join(rows[:8]) + " ..." * (len(rows) > 8)
+    print(f"{use}: {len(rows)} of {len(vocabulary)} rows get a gradient: {shown}")
     assert use != "output" or len(rows) == len(vocabulary)
 
 # %% [markdown]
@@ -618,8 +593,8 @@ assert not torch.allclose(place(2 * tokens), 2 * place(tokens), atol=1e-3)  # an
 #
 # Without sharing, a table with variance 1 and no factor gives the same model as a table with variance
 # $1/d_{model}$ and the factor. They do not train alike. Adam's first steps change each entry by about the
-# learning rate, however large its gradient ([08](08_training_recipe.ipynb)), and the factor comes after:
-# the embedding changes by $\sqrt{d_{model}} = 22.6$ times as much. In plain gradient descent the factor
-# multiplies the gradient too, so it changes by $22.6^2 = 512$ times as much.
+# learning rate, however large its gradient ([08](08_training_recipe.ipynb)), and the factor comes after: the
+# embedding changes 22.6 times as much. In plain gradient descent the factor multiplies the gradient too:
+# $22.6^2 = 512$ times as much.
 #
 # </details>
