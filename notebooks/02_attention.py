@@ -44,6 +44,7 @@ except (ImportError, AttributeError):
 # %%
 import math
 from collections.abc import Callable
+from itertools import product
 
 import matplotlib.pyplot as plt
 import torch
@@ -78,10 +79,10 @@ torch.set_num_threads(1)  # matrices as small as ours only wait for a second thr
 # %%
 cars = {0: 3.0, 6: 14.0, 12: 22.0, 18: 28.0}  # hour of the day: cars a minute
 print("12 o'clock:", cars.get(12))
-print("15 o'clock:", cars.get(15))
+print("14 o'clock:", cars.get(14))
 
 # %% [markdown]
-# With 22 cars a minute at noon and 28 at six in the evening, a person would say 25 for 15 o'clock. For a
+# With 22 cars a minute at noon and 28 at six in the evening, a person would say 24 for 14 o'clock. For a
 # dictionary, two keys are equal or not. We want *nearly equal* to count too.
 #
 # So we make each hour a vector of length 1, a point on the dial of a 24-hour clock. The dot product of
@@ -92,7 +93,7 @@ print("15 o'clock:", cars.get(15))
 # $$\mathrm{softmax}(s)_i = \frac{e^{s_i}}{\sum_j e^{s_j}}$$
 #
 # Only *differences* of scores count, because adding the same number to all of them cancels. One setting
-# is left: the **temperature** $T$, by which the scores are divided first. A high temperature makes the
+# is left: the **temperature** $\tau$, by which the scores are divided first. A high temperature makes the
 # weights nearly equal; a low one gives the highest score nearly all the weight.
 
 
@@ -103,21 +104,21 @@ def on_the_dial(hours: Tensor) -> Tensor:
     return torch.stack([angle.cos(), angle.sin()], dim=-1)
 
 
-def soft_lookup(query: Tensor, keys: Tensor, values: Tensor, T: float) -> Tensor:
-    """Queries (..., d), keys (n, d), values (n,) -> answers (...), at temperature T."""
-    weights = (query @ keys.T / T).softmax(dim=-1)  # (..., n)
+def soft_lookup(query: Tensor, keys: Tensor, values: Tensor, tau: float) -> Tensor:
+    """Queries (..., d), keys (n, d), values (n,) -> answers (...), at temperature tau."""
+    weights = (query @ keys.T / tau).softmax(dim=-1)  # (..., n)
     return weights @ values
 
 
 keys, values = on_the_dial(torch.tensor([*cars.keys()])), torch.tensor([*cars.values()])  # (4, 2), (4,)
-query = on_the_dial(torch.tensor(15.0))  # (2,)
+query = on_the_dial(torch.tensor(14.0))  # (2,)
 print("scores:", [round(score, 2) for score in (keys @ query).tolist()])
-for T in (1000, 1, 0.25, 0.001):
-    print(f"temperature {T:6}: {soft_lookup(query, keys, values, T):.2f} cars at 15 o'clock")
+for tau in (1000, 1, 0.25, 0.001):
+    print(f"temperature {tau:6}: {soft_lookup(query, keys, values, tau):.2f} cars at 14 o'clock")
 
 # %% tags=["figure-soft-lookup"]
 hours = torch.linspace(0, 24, 193)
-answers = {f"T = {T}": soft_lookup(on_the_dial(hours), keys, values, T) for T in (1000, 1, 0.25, 0.02)}
+answers = {f"τ = {tau}": soft_lookup(on_the_dial(hours), keys, values, tau) for tau in (1000, 1, 0.25, 0.02)}
 plot_soft_lookup(
     list(cars), list(cars.values()), hours.tolist(), answers,
     xlabel="hour asked for", ylabel="cars a minute", title="A dictionary made soft",
@@ -126,27 +127,25 @@ plt.show()
 assert_close(soft_lookup(keys, keys, values, 0.001), values)  # cold enough, it is the dictionary
 
 # %% [markdown]
-# *Figure 1. What the look-up answers at every hour: the lower the temperature, the closer it comes to the
-# four entries of the table (dots).*
+# *Figure 1. What the look-up answers: the lower the temperature, the closer it comes to the four entries
+# (dots).*
 #
-# So **a dictionary is attention at temperature zero, for the keys it holds, if its keys all have the same
-# length.** (Otherwise a long key can win: the query (0.6, 0.1) scores 0.37 with the key that equals it, and
-# 0.6 with the key (1, 0).)
+# So **as $\tau$ goes to 0, this look-up becomes the dictionary**, for the keys that it holds, if all have the
+# same length. (Otherwise a long key can win.)
 #
-# Why not always choose a low temperature? Because we want to *learn* the vectors, and learning needs a
-# gradient.
+# Why not a low temperature? Because we want to *learn* the vectors, and learning needs a gradient.
 
 
 # %%
-def slope(T: float) -> float:
+def slope(tau: float) -> float:
     """How much the answer at 14 o'clock changes with the query: the norm of its gradient."""
     query = on_the_dial(torch.tensor(14.0)).requires_grad_()
-    soft_lookup(query, keys, values, T).backward()
+    soft_lookup(query, keys, values, tau).backward()
     return query.grad.norm().item()
 
 
-for T in (1000, 1, 0.25, 0.02, 0.001):
-    print(f"temperature {T:6}: gradient {slope(T):.4f}")
+for tau in (1000, 1, 0.25, 0.02, 0.001):
+    print(f"temperature {tau:6}: gradient {slope(tau):.4f}")
 assert slope(0.001) == 0
 assert slope(1000) < 0.02 < 1 < slope(0.25)
 
@@ -157,13 +156,10 @@ assert slope(1000) < 0.02 < 1 < slope(0.25)
 #
 # ## Equation 1
 #
-# > "The input consists of queries and keys of dimension $d_k$, and values of dimension $d_v$." (section
-# > 3.2.1)
-#
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{QK^\top}{\sqrt{d_k}}\right)V$$
 #
-# It is our look-up at temperature $\sqrt{d_k}$, with queries, keys and values in the rows of $Q$, $K$ and
-# $V$.
+# It is our look-up at temperature $\sqrt{d_k}$. The rows of $Q$, $K$ and $V$ are queries and keys of $d_k$
+# numbers, and values of $d_v$.
 #
 # ![Scaled dot-product attention: queries times keys, scale, mask, softmax, the product
 # with the values](../images/attention.svg)
@@ -171,7 +167,7 @@ assert slope(1000) < 0.02 < 1 < slope(0.25)
 # *Figure 2. The paper's Figure 2, left, with its matrices. Three queries look at four keys; struck out
 # are the cells that a mask hides (below).*
 #
-# A small example: two queries, three keys, $d_k = 4$, so that $\sqrt{d_k} = 2$.
+# A small example with $d_k = 4$:
 
 # %%
 Q = torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 2.0, 2.0, 0.0]])  # (2, 4): one row a query
@@ -186,10 +182,11 @@ e2 = math.exp(2)  # the first row by hand: scores 2, 0, 0
 assert_close(weights[0], torch.tensor([e2, 1, 1]) / (e2 + 2))
 
 # %% [markdown]
-# The package has these three lines, two `if` for masks (below), and one for dropout
-# ([08_training_recipe](08_training_recipe.ipynb)). Dots in its comments are any dimensions in front.
-# PyTorch has the same as a *fused kernel*, `F.scaled_dot_product_attention`, which does not return the
-# weights.
+# The package has these three lines, two `if` for masks (below; `check_mask` refuses any that is not
+# boolean), and one for dropout, which sets random weights to 0 in training ([08](08_training_recipe.ipynb)).
+# In its comments, T is the number of queries, S that of keys, and dots are any dimensions in front.
+# PyTorch's `F.scaled_dot_product_attention` chooses among several kernels, most of them *fused*, and does not
+# return the weights.
 
 # %%
 show_source(attention, docstring=False)
@@ -197,9 +194,9 @@ assert_close(attention(Q, K, V), (output, weights))
 assert_close(F.scaled_dot_product_attention(Q, K, V), output)
 
 # %% [markdown]
-# Now words. Each English word gets a vector of random numbers, and its German translation the same vector
-# plus noise. The verb *saw* is two words in German, *hat ... gesehen*. Queries from one sentence and keys
-# from the other make **encoder-decoder attention**, also called cross-attention.
+# Each English word gets a vector of random numbers, and its German translation the same vector plus noise.
+# The verb *saw* is two words in German, *hat ... gesehen*. Queries from one sentence and keys from the other
+# make **encoder-decoder attention** (cross-attention).
 
 # %% tags=["figure-weights"]
 english, german, meant = (
@@ -226,7 +223,7 @@ assert weights[english.index("cat")].argmax() == german.index("Katze")
 # *Figure 3. The weights of each English word (a row) on the German words (columns). Each row sums to 1.*
 #
 # *saw* must share its weight between *hat* and *gesehen*. Both rows *the* are equal, because the same
-# word is the same query wherever it stands.
+# word is the same query wherever it stands. (That *dog* looks at *die* is chance: the vectors are random.)
 #
 # ### What attention cannot do
 #
@@ -269,25 +266,26 @@ assert bias < 1e-5 < 0.01 < weight
 # > "We suspect that for large values of $d_k$, the dot products grow large in magnitude, pushing the
 # > softmax function into regions where it has extremely small gradients."
 #
-# We measure each half of that sentence, on 2,000 random queries with nine keys each.
+# We measure each half, on 2,000 random queries with nine keys each.
 #
-# **Do the dot products grow?** Let the entries of $q$ and $k$ be independent, with mean 0 and variance 1.
-# Then $q \cdot k$ is a sum of $d_k$ products of variance 1, so its variance is $d_k$. At the paper's
-# $d_k = 64$, the standard deviation of a score is 8. Dividing by $\sqrt{d_k}$ makes it 1 for every width.
+# **Do the dot products grow?** Let the entries of $q$ and $k$ be independent, with mean 0 and variance 1
+# (the paper's footnote 4; PyTorch's `nn.Linear` starts with 1/3). Then $q \cdot k$ is a sum of $d_k$ products
+# of variance 1, so its variance is $d_k$. At the paper's $d_k = 64$, the standard deviation of a score is 8.
+# Dividing by $\sqrt{d_k}$ makes it 1 for every width.
 #
 # **Does the softmax lose its gradient?** Its derivatives form the *Jacobian*,
-# $\partial w_i / \partial s_j = w_i\,([i = j] - w_j)$, where $[i = j]$ is 1 if $i = j$ and else 0. It
-# multiplies every gradient on the way back to the scores. When one weight is near 1, every entry is near
-# 0.
+# $\partial w_i/\partial s_j = w_i\,([i=j]-w_j)$, where $[i=j]$ is 1 if $i=j$ and else 0. It multiplies
+# every gradient on the way back to the scores. When one weight is near 1, every entry is near 0. We call its
+# norm the **response** of the weights.
 
 # %%
 QUERIES, KEYS = 2000, 9
 widths = [2**n for n in range(11)]  # 1, 2, 4, ... 1024
 _ = torch.manual_seed(0)
-products = {}
+products, all_keys = {}, {}
 for d_k in widths:
-    q, k = torch.randn(QUERIES, 1, d_k), torch.randn(QUERIES, KEYS, d_k)
-    products[d_k] = (q @ k.mT).squeeze(1)  # (2000, 9)
+    q, all_keys[d_k] = torch.randn(QUERIES, 1, d_k), torch.randn(QUERIES, KEYS, d_k)
+    products[d_k] = (q @ all_keys[d_k].mT).squeeze(1)  # (2000, 9)
 
 
 def jacobian(w: Tensor) -> Tensor:
@@ -295,14 +293,14 @@ def jacobian(w: Tensor) -> Tensor:
     return torch.diag_embed(w) - w.unsqueeze(-1) * w.unsqueeze(-2)
 
 
-print(" d_k  divided by   std. dev.   largest weight   Jacobian's norm (means)")
-for d_k, T in ((64, 1), (64, 8), (1024, 1), (1024, 32)):
-    s = products[d_k] / T
+print(" d_k  divided by   std. dev.   largest weight   response (means)")
+for d_k, scale in ((64, 1), (64, 8), (1024, 1), (1024, 32)):
+    s = products[d_k] / scale
     w = s.softmax(dim=-1)
     largest, norm = w.amax(dim=-1).mean().item(), jacobian(w).norm(dim=(-2, -1)).mean().item()
-    print(f"{d_k:4} {T:11} {f'≈{s.std():.2f}':>11}           ≈{largest:.2f}             ≈{norm:.3f}")
-    assert abs(s.std() * T / math.sqrt(d_k) - 1) < 0.05
-    assert (largest > 0.8 and norm < 0.2) if T == 1 else (largest < 0.4 and norm > 0.3)
+    print(f"{d_k:4} {scale:11} {f'≈{s.std():.2f}':>11}           ≈{largest:.2f}      ≈{norm:.3f}")
+    assert abs(s.std() * scale / math.sqrt(d_k) - 1) < 0.05
+    assert (largest > 0.8 and norm < 0.2) if scale == 1 else (largest < 0.4 and norm > 0.3)
 
 # %% tags=["figure-scaling"]
 plain = {d_k: products[d_k].softmax(dim=-1) for d_k in widths}  # (2000, 9) each
@@ -331,75 +329,87 @@ one_query = torch.stack([k[:, :d_k] @ q[:d_k] for d_k in widths])  # (11, 9)
 explore_scaling(widths, one_query, german, bits, moves)
 
 # %% [markdown]
-# *Figure 4. Left: one query's scores and weights; move the slider to change $d_k$. Without the division
-# (blue) one key takes nearly all the weight. Right: the median query. Entropy says how evenly the weight
-# is spread; response is the norm of the Jacobian.*
+# *Figure 4. Left: one query's scores and weights at $d_k = 64$, the dashed line (in Jupyter, a slider moves
+# it). Without the division (blue) one key takes nearly all the weight. Right: the median query. Entropy says
+# how evenly the weight is spread.*
 #
 # ### A lottery
 #
 # Training adds up the gradients of many queries. We send a random gradient into the output and measure
-# what arrives at the scores.
+# what arrives at the softmax's input, of which the paper speaks, and then at the query, on its way to the
+# parameters that make the queries.
 
 # %%
 _ = torch.manual_seed(0)
-arriving = {PLAIN: [], SCALED: []}
+arriving = {place: {PLAIN: [], SCALED: []} for place in ("softmax", "query")}
 for d_k in widths:
     V, into_output = torch.randn(QUERIES, KEYS, 64), torch.randn(QUERIES, 64, 1) / 8
-    for name, weights in ((PLAIN, plain[d_k]), (SCALED, scaled[d_k])):
-        at_scores = jacobian(weights) @ (V @ into_output)  # (2000, 9, 1), the chain rule
-        arriving[name].append(at_scores.flatten(1).norm(dim=-1))  # (2000,)
+    for name, weights, scale in ((PLAIN, plain[d_k], 1), (SCALED, scaled[d_k], math.sqrt(d_k))):
+        at_softmax = jacobian(weights) @ (V @ into_output)  # (2000, 9, 1), the chain rule
+        at_query = at_softmax.mT @ all_keys[d_k] / scale  # (2000, 1, d_k)
+        arriving["softmax"][name].append(at_softmax.norm(dim=(-2, -1)))  # (2000,)
+        arriving["query"][name].append(at_query.norm(dim=(-2, -1)))
 
-for n in (6, 10):
-    print(f"d_k = {widths[n]}:")
-    for name, norms in arriving.items():
-        norm = norms[n].sort(descending=True).values
-        tenth = (norm[: QUERIES // 10].sum() / norm.sum()).item()
-        print(f"  {name:10} mean ≈{norm.mean():.3f}, median ≈{norm.median():.0e}, top tenth has ≈{tenth:.0%}")
+for n, (place, kinds) in product((6, 10), arriving.items()):
+    for name, norms in kinds.items():
+        mean, median = norms[n].mean(), norms[n].median()
+        tenth = (norms[n].topk(QUERIES // 10).values.sum() / norms[n].sum()).item()
+        shown = f"mean ≈{mean:.3f}, median ≈{median:.0e}, top tenth has ≈{tenth:.0%}"
+        print(f"d_k = {widths[n]:4}, at the {place:7}, {name:10}: {shown}")
         assert (tenth > (0.35, 0.75)[n == 10]) if name == PLAIN else (tenth < 0.25)
-assert arriving[PLAIN][10].mean() < 0.2 * arriving[SCALED][10].mean()
 
 best, second = products[1024].topk(2).values.unbind(dim=-1)
-lead, winners = best - second, arriving[PLAIN][10].topk(QUERIES // 10).indices
+lead, winners = best - second, arriving["query"][PLAIN][10].topk(QUERIES // 10).indices
 print(f"the best key leads by ≈{lead[winners].median():.0f} in that tenth, by ≈{lead.median():.0f} in all")
-assert lead[winners].max() < lead.median()
+assert lead[winners].median() < 0.2 * lead.median()
 
 # %% tags=["figure-gradients"]
+figure, axes = plt.subplots(1, 2, figsize=(14, 4.5), sharey=True)
 curves = {
-    name: {
-        "mean": torch.stack([norm.mean() for norm in norms]),
-        "median": torch.stack([norm.median() for norm in norms]),
+    place: {
+        name: {f.__name__: torch.stack([f(norm) for norm in norms]) for f in (torch.mean, torch.median)}
+        for name, norms in kinds.items()
     }
-    for name, norms in arriving.items()
+    for place, kinds in arriving.items()
 }
-plot_by_width(widths, curves, ylabel="gradient norm at the scores", title="What passes the softmax")
+for ax, (place, kinds) in zip(axes, curves.items(), strict=True):
+    plot_by_width(widths, kinds, ax, "gradient norm", f"At the {place}")
+axes[0].get_legend().remove()
 plt.show()
-assert curves[PLAIN]["median"][10] < 1e-3 * curves[PLAIN]["mean"][10]
+assert curves["softmax"][PLAIN]["mean"][10] < 0.2 * curves["softmax"][SCALED]["mean"][10]
+for n in (6, 10):
+    assert 2 < curves["query"][PLAIN]["mean"][n] / curves["query"][SCALED]["mean"][n] < 5
+assert curves["query"][PLAIN]["median"][10] < 1e-3 < 0.2 < curves["query"][PLAIN]["median"][6]
 
 # %% [markdown]
-# *Figure 5. The gradient at the scores. With the division it does not depend on the width. Without it,
-# the mean falls, and the median falls much faster.*
+# *Figure 5. The gradient at the softmax's input and at the query. With the division it hardly depends on the
+# width. Without it, the median collapses in both places, but the mean falls only at the softmax.*
 #
-# The paper's suspicion holds on these random vectors. Unscaled, the mean falls to about a ninth at
-# $d_k = 1024$, and what is left is a **lottery**: a tenth of the queries, those whose two best keys are
-# nearly tied, hold about 87% of the gradient, and most others almost none.
+# At the softmax, the paper's suspicion holds on these random vectors: without the division, the mean falls
+# to about a ninth at $d_k = 1024$. But on its way to the query, the gradient is multiplied by the keys. Their
+# length is $\sqrt{d_k}$, and 1 after the division. So at the query the undivided mean is about three times
+# *larger*. What is lost is its spread, in a **lottery**: a tenth of the queries, those whose two best keys
+# are nearly tied, hold about 87% of the gradient at $d_k = 1024$, and most others almost none. Each update
+# then learns from these few. (We have not trained without the division.)
 #
-# *Is $\sqrt{d_k}$ still right after training?* The entries of trained queries and keys are not
-# independent. We read a trained model's scores from its attention weights, whose logarithm is the score,
-# up to a constant for each row.
+# *Is $\sqrt{d_k}$ still right after training?* Trained queries and keys are not independent. We compare the
+# entropy of a trained model's weights with that of random scores of standard deviation 1. Each of its layers
+# has four attentions side by side, its *heads* ([03](03_multi_head_attention.ipynb)).
 
 # %%
 seen = load_pretrained("multi30k-en-de").attention("A young woman is throwing a ball to a small brown dog.")
 for kind in ("encoder", "cross"):
-    spread = torch.cat([seen.maps[kind, n].log().std(dim=-1).mean(dim=-1) for n in range(4)])  # (16 heads,)
+    heads = torch.cat([entropy(seen.maps[kind, n]).mean(dim=-1) for n in range(4)])  # (16,)
+    chance = entropy(torch.randn(10_000, seen.maps[kind, 0].size(-1)).softmax(dim=-1)).mean()
+    sharper = int((heads < chance).sum())
     print(
-        f"{kind:7}: a row of scaled scores has standard deviations ≈{spread.min():.1f} to ≈{spread.max():.1f}"
+        f"{kind:7}: {sharper} of {len(heads)} heads have less entropy than random scores (≈{chance:.1f} bits)"
     )
-    assert (spread > 1).sum() >= 12  # of 16
-    assert 0.5 < spread.min() < 2 < spread.max() < 30
+    assert sharper >= 12
 
 # %% [markdown]
-# Scaling sets where training starts, not where it ends: most heads of this model are sharper than random
-# vectors would make them.
+# Scaling sets where training starts, not where it ends: in this sentence, most heads are sharper than random
+# vectors.
 #
 # **Exercise 1 (easy).** Somebody divides by $d_k$ instead of $\sqrt{d_k}$. What is the median entropy of
 # the nine weights then, at $d_k = 4$ and at 1024? Is the temperature now too high or too low? (Use
@@ -410,12 +420,12 @@ for d_k in (4, 1024):
     too_soft = (products[d_k] / d_k).softmax(dim=-1)
     print(f"d_k = {d_k:4}: {entropy(too_soft).median():.2f} of at most {math.log2(KEYS):.2f} bits")
 assert entropy(too_soft).median() > 0.99 * math.log2(KEYS)
-print("scores of standard deviation 1 / sqrt(d_k): too hot, the mean of everything")
+print("scores of standard deviation 1 / sqrt(d_k): too hot at the start, the mean of everything")
+# Training correlates q and k, and then q · k can grow like d_k: µP divides by d_k (Yang et al., 2021).
 
 # %% [markdown]
 # **Exercise 2 (hard).** Write the backward pass of equation 1 (without a mask): given the gradient at the
-# output, return those at $Q$, $K$ and $V$, without building the Jacobian: you need nothing larger than the
-# weights.
+# output, return those at $Q$, $K$ and $V$. You need no Jacobian, nor anything larger than the weights.
 
 
 # %% tags=["exercise"]
@@ -446,25 +456,10 @@ print(f"gradient at Q: largest difference from autograd ≈{error:.0e}")
 # %% [markdown]
 # ## The other kind: additive attention
 #
-# > "While the two are similar in theoretical complexity, dot-product attention is much faster and more
-# > space-efficient in practice, since it can be implemented using highly optimized matrix multiplication
-# > code."
-#
-# The other of the two is Bahdanau's ([01](01_why_attention.ipynb)): a small network makes the score,
-# $v^\top \tanh(Wq + Uk)$.
-
-# %%
-q, k, v = torch.randn(256, 64), torch.randn(256, 64), torch.randn(64)  # projected: W q and U k
-inside = torch.tanh(q.unsqueeze(1) + k.unsqueeze(0))  # (256, 256, 64)
-for name, held, scores in (("dot product", (), q @ k.T), ("additive", (inside,), inside @ v)):
-    print(f"{name:11}: {scores.numel():,} scores, {sum(t.numel() for t in held):,} numbers held on the way")
-assert inside.numel() == 64 * scores.numel()
-
-# %% [markdown]
-# Both take $d$ multiplications for a score, but additive attention also computes and holds $d$ values of
-# `tanh`. In return, it "outperforms dot product attention without scaling for larger values of $d_k$"
-# (found by Britz et al., 2017; we have not trained both). A likely reason: `tanh` keeps each entry between
-# -1 and 1.
+# Bahdanau's score ([01](01_why_attention.ipynb)) is a small network, $v^\top\tanh(Aq+Bk)$, with $d$ values of
+# `tanh` for each score. Dot products are "much faster and more space-efficient in practice", but additive
+# attention "outperforms dot product attention without scaling for larger values of $d_k$" (section 3.2.1,
+# after Britz et al., 2017; we have not trained both).
 #
 # ## Masks: who may look at whom
 #
@@ -501,14 +496,14 @@ wanted = attention(y, x[real], x[real])[0]  # what comes out if there is no padd
 
 scores = y @ x.T / math.sqrt(16)  # (5, 9)
 mended = {
-    "not mended": scores.softmax(dim=-1),
+    "no remedy": scores.softmax(dim=-1),
     "scores times 0": (scores * real).softmax(dim=-1),
     "weights times 0": scores.softmax(dim=-1) * real,
     "scores to -infinity": scores.masked_fill(~real, -math.inf).softmax(dim=-1),
 }
 for name, w in mended.items():
-    error, blank, whole = (w @ x - wanted).abs().max(), w[2, ~real].sum(), w[2].sum()
-    print(f"{name:19}: 'is' gives {blank:4.0%} to blanks, {whole:4.0%} in all; largest error {error:.2f}")
+    error, blank, whole = (w @ x - wanted)[2].abs().max(), w[2, ~real].sum(), w[2].sum()
+    print(f"{name:19}: 'is' gives {blank:4.0%} to blanks, {whole:4.0%} in all; its largest error {error:.2f}")
 assert_close(attention(y, x, x, real)[0], wanted)
 
 # %% [markdown]
@@ -516,26 +511,21 @@ assert_close(attention(y, x, x, real)[0], wanted)
 # the softmax, so that the other keys share all the weight. `real` is a **mask**: boolean, `True` where
 # attention is allowed.
 #
-# > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property.
-# > We implement this inside of scaled dot-product attention by masking out (setting to −∞) all values in
-# > the input of the softmax which correspond to illegal connections." (section 3.2.3)
+# > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property."
+# > (section 3.2.3)
 #
-# In training, the decoder is given the whole correct translation (**teacher forcing**) and must predict
-# each word from those before it. The **causal mask** hides the words that follow: the query at position $t$
-# sees the keys up to position $t$. It is written in several ways:
+# *Leftward* is from later words to earlier ones. In training, the decoder is given the whole correct
+# translation (**teacher forcing**). Its input is shifted: position $t$ reads word $t$ and predicts word
+# $t+1$. So it may see the keys up to $t$. The **causal mask** hides those that follow, "setting to −∞" their
+# scores. In two ways:
 
 # %%
 n = 5
-ways = {
-    "compare positions": torch.arange(n).unsqueeze(1) >= torch.arange(n),
-    "keep the lower triangle": torch.ones(n, n, dtype=torch.bool).tril(),
-    "upper triangle, then == 0": torch.ones(n, n).triu(diagonal=1) == 0,  # triu marks what is forbidden
-    "the package": subsequent_mask(n)[0],
-}
-for name, way in ways.items():
-    print(f"{name:26} allows {way.sum()} of {way.numel()} cells, by row {way.sum(dim=1).tolist()}")
-    assert (way == ways["compare positions"]).all()
-print(ways["the package"].int())
+lower = torch.ones(n, n, dtype=torch.bool).tril()  # as in the package
+not_upper = torch.ones(n, n).triu(diagonal=1) == 0  # triu marks what is forbidden
+print(lower.int())
+assert (subsequent_mask(n)[0] == lower).all()
+assert (subsequent_mask(n)[0] == not_upper).all()
 
 # %% [markdown]
 # A mask that is wrong by one diagonal raises no error. The test: change the last word and see which
@@ -560,8 +550,8 @@ assert reached_by_last_word(subsequent_mask(n)[0]) == [4]
 
 # %% [markdown]
 # "One too far" lets position 3 see word 4, which it has to predict: such a model learns to copy the
-# answer ([07_batches_and_masks](07_batches_and_masks.ipynb)). A decoder needs a mask for padding too; the
-# class `Batch` joins the two by `&`.
+# answer ([07_batches_and_masks](07_batches_and_masks.ipynb)). The class `Batch` joins both masks by `&`. With
+# padding at the end, the causal mask alone would do: each real query stands before the padding.
 
 # %% tags=["figure-masks"]
 batch = Batch(src, tgt, pad=number["<blank>"])  # cuts off the target's last column: nothing follows it
@@ -570,14 +560,15 @@ padding = padding_mask(batch.tgt, pad=number["<blank>"])  # (2, 1, 9): one row s
 causal = subsequent_mask(batch.tgt.size(1))  # (1, 9, 9): one triangle serves every sentence
 assert (batch.tgt_mask == (padding & causal)).all()
 assert batch.tgt_mask[1].sum(dim=-1).tolist() == [1, 2, 3, 4, 5, 6, 7, 7, 7]  # keys that each query sees
+assert (batch.tgt_mask[1] == causal[0])[:7].all()  # the real queries
 
 masks = {"padding": padding[1], "causal": causal[0], "padding & causal": batch.tgt_mask[1]}
 explore_masks(masks, tokens, tokens, query=3)
 
 # %% [markdown]
 # *Figure 6. Three masks for one sentence. A row is what one query sees: coloured keys may be looked at,
-# grey ones are hidden. Padding hides columns, the causal mask a triangle. The loss leaves out the rows of
-# `<blank>`. Point at a row to read its keys.*
+# grey ones are hidden. Padding hides columns, the causal mask a triangle. The last two differ only in the
+# rows of `<blank>`, which the loss leaves out.*
 #
 # ### Which way round?
 #
@@ -590,13 +581,13 @@ x, identity = torch.randn(1, 3, 4), torch.eye(3).unsqueeze(0)
 mha = nn.MultiheadAttention(4, num_heads=1, batch_first=True)
 mask = torch.tensor([True, True, False])
 square = mask.expand(3, 3)
-fused = F.scaled_dot_product_attention
+sdpa = F.scaled_dot_product_attention
 readings = {
     "annotated": attention(x, x, x, mask)[1],
-    "F.scaled_dot_product_attention, attn_mask": fused(x, x, identity, square),
+    "F.scaled_dot_product_attention, attn_mask": sdpa(x, x, identity, square),
     "nn.MultiheadAttention, attn_mask": mha(x, x, x, attn_mask=square)[1],
     "nn.MultiheadAttention, key_padding_mask": mha(x, x, x, key_padding_mask=mask.unsqueeze(0))[1],
-    "F.scaled_dot_product_attention, mask.float()": fused(x, x, identity, square.float()),
+    "F.scaled_dot_product_attention, mask.float()": sdpa(x, x, identity, square.float()),
 }
 seen = {name: (weights[0, 0] > 0).nonzero().flatten().tolist() for name, weights in readings.items()}
 for name, keys_seen in seen.items():
@@ -604,9 +595,9 @@ for name, keys_seen in seen.items():
 assert list(seen.values()) == [[0, 1]] * 2 + [[2]] * 2 + [[0, 1, 2]]
 
 # %% [markdown]
-# PyTorch has both conventions: `True` hides in `nn.MultiheadAttention` and shows in the fused kernel. In
-# the last line, a mask of floats is *added* to the scores, so 1.0 and 0.0 hide nothing. Our package refuses
-# any mask that is not boolean.
+# PyTorch has both conventions: `True` hides in `nn.MultiheadAttention` and shows in
+# `F.scaled_dot_product_attention`. In the last line, a mask of floats is *added* to the scores, so 1.0 and
+# 0.0 hide nothing.
 #
 # ### A row with nothing to see
 #
@@ -634,7 +625,7 @@ assert spoilt == 16
 
 # %% [markdown]
 # The loss is finite, but **every weight below has a gradient of NaN**: the backward pass multiplies the
-# empty row's NaN by a gradient of 0, and NaN times 0 is NaN. After one update all these weights are NaN.
+# empty row's NaN by a gradient of 0, and NaN times 0 is NaN.
 #
 # So we take the lowest *finite* number instead of $-\infty$. Ordinary rows stay exactly the same. In the
 # empty row all scores are equal, so the softmax gives each key a third: the query that may see *nothing*
