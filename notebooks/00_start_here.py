@@ -363,7 +363,7 @@ for d_k, scale in ((64, 1), (64, 8), (1024, 1), (1024, 32)):
 # %% [markdown]
 # Both halves hold for random vectors. Without the division, one weight takes most. The softmax's typical
 # gradient is a quarter of the divided one's at $d_k = 64$, and nearly nothing at 1024: it is *saturated*.
-# With the division, the width makes no difference.
+# With the division, the width makes no difference. (What arrives at the queries: [02](02_attention.ipynb).)
 #
 # **Masks.** Some positions must not be seen: padding (filler that makes the sentences of a batch equally
 # long), and the future (3.2.3). The paper gives a hidden key the score −∞, our code the lowest finite
