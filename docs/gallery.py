@@ -13,8 +13,10 @@ from reference_pages import slug
 PAGE = """# Gallery
 
 Figures of the series, to use in a lecture, a paper or a post. They are under the
-[Creative Commons Attribution 4.0 licence](https://creativecommons.org/licenses/by/4.0/): name the figure and
-the project, such as "02-masks, from annotated, CC BY 4.0" ([how to cite the project](citation.md)).
+[Creative Commons Attribution 4.0 licence](https://creativecommons.org/licenses/by/4.0/): name the figure, the
+project and the licence ([how to cite the project](citation.md)), such as:
+
+> "02-masks", from annotated: "Attention Is All You Need", explained in notebooks that run (2026), CC BY 4.0
 
 {figures}
 """

@@ -39,4 +39,6 @@ def main(a: str, b: str, test: str, picture: str) -> Comparison:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5])
+    if len(sys.argv) != 5:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

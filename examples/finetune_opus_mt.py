@@ -24,4 +24,6 @@ def main(opus: str, pairs: str, out: str, **settings: object) -> annotated.Trans
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

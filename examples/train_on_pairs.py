@@ -24,4 +24,6 @@ def main(path: str, out: str, **settings: object) -> annotated.Translator:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

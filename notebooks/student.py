@@ -1,13 +1,13 @@
 """Write the student edition: the executed notebooks without the solutions, into student/.
 
-    python notebooks/student.py              into student/, made anew
-    python notebooks/student.py --out DIR    elsewhere; DIR must not be there, or be an earlier edition
+    python notebooks/student.py              into student/
+    python notebooks/student.py --out DIR    elsewhere
 
-In the place of a solution stands the exercise's stub, or an empty cell; its test follows, ready to run.
+In the place of a solution stands the exercise's stub, or an empty cell; its test follows, ready to run. What is in
+the folder already may hold a student's work: it stays as it is, and is named.
 """
 
 import argparse
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +18,10 @@ from nbformat import NotebookNode
 from exercises import SOLUTION, STUB, groups, role
 
 HERE = Path(__file__).resolve().parent
+ABOUT = """**Student edition.** The exercises' solutions are taken out. Write into the cells below each exercise; where a
+test follows, it passes when you are done. Until then its cell ends in an error, and the cells below it run all the same. The
+solutions are in the notebook of the same name under `notebooks/`."""
+ON = "raises-exception"  # the tag of a cell whose error does not stop those below
 
 
 def student_edition(notebook: NotebookNode) -> NotebookNode:
@@ -30,31 +34,41 @@ def student_edition(notebook: NotebookNode) -> NotebookNode:
             kept.insert(0, nbformat.v4.new_code_cell(id=f"{notebook.cells[begin].id}-empty"))
         for cell in kept:
             cell.outputs, cell.execution_count = [], None
+            cell.metadata.tags = [*cell.metadata.get("tags", []), ON]
         cells += kept
         done = end
-    notebook.cells = cells + notebook.cells[done:]
+    about = nbformat.v4.new_markdown_cell(ABOUT, id="student-edition")
+    notebook.cells = [*cells[:1], about, *cells[1:], *notebook.cells[done:]]
     return notebook
 
 
-def write_editions(built: Path, out: Path) -> list[Path]:
-    """Write the student edition of every notebook of the folder `built` into `out`, which is made anew."""
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
-    written = []
+def write_editions(built: Path, out: Path) -> tuple[list[Path], list[Path]]:
+    """Write the student edition of every notebook of the folder `built` into `out`, and return what was written.
+
+    The second list has those that were there already and are not the same: they stay as they are.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    written, kept = [], []
     for path in sorted(built.glob("[0-9][0-9]_*.ipynb")):
-        edition = student_edition(nbformat.read(path, as_version=4))
-        written.append(out / path.name)
-        written[-1].write_text(nbformat.writes(edition) + "\n", encoding="utf-8", newline="\n")
-    return written
+        text = nbformat.writes(student_edition(nbformat.read(path, as_version=4))) + "\n"
+        target = out / path.name
+        if target.exists() and target.read_text(encoding="utf-8") != text:
+            kept.append(target)
+        else:
+            target.write_text(text, encoding="utf-8", newline="\n")
+            written.append(target)
+    return written, kept
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write the notebooks without their solutions.")
     parser.add_argument("--out", type=Path, default=HERE.parent / "student", help="default: student/")
     out = parser.parse_args(arguments).out
-    if strangers := [path.name for path in out.glob("*") if not path.match("[0-9][0-9]_*.ipynb")]:
-        parser.error(f"{out} holds {strangers[0]}, and would be made anew: name an empty folder")
-    print(f"{len(write_editions(HERE, out))} notebooks in {out}", file=sys.stderr)
+    written, kept = write_editions(HERE, out)
+    print(f"{len(written)} notebooks in {out}", file=sys.stderr)
+    if kept:
+        names = ", ".join(path.name for path in kept)
+        print(f"kept as they are, because they differ: {names}; rename one to get it anew", file=sys.stderr)
     return 0
 
 

@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"annotated: {in_words(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("annotated: stopped; what was saved before is as it was", file=sys.stderr)
+        print("annotated: stopped", file=sys.stderr)
         return 130
 
 

@@ -48,8 +48,12 @@ def train(args: argparse.Namespace) -> int:
 def run_training(args: argparse.Namespace, device: torch.device) -> int:
     """Train as one of the processes that `train` has joined."""
     with agreed():
-        if is_first() and not args.resume:
-            RunFolder(args.out).check_empty()  # before the text is read, or even fetched
+        if is_first():  # before the text is read, or even fetched
+            run = RunFolder(args.out)
+            if not args.resume:
+                run.check_empty()
+            elif run.newest() is None:
+                say(f"there is no run in {run.path} to go on with: a new one begins")
     with agreed("; every node needs the text, in the same place"):
         corpus = training_corpus(args)
     given = {name: getattr(args, name) for name in ("preset", "tokenizer", "vocab", "init_from", "resume")}

@@ -186,8 +186,10 @@ def read_config(folder: Path) -> tuple[TransformerConfig, dict[str, str]]:
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no model: there is no {CONFIG} in it")
     settings = read_json(path)
-    if settings.get("format") != FORMAT:
-        raise ValueError(f"{path}: format {settings.get('format')!r} is unknown; this version reads {FORMAT}")
+    if "format" not in settings:
+        raise ValueError(f"{path} was not written by annotated: it names no format")
+    if settings["format"] != FORMAT:
+        raise ValueError(f"{path}: format {settings['format']!r} is unknown; this version reads {FORMAT}")
     for name in ("model", "tokenizers"):
         if not isinstance(settings.get(name), dict):
             raise ValueError(f"{path}: the settings {name!r} are missing")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbclient import NotebookClient
 from nbformat import NotebookNode
 from tiny_runs import FORKED
 
@@ -134,11 +135,15 @@ def test_the_student_edition_has_a_stub_or_an_empty_cell_in_place_of_each_soluti
     whole = built(tmp_path, *GOOD, QUESTION, SOLUTION, SOLUTION, "# %%\nlast = 1\n")
     edition = student.student_edition(whole)
     nbformat.validate(edition)
+    assert edition.cells[1].source == student.ABOUT
     code = [cell for cell in edition.cells if cell.cell_type == "code"]
     sources = [cell.source.partition("\n")[0] for cell in code]
     assert sources == ["two = 2", "three = 3", "def add(a, b):", "assert add(1, 1) == two", "", "last = 1"]
     assert [bool(cell.outputs) for cell in code] == [True, True, False, False, False, True]
     assert "return a + b" not in nbformat.writes(edition)
+    # An exercise that is not done yet does not stop "Run all".
+    NotebookClient(edition, kernel_name="python3").execute()
+    assert [cell for cell in edition.cells if cell.cell_type == "code"][-1].execution_count
 
 
 def test_one_command_writes_the_whole_series_without_a_solution(tmp_path: Path) -> None:
@@ -152,9 +157,16 @@ def test_one_command_writes_the_whole_series_without_a_solution(tmp_path: Path) 
         assert not any(exercises.SOLUTION in each for each in tags)
 
 
-def test_a_folder_of_other_things_is_not_made_anew(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_students_work_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    student.main(["--out", str(tmp_path)])
+    mine, untouched = sorted(tmp_path.iterdir())[:2]
+    mine.write_text(mine.read_text().replace("Student edition", "My own edition"))
+    before = mine.read_bytes(), untouched.read_bytes()
     (tmp_path / "thesis.txt").touch()
-    with pytest.raises(SystemExit):
-        student.main(["--out", str(tmp_path)])
-    assert "thesis.txt" in capsys.readouterr().err
+    capsys.readouterr()
+    student.main(["--out", str(tmp_path)])
+    assert (mine.read_bytes(), untouched.read_bytes()) == before
     assert (tmp_path / "thesis.txt").exists()
+    said = capsys.readouterr().err
+    assert mine.name in said
+    assert untouched.name not in said
