@@ -25,7 +25,7 @@ from variations import BASE, Task, prepare
 from annotated.data import TokenBatches
 from annotated.fast import CpuKernels
 from annotated.files import read_json, write_json
-from annotated.training.trainer import SummedLoss
+from annotated.training.update import SummedLoss
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.transformer.schedule import factor_for, noam_scheduler
@@ -41,7 +41,7 @@ class Contestant(NamedTuple):
 
     settings: dict[str, object]
     decoder_only: bool = False
-    decay: float | None = None  # of AdamW with cosine; None for the paper's Adam and schedule
+    decay: float | None = None  # of AdamW with cosine, 0 is Adam; None for the paper's schedule
 
 
 ALL = {"norm_first": True, "parts": "all four"}
@@ -52,6 +52,8 @@ CONTESTANTS = {
     "rotary": Contestant({"parts": "rotary"}),
     "grouped queries": Contestant({"parts": "grouped queries"}),
     "SwiGLU": Contestant({"parts": "swiglu"}),
+    "rotary and SwiGLU": Contestant({"parts": "rotary and swiglu"}),
+    "Adam, cosine": Contestant({}, decay=0.0),
     "AdamW, cosine": Contestant({}, decay=0.1),
     "all parts": Contestant(ALL),
     # Five layers without encoder-decoder attention have as many parameters as 2 + 2 with it.
