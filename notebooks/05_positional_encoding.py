@@ -85,7 +85,6 @@ torch.set_num_threads(1)  # matrices as small as ours only wait for a second thr
 # > tokens in the sequence." (section 3.5)
 #
 # Must we? An untrained encoder receives ten words *without* positions, and then the same words shuffled.
-#
 
 # %%
 _ = torch.manual_seed(0)
@@ -101,11 +100,11 @@ print(f"shuffled input, shuffled output: they differ by at most ≈{difference:.
 assert difference < 1e-4
 
 # %% [markdown]
-# Shuffling the input only shuffles the output. This property is called **permutation equivariance**: a word
-# gets the same vector wherever it stands. To this encoder a sentence is a *bag of words*.
+# Shuffling the input only shuffles the output. This is **permutation equivariance**: a word gets the same
+# vector wherever it stands. To this encoder a sentence is a *bag of words*.
 #
-# Does a decoder's causal mask reveal the order? We add one to the same two layers, shuffle the first nine
-# words and look at the last, which sees all ten.
+# Does a decoder's causal mask reveal the order? We give the same two layers a causal mask, shuffle the
+# first nine words and look at the last, which sees all ten.
 
 # %%
 earlier = torch.cat([torch.randperm(9), torch.tensor([9])])  # the last word stays the last
@@ -119,13 +118,14 @@ with evaluating(model):
 assert moved[0] < 1e-4 < 1e-2 < moved[1]
 
 # %% [markdown]
-# After one layer the last word's vector is the same. After two it moves, because in layer 1 the shuffled
-# words saw other words before them. So a decoder of two or more layers can learn something about order
-# without positions (Haviv et al., 2022). An encoder cannot, at any depth.
+# After two layers it moves, because in layer 1 the shuffled words saw other words before them. So a decoder
+# of two or more layers can learn something about order without positions (Haviv et al., 2022). An encoder
+# cannot.
 #
-# ## Four simpler encodings, and what is wrong with them
+# ## Four simpler encodings, and what each lacks
 #
-# **The number itself:** position 7 adds 7 to every entry.
+# **The number itself:** position 7 adds 7 to every entry. The *layer norm* of each sub-layer
+# ([06](06_the_full_model.ipynb)) subtracts the mean of the entries and divides by their standard deviation.
 
 # %%
 embeddings = embedded[0]  # (10, 512): ten words, entries of variance 1
@@ -139,13 +139,14 @@ assert lost < 1e-4
 assert latest >= 9
 
 # %% [markdown]
-# A layer norm subtracts the mean of the entries ([06](06_the_full_model.ipynb)), which is exactly what we
-# added. Without a norm, the largest number dominates nearly every dot product.
+# The norm subtracts exactly what we added. Without it, the largest number dominates the dot products. A
+# number in *one* entry would survive, but at position 100 the norm would shrink the 511 others to less than
+# a quarter.
 #
-# **The number divided by the length:** "one word further" is then 0.1 in a sentence of ten words and 0.01
-# in one of a hundred, and no fixed weight fits both. **One-hot vectors:** all positions are equally far
-# apart, so what is learned about positions 3 and 4 does not help with 4 and 5. **Binary digits:** from 6
-# (`0110`) to 7 (`0111`) one digit changes, from 7 to 8 (`1000`) all four.
+# **The number divided by the length:** "one word further" is 0.1 in ten words and 0.01 in a hundred.
+# **One-hot vectors:** a one-hot vector times a matrix is a row of it: the learned table (below), which
+# needs every position in training. **Binary digits:** from 6 (`0110`) to 7 (`0111`) one digit changes, from
+# 7 to 8 (`1000`) all four.
 #
 # ## Sines and cosines
 #
@@ -187,8 +188,9 @@ assert_close(table.float(), sinusoids(50, 6))
 # %% [markdown]
 # ### A clock with many hands
 #
-# An angle that grows steadily is the hand of a clock. With $d_{model} = 6$ there are three pairs, so three
-# hands, and one clock is one row of the table: the sine is how far right a tip is, the cosine how far up.
+# An angle that grows steadily is the hand of a clock. With $d_{model} = 6$ there are three hands, and one
+# clock is one row of the table: the sine is how far right a tip is, the cosine how far up. (All have length
+# 1; we draw three lengths to tell them apart.)
 
 # %% tags=["figure-clocks"]
 for _pos, number in ((1, math.sin(1)), (2, math.sin(2))):
@@ -222,16 +224,16 @@ plot_encodings(waves, ax=axes[1]).set(title="Sines and cosines, base 64", ylabel
 plt.show()
 
 # %% [markdown]
-# *Figure 2. Both tables count from 0 (top) to 63 (bottom), with fast columns on the left and slow ones on
-# the right. A digit jumps. A wave moves by the same angle at every step, so neighbours are always equally
-# near.*
+# *Figure 2. Both tables count from 0 (top) to 63 (bottom), fast columns on the left. A digit jumps. A wave
+# moves by the same angle at every step, so neighbours are always equally near.*
 #
-# Why a sine *and* a cosine? A sine alone takes each value twice in a turn. The cosine tells the two apart.
+# Why a sine *and* a cosine? A sine alone takes each value twice in a turn. And
+# $\sin(a+b) = \sin a\cos b + \cos a\sin b$ needs both, so with sines alone no matrix could
+# [move every position](#One-matrix-moves-every-position).
 #
 # ### What each hand is for
 #
-# How far does the tip of each hand move when the position grows by 1, 3, 10, ...? (0: no movement, or
-# whole turns; 2: half a turn.)
+# How far does the tip of each hand move when the position grows by 1, 3, 10, ...? (2 is half a turn.)
 
 # %% tags=["figure-distances"]
 ax = plot_distances(sinusoids(5000, 64), [1, 3, 10, 30, 100, 300, 1000, 3000])
@@ -243,15 +245,14 @@ assert boundary == sorted(boundary)
 assert (drawn[0, 12:] < 0.1).all()
 
 # %% [markdown]
-# *Figure 3. Read a row from right to left. On the right the hands are too slow to have moved. On the left
-# they may have gone round and say little about the distance. The boundary tells how far apart the
-# positions are.*
+# *Figure 3. On the right the hands are too slow to have moved. On the left they may have gone round and say
+# little about the distance. The boundary tells roughly how far apart the positions are.*
 #
 # ### Why 10000?
 #
-# The paper gives no reason; in the authors' code it is a default, `max_timescale=1.0e4` (tensor2tensor,
-# `common_attention.py`, `get_timing_signal_1d`). What would another base change? The dot product of two
-# encodings, divided by its largest value, tells how similar two positions are.
+# The paper gives no reason; in the authors' code it is a default (tensor2tensor, `get_timing_signal_1d`).
+# What would another base change? The dot product of two encodings, divided by its largest value, tells how
+# similar two positions are.
 
 # %%
 distances = (1, 10, 100, 1000, 5000)
@@ -268,9 +269,9 @@ assert (similar[1_000_000] > similar[10_000]).all()
 # %% [markdown]
 # The base decides over which distances the similarity falls. With base 10 even the slowest hand is back
 # after 62 positions, and a distance of 100 looks like one of 5,000. With base 10000 the similarity falls
-# over all lengths of sentences and pages. A larger base makes near positions more alike (0.78 instead of
-# 0.68 at distance 10). So 10000 is a safe choice for sentences, and no special number: for its rotary
-# positions (exercise 2) Llama 3 takes 500,000.
+# all the way. A larger base makes near positions more alike (0.78 instead of 0.68 at distance 10). So 10000
+# covers the lengths of sentences. Whether that matters once $W^Q$ and $W^K$ are trained, only training runs
+# could tell. For its *rotary positions*, which turn queries and keys (exercise 2), Llama 3 takes 500,000.
 #
 # > "The wavelengths form a geometric progression from 2π to 10000 · 2π." (section 3.5)
 #
@@ -284,15 +285,7 @@ for d_model in (32, 512):
     assert longest < 9700
 
 # %% [markdown]
-# The authors' code divides by the number of pairs minus one, so its last frequency is exactly 1/10000. It
-# also puts all sines first and all cosines after them. A comment there says that this "slightly differs
-# from the published paper".
-#
-# ### Why exp(log)?
-#
-# Much code computes the frequencies as `torch.exp(torch.arange(0, d, 2) * -(math.log(10000.0) / d))`.
-# This is the same number, because $10000 = e^{\ln 10000}$. The authors' code has this form. It is not
-# more accurate.
+# Much code writes the frequency as `exp(-2 * i / d * log(10000))`, which is the same number.
 #
 # ## Only the distance counts
 #
@@ -300,7 +293,7 @@ for d_model in (32, 512):
 #
 # $$PE_{pos}\cdot PE_{pos+k} = \sum_i \cos\left(k\,\omega_i\right)$$
 #
-# The position $pos$ has vanished: only the offset $k$ is left.
+# Only the offset $k$ is left.
 
 # %% tags=["figure-similarity"]
 pe = sinusoids(5000, 512)
@@ -318,11 +311,11 @@ for k in range(100):
 print(f"offset 0: {formula[0]:.0f}, offset 1: {formula[1]:.0f}, offset 2: {formula[2]:.0f}")
 
 # %% [markdown]
-# *Figure 4. Left: every diagonal has one colour, so the similarity depends on the offset alone. Right: one
-# row of it. The dots, thirty positions before and thirty after, are equally high.*
+# *Figure 4. Left: every diagonal has one colour, so the similarity depends on the offset alone. Right: the
+# row of position 100. The dots, thirty positions before and thirty after, are equally high.*
 #
-# So the dot product tells how *far* apart two positions are, but not which comes first. For that, queries
-# and keys need different matrices.
+# So the dot product does not tell which position comes first. For that, queries and keys need different
+# matrices.
 #
 # ## One matrix moves every position
 #
@@ -330,9 +323,11 @@ print(f"offset 0: {formula[0]:.0f}, offset 1: {formula[1]:.0f}, offset 2: {formu
 # > relative positions, since for any fixed offset k, PE(pos+k) can be represented as a linear function of
 # > PE(pos)." (section 3.5)
 #
-# To set a clock forward by $k$ positions, turn hand $i$ by the angle $k\,\omega_i$. This is a **rotation**
-# in the plane of each pair. So $PE_{pos+k} = R_k\,PE_{pos}$ for every $pos$, with 2 × 2 blocks on the
-# diagonal of $R_k$.
+# To set a clock forward by $k$ positions, turn hand $i$ by the angle $k\,\omega_i$, a **rotation**. So
+# $PE_{pos+k} = R_k\,PE_{pos}$ for every $pos$. On the diagonal of $R_k$ each pair has a 2 × 2 block, which
+# acts on (sine, cosine):
+#
+# $$\begin{pmatrix}\cos k\omega_i & \sin k\omega_i\\ -\sin k\omega_i & \cos k\omega_i\end{pmatrix}$$
 
 
 # %%
@@ -354,22 +349,24 @@ plot_clocks(sinusoids(101, 6), [2, 30, 97], offset=3)
 plt.show()
 
 # %% [markdown]
-# *Figure 5. Three positions (pale) and three further (full). A hand turns by the same angle in all three
-# clocks, so one matrix serves them all.*
+# *Figure 5. Each position (pale) and the position three later (full). A hand turns by the same angle in all
+# three clocks, so one matrix serves them all. The short hand turns too little to see (0.006 radians).*
 #
 # Now we can build a head *by hand* that attends to **the word before**. Its keys are the encodings. Its
 # queries are the encodings set back by one, so the query of position $t$ equals the key of position
 # $t - 1$. That key scores 256 and its neighbours 249 (offsets 0 and 1 in Figure 4), and the softmax turns a
-# difference of 7 into a factor of about 1,000. (The $\sqrt{d}$ undoes the division in equation 1.)
+# difference of 7 into a factor of about 1,000. The paper's heads are narrower: $d_k = 64$ holds 32 pairs.
+# We try the 32 fastest, too. (The square root undoes the division in equation 1.)
 
 # %%
 d = 512
-back = math.sqrt(d) * rotation(-1, d)
 for first in (0, 100_000):
-    places = encode(torch.arange(first, first + 200), d)  # 200 positions in a row
-    before = attention(places @ back.T, places, places)[1].diagonal(-1)  # weights on the word before
-    print(f"positions from {first:7,} on: the word before gets at least ≈{before.min():.3f}")
-    assert before.min() > 0.99
+    for width in (64, d):
+        places = encode(torch.arange(first, first + 200), d)[:, :width]  # 200 positions in a row
+        back = math.sqrt(width) * rotation(-1, d)[:width, :width]
+        before = attention(places @ back.T, places, places)[1].diagonal(-1)  # weights on the word before
+        print(f"from {first:7,} on, {width:3} wide: the word before gets at least ≈{before.min():.3f}")
+        assert before.min() > 0.99
 
 # %% [markdown]
 # Nothing is trained, and at position 100,000 the head works as well as at 0. So the hypothesis is right
@@ -380,7 +377,7 @@ for first in (0, 100_000):
 # > "The positional encodings have the same dimension d_model as the embeddings, so that the two can be
 # > summed." (section 3.5)
 #
-# Does a sum not lose information? A 7 may be 3 + 4 or 5 + 2. We add positions to the untrained model's
+# A 7 may be 3 + 4 or 5 + 2. Does a sum not lose information? We add positions to the untrained model's
 # embeddings, which are scaled by $\sqrt{d_{model}}$ ([04](04_feed_forward_and_embeddings.ipynb)), and look
 # for the nearest row of each table.
 
@@ -406,10 +403,11 @@ assert both[1] > 0.9
 assert unscaled[0] < 0.1
 
 # %% [markdown]
-# With the scale factor both can be read, because unrelated vectors in 512 dimensions are almost at right
-# angles. Without it an embedding has length 1 beside a position's 16, and the nearest word is mostly wrong.
+# With the factor both can be read: unrelated vectors in 512 dimensions are almost at right angles. A
+# position has length $\sqrt{256} = 16$; an embedding has length 1 without the factor and about 23 with it.
+# Without it, the nearest word is mostly wrong.
 #
-# What does our hand-made head do when queries and keys are made of $x = $ word + position?
+# What does our hand-made head do with word + position?
 
 # %%
 _ = torch.manual_seed(0)
@@ -430,27 +428,26 @@ assert scores.softmax(dim=-1).diagonal().min() > 0.99
 assert 50 < right < 110
 
 # %% [markdown]
-# Every word attends to **itself**: the word's own part adds about 500 to the score with itself. If we
-# hide the diagonal, scores still vary by ±32 with the words, and one position further makes a difference
-# of only $256 - 249 = 7$.
+# Every word attends to **itself**: a word's dot product with itself is about 512. If we hide the diagonal,
+# scores still vary by ±32 with the words, and one position further makes a difference of only
+# $256 - 249 = 7$.
 #
-# The cure is to keep words and positions in different directions. We remove from the words the 80
-# directions in which these 200 positions move (a singular value decomposition finds them), and let the head
-# look at those directions only.
+# The cure is to keep them apart. These 200 encodings lie almost wholly in
+# 80 of the 512 directions (a singular value decomposition finds them). We remove those from the words, and
+# show the head nothing else.
 
 # %%
 directions = torch.linalg.svd(places).Vh[:80]  # (80, 512)
 look = directions.T @ directions  # the projection on them, (512, 512)
+share = ((places @ look).square().sum() / places.square().sum()).item()
 x = text - text @ look + places
 weights = attention(x @ look @ back.T, x @ look, x)[1]
-print(
-    f"80 of 512 dimensions for the positions: the word before gets at least ≈{weights.diagonal(-1).min():.3f}"
-)
-assert weights.diagonal(-1).min() > 0.99
+print(f"80 directions hold ≈{share:.2%} of the squared length of the encodings;")
+print(f"the word before gets at least ≈{weights.diagonal(-1).min():.3f}")
+assert weights.diagonal(-1).min() > 0.99 < share
 
 # %% [markdown]
-# So adding *contains* appending: the model may reserve some directions of the vector for positions, and
-# training decides how many.
+# So adding *contains* appending: training may reserve some directions of the vector for positions.
 #
 # ## Learned positions
 #
@@ -458,8 +455,7 @@ assert weights.diagonal(-1).min() > 0.99
 # > produced nearly identical results (see Table 3 row (E))." (section 3.5)
 #
 # The alternative is a table with one row per position, trained like the embeddings. Row (E) has 25.7 BLEU
-# (a score for translations, [12](12_results.ipynb)) on the development set, the sines have 25.8. But the
-# table starts at random, without any knowledge of order:
+# ([12](12_results.ipynb)), the sines have 25.8. But the table starts at random, without any order:
 
 # %%
 _ = torch.manual_seed(0)
@@ -475,8 +471,8 @@ print(f"rows that get a gradient from a sentence of 32 words: {touched} of 200")
 assert touched == 32
 
 # %% [markdown]
-# A row beyond the longest training sentence never gets a gradient and stays random. Past the end of the
-# table there is none. Sines can be computed for any position:
+# A row beyond the longest training sentence stays random. Past the end of the table there is none. Sines
+# can be computed for any position:
 
 # %%
 longer = PositionalEncoding(512, dropout=0.0, max_len=200)(torch.zeros(1, 300, 512))
@@ -492,9 +488,8 @@ except ValueError as error:
 # > "We chose the sinusoidal version because it may allow the model to extrapolate to sequence lengths
 # > longer than the ones encountered during training." (section 3.5)
 #
-# The paper says *may*, and shows no run. We take a very simple task that needs positions: **predict the
-# symbol before**. The model is one causal attention and a linear map. We train it on rows of 32 symbols and
-# test it on rows of 64.
+# The paper shows no run. We take a simple task that needs positions: **predict the symbol before**.
+# The model is one causal attention and a linear map. We train it on rows of 32 symbols and test it on 64.
 
 
 # %%
@@ -516,14 +511,14 @@ class Before(nn.Module):
 
 
 # %%
-def fit(positions: nn.Module | None, starts: int, seed: int = 0, steps: int = 300) -> Before:
-    """Train on rows of 32 symbols; each batch begins at a position drawn below `starts`."""
+def fit(positions: nn.Module | None, starts: int = 1, length: int = 32, seed: int = 0) -> Before:
+    """Train on 300 batches of 1,024 symbols; each batch begins at a position drawn below `starts`."""
     torch.manual_seed(seed)
     model = Before(positions)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
-    for _ in range(steps):
-        tokens, start = torch.randint(16, (32, 32)), int(torch.randint(starts, ()))
+    decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, 300)
+    for _ in range(300):
+        tokens, start = torch.randint(16, (1024 // length, length)), int(torch.randint(starts, ()))
         logits = model(tokens, start)[:, 1:]  # the first symbol has none before it
         loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, :-1].flatten())
         optimizer.zero_grad()
@@ -552,7 +547,7 @@ def lookup() -> LearnedPositions:
     return positions
 
 
-from_zero = {"sines": fit(sines(), 1), "learned": fit(lookup(), 1), "no positions": fit(None, 1)}
+from_zero = {"sines": fit(sines()), "learned": fit(lookup()), "no positions": fit(None)}
 shares = {name: right_by_place(trained, 64) for name, trained in from_zero.items()}
 for name, share in shares.items():
     print(f"{name:12}  right up to place 31: ≈{share[:31].mean():.0%}, from 36 on: ≈{share[35:].mean():.0%}")
@@ -565,35 +560,45 @@ plot_past(shares, trained=32)
 plt.show()
 
 # %% [markdown]
-# *Figure 6. Right answers by position, after training on rows of 32 (chance is 6%). Past the trained length
-# the learned table falls to chance at once, the sines within a few positions. Without positions the model
-# can only guess among the symbols seen so far.*
+# *Figure 6. Right answers by position, after training on rows of 32 (chance is 6%, one seed). Past the
+# trained length the learned table falls to chance at once, the sines within a few positions.*
 #
-# Our hand-made head works at any position, so sines are not the obstacle. But the model had to tell only
-# 32 positions apart, which needs no rotation. So we change the training data: the rows stay 32 long, but
-# begin at a random position from 0 to 96. We test inside the range that this covers, from 50, and outside
-# it, from 300 and 1000, with three seeds.
+# Without positions the model names the symbol seen most often: at position 1 the only other one (100%),
+# later still better than chance (≈12%). The sines end *below* it, because they attend to a wrong position.
+#
+# Our hand-made head works at any position, so sines are not the obstacle. But telling 32 positions apart
+# needs no rotation. Two other trainings use positions 0 to 127: rows of 128 from 0, and rows of 32 that
+# begin at a random position from 0 to 96. We test rows of 32, with sines only: a learned table is
+# untrained, by construction, at 300 and 1000.
 
 # %%
-starts = (50, 300, 1000)
-for name, positions in {"sines": sines, "learned": lookup}.items():
+trainings = {"32, from 0": (1, 32), "128, from 0": (1, 128), "32, from 0 ... 96": (97, 32)}
+tests, worst, best = (50, 300, 1000), {}, {}
+for name, (starts, length) in trainings.items():
+    far = torch.zeros(3, 3)  # seed, test
     for seed in (0, 1, 2):
-        trained = fit(positions(), 97, seed)
-        far = [right_by_place(trained, 32, start).mean().item() for start in starts]
-        shown = ", ".join(f"from {start}: ≈{share:.0%}" for start, share in zip(starts, far, strict=True))
-        print(f"{name:8} seed {seed}: rows {shown}")
-        assert far[0] > 0.9
-        assert (min(far[1:]) > 0.45) if name == "sines" else (max(far[1:]) < 0.35)
+        trained = fit(sines(), starts, length, seed)
+        far[seed] = torch.stack([right_by_place(trained, 32, start).mean() for start in tests])
+    worst[name], best[name] = far.amin(dim=0).tolist(), far.amax(dim=0).tolist()
+    ends = zip(tests, worst[name], best[name], strict=True)
+    shown = ", ".join(f"from {start}: ≈{low:.0%} to ≈{high:.0%}" for start, low, high in ends)
+    print(f"trained on rows of {name:17}  tested {shown}")
+short, long, anywhere = trainings
+assert best[short][0] < 0.6 < 0.9 < min(worst[long][0], worst[anywhere][0])
+assert max(best[short][1], best[long][1]) < 0.5 < worst[anywhere][1]
+assert best[long][2] < 0.65 < worst[anywhere][2]
+assert worst[short][2] > 0.4
 
 # %% [markdown]
-# Outside the trained range the learned table is lost, while the sines are right far more often than
-# chance. So sines *allow* a model to work at positions that it never saw, and the training data decide
-# whether it does. This is a toy, and its test rows are no *longer* than those of training. Language
-# models with sines get worse soon after the trained length (Press et al., 2022).
+# At 300 and 1000 the random start is ahead. Rows of 128 see as many positions, so that number alone is not
+# why. So sines *allow* a model to work, in part, at positions that it never saw, and how well depends on
+# the training data. (Why 1000 is easier than 50 or 300, we do not know.) This is a toy, and its test rows
+# are no *longer* than those of training. Language models with sines get worse soon after the trained length
+# (Press et al., 2022).
 #
 # **Exercise 2 (medium).** Rotary positions (RoPE; Su et al., 2021), which most large language models use
 # today, add nothing to the words. They rotate each query and each key by its own position. The score of a
-# query and a key then depends on their offset alone. Write the rotation.
+# query and a key then depends on their positions only through the offset. Write the rotation.
 
 
 # %% tags=["exercise"]
@@ -625,7 +630,7 @@ assert (scores.diagonal(1)[0] - scores.diagonal(-1)[0]).abs() > 0.1  # before is
 
 # %% [markdown]
 # **Exercise 3 (hard).** Tell the time: from an encoding of width 64, with noise of standard deviation 0.02
-# on each entry, find the position (below 40,000) *without* searching a table. The slowest hand gives it
+# on each entry, find the position (1,000 to 40,000) *without* searching a table. The slowest hand gives it
 # roughly, the fastest precisely, but without the number of whole turns. What do the hands in between do?
 
 
@@ -641,7 +646,7 @@ def tell_the_time(encodings: Tensor) -> Tensor:
     d = encodings.size(-1)
     frequencies = 10000.0 ** (-torch.arange(0, d, 2).to(encodings) / d)
     angles = torch.atan2(encodings[:, 0::2], encodings[:, 1::2]) % (2 * math.pi)  # (n, d / 2)
-    position = angles[:, -1] / frequencies[-1]  # the slowest hand: less than one turn
+    position = angles[:, -1] / frequencies[-1]  # near 0, noise could turn it back past twelve
     for i in reversed(range(d // 2 - 1)):
         turns = torch.round((position * frequencies[i] - angles[:, i]) / (2 * math.pi))
         position = (angles[:, i] + 2 * math.pi * turns) / frequencies[i]  # a faster hand, a finer reading
