@@ -223,8 +223,9 @@ ax.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# *Figure 1. The loss after the first update. With 125 times as much data the curves have the same shape:
-# the direction helps as long as the step is short, and does damage at 0.03. Pre-norm is hardly safer.*
+# *Figure 1. The loss after the first update. With 125 times the data the shape is the same: the direction
+# helps while the step is short, and does damage at 0.03. The loss of pre-norm rises less here, but with seed
+# 1 it rises more.*
 #
 # Noise adds to the damage, but the first step is mostly signal, and too long. Does the same hold for a
 # whole run? The schedule is equation 3 (below) with its peak, 0.03, at update 50. **Five bad updates** have
