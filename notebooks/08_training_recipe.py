@@ -389,8 +389,7 @@ assert_close(torch.tensor(mine[:5]), torch.arange(1.0, 6.0))
 # | smoothing 0.2 | 5.47 | 25.7 |
 #
 # (**Perplexity** is $e$ to the cross-entropy. A perplexity of 5 means: as uncertain as a choice among 5
-# equally likely tokens. BLEU scores translations; higher is better.) To see overfitting in seconds we train
-# on 100 pairs.
+# equally likely tokens. BLEU scores translations; higher is better.) We train on 100 pairs.
 
 
 # %%
