@@ -299,10 +299,11 @@ plt.show()
 # *Figure 3. The gradient that arrives at a word. A straight line is a constant factor at each step.*
 #
 # This is the **vanishing gradient** (Hochreiter, 1991; Bengio et al., 1994). The distance is an
-# *exponent*: $0.9^{100}$ is 0.00003, so the factor of a step must be very close to 1. The LSTM was invented
-# to bring it there, and with open gates it does. (The RNN's ≈0.43 belongs to PyTorch's initialisation, where
-# $U$ has a spectral radius, or largest absolute eigenvalue, of about 0.58.) In attention there is only one
-# step: its curve is flat, though low, because each of 65 words has a weight of about 1/65.
+# *exponent*: $0.9^{100}$ is 0.00003, so the factor of a step must be very close to 1. The LSTM of 1997
+# kept its state with a factor of 1; the forget gate came in 2000 (Gers et al.), and an open one brings the
+# factor close to 1 again. (The RNN's ≈0.43 belongs to PyTorch's initialisation, where $U$ has a spectral
+# radius, or largest absolute eigenvalue, of about 0.58.) In attention there is only one step: its curve is
+# flat, though low, because each of 65 words has a weight of about 1/65.
 
 # %% [markdown]
 # ## Section 4: Table 1
@@ -471,8 +472,7 @@ assert chains["recurrent"] == [3 * n + 3 for n in (8, 16, 32, 64)]
 
 # %% [markdown]
 # For each word, the recurrent layer adds a product, a sum and a `tanh` to the chain. Attention on top
-# shortens the path, not the chain, so the paper removes the recurrence. (When a Transformer writes, each
-# word still waits.)
+# shortens the path, not the chain, so the paper removes the recurrence.
 #
 # **Exercise 2 (hard).** Must a recurrent layer have a chain of $O(n)$? Leave out the `tanh` and the matrix:
 # $h_t = a_t h_{t-1} + x_t$, products elementwise, $h_{-1} = 0$. Compute all $h_t$ with a chain that grows
@@ -574,8 +574,7 @@ for n in (25, 250, 3072):
     assert square / whole == n / (n + 6 * d)
 
 # %% [markdown]
-# For 25 words, **the $n^2$ part is 0.8% of the layer's multiply-adds**. (A count is not a time:
-# [15](15_going_fast.ipynb) measures.)
+# For 25 words, **the $n^2$ part is 0.8% of the layer's multiply-adds**.
 #
 # ## Back to the symbol
 #
@@ -633,8 +632,8 @@ assert None not in [*curves["LSTM, gates open"][:2], *curves["dilated convolutio
 # paths, the LSTM with open gates gets furthest. Attention, whose path is 1 at *every* distance, slows down:
 # at 64 it needs more updates than convolutions with a path of 4. Two guesses, each with a control:
 #
-# - *The gates.* At 64, $0.95^{64}$, about 5%, of the first symbol is left. A bias of 6 leaves 85% (see
-#   *chrono initialisation*, Tallec & Ollivier, 2018).
+# - *The gates.* With a bias of 3, a gate keeps $0.95^{64}$, about 4%, of the first symbol. A bias of 6
+#   keeps 85% (see *chrono initialisation*, Tallec & Ollivier, 2018).
 # - *Attention.* The marked word starts with a weight of about $1/n$. We raise its score until it starts with
 #   about 1/5, as at distance 4.
 
@@ -655,7 +654,8 @@ for name, make, limit in (("LSTM, bias 6", lambda: lstm(6.0), 250), ("attention,
     assert median(needed) < limit
 
 # %% [markdown]
-# Both help: what counts is how much arrives. Path length is "one key factor", not the only one.
+# The head start helps; for the gates, three seeds cannot tell. Path length is "one key factor", not the
+# only one.
 #
 # ## What attention pays
 #
@@ -691,9 +691,9 @@ assert median(rnn_right) < 0.08 < 0.4 < median(renamed)  # guessing: 0.125
 assert min(*right, *weight) > 0.7
 
 # %% [markdown]
-# The RNN answers only at the distance it was trained on. Guessing would give 12%; two networks, with nearly
-# 0%, are *systematically* wrong. Once trained, their state still carries the first symbol, but its code
-# changes at each step, and the output layer reads that of step 4.
+# At 16, none of the RNNs answers well. Guessing would give 12%; two networks, with nearly 0%, are
+# *systematically* wrong. Their state still carries the first symbol, in another code than the one that the
+# output layer reads.
 #
 # Attention finds the marked word at both distances. But a query that needs two words must share its weight,
 # "an effect we counteract with Multi-Head Attention" ([03](03_multi_head_attention.ipynb)).

@@ -227,9 +227,9 @@ assert weights[english.index("cat")].argmax() == german.index("Katze")
 #
 # ### What attention cannot do
 #
-# **It does not know the order.** Shuffle the keys together with their values, and nothing changes. In
-# self-attention, shuffling the words shuffles the outputs in the same way (**permutation equivariance**).
-# Order has to be added ([05_positional_encoding](05_positional_encoding.ipynb)).
+# **Without a mask, it does not know the order.** Shuffle the keys together with their values, and nothing
+# changes. In self-attention, shuffling the words shuffles the outputs in the same way (**permutation
+# equivariance**). Order has to be added ([05_positional_encoding](05_positional_encoding.ipynb)).
 #
 # **It averages, and never adds up.** No coordinate of an output leaves the range of that coordinate in
 # $V$. Repeat every key and value, and the output stays the same.
@@ -386,11 +386,12 @@ assert curves["query"][PLAIN]["median"][10] < 1e-3 < 0.2 < curves["query"][PLAIN
 # width. Without it, the median collapses in both places, but the mean falls only at the softmax.*
 #
 # At the softmax, the paper's suspicion holds on these random vectors: without the division, the mean falls
-# to about a ninth at $d_k = 1024$. But on its way to the query, the gradient is multiplied by the keys. Their
-# length is $\sqrt{d_k}$, and 1 after the division. So at the query the undivided mean is about three times
-# *larger*. What is lost is its spread, in a **lottery**: a tenth of the queries, those whose two best keys
-# are nearly tied, hold about 87% of the gradient at $d_k = 1024$, and most others almost none. Each update
-# then learns from these few. (We have not trained without the division.)
+# to 0.4 of the divided one at the paper's $d_k = 64$, and to about a ninth at 1024. But on its way to the
+# query, the gradient is multiplied by the keys. Their length is $\sqrt{d_k}$, and 1 after the division. So
+# at the query the undivided mean is about three times *larger*. What is lost is its spread, in a
+# **lottery**: a tenth of the queries, those whose two best keys are nearly tied, hold about 48% of the
+# gradient at 64, and 87% at 1024, where most others get almost none. Each update then learns from few. (We
+# have not trained without the division.)
 #
 # *Is $\sqrt{d_k}$ still right after training?* Trained queries and keys are not independent. We compare the
 # entropy of a trained model's weights with that of random scores of standard deviation 1. Each of its layers
@@ -408,8 +409,8 @@ for kind in ("encoder", "cross"):
     assert sharper >= 12
 
 # %% [markdown]
-# Scaling sets where training starts, not where it ends: in this sentence, most heads are sharper than random
-# vectors.
+# Scaling sets where training starts. Training moves on: in this sentence, most heads are sharper than
+# random vectors.
 #
 # **Exercise 1 (easy).** Somebody divides by $d_k$ instead of $\sqrt{d_k}$. What is the median entropy of
 # the nine weights then, at $d_k = 4$ and at 1024? Is the temperature now too high or too low? (Use
@@ -425,7 +426,7 @@ print("scores of standard deviation 1 / sqrt(d_k): too hot at the start, the mea
 
 # %% [markdown]
 # **Exercise 2 (hard).** Write the backward pass of equation 1 (without a mask): given the gradient at the
-# output, return those at $Q$, $K$ and $V$. You need no Jacobian, nor anything larger than the weights.
+# output, return those at $Q$, $K$ and $V$.
 
 
 # %% tags=["exercise"]
@@ -459,7 +460,7 @@ print(f"gradient at Q: largest difference from autograd ≈{error:.0e}")
 # Bahdanau's score ([01](01_why_attention.ipynb)) is a small network, $v^\top\tanh(Aq+Bk)$, with $d$ values of
 # `tanh` for each score. Dot products are "much faster and more space-efficient in practice", but additive
 # attention "outperforms dot product attention without scaling for larger values of $d_k$" (section 3.2.1,
-# after Britz et al., 2017; we have not trained both).
+# after Britz et al., 2017).
 #
 # ## Masks: who may look at whom
 #
@@ -624,10 +625,10 @@ assert loss.isfinite()
 assert spoilt == 16
 
 # %% [markdown]
-# The loss is finite, but **every weight below has a gradient of NaN**: the backward pass multiplies the
-# empty row's NaN by a gradient of 0, and NaN times 0 is NaN.
+# The loss is finite, but **every weight below the values has a gradient of NaN**: the backward pass
+# multiplies the empty row's NaN by a gradient of 0, and NaN times 0 is NaN.
 #
-# So we take the lowest *finite* number instead of $-\infty$. Ordinary rows stay exactly the same. In the
+# So we take the lowest *finite* number instead of $-\infty$. In the
 # empty row all scores are equal, so the softmax gives each key a third: the query that may see *nothing*
 # sees *everything*. So the package also sets forbidden weights to 0 after the softmax.
 

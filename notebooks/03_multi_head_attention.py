@@ -70,7 +70,7 @@ torch.set_num_threads(1)  # matrices as small as ours only wait for a second thr
 # > subspaces at different positions. With a single attention head, averaging inhibits this." (section 3.2.2)
 #
 # What does averaging inhibit? Here are eight temperatures of one day. For each hour we want to know how
-# much warmer it is than three hours before. (The hour before 0 h is 21 h, as if all days were alike.)
+# much warmer it is than three hours before. (The hour before 0 h is 21 h.)
 
 # %%
 hours = [f"{hour} h" for hour in range(0, 24, 3)]
@@ -92,13 +92,14 @@ assert_close(both.flatten(), (degrees + degrees.roll(1)) / 2)
 
 # %% [markdown]
 # The head gets the mean of the two, which cannot tell 15 and 15 from 10 and 20. Could other weights give the
-# difference? Not if they depend on positions alone, as here. The proof is short.
+# difference? Not if they depend on positions alone, as here.
 #
 # In a real layer each hour $s$ is a vector: one entry is its temperature $x_s$, the others tell its
-# position. The linear maps of a head turn it into a number $m\,x_s + p_s$, where $m$ is learned and $p_s$
-# depends on the position alone. The output for hour $t$ is the mean of these numbers with weights $w_{ts}$,
-# so $x_s$ enters it with the factor $w_{ts}\,m$. Weights are never negative: **all factors of one head have
-# the same sign**, that of $m$. But a difference needs a $+1$ and a $-1$. One head cannot subtract.
+# position. A real head multiplies each value by learned matrices (next section). In one entry of its
+# output, hour $s$ then counts as a number $m\,x_s + p_s$: $m$ is learned, and $p_s$ depends on the
+# position alone. The output for hour $t$ is the mean of these numbers with weights $w_{ts}$, so $x_s$
+# enters it with the factor $w_{ts}\,m$. Weights are never negative: **all factors of one head have the
+# same sign**, that of $m$. But a difference needs a $+1$ and a $-1$. One head cannot subtract.
 #
 # The factors of a random head of the package's layer are the derivatives of its outputs:
 
@@ -133,10 +134,10 @@ assert_close(difference.flatten(), warmer, rtol=0, atol=1e-4)
 # %% [markdown]
 # **Attention weights are never negative, but each head has its own $m$, of either sign.**
 #
-# Does the *model* need a second head? There, the input of each sub-layer is added to its output (the
-# **residual connection**, [06_the_full_model](06_the_full_model.ipynb)). That brings $x_t$, so one head
-# with $m = -1$ is enough to subtract the hour before. It does not help with $x_{t-1} - x_{t-2}$, where both
-# signs must come from the head.
+# Does a *layer* of the model need a second head? There, the input of each sub-layer is added to its output
+# (the **residual connection**, [06_the_full_model](06_the_full_model.ipynb)). That brings $x_t$, so one
+# head with $m = -1$ is enough to subtract the hour before. It does not help with $x_{t-1} - x_{t-2}$,
+# where both signs must come from heads (or from two layers).
 #
 # **Exercise 1 (easy).** How fast does the warming change? At each hour that is $x_{t-1} - 2x_t + x_{t+1}$.
 # How many heads does it need? Build it with `attention`, without a residual connection.
@@ -146,7 +147,7 @@ neighbours, _ = attention(50 * (before + before.T), position, degrees.unsqueeze(
 bent = 2 * neighbours - 2 * head_now
 assert_close(bent.flatten(), degrees.roll(1) - 2 * degrees + degrees.roll(-1), rtol=0, atol=1e-4)
 # Two heads. One takes all entries with a positive factor, blended, the other all with a negative factor.
-# So two are enough for any fixed weighted sum of one number a position.
+# So two are enough for any weighted sum, with fixed factors, of one number per position.
 
 # %% [markdown]
 # ## Twenty-five matrices, or four
@@ -217,7 +218,7 @@ assert bare.diagonal().mean() > 0.8
 assert projected.diagonal().mean() < 0.1
 
 # %% [markdown]
-# Random maps end this preference: 0.01 is an even share of 100 tokens. The rest is learned.
+# Random maps end this preference: 0.01 is an even share of 100 tokens.
 #
 # **$W^V$ and $W^O$** decide what is passed on, and where it goes. What makes a token easy to *find* (its
 # key) need not be what one wants to *know* about it (its value). Without $W^V$, head 3 could pass on only
@@ -242,10 +243,10 @@ assert reach(side_by_side[2], W_O) == (512, 8)
 assert reach(identity, identity) == (64, 1)
 
 # %% [markdown]
-# Without $W^O$, no layer could subtract *before* from *now*: they would stand in different entries.
+# Without $W^O$, the heads *now* and *before* could not be subtracted: they would stand in different entries.
 #
 # Cut $W^O$ into eight blocks $W^O_i$ of 64 rows. To concatenate the heads and multiply by $W^O$ is to take
-# the sum $\sum_i \mathrm{head}_i W^O_i$: a layer is a **sum** of heads, whose order means nothing. Let $A$
+# the sum $\sum_i \mathrm{head}_i W^O_i$: a layer is a **sum** of heads. Let $A$
 # be the weights of head $i$. They are plain numbers, so $A\,(VW^V_i)\,W^O_i = A\,V\,(W^V_i W^O_i)$: only the
 # product matters, a $512 \times 512$ matrix of rank at most 64. A head passes on at most 64 directions of
 # 512. Likewise, the scores $QW^Q_i\,(KW^K_i)^\top = Q\,(W^Q_i W^{K\top}_i)\,K^\top$ contain only the product
@@ -313,11 +314,10 @@ assert depends_on(ViewAlone, 2) == [[0, 1, 2, 3]] * 4 + [[4, 5, 6, 7]] * 4
 assert depends_on(ViewAlone, 8) == [[t] for t in range(8)]
 
 # %% [markdown]
-# With two heads the sentence falls into halves that exchange nothing. With eight, each token is alone. More
-# layers do not help: each cuts at the same positions.
+# With two heads the sentence falls into halves that exchange nothing. With eight, each token is alone.
 #
 # **Exercise 2 (medium).** Write multi-head attention without a loop over the heads. All heads have the same
-# mask. (In the test, a mask left at (B, T, S) raises no error but gives wrong numbers.)
+# mask.
 
 
 # %% tags=["exercise"]
@@ -399,7 +399,7 @@ assert cost[8][1] == 4 * 2 * 32 * d_model**2 + 2 * 2 * 32**2 * d_model  # projec
 # While a decoder writes, it keeps the keys and values of all earlier tokens, the **key/value cache**:
 # $2 \cdot 512 = 1{,}024$ numbers per token and layer. **Multi-query attention** (Shazeer, 2019) has $h$ query
 # heads but *one* key head and *one* value head: 128 numbers. **Grouped-query attention** (Ainslie et al.,
-# 2023) has a key and a value head for each group of query heads; many large models use it.
+# 2023) has a key and a value head for each group of query heads.
 #
 # **Exercise 3 (hard).** Write grouped-query attention. With one group it is multi-query attention.
 
@@ -466,8 +466,8 @@ assert between < 1e-9
 #
 # Back to the temperatures. We train layers of width 16 on random days, from five seeds each. Queries and
 # keys are made from the position alone, as in the proof. Temperatures have variance 1, and the loss is the
-# mean squared error: to answer $x_t$ alone costs 1. One head can do no better, because one of its two
-# factors has the wrong sign, and is best at 0.
+# mean squared error: to answer $x_t$ alone costs 1. One head can do no better: its two factors have the
+# same sign, so one of them is wrong, and is best at 0.
 
 # %%
 places = torch.zeros(1, 8, 16)
@@ -549,9 +549,9 @@ assert_close(together, now - before, rtol=0, atol=0.1)
 # *Figure 3. Third seed: the two heads are blurred; what the layer computes with them is sharp, +1 at the
 # hour itself, −1 at the hour before.*
 #
-# The guess is half right: each head prefers one diagonal, but with only a third of its weight (with two
-# thirds in the first seed). The rest is spread alike in both heads and cancels, because $m_1 = -m_2$. **A
-# head's map shows where it looks, not what the layer takes from there** ([13](13_reading_attention.ipynb)).
+# The guess is half right: each head prefers one diagonal, but with only a third of its weight. The rest is
+# spread alike in both heads and cancels, because $m_1 = -m_2$. **A head's map shows where it looks, not
+# what the layer takes from there** ([13](13_reading_attention.ipynb)).
 #
 # ### A way round the proof
 #
@@ -568,10 +568,12 @@ assert free[4][1] < 0.1
 assert min(abs(number) for number in p) > 4 * abs(m)
 
 # %% [markdown]
-# Four seeds fail as before. The fifth has found a trick of this kind. Give the hours alternating signs
-# $\sigma_s = \pm 1$. Let hour $t$ score $\alpha\,\sigma_t\,x_s$ at $s = t$ and $s = t - 1$, and far less
-# elsewhere. Let the value of $s$ be $2\sigma_s / \alpha$, without its temperature ($m = 0$). A softmax of
-# two scores depends on their difference alone, and the output is
+# Four seeds fail as before. In the fifth, the values depend far more on the position than on the
+# temperature, so the temperatures must act through the *weights*. The simplest such way, built by hand:
+# give the hours alternating signs $\sigma_s = \pm 1$. Let hour $t$ score $\alpha\,\sigma_t\,x_s$ at $s =
+# t$ and $s = t - 1$, and far less elsewhere. Let the value of $s$ be $2\sigma_s / \alpha$, without its
+# temperature ($m = 0$). With values $\pm c$ and scores $u$, $v$, a softmax gives $c\,(e^u - e^v)/(e^u +
+# e^v) = c \tanh\frac{u - v}{2}$:
 #
 # $$\frac{2}{\alpha} \tanh\frac{\alpha\,(x_t - x_{t-1})}{2}
 # \approx x_t - x_{t-1} \quad \text{for small } \alpha.$$
@@ -586,8 +588,7 @@ assert_close(by_trick.flatten(), 2 / alpha * (alpha * warmer / 2).tanh(), rtol=0
 assert_close(by_trick.flatten(), warmer, rtol=0, atol=0.1)
 
 # %% [markdown]
-# So one head comes as close as we like, on a bounded range, with values that grow as $1 / \alpha$. Two heads
-# need no trick.
+# So one head comes as close as we like, on a bounded range, with values that grow as $1 / \alpha$.
 #
 # ## The three uses
 #
@@ -628,9 +629,9 @@ for kind, mask in masks.items():
     assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
 
 # %% [markdown]
-# Below, `▁` marks the start of a word. Much weight lies on `.`, `</s>` and `<s>`: weights sum to 1, and a
-# head that needs nothing must put them somewhere. Such tokens are **attention sinks**
-# ([13](13_reading_attention.ipynb)).
+# Below, `▁` marks the start of a word. In the first two panels much weight lies on `.`, `</s>` and `<s>`.
+# Weights sum to 1, so a head that needs nothing must put them somewhere: probably these are **attention
+# sinks** ([13](13_reading_attention.ipynb)).
 
 # %% tags=["figure-three-uses"]
 from annotated.plots.grids import draw_cell_borders, label_tokens

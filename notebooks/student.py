@@ -3,8 +3,8 @@
     python notebooks/student.py              into student/
     python notebooks/student.py --out DIR    elsewhere
 
-In the place of a solution stands the exercise's stub, or an empty cell; its test follows, ready to run. What is in
-the folder already may hold a student's work: it stays as it is, and is named.
+In the place of a solution stands the exercise's stub, or an empty cell; its test follows, ready to run. What
+is in the folder already may hold a student's work: it stays as it is, and is named.
 """
 
 import argparse
@@ -18,9 +18,9 @@ from nbformat import NotebookNode
 from exercises import SOLUTION, STUB, groups, role
 
 HERE = Path(__file__).resolve().parent
-ABOUT = """**Student edition.** The exercises' solutions are taken out. Write into the cells below each exercise; where a
-test follows, it passes when you are done. Until then its cell ends in an error, and the cells below it run all the same. The
-solutions are in the notebook of the same name under `notebooks/`."""
+ABOUT = """**Student edition.** The exercises' solutions are taken out. Write into the cells below each
+exercise; where a test follows, it passes when you are done. Until then its cell ends in an error, and the cells
+below it run all the same. The solutions are in the notebook of the same name under `notebooks/`."""
 ON = "raises-exception"  # the tag of a cell whose error does not stop those below
 
 
@@ -43,7 +43,7 @@ def student_edition(notebook: NotebookNode) -> NotebookNode:
 
 
 def write_editions(built: Path, out: Path) -> tuple[list[Path], list[Path]]:
-    """Write the student edition of every notebook of the folder `built` into `out`, and return what was written.
+    """Write the student edition of every notebook of the folder `built` into `out`; returns what was written.
 
     The second list has those that were there already and are not the same: they stay as they are.
     """
