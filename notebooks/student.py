@@ -19,7 +19,7 @@ from exercises import SOLUTION, STUB, groups, role
 
 HERE = Path(__file__).resolve().parent
 ABOUT = """**Student edition.** The exercises' solutions are taken out. Write into the cells below each
-exercise; where a test follows, it passes when you are done. Until then its cell ends in an error, and the cells
+exercise; where a test follows, it passes when you are done. Until then its cell ends in an error, and those
 below it run all the same. The solutions are in the notebook of the same name under `notebooks/`."""
 ON = "raises-exception"  # the tag of a cell whose error does not stop those below
 
