@@ -245,7 +245,7 @@ table:not(.map) tr.chosen > :is(th, td) { background: color-mix(in srgb, var(--w
   .units { grid-template-columns: repeat(16, 1fr); }
   :is(.weighing, .probabilities, .shifted, .results) :is(td, th) { padding-inline: 0.25rem; }
   .bar { min-width: 4.5rem; }
-  .strips > .token, .strips > .label { max-width: 5.5rem; }
+  .strips > .token, .strips > .label { max-width: 7rem; font-size: 0.8rem; }
 }
 @media print { .see nav { position: static; } }
 `;function Ya(e){return new Promise((t,n)=>{let r=()=>window.model?t(window.model):n(new Error("it holds no model"));if(!e)return r();let o=Object.assign(document.createElement("script"),{src:e,async:!0});o.onload=r,o.onerror=()=>n(new Error(`there is no ${e}`)),document.head.append(o)})}function Ga(){try{let e=localStorage.getItem("mode")??"";return["light","dark"].includes(e)?e:""}catch{return""}}if(typeof document<"u"){let e=document.getElementById("watch");if(e){let{model:t,series:n,sentence:r,examples:o,tries:i,sure:a}=e.dataset;document.documentElement.style.colorScheme=Ga(),document.head.append(Object.assign(document.createElement("style"),{textContent:mi}));let l=location.protocol!=="about:",h={loadModel:()=>Ya(t),series:n,sure:a?JSON.parse(a):void 0,sentence:r,examples:JSON.parse(o??"[]"),tries:JSON.parse(i??"{}"),linked:l};Qn(s(pi,{setting:h}),e)}}else typeof importScripts<"u"&&hi();return xi(Qa);})();
