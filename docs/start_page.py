@@ -26,6 +26,11 @@ SENTENCES = (
 )
 # What it gives a caption's pieces on average: nine in ten captions get more than the first, half the second.
 SURE = (0.50, 0.71)
+# What its page offers to try: two sentences of the same pieces, and one that greedy search translates worse.
+TRIES = {
+    "positions": ["A white cat chases a black dog.", "A black dog chases a white cat."],
+    "beam": "A man wearing a hat is leaning against a wall.",
+}
 WATCH_HEAD = """
 <link rel="icon" href="_static/mark.svg">
 <meta property="og:title" content="See inside a Transformer">
@@ -59,6 +64,7 @@ def write_watch(translator: Translator, folder: Path) -> None:
         series="notebooks/",
         sure=json.dumps(SURE),
         examples=json.dumps(SENTENCES[:3]),
+        tries=json.dumps(TRIES),
     )
     (folder / "_extra/watch.html").write_text(page, encoding="utf-8")
 

@@ -10,6 +10,10 @@ const answers = {
   encode: (texts) => texts.map((text) => translator.tokenizer.encode(text)),
   decode: (rows) => rows.map((tokens) => translator.tokenizer.decode(tokens)),
   translate: (request) => translator.translate(request),
+  look: (request) => {
+    const { written, ended, trace } = translator.look(request);
+    return { written, ended, logProbs: written.map((token, i) => trace.generator[i][token]) };
+  },
   trace: ({ source, target, leftOut }) => {
     const trace = translator.trace(source, target, leftOut);
     return Object.fromEntries(Object.entries(trace).map(([name, rows]) => [name, rows.map((row) => [...row])]));

@@ -158,7 +158,7 @@ def test_a_link_brings_back_what_was_chosen(page: "Page") -> None:  # noqa: F821
 def test_another_word_is_gone_on_from(page: "Page") -> None:  # noqa: F821
     opened(page, at="probabilities", token="1,1")
     before = page.locator(".german").inner_text()
-    page.get_by_role("button", name="Go on").first.click()
+    page.locator(".probabilities button", has_text="Write").first.click()
     page.wait_for_function("before => document.querySelector('.german').textContent !== before", arg=before)
     page.get_by_role("button", name="Let the model choose again").click()
     wait_for(page, before)
@@ -174,6 +174,106 @@ def test_a_part_left_out_is_told_and_put_back(page: "Page") -> None:  # noqa: F8
     page.get_by_role("button", name="Put everything back").click()
     wait_for(page, whole)
     assert page.locator(".broken").count() == 0
+
+
+def test_a_decoders_position_is_called_by_what_it_reads_and_writes(page: "Page") -> None:  # noqa: F821
+    """With what it reads alone, attention would seem to be one word late."""
+    opened(page, at="decoder-pieces")
+    cells = page.locator(".shifted td[lang]").all_inner_texts()
+    names = [f"{read} → {written}" for read, written in zip(cells[::2], cells[1::2], strict=True)]
+    for stop in ("cross-weights", "decoder-weights"):
+        opened(page, at=stop)
+        assert page.locator(".tokens button").all_inner_texts() == names
+        assert page.locator(".map tbody th").all_inner_texts() == names
+
+
+def test_a_sentence_begins_at_a_word(page: "Page") -> None:  # noqa: F821
+    """Whatever place was chosen in the sentence before."""
+    opened(page, at="encoder-weights", token="8,8")
+    assert page.locator(".tokens [aria-pressed=true]").inner_text() == "‹end›"
+    page.fill("#sentence", "Two girls are eating in the park.")
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('.tokens [aria-pressed=true]').textContent === 'eating'")
+
+
+# Everything that the page shows, and whether it calls it old, each time that it changes.
+HISTORY = """window.history_ = [];
+new MutationObserver(() => window.history_.push([
+  !!document.querySelector('.busy span') && !!document.querySelector('.see.computing'),
+  document.querySelector('.outcome')?.textContent.includes('computing…') ?? false,
+  document.querySelector('.moments').textContent])
+).observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true })"""
+
+
+def test_old_numbers_are_told_to_be_old(page: "Page") -> None:  # noqa: F821
+    opened(page, at="encoder-norm1")
+    old = page.locator(".moments").inner_text()
+    page.evaluate(HISTORY)
+    page.get_by_label("Leave out all residual connections").check()
+    page.wait_for_selector(".outcome span")
+    assert page.locator(".busy span").count() == 0
+    assert page.locator(".moments").inner_text() != old
+    seen = page.evaluate("window.history_")
+    new = seen[-1][2]
+    assert any(busy for busy, _, _ in seen)
+    assert all(busy and told for busy, told, numbers in seen if numbers != new)
+
+
+def test_a_tapped_number_stays(visit: Visit) -> None:
+    context = visit.page.context.browser.new_context(viewport=PHONE, has_touch=True, is_mobile=True)
+    page = opened(context.new_page(), at="encoder-norm1")
+    readout = page.locator(".readout").first
+    scale = readout.inner_text()
+    for strip in (0, 2):
+        page.locator(".strip canvas").nth(strip).tap()
+        page.wait_for_timeout(300)
+        [label, _] = readout.inner_text().split(", number ")
+        assert label == page.locator(".strips .label").nth(strip).inner_text()
+    assert readout.inner_text() != scale
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("stop", "label"),
+    [
+        ("encoder-positions", "Leave out the positions"),
+        ("decoder-weights", "Leave out the causal mask"),
+        ("decoder-norm1", "Leave out all residual connections"),
+        ("decoder-network", "Leave out all feed-forward networks"),
+    ],
+)
+def test_on_a_phone_what_breaks_is_seen_beside_its_box(visit: Visit, stop: str, label: str) -> None:
+    page = opened(visit.page, at=stop)
+    page.set_viewport_size(PHONE)
+    whole = page.locator(".german").inner_text()
+    page.get_by_label(label).check()
+    page.wait_for_selector(".outcome span")
+    before, after = page.locator(".outcome dd").all()
+    for told in (before, after):
+        top, bottom = told.evaluate("e => [e.getBoundingClientRect().top, e.getBoundingClientRect().bottom]")
+        assert top > 0
+        assert bottom < PHONE["height"]
+    assert before.inner_text() == whole
+    same = page.locator(".german").inner_text() == whole
+    assert ("No change" in after.inner_text()) == same
+    page.set_viewport_size(DESK)
+
+
+def test_a_layer_of_heads_is_silenced_at_once(page: "Page") -> None:  # noqa: F821
+    opened(page, at="break")
+    page.get_by_role("button", name="Silence layer 2 of Encoder-decoder attention").click()
+    assert page.locator(".silence td [aria-pressed=true]").count() == 4
+    page.wait_for_selector(".stays .outcome span")
+    page.get_by_role("button", name="Put everything back").click()
+    page.wait_for_function("!document.querySelector('.outcome, .silence [aria-pressed=true]')")
+
+
+def test_a_word_is_explained_by_mouse_and_by_keyboard(page: "Page") -> None:  # noqa: F821
+    opened(page, at="probabilities")
+    word = page.get_by_role("button", name="logit").first
+    assert "before the softmax" in word.get_attribute("title")
+    word.press("Enter")
+    assert "before the softmax" in page.locator(".meaning").inner_text()
 
 
 def test_what_it_cannot_do_is_said(page: "Page") -> None:  # noqa: F821

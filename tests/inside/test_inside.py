@@ -21,7 +21,7 @@ from annotated.transformer.masks import padding_mask
 from annotated.translation.decoding import beam_search, greedy_decode
 from annotated.translation.model_folder import weights
 from annotated.translation.translator import Translator
-from start_page import SURE
+from start_page import SURE, TRIES
 
 # What the page gets
 
@@ -200,3 +200,19 @@ def test_how_sure_the_page_calls_usual_is_so(shipped: Translator) -> None:
     tenth, median = SURE
     assert 0.02 < sum(one < tenth for one in sure) / len(sure) < 0.25
     assert sure[50] == pytest.approx(median, abs=0.08)
+
+
+def test_what_the_page_offers_to_try_shows_what_it_says(shipped: Translator, ask: Ask) -> None:
+    paper = {"beam": 4, "alpha": 0.6, "prefix": [], "leftOut": []}
+
+    def ends(sentence: str, **changes: object) -> dict:
+        [found] = ask(("translate", {"sentence": sentence, **paper, **changes}))
+        return found["ended"][0]
+
+    one, other = TRIES["positions"]
+    assert sorted(shipped.encode(one)) == sorted(shipped.encode(other))
+    assert ends(one)["text"] != ends(other)["text"]
+    assert ends(one, leftOut=["positions"])["text"] == ends(other, leftOut=["positions"])["text"]
+    greedy, wide = (ends(TRIES["beam"], beam=beam) for beam in (1, 4))
+    assert greedy["text"] != wide["text"]
+    assert greedy["logProb"] < wide["logProb"] - 0.5

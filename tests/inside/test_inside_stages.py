@@ -94,7 +94,10 @@ def test_every_stage_of_the_shipped_model_is_pytorchs(shipped: Translator, ask: 
         assert_same(trace, hooked(shipped.model, **pair))
 
 
-@pytest.mark.parametrize("part", ["positions", "mask", "scale", "residual", "decoder.layers.1.src_attn 2"])
+PARTS = ["positions", "mask", "scale", "residual", "networks", "encoder.layers.1.feed_forward"]
+
+
+@pytest.mark.parametrize("part", [*PARTS, "decoder.layers.1.src_attn 2"])
 def test_a_part_left_out_is_left_out_as_in_pytorch(
     tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,13 +117,24 @@ def test_a_part_left_out_is_left_out_as_in_pytorch(
         if part == "residual":
             forward = lambda self, x, sublayer: self.norm(sublayer(x))  # noqa: E731
             monkeypatch.setattr(SublayerConnection, "forward", forward)
+        if part in ("networks", "encoder.layers.1.feed_forward"):
+            networks = [
+                module
+                for name, module in model.named_modules()
+                if name.endswith(part if "." in part else "feed_forward")
+            ]
+            assert len(networks) == (1 if "." in part else 4)
+            for network in networks:  # its last linear map gives zeros, which are added
+                network.w_2.weight.zero_()
+                network.w_2.bias.zero_()
         if part.endswith(" 2"):
             module = model.decoder.layers[1].src_attn
             module.linears[3].weight[:, 2 * module.d_k :] = 0
     broken = hooked(model, **pair, causal=part != "mask")
-    layers = [name for name in broken if name.endswith(("norm", "linears.3", "generator", "weights"))]
+    layers = [name for name in broken if name.endswith(("norm", "linears.3", "w_2", "generator", "weights"))]
     for name in layers:
-        torch.testing.assert_close(torch.tensor(trace[name]), broken[name], atol=1e-4, rtol=1e-5)
+        found = torch.tensor(trace[name], dtype=torch.float32)
+        torch.testing.assert_close(found, broken[name], atol=1e-4, rtol=1e-5)
     assert not torch.allclose(broken["generator"], whole["generator"], atol=1e-2)
 
 
@@ -136,3 +150,13 @@ def test_without_the_mask_a_search_reads_everything_anew(tmp_path: Path) -> None
         ]
         total += log_probs[-1, step[0]["token"]].item()
         assert step[0]["logProb"] == pytest.approx(total, abs=1e-3)
+
+
+@pytest.mark.parametrize("left_out", [[], ["mask"], ["positions"]])
+def test_the_page_shows_the_probabilities_with_which_it_wrote(tmp_path: Path, left_out: list[str]) -> None:
+    """Also without the mask, where a decoder that reads the finished sentence would give others."""
+    settings = {"beam": 2, "alpha": 0.6, "prefix": [], "leftOut": left_out}
+    [look] = page(small_translator(), tmp_path)(("look", {"sentence": TEXTS[0], **settings}))
+    best = look["ended"][0]
+    assert look["written"] == [*best["tokens"], 1]
+    assert sum(look["logProbs"]) == pytest.approx(best["logProb"], abs=1e-3)

@@ -1,22 +1,26 @@
 // The page: a sentence, its translation, the map, and the station at hand.
 
-import { useEffect, useMemo, useState } from "preact/hooks";
-import { partName } from "./breaking.tsx";
-import { Choice, percent, spelled } from "./drawing.tsx";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { partNames } from "./breaking.tsx";
+import { Choice, Legend, percent, spelled } from "./drawing.tsx";
 import { FigureOne } from "./map.tsx";
-import { readLink, type State, writeLink } from "./state.ts";
+import { beginning, readLink, type State, writeLink } from "./state.ts";
 import { STOPS, TOUR } from "./stops.tsx";
 import { Tokenizer } from "./tokenizer.ts";
-import { type Look, PAPER, type PageModel, type Request } from "./translator.ts";
-import type { View } from "./view.ts";
+import type { Look, PageModel, Request } from "./translator.ts";
+import type { Tries, View } from "./view.ts";
+import { Shape } from "./words.tsx";
 import { startModel } from "./worker.ts";
 
 export const LONGEST = 40; // tokens of a sentence, for all of its numbers to fit the page
+
+const MANY = 6; // words that are told to be put together; a broken model may write fifty
 
 export interface Setting {
   loadModel: () => Promise<PageModel>;
   sentence?: string; // what to begin with, if no link says so
   examples: string[];
+  tries?: Tries;
   sure?: [tenth: number, median: number]; // what captions of the model's own kind get for a piece, on average
   series?: string; // where the notebooks' pages are
   linked: boolean; // whether the address may hold what is chosen
@@ -32,10 +36,11 @@ export function App({ setting }: { setting: Setting }) {
   const [state, setState] = useState<State>(() => {
     const link = setting.linked ? location.hash || location.search : "";
     const state = readLink(link);
-    return link || !setting.sentence ? state : { ...state, sentence: setting.sentence };
+    return link || !setting.sentence ? state : { ...state, ...beginning(setting.sentence) };
   });
   const [ready, setReady] = useState<Ready | null>(null);
-  const [looks, setLooks] = useState<{ look: Look; whole: Look } | null>(null);
+  const [looks, setLooks] = useState<{ look: Look; whole: Look; asked: string } | null>(null);
+  const known = useRef<{ asked: string; look: Look } | null>(null); // the last look at a model with all its parts
   const [trouble, setTrouble] = useState("");
   const choose = (change: Partial<State>) => setState((before) => ({ ...before, ...change }));
 
@@ -74,14 +79,17 @@ export function App({ setting }: { setting: Setting }) {
       return;
     }
     let wanted = true;
-    const request = { sentence, beam, alpha, prefix, leftOut };
-    const plain = leftOut.length > 0;
-    Promise.all([ready.ask(request), plain ? ready.ask({ ...request, ...PAPER }) : null]).then(
-      ([look, whole]) => {
-        if (!wanted) return;
-        setLooks({ look, whole: whole ?? look });
-        setTrouble("");
-      },
+    setTrouble("");
+    const request = { sentence, beam, alpha, prefix };
+    const wholly = JSON.stringify(request);
+    const whole = async () => {
+      if (known.current?.asked === wholly) return known.current.look;
+      const look = await ready.ask({ ...request, leftOut: [] });
+      known.current = { asked: wholly, look };
+      return look;
+    };
+    Promise.all([leftOut.length ? ready.ask({ ...request, leftOut }) : null, whole()]).then(
+      ([look, whole]) => wanted && setLooks({ look: look ?? whole, whole, asked }),
       (error) => wanted && setTrouble(`The model failed: ${error.message}`),
     );
     return () => {
@@ -89,12 +97,17 @@ export function App({ setting }: { setting: Setting }) {
     };
   }, [ready, asked]);
 
-  const view: View | null = ready && looks ? { state, choose, ...ready, ...looks } : null;
+  const computing = looks !== null && looks.asked !== asked && !trouble;
+  const view: View | null =
+    ready && looks ? { state, choose, ...ready, ...looks, computing, tries: setting.tries ?? {} } : null;
   return (
     <>
+      <p class="busy" role="status">
+        {computing && <span>computing…</span>}
+      </p>
       <Sentence state={state} choose={choose} examples={setting.examples} />
       <Translation view={view} trouble={trouble} typical={setting.sure} />
-      <div class="see">
+      <div class={computing ? "see computing" : "see"}>
         <nav id="map" aria-label="Map">
           <FigureOne view={view} />
         </nav>
@@ -114,7 +127,7 @@ function Sentence({ state, choose, examples }: Chosen & { examples: string[] }) 
   const [text, setText] = useState(state.sentence);
   useEffect(() => setText(state.sentence), [state.sentence]);
   const begin = (sentence: string) => {
-    if (sentence.trim()) choose({ sentence: sentence.trim(), prefix: [], key: null });
+    if (sentence.trim()) choose(beginning(sentence.trim()));
   };
   return (
     <form
@@ -151,7 +164,7 @@ function Sentence({ state, choose, examples }: Chosen & { examples: string[] }) 
 function Translation(props: { view: View | null; trouble: string; typical: Setting["sure"] }) {
   const { view, trouble, typical } = props;
   return (
-    <section class="translation" aria-label="The translation">
+    <section class={view?.computing ? "translation computing" : "translation"} aria-label="The translation">
       <p class="trouble" role="status">
         {trouble}
       </p>
@@ -162,7 +175,7 @@ function Translation(props: { view: View | null; trouble: string; typical: Setti
 
 // The translation; the tokens in which it was written, each underlined by how sure the model was of it.
 function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
-  const { state, choose, look, whole, tokenizer } = view;
+  const { state, choose, look, whole, tokenizer, computing } = view;
   const chances = look.written.map((token, i) => Math.exp(look.trace.generator[i][token]));
   const sure = Math.exp(chances.reduce((sum, chance) => sum + Math.log(chance), 0) / chances.length);
   const worst = chances.indexOf(Math.min(...chances));
@@ -171,12 +184,15 @@ function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
     <>
       {state.leftOut.length > 0 && (
         <p class="broken">
-          <b>Broken:</b> without {state.leftOut.map(partName).join(", ")}.{" "}
+          <b>Broken:</b> without {partNames(state.leftOut)}.{" "}
           <button type="button" onClick={() => choose({ leftOut: [] })}>
             Put everything back
           </button>
           <span class="whole">
             The whole model: <span lang="de">{whole.ended[0].text}</span>
+            {!computing && look.ended[0].text === whole.ended[0].text && (
+              <b> No change: the translation is the same.</b>
+            )}
           </span>
         </p>
       )}
@@ -188,20 +204,21 @@ function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
         {typical && ` (half of the captions that it was made for get more than ${percent(typical[1])})`}. It
         was least sure of <b lang="de">{spelled(tokenizer.pieces[look.written[worst]])}</b>,{" "}
         {percent(chances[worst])}.
-        {typical && sure < typical[0] && !state.leftOut.length && (
+        {typical && sure < typical[0] && !state.leftOut.length && !state.prefix.length && (
           <b> Nine in ten captions get more: this is not what it was made for, do not trust it.</b>
         )}
         {composed.length > 0 && (
           <span class="composed">
             {" "}
             Put together from pieces:{" "}
-            {composed.map((word, i) => (
+            {composed.slice(0, MANY).map((word, i) => (
               <span key={i}>
                 {i > 0 && ", "}
                 <b lang="de">{word.join("·")}</b>
               </span>
             ))}
-            . {composed.length > 1 ? "Such words" : "Such a word"} may not exist, or be the wrong one.
+            {composed.length > MANY && ` and ${composed.length - MANY} more`}.{" "}
+            {composed.length > 1 ? "Such words" : "Such a word"} may not exist, or be the wrong one.
           </span>
         )}
       </p>
@@ -233,7 +250,11 @@ function Station({ view, series }: { view: View; series?: string }) {
         <p>{stop.text}</p>
         {stop.equation && <p class="equation">{stop.equation}</p>}
         <p class="facts">
-          {stop.shape && <span>Shape {stop.shape}</span>}
+          {stop.shape && (
+            <span>
+              Shape <Shape text={stop.shape} />
+            </span>
+          )}
           <span>Section {stop.section}</span>
           <span>
             {series ? (
@@ -277,6 +298,7 @@ function Station({ view, series }: { view: View; series?: string }) {
         )}
       </header>
       <div class="shown" key={stop.id}>
+        {stop.strips && <Legend />}
         {stop.show(within)}
       </div>
       <footer>

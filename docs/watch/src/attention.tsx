@@ -1,6 +1,7 @@
 // The stations of attention: queries, keys and values; scores and weights; heads.
 
-import { Leave } from "./breaking.tsx";
+import { useState } from "preact/hooks";
+import { Leave, Unmasked } from "./breaking.tsx";
 import { Bar, type Hue, percent, Strips, shown, spelled, Tokens } from "./drawing.tsx";
 import type { Sequence } from "./transformer.ts";
 import {
@@ -9,10 +10,12 @@ import {
   headOf,
   type Kind,
   largestOf,
+  namesOf,
   piecesOf,
   positionOf,
   type View,
 } from "./view.ts";
+import { Term } from "./words.tsx";
 
 const sidesOf = (kind: Kind) =>
   ({
@@ -34,38 +37,43 @@ function headAtHand(view: View, kind: Kind) {
     keys,
     width: model.d_model / model.h,
     at: positionOf(view, queries),
-    queryPieces: piecesOf(view, queries),
+    queryNames: namesOf(view, queries),
     keyPieces,
   };
 }
 
 function ChooseQuery({ view, kind }: { view: View; kind: Kind }) {
-  const { queries, queryPieces, at } = headAtHand(view, kind);
+  const { queries, queryNames, at } = headAtHand(view, kind);
+  const label =
+    kind === "encoder"
+      ? "The token that asks"
+      : "The position that asks (the piece that it reads → the piece that it writes)";
   return (
     <>
-      <p class="ask">The token that asks:</p>
+      <p class="ask">{label}:</p>
       <Tokens
-        pieces={queryPieces}
+        names={queryNames}
         chosen={at}
-        label="The token that asks"
+        label={label}
         lang={queries === "decoder" ? "de" : undefined}
         onChoose={(i) => choosePosition(view, queries, i)}
       />
+      {kind !== "encoder" && <Unmasked view={view} />}
     </>
   );
 }
 
 export function Projections({ view, kind }: { view: View; kind: Kind }) {
-  const { part, at, queryPieces, keyPieces, keys } = headAtHand(view, kind);
+  const { part, at, queryNames, keyPieces, keys } = headAtHand(view, kind);
   const [query, ks, vs] = [part("linears.0")[at], part("linears.1"), part("linears.2")];
   const strips = (rows: Sequence) => rows.map((values, i) => ({ label: spelled(keyPieces[i]), values }));
   return (
     <>
       <ChooseQuery view={view} kind={kind} />
       <h3 class="query">
-        The query of “{spelled(queryPieces[at])}”: q = x W<sup>Q</sup> + b
+        The query of “{queryNames[at]}”: q = x W<sup>Q</sup> + b
       </h3>
-      <Strips name="The query" hue="query" rows={[{ label: spelled(queryPieces[at]), values: query }]} />
+      <Strips name="The query" hue="query" rows={[{ label: queryNames[at], values: query }]} />
       <h3 class="key">
         The keys{keys === "encoder" && kind === "cross" ? " of the memory" : ""}: k = x W<sup>K</sup> + b
       </h3>
@@ -79,25 +87,28 @@ export function Projections({ view, kind }: { view: View; kind: Kind }) {
 }
 
 export function Weighing({ view, kind }: { view: View; kind: Kind }) {
-  const { state, choose, look } = view;
-  const { name, part, at, width, queries, queryPieces, keyPieces } = headAtHand(view, kind);
+  const { state, choose, look, tokenizer } = view;
+  const { name, part, at, width, queries, queryNames, keyPieces } = headAtHand(view, kind);
   const [products, scores, masked, weights] = ["products", "scores", "masked", "weights"].map(
     (s) => part(s)[at],
   );
-  const scaled = !state.leftOut.includes("scale");
+  const scaled = !look.leftOut.includes("scale");
   const hidden = masked.filter((x) => x === -Infinity).length;
   const [first, second] = largestOf(weights, 2);
   const key = Math.min(state.key ?? first, keyPieces.length - 1);
   const [q, k] = [part("linears.0")[at], part("linears.1")[key]];
-  const written = kind === "encoder" ? null : look.written[at];
+  const read = piecesOf(view, queries)[at];
   return (
     <>
       <ChooseQuery view={view} kind={kind} />
       <p class="said" aria-live="polite">
-        In layer {state.layer + 1}, head {state.head + 1}, <b>{spelled(queryPieces[at])}</b>
-        {written !== null && (
+        In layer {state.layer + 1}, head {state.head + 1},{" "}
+        {kind === "encoder" ? (
+          <b>{spelled(read)}</b>
+        ) : (
           <>
-            , after which <b lang="de">{spelled(view.tokenizer.pieces[written])}</b> is written,
+            the position that reads <b lang="de">{spelled(read)}</b> and writes{" "}
+            <b lang="de">{spelled(tokenizer.pieces[look.written[at]])}</b>
           </>
         )}{" "}
         gives {percent(weights[first])} of its attention to <b>{spelled(keyPieces[first])}</b>
@@ -123,7 +134,7 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
               </th>
               <th scope="col">{scaled ? `÷ √${width}` : <s>÷ √{width}</s>}</th>
               {kind === "decoder" && (
-                <th scope="col">{state.leftOut.includes("mask") ? <s>mask</s> : "mask"}</th>
+                <th scope="col">{look.leftOut.includes("mask") ? <s>mask</s> : "mask"}</th>
               )}
               <th scope="col">softmax: the weight</th>
             </tr>
@@ -153,7 +164,7 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
         </table>
       </div>
       <h3>
-        One product: “{spelled(queryPieces[at])}” · “{spelled(keyPieces[key])}” = {shown(products[key])}
+        One product: “{queryNames[at]}” · “{spelled(keyPieces[key])}” = {shown(products[key])}
       </h3>
       <p>
         {width} numbers of the query times {width} numbers of the key. Where both are large and have the same
@@ -175,25 +186,26 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
           Leave out the causal mask
         </Leave>
       )}
-      <h3>All queries of this head at once</h3>
+      <h3 title={`Computed by ${name}`}>All queries of this head at once</h3>
+      <p class="small">
+        A row asks, a column answers; full colour is 100%, and each row sums to 100%. Click or tap a row to
+        look at it above.
+      </p>
       <WeightMap
         weights={part("weights")}
-        queries={queryPieces}
+        queries={queryNames}
         keys={keyPieces}
         chosen={at}
         name={`Attention weights, layer ${state.layer + 1}, head ${state.head + 1}`}
         onChoose={(i) => choosePosition(view, queries, i)}
       />
-      <p class="small">
-        Computed by <code>{name}</code>.
-      </p>
     </>
   );
 }
 
 export function Heads({ view, kind }: { view: View; kind: Kind }) {
   const { state, choose, look, model } = view;
-  const { name, at, width, queries, queryPieces, keyPieces } = headAtHand(view, kind);
+  const { name, at, width, queries, queryNames, keyPieces } = headAtHand(view, kind);
   const rows = look.trace[`${name}.weights`];
   const focus = (head: number) => {
     const row = headOf([rows[at]], head, model.h)[0];
@@ -204,6 +216,10 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
   return (
     <>
       <ChooseQuery view={view} kind={kind} />
+      <p class="small">
+        A row asks, a column answers. The row with the frame is “{queryNames[at]}”: click or tap another row
+        to look at it.
+      </p>
       <div class="heads">
         {Array.from({ length: model.h }, (_, head) => (
           <section key={head} class={head === state.head ? "chosen" : undefined}>
@@ -216,7 +232,7 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
             <WeightMap
               small
               weights={headOf(rows, head, model.h)}
-              queries={queryPieces}
+              queries={queryNames}
               keys={keyPieces}
               chosen={at}
               name={`Attention weights of head ${head + 1}`}
@@ -228,18 +244,15 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
       <h3 class="value">
         What head {state.head + 1} hands over: the values, weighted and summed ({width} numbers)
       </h3>
-      <Strips
-        name="The head's output"
-        hue="value"
-        rows={[{ label: spelled(queryPieces[at]), values: mixed }]}
-      />
+      <Strips name="The head's output" hue="value" rows={[{ label: queryNames[at], values: mixed }]} />
       <h3>
-        All heads side by side ({model.h} × {width} = {model.d_model}), then times W<sup>O</sup>
+        <Term of="Concat" />: all heads side by side ({model.h} × {width} = {model.d_model}), then times W
+        <sup>O</sup>
       </h3>
       <Strips
         name="Concatenated heads and output"
         rows={[
-          { label: "Concat", values: look.trace[`${name}.heads`][at], hue: "value" as Hue },
+          { label: "all heads", values: look.trace[`${name}.heads`][at], hue: "value" as Hue },
           { label: "output", values: look.trace[`${name}.linears.3`][at] },
         ]}
       />
@@ -261,38 +274,53 @@ function WeightMap(props: {
   small?: boolean;
 }) {
   const { weights, queries, keys, chosen, onChoose, name, small } = props;
+  const [cell, setCell] = useState<[number, number] | null>(null);
+  const [i, j] = cell ?? [];
+  const told = !small && i !== undefined && j !== undefined && weights[i]?.[j] !== undefined;
   return (
-    <div class="scrolls" tabIndex={0} role="region" aria-label={name}>
-      <table class={small ? "map small" : "map"}>
-        <thead>
-          <tr>
-            <td />
-            {keys.map((piece, j) => (
-              <th key={j} scope="col">
-                <span>{spelled(piece)}</span>
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {queries.map((piece, i) => (
-            <tr key={i} class={i === chosen ? "chosen" : undefined} onClick={() => onChoose(i)}>
-              <th scope="row">
-                <span>{spelled(piece)}</span>
-              </th>
-              {keys.map((key, j) => (
-                <td
-                  key={j}
-                  style={{ "--share": weights[i][j] }}
-                  title={`${spelled(piece)} → ${spelled(key)}: ${percent(weights[i][j])}`}
-                >
-                  <span>{Math.round(100 * weights[i][j])}</span>
-                </td>
+    <>
+      <div class="scrolls" tabIndex={0} role="region" aria-label={name}>
+        <table class={small ? "map small" : queries[0]?.includes("→") ? "map pairs" : "map"}>
+          <thead>
+            <tr>
+              <td />
+              {keys.map((piece, j) => (
+                <th key={j} scope="col">
+                  <span>{spelled(piece)}</span>
+                </th>
               ))}
             </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+          </thead>
+          <tbody>
+            {queries.map((query, i) => (
+              <tr key={i} class={i === chosen ? "chosen" : undefined} onClick={() => onChoose(i)}>
+                <th scope="row">
+                  <span>{query}</span>
+                </th>
+                {keys.map((key, j) => (
+                  <td
+                    key={j}
+                    style={{ "--share": weights[i][j] }}
+                    title={`${query} looks at ${spelled(key)}: ${percent(weights[i][j])}`}
+                    onPointerDown={() => setCell([i, j])}
+                  >
+                    <span>{Math.round(100 * weights[i][j])}</span>
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {!small && (
+        <p class="readout" aria-hidden="true">
+          {told && (
+            <>
+              {queries[i]} looks at {spelled(keys[j])}: <b>{percent(weights[i][j])}</b>
+            </>
+          )}
+        </p>
+      )}
+    </>
   );
 }

@@ -1,9 +1,11 @@
 // The beam as a tree that grows: which beginnings were kept, which were dropped, which ended.
 
 import { linkHorizontal } from "d3-shape";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { percent, Slider, shown, spelled } from "./drawing.tsx";
 import type { Candidate } from "./search.ts";
+import { beginning } from "./state.ts";
+import type { Look } from "./translator.ts";
 import type { View } from "./view.ts";
 
 const [WIDE, HIGH, BOX] = [134, 26, 108];
@@ -38,7 +40,7 @@ const short = (piece: string) => (piece.length > 9 ? `${piece.slice(0, 8)}…` :
 const pathTo = (node: Node | null): Node[] => (node ? [...pathTo(node.before), node] : []);
 
 export function Beam({ view }: { view: View }) {
-  const { look, state, choose, tokenizer } = view;
+  const { look, state, choose, tokenizer, tries } = view;
   const [steps, setSteps] = useState(Infinity);
   const count = Math.min(steps, look.steps.length);
   const columns = layOut(look.steps).slice(0, count);
@@ -56,8 +58,27 @@ export function Beam({ view }: { view: View }) {
   const winning = new Set(pathTo(winner ?? null));
   const height = 2 * state.beam * HIGH + 8;
   const penalty = (length: number) => ((5 + length) / 6) ** state.alpha;
+  const tree = useRef<HTMLDivElement>(null);
+  const [cut, setCut] = useState(false);
+  useEffect(() => {
+    const box = tree.current;
+    if (!box) return;
+    const measure = () => setCut(box.scrollWidth > box.clientWidth + 1);
+    measure();
+    addEventListener("resize", measure);
+    return () => removeEventListener("resize", measure);
+  }, [count, look]);
   return (
     <>
+      <Narrow view={view} />
+      {tries.beam && tries.beam !== state.sentence && (
+        <div class="try">
+          <p>A sentence in which the likeliest beginning leads to a worse translation:</p>
+          <button type="button" onClick={() => choose({ ...beginning(tries.beam ?? ""), beam: 4 })}>
+            {tries.beam}
+          </button>
+        </div>
+      )}
       <div class="controls">
         <Slider label="Beam" from={1} to={6} value={state.beam} onMove={(beam) => choose({ beam })} />
         <Slider
@@ -79,7 +100,8 @@ export function Beam({ view }: { view: View }) {
         <span class="kept">kept</span> <span class="dropped">dropped</span> <span class="ended">ended</span>{" "}
         <span class="winning">the translation</span>
       </p>
-      <div class="scrolls" tabIndex={0} role="region" aria-label="The tree of the search">
+      {cut && <p class="small">The tree is wider than this page: scroll it to the right →</p>}
+      <div class="scrolls" ref={tree} tabIndex={0} role="region" aria-label="The tree of the search">
         <svg
           class="tree"
           width={(columns.length + 1) * WIDE}
@@ -122,7 +144,10 @@ export function Beam({ view }: { view: View }) {
           ))}
         </svg>
       </div>
-      <p class="small">Each number is the sum of log-probabilities so far; 0 would be certainty.</p>
+      <p class="small">
+        Each number is the sum of log-probabilities so far; 0 would be certainty. The search goes on after the
+        first translation has ended, because a beginning that is still open may score better.
+      </p>
       <div class="scrolls">
         <table class="results">
           <caption>Translations that ended, the best score first</caption>
@@ -155,5 +180,58 @@ export function Beam({ view }: { view: View }) {
         {percent(Math.exp(look.ended[0].logProb))}.
       </p>
     </>
+  );
+}
+
+// The same sentence with a beam of 1 and one of 4.
+function Narrow({ view: { ask, state, choose } }: { view: View }) {
+  const { sentence, alpha, prefix, leftOut } = state;
+  const [found, setFound] = useState<Look[]>([]);
+  useEffect(() => {
+    let wanted = true;
+    setFound([]);
+    const request = { sentence, alpha, prefix, leftOut };
+    Promise.all([1, 4].map((beam) => ask({ ...request, beam }))).then(
+      (looks) => wanted && setFound(looks),
+      () => {}, // what the page asks itself fails too, and is told
+    );
+    return () => {
+      wanted = false;
+    };
+  }, [sentence, alpha, prefix.join(), leftOut.join()]);
+  const [greedy, wide] = found.map((look) => look.ended[0]);
+  return (
+    <div class="scrolls">
+      <table class="results">
+        <caption>
+          This sentence with a beam of 1, which is greedy search, and with the paper's beam of 4
+        </caption>
+        <thead>
+          <tr>
+            <th scope="col">beam</th>
+            <th scope="col" class="text">
+              translation
+            </th>
+            <th scope="col">log P</th>
+          </tr>
+        </thead>
+        <tbody>
+          {[1, 4].map((beam, i) => (
+            <tr key={beam} class={beam === state.beam ? "chosen" : undefined}>
+              <th scope="row">
+                <button type="button" aria-pressed={beam === state.beam} onClick={() => choose({ beam })}>
+                  {beam}
+                </button>
+              </th>
+              <td class="text">
+                {found.length ? <span lang="de">{found[i].ended[0].text}</span> : <i>computing…</i>}
+                {i > 0 && greedy && wide.text === greedy.text && " (the same)"}
+              </td>
+              <td>{found.length > 0 && shown(found[i].ended[0].logProb)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }

@@ -1,12 +1,12 @@
 // Break it: leave a part out, and the model computes everything anew without it.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { Part } from "./transformer.ts";
-import { type Look, PAPER } from "./translator.ts";
+import type { Look } from "./translator.ts";
 import { attentionName, type Kind, type View } from "./view.ts";
 
-const NAMED: [Part, string, string][] = [
+const NAMED: [Part, string, ComponentChildren][] = [
   [
     "positions",
     "the positions",
@@ -20,12 +20,19 @@ const NAMED: [Part, string, string][] = [
   [
     "scale",
     "the scale",
-    "The scores are not divided by √d_k: the softmax gives nearly everything to one token.",
+    <>
+      The scores are not divided by √d<sub>k</sub>: the softmax gives nearly everything to one token.
+    </>,
   ],
   [
     "residual",
     "the residual connections",
     "Each sub-layer replaces what it read, where it should add to it.",
+  ],
+  [
+    "networks",
+    "the feed-forward networks",
+    "Attention mixes what the tokens hold, and nothing works on a token alone.",
   ],
 ];
 const KINDS: [Kind, string][] = [
@@ -35,28 +42,105 @@ const KINDS: [Kind, string][] = [
 ];
 
 // What is left out, in words.
-export function partName(part: Part): string {
-  const named = NAMED.find(([id]) => id === part);
-  if (named) return named[1];
-  const [, stack, layer, attention, head] = /^(\w+)\.layers\.(\d+)\.(\w+) (\d+)$/.exec(part) ?? [];
-  const kind = attention === "src_attn" ? "encoder-decoder attention" : `the ${stack}'s self-attention`;
-  return `head ${Number(head) + 1} of layer ${Number(layer) + 1} in ${kind}`;
+export const partName = (part: Part) => partNames([part]);
+
+// The same for several: heads of one attention are told together, and of many parts only the first.
+export function partNames(parts: Part[]): string {
+  const heads = new Map<string, number[]>();
+  const names = new Set<string>();
+  for (const part of parts) {
+    const [, stack, layer, attention, head] = /^(\w+)\.layers\.(\d+)\.(\w+)(?: (\d+))?$/.exec(part) ?? [];
+    if (stack === undefined) names.add(NAMED.find(([id]) => id === part)?.[1] ?? part);
+    else if (head === undefined)
+      names.add(`the feed-forward network of the ${stack}'s layer ${Number(layer) + 1}`);
+    else {
+      const where = attention === "src_attn" ? "encoder-decoder attention" : `the ${stack}'s self-attention`;
+      const of = `of layer ${Number(layer) + 1} in ${where}`;
+      heads.set(of, [...(heads.get(of) ?? []), Number(head) + 1]);
+    }
+  }
+  for (const [of, numbers] of heads)
+    names.add(`${numbers.length > 1 ? "heads" : "head"} ${numbers.sort((a, b) => a - b).join(", ")} ${of}`);
+  const told = [...names].slice(0, names.size > 3 ? 2 : 3);
+  return told.join(", ") + (names.size > told.length ? `, and ${names.size - told.length} more` : "");
 }
 
 const without = (parts: Part[], part: Part) =>
   parts.includes(part) ? parts.filter((other) => other !== part) : [...parts, part];
 
 export function Leave({ view, part, children }: { view: View; part: Part; children: ComponentChildren }) {
-  const { state, choose } = view;
+  const { computing, state } = view;
+  const outcome = useRef<HTMLDivElement>(null);
+  const ticked = useRef(false);
+  useEffect(() => {
+    // What stands above has grown or shrunk, so what the click was about may have left the window.
+    if (ticked.current) outcome.current?.scrollIntoView({ block: "nearest" });
+    ticked.current &&= computing;
+  });
+  return (
+    <>
+      <Box
+        view={view}
+        part={part}
+        onTick={() => {
+          ticked.current = true;
+        }}
+      >
+        {children}
+      </Box>
+      <div ref={outcome}>{state.leftOut.includes(part) && <Outcome view={view} />}</div>
+    </>
+  );
+}
+
+function Box(props: { view: View; part: Part; children: ComponentChildren; onTick?: () => void }) {
+  const { part, children, onTick } = props;
+  const { state, choose } = props.view;
   return (
     <label class="leave">
       <input
         type="checkbox"
         checked={state.leftOut.includes(part)}
-        onChange={() => choose({ leftOut: without(state.leftOut, part) })}
+        onChange={() => {
+          onTick?.();
+          choose({ leftOut: without(state.leftOut, part) });
+        }}
       />{" "}
       {children}
     </label>
+  );
+}
+
+// What leaving parts out did to the translation, beside the control that left them out.
+export function Outcome({ view }: { view: View }) {
+  const { state, look, whole, computing } = view;
+  const [before, after] = [whole.ended[0].text, look.ended[0].text];
+  return (
+    <dl class="outcome" aria-live="polite">
+      <dt>The whole model</dt>
+      <dd lang="de">{before}</dd>
+      <dt>Without {partNames(state.leftOut)}</dt>
+      {computing ? (
+        <dd>computing…</dd>
+      ) : (
+        <dd>
+          <span lang="de">{shorten(after) || "(nothing)"}</span>
+          {after === before && <b> No change: the translation is the same.</b>}
+        </dd>
+      )}
+    </dl>
+  );
+}
+
+// Where the decoder's numbers are not those of the moment in which a token was written.
+export function Unmasked({ view }: { view: View }) {
+  if (!view.look.leftOut.includes("mask")) return null;
+  return (
+    <p class="unmasked">
+      Without the causal mask these numbers are those of the finished sentence: each position sees what comes
+      after it. While the sentence was being written that was not there yet, so the token that this position
+      wrote, and its probability, come from other numbers than these.
+    </p>
   );
 }
 
@@ -82,13 +166,17 @@ export function Breaking({ view }: { view: View }) {
             {NAMED.map(([part, , why]) => (
               <tr key={part}>
                 <th scope="row">
-                  <Leave view={view} part={part}>
+                  <Box view={view} part={part}>
                     {partName(part)}
-                  </Leave>
+                  </Box>
                 </th>
                 <td>
-                  <span lang="de">{shorten(alone[part]?.ended[0].text ?? "…")}</span>
-                  {alone[part]?.ended[0].text === whole.ended[0].text && " (the same)"}
+                  {alone[part] ? (
+                    <span lang="de">{shorten(alone[part].ended[0].text)}</span>
+                  ) : (
+                    <i>computing…</i>
+                  )}
+                  {alone[part]?.ended[0].text === whole.ended[0].text && " (no change)"}
                   <small>{why}</small>
                 </td>
               </tr>
@@ -97,54 +185,103 @@ export function Breaking({ view }: { view: View }) {
         </table>
       </div>
       <p>Tick a box, and the whole page shows the model without that part, until you put it back.</p>
-      <h3>Silence heads</h3>
+      <h3>Silence heads and feed-forward networks</h3>
       <p>
-        {3 * model.N * model.h} heads. Silence one, several, or a whole layer, to find out which of them this
-        sentence needs.
+        {3 * model.N * model.h} heads and {2 * model.N} feed-forward networks. Silence one, several, or a
+        layer's heads all at once by the layer's name, to find out which of them this sentence needs.
       </p>
       {KINDS.map(([kind, title]) => (
         <table key={kind} class="silence">
           <caption>{title}</caption>
           <tbody>
-            {Array.from({ length: model.N }, (_, layer) => (
+            {headsOf(kind, model).map((parts, layer) => (
               <tr key={layer}>
-                <th scope="row">layer {layer + 1}</th>
-                {Array.from(
-                  { length: model.h },
-                  (_, head): Part => `${attentionName(kind, layer)} ${head}`,
-                ).map((part, head) => (
-                  <td key={part}>
-                    <button
-                      type="button"
-                      aria-pressed={state.leftOut.includes(part)}
-                      aria-label={`Silence ${partName(part)}`}
-                      onClick={() => choose({ leftOut: without(state.leftOut, part) })}
-                    >
-                      {head + 1}
-                    </button>
-                  </td>
+                <th scope="row">
+                  <button
+                    type="button"
+                    aria-pressed={parts.every((part) => state.leftOut.includes(part))}
+                    aria-label={`Silence layer ${layer + 1} of ${title}`}
+                    onClick={() => choose({ leftOut: withoutAll(state.leftOut, parts) })}
+                  >
+                    layer {layer + 1}
+                  </button>
+                </th>
+                {parts.map((part, head) => (
+                  <Silence key={part} view={view} part={part} label={head + 1} />
                 ))}
               </tr>
             ))}
           </tbody>
         </table>
       ))}
+      <table class="silence">
+        <caption>Feed-forward, by layer</caption>
+        <tbody>
+          {(["encoder", "decoder"] as const).map((stack) => (
+            <tr key={stack}>
+              <th scope="row">{stack}</th>
+              {Array.from({ length: model.N }, (_, layer) => (
+                <Silence
+                  key={layer}
+                  view={view}
+                  part={`${stack}.layers.${layer}.feed_forward`}
+                  label={layer + 1}
+                />
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {state.leftOut.length > 0 && (
+        <div class="stays">
+          <Outcome view={view} />
+        </div>
+      )}
     </>
   );
+}
+
+function Silence({ view, part, label }: { view: View; part: Part; label: number }) {
+  const { state, choose } = view;
+  return (
+    <td>
+      <button
+        type="button"
+        aria-pressed={state.leftOut.includes(part)}
+        aria-label={`Silence ${partName(part)}`}
+        onClick={() => choose({ leftOut: without(state.leftOut, part) })}
+      >
+        {label}
+      </button>
+    </td>
+  );
+}
+
+// The heads of one kind of attention, layer by layer.
+const headsOf = (kind: Kind, { N, h }: View["model"]): Part[][] =>
+  Array.from({ length: N }, (_, layer) =>
+    Array.from({ length: h }, (_, head): Part => `${attentionName(kind, layer)} ${head}`),
+  );
+
+// All of `more` left out too; if they all are, none of them.
+function withoutAll(parts: Part[], more: Part[]): Part[] {
+  const others = parts.filter((part) => !more.includes(part));
+  return more.every((part) => parts.includes(part)) ? others : [...others, ...more];
 }
 
 // A model that has lost itself repeats one word up to the limit.
 const shorten = (text: string) => (text.length > 120 ? `${text.slice(0, 100)} …` : text);
 
 // The sentence once for each part, with only that part left out; they come in one after the other.
-function useEachAlone({ ask, state, look }: View): Partial<Record<Part, Look>> {
+function useEachAlone({ ask, state }: View): Partial<Record<Part, Look>> {
+  const { sentence, beam, alpha, prefix } = state;
   const [found, setFound] = useState<Partial<Record<Part, Look>>>({});
   useEffect(() => {
     let wanted = true;
     setFound({});
     (async () => {
       for (const [part] of NAMED) {
-        const one = await ask({ ...PAPER, sentence: state.sentence, leftOut: [part] });
+        const one = await ask({ sentence, beam, alpha, prefix, leftOut: [part] });
         if (!wanted) return;
         setFound((others) => ({ ...others, [part]: one }));
       }
@@ -152,6 +289,6 @@ function useEachAlone({ ask, state, look }: View): Partial<Record<Part, Look>> {
     return () => {
       wanted = false;
     };
-  }, [look.source.join()]);
+  }, [sentence, beam, alpha, prefix.join()]);
   return found;
 }

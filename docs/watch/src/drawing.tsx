@@ -14,9 +14,13 @@ export function percent(share: number): string {
   return share < 0.001 ? "<0.1%" : `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}%`;
 }
 
-// A piece as a reader knows it: the mark of a space is left out, and what is only a space or a symbol is named.
-export const spelled = (piece: string) =>
-  piece === "<s>" ? "‹start›" : piece === "</s>" ? "‹end›" : piece.replace(/^\u2581/, "") || "␣";
+// A piece as a reader knows it: the mark of a space is left out, what is only a space or a symbol is named, and a byte
+// that is a character by itself is that character.
+export function spelled(piece: string): string {
+  const byte = Number.parseInt(/^<0x(..)>$/.exec(piece)?.[1] ?? "", 16);
+  if (byte > 0x20 && byte < 0x7f) return String.fromCharCode(byte);
+  return piece === "<s>" ? "‹start›" : piece === "</s>" ? "‹end›" : piece.replace(/^\u2581/, "") || "␣";
+}
 
 const largest = (rows: Sequence) =>
   rows.reduce((m, row) => row.reduce((a, x) => Math.max(a, Math.abs(x)), m), 1e-9);
@@ -27,8 +31,17 @@ export interface Labelled {
   hue?: Hue;
 }
 
+export const Legend = () => (
+  <p class="small">
+    In the strips a cell is a number: full colour where it is large and positive, grey where it is large and
+    negative. Each group of strips has a scale of its own, which stands below it. Point at a cell, or tap it,
+    to read its number.
+  </p>
+);
+
 // Vectors below each other, a cell a number: full colour for a large positive number, grey for a negative one. Point
-// at a cell to read it; a row can be chosen where `onRow` is given.
+// at a cell to read it: a cell that was tapped or clicked stays until another is. A row can be chosen where `onRow` is
+// given.
 export function Strips(props: {
   rows: Labelled[];
   name: string;
@@ -37,8 +50,10 @@ export function Strips(props: {
   onRow?: (row: number) => void;
 }) {
   const { rows, name, hue = "stream", chosen, onRow } = props;
-  const [cell, setCell] = useState<[number, number] | null>(null);
+  const [pointed, setPointed] = useState<[number, number] | null>(null);
+  const [kept, setKept] = useState<[number, number] | null>(null);
   const most = largest(rows.map((row) => row.values));
+  const cell = pointed ?? kept;
   const at = cell && rows[cell[0]] && cell[1] < rows[cell[0]].values.length ? cell : null;
   return (
     <div class="strips">
@@ -55,7 +70,9 @@ export function Strips(props: {
             values={row.values}
             most={most}
             hue={row.hue ?? hue}
-            onCell={(column) => setCell(column === null ? null : [i, column])}
+            marked={at && at[0] === i ? at[1] : null}
+            onPoint={(column) => setPointed(column === null ? null : [i, column])}
+            onKeep={(column) => setKept([i, column])}
           />
         </Fragment>
       ))}
@@ -66,7 +83,9 @@ export function Strips(props: {
             <b>{shown(rows[at[0]].values[at[1]])}</b>
           </>
         ) : (
-          `Full colour is +${shown(most)}, grey −${shown(most)}. Point at a cell to read it.`
+          <>
+            −{shown(most)} <span class={`scale ${hue}`} /> +{shown(most)}
+          </>
         )}
       </p>
       <Numbers name={name} rows={rows} />
@@ -74,8 +93,15 @@ export function Strips(props: {
   );
 }
 
-function Strip(props: { values: Vector; most: number; hue: Hue; onCell: (column: number | null) => void }) {
-  const { values, most, hue, onCell } = props;
+function Strip(props: {
+  values: Vector;
+  most: number;
+  hue: Hue;
+  marked: number | null;
+  onPoint: (column: number | null) => void;
+  onKeep: (column: number) => void;
+}) {
+  const { values, most, hue, marked, onPoint, onKeep } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
     const drawing = canvas.current?.getContext("2d");
@@ -90,21 +116,26 @@ function Strip(props: { values: Vector; most: number; hue: Hue; onCell: (column:
       drawing.fillRect(i, 0, 1, 1);
     });
   });
-  const point = (event: PointerEvent) => {
+  const columnOf = (event: PointerEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
-    onCell(Math.min(values.length - 1, Math.floor(((event.clientX - box.left) / box.width) * values.length)));
+    const share = (event.clientX - box.left) / box.width;
+    return Math.max(0, Math.min(values.length - 1, Math.floor(share * values.length)));
   };
+  // A mouse reads what it is over. A finger leaves the page with every tap, so what it touched last is kept.
+  const mouse = (event: PointerEvent) => event.pointerType === "mouse";
   return (
-    <canvas
-      ref={canvas}
-      width={values.length}
-      height={1}
-      class={hue}
-      onPointerMove={point}
-      onPointerDown={point}
-      onPointerLeave={() => onCell(null)}
-      aria-hidden="true"
-    />
+    <span class="strip" style={marked === null ? undefined : { "--at": (marked + 0.5) / values.length }}>
+      <canvas
+        ref={canvas}
+        width={values.length}
+        height={1}
+        class={hue}
+        onPointerMove={(event) => (mouse(event) ? onPoint : onKeep)(columnOf(event))}
+        onPointerDown={(event) => onKeep(columnOf(event))}
+        onPointerLeave={() => onPoint(null)}
+        aria-hidden="true"
+      />
+    </span>
   );
 }
 
@@ -136,7 +167,7 @@ export function Numbers({ name, rows }: { name: string; rows: Labelled[] }) {
 
 // Tokens to choose from.
 export function Tokens(props: {
-  pieces: string[];
+  names: string[];
   chosen: number;
   onChoose: (i: number) => void;
   label: string;
@@ -144,7 +175,7 @@ export function Tokens(props: {
 }) {
   return (
     <div class="tokens" role="group" aria-label={props.label} lang={props.lang}>
-      {props.pieces.map((piece, i) => (
+      {props.names.map((name, i) => (
         <button
           key={i}
           type="button"
@@ -152,7 +183,7 @@ export function Tokens(props: {
           aria-pressed={i === props.chosen}
           onClick={() => props.onChoose(i)}
         >
-          {spelled(piece)}
+          {name}
         </button>
       ))}
     </div>

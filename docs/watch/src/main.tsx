@@ -39,7 +39,7 @@ function chosenTheme(): string {
 if (typeof document !== "undefined") {
   const place = document.getElementById("watch");
   if (place) {
-    const { model, series, sentence, examples, sure } = place.dataset;
+    const { model, series, sentence, examples, tries, sure } = place.dataset;
     document.documentElement.style.colorScheme = chosenTheme();
     document.head.append(Object.assign(document.createElement("style"), { textContent: style }));
     const linked = location.protocol !== "about:";
@@ -49,6 +49,7 @@ if (typeof document !== "undefined") {
       sure: sure ? JSON.parse(sure) : undefined,
       sentence,
       examples: JSON.parse(examples ?? "[]"),
+      tries: JSON.parse(tries ?? "{}"),
       linked,
     };
     render(<App setting={setting} />, place);

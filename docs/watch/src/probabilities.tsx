@@ -4,7 +4,8 @@ import { useState } from "preact/hooks";
 import { Bar, percent, Slider, shown, spelled, Tokens } from "./drawing.tsx";
 import { END } from "./tokenizer.ts";
 import { softmax } from "./transformer.ts";
-import { choosePosition, largestOf, piecesOf, positionOf, type View } from "./view.ts";
+import { choosePosition, largestOf, namesOf, positionOf, type View } from "./view.ts";
+import { Term } from "./words.tsx";
 
 export function Probabilities({ view }: { view: View }) {
   const { look, tokenizer, model, state, choose } = view;
@@ -19,18 +20,27 @@ export function Probabilities({ view }: { view: View }) {
   const text = tokenizer.decode(begun);
   return (
     <>
-      <p class="ask">What has been written; choose where to look:</p>
+      <p class="ask">The position at hand (the piece that it reads → the piece that it writes):</p>
       <Tokens
-        pieces={piecesOf(view, "decoder")}
+        names={namesOf(view, "decoder")}
         chosen={at}
         label="The position at hand"
         lang="de"
         onChoose={(i) => choosePosition(view, "decoder", i)}
       />
       <p class="said" aria-live="polite">
-        After {text ? <b lang="de">“{text}”</b> : "the start symbol"} the model holds{" "}
-        <b lang="de">{spelled(tokenizer.pieces[best[0]])}</b> for likeliest, with {percent(chances[best[0]])},
-        and it wrote <b lang="de">{spelled(tokenizer.pieces[written])}</b>.
+        After having written {text ? <b lang="de">“{text}”</b> : "nothing"}, the model gives the highest
+        probability to <b lang="de">{spelled(tokenizer.pieces[best[0]])}</b>, {percent(chances[best[0]])}. It
+        wrote <b lang="de">{spelled(tokenizer.pieces[written])}</b>
+        {written === best[0]
+          ? "."
+          : at < state.prefix.length
+            ? ", because you chose it."
+            : model.forbidden.includes(best[0])
+              ? ", because the search never takes the other."
+              : state.beam > 1
+                ? ", because the sentence as a whole scored better with it."
+                : ", because the sentence has reached its greatest length."}
       </p>
       <div class="scrolls">
         <table class="probabilities">
@@ -38,7 +48,9 @@ export function Probabilities({ view }: { view: View }) {
           <thead>
             <tr>
               <th scope="col">piece</th>
-              <th scope="col">logit</th>
+              <th scope="col">
+                <Term of="logit" />
+              </th>
               <th scope="col">probability</th>
               <th scope="col">write it instead</th>
             </tr>
@@ -59,8 +71,16 @@ export function Probabilities({ view }: { view: View }) {
                   ) : token === END || model.forbidden.includes(token) ? (
                     "–"
                   ) : (
-                    <button type="button" onClick={() => choose({ prefix: [...begun, token] })}>
-                      Go on
+                    <button
+                      type="button"
+                      onClick={() =>
+                        choose({
+                          prefix: [...begun, token],
+                          position: { ...state.position, decoder: at },
+                        })
+                      }
+                    >
+                      Write <span lang="de">{spelled(tokenizer.pieces[token])}</span>
                     </button>
                   )}
                 </td>
@@ -69,7 +89,10 @@ export function Probabilities({ view }: { view: View }) {
           </tbody>
         </table>
       </div>
-      <p class="small">All other pieces together: {percent(rest)}.</p>
+      <p class="small">
+        The other {(model.pieces.length - best.length).toLocaleString("en")} pieces share{" "}
+        {percent(Math.max(0, rest))}.
+      </p>
       {state.prefix.length > 0 && (
         <p>
           You made the translation begin with <b lang="de">“{tokenizer.decode(state.prefix)}”</b>.{" "}

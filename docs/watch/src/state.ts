@@ -9,7 +9,7 @@ export interface State extends Request {
   stop: string; // see stops.tsx
   layer: number; // all counted from 0
   head: number;
-  position: Record<Side, number>; // the token at hand
+  position: Record<Side, number | null>; // the token at hand; null for a telling one, see `tellingPosition`
   key: number | null; // the token that it looks at; null for the one that it looks at most
 }
 
@@ -23,6 +23,14 @@ export const FIRST: State = {
   key: null,
 };
 
+// What a new sentence changes: nothing that was chosen in the one before means anything in it.
+export const beginning = (sentence: string): Partial<State> => ({
+  sentence,
+  prefix: [],
+  position: { encoder: null, decoder: null },
+  key: null,
+});
+
 const numbers = (text: string) => text.split(",").filter(Boolean).map(Number).filter(Number.isInteger);
 const within = (text: string | null, from: number, to: number, otherwise: number) => {
   const value = text === null || text === "" ? Number.NaN : Number(text);
@@ -30,13 +38,13 @@ const within = (text: string | null, from: number, to: number, otherwise: number
 };
 
 // The part of a link behind # (or behind ?, as a form writes it), for what differs from the first view. Layers,
-// heads and tokens are counted from 1 in it, as everywhere on the page.
+// heads and tokens are counted from 1 in it, as everywhere on the page; a token 0 is one that nobody has chosen.
 export function writeLink(state: State): string {
   const link = new URLSearchParams({ s: state.sentence, at: state.stop });
   link.set("layer", String(state.layer + 1));
   link.set("head", String(state.head + 1));
   const chosen = [state.position.encoder, state.position.decoder, ...(state.key === null ? [] : [state.key])];
-  link.set("token", chosen.map((i) => i + 1).join());
+  if (chosen.some((i) => i !== null)) link.set("token", chosen.map((i) => (i === null ? 0 : i + 1)).join());
   if (state.prefix.length) link.set("begin", state.prefix.join());
   if (state.leftOut.length) link.set("without", state.leftOut.join());
   if (state.beam !== FIRST.beam) link.set("beam", String(state.beam));
@@ -46,14 +54,17 @@ export function writeLink(state: State): string {
 
 export function readLink(text: string): State {
   const link = new URLSearchParams(text.replace(/^[#?]/, ""));
-  const [encoder, decoder, key] = numbers(link.get("token") ?? "").map((n) => Math.max(0, n - 1));
+  const sentence = link.get("s")?.trim() || FIRST.sentence;
+  const tokens = numbers(link.get("token") ?? "").map((n) => (n > 0 ? n - 1 : null));
+  const first = sentence === FIRST.sentence ? [FIRST.position.encoder, FIRST.position.decoder] : [];
+  const [encoder = null, decoder = null, key = null] = tokens.length ? tokens : first;
   return {
-    sentence: link.get("s")?.trim() || FIRST.sentence,
+    sentence,
     stop: link.get("at") ?? FIRST.stop,
     layer: within(link.get("layer"), 1, 99, FIRST.layer + 1) - 1,
     head: within(link.get("head"), 1, 99, FIRST.head + 1) - 1,
-    position: { encoder: encoder ?? FIRST.position.encoder, decoder: decoder ?? FIRST.position.decoder },
-    key: key ?? null,
+    position: { encoder, decoder },
+    key,
     prefix: numbers(link.get("begin") ?? ""),
     leftOut: (link.get("without") ?? "").split(",").filter(Boolean) as Part[],
     beam: Math.round(within(link.get("beam"), 1, 6, FIRST.beam)),

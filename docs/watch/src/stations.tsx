@@ -1,25 +1,31 @@
 // The stations around attention: what goes in, and what each sub-layer does to it.
 
 import { useState } from "preact/hooks";
-import { Leave } from "./breaking.tsx";
+import { Leave, Unmasked } from "./breaking.tsx";
 import { Bar, Strips, shown, spelled, Tokens } from "./drawing.tsx";
-import type { Side } from "./state.ts";
-import { moments } from "./transformer.ts";
-import { choosePosition, largestOf, piecesOf, positionOf, type View } from "./view.ts";
+import { beginning, type Side } from "./state.ts";
+import { moments, similarity } from "./transformer.ts";
+import { choosePosition, largestOf, namesOf, piecesOf, positionOf, type View } from "./view.ts";
+import { Term } from "./words.tsx";
 
 const embedding = (side: Side) => (side === "encoder" ? "src_embed" : "tgt_embed");
 
 function ChooseToken({ view, side }: { view: View; side: Side }) {
+  const label =
+    side === "encoder"
+      ? "The token at hand"
+      : "The position at hand (the piece that it reads → the piece that it writes)";
   return (
     <>
-      <p class="ask">The token at hand:</p>
+      <p class="ask">{label}:</p>
       <Tokens
-        pieces={piecesOf(view, side)}
+        names={namesOf(view, side)}
         chosen={positionOf(view, side)}
-        label="The token at hand"
+        label={label}
         lang={side === "decoder" ? "de" : undefined}
         onChoose={(i) => choosePosition(view, side, i)}
       />
+      {side === "decoder" && <Unmasked view={view} />}
     </>
   );
 }
@@ -107,7 +113,7 @@ export function Embedding({ view, side }: { view: View; side: Side }) {
 }
 
 export function Positions({ view, side }: { view: View; side: Side }) {
-  const { look, state } = view;
+  const { look, state, choose, tries } = view;
   const name = embedding(side);
   const pieces = piecesOf(view, side);
   const at = positionOf(view, side);
@@ -126,7 +132,25 @@ export function Positions({ view, side }: { view: View; side: Side }) {
       <Leave view={view} part="positions">
         Leave out the positions
       </Leave>
-      {waves && !state.leftOut.includes("positions") && (
+      {tries.positions && (
+        <div class="try">
+          <p>
+            Two sentences made of the same pieces. With positions they mean opposite things; leave the
+            positions out, and the model cannot tell one from the other:
+          </p>
+          {tries.positions.map((sentence) => (
+            <button
+              key={sentence}
+              type="button"
+              aria-pressed={sentence === state.sentence}
+              onClick={() => choose(beginning(sentence))}
+            >
+              {sentence}
+            </button>
+          ))}
+        </div>
+      )}
+      {waves && (
         <>
           <h3>The waves of all positions of this sentence</h3>
           <Strips
@@ -173,7 +197,8 @@ export function AddAndNorm({ view, side, sublayer }: { view: View; side: Side; s
       </tr>
     );
   };
-  const residual = !state.leftOut.includes("residual");
+  const residual = !look.leftOut.includes("residual");
+  const alike = similarity(x, sum);
   return (
     <>
       <ChooseToken view={view} side={side} />
@@ -203,8 +228,13 @@ export function AddAndNorm({ view, side, sublayer }: { view: View; side: Side; s
         </tbody>
       </table>
       <p class="small">
-        The norm brings the sum to mean 0 and standard deviation 1, then multiplies each number by a learned
-        gain and adds a learned shift: that is why its own deviation need not be 1.
+        The norm brings the sum to mean 0 and standard deviation 1, then multiplies each number by a learned{" "}
+        <Term of="gain" /> and adds a learned shift: that is why its own <Term of="standard deviation" /> need
+        not be 1.
+      </p>
+      <p class="small">
+        The cosine similarity of x and the sum is <b>{shown(alike)}</b>: at 1 the sum still points where x
+        did, at 0 nothing of that direction is left.
       </p>
       <Leave view={view} part="residual">
         Leave out all residual connections
@@ -213,11 +243,13 @@ export function AddAndNorm({ view, side, sublayer }: { view: View; side: Side; s
   );
 }
 
+const sizeOf = (values: Float32Array) => Math.max(...values.map(Math.abs));
+
 export function Network({ view, side }: { view: View; side: Side }) {
   const { look, state } = view;
   const name = `${side}.layers.${state.layer}.feed_forward`;
   const at = positionOf(view, side);
-  const pieces = piecesOf(view, side);
+  const names = namesOf(view, side);
   const [unit, setUnit] = useState<number | null>(null);
   const all = look.trace[`${name}.fired`];
   const units = all[at];
@@ -226,15 +258,21 @@ export function Network({ view, side }: { view: View; side: Side }) {
   const strongest = largestOf(units, 5).filter((i) => units[i] > 0);
   const chosen = unit !== null && unit < units.length ? unit : (strongest[0] ?? 0);
   const peak = Math.max(...all.map((row) => row[chosen]), 1e-9);
+  const last = side === "encoder" ? 1 : 2;
+  const sublayer = (i: number) => `${side}.layers.${state.layer}.sublayer.${i}`;
+  const [x, output, sum] = [`${sublayer(last - 1)}.norm`, `${name}.w_2`, `${sublayer(last)}.sum`].map(
+    (stage) => look.trace[stage][at],
+  );
+  const alike = similarity(x, sum);
   return (
     <>
       <ChooseToken view={view} side={side} />
       <p class="said" aria-live="polite">
-        For “{spelled(pieces[at])}”,{" "}
+        For “{names[at]}”,{" "}
         <b>
           {fired} of {units.length} units fire
         </b>
-        ; the ReLU has set the others to 0.
+        ; the <Term of="ReLU" /> has set the others to 0.
         {strongest.length > 0 &&
           ` The strongest is unit ${strongest[0] + 1}, with ${shown(units[strongest[0]])}.`}
       </p>
@@ -255,9 +293,9 @@ export function Network({ view, side }: { view: View; side: Side }) {
       <h3>Unit {chosen + 1} for each token of this sentence</h3>
       <table class="unit">
         <tbody>
-          {pieces.map((piece, i) => (
+          {names.map((name, i) => (
             <tr key={i}>
-              <th scope="row">{spelled(piece)}</th>
+              <th scope="row">{name}</th>
               <td>
                 <span class="bar" style={{ "--share": all[i][chosen] / peak }}>
                   <span>{shown(all[i][chosen])}</span>
@@ -267,11 +305,35 @@ export function Network({ view, side }: { view: View; side: Side }) {
           ))}
         </tbody>
       </table>
-      <h3>Back to {look.trace[`${name}.w_2`][at].length} numbers</h3>
+      <h3>What it adds to the token: {output.length} numbers</h3>
       <Strips
-        name="Feed-forward output"
-        rows={[{ label: spelled(pieces[at]), values: look.trace[`${name}.w_2`][at] }]}
+        name="Feed-forward input, output and sum"
+        rows={[
+          { label: "x", values: x },
+          { label: look.leftOut.includes("residual") ? "network(x)" : "+ network(x)", values: output },
+          { label: "= sum", values: sum },
+        ]}
       />
+      <p>
+        The largest number of x is {shown(sizeOf(x))} in size, the largest that the network gives{" "}
+        <b>{shown(sizeOf(output))}</b>. The cosine similarity of x and the sum is <b>{shown(alike)}</b>:{" "}
+        {sizeOf(output) === 0
+          ? "it is left out and adds nothing."
+          : alike > 0.7
+            ? "the network corrects this token and leaves most of it as it was."
+            : alike > 0.3
+              ? "the network changes this token a good deal."
+              : "the network writes this token nearly anew."}{" "}
+        The norm, which comes next, brings every sum to the same scale, however large it is.
+      </p>
+      <h3>What is it for?</h3>
+      <p>Leave it out, so that it adds nothing, and see what the translation loses.</p>
+      <Leave view={view} part={`${name as `${string}.feed_forward`}`}>
+        Leave out the feed-forward network of layer {state.layer + 1}
+      </Leave>
+      <Leave view={view} part="networks">
+        Leave out all feed-forward networks, of encoder and decoder
+      </Leave>
     </>
   );
 }

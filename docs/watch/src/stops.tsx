@@ -16,6 +16,7 @@ import {
   TargetPieces,
 } from "./stations.tsx";
 import type { Kind, View } from "./view.ts";
+import { Term } from "./words.tsx";
 
 export interface Stop {
   id: string;
@@ -26,6 +27,7 @@ export interface Stop {
   shape?: string;
   section: string;
   notebook: string;
+  strips?: boolean; // whether it shows numbers as strips
   layered?: boolean; // whether there is one in each layer
   headed?: boolean; // and in each head
   tabs?: [id: string, label: string][]; // stops that belong together
@@ -45,12 +47,17 @@ const ASKED: Record<Kind, string> = {
   decoder: "Why may the decoder not look ahead?",
   cross: "Where does the German meet the English?",
 };
-const SEEN: Record<Kind, string> = {
+const SEEN: Record<Kind, ComponentChildren> = {
   encoder: "Every English token may look at every other, before and behind.",
   decoder:
     "A German token may look at itself and at what was written before it. What comes later is masked: its score becomes −∞, its weight 0. In training the whole German sentence is there at once, and without the mask the model could copy its answer.",
-  cross:
-    "Here the two languages meet: the query comes from the German written so far, keys and values from the memory of the English.",
+  cross: (
+    <>
+      Here the two languages meet: the query comes from the German written so far, keys and values from the{" "}
+      <Term of="memory" /> of the English. A position looks for the English that it needs for the token which
+      it is about to write, not for the token which it reads: that is why each has two names.
+    </>
+  ),
 };
 
 function pieces(side: Side): Stop {
@@ -82,7 +89,16 @@ const inputs = (side: Side): Stop[] => [
     id: `${side}-embedding`,
     title: "Embedding",
     question: "How does a piece become numbers?",
-    text: "Each piece has a row of learned numbers in a table, its embedding. The row is multiplied by √d_model, so that the positions, added next, do not drown it.",
+    strips: true,
+    text: (
+      <>
+        Each piece has a row of learned numbers in a table, its embedding. The row is multiplied by{" "}
+        <span class="whole">
+          √<Term of="d_model" />,
+        </span>{" "}
+        so that the positions, added next, do not drown it.
+      </>
+    ),
     equation: (
       <>
         E[piece] · √d<sub>model</sub>
@@ -97,6 +113,7 @@ const inputs = (side: Side): Stop[] => [
     id: `${side}-positions`,
     title: "Positional encoding",
     question: "How does the model know the order of the words?",
+    strips: true,
     text: "An embedding says which piece, not where it stands. So a pattern of sine and cosine waves, different at every position, is added to it. Attention itself sees no order: leave the positions out, and it reads a bag of pieces.",
     equation: (
       <>
@@ -116,7 +133,7 @@ function attention(kind: Kind): Stop[] {
     [`${kind}-weights`, "scores and weights"],
     [`${kind}-heads`, "heads"],
   ];
-  const common = { layered: true, headed: true, tabs };
+  const common = { strips: true, layered: true, headed: true, tabs };
   const [queries, keys] = [
     kind === "encoder" ? "src_len" : "tgt_len",
     kind === "decoder" ? "tgt_len" : "src_len",
@@ -152,7 +169,10 @@ function attention(kind: Kind): Stop[] {
       question: ASKED[kind],
       text: (
         <>
-          Its query is compared with every key by a dot product. The products are divided by √d<sub>k</sub>,
+          Its query is compared with every key by a dot product. The products are divided by{" "}
+          <span class="whole">
+            √<Term of="d_k" />,
+          </span>{" "}
           and the softmax turns them into weights that sum to 1. {SEEN[kind]}
         </>
       ),
@@ -191,7 +211,14 @@ const addAndNorm = (side: Side, sublayer: number): Stop => ({
   id: `${side}-norm${sublayer + 1}`,
   title: "Add & norm",
   question: "Why is the input added to the output?",
-  text: "A sub-layer does not replace a token's vector: what it computes is added to it, so nothing is lost on the way up, and in training the gradient has a straight way down. The norm then brings the sum back to one scale.",
+  strips: true,
+  text: (
+    <>
+      A sub-layer does not replace a token's vector: what it computes is added to it, so nothing is lost on
+      the way up, and in training the <Term of="gradient" /> has a straight way down. The norm then brings the
+      sum back to one scale.
+    </>
+  ),
   equation: <>LayerNorm(x + Sublayer(x))</>,
   shape: side === "encoder" ? "(src_len, d_model)" : "(tgt_len, d_model)",
   section: "3.1",
@@ -204,6 +231,7 @@ const network = (side: Side): Stop => ({
   id: `${side}-network`,
   title: "Feed-forward",
   question: "What happens to a token when it looks at nobody?",
+  strips: true,
   text: "Attention moves information between tokens; this network works on each token alone, with the same weights at every position. It widens the vector, sets what is negative to 0, and narrows it again.",
   equation: (
     <>
@@ -221,6 +249,7 @@ const memory: Stop = {
   id: "encoder-memory",
   title: "The memory",
   question: "What does the decoder get of the English?",
+  strips: true,
   text: "The last encoder layer's output, one vector for each token. It is computed once; the decoder looks at all of it anew for each token that it writes. There is no single vector through which the sentence must pass.",
   shape: "(src_len, d_model)",
   section: "3.1",
@@ -232,7 +261,13 @@ const probabilities: Stop = {
   id: "probabilities",
   title: "Linear and softmax",
   question: "How does it choose the next token?",
-  text: "The decoder's last vector is compared with the row of every piece in the same table that made the embeddings: one logit each. The softmax makes them probabilities. Choose another piece, and the translation goes on from it.",
+  text: (
+    <>
+      The decoder's last vector is compared with the row of every piece in the same table that made the
+      embeddings: one <Term of="logit" /> each. The softmax makes them probabilities. Choose another piece,
+      and the translation goes on from it.
+    </>
+  ),
   equation: (
     <>
       softmax(x E<sup>T</sup> + b)
@@ -248,7 +283,13 @@ const beam: Stop = {
   id: "beam",
   title: "Beam search",
   question: "Why not simply take the likeliest token each time?",
-  text: "Because a good beginning may lead to a bad end. The search keeps the few likeliest beginnings side by side, and ends some, drops others. With a beam of 1 it is greedy. Scores are divided by a length penalty, because every further token makes a sentence less likely.",
+  text: (
+    <>
+      Because a good beginning may lead to a bad end. The search keeps the few likeliest beginnings side by
+      side, and ends some, drops others. With a beam of 1 it is <Term of="greedy" />. Scores are divided by a
+      length penalty, because every further token makes a sentence less likely.
+    </>
+  ),
   equation: (
     <>
       score = log P / ((5 + length) / 6)<sup>α</sup>

@@ -21,9 +21,17 @@ export interface Weights {
   tensors: Record<string, Vector>;
 }
 
-// What may be left out, to see what it is for. A head is named by its attention and its number:
+// What may be left out, to see what it is for; "networks" are all feed-forward networks. One network is named as
+// PyTorch does it, "encoder.layers.0.feed_forward", a head by its attention and its number,
 // "encoder.layers.0.self_attn 2".
-export type Part = "positions" | "mask" | "scale" | "residual" | `${string} ${number}`;
+export type Part =
+  | "positions"
+  | "mask"
+  | "scale"
+  | "residual"
+  | "networks"
+  | `${string}.feed_forward`
+  | `${string} ${number}`;
 
 export class Transformer {
   leftOut: ReadonlySet<Part> = new Set();
@@ -151,14 +159,21 @@ export class Transformer {
     return this.linear(heads, `${name}.linears.3`);
   }
 
-  // Section 3.3, equation 2.
+  // Section 3.3, equation 2. One that is left out gives zeros.
   private feedForward(xs: Sequence, name: string): Sequence {
     const hidden = this.linear(xs, `${name}.w_1`);
     const fired = this.record(
       `${name}.fired`,
       hidden.map((unit) => unit.map((x) => Math.max(0, x))),
     );
-    return this.linear(fired, `${name}.w_2`);
+    const outputs = this.linear(fired, `${name}.w_2`);
+    const leftOut = this.leftOut.has("networks") || this.leftOut.has(`${name as `${string}.feed_forward`}`);
+    return leftOut
+      ? this.record(
+          `${name}.w_2`,
+          outputs.map((row) => row.map(() => 0)),
+        )
+      : outputs;
   }
 
   // LayerNorm(x + sublayer(x)), section 3.1.
@@ -227,6 +242,12 @@ function sinusoid(position: number, d: number): Vector {
 export function moments(x: Vector): { mean: number; variance: number } {
   const mean = x.reduce((a, b) => a + b, 0) / x.length;
   return { mean, variance: x.reduce((a, b) => a + (b - mean) ** 2, 0) / x.length };
+}
+
+// The cosine of the angle between two vectors; 0 if one of them is zero.
+export function similarity(x: Vector, y: Vector): number {
+  const product = (a: Vector, b: Vector) => dot(a, 0, b, 0, b.length);
+  return product(x, y) / (Math.sqrt(product(x, x) * product(y, y)) || 1);
 }
 
 export function softmax(scores: Vector): Vector {

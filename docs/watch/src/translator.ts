@@ -33,6 +33,7 @@ export interface Translation {
 export interface Look extends Translation {
   target: number[]; // the best translation as the decoder reads it, the start symbol first
   written: number[]; // as the decoder writes it, the end symbol last
+  leftOut: Part[]; // in the model that gave all this
   trace: Trace;
 }
 
@@ -68,8 +69,26 @@ export class Translator {
     const translation = this.translate(request);
     const [{ tokens }] = translation.ended;
     const target = [START, ...tokens];
-    const trace = this.trace(translation.source, target, request.leftOut);
-    return { ...translation, target, written: [...tokens, END], trace };
+    const { leftOut } = request;
+    const trace = this.trace(translation.source, target, leftOut);
+    if (leftOut.includes("mask")) Object.assign(trace, this.stepByStep(translation.source, target));
+    return { ...translation, target, written: [...tokens, END], leftOut, trace };
+  }
+
+  // What the generator gives while `target` is being written: each step reads only what is there so far. Without the
+  // causal mask that is not what it gives for the finished `target`, of which each position sees all.
+  stepByStep(source: number[], target: number[]): Trace {
+    const model = this.transformer;
+    const memory = model.encode(source);
+    const last = target.map((_, i) => {
+      const [states] = model.decode(target.slice(0, i + 1), 0, model.emptyCache(), memory);
+      return states[i];
+    });
+    const trace: Trace = {};
+    model.trace = trace;
+    model.generate(last);
+    model.trace = null;
+    return trace;
   }
 
   // What each layer gives while the encoder reads `source` and the decoder reads `target`, all of it at once.

@@ -1,5 +1,6 @@
 // What every station is given: the reader's choices, and what the model computed for them.
 
+import { spelled } from "./drawing.tsx";
 import type { Side, State } from "./state.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 import type { Sequence, Vector } from "./transformer.ts";
@@ -14,6 +15,14 @@ export interface View {
   ask: Ask;
   look: Look;
   whole: Look; // of the same sentence with nothing left out; the same object, if nothing is
+  computing: boolean; // whether `look` still belongs to what was chosen before
+  tries: Tries;
+}
+
+// Sentences that show what a stop is about, for the model of this page.
+export interface Tries {
+  positions?: string[]; // made of the same pieces in another order
+  beam?: string; // one that a beam of 1 translates otherwise than a beam of 4
 }
 
 export type Kind = "encoder" | "decoder" | "cross";
@@ -26,9 +35,33 @@ export function piecesOf({ look, tokenizer }: View, side: Side): string[] {
   return (side === "encoder" ? look.source : look.target).map((token) => tokenizer.pieces[token]);
 }
 
-// The position at hand, which a shorter sentence may not have.
+// What the positions of a stack are called. One of the decoder has two names, what it reads and what it writes: it
+// looks for what the second needs, and with the first alone its attention would seem to be one word late.
+export function namesOf(view: View, side: Side): string[] {
+  const read = piecesOf(view, side).map(spelled);
+  if (side === "encoder") return read;
+  const { look, tokenizer } = view;
+  return read.map((piece, i) => `${piece} → ${spelled(tokenizer.pieces[look.written[i]])}`);
+}
+
+// The position at hand, which a shorter sentence may not have. Where none was chosen, it is that of the longest word:
+// the one that is read in the encoder, the one that is written in the decoder.
 export function positionOf(view: View, side: Side): number {
-  return Math.min(view.state.position[side], piecesOf(view, side).length - 1);
+  const { state, whole, tokenizer } = view;
+  const tokens = side === "encoder" ? whole.source : whole.written;
+  const position =
+    state.position[side] ??
+    tellingPosition(
+      tokens.map((token) => tokenizer.pieces[token]),
+      side === "encoder" ? 0 : 1,
+    );
+  return Math.min(position, piecesOf(view, side).length - 1);
+}
+
+// The place of the longest word that is one piece or begins with one, not before `from`; 0 if there is none.
+export function tellingPosition(pieces: string[], from = 0): number {
+  const lengths = pieces.map((piece, i) => (i >= from && /^\u2581\p{L}+$/u.test(piece) ? piece.length : 0));
+  return Math.max(0, lengths.indexOf(Math.max(...lengths)));
 }
 
 export function choosePosition({ state, choose }: View, side: Side, position: number): void {

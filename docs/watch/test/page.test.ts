@@ -4,14 +4,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { layOut } from "../src/beam.tsx";
-import { partName } from "../src/breaking.tsx";
+import { partName, partNames } from "../src/breaking.tsx";
 import { percent, shown, spelled } from "../src/drawing.tsx";
 import type { Candidate } from "../src/search.ts";
-import { FIRST, readLink, type State, writeLink } from "../src/state.ts";
+import { beginning, FIRST, readLink, type State, writeLink } from "../src/state.ts";
 import { STOPS, TOUR } from "../src/stops.tsx";
 import { Tokenizer } from "../src/tokenizer.ts";
-import { moments, softmax } from "../src/transformer.ts";
-import { headOf, largestOf } from "../src/view.ts";
+import { moments, similarity, softmax } from "../src/transformer.ts";
+import { headOf, largestOf, namesOf, positionOf, tellingPosition, type View } from "../src/view.ts";
 
 const state: State = {
   sentence: "Zwei & drei #1, 100%?",
@@ -31,8 +31,43 @@ test("a link holds all that was chosen", () => {
   assert.deepEqual(readLink(`#${writeLink(FIRST)}`), FIRST);
 });
 
-test("a form's link is a sentence with everything else as at first", () => {
-  assert.deepEqual(readLink("?s=A+dog+runs."), { ...FIRST, sentence: "A dog runs." });
+test("a form's link is a sentence, with no token chosen in it and everything else as at first", () => {
+  assert.deepEqual(readLink("?s=A+dog+runs."), { ...FIRST, ...beginning("A dog runs.") });
+});
+
+test("a link holds that no token was chosen, on either side", () => {
+  for (const position of [
+    { encoder: null, decoder: null },
+    { encoder: null, decoder: 3 },
+    { encoder: 3, decoder: null },
+  ]) {
+    const chosen = { ...state, position, key: null };
+    assert.deepEqual(readLink(`#${writeLink(chosen)}`), chosen);
+  }
+});
+
+const pieces = "<s> </s> ▁Two ▁girls . ▁Zwei ▁Mädchen".split(" ");
+const look = { source: [2, 3, 4, 1], target: [0, 5, 6, 4], written: [5, 6, 4, 1] };
+const viewOf = (position: State["position"]) =>
+  ({ state: { ...state, position }, look, whole: look, tokenizer: { pieces } }) as unknown as View;
+
+test("a position of the decoder is called by what it reads and by what it writes", () => {
+  const view = viewOf({ encoder: 0, decoder: 0 });
+  assert.deepEqual(namesOf(view, "encoder"), ["Two", "girls", ".", "‹end›"]);
+  assert.deepEqual(namesOf(view, "decoder"), [
+    "‹start› → Zwei",
+    "Zwei → Mädchen",
+    "Mädchen → .",
+    ". → ‹end›",
+  ]);
+});
+
+test("in a new sentence the longest word is at hand: read in the encoder, written in the decoder", () => {
+  const view = viewOf({ encoder: null, decoder: null });
+  assert.deepEqual([positionOf(view, "encoder"), positionOf(view, "decoder")], [1, 1]);
+  const chosen = viewOf({ encoder: 2, decoder: 9 });
+  assert.deepEqual([positionOf(chosen, "encoder"), positionOf(chosen, "decoder")], [2, 3]);
+  assert.equal(tellingPosition([".", "<0xE7>", "▁", "</s>"]), 0);
 });
 
 test("a link that makes no sense is as good as none", () => {
@@ -48,6 +83,7 @@ test("numbers are written as a reader expects them", () => {
   assert.deepEqual([1.234, -0.5, -Infinity].map(shown), ["1.23", "−0.50", "−∞"]);
   assert.deepEqual([1, 0.5, 0.05, 0.0001, 0].map(percent), ["100%", "50%", "5.0%", "<0.1%", "0%"]);
   assert.deepEqual(["<s>", "\u2581dog", "\u2581", "</s>"].map(spelled), ["‹start›", "dog", "␣", "‹end›"]);
+  assert.deepEqual(["<0x3F>", "<0xE7>", "<0x0A>"].map(spelled), ["?", "<0xE7>", "<0x0A>"]);
 });
 
 test("a word that is put together from pieces is told, and no other", () => {
@@ -66,6 +102,18 @@ test("what is left out has a name", () => {
   assert.equal(partName("decoder.layers.1.src_attn 2"), "head 3 of layer 2 in encoder-decoder attention");
   assert.equal(partName("encoder.layers.0.self_attn 0"), "head 1 of layer 1 in the encoder's self-attention");
   assert.equal(partName("mask"), "the causal mask");
+  assert.equal(
+    partName("decoder.layers.2.feed_forward"),
+    "the feed-forward network of the decoder's layer 3",
+  );
+  assert.equal(
+    partNames(["encoder.layers.0.self_attn 3", "mask", "encoder.layers.0.self_attn 0"]),
+    "the causal mask, heads 1, 4 of layer 1 in the encoder's self-attention",
+  );
+  assert.equal(
+    partNames(["positions", "mask", "scale", "residual"]),
+    "the positions, the causal mask, and 2 more",
+  );
 });
 
 test("a softmax sums to 1, whatever is hidden or large", () => {
@@ -81,6 +129,11 @@ test("a softmax sums to 1, whatever is hidden or large", () => {
 
 test("moments are those of the definition", () => {
   assert.deepEqual(moments(Float32Array.of(1, 3)), { mean: 2, variance: 1 });
+});
+
+test("similarity is the cosine of an angle", () => {
+  const [x, y, none] = [Float32Array.of(3, 4), Float32Array.of(-4, 3), Float32Array.of(0, 0)];
+  assert.deepEqual([similarity(x, x), similarity(x, y), similarity(x, none)], [1, 0, 0]);
 });
 
 test("a head's part of a row is its share", () => {
