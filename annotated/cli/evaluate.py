@@ -3,13 +3,14 @@
 import argparse
 import dataclasses
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 from annotated.cli.common import load_translator, own_pairs, plain_warnings, settings_from, standard
 from annotated.cli.recipes import Search
 from annotated.data import Corpus, load_corpus
 from annotated.data.corpora import languages
-from annotated.files import json_text, write_as_shell
+from annotated.files import json_text, naming, write_as_shell
 from annotated.translation.model_folder import find_model, training_settings
 from annotated.translation.scoring import score_split
 
@@ -25,13 +26,13 @@ def evaluate(args: argparse.Namespace) -> None:
     corpus, split = scored_corpus(args)
     options = {**settings_from(Search, args), "tokenize": args.bleu_tokenize, "progress": True}
     results, found = score_split(translator, corpus, split, args.variant == "tok", **options)
-    print(results, flush=True)
-    try:
-        if args.save is not None:
-            write_as_shell(args.save, "".join(line + "\n" for line in found))
-    finally:
+    with ExitStack() as outputs:  # each is written, whatever becomes of the others
         if args.json is not None:
-            write_as_shell(args.json, json_text(dataclasses.asdict(results)))
+            outputs.callback(write_as_shell, args.json, json_text(dataclasses.asdict(results)))
+        if args.save is not None:
+            outputs.callback(write_as_shell, args.save, "".join(line + "\n" for line in found))
+        with naming("standard output"):
+            print(results, flush=True)
 
 
 def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:

@@ -14,6 +14,7 @@ from annotated.cli.flags import Parser, add_flags
 from annotated.cli.options import COMMANDS
 from annotated.cli.settings import config_text, files_of_settings, flags_from
 from annotated.cli.variants import register_variants
+from annotated.files import naming
 
 
 def make_parser() -> Parser:
@@ -67,7 +68,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
         what = "unknown setting" if unknown[0].startswith("-") else "unexpected"
         command.error(f"{what} {unknown[0]}{command.nearest(unknown[0])}")
     if printing:
-        print(config_text(name, vars(given)), end="")
+        with naming("standard output"):
+            print(config_text(name, vars(given)), end="", flush=True)
         command.exit()
     return Namespace(**COMMANDS[name].defaults | vars(given))
 

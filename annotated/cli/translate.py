@@ -2,9 +2,11 @@
 
 import argparse
 import io
+import os
+import stat
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -72,10 +74,20 @@ def translations(
 def reading(path: Path) -> Iterator[tuple[str, BinaryIO]]:
     """Open a file, or standard input for `-`; yield what messages call it, and the file."""
     if str(path) == "-":
+        check_apart(standard("stdin").buffer, STANDARD_INPUT)
         yield STANDARD_INPUT, standard("stdin").buffer
     else:
         with path.open("rb") as file:
+            check_apart(file, str(path))
             yield str(path), file
+
+
+def check_apart(file: BinaryIO, name: str) -> None:
+    """Raise ValueError for a file that standard output is too: it would grow as long as it is read."""
+    with suppress(OSError):  # what a notebook or a test gives or collects is no file
+        here, there = (os.fstat(stream.fileno()) for stream in (file, sys.stdout))
+        if stat.S_ISREG(here.st_mode) and os.path.samestat(here, there):
+            raise ValueError(f"{name} is the file that is written to")
 
 
 @contextmanager

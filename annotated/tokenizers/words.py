@@ -106,7 +106,9 @@ class WordTokenizer:
         words, language, lower = (saved.get(key) for key in ("words", "language", "lower"))
         around = saved.get("before", []), saved.get("after", [END])
         whole = isinstance(words, list) and all(isinstance(word, str) for word in words)
-        framed = all(isinstance(ids, list) and all(i in (START, END) for i in ids) for ids in around)
+        framed = all(
+            isinstance(ids, list) and all(type(i) is int and i in (START, END) for i in ids) for ids in around
+        )
         if not (whole and framed and isinstance(language, str | None) and isinstance(lower, bool)):
             raise ValueError(
                 f"{Path(folder) / f'{name}.json'} is no vocabulary: it needs words, language and lower"

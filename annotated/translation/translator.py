@@ -113,7 +113,7 @@ class Translator:
         batches side by side as PyTorch has threads, each with memory of its own. Messages count the lines
         from `first_line` on; with `progress`, a bar shows how far it is. Raises ValueError naming what is no
         string, for a table or one sentence in the place of several, for a prefix that could not be written,
-        and as `beam_search` does.
+        for scores that are not finite, and as `beam_search` does.
         """
         found = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress, first_line)
         return [self.tgt_tokenizer.decode(ends[0].tokens) if ends else "" for ends in found]
@@ -185,6 +185,12 @@ class Translator:
                 for i, hypotheses in zip(indices, found, strict=True):
                     results[i] = hypotheses
                 bar.update(len(indices))
+        for i in encoded:
+            if not results[i]:  # each comparison with NaN was false
+                raise ValueError(
+                    f"line {first_line + i} has no translation: the model's scores are not finite; its "
+                    f"weights are damaged, or too large for {next(self.model.parameters()).dtype}"
+                )
         return results
 
     def encode(self, sentence: str, name: str = "the sentence") -> list[int]:

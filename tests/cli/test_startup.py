@@ -1,10 +1,14 @@
 """What is asked of the command line itself is answered without PyTorch, which takes seconds to import."""
 
+import os
+import py_compile
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import annotated
 from annotated.cli.options import COMMANDS
 
 LOADED = """
@@ -37,6 +41,28 @@ def test_a_wrong_flag_is_told_without_it_too(arguments, says):
     said, loaded = done.stderr.splitlines()
     assert says in said
     assert loaded == "[]"
+
+
+def test_no_room_for_what_is_asked_is_told_by_name():
+    with open("/dev/full", "wb") as full:
+        asked = [sys.executable, "-m", "annotated", "average", "--print-config"]
+        done = subprocess.run(asked, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.stderr == "annotated: standard output: No space left on device\n"
+    assert done.returncode == 2
+
+
+def test_it_runs_without_its_source(tmp_path):
+    """Byte-compiled alone, as some installations keep a package."""
+    package = Path(annotated.__path__[0])
+    for path in package.glob("**/*.py"):
+        name = path.relative_to(package.parent).with_suffix(".pyc")
+        py_compile.compile(path, tmp_path / name, doraise=True)
+    options = {"env": {**os.environ, "PYTHONPATH": str(tmp_path)}, "cwd": tmp_path}
+    command = [sys.executable, "-m", "annotated", "train"]
+    for asked in ("--version", "--help", "--print-config"):
+        done = subprocess.run([*command, asked], capture_output=True, text=True, **options)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout
 
 
 def test_each_command_lies_in_the_file_of_its_name():

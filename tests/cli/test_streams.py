@@ -158,6 +158,23 @@ def test_files_are_translated_one_after_the_other(model, echo, tmp_path, monkeyp
     assert capfd.readouterr().out == "ONE\nTWO\nTHREE\nFROM STANDARD INPUT\n"
 
 
+def test_a_file_that_would_grow_as_it_is_read_is_refused(model, echo, tmp_path, monkeypatch, capfd):
+    path = tmp_path / "text"
+    path.write_text("one\n")
+    asked = ["translate", "--model", str(model)]
+    with path.open("a") as out, path.open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "stdout", out)
+        for name, given in ((str(path), [str(path)]), ("standard input", [])):
+            assert main([*asked, *given]) == 2
+            assert capfd.readouterr().err == f"annotated: {name} is the file that is written to\n"
+    assert path.read_text() == "one\n"
+    with open(os.devnull, "r+") as device:  # as a terminal is both
+        monkeypatch.setattr(sys, "stdin", device)
+        monkeypatch.setattr(sys, "stdout", device)
+        assert main(asked) == 0
+
+
 def test_what_is_wrong_with_a_file_is_told_by_its_name(model, tmp_path, monkeypatch, capfd):
     feed(monkeypatch, b"")
     asked = ["translate", "--model", model, "--beam", "1"]
@@ -267,6 +284,23 @@ def test_scores_are_printed_though_they_cannot_be_written(model, files, tmp_path
     assert save.read_bytes().count(b"\n") == 10
     assert scored(model, files, "--save", "/dev/full", "--json", tmp_path / "scores.json") == 2
     assert read_json(tmp_path / "scores.json")["sentences"] == 10
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "says"),
+    [("full", 2, "annotated: standard output: No space left on device\n"), ("unread", 141, "")],
+)
+def test_files_are_written_though_scores_cannot_be_printed(
+    output, code, says, model, files, tmp_path, monkeypatch, capfd
+):
+    save, scores = tmp_path / "found", tmp_path / "scores.json"
+    read, write = os.pipe()
+    os.close(read)
+    with contextlib.suppress(OSError), open("/dev/full" if output == "full" else write, "w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        found = scored(model, files, "--save", save, "--json", scores)
+    assert (found, capfd.readouterr().err) == (code, says)
+    assert save.read_bytes().count(b"\n") == read_json(scores)["sentences"] == 10
 
 
 def test_what_cannot_be_written_is_refused_before_the_work(model, files, tmp_path, capfd, monkeypatch):

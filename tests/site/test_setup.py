@@ -16,7 +16,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 ASKED_FOR = {"torch", "jupyter", "jupytext", "matplotlib", "seaborn", "altair", "nbval", "spacy", "torchtext"}
 HEAVY = {"spacy", "torchtext", "pandas", "matplotlib", "seaborn", "altair", "vl_convert", "transformers"}
@@ -62,6 +63,11 @@ def test_everything_that_those_need_is_locked_too() -> None:
 
 def test_no_pin_names_the_build_of_one_machine() -> None:
     assert [name for name, version in locked().items() if version.local] == []
+
+
+def test_the_types_are_there_for_who_installs_the_package() -> None:
+    assert (ROOT / "annotated" / "py.typed").is_file()
+    assert "py.typed" in PYPROJECT["tool"]["setuptools"]["package-data"]["annotated"]
 
 
 def test_the_interpreters_agree() -> None:

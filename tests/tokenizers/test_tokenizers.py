@@ -276,6 +276,9 @@ def test_any_tokenizer_is_saved_and_loaded(tokenizer, tmp_path):
     assert written == {"sentencepiece.json", "sentencepiece.model", "words.json"}
 
 
+WORDS_ROUND = b'{"kind": "words", "words": ["a"], "language": null, "lower": false, %s}'
+
+
 @pytest.mark.parametrize(
     ("file", "damage"),
     [
@@ -290,6 +293,10 @@ def test_any_tokenizer_is_saved_and_loaded(tokenizer, tmp_path):
         ("t.json", lambda data: b'{"kind": "sentencepiece"}'),
         ("t.json", lambda data: b'{"kind": "words", "words": [1], "language": null, "lower": false}'),
         ("t.json", lambda data: b'{"kind": "words", "words": ["a"], "language": "zzz", "lower": false}'),
+        *(
+            ("t.json", lambda data, around=around: WORDS_ROUND % around)
+            for around in (b'"before": [true]', b'"after": [1.0]', b'"after": [3]', b'"before": 0')
+        ),
         ("t.json", lambda data: b'{"kind": "pickle"}'),
     ],
 )

@@ -80,6 +80,18 @@ def test_a_second_derivative_is_an_error_rather_than_a_wrong_number():
         torch.autograd.grad(loss, inputs, create_graph=True)  # for a penalty on the gradient, say
 
 
+def test_no_gradient_is_computed_that_nobody_wants(monkeypatch):
+    inputs, target = case()
+    wanted = []
+    monkeypatch.setattr(
+        "annotated.training.rdrop.add_gradients",
+        lambda gradients, *_: wanted.append([gradient is not None for gradient in gradients]),
+    )
+    with torch.no_grad():
+        rdrop_cross_entropy(*inputs, target, 1.0, 0.1, PAD)
+    assert wanted == [[False] * 3] * 2  # of each pass by its states, weight and bias
+
+
 @pytest.mark.parametrize("frozen", [(0,), (1,), (0, 1), (2, 3), (3,), (0, 1, 2, 3)])
 def test_the_gradients_that_are_wanted_do_not_depend_on_the_others(frozen):
     inputs, target = case()

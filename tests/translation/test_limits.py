@@ -168,15 +168,9 @@ def test_greedy_bleu_survives_learned_positions(words):
     assert greedy_bleu(model, [Batch(src, tgt)], words).value >= 0
 
 
-class Framed(WordTokenizer):
-    """Words of which the encoder reads the start symbol too."""
-
-    before = (START,)
-
-
-@pytest.mark.parametrize("kind", [WordTokenizer, Framed])
+@pytest.mark.parametrize("before", [(), (START,)], ids=["", "framed"])  # read by the encoder too
 @pytest.mark.parametrize("settings", [{}, {"positions": "learned", "max_len": 9}], ids=["", "learned"])
-def test_a_training_takes_just_the_pairs_that_fit(kind, settings, tmp_path, monkeypatch):
+def test_a_training_takes_just_the_pairs_that_fit(before, settings, tmp_path, monkeypatch):
     for first, name in enumerate(("src", "tgt", "val-src", "val-tgt")):  # four different texts
         lines = [" ".join(WORDS[(first + i) % 8] for i in range(length)) for length in range(1, 20)]
         (tmp_path / name).write_text("\n".join(lines) + "\n")
@@ -188,7 +182,8 @@ def test_a_training_takes_just_the_pairs_that_fit(kind, settings, tmp_path, monk
 
     monkeypatch.setattr("annotated.training.train.encode_corpus", spy)
     monkeypatch.setattr("annotated.training.train.new_model", lambda *_: (model, tokenizer, tokenizer))
-    tokenizer, model = kind(WORDS, None), make_model(12, 12, **SHAPE, **settings, tied_embeddings="all")
+    tokenizer = WordTokenizer(WORDS, None, before=before)
+    model = make_model(12, 12, **SHAPE, **settings, tied_embeddings="all")
     files = [f"--{name}={tmp_path / name}" for name in ("src", "tgt", "val-src", "val-tgt")]
     flags = [
         "--max-tokens=12",
@@ -199,7 +194,7 @@ def test_a_training_takes_just_the_pairs_that_fit(kind, settings, tmp_path, monk
     ]
     assert main(["train", *files, *flags]) == 0
     room = 9 if settings else 12
-    assert set(limits) == {room - 1 - len(tokenizer.before)}  # a longer one would not have fitted
+    assert set(limits) == {room - 1 - len(before)}  # a longer one would not have fitted
 
 
 # ---- the command line

@@ -15,6 +15,7 @@ from nasty_text import NASTY
 from annotated.tokenizers import SentencePieceTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.decoding import beam_search
+from annotated.translation.hypotheses import Hypothesis
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Translator, by_length
 
@@ -239,6 +240,18 @@ def test_impossible_searches_are_refused(options, says, translator):
         translator.translate(["a dog"], **options)
 
 
+@pytest.mark.parametrize("beam", [1, 4])
+def test_scores_that_are_no_numbers_are_an_error_rather_than_an_empty_line(translator, beam):
+    model = deepcopy(translator.model)
+    with torch.no_grad():
+        for parameter in model.encoder.parameters():
+            parameter.fill_(1e30)  # finite, but no product of two is
+    large = Translator(model, translator.src_tokenizer, translator.tgt_tokenizer)
+    with pytest.raises(ValueError, match=r"^line 12 has no translation: the model's scores are not finite"):
+        large.translate(["", "a dog"], beam, first_line=11)
+    assert large.translate(["", " "], beam) == ["", ""]
+
+
 def test_a_number_of_numpy_is_a_number(translator):
     numpy = pytest.importorskip("numpy")
     found = translator.translate(["a dog"], beam=numpy.int64(2), alpha=numpy.float32(0.5))
@@ -258,7 +271,7 @@ def test_what_is_asked_for_is_searched_for(ask, options, searched, translator, m
 
     def search(*args, **settings):
         calls.append(inspect.signature(beam_search).bind(*args, **settings).arguments)
-        return [[]]
+        return [[Hypothesis((), 0.0, 0.0)]]
 
     monkeypatch.setattr("annotated.translation.translator.beam_search", search)
     getattr(translator, ask)(["a dog"] if ask == "translate" else "a dog", **options)
