@@ -118,9 +118,9 @@ with evaluating(model):
 assert moved[0] < 1e-4 < 1e-2 < moved[1]
 
 # %% [markdown]
-# After two layers it moves, because in layer 1 the shuffled words saw other words before them. So a decoder
-# of two or more layers can learn something about order without positions (Haviv et al., 2022). An encoder
-# cannot.
+# After two layers it moves, because in layer 1 the shuffled words saw other words before them. So a
+# decoder can learn something about order without positions (Haviv et al., 2022): one causal layer can tell
+# how many words stand before it, two their order. An encoder cannot.
 #
 # ## Four simpler encodings, and what each lacks
 #
@@ -269,9 +269,10 @@ assert (similar[1_000_000] > similar[10_000]).all()
 # %% [markdown]
 # The base decides over which distances the similarity falls. With base 10 even the slowest hand is back
 # after 62 positions, and a distance of 100 looks like one of 5,000. With base 10000 the similarity falls
-# all the way. A larger base makes near positions more alike (0.78 instead of 0.68 at distance 10). So 10000
-# covers the lengths of sentences. Whether that matters once $W^Q$ and $W^K$ are trained, only training runs
-# could tell. For its *rotary positions*, which turn queries and keys (exercise 2), Llama 3 takes 500,000.
+# all the way. A larger base makes near positions more alike (0.78 instead of 0.68 at distance 10). So
+# 10000 is more than long enough for sentences; 1,000 might do as well (we did not try). Whether that
+# matters once $W^Q$ and $W^K$ are trained, only training runs could tell. For its *rotary positions*,
+# which turn queries and keys (exercise 2), Llama 3 takes 500,000.
 #
 # > "The wavelengths form a geometric progression from 2π to 10000 · 2π." (section 3.5)
 #
@@ -287,7 +288,7 @@ for d_model in (32, 512):
 # %% [markdown]
 # Much code writes the frequency as `exp(-2 * i / d * log(10000))`, which is the same number.
 #
-# ## Only the distance counts
+# ## Between two encodings only the distance counts
 #
 # Because $\sin a\sin b + \cos a\cos b = \cos(a - b)$ in every pair, the dot product of two encodings is
 #
@@ -405,7 +406,8 @@ assert unscaled[0] < 0.1
 # %% [markdown]
 # With the factor both can be read: unrelated vectors in 512 dimensions are almost at right angles. A
 # position has length $\sqrt{256} = 16$; an embedding has length 1 without the factor and about 23 with it.
-# Without it, the nearest word is mostly wrong.
+# Without it, the nearest word is mostly wrong. (Nothing is lost: every position is read right, and
+# subtracting it leaves the word.)
 #
 # What does our hand-made head do with word + position?
 
@@ -564,7 +566,8 @@ plt.show()
 # trained length the learned table falls to chance at once, the sines within a few positions.*
 #
 # Without positions the model names the symbol seen most often: at position 1 the only other one (100%),
-# later still better than chance (≈12%). The sines end *below* it, because they attend to a wrong position.
+# later still better than chance (≈12%). Sines and table end *below* it, probably because they attend to a
+# wrong position.
 #
 # Our hand-made head works at any position, so sines are not the obstacle. But telling 32 positions apart
 # needs no rotation. Two other trainings use positions 0 to 127: rows of 128 from 0, and rows of 32 that
@@ -590,11 +593,12 @@ assert best[long][2] < 0.65 < worst[anywhere][2]
 assert worst[short][2] > 0.4
 
 # %% [markdown]
-# At 300 and 1000 the random start is ahead. Rows of 128 see as many positions, so that number alone is not
-# why. So sines *allow* a model to work, in part, at positions that it never saw, and how well depends on
-# the training data. (Why 1000 is easier than 50 or 300, we do not know.) This is a toy, and its test rows
-# are no *longer* than those of training. Language models with sines get worse soon after the trained length
-# (Press et al., 2022).
+# At 300 and 1000 the random start is ahead. Both trainings see positions 0 to 127, so their number does
+# not explain the difference. A model without positions has ≈25% on such rows. At 300 only the random start
+# is far above that; at 1000 all three are. So with sines a model *can* work at positions that it never
+# saw, if the training data teach it to. (Why 1000 is easier than 50 or 300, we do not know.) This is a
+# toy, and its test rows are no *longer* than those of training. Language models with sines get worse soon
+# after the trained length (Press et al., 2022).
 #
 # **Exercise 2 (medium).** Rotary positions (RoPE; Su et al., 2021), which most large language models use
 # today, add nothing to the words. They rotate each query and each key by its own position. The score of a

@@ -264,13 +264,14 @@ assert post_way[2][-1] < 0.25 < 0.5 < pre_way[2][-1]
 
 # %% [markdown]
 # *Figure 3. Four ways to stack twelve untrained sub-layers. Left: bare, all words become alike at once.
-# Middle: residuals alone grow; post-norm keeps the size at 1. Right: the cosine with the first vector falls
-# to ≈0.20 in post-norm, to ≈0.57 in pre-norm. Left and right, post-norm and residual nearly coincide.*
+# Middle: residuals alone grow; post-norm keeps the size at 1. Right: the cosine with the first vector
+# falls to ≈0.20 in post-norm, to ≈0.57 in pre-norm. From about seven sub-layers on, post-norm and residual
+# nearly coincide on the left.*
 #
-# They coincide because post-norm rescales the sum but hardly changes its direction, so a sub-layer's output
-# keeps its weight relative to the residual stream. In pre-norm the stream grows while each addition stays
-# about the same size, so later sub-layers change it less and less. Post-norm ends with words as alike as
-# ≈0.86. That alone does not prevent training: the paper's model is post-norm.
+# Apart from the first norm, post-norm rescales the sum but hardly changes its direction, so a sub-layer's
+# output keeps its weight relative to the residual stream. In pre-norm the stream grows while each addition
+# stays about the same size, so later sub-layers change it less and less. Post-norm ends with words as
+# alike as ≈0.86. That alone does not prevent training: the paper's model is post-norm.
 #
 # **Exercise 2 (medium).** The *sandwich norm* (Ding et al., 2021) uses both:
 # $x + \mathrm{LayerNorm}(\mathrm{Sublayer}(\mathrm{LayerNorm}(x)))$. How large is the stream after twelve
@@ -426,7 +427,7 @@ assert min(results["pre-norm"][0].values()) > 0.97
 # is about $1/\sqrt{1+s^2}$: ≈0.83 predicted, ≈0.86 measured.
 #
 # The product, 0.92 · 0.86 · 1.00 ≈ 0.79 a layer, is 0.31 over five layers; Figure 4, for parameters, has
-# ≈0.38. In logarithms about a third of the loss is self-attention's.
+# ≈0.38. In logarithms about a third of the loss is self-attention's (one seed).
 #
 # Is it the door, or the norm? Two controls have the same numbers in the forward pass, and so the same
 # $s$ and the same norms. Only the way back differs: what flows through cross-attention **returns** to the
@@ -462,12 +463,13 @@ for name in ("post-norm", LARGER):
         assert low < norms[0] / norms[-1] < high
 
 # %% [markdown]
-# With a door that leads back, the first layer's parameters get about as much as the last's. (The stream's
-# own gradient still falls by half or more, because cross-attention, too, gives back less than it got.) Once
-# self-attention returns nothing, it passes only $1/\sqrt{1+s^2}$, and little arrives. So every norm takes,
-# and what counts is whether the sub-layer gives back. In pre-norm no norm divides the stream. Takase et al.
-# (2022) blame the norm; Liu et al. (2020, "Admin") find the gradient vanishing in the decoder, not in the
-# encoder.
+# If self-attention gives nothing back, it passes only $1/\sqrt{1+s^2}$, and the loss is as predicted:
+# $(0.83 \cdot 0.86)^5 = 0.19$. With a door that leads back, the first layer's *parameters* get about as
+# much as the last's, but the stream gains little, because cross-attention gives back less than it got: a
+# parameter's gradient is a sum over positions, and no measure of the stream. So every norm takes, and it
+# matters whether the sub-layer gives back; how much the door alone costs, this control does not say. In
+# pre-norm no norm divides the stream. Takase et al. (2022) blame the norm; Liu et al. (2020, "Admin") find
+# the gradient vanishing in the decoder, not in the encoder.
 #
 # ### Does it matter for learning?
 #
@@ -512,11 +514,12 @@ ax.legend(frameon=False, loc="lower left")
 plt.show()
 
 # %% [markdown]
-# *Figure 5. Post-norm at 0.01 from the first update stays at the loss of guessing, ln 10 ≈ 2.30, for
-# these 100 updates. Pre-norm leaves it after about 35. Warm-up helps both, and 0.001 helps as well.*
+# *Figure 5. Post-norm at 0.01 from the first update stays at the loss of guessing, ln 10 ≈ 2.30, for these
+# 100 updates. Pre-norm leaves it after about 35. Warm-up helps both, and 0.001 helps post-norm as well
+# (pre-norm at 0.001 was not run).*
 #
-# Ten short runs prove little. In them the first steps at 0.01 are too long, most of all
-# for post-norm. Warm-up is one cure, a lower rate another, and pre-norm does not make warm-up useless.
+# Ten short runs prove little. At 0.01 post-norm needs short first steps, and pre-norm gains by them.
+# Warm-up is one cure, a lower rate another.
 #
 # ## Six of each
 #

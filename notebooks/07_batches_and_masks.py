@@ -104,8 +104,8 @@ for german, english in list(train_text)[:3]:
 # compares every position with every other.
 #
 # **Byte-pair encoding** (BPE; Sennrich et al., 2016) lies in between. Start from characters. Find the pair
-# of neighbours that occurs most often in the text, and make it one symbol. Repeat this some thousand times.
-# Frequent words end up whole, rare ones in several *subwords*.
+# of neighbours that occurs most often in the text, and make it one symbol. Repeat this, for a vocabulary
+# like the paper's, more than 30,000 times. Frequent words end up whole, rare ones in several *subwords*.
 
 
 # %%
@@ -250,8 +250,9 @@ assert difference < 1e-10
 #
 # ## Padding must change nothing
 #
-# A sentence must get the same result alone and in a batch. Two masks ensure it, `src_mask` and `tgt_mask`.
-# They are `True` where attention is allowed.
+# A sentence must get the same result alone and in a batch. `src_mask` ensures it for the source. In
+# `tgt_mask` the causal half does, because padding comes last; the other half would matter with padding on
+# the left. They are `True` where attention is allowed.
 #
 # In a mask a *row* belongs to a query and a *column* to a key. `src_mask` is (4, 1, 11): one row for each
 # sentence, used for all its queries, which hides the columns of padding. `tgt_mask` is (4, 12, 12), because
@@ -400,9 +401,9 @@ assert max(shares["64, sorted by length"], shares["TokenBatches, 1,000 positions
 # sides still differ.*
 #
 # Sorting alone achieves this. Why then measure in tokens? Because memory and time per update stay about
-# constant. Also, the loss of a batch is divided by `ntokens`, and Adam makes every update about equally
-# large ([08](08_training_recipe.ipynb)), however many words share it. So with 64 sentences a batch, a word
-# among short sentences would count more than one among long ones.
+# constant. Also, the loss of a batch is divided by `ntokens`, so each batch counts about the same, however
+# many words share it: with 64 sentences a batch, a word among short sentences would count more than one
+# among long ones.
 #
 # ## The model that was right about everything
 #
@@ -478,8 +479,8 @@ assert max(shares[1:]) < 0.05 < 0.3 < shares[0] < 0.95
 # right. The honest model, for the same reason, is *worse* than $\ln 1000$: it bets that every token comes
 # twice.
 #
-# This needs one matrix and few layers. Each layer adds something random to the state, and after six the
-# token is no longer the nearest ([06](06_the_full_model.ipynb)).
+# At this width it needs one matrix and few layers: after six, what the layers have added outweighs the
+# token ([06](06_the_full_model.ipynb)).
 #
 # Now we train, the unshifted model for only 20 updates, the others for 110.
 
