@@ -240,10 +240,10 @@ assert remembered == len(symbols)
 # > "One key factor affecting the ability to learn such dependencies is the length of the paths forward
 # > and backward signals have to traverse in the network." (section 4)
 #
-# The backward signal is the gradient. We send a random one into the output of untrained layers and
-# measure its norm at each input word: in an RNN, in an LSTM, in one whose forget gates start open, and in
-# one attention layer, a weighted mean of all words. At first a gate keeps about half of the state; a bias of
-# 3 keeps about 95%.
+# The backward signal is the gradient. We send a random one into the output of untrained layers and measure
+# its norm at each input word: in an RNN, in an LSTM, in one whose forget gates start open, and in one
+# attention layer, a weighted mean of all words. A forget gate is a sigmoid by which each step multiplies
+# the old state: untrained about 0.5; with a bias of 3 it starts *open*, at about 0.95.
 
 
 # %%
@@ -556,7 +556,8 @@ assert [*found.values()] == [(2, 2, 1), (2, 1, 2), (3, 1, 2), (2 * 5, 1, 1)]
 #
 # But the attention layer of the model also has four linear maps ([03](03_multi_head_attention.ipynb)),
 # which cost $4nd^2$ and are not in Table 1. With them it is never cheaper than a plain RNN ($2nd^2$). Its
-# rival in 2017, the LSTM ($8nd^2$), costs more if $n$ is below $2d=1024$.
+# rival in 2017, the LSTM, has four maps where the RNN has one: $8nd^2$, which is more if $n$ is below
+# $2d=1024$.
 #
 # An *encoder* layer is this attention and a feed-forward network four times as wide. How large is its $n^2$
 # part?
@@ -632,8 +633,8 @@ assert None not in [*curves["LSTM, gates open"][:2], *curves["dilated convolutio
 # paths, the LSTM with open gates gets furthest. Attention, whose path is 1 at *every* distance, slows down:
 # at 64 it needs more updates than convolutions with a path of 4. Two guesses, each with a control:
 #
-# - *The gates.* With a bias of 3, a gate keeps $0.95^{64}$, about 4%, of the first symbol. A bias of 6
-#   keeps 85% (see *chrono initialisation*, Tallec & Ollivier, 2018).
+# - *The gates.* With a bias of 3, a gate keeps $0.95^{64}$, about 4%, of one number (the layer passes more
+#   on, Figure 3). A bias of 6 keeps 85% (see *chrono initialisation*, Tallec & Ollivier, 2018).
 # - *Attention.* The marked word starts with a weight of about $1/n$. We raise its score until it starts with
 #   about 1/5, as at distance 4.
 
@@ -664,7 +665,8 @@ for name, make, limit in (("LSTM, bias 6", lambda: lstm(6.0), 250), ("attention,
 #
 # An output of attention is a *mean*: where the scores are equal, each of $n$ words has the weight $1/n$.
 # Training can undo this by giving one word a much higher score. Does what our layer learned at distance 64
-# still work at 4,096? And what the RNN learned at 4, at 16?
+# still work at 4,096? And what the RNN learned at 4, at 16? (Its wrong answers may be a code, so we also
+# rename each to the symbol that most often leads to it.)
 
 
 # %%

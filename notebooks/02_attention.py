@@ -329,9 +329,9 @@ one_query = torch.stack([k[:, :d_k] @ q[:d_k] for d_k in widths])  # (11, 9)
 explore_scaling(widths, one_query, german, bits, moves)
 
 # %% [markdown]
-# *Figure 4. Left: one query's scores and weights at $d_k = 64$, the dashed line (in Jupyter, a slider moves
-# it). Without the division (blue) one key takes nearly all the weight. Right: the median query. Entropy says
-# how evenly the weight is spread.*
+# *Figure 4. Left: one random query's scores (the words are only labels) and weights at $d_k = 64$, the
+# dashed line (in Jupyter, a slider moves it). Without the division (blue) one key takes nearly all the
+# weight. Right: the median query. Entropy says how evenly the weight is spread.*
 #
 # ### A lottery
 #
@@ -387,15 +387,15 @@ assert curves["query"][PLAIN]["median"][10] < 1e-3 < 0.2 < curves["query"][PLAIN
 #
 # At the softmax, the paper's suspicion holds on these random vectors: without the division, the mean falls
 # to 0.4 of the divided one at the paper's $d_k = 64$, and to about a ninth at 1024. But on its way to the
-# query, the gradient is multiplied by the keys. Their length is $\sqrt{d_k}$, and 1 after the division. So
-# at the query the undivided mean is about three times *larger*. What is lost is its spread, in a
-# **lottery**: a tenth of the queries, those whose two best keys are nearly tied, hold about 48% of the
-# gradient at 64, and 87% at 1024, where most others get almost none. Each update then learns from few. (We
-# have not trained without the division.)
+# query, the gradient is multiplied by the keys, whose length is about $\sqrt{d_k}$ (the division divides
+# it by that again). So at the query the undivided mean is about three times *larger*. What is lost is not
+# its size but its even share, in a **lottery**: a tenth of the queries, those whose two best keys are
+# nearly tied, hold about 48% of the gradient at 64, and 87% at 1024, where most others get almost none.
+# Each update then learns from few. (We have not trained without the division.)
 #
-# *Is $\sqrt{d_k}$ still right after training?* Trained queries and keys are not independent. We compare the
-# entropy of a trained model's weights with that of random scores of standard deviation 1. Each of its layers
-# has four attentions side by side, its *heads* ([03](03_multi_head_attention.ipynb)).
+# *Do the weights stay as soft as the division makes them?* Trained queries and keys are not independent.
+# We compare the entropy of a trained model's weights with that of random scores of standard deviation 1.
+# Each of its layers has four attentions side by side, its *heads* ([03](03_multi_head_attention.ipynb)).
 
 # %%
 seen = load_pretrained("multi30k-en-de").attention("A young woman is throwing a ball to a small brown dog.")
@@ -409,8 +409,8 @@ for kind in ("encoder", "cross"):
     assert sharper >= 12
 
 # %% [markdown]
-# Scaling sets where training starts. Training moves on: in this sentence, most heads are sharper than
-# random vectors.
+# No: in this sentence, most heads are sharper than random vectors. The division sets only where training
+# starts.
 #
 # **Exercise 1 (easy).** Somebody divides by $d_k$ instead of $\sqrt{d_k}$. What is the median entropy of
 # the nine weights then, at $d_k = 4$ and at 1024? Is the temperature now too high or too low? (Use
@@ -574,7 +574,7 @@ explore_masks(masks, tokens, tokens, query=3)
 # ### Which way round?
 #
 # `True` means "may attend" here. We give the same mask, `[True, True, False]`, to several functions and
-# read off which keys get weight.
+# read off which keys get weight. (With the identity matrix as values, the output *is* the weights.)
 
 # %%
 _ = torch.manual_seed(0)

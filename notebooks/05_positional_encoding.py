@@ -139,7 +139,7 @@ assert lost < 1e-4
 assert latest >= 9
 
 # %% [markdown]
-# The norm subtracts exactly what we added. Without it, the largest number dominates the dot products. A
+# The norm subtracts exactly what we added.  A
 # number in *one* entry would survive, but at position 100 the norm would shrink the 511 others to less than
 # a quarter.
 #
@@ -270,9 +270,7 @@ assert (similar[1_000_000] > similar[10_000]).all()
 # The base decides over which distances the similarity falls. With base 10 even the slowest hand is back
 # after 62 positions, and a distance of 100 looks like one of 5,000. With base 10000 the similarity falls
 # all the way. A larger base makes near positions more alike (0.78 instead of 0.68 at distance 10). So
-# 10000 is more than long enough for sentences; 1,000 might do as well (we did not try). Whether that
-# matters once $W^Q$ and $W^K$ are trained, only training runs could tell. For its *rotary positions*,
-# which turn queries and keys (exercise 2), Llama 3 takes 500,000.
+# 10000 is more than long enough for sentences; 1,000 might do as well (we did not try).
 #
 # > "The wavelengths form a geometric progression from 2π to 10000 · 2π." (section 3.5)
 #
@@ -286,7 +284,7 @@ for d_model in (32, 512):
     assert longest < 9700
 
 # %% [markdown]
-# Much code writes the frequency as `exp(-2 * i / d * log(10000))`, which is the same number.
+#
 #
 # ## Between two encodings only the distance counts
 #
@@ -416,6 +414,7 @@ _ = torch.manual_seed(0)
 places = encode(torch.arange(200), d)
 text = torch.randn(200, d).double()  # 200 random words
 x = text + places
+back = math.sqrt(d) * rotation(-1, d)  # as above
 scores = x @ back.T @ x.T / math.sqrt(d)  # (200, 200)
 itself, previous = scores.diagonal(), scores.diagonal(-1)
 print(f"score with itself: ≈{itself.mean():.0f}", end=", ")
@@ -473,7 +472,7 @@ print(f"rows that get a gradient from a sentence of 32 words: {touched} of 200")
 assert touched == 32
 
 # %% [markdown]
-# A row beyond the longest training sentence stays random. Past the end of the table there is none. Sines
+# A row beyond the longest training sentence stays random.  Sines
 # can be computed for any position:
 
 # %%
@@ -569,10 +568,10 @@ plt.show()
 # later still better than chance (≈12%). Sines and table end *below* it, probably because they attend to a
 # wrong position.
 #
-# Our hand-made head works at any position, so sines are not the obstacle. But telling 32 positions apart
-# needs no rotation. Two other trainings use positions 0 to 127: rows of 128 from 0, and rows of 32 that
-# begin at a random position from 0 to 96. We test rows of 32, with sines only: a learned table is
-# untrained, by construction, at 300 and 1000.
+# Our hand-made head works at any position, so sines do not prevent it. But training never asked for a
+# rotation: 32 positions can be learned one by one. Two other trainings use positions 0 to 127: rows of 128
+# from 0, and rows of 32 that begin at a random position from 0 to 96. We test rows of 32, with sines only:
+# a learned table is untrained, by construction, at 300 and 1000.
 
 # %%
 trainings = {"32, from 0": (1, 32), "128, from 0": (1, 128), "32, from 0 ... 96": (97, 32)}
@@ -596,9 +595,9 @@ assert worst[short][2] > 0.4
 # At 300 and 1000 the random start is ahead. Both trainings see positions 0 to 127, so their number does
 # not explain the difference. A model without positions has ≈25% on such rows. At 300 only the random start
 # is far above that; at 1000 all three are. So with sines a model *can* work at positions that it never
-# saw, if the training data teach it to. (Why 1000 is easier than 50 or 300, we do not know.) This is a
-# toy, and its test rows are no *longer* than those of training. Language models with sines get worse soon
-# after the trained length (Press et al., 2022).
+# saw, if the training data teach it to. (Position 50 is new to the first training alone. Why 1000 is
+# easier than 300, we do not know.) This is a toy, and its test rows are no *longer* than those of
+# training. Language models with sines get worse soon after the trained length (Press et al., 2022).
 #
 # **Exercise 2 (medium).** Rotary positions (RoPE; Su et al., 2021), which most large language models use
 # today, add nothing to the words. They rotate each query and each key by its own position. The score of a

@@ -148,12 +148,11 @@ assert cut["gesehen"] == ["g", "e", "sehen"]
 # %% [markdown]
 # After five merges BPE has found the verb *sehen* inside its participle *gesehen*, only by counting.
 #
-# SentencePiece (Kudo and Richardson, 2018) writes a space as `▁` at the beginning of the word that follows;
-# where no merge has joined the two, `▁` stands alone. By default it learns another kind of model
-# (*unigram*), normalises the text (NFKC) and collapses spaces. Our package asks for BPE and switches the
-# other two off, so decoding gives the text back exactly. A character outside the vocabulary is spelled in
-# its UTF-8 bytes, so `<unk>` never occurs here (below it serves as a wrong token). We train on both
-# languages together, as the paper does.
+# SentencePiece (Kudo and Richardson, 2018) writes a space as `▁` at the beginning of the word that
+# follows; where no merge has joined the two, `▁` stands alone. Our package asks it for BPE and switches
+# its normalisation off, so decoding gives the text back exactly. A character outside the vocabulary is
+# spelled in its UTF-8 bytes, so `<unk>` never occurs here (below it serves as a wrong token). We train on
+# both languages together, as the paper does.
 
 # %%
 tokenizer = SentencePieceTokenizer.train(train_text.src + train_text.tgt, vocab_size=2000)
@@ -277,9 +276,9 @@ assert distances["right"] < 1e-10
 assert min(distances["none"], distances["inverted"]) > 0.1
 
 # %% [markdown]
-# **Why not hide the rows of the padding as well?** Padding positions still send out queries and get states.
-# We overwrite each of them in the encoder's output (the *memory*) with a million and let the decoder read
-# it.
+# **Why not forbid the padding's own queries as well?** Padding positions still send out queries and get
+# states. We overwrite each of them in the encoder's output (the *memory*) with a million and let the
+# decoder read it.
 
 # %%
 with evaluating(model):
@@ -474,10 +473,10 @@ assert max(shares[1:]) < 0.05 < 0.3 < shares[0] < 0.95
 
 # %% [markdown]
 # **All tokens right, by a model that has learned nothing.** The decoder's state begins as the embedding of
-# the token that it reads, and the residual connections carry it to the top. There it is multiplied with the
-# same matrix, so the most similar token is that token itself. If what the model reads is the answer, it is
-# right. The honest model, for the same reason, is *worse* than $\ln 1000$: it bets that every token comes
-# twice.
+# the token that it reads, and the residual connections carry it to the top. There it is multiplied with
+# the same matrix, so the most similar token is that token itself. If what the model reads is the answer,
+# it is right. The honest model, for the same reason, is *worse* than $\ln 1000$: it bets that the next
+# token is the one it has just read.
 #
 # At this width it needs one matrix and few layers: after six, what the layers have added outweighs the
 # token ([06](06_the_full_model.ipynb)).
@@ -545,7 +544,8 @@ for prepare in (honest, unshifted, leaky):
 # **Every first token right in training, and none alone.** The unshifted model repeats the token that it
 # reads, at inference its own last one. The leaky model copies the token that its attention shows it beyond
 # the present position. At the first step there is only `<s>` to attend to, and it copies that. The honest
-# model has learned little in 110 updates, but what it has learned it can also do alone.
+# model has learned little in 110 updates, but what it has learned about the first token, it can also do
+# alone.
 #
 # ### How to catch it
 #
