@@ -124,9 +124,9 @@ print(f"largest difference from the formula, written as a loop: ≈{error:.0e}")
 # %% [markdown]
 # ## Section 2: self-attention before 2017
 #
-# In **self-attention**, a sequence looks at itself. Cheng et al. (2016) let an LSTM look back at its own
-# earlier states. ByteNet and ConvS2S replaced recurrence by *convolutions*, in which each output is computed
-# from $k$ neighbouring inputs. The Transformer came "without using sequence-aligned RNNs or convolution".
+# In **self-attention**, a sequence looks at itself. Cheng et al. (2016) added it to an LSTM. ByteNet and
+# ConvS2S replaced recurrence by *convolutions*, in which each output is computed from $k$ neighbouring
+# inputs. The Transformer came "without using sequence-aligned RNNs or convolution".
 #
 # ![A recurrent layer, one with self-attention beside it, two convolutional layers, and self-attention
 # alone](../images/layers.svg)
@@ -242,8 +242,10 @@ assert remembered == len(symbols)
 #
 # The backward signal is the gradient. We send a random one into the output of untrained layers and measure
 # its norm at each input word: in an RNN, in an LSTM, in one whose forget gates start open, and in one
-# attention layer, a weighted mean of all words. A forget gate is a sigmoid by which each step multiplies
-# the old state: untrained about 0.5; with a bias of 3 it starts *open*, at about 0.95.
+# attention layer. That is Bahdanau's weighted mean with a dot product as its score: one linear map makes a
+# *query* of the last word, a second a *key* of each word, a third the *values* of which the mean is taken.
+# A forget gate is a sigmoid by which each step multiplies the old state: untrained about 0.5; with a bias
+# of 3 it starts *open*, at about 0.95.
 
 
 # %%
@@ -550,9 +552,7 @@ assert [*found.values()] == [(2, 2, 1), (2, 1, 2), (3, 1, 2), (2 * 5, 1, 1)]
 
 # %% [markdown]
 # That is the first column, with the factors that the $O$ hides. Attention and the recurrent layer cost the
-# same at $n = d$, and sentences are nearly always shorter than $d = 512$. (For restricted attention we
-# gathered the neighbours: in our `attention` **a mask saves no multiply-adds**; some fused kernels skip what
-# it hides.)
+# same at $n = d$, and sentences are nearly always shorter than $d = 512$.
 #
 # But the attention layer of the model also has four linear maps ([03](03_multi_head_attention.ipynb)),
 # which cost $4nd^2$ and are not in Table 1. With them it is never cheaper than a plain RNN ($2nd^2$). Its
