@@ -21,7 +21,6 @@ import annotated
 from annotated.cli.recipes import read_recipe, recipe_path
 from annotated.data import Corpus, load_corpus
 from annotated.files import read_json, write_json
-from annotated.plots.training import read_log
 from annotated.training.run_folder import RunFolder
 from annotated.translation.model_folder import average_checkpoints, load_model, load_weights
 from annotated.translation.scoring import RECORDED, score_split
@@ -107,8 +106,7 @@ def main() -> None:
             continue
         out = asked.runs / f"{name.replace(' ', '-')}-{seed}"
         translator = train(corpus, {**base, **CONTESTANTS[name]}, seed, out)
-        minutes = max(line["seconds"] for line in read_log(out)) / 60
-        scores = {"minutes": minutes, **score(translator, corpus, search), **averaged(out, corpus, search)}
+        scores = {**score(translator, corpus, search), **averaged(out, corpus, search)}
         record = recorded(asked.json, base)  # read again: another process may have written it since
         record["models"].setdefault(name, {})[str(seed)] = scores
         write_json(asked.json, record)
