@@ -81,7 +81,7 @@ def chain(y: Tensor, kind: str = "") -> int:
 #
 # For translation, two RNNs were joined in 2014 (Cho et al.; Sutskever et al.). The **encoder** reads the
 # source sentence. The **decoder** writes the target, and each word that it has written is its next input:
-# it is **auto-regressive**, like the Transformer.
+# it is **auto-regressive**.
 #
 # ![An RNN encoder-decoder with one vector between its halves; the same with attention; a Transformer's
 # encoder](../images/before.svg)
@@ -185,7 +185,7 @@ def rnn() -> nn.Module:
 
 # %% [markdown]
 # We train with Adam ([08](08_training_recipe.ipynb)) until 95% of the answers in ten batches are right, or
-# give up after 250 updates. At distance 16, 16 symbols follow the first.
+# give up after 250 updates.
 
 
 # %%
@@ -304,8 +304,8 @@ plt.show()
 # *exponent*: $0.9^{100}$ is 0.00003, so the factor of a step must be very close to 1. The LSTM of 1997
 # kept its state with a factor of 1; the forget gate came in 2000 (Gers et al.), and an open one brings the
 # factor close to 1 again. (The RNN's ≈0.43 belongs to PyTorch's initialisation, where $U$ has a spectral
-# radius, or largest absolute eigenvalue, of about 0.58.) In attention there is only one step: its curve is
-# flat, though low, because each of 65 words has a weight of about 1/65.
+# radius of about 0.58.) In attention there is only one step: its curve is flat, though low, because each
+# of 65 words has a weight of about 1/65.
 
 # %% [markdown]
 # ## Section 4: Table 1
@@ -473,7 +473,7 @@ assert [len(set(counted)) > 1 for counted in chains.values()] == [True, False, F
 assert chains["recurrent"] == [3 * n + 3 for n in (8, 16, 32, 64)]
 
 # %% [markdown]
-# For each word, the recurrent layer adds a product, a sum and a `tanh` to the chain. Attention on top
+# Attention on top
 # shortens the path, not the chain, so the paper removes the recurrence.
 #
 # **Exercise 2 (hard).** Must a recurrent layer have a chain of $O(n)$? Leave out the `tanh` and the matrix:
@@ -694,8 +694,7 @@ assert min(*right, *weight) > 0.7
 
 # %% [markdown]
 # At 16, none of the RNNs answers well. Guessing would give 12%; two networks, with nearly 0%, are
-# *systematically* wrong. Their state still carries the first symbol, in another code than the one that the
-# output layer reads.
+# *systematically* wrong. Their state still carries the first symbol, in another code.
 #
 # Attention finds the marked word at both distances. But a query that needs two words must share its weight,
 # "an effect we counteract with Multi-Head Attention" ([03](03_multi_head_attention.ipynb)).

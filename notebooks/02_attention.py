@@ -14,8 +14,7 @@
 #   are divided by $\sqrt{d_k}$, and how one empty row fills a model with NaN.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). This is its section 3.2.1, and from
-# 3.2.3 the decoder's mask; indented sentences are quoted from it. The sign `≈` stands before a number
-# that may differ a little on another processor.
+# 3.2.3 the decoder's mask; indented sentences are quoted from it.
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -602,7 +601,7 @@ assert list(seen.values()) == [[0, 1]] * 2 + [[2]] * 2 + [[0, 1, 2]]
 #
 # ### A row with nothing to see
 #
-# "One too short" had a first row with no key allowed. A sentence of padding alone has such rows too. With
+# "One too short" had a first row with no key allowed. With
 # all scores at $-\infty$, the weights are $0/0$, NaN. Does it matter, if nobody reads that row? Here the
 # last of three queries sees nothing and is left out of the loss:
 

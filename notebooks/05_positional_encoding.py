@@ -101,7 +101,7 @@ assert difference < 1e-4
 
 # %% [markdown]
 # Shuffling the input only shuffles the output. This is **permutation equivariance**: a word gets the same
-# vector wherever it stands. To this encoder a sentence is a *bag of words*.
+# vector wherever it stands.
 #
 # Does a decoder's causal mask reveal the order? We give the same two layers a causal mask, shuffle the
 # first nine words and look at the last, which sees all ten.
@@ -139,7 +139,7 @@ assert lost < 1e-4
 assert latest >= 9
 
 # %% [markdown]
-# The norm subtracts exactly what we added.  A
+# The norm subtracts exactly what we added. A
 # number in *one* entry would survive, but at position 100 the norm would shrink the 511 others to less than
 # a quarter.
 #
@@ -472,7 +472,7 @@ print(f"rows that get a gradient from a sentence of 32 words: {touched} of 200")
 assert touched == 32
 
 # %% [markdown]
-# A row beyond the longest training sentence stays random.  Sines
+# A row beyond the longest training sentence stays random. Sines
 # can be computed for any position:
 
 # %%

@@ -419,7 +419,7 @@ for name, (passed, s) in results.items():
 assert min(results["pre-norm"][0].values()) > 0.97
 
 # %% [markdown]
-# **It leaves through the door to the encoder.**  A sub-layer adds a vector of size $s$, nearly at a right
+# **It leaves through the door to the encoder.** A sub-layer adds a vector of size $s$, nearly at a right
 # angle to the stream, so the sum has size $\sqrt{1+s^2}$. The norm divides it by this, and the gradient
 # with it. Self-attention and the feed-forward network read the same stream, so what flows through them
 # *returns* to it. In the feed-forward network that replaces all that was taken, in self-attention most of
@@ -466,10 +466,9 @@ for name in ("post-norm", LARGER):
 # If self-attention gives nothing back, it passes only $1/\sqrt{1+s^2}$, and the loss is as predicted:
 # $(0.83 \cdot 0.86)^5 = 0.19$. With a door that leads back, the first layer's *parameters* get about as
 # much as the last's, but the stream gains little, because cross-attention gives back less than it got: a
-# parameter's gradient is a sum over positions, and no measure of the stream. So every norm takes, and it
-# matters whether the sub-layer gives back; how much the door alone costs, this control does not say. In
-# pre-norm no norm divides the stream. Takase et al. (2022) blame the norm; Liu et al. (2020, "Admin") find
-# the gradient vanishing in the decoder, not in the encoder.
+# parameter's gradient is a sum over positions, and no measure of the stream. How much the door alone
+# costs, this control does not say. In pre-norm no norm divides the stream. Takase et al. (2022) blame the
+# norm; Liu et al. (2020, "Admin") find the gradient vanishing in the decoder, not in the encoder.
 #
 # ### Does it matter for learning?
 #
@@ -610,8 +609,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 6. Two sentence pairs in the base model, 9 source and 10 target tokens. The stream is the line
-# that goes round each sub-layer to the plus sign (in Figure 1, the straight one). Its shape stays the same.
-# Inside, networks are four times as wide, and in cross-attention ten queries meet nine keys.*
+# that goes round each sub-layer to the plus sign (in Figure 1, the straight one). Its shape stays the same.*
 #
 # ## Where the parameters are
 #

@@ -151,7 +151,7 @@ assert cut["gesehen"] == ["g", "e", "sehen"]
 # SentencePiece (Kudo and Richardson, 2018) writes a space as `▁` at the beginning of the word that
 # follows; where no merge has joined the two, `▁` stands alone. Our package asks it for BPE and switches
 # its normalisation off, so decoding gives the text back exactly. A character outside the vocabulary is
-# spelled in its UTF-8 bytes, so `<unk>` never occurs here (below it serves as a wrong token). We train on
+# spelled in its UTF-8 bytes, so `<unk>` never occurs here. We train on
 # both languages together, as the paper does.
 
 # %%

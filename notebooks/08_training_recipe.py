@@ -299,10 +299,10 @@ plt.show()
 # removed.) The rate of 0.03 itself is not too high: the first run reaches it at update 50 and goes on
 # learning.
 #
-# Liu et al. (2020, "RAdam") explain warm-up by the *variance* of $1/\sqrt v$, which Adam estimates from few
-# gradients; that we have not tested. Ma and Yarats (2021) pointed to the size of the first updates, which
-# agrees with our one small model. [06](06_the_full_model.ipynb) shows that post-norm shrinks the decoder's
-# gradient, which does not explain this. In short runs, a lower rate *without* warm-up does as well
+# Liu et al. (2020, "RAdam") explain warm-up by the *variance* of $1/\sqrt v$, which Adam estimates from
+# few gradients; that we have not tested. Ma and Yarats (2021) pointed to the size of the first updates.
+# [06](06_the_full_model.ipynb) shows that post-norm shrinks the decoder's gradient, which does not explain
+# this. In short runs, a lower rate *without* warm-up does as well
 # ([14](14_under_the_hood_of_nn_transformer.ipynb)).
 #
 # ### Equation 3, and why 4,000
@@ -331,11 +331,10 @@ print(f"transformer_base_v2: peak {rate(8000, 512, 2.0, 8000):.1e}")
 # *Figure 3. A warm-up twice as long has a lower peak, and its slope is divided by $2^{1.5} = 2.8$. After
 # 8,000 updates the first two curves are one, because the falling branch does not contain the warm-up.*
 #
-# **So the 4,000 sets two things at once: how long the rate rises, and how high**, here 0.0007. Adam's means
-# settle within about 100 updates, which cannot explain 4,000; Ma and Yarats recommend $2/(1-\beta_2)$, here
-# some 100. The paper derives neither. The authors' later, pre-norm `transformer_base_v2` has a warm-up of
-# 8,000 and multiplies equation 3 by 2, so its peak is *higher* than the paper's. Version 3, today's
-# `transformer_base`, also has $\beta_2 = 0.997$. Their code calls the schedule `"noam"`.
+# **So the 4,000 sets two things at once: how long the rate rises, and how high**, here 0.0007. Adam's
+# means settle within about 100 updates, which cannot explain 4,000. The paper derives neither. The
+# authors' later, pre-norm `transformer_base_v2` has a warm-up of 8,000 and multiplies equation 3 by 2, so
+# its peak is *higher* than the paper's. Their code calls the schedule `"noam"`.
 #
 # **Exercise 1 (easy).** Write the schedule for PyTorch, which calls it with the number of updates that are
 # *done*: 0 before the first one. Step 0 of equation 3 would divide by 0.
@@ -544,7 +543,7 @@ plt.show()
 #
 # PyTorch's `cross_entropy(label_smoothing=...)` divides by $K$ too, the authors' code by `vocab_size - 1`.
 # This package follows The Annotated Transformer: `size - 2`, because neither the right word nor padding
-# gets a share. With 37,000 tokens all three are practically the same.
+# gets a share.
 
 # %%
 smoothed = LabelSmoothing(K, padding_idx=BLANK, smoothing=SMOOTHING)

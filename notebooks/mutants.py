@@ -32,6 +32,13 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant(
+        "weights that do not sum to 1",
+        "transformer/attention.py",
+        "weights = scores.softmax(dim=-1)",
+        "weights = scores.sigmoid()",
+        "01_why_attention",
+    ),
+    Mutant(
         "mask flipped",
         "transformer/attention.py",
         "scores.masked_fill(~mask, torch.finfo",
@@ -114,6 +121,34 @@ MUTANTS = (
         "score = log_prob / length_penalty(",
         "score = log_prob * length_penalty(",
         "11_search_and_averaging",
+    ),
+    Mutant(
+        "n-grams found and possible exchanged",
+        "translation/evaluation.py",
+        "BLEU.compute_bleu(total[:4], total[4:8],",
+        "BLEU.compute_bleu(total[4:8], total[:4],",
+        "10_translation",
+    ),
+    Mutant(
+        "queries, keys and values in another order",
+        "interop/torch_transformer.py",
+        "torch.cat([own[part] for part in parts])",
+        "torch.cat([own[part] for part in reversed(parts)])",
+        "14_under_the_hood_of_nn_transformer",
+    ),
+    Mutant(
+        "possible links not allowed",
+        "translation/evaluation.py",
+        "len(predicted & sure) + len(predicted & allowed)",
+        "len(predicted & sure) + len(predicted & sure)",
+        "13_reading_attention",
+    ),
+    Mutant(
+        "brackets counted twice",
+        "data/trees.py",
+        "return 2 * self.matched / max(self.predicted + self.gold, 1)",
+        "return 4 * self.matched / max(self.predicted + self.gold, 1)",
+        "16_another_task",
     ),
     Mutant(
         "a variant's norm forgotten",
