@@ -187,6 +187,38 @@ def test_a_decoders_position_is_called_by_what_it_reads_and_writes(page: "Page")
         assert page.locator(".map tbody th").all_inner_texts() == names
 
 
+def test_cross_attention_opens_on_its_last_layer(page: "Page") -> None:  # noqa: F821
+    """A layer before it looks at other words; whoever chose one, by hand or by a link, stays there."""
+
+    def layer(stop: str, **chosen: str) -> str:
+        opened(page, at=stop, **chosen)
+        return page.locator("[aria-label=Layer] [aria-pressed=true]").inner_text()
+
+    assert layer("decoder-weights") == "2"
+    page.locator("footer .next").click()
+    assert page.locator(".said").inner_text().startswith("In layer 4,")
+    assert layer("cross-weights", layer="2") == "2"
+    page.get_by_role("button", name="Layer 3").click()
+    page.get_by_role("button", name="heads", exact=True).click()
+    assert page.locator("[aria-label=Layer] [aria-pressed=true]").inner_text() == "3"
+
+
+def test_the_last_layers_mean_is_told_in_whatever_layer(page: "Page") -> None:  # noqa: F821
+    opened(page, at="cross-weights", layer="2")
+    written = page.locator(".tokens [aria-pressed=true]").inner_text().split(" → ")[1]
+    told = page.locator(".last").inner_text()
+    assert f"In layer 4, on average over its 4 heads, the position that writes {written} gives" in told
+    shares: dict[str, float] = {}
+    for head in range(1, 5):
+        opened(page, at="cross-weights", layer="4", head=str(head))
+        for row in page.locator(".weighing tbody tr").all():
+            share = row.locator(".bar").evaluate("e => Number(e.style.getPropertyValue('--share'))")
+            key = row.locator("button").inner_text()
+            shares[key] = shares.get(key, 0) + share / 4
+    first = max(shares, key=shares.__getitem__)
+    assert f"gives {100 * shares[first]:.0f}% to {first} and" in told
+
+
 def test_a_sentence_begins_at_a_word(page: "Page") -> None:  # noqa: F821
     """Whatever place was chosen in the sentence before."""
     opened(page, at="encoder-weights", token="8,8")
@@ -259,6 +291,30 @@ def test_on_a_phone_what_breaks_is_seen_beside_its_box(visit: Visit, stop: str, 
     page.set_viewport_size(DESK)
 
 
+FAR = """[...document.querySelectorAll('.shown .scrolls')]
+.filter(e => e.scrollWidth > e.clientWidth + 1)
+.map(e => [e.firstElementChild.classList[0],
+  !!e.previousElementSibling?.innerText.includes('scroll')])"""
+
+
+STEPS = ["encoder-weights", "decoder-pieces", "decoder-weights", "cross-weights", "probabilities"]
+
+
+@pytest.mark.parametrize("stop", STEPS)
+def test_on_a_phone_nothing_is_cut_without_a_word(visit: Visit, stop: str) -> None:
+    page = visit.page
+    page.set_viewport_size(PHONE)
+    for sentence in ("Two women with umbrellas are walking past construction workers.", SENTENCE):
+        opened(page, s=sentence, at=stop)
+        page.wait_for_timeout(300)
+        cut = page.evaluate(FAR)
+        assert all(told for _, told in cut)
+        assert {"weighing", "probabilities"}.isdisjoint(name for name, _ in cut)
+    page.set_viewport_size(DESK)
+    page.wait_for_timeout(300)
+    assert page.get_by_text("is wider than this page").count() == 0
+
+
 def test_a_layer_of_heads_is_silenced_at_once(page: "Page") -> None:  # noqa: F821
     opened(page, at="break")
     page.get_by_role("button", name="Silence layer 2 of Encoder-decoder attention").click()
@@ -274,6 +330,8 @@ def test_a_word_is_explained_by_mouse_and_by_keyboard(page: "Page") -> None:  # 
     assert "before the softmax" in word.get_attribute("title")
     word.press("Enter")
     assert "before the softmax" in page.locator(".meaning").inner_text()
+    page.locator(".sure").get_by_role("button", name="geometric mean").press("Enter")
+    assert "root of the product" in page.locator(".sure .meaning").inner_text()
 
 
 def test_what_it_cannot_do_is_said(page: "Page") -> None:  # noqa: F821

@@ -1,6 +1,6 @@
 // The page: a sentence, its translation, the map, and the station at hand.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { partNames } from "./breaking.tsx";
 import { Choice, Legend, percent, spelled } from "./drawing.tsx";
 import { FigureOne } from "./map.tsx";
@@ -8,8 +8,8 @@ import { beginning, readLink, type State, writeLink } from "./state.ts";
 import { STOPS, TOUR } from "./stops.tsx";
 import { Tokenizer } from "./tokenizer.ts";
 import type { Look, PageModel, Request } from "./translator.ts";
-import type { Tries, View } from "./view.ts";
-import { Shape } from "./words.tsx";
+import { layerOf, type Tries, type View } from "./view.ts";
+import { Shape, Term } from "./words.tsx";
 import { startModel } from "./worker.ts";
 
 export const LONGEST = 40; // tokens of a sentence, for all of its numbers to fit the page
@@ -98,8 +98,15 @@ export function App({ setting }: { setting: Setting }) {
   }, [ready, asked]);
 
   const computing = looks !== null && looks.asked !== asked && !trouble;
+  const opened = (model: PageModel) => ({
+    ...state,
+    layer: layerOf(state, model.N),
+    head: Math.min(state.head, model.h - 1),
+  });
   const view: View | null =
-    ready && looks ? { state, choose, ...ready, ...looks, computing, tries: setting.tries ?? {} } : null;
+    ready && looks
+      ? { state: opened(ready.model), choose, ...ready, ...looks, computing, tries: setting.tries ?? {} }
+      : null;
   return (
     <>
       <p class="busy" role="status">
@@ -200,7 +207,7 @@ function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
         {look.ended[0].text || "(nothing)"}
       </p>
       <p class="sure">
-        On average the model gave each piece {percent(sure)}
+        On average, by the <Term of="geometric mean" />, the model gave each piece {percent(sure)}
         {typical && ` (half of the captions that it was made for get more than ${percent(typical[1])})`}. It
         was least sure of <b lang="de">{spelled(tokenizer.pieces[look.written[worst]])}</b>,{" "}
         {percent(chances[worst])}.
@@ -233,13 +240,6 @@ function Station({ view, series }: { view: View; series?: string }) {
   const at = TOUR.indexOf(stop.id);
   const way = at < 0 ? [...STOPS.keys()] : TOUR;
   const [before, after] = [-1, 1].map((step): string | undefined => way[way.indexOf(stop.id) + step]);
-  const within: View = useMemo(
-    () => ({
-      ...view,
-      state: { ...state, layer: Math.min(state.layer, model.N - 1), head: Math.min(state.head, model.h - 1) },
-    }),
-    [view],
-  );
   return (
     <article>
       <header>
@@ -283,14 +283,14 @@ function Station({ view, series }: { view: View; series?: string }) {
             <Choice
               label="Layer"
               count={model.N}
-              chosen={within.state.layer}
+              chosen={state.layer}
               onChoose={(layer) => choose({ layer })}
             />
             {stop.headed && (
               <Choice
                 label="Head"
                 count={model.h}
-                chosen={within.state.head}
+                chosen={state.head}
                 onChoose={(head) => choose({ head })}
               />
             )}
@@ -299,7 +299,7 @@ function Station({ view, series }: { view: View; series?: string }) {
       </header>
       <div class="shown" key={stop.id}>
         {stop.strips && <Legend />}
-        {stop.show(within)}
+        {stop.show(view)}
       </div>
       <footer>
         {before && <Step id={before} label="←" choose={choose} />}

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { Leave, Unmasked } from "./breaking.tsx";
-import { Bar, type Hue, percent, Strips, shown, spelled, Tokens } from "./drawing.tsx";
+import { Bar, type Hue, percent, Scrolls, Strips, shown, spelled, Tokens } from "./drawing.tsx";
 import type { Sequence } from "./transformer.ts";
 import {
   attentionName,
@@ -10,6 +10,7 @@ import {
   headOf,
   type Kind,
   largestOf,
+  meanOfHeads,
   namesOf,
   piecesOf,
   positionOf,
@@ -121,7 +122,7 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
         . All {keyPieces.length} weights sum to 1
         {hidden ? `; ${hidden} ${hidden === 1 ? "token is" : "tokens are"} still to come, and hidden` : ""}.
       </p>
-      <div class="scrolls">
+      <Scrolls name="The weights, step by step">
         <table class="weighing">
           <caption>One row of the attention weights, step by step. Choose a key to see its product.</caption>
           <thead>
@@ -162,7 +163,8 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scrolls>
+      {kind === "cross" && <LastLayer view={view} />}
       <h3>
         One product: “{queryNames[at]}” · “{spelled(keyPieces[key])}” = {shown(products[key])}
       </h3>
@@ -200,6 +202,27 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
         onChoose={(i) => choosePosition(view, queries, i)}
       />
     </>
+  );
+}
+
+// One head, or a layer before, may look elsewhere than at the words that are translated; see `layerOf`.
+function LastLayer({ view }: { view: View }) {
+  const { look, model, tokenizer } = view;
+  const at = positionOf(view, "decoder");
+  const keys = piecesOf(view, "encoder");
+  const weights = meanOfHeads(look.trace[`${attentionName("cross", model.N - 1)}.weights`][at], model.h);
+  return (
+    <p class="last">
+      In layer {model.N}, on average over its {model.h} heads, the position that writes{" "}
+      <b lang="de">{spelled(tokenizer.pieces[look.written[at]])}</b> gives{" "}
+      {largestOf(weights, 2).map((key, i) => (
+        <span key={key}>
+          {i > 0 && " and "}
+          {percent(weights[key])} to <b>{spelled(keys[key])}</b>
+        </span>
+      ))}
+      .
+    </p>
   );
 }
 
@@ -279,7 +302,7 @@ function WeightMap(props: {
   const told = !small && i !== undefined && j !== undefined && weights[i]?.[j] !== undefined;
   return (
     <>
-      <div class="scrolls" tabIndex={0} role="region" aria-label={name}>
+      <Scrolls name={name}>
         <table class={small ? "map small" : queries[0]?.includes("→") ? "map pairs" : "map"}>
           <thead>
             <tr>
@@ -311,7 +334,7 @@ function WeightMap(props: {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scrolls>
       {!small && (
         <p class="readout" aria-hidden="true">
           {told && (

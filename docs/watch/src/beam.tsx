@@ -1,14 +1,14 @@
 // The beam as a tree that grows: which beginnings were kept, which were dropped, which ended.
 
 import { linkHorizontal } from "d3-shape";
-import { useEffect, useRef, useState } from "preact/hooks";
-import { percent, Slider, shown, spelled } from "./drawing.tsx";
+import { useEffect, useState } from "preact/hooks";
+import { percent, Scrolls, Slider, shown, spelled } from "./drawing.tsx";
 import type { Candidate } from "./search.ts";
 import { beginning } from "./state.ts";
 import type { Look } from "./translator.ts";
 import type { View } from "./view.ts";
 
-const [WIDE, HIGH, BOX] = [134, 26, 108];
+const [WIDE, HIGH, BOX] = [148, 26, 122];
 
 interface Node extends Candidate {
   x: number;
@@ -58,16 +58,6 @@ export function Beam({ view }: { view: View }) {
   const winning = new Set(pathTo(winner ?? null));
   const height = 2 * state.beam * HIGH + 8;
   const penalty = (length: number) => ((5 + length) / 6) ** state.alpha;
-  const tree = useRef<HTMLDivElement>(null);
-  const [cut, setCut] = useState(false);
-  useEffect(() => {
-    const box = tree.current;
-    if (!box) return;
-    const measure = () => setCut(box.scrollWidth > box.clientWidth + 1);
-    measure();
-    addEventListener("resize", measure);
-    return () => removeEventListener("resize", measure);
-  }, [count, look]);
   return (
     <>
       <Narrow view={view} />
@@ -100,8 +90,7 @@ export function Beam({ view }: { view: View }) {
         <span class="kept">kept</span> <span class="dropped">dropped</span> <span class="ended">ended</span>{" "}
         <span class="winning">the translation</span>
       </p>
-      {cut && <p class="small">The tree is wider than this page: scroll it to the right →</p>}
-      <div class="scrolls" ref={tree} tabIndex={0} role="region" aria-label="The tree of the search">
+      <Scrolls name="The tree of the search" what="tree">
         <svg
           class="tree"
           width={(columns.length + 1) * WIDE}
@@ -143,7 +132,7 @@ export function Beam({ view }: { view: View }) {
             </g>
           ))}
         </svg>
-      </div>
+      </Scrolls>
       <p class="small">
         Each number is the sum of log-probabilities so far; 0 would be certainty. The search goes on after the
         first translation has ended, because a beginning that is still open may score better.

@@ -215,6 +215,29 @@ export function Choice(props: {
   );
 }
 
+// What may be wider than the page, told where it is.
+export function Scrolls(props: { name: string; what?: string; children: ComponentChildren }) {
+  const { name, what = "table", children } = props;
+  const box = useRef<HTMLDivElement>(null);
+  const [cut, setCut] = useState(false);
+  useEffect(() => {
+    const outer = box.current;
+    if (!outer?.firstElementChild) return;
+    const seen = new ResizeObserver(() => setCut(outer.scrollWidth > outer.clientWidth + 1));
+    for (const one of [outer, outer.firstElementChild]) seen.observe(one);
+    return () => seen.disconnect();
+  }, []);
+  const region = cut && { tabIndex: 0, role: "region" as const, "aria-label": name };
+  return (
+    <>
+      {cut && <p class="small">The {what} is wider than this page: scroll it to the right →</p>}
+      <div class="scrolls" ref={box} {...region}>
+        {children}
+      </div>
+    </>
+  );
+}
+
 // A share between 0 and 1 as a bar with its number.
 export function Bar({ share, hue = "weight" }: { share: number; hue?: Hue }) {
   return (

@@ -1,7 +1,7 @@
 // What comes out: a probability for every piece, and the choice of another one.
 
 import { useState } from "preact/hooks";
-import { Bar, percent, Slider, shown, spelled, Tokens } from "./drawing.tsx";
+import { Bar, percent, Scrolls, Slider, shown, spelled, Tokens } from "./drawing.tsx";
 import { END } from "./tokenizer.ts";
 import { softmax } from "./transformer.ts";
 import { choosePosition, largestOf, namesOf, positionOf, type View } from "./view.ts";
@@ -42,7 +42,7 @@ export function Probabilities({ view }: { view: View }) {
                 ? ", because the sentence as a whole scored better with it."
                 : ", because the sentence has reached its greatest length."}
       </p>
-      <div class="scrolls">
+      <Scrolls name="The likeliest pieces">
         <table class="probabilities">
           <caption>The ten likeliest of {model.pieces.length.toLocaleString("en")} pieces</caption>
           <thead>
@@ -88,7 +88,7 @@ export function Probabilities({ view }: { view: View }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scrolls>
       <p class="small">
         The other {(model.pieces.length - best.length).toLocaleString("en")} pieces share{" "}
         {percent(Math.max(0, rest))}.

@@ -7,7 +7,7 @@ export type Side = "encoder" | "decoder";
 
 export interface State extends Request {
   stop: string; // see stops.tsx
-  layer: number; // all counted from 0
+  layer: number | null; // all counted from 0; null where none was chosen, see `layerOf`
   head: number;
   position: Record<Side, number | null>; // the token at hand; null for a telling one, see `tellingPosition`
   key: number | null; // the token that it looks at; null for the one that it looks at most
@@ -17,7 +17,7 @@ export const FIRST: State = {
   ...PAPER,
   sentence: "A black dog chases a white dog on the bank of a river.",
   stop: "encoder-pieces",
-  layer: 1,
+  layer: null,
   head: 2,
   position: { encoder: 9, decoder: 8 },
   key: null,
@@ -41,7 +41,7 @@ const within = (text: string | null, from: number, to: number, otherwise: number
 // heads and tokens are counted from 1 in it, as everywhere on the page; a token 0 is one that nobody has chosen.
 export function writeLink(state: State): string {
   const link = new URLSearchParams({ s: state.sentence, at: state.stop });
-  link.set("layer", String(state.layer + 1));
+  if (state.layer !== null) link.set("layer", String(state.layer + 1));
   link.set("head", String(state.head + 1));
   const chosen = [state.position.encoder, state.position.decoder, ...(state.key === null ? [] : [state.key])];
   if (chosen.some((i) => i !== null)) link.set("token", chosen.map((i) => (i === null ? 0 : i + 1)).join());
@@ -58,10 +58,11 @@ export function readLink(text: string): State {
   const tokens = numbers(link.get("token") ?? "").map((n) => (n > 0 ? n - 1 : null));
   const first = sentence === FIRST.sentence ? [FIRST.position.encoder, FIRST.position.decoder] : [];
   const [encoder = null, decoder = null, key = null] = tokens.length ? tokens : first;
+  const layer = within(link.get("layer"), 1, 99, 0);
   return {
     sentence,
     stop: link.get("at") ?? FIRST.stop,
-    layer: within(link.get("layer"), 1, 99, FIRST.layer + 1) - 1,
+    layer: layer ? layer - 1 : null,
     head: within(link.get("head"), 1, 99, FIRST.head + 1) - 1,
     position: { encoder, decoder },
     key,

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { Leave, Unmasked } from "./breaking.tsx";
-import { Bar, Strips, shown, spelled, Tokens } from "./drawing.tsx";
+import { Bar, Scrolls, Strips, shown, spelled, Tokens } from "./drawing.tsx";
 import { beginning, type Side } from "./state.ts";
 import { moments, similarity } from "./transformer.ts";
 import { choosePosition, largestOf, namesOf, piecesOf, positionOf, type View } from "./view.ts";
@@ -60,7 +60,7 @@ export function TargetPieces({ view }: { view: View }) {
   const { look, tokenizer } = view;
   const chance = (i: number) => Math.exp(look.trace.generator[i][look.written[i]]);
   return (
-    <div class="scrolls">
+    <Scrolls name="What the decoder reads and writes">
       <table class="shifted">
         <caption>At each position the decoder reads one token and predicts the next</caption>
         <thead>
@@ -86,7 +86,7 @@ export function TargetPieces({ view }: { view: View }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Scrolls>
   );
 }
 

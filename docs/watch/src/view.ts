@@ -8,7 +8,7 @@ import type { Look, PageModel } from "./translator.ts";
 import type { Ask } from "./worker.ts";
 
 export interface View {
-  state: State;
+  state: Opened;
   choose: (change: Partial<State>) => void;
   model: PageModel;
   tokenizer: Tokenizer;
@@ -18,6 +18,9 @@ export interface View {
   computing: boolean; // whether `look` still belongs to what was chosen before
   tries: Tries;
 }
+
+// The choices, with a layer and a head that the model has.
+export type Opened = State & { layer: number };
 
 // Sentences that show what a stop is about, for the model of this page.
 export interface Tries {
@@ -29,6 +32,12 @@ export type Kind = "encoder" | "decoder" | "cross";
 
 export const attentionName = (kind: Kind, layer: number) =>
   kind === "cross" ? `decoder.layers.${layer}.src_attn` : `${kind}.layers.${layer}.self_attn`;
+
+// The layer at hand. Where none was chosen it is the second, but the last at the stops of encoder-decoder attention:
+// only there does a row tell the English of the word that it writes (notebook 13).
+export function layerOf({ layer, stop }: State, layers: number): number {
+  return Math.min(layer ?? (stop.startsWith("cross-") ? layers : 2) - 1, layers - 1);
+}
 
 // The pieces that stand for the positions of a stack: what it reads.
 export function piecesOf({ look, tokenizer }: View, side: Side): string[] {
@@ -71,6 +80,12 @@ export function choosePosition({ state, choose }: View, side: Side, position: nu
 // One head's part of rows that hold all heads side by side.
 export function headOf(rows: Sequence, head: number, heads: number): Sequence {
   return rows.map((row) => row.subarray((head * row.length) / heads, ((head + 1) * row.length) / heads));
+}
+
+// The mean over heads of a row that holds all of them side by side.
+export function meanOfHeads(row: Vector, heads: number): Vector {
+  const each = Array.from({ length: heads }, (_, head) => headOf([row], head, heads)[0]);
+  return each[0].map((_, i) => each.reduce((sum, one) => sum + one[i], 0) / heads);
 }
 
 // The places of the `count` largest entries, the largest first.

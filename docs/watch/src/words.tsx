@@ -15,6 +15,8 @@ const MEANINGS = {
   gain: "a learned factor, one for each of the vector's numbers",
   "standard deviation":
     "how far the numbers lie from their mean: the root of the mean square of the distance",
+  "geometric mean":
+    "the n-th root of the product of n numbers: one that is small draws it down further than the plain mean",
   greedy: "always taking the likeliest next token",
   memory: "the encoder's last vectors, one for each English token: all that the decoder sees of the sentence",
   ReLU: "rectified linear unit: max(0, x), which keeps what is positive and sets the rest to 0",

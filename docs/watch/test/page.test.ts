@@ -11,7 +11,16 @@ import { beginning, FIRST, readLink, type State, writeLink } from "../src/state.
 import { STOPS, TOUR } from "../src/stops.tsx";
 import { Tokenizer } from "../src/tokenizer.ts";
 import { moments, similarity, softmax } from "../src/transformer.ts";
-import { headOf, largestOf, namesOf, positionOf, tellingPosition, type View } from "../src/view.ts";
+import {
+  headOf,
+  largestOf,
+  layerOf,
+  meanOfHeads,
+  namesOf,
+  positionOf,
+  tellingPosition,
+  type View,
+} from "../src/view.ts";
 
 const state: State = {
   sentence: "Zwei & drei #1, 100%?",
@@ -44,6 +53,19 @@ test("a link holds that no token was chosen, on either side", () => {
     const chosen = { ...state, position, key: null };
     assert.deepEqual(readLink(`#${writeLink(chosen)}`), chosen);
   }
+});
+
+test("where no layer was chosen, encoder-decoder attention opens on its last, and a link holds neither", () => {
+  const opensOn = (stop: string, layer: number | null, layers = 4) =>
+    layerOf({ ...state, stop, layer }, layers) + 1;
+  assert.deepEqual(
+    ["encoder-weights", "decoder-heads", "cross-projections", "cross-weights"].map((at) => opensOn(at, null)),
+    [2, 2, 4, 4],
+  );
+  assert.deepEqual([opensOn("cross-weights", 1), opensOn("cross-weights", 9)], [2, 4]);
+  assert.equal(opensOn("encoder-weights", null, 1), 1);
+  assert.equal(readLink(writeLink({ ...state, layer: null })).layer, null);
+  assert.ok(!writeLink(FIRST).includes("layer="));
 });
 
 const pieces = "<s> </s> ▁Two ▁girls . ▁Zwei ▁Mädchen".split(" ");
@@ -139,6 +161,8 @@ test("similarity is the cosine of an angle", () => {
 test("a head's part of a row is its share", () => {
   const row = Float32Array.of(1, 2, 3, 4, 5, 6);
   assert.deepEqual([...headOf([row], 1, 3)[0]], [3, 4]);
+  assert.deepEqual([...meanOfHeads(row, 3)], [3, 4]);
+  assert.deepEqual([...meanOfHeads(row, 2)], [2.5, 3.5, 4.5]);
 });
 
 test("in the tree each candidate hangs on what it continues", () => {
