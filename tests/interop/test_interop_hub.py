@@ -74,7 +74,7 @@ def test_an_impossible_name_is_refused(hub):
 def test_something_else_than_our_model_is_refused(hub, folder):
     (folder / "config.json").write_text('{"model_type": "bert"}')
     cached(hub, folder)
-    with pytest.raises(ValueError, match="format None is unknown"):
+    with pytest.raises(ValueError, match="was not written by annotated: it names no format"):
         from_hub("org/name")
 
 
