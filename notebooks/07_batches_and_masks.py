@@ -217,7 +217,8 @@ assert batch.ntokens == sum(len(row) - 1 for row in pairs.tgt)
 #
 # In training, the decoder reads the second block of Figure 1, the *reference* translation, even where it
 # would have chosen another word. This is **teacher forcing** (Williams and Zipser, 1989). At inference
-# there is no reference, and the decoder reads its own predictions.
+# there is no reference, and the decoder reads its own predictions, mistakes included: **exposure bias**
+# ([09](09_first_example.ipynb)).
 #
 # One pass makes all predictions at once, although each may use only the words *before* it. The **causal
 # mask** makes this possible. Position $i$ of the decoder's row holds target token $i$ and must predict

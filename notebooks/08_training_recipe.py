@@ -292,7 +292,7 @@ plt.show()
 # %% [markdown]
 # *Figure 2. Five updates at 0.03 ruin a post-norm run, whether their gradients come from 32 rows or from
 # 4,000, of natural or of constant norm: in 120 updates it hardly leaves the grey line. Five updates at
-# 0.003 do no harm. Pre-norm loses about as much, but goes on learning.*
+# 0.003 do no harm. Pre-norm loses about as much, but goes on learning. (Seed 0; 1 and 2 agree.)*
 #
 # Less noise and a constant total norm do not prevent the damage; a tenth of the step does. So here the
 # **step size** is enough to explain it. (Single weights' gradients still change in size; that we have not
@@ -334,7 +334,8 @@ print(f"transformer_base_v2: peak {rate(8000, 512, 2.0, 8000):.1e}")
 # **So the 4,000 sets two things at once: how long the rate rises, and how high**, here 0.0007. Adam's
 # means settle within about 100 updates, which cannot explain 4,000. The paper derives neither. The
 # authors' later, pre-norm `transformer_base_v2` has a warm-up of 8,000 and multiplies equation 3 by 2, so
-# its peak is *higher* than the paper's. Their code calls the schedule `"noam"`.
+# its peak is *higher* than the paper's. Their code calls the schedule `"noam"`, presumably after Noam
+# Shazeer. (Section 5.2: [15](15_going_fast.ipynb).)
 #
 # **Exercise 1 (easy).** Write the schedule for PyTorch, which calls it with the number of updates that are
 # *done*: 0 before the first one. Step 0 of equation 3 would divide by 0.
