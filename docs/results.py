@@ -38,7 +38,7 @@ RIVALS = {  # those candidates of the races that are not ours; and ours, with wh
     "x-transformers": "x-transformers",
     "Hugging Face Marian": "Hugging Face Marian",
     "Hugging Face Marian in our threads": "Hugging Face Marian in our threads",
-    "CTranslate2": "CTranslate2 (C++)",
+    "CTranslate2": "CTranslate2 (C++, float32)",
     "annotated": "ours, in float32",
 }
 # The three comparisons that the README tells: a record, the rival in it, and how.

@@ -602,9 +602,10 @@ for text, target, counts in zip(texts, targets, ngram_counts(texts, targets, "no
 print("the same counts as sacreBLEU's")
 
 # %% [markdown]
-# **Exercise 3 (hard).** On the first 200 sentences of val, compare greedy decoding with the paper's
-# search (beam 4, alpha 0.6) by `paired_bootstrap`. Is the beam better for sure? How wide would the
-# interval of the difference be, if the two had been scored on different sentences?
+# **Exercise 3 (hard).** On the first 200 sentences of val, compare greedy decoding with the paper's search
+# (beam 4, alpha 0.6: [11](11_search_and_averaging.ipynb)) by `paired_bootstrap`. Is the beam better for
+# sure? How wide would the interval of the difference be, if the two had been scored on different
+# sentences?
 
 # %% tags=["solution"]
 # Where 0 lies inside the interval of the difference, 200 sentences do not decide.

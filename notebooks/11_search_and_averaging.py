@@ -546,9 +546,9 @@ assert rising == sorted(rising)
 # lets no position see a later one. So each layer keeps them and adds one position per step: the **key/value
 # cache**. Its price is memory: [15](15_going_fast.ipynb) counts it.
 #
-# All hypotheses of a sentence share one cache, and a mask tells which of its tokens belong to which. The
-# token comes alone, so its position must be taken from `len(cache)`. What if a program gets one of these
-# wrong?
+# All hypotheses of a sentence share one cache. The tokens of a step stand side by side in it and have
+# *one* position, the length of a hypothesis so far (not that of the cache); a mask tells which of them
+# belong to which hypothesis. What if a program gets one of these wrong?
 #
 # One check catches such faults: **the books must balance.** Give the finished translation to the model as in
 # training, all at once, and add up the log-probabilities of its tokens. The sum must equal what the search

@@ -114,8 +114,9 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. Table 2, drawn: better is higher, cheaper is further left. Diamonds are Transformers, squares
-# are ensembles (several models that translate together); the others are recurrent or convolutional networks.
-# (ByteNet has no cost in the table.)*
+# are ensembles (several models that translate together); the others are recurrent or convolutional
+# networks. (ByteNet has no cost in the table. GNMT is Google's system, RL its last training by
+# reinforcement learning; MoE mixes expert networks.)*
 
 # %%
 german, french = ({k: v[c] for k, v in TABLE_2.items() if v[c] is not None} for c in (0, 2))
@@ -436,7 +437,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 4. Table 3. Left: a dot for each row, coloured by the paper's groups; the grey band of 0.3 BLEU is
-# ours. Right: the base model, group C and the big model by size.*
+# ours. Right: the base model, group C and the big model by size. (A wordpiece is a subword.)*
 #
 # The paper has one score for each row, on 3,000 sentences, without an interval; presumably each is one run.
 # Another seed may well move a row by some tenths. The band of 0.3 is our guess, and seven of the 19 rows lie

@@ -411,8 +411,8 @@ assert read[0] > 0.5 > 0.1 > say[0]
 assert say[-1] > 0.5 > 0.1 > read[-1]
 
 # %% [markdown]
-# *Figure 4. Before layer 1 a state is near the token that was read; after layer 4 it is near the token that
-# will be said.*
+# *Figure 4. Before layer 1 a state is near the token that was read (not in all rows, because the position
+# has been added); after layer 4 it is near the token that will be said.*
 #
 # The curves cross near layer 2. Below, a row is mostly about the token that it reads; above, about the
 # token that comes next. So in the last layer, a row's usual label misleads.

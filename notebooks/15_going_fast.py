@@ -115,8 +115,9 @@ assert 0.25 < reached / 9.5e12 < 0.35
 # **A training step needs six operations for each weight and token.** Each weight meets each source or each
 # target token in one multiplication and one addition. The backward pass does that twice more, for the
 # gradient of the input and for the gradient of the matrix. (The products inside attention grow with the
-# square of the length: [01](01_why_attention.ipynb).) The last line is the *model FLOPs utilisation*: useful
-# operations a second, divided by the machine's peak rate, here 31%.
+# square of the length: [01](01_why_attention.ipynb).) The last line is the *model FLOPs utilisation*:
+# useful operations a second, divided by the machine's peak rate, here 31% ([12](12_results.ipynb) has 29%
+# for the whole run).
 #
 # ## Arithmetic or memory: the roofline
 #
@@ -631,9 +632,10 @@ assert len(passes) == max(map(len, answers[12]))
 assert traffic.total(2) < work["decoding, 1 sentence"].total(2) / 3
 
 # %% [markdown]
-# Every call fetches *all weights of the decoder*, for one row or for twelve, so a batch raises throughput. It
-# raises latency too: the batch runs until its *longest* sentence is done, and the first sentence waits until
-# the batch is full.
+# Every call fetches *all weights of the decoder*, for one row or for twelve, so a batch raises throughput.
+# It raises latency too: the batch runs until its *longest* sentence is done, and the first sentence waits
+# until the batch is full. Servers use *continuous batching*, where a new sentence takes the row of a
+# finished one.
 #
 # **What the cache costs.** Each layer keeps a key and a value, d_model numbers each, for every target token
 # so far, and for every source token:
