@@ -229,7 +229,7 @@ plt.show()
 #
 # Why a sine *and* a cosine? A sine alone takes each value twice in a turn. And
 # $\sin(a+b) = \sin a\cos b + \cos a\sin b$ needs both, so with sines alone no matrix could
-# [move every position](#One-matrix-moves-every-position).
+# move every position (below).
 #
 # ### What each hand is for
 #

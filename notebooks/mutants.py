@@ -132,15 +132,15 @@ MUTANTS = (
     Mutant(
         "queries, keys and values in another order",
         "interop/torch_transformer.py",
-        "torch.cat([own[part] for part in parts])",
-        "torch.cat([own[part] for part in reversed(parts)])",
+        "zip(parts, state[name].chunk(len(parts)), strict=True)",
+        "zip(reversed(parts), state[name].chunk(len(parts)), strict=True)",
         "14_under_the_hood_of_nn_transformer",
     ),
     Mutant(
-        "possible links not allowed",
+        "links that must be found not counted",
         "translation/evaluation.py",
-        "len(predicted & sure) + len(predicted & allowed)",
-        "len(predicted & sure) + len(predicted & sure)",
+        "links = len(predicted) + len(sure)",
+        "links = len(predicted)",
         "13_reading_attention",
     ),
     Mutant(
