@@ -11,9 +11,8 @@
 # - **Before:** you know tensors, the matrix product, `nn.Module`, and a training loop with `backward()`.
 # - **After:** you know which problems attention was invented for, and what Table 1 counts.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). These are its sections 1, 2 and 4;
-# indented sentences are quoted from it. The sign `≈` stands before a number that may differ a little on
-# another processor.
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). These are its sections 1, 2 and 4. The
+# sign `≈` stands before a number that may differ a little on another processor.
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -298,7 +297,7 @@ for line in ax.lines:
 plt.show()
 
 # %% [markdown]
-# *Figure 3. The gradient that arrives at a word. A straight line is a constant factor at each step.*
+# *Figure 3. The gradient that arrives at a word.*
 #
 # This is the **vanishing gradient** (Hochreiter, 1991; Bengio et al., 1994). The distance is an
 # *exponent*: $0.9^{100}$ is 0.00003, so the factor of a step must be very close to 1. The LSTM of 1997
@@ -452,7 +451,7 @@ assert (ways["dilated 1, 3, 9"] == (torch.arange(30) < 27)).all()  # one path ea
 # On the left, the furthest word has one of 1,594,323 paths, and seven words share three quarters of them.
 # On the right, every word has exactly **one**. At each layer a path goes back 0, 1 or 2 steps of 1, 3 or 9
 # words. Back 11 words there is only $2\cdot1+0\cdot3+1\cdot9$: *the path is the distance written in base 3,
-# one digit for each layer*. Hence $\log_k n$.
+# one digit for each layer*.
 #
 # ## Sequential operations
 #
@@ -630,7 +629,7 @@ assert None not in [*curves["LSTM, gates open"][:2], *curves["dilated convolutio
 # *Figure 6. The median over three seeds. A cross: with at least one seed, 250 updates were not enough. At
 # 16 those of RNN and LSTM coincide.*
 #
-# Only partly. The two layers with short paths learn at all three distances. But of the three with long
+# The two layers with short paths learn at all three distances. But of the three with long
 # paths, the LSTM with open gates gets furthest. Attention, whose path is 1 at *every* distance, slows down:
 # at 64 it needs more updates than convolutions with a path of 4. Two guesses, each with a control:
 #

@@ -120,7 +120,7 @@ assert moved[0] < 1e-4 < 1e-2 < moved[1]
 # %% [markdown]
 # After two layers it moves, because in layer 1 the shuffled words saw other words before them. So a
 # decoder can learn something about order without positions (Haviv et al., 2022): one causal layer can tell
-# how many words stand before it, two their order. An encoder cannot.
+# how many words stand before it, two their order.
 #
 # ## Four simpler encodings, and what each lacks
 #

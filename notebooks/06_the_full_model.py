@@ -95,7 +95,7 @@ torch.set_num_threads(1)  # matrices as small as ours only wait for a second thr
 # *Figure 1. The paper's Figure 1, drawn anew and from top to bottom (the paper's goes up). Each stack has
 # one vertical line, the residual stream; every sub-layer reads it and adds to it.*
 #
-# You know the boxes. This notebook is about what stands between them: the **plus signs** and the **norms**.
+# This notebook is about what stands between them: the **plus signs** and the **norms**.
 #
 # ## Twelve sub-layers in a row
 #

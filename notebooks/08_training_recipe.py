@@ -461,8 +461,7 @@ assert min(held["dropout 0.3"]) < min(held["neither"]) - 0.1
 # below ≈57. (One seed.) Smoothing hardly changes the best, and improves the last one a little, because an
 # overfitted model pays for its certainty.
 #
-# The paper's model sees 4.5 million pairs some 20 times ([07](07_batches_and_masks.ipynb)) and overfits far
-# less, but dropout helps it too.
+#
 #
 # ## Dropout, and where the paper puts it
 #
@@ -594,7 +593,7 @@ for size in (11, 8000, 37_000):
 #
 # **Perplexity.** The best prediction under smoothing is the true distribution, mixed with a little of a
 # uniform one: every token keeps at least $(1-\epsilon)$ times its true probability, so each $-\log p$
-# grows by at most $-\log(1-\epsilon)$. For a model as good as it can be, perplexity grows by the factor
+# grows by at most $-\log(1-\epsilon)$. At best, perplexity grows by the factor
 # $1/(1-\epsilon) = 1.11$ at most.
 #
 # **BLEU** looks only at the words that are chosen. The package's record ([12](12_results.ipynb)) has
