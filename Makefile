@@ -73,7 +73,7 @@ profile_steps profile_steps
 variations variations
 search search
 since_2017 since_2017
-ablation ablation
+ablation ablation --only R-Drop --seed 0
 endef
 define RACES_cuda
 train-base-cuda train --device cuda --size base --tokens 16384

@@ -113,13 +113,12 @@ class RunFolder:
         """
         self.check_ours()
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.path / LOCK, timeout=0)
         try:
-            lock.acquire()
+            held = FileLock(self.path / LOCK).acquire(timeout=0)
         except Timeout:
             busy = f"another process trains in {self.path}; wait for it, or choose another folder"
             raise ValueError(busy) from None
-        with lock:
+        with held:
             yield
 
     @contextmanager
