@@ -1,9 +1,16 @@
 """Figures and charts of the notebooks. What draws is imported when something is drawn, not before."""
 
-from annotated.plots.alignment import plot_alignment
-from annotated.plots.attention import plot_attention, plot_by_head, plot_heads, plot_soft_lookup
-from annotated.plots.beam import plot_beam
+from annotated.plots.attention import (
+    plot_alignment,
+    plot_attention,
+    plot_by_head,
+    plot_growth,
+    plot_heads,
+    plot_soft_lookup,
+    plot_split,
+)
 from annotated.plots.costs import (
+    count_parameters,
     fit_power,
     plot_against,
     plot_costs,
@@ -11,13 +18,9 @@ from annotated.plots.costs import (
 )
 from annotated.plots.explorer import explore_attention
 from annotated.plots.flow import plot_model_flow
-from annotated.plots.growth import plot_growth
-from annotated.plots.heads import plot_split
 from annotated.plots.masks import explore_masks, plot_mask
-from annotated.plots.norms import plot_gradient_norms
 from annotated.plots.notebook import setup_notebook, show_source
 from annotated.plots.padding import plot_padding, plot_tokens, wasted_share
-from annotated.plots.parameters import count_parameters
 from annotated.plots.positions import (
     plot_clocks,
     plot_distances,
@@ -28,11 +31,17 @@ from annotated.plots.positions import (
     plot_waves,
 )
 from annotated.plots.scaling import explore_scaling, plot_by_width
-from annotated.plots.schedules import plot_schedules
 from annotated.plots.scores import plot_scores
-from annotated.plots.smoothing import plot_loss, plot_true_dist
-from annotated.plots.training import plot_accuracies, plot_learning_curves, plot_losses
-from annotated.plots.trees import plot_tree
+from annotated.plots.training import (
+    plot_accuracies,
+    plot_gradient_norms,
+    plot_learning_curves,
+    plot_loss,
+    plot_losses,
+    plot_schedules,
+    plot_true_dist,
+)
+from annotated.plots.trees import plot_beam, plot_tree
 
 __all__ = [
     "count_parameters",

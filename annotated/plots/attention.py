@@ -1,16 +1,18 @@
-"""Pictures of attention weights: query down, key across, the right token on each row and column."""
+"""Attention in pictures: its weights, query down and key across, over training too; alignments; heads."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from annotated.plots.drawing import as_array, load
+from annotated.plots.drawing import as_array, axes_or_new, check_names, load, palette
 from annotated.plots.grids import check_tokens, draw_cell_borders, label_tokens
 
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.axes import Axes
+
 
 MOST_NUMBERED = 150  # cells; with more of them, a number in each is too small to read
 LEAST_NUMBERED = 0.05  # a weight below this is not worth its ink
@@ -32,11 +34,8 @@ def plot_attention(
 
     Raises ValueError if the weights do not fit the tokens.
     """
-    import matplotlib.pyplot as plt
-
     check_tokens(weights, queries, keys)
-    if ax is None:
-        _, ax = plt.subplots(figsize=(0.65 * len(keys) + 3.0, 0.5 * len(queries) + 1.6))
+    ax = axes_or_new(ax, 0.65 * len(keys) + 3.0, 0.5 * len(queries) + 1.6)
     image = _draw(ax, weights, queries, keys)
     if weights.numel() <= MOST_NUMBERED:
         _write_numbers(ax, weights)
@@ -57,13 +56,12 @@ def plot_heads(
     Returns the axes, an array (layers, h). Raises ValueError if there are no maps, or one does not fit the
     tokens or has another h.
     """
-    import matplotlib.pyplot as plt
-
     if len(maps) == 0 or any(layer.dim() != 3 or len(layer) != len(maps[0]) for layer in maps):
         shapes = [tuple(layer.shape) for layer in maps]
         raise ValueError(f"plot_heads needs a tensor (h, queries, keys) for each layer, not {shapes}")
     rows, columns = len(maps), len(maps[0])
     size = (0.3 * len(keys) * columns + 2.5, 0.25 * len(queries) * rows + 2.0)
+    plt = load("matplotlib.pyplot")
     figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, sharex=True, sharey=True)
     for i, layer in enumerate(maps):
         for j, head in enumerate(layer):
@@ -127,17 +125,13 @@ def plot_soft_lookup(
     `places` and `values` are the table, called `known` in the legend; `answers` has, by name, one answer for
     each place `asked`, the softest first. Raises ValueError if lengths differ.
     """
-    import matplotlib.pyplot as plt
-    import seaborn as sns
-
     wrong = [name for name, curve in answers.items() if len(curve) != len(asked)]
     if wrong or len(places) != len(values):
         raise ValueError(
             f"each of {len(places)} places needs a value, and each of {len(asked)} questions an answer"
         )
-    if ax is None:
-        _, ax = plt.subplots()
-    shades = sns.color_palette("viridis", len(answers))
+    ax = axes_or_new(ax)
+    shades = load("seaborn").color_palette("viridis", len(answers))
     for (name, curve), shade in zip(answers.items(), shades, strict=True):
         ax.plot(asked, curve.tolist(), color=shade, label=name)
     ax.plot(places, values, "o", color="black", markersize=9, label=known)
@@ -162,3 +156,109 @@ def _write_numbers(ax: "Axes", weights: Tensor) -> None:
             if weight >= LEAST_NUMBERED:
                 colour = "black" if weight > 0.48 else "white"
                 ax.text(s, t, f"{weight:.2f}", ha="center", va="center", color=colour, fontsize=11)
+
+
+def plot_alignment(
+    weights: Tensor,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    gold: Iterable[tuple[int, int]],
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Cross-attention (queries, keys) with a frame round each (query, key) of the gold alignment.
+
+    Raises ValueError where the weights do not fit the tokens, or a gold pair names none of them.
+    """
+    gold = sorted(set(gold))
+    for query, key in gold:
+        if not (0 <= query < len(queries) and 0 <= key < len(keys)):
+            raise ValueError(
+                f"gold pair ({query}, {key}) is outside {len(queries)} queries, {len(keys)} keys"
+            )
+    ax = plot_attention(weights, queries, keys, ax, title="Attention and gold alignment (framed)")
+    frame = load("matplotlib.patches").Rectangle
+    for query, key in gold:
+        corner = (key - 0.44, query - 0.44)
+        # White under orange: seen on dark cells and on bright ones.
+        for colour, width in (("white", 5), ("#d55e00", 2.5)):
+            ax.add_patch(frame(corner, 0.88, 0.88, fill=False, edgecolor=colour, lw=width))
+    return ax
+
+
+COLUMNS = 3  # panels in a row
+
+
+def plot_growth(
+    snapshots: Mapping[int, Tensor],
+    queries: Sequence[str],
+    keys: Sequence[str],
+    title: str = "One head over training",
+) -> "np.ndarray":
+    """Draw one head's weights at several updates, `COLUMNS` in a row, on one scale from 0 to 1.
+
+    `snapshots` holds (queries, keys) by update, and is drawn in its order. Returns the axes, one for each.
+    Raises ValueError if there are none, or one does not fit the tokens.
+    """
+    if not snapshots:
+        raise ValueError("plot_growth needs at least one snapshot")
+    rows = math.ceil(len(snapshots) / COLUMNS)
+    figure, axes = load("matplotlib.pyplot").subplots(
+        rows, COLUMNS, figsize=(10.5, 3.3 * rows), squeeze=False, layout="constrained"
+    )
+    for i, (ax, (step, weights)) in enumerate(zip(axes.flat, snapshots.items(), strict=False)):
+        check_tokens(weights, queries, keys)
+        image = _draw(ax, weights, queries, keys)
+        ax.set_aspect("equal")
+        ax.set_xticks(range(len(keys)), keys, rotation=0, ha="center")
+        ax.set_title(f"update {step:,}")
+        ax.set_xlabel("key" if i + COLUMNS >= len(snapshots) else "")
+        ax.set_ylabel("" if i % COLUMNS else "query")
+    for ax in axes.flat[len(snapshots) :]:
+        ax.set_axis_off()
+    figure.colorbar(image, ax=axes, label="weight", shrink=0.7)
+    figure.suptitle(title)
+    return axes.flat[: len(snapshots)]
+
+
+GAP = 0.5  # between the heads of a panel, and on each side of it; a cell is 1
+
+
+def plot_split(pieces: Mapping[str, Tensor], words: Sequence[str], width: int) -> "np.ndarray":
+    """Draw where the numbers of a sentence go when it is cut into heads: one panel for each way of cutting.
+
+    Args:
+        pieces: int (blocks, rows, columns) for each way, by its title. An entry is a number's place in
+            memory, and so belongs to word number `entry // width`, which gives its colour.
+        words: the sentence.
+        width: how many numbers each word has.
+
+    Returns the axes, one for each way. Raises ValueError if an entry belongs to no word.
+    """
+    plt = load("matplotlib.pyplot")
+    check_names(words, max(int(numbers.max()) for numbers in pieces.values()) // width + 1, "words")
+    figure, axes = plt.subplots(1, len(pieces), figsize=(4.6 * len(pieces), 3.0), squeeze=False)
+    colours = palette(len(words))
+    for ax, (title, blocks) in zip(axes[0], pieces.items(), strict=True):
+        _draw_blocks(ax, blocks, colours, width)
+        ax.set_title(title)
+    handles = [plt.Rectangle((0, 0), 1, 1, color=colour, alpha=0.55) for colour in colours]
+    figure.legend(handles, words, loc="outside lower center", ncols=len(words), frameon=False)
+    return axes[0]
+
+
+def _draw_blocks(ax: "Axes", blocks: Tensor, colours: Sequence[str], width: int) -> None:
+    """Blocks side by side with a gap; a cell for each number, its place in memory written into it."""
+    plt = load("matplotlib.pyplot")
+    for b, block in enumerate(blocks.tolist()):
+        left = b * (len(block[0]) + GAP)
+        for t, row in enumerate(block):
+            for j, place in enumerate(row):
+                cell = plt.Rectangle((left + j, t), 1, 1, facecolor=colours[place // width], alpha=0.55)
+                cell.set(edgecolor="white", linewidth=1.5)
+                ax.add_patch(cell)
+                ax.text(left + j + 0.5, t + 0.5, str(place), ha="center", va="center", fontsize=12)
+        if len(blocks) > 1:
+            ax.text(left + len(block[0]) / 2, -0.15, f"head {b + 1}", ha="center", va="bottom")
+    across = len(blocks) * (blocks.size(2) + GAP) - GAP
+    ax.set(xlim=(-GAP, across + GAP), ylim=(blocks.size(1), -0.6), aspect="equal")
+    ax.axis("off")

@@ -1,4 +1,4 @@
-"""Table 1, drawn: who hears whom, and what each kind of layer costs as the sentence grows."""
+"""Table 1, drawn: who hears whom, and what each kind of layer costs; the parameters of Table 3, counted."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -7,10 +7,12 @@ from torch import Tensor
 
 from annotated.plots.drawing import as_array, axes_or_new, load, palette
 from annotated.plots.grids import draw_cell_borders
+from annotated.transformer.model import TransformerConfig
 
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.axes import Axes
+
 
 Curve = tuple[Sequence[float], Sequence[float]]  # sizes, and what each cost
 MARKERS = "os^DvP*X"
@@ -122,3 +124,22 @@ def plot_reach(reach: Mapping[str, Sequence[Tensor]], title: str) -> "np.ndarray
     figure.supxlabel("input word")
     figure.supylabel("output word")
     return axes
+
+
+def count_parameters(config: TransformerConfig) -> dict[str, int]:
+    """How many trained numbers each component holds, by the settings alone; shared matrices count once."""
+    c, d = config, config.d_model
+    attention = 4 * (d * d + d)
+    feed_forward = (d * c.d_ff + c.d_ff) + (c.d_ff * d + d)
+    matrices = {"all": c.tgt_vocab, "target": c.src_vocab + c.tgt_vocab, "none": c.src_vocab + c.tgt_vocab}
+    norms = 5 * c.N + (2 if c.norm_first else 0)  # two a layer in the encoder, three in the decoder
+    return {
+        "embeddings": matrices[c.tied_embeddings] * d,
+        "positions": 2 * c.max_len * d if c.positions == "learned" else 0,
+        "encoder self-attention": c.N * attention,
+        "decoder self-attention": c.N * attention,
+        "cross-attention": c.N * attention,
+        "feed-forward": 2 * c.N * feed_forward,
+        "layer norms": norms * 2 * d,
+        "output": c.tgt_vocab + (c.tgt_vocab * d if c.tied_embeddings == "none" else 0),
+    }

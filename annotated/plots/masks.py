@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from annotated.plots.drawing import axes_or_new
 from annotated.plots.grids import check_tokens, draw_cell_borders, label_tokens
 from annotated.transformer.attention import check_mask
 
@@ -32,7 +33,6 @@ def plot_mask(
 
     Raises ValueError if the mask is not boolean, or does not fit the tokens.
     """
-    import matplotlib.pyplot as plt
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
@@ -42,8 +42,7 @@ def plot_mask(
         for tokens, size in ((queries, mask.size(0)), (keys, mask.size(-1)))
     )
     mask = _spread(mask, queries, keys)
-    if ax is None:
-        _, ax = plt.subplots(figsize=(0.5 * len(keys) + 3.5, 0.5 * len(queries) + 1.5))
+    ax = axes_or_new(ax, 0.5 * len(keys) + 3.5, 0.5 * len(queries) + 1.5)
     ax.imshow(mask.cpu().numpy(), cmap=ListedColormap([HIDDEN, ALLOWED]), vmin=0, vmax=1)
     label_tokens(ax, queries, keys)
     draw_cell_borders(ax, len(queries), len(keys))

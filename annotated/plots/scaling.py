@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from annotated.plots.drawing import axes_or_new, palette
+
 if TYPE_CHECKING:
     import altair as alt
     from matplotlib.axes import Axes
@@ -69,13 +71,8 @@ def plot_by_width(
     `curves` has kinds, each with its curves (widths,) by name: a kind is a colour, a name a way of dashing.
     Raises ValueError if a curve has another length.
     """
-    import matplotlib.pyplot as plt
-    import seaborn as sns
-
-    if ax is None:
-        _, ax = plt.subplots()
-    colours = sns.color_palette("colorblind", len(curves))
-    for (kind, named), colour in zip(curves.items(), colours, strict=True):
+    ax = axes_or_new(ax)
+    for (kind, named), colour in zip(curves.items(), palette(len(curves)), strict=True):
         for (name, curve), dashes in zip(named.items(), DASHES, strict=False):
             if len(curve) != len(widths):
                 raise ValueError(f"{kind}, {name}: {len(curve)} values for {len(widths)} widths")

@@ -1,15 +1,21 @@
-"""Pictures of a training run: loss and learning rate, and what accuracy hides (sections 5.3 and 5.4)."""
+"""Pictures of training (section 5): loss, learning rate, gradients, accuracy, label smoothing."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from annotated.plots.drawing import axes_or_new, load, palette
+from torch import Tensor
+
+from annotated.fast import target_entropy
+from annotated.plots.drawing import as_array, axes_or_new, check_names, load, palette
+from annotated.transformer.loss import check_smoothing
+from annotated.transformer.schedule import rate
 
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.axes import Axes
+
 
 # So that runs can be told apart without colour, too.
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
@@ -129,3 +135,123 @@ def curve(records: Sequence[Record], name: str) -> tuple[list[float], list[float
         raise ValueError(f"none of the {len(records)} records has a {name!r}")
     steps, values = zip(*points, strict=True)
     return list(steps), list(values)
+
+
+def plot_schedules(
+    settings: Sequence[tuple[int, int]] | int,
+    warmup: int | None = None,
+    *,
+    steps: int = 20000,
+    factor: float = 1.0,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw the rate over `steps` updates for each (d_model, warmup), a dot on each peak.
+
+        plot_schedules([(512, 4000), (256, 4000)])
+        plot_schedules(512, 4000)                     # one alone
+
+    Raises ValueError if there is no setting, or a peak lies beyond the last step.
+    """
+    if isinstance(settings, int):
+        if warmup is None:
+            raise ValueError(f"plot_schedules needs a warmup beside d_model={settings}, such as 4000")
+        settings = [(settings, warmup)]
+    if not settings:
+        raise ValueError("plot_schedules needs at least one (d_model, warmup)")
+    for _, warmup in settings:
+        if warmup > steps:
+            raise ValueError(f"the peak of warmup={warmup} lies beyond the last step, {steps}")
+    ax = axes_or_new(ax)
+    for (d_model, warmup), colour in zip(settings, palette(len(settings)), strict=True):
+        shown = drawn_steps(steps, warmup)
+        label = f"d_model {d_model:,}, warm-up {warmup:,}"
+        ax.plot(shown, [rate(step, d_model, factor, warmup) for step in shown], color=colour, label=label)
+        ax.plot(warmup, rate(warmup, d_model, factor, warmup), "o", color=colour, ms=9)
+    format_axes(ax)
+    ax.legend(frameon=False)
+    ax.set(title="Learning rate, peak at the end of the warm-up", xlabel="update", ylabel="learning rate")
+    return ax
+
+
+def format_axes(ax: "Axes") -> None:
+    """Thousands of updates with their comma, rates as multiples of a power of ten."""
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    ax.locator_params(axis="x", nbins=6)
+    ax.ticklabel_format(axis="y", style="sci", scilimits=(0, 0), useMathText=True)
+
+
+def drawn_steps(steps: int, warmup: int) -> list[int]:
+    """Some 400 of the steps 1 to `steps`, the last and the peak, the curve's corner, among them."""
+    return sorted({*range(1, steps + 1, max(1, steps // 400)), steps, warmup})
+
+
+MARKERS = "os^Dv"
+
+
+def plot_gradient_norms(norms: Mapping[str, Sequence[float]], ax: "Axes | None" = None) -> "Axes":
+    """The gradient's norm in each layer, the one nearest the input first; a curve for each kind of model.
+
+    Raises ValueError for a norm that is not positive: it has no place on a logarithmic axis.
+    """
+    for name, values in norms.items():
+        if not len(values) or min(values) <= 0:
+            raise ValueError(f"gradient norms must be positive, one a layer; {name!r} has {list(values)}")
+    ax = axes_or_new(ax)
+    for (name, values), colour, marker in zip(norms.items(), palette(len(norms)), MARKERS, strict=False):
+        ax.plot(range(1, len(values) + 1), values, marker=marker, ms=8, color=colour, label=name)
+    ax.set_yscale("log")
+    ax.set_xticks(range(1, max(map(len, norms.values())) + 1))
+    ax.legend(frameon=False)
+    ax.set(
+        title="Gradient in each layer", xlabel="layer (1 is nearest the input)", ylabel="norm of the gradient"
+    )
+    return ax
+
+
+def plot_loss(size: int, smoothings: Sequence[float], ax: "Axes | None" = None) -> "Axes":
+    """Cross-entropy against the model's confidence in the right token, for each smoothing, with its floor.
+
+    What is left of the probability is spread evenly. The floor is the target's entropy, reached where the
+    confidence is 1 - smoothing; the divergence, which `LabelSmoothing` gives, is the height above it.
+    """
+    np = load("numpy")
+    ax = axes_or_new(ax)
+    confidence = np.concatenate([np.linspace(0.01, 0.99, 99), 1 - np.logspace(-2.1, -6, 40)])
+    for smoothing, colour in zip(smoothings, palette(len(smoothings)), strict=True):
+        check_smoothing(size, smoothing)
+        label, best = f"smoothing {smoothing:g}", 1 - smoothing
+        ax.plot(confidence, cross_entropy(confidence, size, smoothing), color=colour, label=label)
+        floor = target_entropy(size, smoothing)
+        ax.axhline(floor, color=colour, lw=1.2, ls="--")
+        ax.plot(best, floor, "o", color=colour, ms=9, clip_on=False)
+    ax.legend(frameon=False)
+    ax.set(
+        title="Loss and its floor (dashed)",
+        xlabel="probability given to the right token",
+        ylabel="cross-entropy (nats)",
+        xlim=(0, 1),
+        ylim=(0, None),
+    )
+    return ax
+
+
+def cross_entropy(confidence: "np.ndarray", size: int, smoothing: float) -> "np.ndarray":
+    """Of a prediction with this confidence in the right token, the rest even, against the smoothed target."""
+    np = load("numpy")
+    others = np.log((1 - confidence) / (size - 2)) if smoothing else 0.0
+    return -(1 - smoothing) * np.log(confidence) - smoothing * others
+
+
+def plot_true_dist(true_dist: Tensor, names: Sequence[str], ax: "Axes | None" = None) -> "Axes":
+    """`LabelSmoothing.true_dist` (n, size): target positions down, symbols across, values written in."""
+    values = as_array(true_dist, 2, "true_dist")
+    check_names(names, values.shape[1], "symbols")
+    ax = axes_or_new(ax)
+    bar = {"label": "probability asked for"}
+    load("seaborn").heatmap(
+        values, vmin=0, vmax=1, cmap="viridis", annot=values.size <= 120, fmt=".2f", cbar_kws=bar, ax=ax
+    )
+    ax.set_xticks([x + 0.5 for x in range(len(names))], names, rotation=0)
+    ax.set_yticks([y + 0.5 for y in range(len(values))], range(len(values)), rotation=0)
+    ax.set(title="Target distributions", xlabel="symbol", ylabel="target position")
+    return ax

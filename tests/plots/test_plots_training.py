@@ -3,11 +3,22 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from annotated.plots.growth import plot_growth
-from annotated.plots.training import plot_accuracies, plot_learning_curves, plot_losses
+from annotated.plots.attention import plot_growth
+from annotated.plots.training import (
+    plot_accuracies,
+    plot_gradient_norms,
+    plot_learning_curves,
+    plot_loss,
+    plot_losses,
+    plot_schedules,
+    plot_true_dist,
+)
+from annotated.transformer.loss import LabelSmoothing
+from annotated.transformer.schedule import rate
 
 plt = pytest.importorskip("matplotlib.pyplot")
 alt = pytest.importorskip("altair")
@@ -124,3 +135,88 @@ def test_growth_refuses_nothing_and_swapped_axes() -> None:
         plot_growth({}, QUERIES, KEYS)
     with pytest.raises(ValueError, match="grid of shape"):
         plot_growth({0: heads(0)[0, 0].T}, QUERIES, KEYS)
+
+
+def test_every_schedule_peaks_at_its_dot() -> None:
+    ax = plot_schedules([(512, 4000), (128, 150)], steps=10000)
+    curves, peaks = ax.lines[::2], ax.lines[1::2]
+    for curve, peak, (d_model, warmup) in zip(curves, peaks, [(512, 4000), (128, 150)], strict=True):
+        steps, rates = curve.get_data()
+        assert rates[0] == rate(1, d_model, 1.0, warmup)
+        assert steps[-1] == 10000
+        assert (steps[rates.argmax()], rates.max()) == (peak.get_xdata()[0], peak.get_ydata()[0])
+        assert peak.get_xdata()[0] == warmup
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "d_model 512, warm-up 4,000",
+        "d_model 128, warm-up 150",
+    ]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("update", "learning rate")
+
+
+def test_one_schedule_needs_no_list() -> None:
+    alone, listed = plot_schedules(512, 4000), plot_schedules([(512, 4000)])
+    for one, other in zip(alone.get_lines(), listed.get_lines(), strict=True):
+        assert one.get_xydata().tolist() == other.get_xydata().tolist()
+
+
+def test_a_curve_for_each_kind_of_model() -> None:
+    ax = plot_gradient_norms({"post-norm": [0.1, 1.0, 10.0], "pre-norm": [2.0, 1.5, 1.0]})
+    assert [list(line.get_ydata()) for line in ax.lines] == [[0.1, 1.0, 10.0], [2.0, 1.5, 1.0]]
+    assert all(list(line.get_xdata()) == [1, 2, 3] for line in ax.lines)
+    assert ax.get_yscale() == "log"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["post-norm", "pre-norm"]
+    # Told apart by more than colour.
+    assert len({line.get_marker() for line in ax.lines}) == 2
+
+
+NAMES = ["<s>", "</s>", "<blank>", "dog", "cat"]
+
+
+def test_the_loss_has_its_floor_at_the_targets_entropy() -> None:
+    """Cross-entropy = entropy + what LabelSmoothing gives, at every confidence that is drawn."""
+    size, smoothing = 10, 0.2
+    ax = plot_loss(size, [smoothing])
+    curve, floor, best = ax.lines
+    confidence, losses = curve.get_data()
+    rows = torch.from_numpy((1 - confidence) / (size - 2)).unsqueeze(1).repeat(1, size)
+    rows[:, 3] = torch.from_numpy(confidence)
+    criterion = LabelSmoothing(size, 0, smoothing)
+    divergence = [criterion(row.log()[None], torch.tensor([3])).item() for row in rows]
+    entropy = floor.get_ydata()[0]
+    np.testing.assert_allclose(losses - entropy, divergence, atol=1e-7)
+    assert losses.min() == pytest.approx(entropy, abs=1e-6)
+    assert (best.get_xdata()[0], best.get_ydata()[0]) == (pytest.approx(0.8), entropy)
+
+
+def test_without_smoothing_the_floor_is_zero() -> None:
+    _, floor, best = plot_loss(10, [0.0]).lines
+    assert floor.get_ydata()[0] == 0
+    assert best.get_xdata()[0] == 1
+
+
+def test_the_heatmap_is_what_the_loss_asked_for() -> None:
+    criterion = LabelSmoothing(5, 2, 0.4)
+    criterion(torch.zeros(3, 5), torch.tensor([3, 4, 2]))
+    ax = plot_true_dist(criterion.true_dist, NAMES)
+    np.testing.assert_allclose(ax.collections[0].get_array(), criterion.true_dist)
+    assert [text.get_text() for text in ax.texts][:5] == ["0.13", "0.13", "0.00", "0.60", "0.13"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == NAMES
+    assert ax.yaxis_inverted()  # the first position on top
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: plot_schedules([]), "at least one"),
+        (lambda: plot_schedules(512), "needs a warmup beside d_model=512"),
+        (lambda: plot_schedules([(512, 4000)], steps=3999), "warmup=4000"),
+        (lambda: plot_schedules([(0, 4000)]), "model_size"),
+        (lambda: plot_gradient_norms({"dead": [1.0, 0.0]}), "'dead' has"),
+        (lambda: plot_gradient_norms({"none": []}), "'none' has"),
+        (lambda: plot_loss(2, [0.1]), "size 2"),
+        (lambda: plot_true_dist(torch.zeros(3, 4), NAMES), "need 4 names"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(draw, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        draw()
