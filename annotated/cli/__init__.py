@@ -1,10 +1,9 @@
 """The command line.
 
-parser      `annotated COMMAND`: reads the arguments, runs the command
+parser      `annotated COMMAND`: reads the arguments and --variants, runs the command
 options     the commands and their flags, as classes of settings
 flags       such a class as flags
 settings    files of settings: --config and --print-config
-variants    --variants: a file of the user's with variants of the model
 common      what several commands need
 release     a model with its scores and its card
 recipes     how the shipped models were made

@@ -1,13 +1,11 @@
 """Corpora, and batches made of them. The classic torchtext way is in `annotated.data.torchtext_fields`."""
 
-from annotated.data.batch import Batch
+from annotated.data.batch import Batch, data_gen
 from annotated.data.batching import EncodedPairs, TokenBatches, encode_corpus, pad_rows
-from annotated.data.corpora import hold_out, load_corpus, tatoeba
+from annotated.data.corpora import hold_out, load_corpus, multi30k, tatoeba
 from annotated.data.iwslt import iwslt
-from annotated.data.multi30k import multi30k
 from annotated.data.own import own_corpus, own_text
 from annotated.data.parallel import Corpus, ParallelText, read_lines, read_parallel, read_tsv, split_lines
-from annotated.data.synthetic import data_gen
 
 __all__ = [
     "Batch",

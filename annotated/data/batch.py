@@ -1,4 +1,6 @@
-"""A batch of sentence pairs, with the masks that training needs."""
+"""A batch of sentence pairs, with the masks that training needs; those of the copy task are made here."""
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -56,3 +58,20 @@ class Batch:
             if isinstance(value, Tensor):
                 setattr(self, name, value.to(device, non_blocking=there))
         return self
+
+
+def data_gen(V: int, batch_size: int, nbatches: int, length: int = 10) -> Iterator[Batch]:
+    """The copy task: `nbatches` batches of `batch_size` random rows, from torch's global random stream.
+
+    Each row has `length` symbols from 1 to V - 1, the first always 1, as a start symbol; nothing is
+    padding (0). Raises ValueError if V leaves no symbol, or length none to predict.
+    """
+    if V < 2 or length < 2:
+        raise ValueError(f"the copy task needs V and length of 2 or more, not {V} and {length}")
+
+    def batch() -> Batch:
+        data = torch.randint(1, V, (batch_size, length))
+        data[:, 0] = 1
+        return Batch(data, data.clone(), pad=0)
+
+    return (batch() for _ in range(nbatches))

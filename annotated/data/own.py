@@ -1,12 +1,17 @@
-"""A corpus of one's own, in whatever form it comes."""
+"""A corpus of one's own, in whatever form it comes; what is wrong with it is found before a model learns it.
+
+A pair that teaches nothing, or the wrong thing, is dropped and told. Where most pairs are so, the text was
+not read as it was meant, and ValueError says what to change.
+"""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import islice
 from os import PathLike
 
 from annotated.data.corpora import hold_out, languages
 from annotated.data.parallel import Corpus, ParallelText, filled, read_parallel, read_tsv
-from annotated.data.sanity import check_sides, without_faults, without_held_out
 
 # What text may be given as: pairs, the path of a TSV file, or the paths of two files.
 Text = ParallelText | Iterable[tuple[str, str]] | str | PathLike | tuple[str | PathLike, str | PathLike]
@@ -79,3 +84,126 @@ def one_line(side: object, where: str) -> str:
     if not isinstance(side, str):
         raise ValueError(f"{where}: {side!r} is no text")
     return re.sub(r"[\r\n]+", " ", str(side))
+
+
+LONGEST = 10_000  # characters on a side
+
+# What is wrong with a pair, and how it is seen.
+FAULTS: dict[str, Callable[[str, str], bool]] = {
+    "source and target equal": lambda src, tgt: src.strip() == tgt.strip(),
+    "the target in the source, behind a tab": lambda src, tgt: has_column(src, tgt),
+    "the source in the target, behind a tab": lambda src, tgt: has_column(tgt, src),
+    f"more than {LONGEST:,} characters": lambda src, tgt: max(len(src), len(tgt)) > LONGEST,
+}
+
+# Words that head columns: what the column is for, or its language, by the language's code.
+ROLES = {*re.findall(r"\w+", "source target src tgt trg text sentence translation original input output")}
+LANGUAGES = dict(
+    re.findall(
+        r"(\w+):(\w+)",
+        """ar:arabic bg:bulgarian ca:catalan cs:czech da:danish de:german el:greek en:english eo:esperanto
+        es:spanish et:estonian eu:basque fa:persian fi:finnish fr:french ga:irish he:hebrew hi:hindi
+        hr:croatian hu:hungarian id:indonesian is:icelandic it:italian ja:japanese ko:korean lt:lithuanian
+        lv:latvian nl:dutch no:norwegian pl:polish pt:portuguese ro:romanian ru:russian sk:slovak
+        sl:slovenian sr:serbian sv:swedish sw:swahili th:thai tr:turkish uk:ukrainian ur:urdu vi:vietnamese
+        zh:chinese""",
+    )
+)
+CODES = {name: code for code, language in LANGUAGES.items() for name in (code, language)}
+
+
+def without_faults(text: ParallelText, pair: str | None = None) -> ParallelText:
+    """The text without a header and without the pairs that have one of the `FAULTS`, which are counted.
+
+    Raises ValueError where most pairs have one, where no pair is left, and where a header names the languages
+    of `pair` (such as "de-en") the other way round.
+    """
+    header = text.lines[:1] == [1] and heads_columns(text.src[0]) and heads_columns(text.tgt[0])
+    found = {"names of columns": [0]} if header else {}
+    if header:
+        check_direction(text, pair)
+    for i, (src, tgt) in islice(enumerate(text), header, None):
+        fault = next((name for name, seen in FAULTS.items() if seen(src, tgt)), None)
+        if fault:
+            found.setdefault(fault, []).append(i)
+    for name, where in found.items():
+        if name in FAULTS and 2 * len(where) > len(text):
+            many = f"{len(where):,} of {len(text):,} pairs"
+            raise ValueError(f"{text.name}: {many} have {described(text, name, where)}")
+    return without(text, found)
+
+
+def without_held_out(train: ParallelText, val: ParallelText) -> ParallelText:
+    """`train` without the pairs that stand in `val` too. Raises ValueError if none is left."""
+    held_out = set(val)
+    return without(train, {"also in the validation text": [i for i, p in enumerate(train) if p in held_out]})
+
+
+def check_sides(train: ParallelText, val: ParallelText) -> None:
+    """Raise ValueError where `val` has source and target the other way round than `train`.
+
+    So it seems where on both its sides at least twice as many words are known from the other side of `train`
+    as from the same.
+    """
+    src, tgt = words(train.src), words(train.tgt)
+    sides = ((val.src, src, tgt), (val.tgt, tgt, src))
+    if all(known_words(side, other) > 2 * known_words(side, same) for side, same, other in sides):
+        raise ValueError(
+            f"{val.name}: source and target have the words of the other sides of {train.name}; "
+            "swap source and target of one of the two"
+        )
+
+
+def without(text: ParallelText, faults: dict[str, list[int]]) -> ParallelText:
+    """The text without the pairs at those indices, counted by what is wrong with them."""
+    dropped = {described(text, name, where): len(where) for name, where in faults.items() if where}
+    left = sorted({*range(len(text))}.difference(*faults.values()))
+    if not left:
+        why = "; ".join(f"{count:,} {reason}" for reason, count in dropped.items())
+        raise ValueError(f"{text.name}: no pair is left: {why}")
+    return replace(text.take(left), dropped={**text.dropped, **dropped})
+
+
+def described(text: ParallelText, name: str, where: list[int]) -> str:
+    """What is wrong with the pairs at those indices, with the first of them."""
+    first = where[0]
+    src, tgt = (side if len(side) <= 40 else side[:37] + "..." for side in (text.src[first], text.tgt[first]))
+    at = "first in" if len(where) > 1 else "in"
+    return f"{name}, {at} line {text.lines[first]:,}: {src!r} | {tgt!r}"
+
+
+def has_column(sentence: str, other: str) -> bool:
+    """Whether one of the columns of a sentence with tabs is the other sentence."""
+    return "\t" in sentence and other.strip() in map(str.strip, sentence.split("\t"))
+
+
+def heads_columns(cell: str) -> bool:
+    """Whether this is the name of a column, such as `en`, `source_text` or `German sentence`."""
+    names = names_in(cell)
+    return bool(names) and all(name in ROLES or name in CODES for name in names)
+
+
+def check_direction(text: ParallelText, pair: str | None) -> None:
+    """Raise ValueError where the names of the columns are the languages of `pair` in the other order."""
+    heads = [[CODES[name] for name in names_in(cell) if name in CODES] for cell in next(iter(text))]
+    if pair and [[code] for code in pair.split("-")] == heads[::-1]:
+        raise ValueError(
+            f"{text.name}, line 1: the columns are {text.src[0]!r} and {text.tgt[0]!r}, but the pair is "
+            f"{pair}; swap the columns, or the languages of the pair"
+        )
+
+
+def names_in(cell: str) -> list[str]:
+    """The words in the name of a column, in small letters."""
+    return re.findall(r"[^\W_]+", cell.casefold())
+
+
+def words(sentences: Iterable[str]) -> set[str]:
+    """The different words, as spaces part them."""
+    return {word for sentence in sentences for word in sentence.split()}
+
+
+def known_words(sentences: Iterable[str], known: set[str]) -> float:
+    """The share of different words of the sentences that are known."""
+    found = words(sentences)
+    return len(found & known) / max(1, len(found))

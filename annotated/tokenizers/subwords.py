@@ -4,7 +4,7 @@ import hashlib
 import io
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -21,7 +21,6 @@ from annotated.tokenizers.common import (
     read_settings,
     replace_surrogates,
 )
-from annotated.tokenizers.merging import merge_pieces
 
 # SentencePiece writes a space as U+2581, so that character itself must be written in another way to come
 # back. We spell it with an escape from the private use area, which is rare in text, and spell the escape
@@ -232,3 +231,26 @@ def _unescape(text: str) -> str:
 def breaks_line(piece: str) -> bool:
     """Whether a piece stands for a line break or holds one."""
     return piece in ("<0x0A>", "<0x0D>") or "\n" in piece or "\r" in piece
+
+
+def merge_pieces(
+    symbols: list[str], scores: Mapping[str, float], dropout: float, random: Random
+) -> list[str]:
+    """Join neighbours into pieces until no two make one, some left out at random (Provilkov et al. 2020).
+
+    At each step the pair goes first whose piece has the highest score, the leftmost of equals; each pair is
+    left out of the choice with probability `dropout`, and where that leaves none, merging ends. Without
+    dropout this is what SentencePiece computes.
+    """
+    symbols = list(symbols)
+    while True:
+        best, place = None, -1
+        for i in range(len(symbols) - 1):
+            score = scores.get(symbols[i] + symbols[i + 1])
+            if score is None or (dropout and random.random() < dropout):
+                continue
+            if best is None or score > best:
+                best, place = score, i
+        if best is None:
+            return symbols
+        symbols[place : place + 2] = [symbols[place] + symbols[place + 1]]

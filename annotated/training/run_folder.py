@@ -16,7 +16,7 @@ It is a model folder (the newest weights, or their average at the end) that also
 import dataclasses
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,12 +35,17 @@ from annotated.files import (
 )
 from annotated.tokenizers import Tokenizer
 from annotated.training.config import CHANGEABLE, TrainingConfig
+from annotated.training.devices import say
 from annotated.training.progress import PROGRESS, Progress, read_progress
 from annotated.transformer.model import EncoderDecoder
+from annotated.translation.evaluation import TokenScores
 from annotated.translation.model_folder import (
     CONFIG,
     SETTINGS,
+    WEIGHTS,
+    average_checkpoints,
     check_tensors,
+    load_weights,
     read_tensors,
     save_model,
     weights,
@@ -237,3 +242,29 @@ def load_optimizer(optimizer: Adam, model: EncoderDecoder, checkpoint: Path) -> 
     for name, tensor in tensors.items():
         parameter, _, part = name.rpartition(".")
         optimizer.state[own[parameter]][part] = tensor.to(own[parameter].device, copy=True)
+
+
+def average_run(
+    out: RunFolder,
+    model: EncoderDecoder,
+    config: TrainingConfig,
+    newest: float | None,
+    score: Callable[[], TokenScores],
+) -> None:
+    """Give the model the mean of the checkpoints that the settings ask for, if that is better.
+
+    Better than the newest checkpoint, whose validation loss is `newest`; where that is None, the mean it is.
+    """
+    of = config.average_of
+    chosen = out.select_checkpoints(max(1, config.average), of, off_schedule=True)
+    load_weights(model, average_checkpoints(chosen), out.path)
+    if len(chosen) == 1:
+        return
+    left = mean = f"the mean of the {of} {len(chosen)} checkpoints"
+    if newest is not None:
+        found = score().loss
+        say(f"validation cross-entropy {found:.4f} of {mean}, {newest:.4f} of the newest")
+        if found > newest:
+            left = "the newest checkpoint"
+            load_weights(model, read_tensors(out.newest() / WEIGHTS), out.path)
+    say(f"the model is {left}")

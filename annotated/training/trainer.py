@@ -19,15 +19,13 @@ from tqdm import tqdm
 from annotated.data.batching import TokenBatches
 from annotated.data.corpora import languages
 from annotated.tokenizers import Tokenizer
-from annotated.training.averaging import average_run
 from annotated.training.config import TrainingConfig
 from annotated.training.devices import SharedError, agreed, from_first, gathered, say, total
 from annotated.training.interrupt import stop_on_interrupt
 from annotated.training.progress import Progress, progress_bar, read_progress, set_end
-from annotated.training.rates import advice, rate_at
-from annotated.training.resuming import check_run, share_state
-from annotated.training.run_folder import RunFolder, load_optimizer
-from annotated.training.update import Updater, Weighed
+from annotated.training.run_folder import RunFolder, average_run, load_optimizer
+from annotated.training.starting import check_run, share_state
+from annotated.training.update import Updater, Weighed, advice, rate_at
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.evaluation import (
     TokenScores,

@@ -131,7 +131,7 @@ def test_the_readers_folder_comes_before_the_cache(monkeypatch):
 @pytest.fixture
 def tiny_multi30k(tmp_path, monkeypatch, server):
     """A multi30k of three lines a file, served over HTTP; nothing in the reader's folder or the cache."""
-    module = sys.modules["annotated.data.multi30k"]
+    module = sys.modules["annotated.data.corpora"]
     files = {name: f"{name} eins\nzwei\ndrei\n".encode() for name in module._SHA256 if name.startswith("tok")}
     server.bodies |= {f"/data/task1/{name}": (data, len(data)) for name, data in files.items()}
     monkeypatch.setattr(module, "_URL", server.url)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotated.data import ParallelText, read_tsv
-from annotated.data.sanity import LONGEST, check_sides, without_faults, without_held_out
+from annotated.data.own import LONGEST, check_sides, without_faults, without_held_out
 
 GOOD = [(f"the cat sees {i} dogs", f"die Katze sieht {i} Hunde") for i in range(9)]
 

@@ -16,7 +16,7 @@ from annotated.tokenizers import (
     load_tokenizer,
     save_tokenizer,
 )
-from annotated.tokenizers.merging import merge_pieces
+from annotated.tokenizers.subwords import merge_pieces
 
 SENTENCES = [
     "Der kleine Hund sieht die Katze im Garten.",

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotated.training.config import TrainingConfig
-from annotated.training.rates import steepest
+from annotated.training.update import steepest
 from annotated.transformer.schedule import factor_for, noam_scheduler, rate
 
 
