@@ -14,12 +14,7 @@ import torch
 from torch import Tensor
 
 from annotated.files import read_file, read_json, settings_from_json
-from annotated.interop.common import (
-    Rows,
-    read_pickle,
-    renumbered,
-    taken,
-)
+from annotated.interop.common import Rows, read_pickle, renumbered, taken
 from annotated.interop.hub import find_folder
 from annotated.interop.marian_names import (
     BIAS,

@@ -121,11 +121,7 @@ def graphs(model: EncoderDecoder) -> dict[str, tuple[nn.Module, Inputs, tuple[st
     token = src.new_zeros(2, 1)
     batch, src_len, length = "batch", "src_len", "length"
     return {
-        "encoder": (
-            EncoderGraph(model),
-            {"src": (src, {0: batch, 1: src_len})},
-            ("memory", "src_mask"),
-        ),
+        "encoder": (EncoderGraph(model), {"src": (src, {0: batch, 1: src_len})}, ("memory", "src_mask")),
         "decoder": (
             DecoderGraph(model),
             {

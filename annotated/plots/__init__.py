@@ -9,13 +9,7 @@ from annotated.plots.attention import (
     plot_soft_lookup,
     plot_split,
 )
-from annotated.plots.costs import (
-    count_parameters,
-    fit_power,
-    plot_against,
-    plot_costs,
-    plot_reach,
-)
+from annotated.plots.costs import count_parameters, fit_power, plot_against, plot_costs, plot_reach
 from annotated.plots.explorer import explore_attention
 from annotated.plots.flow import plot_model_flow
 from annotated.plots.masks import explore_masks, plot_mask

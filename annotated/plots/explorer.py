@@ -89,9 +89,7 @@ def draw_menus(maps: AttentionMaps) -> "list[alt.Parameter]":
     heads = list(range(max(weights.size(0) for weights in maps.values())))
     return [
         alt.param(
-            name=name,
-            value=value,
-            bind=alt.binding_select(options=options, labels=labels, name=f"{name}: "),
+            name=name, value=value, bind=alt.binding_select(options=options, labels=labels, name=f"{name}: ")
         )
         for name, value, options, labels in (
             ("kind", kinds[-1], kinds, kinds),

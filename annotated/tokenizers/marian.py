@@ -6,15 +6,7 @@ from random import Random
 from typing import ClassVar
 
 from annotated.files import replacing, write_json
-from annotated.tokenizers.common import (
-    END,
-    PAD,
-    SPECIALS,
-    START,
-    UNK,
-    printable,
-    replace_surrogates,
-)
+from annotated.tokenizers.common import END, PAD, SPECIALS, START, UNK, printable, replace_surrogates
 from annotated.tokenizers.subwords import breaks_line, checksum, read_processor, read_saved
 
 _SPACE_MARK = "\u2581"

@@ -25,14 +25,7 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 from torch.optim import Adam
 
-from annotated.files import (
-    creating_folder,
-    naming,
-    read_json,
-    remove_folder,
-    remove_partials,
-    write_json,
-)
+from annotated.files import creating_folder, naming, read_json, remove_folder, remove_partials, write_json
 from annotated.tokenizers import Tokenizer
 from annotated.training.config import CHANGEABLE, TrainingConfig
 from annotated.training.devices import say

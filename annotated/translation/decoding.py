@@ -277,12 +277,7 @@ def continuations(scores: Tensor, log_probs: Tensor, count: int) -> tuple[Tensor
 
 
 def collect_ended(
-    searches: list[SentenceSearch],
-    tokens: Tensor,
-    best: Tensor,
-    origin: Tensor,
-    is_end: Tensor,
-    k: int,
+    searches: list[SentenceSearch], tokens: Tensor, best: Tensor, origin: Tensor, is_end: Tensor, k: int
 ) -> None:
     """Hand each search those of its k best continuations that end: tokens (B, k, len), the rest (B, 2k)."""
     ends = is_end[:, :k] & best[:, :k].isfinite()

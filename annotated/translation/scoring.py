@@ -58,13 +58,7 @@ class Results:
         scores = {"as written": self.bleu, "tokenised, lower-cased": self.tokenized_bleu}
         lines = [f"{name}: {found}" for name, found in scores.items() if found is not None]
         perplexity = f"perplexity = {self.perplexity:.2f} per subword, accuracy = {self.accuracy:.1%}"
-        return "\n".join(
-            [
-                *lines,
-                str(self.chrf),
-                f"{perplexity}, no smoothing",
-            ]
-        )
+        return "\n".join([*lines, str(self.chrf), f"{perplexity}, no smoothing"])
 
     @classmethod
     def from_json(cls, values: dict) -> "Results":
