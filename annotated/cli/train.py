@@ -2,12 +2,14 @@
 
 import argparse
 import os
+from dataclasses import fields
 from pathlib import Path
 
 import torch
 
 import annotated
 from annotated.cli.common import choose_device, own_pairs, settings_from
+from annotated.cli.options import TrainingData
 from annotated.data import Corpus, load_corpus, own_corpus
 from annotated.training.config import TrainingConfig
 from annotated.training.devices import SharedError, agreed, from_first, is_first, processes, say
@@ -16,20 +18,7 @@ from annotated.training.run_folder import RunFolder
 from annotated.transformer.config import TransformerConfig
 
 # The flags that a run remembers besides the settings of the model and of training.
-REMEMBERED = (
-    "corpus",
-    "path",
-    "pair",
-    "variant",
-    "src",
-    "tgt",
-    "val_src",
-    "val_tgt",
-    "tokenizer",
-    "vocab",
-    "preset",
-    "init_from",
-)
+REMEMBERED = (*(field.name for field in fields(TrainingData)), "tokenizer", "vocab", "preset", "init_from")
 
 
 def train(args: argparse.Namespace) -> int:

@@ -7,39 +7,18 @@ epoch.
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from random import Random
 
 import torch
 from torch import Tensor
 
 from annotated.data.batch import Batch
-from annotated.data.parallel import ParallelText, report
+from annotated.data.parallel import Pairs, ParallelText
 from annotated.tokenizers import PAD, Tokenizer
 
 
-@dataclass(frozen=True)
-class EncodedPairs:
-    """Sentence pairs as numbers, the source ending with `</s>`, the target between `<s>` and `</s>`.
-
-    `lines[i]` is the line of the corpus that pair i stood in; `dropped` counts the pairs left out, by reason.
-    """
-
-    src: list[list[int]]
-    tgt: list[list[int]]
-    lines: list[int]
-    name: str
-    dropped: dict[str, int] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.src)
-
-    def __repr__(self) -> str:
-        return f"EncodedPairs({self.name}, {len(self):,} pairs)"
-
-    def report(self) -> str:
-        """Lines for a person: how many pairs there are, and how many were dropped and why."""
-        return report(self.name, len(self), self.dropped)
+class EncodedPairs(Pairs[list[int]]):
+    """Sentence pairs as numbers, the source ending with `</s>`, the target between `<s>` and `</s>`."""
 
 
 def encode_corpus(
@@ -91,7 +70,12 @@ class TokenBatches:
             raise ValueError(f"{pairs.name}: no pairs to make batches of")
         self._lengths = _lengths(pairs)
         self._widths = self._lengths.amax(dim=1)
-        self._check()
+        longest = int(self._widths.argmax())
+        if (tokens := int(self._widths[longest])) > max_tokens:
+            raise ValueError(
+                f"{pairs.name}, line {pairs.lines[longest]}: {tokens:,} tokens do not fit into a batch of "
+                f"max_tokens={max_tokens:,}; raise it, or drop long pairs with max_len"
+            )
         self._sizes = _cut(self._widths.sort(descending=True).values.tolist(), max_tokens)
 
     def __len__(self) -> int:
@@ -126,16 +110,6 @@ class TokenBatches:
         lengths = [self._lengths[batch] for batch in self.batches(epoch)]
         positions = sum(len(batch) * int(batch.amax(dim=0).sum()) for batch in lengths)
         return 1 - int(self._lengths.sum()) / positions
-
-    def _check(self) -> None:
-        longest = int(self._widths.argmax())
-        tokens = int(self._widths[longest])
-        if tokens > self.max_tokens:
-            where = f"{self.pairs.name}, line {self.pairs.lines[longest]}"
-            raise ValueError(
-                f"{where}: {tokens:,} tokens do not fit into a batch of max_tokens={self.max_tokens:,}; "
-                "raise it, or drop long pairs with max_len"
-            )
 
 
 def mixed_seed(*numbers: int) -> int:

@@ -10,7 +10,6 @@ import urllib.request
 from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -70,15 +69,11 @@ def sha256_check(expected: str) -> Check:
 
 
 def _fetch(url: str, path: Path) -> None:
+    shown = {"desc": Path(url).name, "unit": "B", "unit_scale": True, "leave": False, "disable": None}
     with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer, path.open("wb") as file:
-        _copy(answer, file, Path(url).name)
-
-
-def _copy(answer: Any, file: Any, name: str) -> None:
-    total = int(answer.headers.get("Content-Length") or 0)
-    with tqdm(total=total or None, desc=name, unit="B", unit_scale=True, leave=False, disable=None) as bar:
-        while chunk := answer.read(_CHUNK):
-            file.write(chunk)
-            bar.update(len(chunk))
-    if total and file.tell() != total:
-        raise OSError(f"{file.tell():,} of {total:,} bytes came")
+        total = int(answer.headers.get("Content-Length") or 0)
+        with tqdm(total=total or None, **shown) as bar:
+            while chunk := answer.read(_CHUNK):
+                bar.update(file.write(chunk))
+        if total and file.tell() != total:
+            raise OSError(f"{file.tell():,} of {total:,} bytes came")

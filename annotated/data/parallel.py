@@ -10,20 +10,24 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 EMPTY_SIDE = "an empty side"
 
 
+Sentence = TypeVar("Sentence")
+
+
 @dataclass(frozen=True)
-class ParallelText:
+class Pairs(Generic[Sentence]):
     """Sentence pairs: `src[i]` is translated by `tgt[i]`.
 
     `lines[i]` is the line, from 1, of the source file in which pair i stood; `dropped` counts the pairs that
     were left out, by reason. Raises ValueError where the three lists differ in length.
     """
 
-    src: list[str]
-    tgt: list[str]
+    src: list[Sentence]
+    tgt: list[Sentence]
     lines: list[int]
     name: str
     dropped: dict[str, int] = field(default_factory=dict)
@@ -39,7 +43,16 @@ class ParallelText:
         return len(self.src)
 
     def __repr__(self) -> str:
-        return f"ParallelText({self.name}, {len(self):,} pairs)"
+        return f"{type(self).__name__}({self.name}, {len(self):,} pairs)"
+
+    def report(self) -> str:
+        """Lines for a person: `train: 28,990 pairs`, below it `  dropped 7: an empty side` and the like."""
+        reasons = (f"  dropped {count:,}: {reason}" for reason, count in self.dropped.items() if count)
+        return "\n".join([f"{self.name}: {len(self):,} pairs", *reasons])
+
+
+class ParallelText(Pairs[str]):
+    """Sentence pairs as text."""
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return zip(self.src, self.tgt, strict=True)
@@ -49,10 +62,6 @@ class ParallelText:
         chosen = list(indices)
         src, tgt, lines = ([column[i] for i in chosen] for column in (self.src, self.tgt, self.lines))
         return ParallelText(src, tgt, lines, name or self.name)
-
-    def report(self) -> str:
-        """Lines for a person: how many pairs there are, and how many were dropped and why."""
-        return report(self.name, len(self), self.dropped)
 
 
 @dataclass(frozen=True)
@@ -77,12 +86,6 @@ class Corpus:
         if split not in self.splits:
             raise ValueError(f"{self.name} has no split {split!r}; its splits are {', '.join(self.splits)}")
         return self.splits[split]
-
-
-def report(name: str, pairs: int, dropped: dict[str, int]) -> str:
-    """`train: 28,990 pairs`, and below it a line such as `  dropped 7: an empty side` for each reason."""
-    reasons = (f"  dropped {count:,}: {reason}" for reason, count in dropped.items() if count)
-    return "\n".join([f"{name}: {pairs:,} pairs", *reasons])
 
 
 def read_parallel(src_path: str | Path, tgt_path: str | Path, name: str | None = None) -> ParallelText:

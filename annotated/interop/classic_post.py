@@ -12,12 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from annotated.interop.common import Rows, read_pickle, renumbered, taken
+from annotated.interop.common import Rows, check_sinusoids, read_pickle, renumbered, taken
 from annotated.tokenizers import END, SPECIALS, START, WordTokenizer
-from annotated.transformer.layers import sinusoids
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import model_with, wanted_weights, weights
 from annotated.translation.translator import Translator
@@ -48,10 +46,11 @@ def from_annotated(
     ValueError with the recipe for exporting where a file holds more than tensors, such as a whole module.
     """
     state = read_state(source)
-    config = TransformerConfig(**settings_of(state, source), h=h, **every_dropout(dropout))
+    everywhere = dict.fromkeys(("dropout", "attention_dropout", "relu_dropout"), dropout)
+    config = TransformerConfig(**settings_of(state, source), h=h, **everywhere)
     model = model_with(config, our_tensors(state, config, source), name_of(source))
-    for name in WAVES:
-        check_positions(name, state[name], config.d_model, source)
+    for name in WAVES:  # that code took them in float32, a little off far out
+        check_sinusoids(state[name].squeeze(0), config.d_model, f"{name_of(source)}: tensor {name}", 1e-2)
     return model.eval()
 
 
@@ -127,19 +126,6 @@ def settings_of(state: Mapping[str, Tensor], source: object) -> dict[str, object
         "layer_norm_eps": EPS,
         "tied_embeddings": "none",
     }
-
-
-def check_positions(name: str, waves: Tensor, d_model: int, source: object) -> None:
-    """Raise ValueError unless these are the sinusoids; taken in float32 they are a little off far out."""
-    waves = waves[:, : TransformerConfig.max_len].float().cpu()  # further rows of theirs are not used
-    expected = sinusoids(waves.size(1), d_model)[None]
-    if waves.shape != expected.shape or not torch.allclose(waves, expected, atol=1e-2):
-        raise ValueError(f"{name_of(source)}: tensor {name} does not hold the sinusoids of section 3.5")
-
-
-def every_dropout(p: float) -> dict[str, float]:
-    """That code has one rate for all places."""
-    return {"dropout": p, "attention_dropout": p, "relu_dropout": p}
 
 
 def our_tensors(state: Mapping[str, Tensor], config: TransformerConfig, source: object) -> dict[str, Tensor]:

@@ -14,8 +14,10 @@ from torch import Tensor
 from annotated.tokenizers import SPECIALS, MarianTokenizer, Tokenizer, WordTokenizer
 from annotated.tokenizers.subwords import read_processor
 from annotated.transformer.config import TransformerConfig
+from annotated.transformer.layers import sinusoids
 
 ALIASES = 4  # under so many names a file of torch.save may hold one matrix: Marian's of all embeddings
+LONGEST = 1024  # positions of what is written, where they are sinusoids: ours grow, others are a table
 Rows = Sequence[int | None]  # for each of our tokens its number elsewhere, or None where there is none
 
 
@@ -99,6 +101,16 @@ def taken(
     if surplus := sorted(tensors.keys() - used):
         raise ValueError(f"{source}: tensor {surplus[0]} has no place in our model")
     return found
+
+
+def check_sinusoids(
+    waves: Tensor, d_model: int, name: str, atol: float, order: Tensor | slice = slice(None)
+) -> None:
+    """Raise ValueError unless `waves` (positions, d_model) are the sinusoids, dimensions in that `order`."""
+    waves = torch.atleast_1d(waves)[: TransformerConfig.max_len].float().cpu()  # further rows are not used
+    expected = sinusoids(len(waves), d_model)[:, order]
+    if waves.shape != expected.shape or not torch.allclose(waves, expected, atol=atol):
+        raise ValueError(f"{name} does not hold the sinusoids of section 3.5")
 
 
 def renumbered(tensor: Tensor, rows: Rows, fill: float = 0.0) -> Tensor:

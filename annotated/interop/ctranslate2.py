@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from annotated.files import creating_folder, read_json
-from annotated.interop.common import check_parts, foreign, vocabulary
+from annotated.interop.common import LONGEST, check_parts, foreign, vocabulary
 from annotated.interop.readmes import write_readme
 from annotated.tokenizers import END, SPECIALS, START, UNK, Tokenizer, load_tokenizer, save_tokenizer
 from annotated.transformer.attention import MultiHeadedAttention
@@ -28,7 +28,6 @@ ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}  # its names of
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 # What the shipped models lost, as benchmarks/quantization.py recorded it (a test holds the two together).
 INT8 = "int8 wants an x86 processor with VNNI: it cost the shipped models up to 1.1 BLEU without, 0.1 with it"
-LONGEST = 1024  # positions, where they are sinusoids: ours grow, its are a table
 
 
 def to_ctranslate2(

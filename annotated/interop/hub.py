@@ -51,17 +51,13 @@ def to_hub(model: str | Path, name: str, private: bool = True) -> str:
 
 
 def find_folder(name_or_folder: str | Path, files: Sequence[str], revision: str | None = None) -> Path:
-    """A folder on disk, or what the Hub has under that name. Raises as `download` does."""
-    folder = Path(name_or_folder)
-    return folder if folder.is_dir() else download(str(name_or_folder), files, revision)
+    """A folder on disk, or that of the Hub's cache with those files, brought up to date where a network is.
 
-
-def download(name: str, files: Sequence[str], revision: str | None = None) -> Path:
-    """The folder of the Hub's cache with those files of a model, brought up to date where a network is.
-
-    Raises FileNotFoundError where they can be had from neither, ValueError for an impossible name.
+    Raises FileNotFoundError where they can be had from nowhere, ValueError for an impossible name.
     """
-    hub = foreign("huggingface_hub")
+    if (folder := Path(name_or_folder)).is_dir():
+        return folder
+    name, hub = str(name_or_folder), foreign("huggingface_hub")
     try:
         return Path(hub.snapshot_download(name, revision=revision, allow_patterns=list(files)))
     except hub.errors.HFValidationError as error:

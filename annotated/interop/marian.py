@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from annotated.files import read_file, read_json, settings_from_json
-from annotated.interop.common import Rows, read_pickle, renumbered, taken
+from annotated.interop.common import Rows, check_sinusoids, read_pickle, renumbered, taken
 from annotated.interop.hub import find_folder
 from annotated.interop.marian_names import (
     BIAS,
@@ -29,7 +29,6 @@ from annotated.interop.marian_names import (
     stack_names,
 )
 from annotated.tokenizers import END, SPECIALS, MarianTokenizer
-from annotated.transformer.layers import sinusoids
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import model_with, wanted_weights
 from annotated.translation.tensor_files import check_tensors, read_tensors
@@ -89,9 +88,10 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
     for names, rows, size in (((SRC,), src_rows, len(src)), ((TGT, OUTPUT, BIAS), tgt_rows, len(tgt))):
         found |= our_rows({name: found[name] for name in names if name in found}, rows, size, source)
     check_tensors(found, wanted_weights(config, source), source)  # before any work at the width they claim
-    model = model_with(config, permuted(found, sines_first(config.d_model).argsort()), source)
+    order = sines_first(config.d_model)
+    model = model_with(config, permuted(found, order.argsort()), source)
     for name in tensors.keys() & set(POSITIONS):
-        check_positions(tensors[name], config.d_model, f"{source}: tensor {name}")
+        check_sinusoids(tensors[name], config.d_model, f"{source}: tensor {name}", 1e-3, order)
     tokenizers = [
         MarianTokenizer(read_file(folder / file), pieces_of(numbers, rows))
         for file, numbers, rows in ((SRC_SPM, src, src_rows), (TGT_SPM, tgt, tgt_rows))
@@ -219,11 +219,3 @@ def our_rows(tensors: Mapping[str, Tensor], rows: Rows, size: int, source: objec
             raise ValueError(f"{source}: {name} has shape {tuple(tensor.shape)}, but there are {size} pieces")
     fill = {name: UNREACHABLE if name == BIAS else 0.0 for name in tensors}
     return {name: renumbered(tensor, rows, fill[name]) for name, tensor in tensors.items()}
-
-
-def check_positions(waves: Tensor, d_model: int, name: str) -> None:
-    """Raise ValueError unless these are the sinusoids, in Marian's order."""
-    rows = waves[: TransformerConfig.max_len].float() if waves.dim() == 2 else torch.empty(0, 0)
-    expected = sinusoids(len(rows), d_model)[:, sines_first(d_model)]  # further rows of theirs are not used
-    if rows.shape != expected.shape or not torch.allclose(rows, expected, atol=1e-3):
-        raise ValueError(f"{name} does not hold the sinusoids of section 3.5")

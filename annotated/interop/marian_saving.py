@@ -6,7 +6,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from annotated.files import creating_folder, write_json
-from annotated.interop.common import check_parts, vocabulary
+from annotated.interop.common import LONGEST, check_parts, vocabulary
 from annotated.interop.marian import (
     CONFIG,
     FIXED,
@@ -24,8 +24,6 @@ from annotated.interop.readmes import write_readme
 from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer, WordTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import check_whole, weights
-
-LONGEST = 1024  # positions: Marian's code makes each by hand whenever it loads a model
 
 
 def to_marian(
@@ -85,7 +83,7 @@ def marian_settings(config: TransformerConfig) -> dict[str, object]:
         **{name: value for name, (value, _) in FIXED.items()},
         **{theirs: getattr(config, ours) for ours, theirs in ONCE.items()},
         **{f"{s}_{theirs}": getattr(config, ours) for ours, theirs in TWICE.items() for s in stacks},
-        "max_position_embeddings": LONGEST,
+        "max_position_embeddings": LONGEST,  # Marian's code makes each by hand whenever it loads a model
         "share_encoder_decoder_embeddings": shared,
         "tie_word_embeddings": tied,
         "is_encoder_decoder": True,

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from annotated.files import creating_folder
-from annotated.interop.common import foreign
+from annotated.interop.common import LONGEST, foreign
 from annotated.interop.readmes import write_readme
 from annotated.tokenizers import PAD, Tokenizer, save_tokenizer
 from annotated.transformer.layers import PositionalEncoding, sinusoids
@@ -32,7 +32,6 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.translation.cache import DecoderCache, KeyValueCache
 from annotated.translation.model_folder import check_whole
 
-LONGEST = 1024  # positions, where they are sinusoids
 Inputs = dict[str, tuple[Tensor, dict[int, str]]]  # an example of each, and its axes that may have any length
 
 

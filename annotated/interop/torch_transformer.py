@@ -5,8 +5,8 @@ and generator stay with us. Its weights are ours, but that it keeps queries', ke
 matrix. Its boolean masks are the opposite of ours: True where attention is *forbidden*.
 """
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import product
 
 import torch
 from torch import Tensor, nn
@@ -96,7 +96,7 @@ def from_torch(
 def torch_names(config: TransformerConfig) -> dict[str, list[str]]:
     """PyTorch's name of each tensor of the stacks, and our names of the parts that it joins, in order."""
     names = {}
-    for stack, i, kind in positions_of(config):
+    for stack, i, kind in product(ATTENTIONS, range(config.N), ("weight", "bias")):
         layer = f"{stack}.layers.{i}"
         for theirs, ours in ATTENTIONS[stack].items():
             joined = [f"{layer}.{ours}.linears.{j}.{kind}" for j in range(4)]
@@ -109,13 +109,6 @@ def torch_names(config: TransformerConfig) -> dict[str, list[str]]:
         if config.norm_first:
             names[f"{stack}.norm.{kind}"] = [f"{stack}.norm.{kind}"]
     return names
-
-
-def positions_of(config: TransformerConfig) -> Iterator[tuple[str, int, str]]:
-    """Every stack, number of a layer in it, and kind of parameter."""
-    for stack in ATTENTIONS:
-        for i in range(config.N):
-            yield from ((stack, i, kind) for kind in ("weight", "bias"))
 
 
 def split_weights(transformer: nn.Transformer) -> dict[str, Tensor]:
@@ -163,21 +156,18 @@ def settings_of(transformer: nn.Transformer) -> dict[str, object]:
     N, others = len(transformer.encoder.layers), len(transformer.decoder.layers)
     if others != N:
         raise ValueError(f"{N} encoder and {others} decoder layers: our N is one number for both")
-    if any(name.endswith("bias") and p is None for layer in layers for name, p in parameters_of(layer)):
+    modules = [module for layer in layers for module in layer.modules()]
+    named = [each for module in modules for each in module._parameters.items()]  # those switched off too
+    if any(name.endswith("bias") and parameter is None for name, parameter in named):
         raise ValueError("bias=False: our linear maps and norms have biases; train with bias=True")
-    for name, module in itertools.chain.from_iterable(layer.named_children() for layer in layers):
-        if name.startswith("norm"):
-            check_norm(name, module)
+    for layer in layers:
+        for name, module in layer.named_children():
+            if name.startswith("norm"):
+                check_norm(name, module)
     settings = {"N": N, **{name: the_one(name, layers, read) for name, read in READ.items()}}
     for stack in ("encoder", "decoder"):
         check_final_norm(stack, getattr(transformer, stack).norm, settings)
     return settings
-
-
-def parameters_of(layer: nn.Module) -> Iterator[tuple[str, nn.Parameter | None]]:
-    """Every parameter of a layer with its last name, those that were switched off too."""
-    for module in layer.modules():
-        yield from module._parameters.items()
 
 
 def the_one(name: str, layers: list[Layer], read: Callable[[Layer], set[object]]) -> object:
@@ -201,16 +191,6 @@ def attentions_of(layer: Layer) -> list[nn.MultiheadAttention]:
     return [module for module in layer.modules() if isinstance(module, nn.MultiheadAttention)]
 
 
-def eps_of(layer: Layer) -> set[object]:
-    """What a layer's norms add to the variance."""
-    return {module.eps for module in layer.modules() if isinstance(module, nn.LayerNorm)}
-
-
-def residual_dropout_of(layer: Layer) -> set[object]:
-    """The rates of dropout1, dropout2, ..., each of which acts on a sub-layer's output."""
-    return {module.p for name, module in layer.named_children() if name[:-1] == "dropout"}
-
-
 def activation_of(layer: Layer) -> set[object]:
     """The name of a layer's activation. Raises ValueError for one that we have not."""
     modules = {nn.ReLU: F.relu, nn.SiLU: F.silu}
@@ -228,12 +208,13 @@ READ: dict[str, Callable[[Layer], set[object]]] = {
     "d_model": lambda layer: {layer.self_attn.embed_dim},
     "d_ff": lambda layer: {layer.linear1.out_features},
     "h": lambda layer: {attention.num_heads for attention in attentions_of(layer)},
-    "dropout": residual_dropout_of,
+    # dropout1, dropout2, ... act on sub-layers' outputs
+    "dropout": lambda layer: {m.p for name, m in layer.named_children() if name[:-1] == "dropout"},
     "attention_dropout": lambda layer: {attention.dropout for attention in attentions_of(layer)},
     "relu_dropout": lambda layer: {layer.dropout.p},
     "activation": activation_of,
     "norm_first": lambda layer: {layer.norm_first},
-    "layer_norm_eps": eps_of,
+    "layer_norm_eps": lambda layer: {m.eps for m in layer.modules() if isinstance(m, nn.LayerNorm)},
 }
 
 

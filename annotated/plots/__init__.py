@@ -12,9 +12,8 @@ from annotated.plots.attention import (
 from annotated.plots.costs import count_parameters, fit_power, plot_against, plot_costs, plot_reach
 from annotated.plots.explorer import explore_attention
 from annotated.plots.flow import plot_model_flow
-from annotated.plots.masks import explore_masks, plot_mask
+from annotated.plots.masks import explore_masks, plot_mask, plot_padding, plot_tokens, wasted_share
 from annotated.plots.notebook import setup_notebook, show_source
-from annotated.plots.padding import plot_padding, plot_tokens, wasted_share
 from annotated.plots.positions import (
     plot_clocks,
     plot_distances,

@@ -1,17 +1,19 @@
-"""Pictures of masks: who may look at whom, query down and key across."""
+"""Pictures of masks, who may look at whom, query down and key across; and of the padding that they hide."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from annotated.plots.drawing import axes_or_new
+from annotated.plots.drawing import axes_or_new, load, palette
 from annotated.plots.grids import check_tokens, draw_cell_borders, label_tokens
 from annotated.transformer.attention import check_mask
 
 if TYPE_CHECKING:
     import altair as alt
+    import numpy as np
     from matplotlib.axes import Axes
+
 
 HIDDEN, ALLOWED = "#d9d9d9", "#0173b2"  # light grey and the palette's blue: apart in lightness too
 CELL, GAP = 30, 110  # pixels; the gap holds the tokens of the next panel
@@ -33,9 +35,6 @@ def plot_mask(
 
     Raises ValueError if the mask is not boolean, or does not fit the tokens.
     """
-    from matplotlib.colors import ListedColormap
-    from matplotlib.patches import Patch
-
     check_mask(mask)
     queries, keys = (
         [str(i) for i in range(size)] if tokens is None else tokens
@@ -43,13 +42,20 @@ def plot_mask(
     )
     mask = _spread(mask, queries, keys)
     ax = axes_or_new(ax, 0.5 * len(keys) + 3.5, 0.5 * len(queries) + 1.5)
-    ax.imshow(mask.cpu().numpy(), cmap=ListedColormap([HIDDEN, ALLOWED]), vmin=0, vmax=1)
+    draw_two(ax, mask.cpu().numpy(), {"may attend": ALLOWED, "hidden": HIDDEN})
     label_tokens(ax, queries, keys)
     draw_cell_borders(ax, len(queries), len(keys))
     ax.set_title(title)
-    patches = [Patch(color=ALLOWED, label="may attend"), Patch(color=HIDDEN, label="hidden")]
-    ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     return ax
+
+
+def draw_two(ax: "Axes", cells: "np.ndarray", colours: Mapping[str, str]) -> None:
+    """Draw bool cells (rows, columns) in the colours of True and of False, and a legend beside them."""
+    true, false = colours.values()
+    ax.imshow(cells, cmap=load("matplotlib.colors").ListedColormap([false, true]), vmin=0, vmax=1)
+    patch = load("matplotlib.patches").Patch
+    patches = [patch(color=colour, label=label) for label, colour in colours.items()]
+    ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
 def explore_masks(
@@ -157,3 +163,70 @@ def _token_axis(tokens: Sequence[str], **settings: Any) -> "alt.Axis":
     return alt.Axis(
         labelExpr=f"{names}[datum.value]", ticks=False, domain=False, labelOverlap=False, **settings
     )
+
+
+PADDING, TOKEN = "#e4e4e4", "#56b4e9"  # apart in lightness too, and black can be read on both
+Batches = Sequence[Sequence[int]]  # for each batch the lengths of its sentences, in tokens
+
+
+def wasted_share(batches: Batches) -> float:
+    """The share of all places, padded to each batch's longest sentence, that holds padding.
+
+    Raises ValueError if there is no batch, or an empty one.
+    """
+    if not batches or not all(len(batch) and max(batch) > 0 for batch in batches):
+        raise ValueError("padding is counted over batches of at least one sentence, with tokens in it")
+    places = sum(len(batch) * max(batch) for batch in batches)
+    return 1 - sum(sum(batch) for batch in batches) / places
+
+
+def plot_padding(ways: Mapping[str, Batches], ax: "Axes | None" = None) -> "Axes":
+    """A bar for each way of batching the same sentences: the share of places that is wasted on padding.
+
+    Raises ValueError where the ways do not hold the same tokens, so that they cannot be compared.
+    """
+    totals = {name: sum(map(sum, batches)) for name, batches in ways.items()}
+    if len(set(totals.values())) != 1:
+        raise ValueError(f"every way must batch the same sentences, but their tokens are {totals}")
+    shares = [100 * wasted_share(batches) for batches in ways.values()]
+    ax = axes_or_new(ax, 8.0, 0.8 * len(ways) + 1.6)
+    bars = ax.barh(list(ways), shares, color=palette(1)[0])
+    ax.bar_label(bars, [f"{share:.1f} %" for share in shares], padding=5)
+    ax.invert_yaxis()
+    ax.margins(x=0.12)
+    ax.set(title="Padding, by way of batching", xlabel="places wasted on padding (%)", ylabel="batches")
+    return ax
+
+
+def plot_tokens(
+    tokens: Tensor,
+    pad: int,
+    names: Sequence[Sequence[str]] | None = None,
+    ax: "Axes | None" = None,
+    title: str = "The places of a batch",
+) -> "Axes":
+    """Draw one side of a batch: a row for each sentence, blue where a token stands, grey where padding does.
+
+    Args:
+        tokens: integers (batch, len).
+        pad: the padding symbol's number.
+        names: for each row a name for each place, written into the cells that hold tokens; none if None.
+        ax: where to draw; a new figure if None.
+
+    Raises ValueError if the names are not as many as the places.
+    """
+    rows, columns = tokens.shape
+    if names is not None and [len(row) for row in names] != [columns] * rows:
+        raise ValueError(f"{rows} rows of {columns} tokens need as many names, not {[*map(len, names)]}")
+    real = (tokens != pad).cpu().numpy()
+    ax = axes_or_new(ax) if names is None else axes_or_new(ax, 0.9 * columns + 2.5, 0.5 * rows + 1.2)
+    draw_two(ax, real, {"token": TOKEN, "padding": PADDING})
+    ax.set_aspect("auto")
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
+    if names is not None:
+        draw_cell_borders(ax, rows, columns)
+        for row, column in zip(*real.nonzero(), strict=True):
+            ax.text(column, row, names[row][column], ha="center", va="center", fontsize=11)
+    ax.set(title=title, xlabel="position", ylabel="sentence")
+    return ax

@@ -5,9 +5,8 @@ from pathlib import Path
 from random import Random
 from typing import ClassVar
 
-from annotated.files import replacing, write_json
 from annotated.tokenizers.common import END, PAD, SPECIALS, START, UNK, printable, replace_surrogates
-from annotated.tokenizers.subwords import breaks_line, checksum, read_processor, read_saved
+from annotated.tokenizers.subwords import breaks_line, read_processor, read_saved, write_saved
 
 _SPACE_MARK = "\u2581"
 
@@ -67,10 +66,7 @@ class MarianTokenizer:
 
     def save(self, folder: Path, name: str) -> None:
         """Writes `name.model`, and `name.json` with the kind, the model's checksum and the vocabulary."""
-        with replacing(Path(folder) / f"{name}.model") as partial:
-            partial.write_bytes(self.model)
-        settings = {"kind": self.kind, "sha256": checksum(self.model), "vocabulary": self.vocabulary}
-        write_json(Path(folder) / f"{name}.json", settings)
+        write_saved(Path(folder), name, self.model, {"kind": self.kind, "vocabulary": self.vocabulary})
 
     @classmethod
     def load(cls, folder: Path, name: str) -> "MarianTokenizer":

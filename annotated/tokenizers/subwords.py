@@ -152,9 +152,7 @@ class SentencePieceTokenizer:
 
     def save(self, folder: Path, name: str) -> None:
         """Writes `name.model`, and `name.json` with the kind and the model's checksum."""
-        with replacing(Path(folder) / f"{name}.model") as partial:
-            partial.write_bytes(self.model)
-        write_json(Path(folder) / f"{name}.json", {"kind": self.kind, "sha256": checksum(self.model)})
+        write_saved(Path(folder), name, self.model, {"kind": self.kind})
 
     @classmethod
     def load(cls, folder: Path, name: str) -> "SentencePieceTokenizer":
@@ -203,6 +201,13 @@ def read_processor(model: bytes) -> Any:
         raise ValueError(f"not a SentencePiece model: {error}") from None
 
 
+def write_saved(folder: Path, name: str, model: bytes, settings: dict[str, Any]) -> None:
+    """Write a model file's content to `name.model`, and to `name.json` the settings with its checksum."""
+    with replacing(folder / f"{name}.model") as partial:
+        partial.write_bytes(model)
+    write_json(folder / f"{name}.json", {**settings, "sha256": hashlib.sha256(model).hexdigest()})
+
+
 def read_saved(folder: Path, name: str) -> tuple[dict[str, Any], bytes]:
     """The settings in `name.json` and the content of `name.model`.
 
@@ -210,14 +215,9 @@ def read_saved(folder: Path, name: str) -> tuple[dict[str, Any], bytes]:
     """
     path = folder / f"{name}.model"
     saved, model = read_settings(folder, name), read_file(path)
-    if checksum(model) != saved.get("sha256"):
+    if hashlib.sha256(model).hexdigest() != saved.get("sha256"):
         raise ValueError(f"{path} is not the file that was saved with {name}.json: its checksum differs")
     return saved, model
-
-
-def checksum(model: bytes) -> str:
-    """The SHA-256 of a model file's content."""
-    return hashlib.sha256(model).hexdigest()
 
 
 def _escape(text: str) -> str:

@@ -54,9 +54,7 @@ class WordTokenizer:
     def train(
         cls, sentences: Iterable[str], language: str | None, lower: bool = False, min_freq: int = 2
     ) -> "WordTokenizer":
-        """The words that occur at least `min_freq` times, the most frequent first, ties in alphabetical
-        order.
-        """
+        """The words that occur at least `min_freq` times, the most frequent first, ties by the alphabet."""
         cutter = cls([], language, lower)
         counts = Counter(word for sentence in sentences for word in cutter.split(sentence))
         frequent = [word for word, count in counts.items() if count >= min_freq and word not in SPECIALS]
@@ -85,9 +83,7 @@ class WordTokenizer:
         return [self._ids.get(word, UNK) for word in self.split(text)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The words of `ids` with a space between each two; `<unk>` gives itself, other special symbols
-        nothing.
-        """
+        """The words of `ids`, spaces between them; `<unk>` gives itself, other special symbols nothing."""
         return " ".join(self._word(int(i)) for i in ids if i >= UNK)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:

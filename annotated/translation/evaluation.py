@@ -89,16 +89,8 @@ def check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
 
 # Languages whose words 13a, which goes by spaces, would not find: it counts a Thai sentence as one word. For
 # Thai, Lao, Khmer and Burmese sacreBLEU cuts no words without a download.
-TOKENIZERS = {
-    "zh": "zh",
-    "yue": "zh",
-    "ja": "ja-mecab",
-    "ko": "ko-mecab",
-    "th": "char",
-    "lo": "char",
-    "km": "char",
-    "my": "char",
-}
+TOKENIZERS = {"zh": "zh", "yue": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+TOKENIZERS |= dict.fromkeys(("th", "lo", "km", "my"), "char")
 
 
 def bleu_tokenizer(language: str | None) -> str:

@@ -204,7 +204,7 @@ def read_config(folder: Path) -> tuple[TransformerConfig, dict[str, str]]:
 def load_model(
     folder: str | Path, device: str | torch.device = "cpu"
 ) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
-    """Read a model folder: the model in evaluation mode, its source and its target tokenizer.
+    """Read a model folder: the model in evaluation mode, its tokenizers for source and target.
 
     Raises FileNotFoundError for a folder without a model, ValueError for one that is damaged, put together
     from several or of another format, with one line that names the file and what is wrong with it.
@@ -213,19 +213,14 @@ def load_model(
     config, names = read_config(folder)
     tensors, sums = read_with_sums(folder / WEIGHTS)
     model = model_with(config, tensors, folder / WEIGHTS)
-    tokenizers = load_tokenizers(folder, names)
-    check_vocabularies(config, *tokenizers, folder)
+    src = load_tokenizer(folder, names["src"])
+    tgt = src if names["src"] == names["tgt"] else load_tokenizer(folder, names["tgt"])
+    check_vocabularies(config, src, tgt, folder)
     found = described(folder, names)
     for name, value in sums.items():
         if found.get(name) != value:
             raise ValueError(f"{folder / name} is not what was saved with {WEIGHTS}: its checksum differs")
-    return model.to(device).eval(), *tokenizers
-
-
-def load_tokenizers(folder: Path, names: Mapping[str, str]) -> tuple[Tokenizer, Tokenizer]:
-    """The source and the target tokenizer of a model folder: one object if they are one."""
-    src = load_tokenizer(folder, names["src"])
-    return src, src if names["src"] == names["tgt"] else load_tokenizer(folder, names["tgt"])
+    return model.to(device).eval(), src, tgt
 
 
 def meaning(folder: Path) -> tuple[TransformerConfig, list[dict]]:

@@ -229,8 +229,7 @@ class Translator:
     def batch(self, encoded: list[list[int]]) -> Tensor:
         """Pad token lists to one int64 tensor (batch, len), on the model's device."""
         rows = [torch.tensor(tokens) for tokens in encoded]
-        padded = pad_sequence(rows, batch_first=True, padding_value=self.src_tokenizer.pad)
-        return padded.to(self.device)
+        return pad_sequence(rows, batch_first=True, padding_value=self.src_tokenizer.pad).to(self.device)
 
     @property
     def device(self) -> torch.device:
@@ -264,13 +263,9 @@ class Translator:
         src = self.batch([self.encode(one_sentence(sentence))])
         tgt = [self.tgt_tokenizer.start, *self.begin(translation)]
         tokens = torch.tensor([tgt], device=src.device)
+        masks = padding_mask(src, self.src_tokenizer.pad), subsequent_mask(tokens.size(1), tokens.device)
         with evaluating(self.model), capture_attention(self.model) as maps:
-            self.model(
-                src,
-                tokens,
-                padding_mask(src, self.src_tokenizer.pad),
-                subsequent_mask(tokens.size(1), tokens.device),
-            )
+            self.model(src, tokens, *masks)
         return TranslationAttention(
             self.src_tokenizer.pieces(src[0].tolist()),
             self.tgt_tokenizer.pieces(tgt),

@@ -4,14 +4,16 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from annotated.plots import explore_masks, plot_mask
-from annotated.plots.masks import ALLOWED, HIDDEN
+from annotated.plots.masks import ALLOWED, HIDDEN, PADDING, TOKEN, plot_padding, plot_tokens, wasted_share
 from annotated.transformer.masks import subsequent_mask
 
 TOKENS = ["<s>", "the", "the", "<blank>"]
 CAUSAL = subsequent_mask(4)[0]
-PADDING = torch.tensor([[True, True, True, False]])
+PADDED = torch.tensor([[True, True, True, False]])
 
 
 def test_the_grid_is_the_mask_query_down_and_key_across() -> None:
@@ -43,12 +45,12 @@ def test_a_mask_of_one_kind_keeps_its_colour(allowed: bool) -> None:
 
 
 def test_one_row_serves_every_query() -> None:
-    image = plot_mask(PADDING, TOKENS, TOKENS).images[0]
-    np.testing.assert_array_equal(image.get_array(), PADDING.expand(4, 4).numpy())
+    image = plot_mask(PADDED, TOKENS, TOKENS).images[0]
+    np.testing.assert_array_equal(image.get_array(), PADDED.expand(4, 4).numpy())
 
 
 def test_keys_and_queries_may_be_of_different_number() -> None:
-    ax = plot_mask(PADDING, ["a", "b"], TOKENS)
+    ax = plot_mask(PADDED, ["a", "b"], TOKENS)
     assert ax.images[0].get_array().shape == (2, 4)
 
 
@@ -56,7 +58,7 @@ def test_without_tokens_positions_stand_on_the_axes() -> None:
     ax = plot_mask(CAUSAL[:3])
     assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "1", "2"]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "1", "2", "3"]
-    assert [label.get_text() for label in plot_mask(PADDING, keys=TOKENS).get_xticklabels()] == TOKENS
+    assert [label.get_text() for label in plot_mask(PADDED, keys=TOKENS).get_xticklabels()] == TOKENS
     with pytest.raises(ValueError, match=r"torch.bool"):
         plot_mask(CAUSAL.float())
     with pytest.raises(ValueError, match=r"not \(2, 3, 4, 4\)"):
@@ -81,7 +83,7 @@ def test_what_is_no_mask_of_these_tokens_is_refused(mask: torch.Tensor, reason: 
 
 @pytest.fixture
 def spec() -> dict:
-    masks = {"padding": PADDING, "causal": CAUSAL}
+    masks = {"padding": PADDED, "causal": CAUSAL}
     return explore_masks(masks, TOKENS, TOKENS, query=2).to_dict()
 
 
@@ -91,7 +93,7 @@ def rows(spec: dict, layer: dict) -> list[dict]:
 
 def test_the_explorer_has_the_cells_of_each_mask(spec: dict) -> None:
     assert [panel["title"] for panel in spec["hconcat"]] == ["padding", "causal"]
-    for panel, mask in zip(spec["hconcat"], (PADDING.expand(4, 4), CAUSAL), strict=True):
+    for panel, mask in zip(spec["hconcat"], (PADDED.expand(4, 4), CAUSAL), strict=True):
         drawn = torch.zeros(4, 4, dtype=torch.bool)
         for row in rows(spec, panel["layer"][0]):
             drawn[row["query"], row["key"]] = row["may"] == "may attend"
@@ -144,3 +146,63 @@ def test_an_explorer_is_the_same_each_time() -> None:
 def test_no_mask_or_no_such_query_is_refused(masks: dict[str, torch.Tensor], query: int) -> None:
     with pytest.raises(ValueError, match=f"from 0 to 3, not {query}"):
         explore_masks(masks, TOKENS, TOKENS, query=query)
+
+
+pytest.importorskip("matplotlib")
+
+
+def test_a_case_worked_by_hand() -> None:
+    # Two batches of 2 x 4 and 1 x 3 places; 4 + 1 + 3 of the 11 hold tokens.
+    assert wasted_share([[4, 1], [3]]) == pytest.approx(3 / 11)
+
+
+@given(st.lists(st.lists(st.integers(1, 50), min_size=1), min_size=1))
+def test_it_is_what_padding_really_adds(batches: list[list[int]]) -> None:
+    padded = [[1] * n + [0] * (max(batch) - n) for batch in batches for n in batch]
+    zeros, places = sum(row.count(0) for row in padded), sum(map(len, padded))
+    assert wasted_share(batches) == pytest.approx(zeros / places)
+
+
+def test_a_bar_for_each_way() -> None:
+    ax = plot_padding({"as they come": [[4, 1], [1, 4]], "sorted": [[1, 1], [4, 4]]})
+    assert [bar.get_width() for bar in ax.containers[0]] == pytest.approx([100 * 6 / 16, 0])
+    assert [text.get_text() for text in ax.texts] == ["37.5 %", "0.0 %"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["as they come", "sorted"]
+    assert ax.get_xlabel() == "places wasted on padding (%)"
+
+
+@pytest.mark.parametrize(
+    ("ways", "message"),
+    [
+        ({"one": [[4, 1]], "other": [[4, 2]]}, r"'one': 5, 'other': 6"),
+        ({"one": [[]]}, "at least one sentence"),
+        ({"one": []}, "at least one sentence"),
+        ({"one": [[0]]}, "tokens in it"),
+        ({}, "every way"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(ways, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plot_padding(ways)
+
+
+def test_a_cell_for_each_place_grey_where_padding_stands() -> None:
+    from matplotlib.colors import to_hex
+
+    tokens = torch.tensor([[5, 6, 7], [8, 2, 2]])
+    ax = plot_tokens(tokens, pad=2, names=[["a", "b", "c"], ["d", "-", "-"]])
+    image = ax.images[0]
+    colours = [[to_hex(cell) for cell in row] for row in image.cmap(image.norm(image.get_array()))]
+    assert colours == [[TOKEN] * 3, [TOKEN, PADDING, PADDING]]
+    written = {text.get_text(): text.get_position() for text in ax.texts}
+    assert written == {"a": (0, 0), "b": (1, 0), "c": (2, 0), "d": (0, 1)}  # (column, row)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["token", "padding"]
+
+
+def test_no_names_no_text() -> None:
+    assert not plot_tokens(torch.tensor([[5, 2]]), pad=2).texts
+
+
+def test_a_name_for_each_place() -> None:
+    with pytest.raises(ValueError, match=r"1 rows of 2 tokens need as many names, not \[1\]"):
+        plot_tokens(torch.tensor([[5, 2]]), pad=2, names=[["a"]])
