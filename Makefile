@@ -159,7 +159,7 @@ release: $(READY) ## build the wheel and translate with it in an empty environme
 	cd build/release && echo "A dog runs." | venv/bin/annotated translate --model multi30k-en-de
 	du -h build/release/dist/*.whl
 
-lint: $(READY) ## check style, the layers of the package, and the types of the paper's part
+lint: $(READY) ## check style, the layers of the package, and its types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports

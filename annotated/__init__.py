@@ -9,6 +9,7 @@ loaded only when they are asked for.
 
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 try:
     __version__ = version("annotated-transformer")  # PyPI's `annotated` is another's
@@ -70,7 +71,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME)
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     """Import a public name from its home when it is first used."""
     if name not in _HOME:
         raise AttributeError(f"module 'annotated' has no attribute {name!r}")

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ class CpuKernels(TorchFunctionMode):
     Everything else, and everything on a GPU, stays as it is.
     """
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call `func`, or what stands for it here."""
         kwargs = kwargs or {}
         if func is F.dropout:
@@ -49,7 +49,7 @@ class CpuKernels(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def is_short(*args: object, **kwargs: object) -> bool:
+def is_short(*args: Any, **kwargs: Any) -> bool:
     """Tell whether a call is one that `attention` answers sooner: ours, on a CPU, short, with gradients."""
     if kwargs or len(args) != 5:
         return False
@@ -112,7 +112,16 @@ class ChunkedLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, states, weight, bias, target, smoothing, padding_idx, chunk):
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        target: Tensor,
+        smoothing: float,
+        padding_idx: int,
+        chunk: int,
+    ) -> Tensor:
         """Return the summed divergence; keep those gradients by states, weight and bias that are wanted."""
         a, e = 1 - smoothing, smoothing / (len(weight) - 2)
         sums = weight.sum(dim=0)  # so that a row's sum of logits is one dot product
@@ -134,12 +143,12 @@ class ChunkedLoss(torch.autograd.Function):
         return loss - len(states) * target_entropy(len(weight), smoothing)
 
     @staticmethod
-    def backward(ctx, slope):
+    def backward(ctx: Any, slope: Tensor) -> Any:
         """Scale the gradients that forward kept."""
         return *scaled(ctx, slope), None, None, None, None
 
 
-def zeros_where_wanted(ctx, *inputs: Tensor) -> list[Tensor | None]:
+def zeros_where_wanted(ctx: Any, *inputs: Tensor) -> list[Tensor | None]:
     """Zeros in the shape of each of a function's first inputs, or None for one that needs no gradient."""
     wanted = zip(inputs, ctx.needs_input_grad, strict=False)  # the settings that follow need none
     return [torch.zeros_like(x) if needed else None for x, needed in wanted]
@@ -175,7 +184,7 @@ def target_entropy(size: int, smoothing: float) -> float:
     return right - (smoothing * math.log(smoothing / (size - 2)) if smoothing else 0.0)
 
 
-def scaled(ctx, slope: Tensor) -> list[Tensor | None]:
+def scaled(ctx: Any, slope: Tensor) -> list[Tensor | None]:
     """Scale the gradients that a forward pass kept.
 
     Raises RuntimeError where they are to be differentiated again: autograd would take them for constants.

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
 Settings = TypeVar("Settings")
 
@@ -122,7 +122,7 @@ def read_file(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def read_json(path: Path) -> dict:
+def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises FileNotFoundError, or ValueError that names the file."""
     text = read_file(path)
     try:
@@ -134,7 +134,7 @@ def read_json(path: Path) -> dict:
     return value
 
 
-def read_toml(path: Path) -> dict:
+def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file. Raises FileNotFoundError, or ValueError that names the file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -142,13 +142,13 @@ def read_toml(path: Path) -> dict:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
 
 
-def settings_from_json(cls: type[Settings], values: dict, source: object) -> Settings:
+def settings_from_json(cls: type[Settings], values: dict[str, Any], source: object) -> Settings:
     """An instance of a dataclass from a JSON object.
 
     Raises ValueError naming `source` and the setting that is unknown, missing, of the wrong type or
     impossible.
     """
-    fields = {field.name: field for field in dataclasses.fields(cls)}
+    fields = {field.name: field for field in dataclasses.fields(cast(Any, cls))}
     for name, value in values.items():
         if name not in fields:
             raise ValueError(f"{source}: unknown setting {name!r}; the known ones are {', '.join(fields)}")
@@ -166,7 +166,7 @@ def settings_from_json(cls: type[Settings], values: dict, source: object) -> Set
         raise ValueError(f"{source}: {error}") from None
 
 
-def fits(value: object, kind: type) -> bool:
+def fits(value: object, kind: Any) -> bool:
     """Whether a value read from JSON may stand in a field of this type."""
     if get_origin(kind) is Literal:
         return value in get_args(kind)

@@ -2,12 +2,12 @@
 
 import argparse
 import dataclasses
-import io
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,7 +27,7 @@ def choose_device(args: argparse.Namespace) -> torch.device:
     return find_device(args.device)
 
 
-def settings_from(cls: type, args: argparse.Namespace) -> dict[str, object]:
+def settings_from(cls: type, args: argparse.Namespace) -> dict[str, Any]:
     """Collect the fields of a settings class that the command line or its file gave."""
     given = vars(args)
     return {field.name: given[field.name] for field in dataclasses.fields(cls) if field.name in given}
@@ -47,7 +47,7 @@ def plain_warnings(where: str = "") -> Iterator[None]:
         yield
 
 
-def standard(name: str) -> io.TextIOBase:
+def standard(name: str) -> Any:
     """Return standard input or output by its name in `sys`. Raises ValueError if the shell has closed it."""
     stream = getattr(sys, name)
     if stream is None:

@@ -5,7 +5,7 @@ import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from annotated.training.config import PRESETS
 
@@ -22,7 +22,7 @@ HINTS = {
 class Help(argparse.RawDescriptionHelpFormatter):
     """Shows in the usage what has to be given, and that there are flags, not each of them."""
 
-    def _format_usage(self, usage, actions, groups, prefix) -> str:
+    def _format_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any) -> str:
         if usage is None:
             needed = [action for action in actions if action.required or not action.option_strings]
             usage = super()._format_usage(None, needed, groups, "").rstrip() + " [FLAG ...]"
@@ -32,10 +32,12 @@ class Help(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, and ends with exit code 2; takes no abbreviated flags."""
 
-    def __init__(self, *args, **options):
-        super().__init__(*args, allow_abbrev=False, formatter_class=Help, **options)
+    commands: dict[str, "Parser"]  # of the parser that has them
 
-    def error(self, message: str) -> None:
+    def __init__(self, **options: Any):
+        super().__init__(allow_abbrev=False, formatter_class=Help, **options)
+
+    def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
     @property
@@ -61,17 +63,17 @@ def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def flag_fields(settings: type) -> Iterator[Field]:
+def flag_fields(settings: type) -> Iterator[Field[Any]]:
     """Iterate over the fields of a settings class that the command line can set."""
     return (field for field in fields(settings) if "help" in field.metadata)
 
 
-def is_positional(field: Field) -> bool:
+def is_positional(field: Field[Any]) -> bool:
     """Tell whether a field is given by its place, without a flag."""
     return "nargs" in field.metadata
 
 
-def add_flags(group: argparse._ArgumentGroup, settings: type) -> None:
+def add_flags(group: argparse._ActionsContainer, settings: type) -> None:
     """Add an argument for each field; those not given are left out of what is parsed."""
     for field in flag_fields(settings):
         options = {**kind_of(field.type), **field.metadata}
@@ -83,7 +85,7 @@ def add_flags(group: argparse._ArgumentGroup, settings: type) -> None:
             group.add_argument(flag_of(field.name), default=argparse.SUPPRESS, required=required, **options)
 
 
-def kind_of(kind: type) -> dict[str, object]:
+def kind_of(kind: Any) -> dict[str, Any]:
     """Return what `argparse` has to know of a field's type; of `X | None`, that of X."""
     if type(None) in get_args(kind):
         kind = get_args(kind)[0]
@@ -108,7 +110,7 @@ def preset_values(settings: type, preset: str) -> dict[str, object]:
     return {field.name: getattr(found, field.name) for field in flag_fields(settings)}
 
 
-def default_note(settings: type, field: Field) -> str:
+def default_note(settings: type, field: Field[Any]) -> str:
     """Say in brackets what a setting is when it is not given: `(default: 30)`, or `(tiny: 30, base: 100)`."""
     if not has_presets(settings):
         said = field.default in (None, 0, MISSING) or is_positional(field)  # False is 0 too

@@ -6,12 +6,13 @@ Nothing here imports PyTorch, which takes seconds: a command's own module is imp
 import os
 import sys
 from argparse import SUPPRESS, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from traceback import extract_tb
+from typing import cast
 
 from annotated import __version__
 from annotated.cli.flags import Parser, add_flags
@@ -35,18 +36,8 @@ def make_parser() -> Parser:
         printing = "print all settings, explained, as a file for --config, and exit"
         group.add_argument("--print-config", action="store_true", default=SUPPRESS, help=printing)
         group.add_argument("--version", action="version", version=f"annotated {__version__}")
-        command.set_defaults(run=command_of(name))
+        command.set_defaults(command=name)
     return parser
-
-
-def command_of(name: str) -> Callable[[Namespace], int | None]:
-    """Return the function that does a command, of which the module is imported at the call."""
-
-    def run(args: Namespace) -> int | None:
-        return getattr(import_module(f"annotated.cli.{name}"), name)(args)
-
-    run.__name__ = name
-    return run
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
@@ -57,7 +48,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
             argument.encode()
         except UnicodeEncodeError:
             parser.error(f"{argument!a} is not UTF-8, as the names of files and folders must be")
-    name = next(iter(arguments), None)
+    name = next(iter(arguments), "")
     if name not in parser.commands:
         return parser.parse_args(arguments)
     command = parser.commands[name]
@@ -83,10 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
         args = parse(sys.argv[1:] if arguments is None else arguments)
-        run = vars(args).pop("run")  # which no other process could be sent
         if args.variants:
             register_variants(args.variants)
-        return run(args) or 0
+        command = import_module(f"annotated.cli.{args.command}")
+        return getattr(command, args.command)(args) or 0
     except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
@@ -114,7 +105,7 @@ def register_variants(path: Path) -> None:
         raise FileNotFoundError(f"--variants {path}: there is no such file")
     name = f"variants.{path.stem}"  # not the stem alone, because the file may be called torch.py
     loader = SourceFileLoader(name, str(path))
-    module = sys.modules[name] = module_from_spec(spec_from_loader(name, loader))
+    module = sys.modules[name] = module_from_spec(cast(ModuleSpec, spec_from_loader(name, loader)))
     sys.path.append(str(path.parent.absolute()))
     try:
         loader.exec_module(module)

@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -109,7 +110,7 @@ def compared(scores: dict[str, Results], texts: Card) -> str:
     return "".join(f"\n\n{part}" for part in parts)
 
 
-def training_lines(folder: Path, settings: dict) -> str:
+def training_lines(folder: Path, settings: dict[str, Any]) -> str:
     """Tell how much training it took, and list every setting of it."""
     log = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
     seen = max(line.get("tokens", 0) for line in log)

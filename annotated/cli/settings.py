@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import MISSING, Field
+from dataclasses import MISSING
 from pathlib import Path
+from typing import Any
 
 from annotated.cli.flags import (
     Parser,
@@ -78,7 +79,7 @@ def flags_from(settings: dict[str, object]) -> list[str]:
     return flags
 
 
-def config_text(name: str, given: dict[str, object]) -> str:
+def config_text(name: str, given: dict[str, Any]) -> str:
     """Lay out all settings of a command as TOML, each explained; those not given are commented out."""
     parts = [
         f"# Settings for `annotated {name} --config FILE`; what is given by hand wins.\n"
@@ -92,7 +93,9 @@ def config_text(name: str, given: dict[str, object]) -> str:
             if field.name not in BY_HAND and not is_positional(field):
                 value = given.get(field.name, preset.get(field.name, field.default))
                 line = f"{'' if field.name in given else '#'}{field.name} = {toml_value(value)}".rstrip()
-                parts.append(f"\n# {field.metadata['help']}{choices_note(field)}\n{line}\n")
+                choices = kind_of(field.type).get("choices")
+                note = f" ({', '.join(choices)})" if choices else ""
+                parts.append(f"\n# {field.metadata['help']}{note}\n{line}\n")
     return "".join(parts)
 
 
@@ -103,9 +106,3 @@ def toml_value(value: object) -> str:
     if isinstance(value, bool | int | float):
         return str(value).lower()
     return json.dumps(str(value), ensure_ascii=False)
-
-
-def choices_note(field: Field) -> str:
-    """Name the values that a setting can take, in brackets, if they are few."""
-    choices = kind_of(field.type).get("choices")
-    return f" ({', '.join(choices)})" if choices else ""

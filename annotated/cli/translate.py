@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
 
 import torch
 from tqdm import tqdm
@@ -71,7 +70,7 @@ def translations(
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[tuple[str, BinaryIO]]:
+def reading(path: Path) -> Iterator[tuple[str, io.BufferedReader]]:
     """Open a file, or standard input for `-`; yield what messages call it, and the file."""
     if str(path) == "-":
         check_apart(standard("stdin").buffer, STANDARD_INPUT)
@@ -82,7 +81,7 @@ def reading(path: Path) -> Iterator[tuple[str, BinaryIO]]:
             yield str(path), file
 
 
-def check_apart(file: BinaryIO, name: str) -> None:
+def check_apart(file: io.BufferedReader, name: str) -> None:
     """Raise ValueError for a file that standard output is too: it would grow as long as it is read."""
     with suppress(OSError):  # what a notebook or a test gives or collects is no file
         here, there = (os.fstat(stream.fileno()) for stream in (file, sys.stdout))
@@ -101,7 +100,7 @@ def telling_file(name: str) -> Iterator[None]:
         raise ValueError(f"{where}{error}") from None
 
 
-def count_lines(file: BinaryIO) -> int:
+def count_lines(file: io.BufferedReader) -> int:
     """Count the lines that are left to read, and read none."""
     here = file.tell()
     count = sum(1 for _ in file)
@@ -109,7 +108,7 @@ def count_lines(file: BinaryIO) -> int:
     return count
 
 
-def parts(file: BinaryIO, name: str) -> Iterator[list[str]]:
+def parts(file: io.BufferedReader, name: str) -> Iterator[list[str]]:
     """Read lines as they come, without waiting for more; each part is at most twice as large as the last.
 
     So what is typed, or comes slowly, is translated line by line, and the first lines of a large file soon.
@@ -131,7 +130,7 @@ def parts(file: BinaryIO, name: str) -> Iterator[list[str]]:
             size = min(2 * size, MOST * threads)
 
 
-def read_some(file: BinaryIO) -> bytes:
+def read_some(file: io.BufferedReader) -> bytes:
     """Read what there is, and wait only if there is nothing; in a terminal, ask for it."""
     if not file.isatty():
         return file.read1(AT_ONCE)

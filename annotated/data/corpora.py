@@ -134,8 +134,8 @@ def multi30k(pair: str = "en-de", variant: str = "raw") -> Corpus:
     src, tgt = pair.split("-")
     splits = {}
     for name in _SPLITS[variant]:
-        paths = (_file(f"{variant}/{name}{_ENDINGS[variant].format(language)}") for language in (src, tgt))
-        splits[name] = read_parallel(*paths, name=name)
+        one, other = (_file(f"{variant}/{name}{_ENDINGS[variant].format(side)}") for side in (src, tgt))
+        splits[name] = read_parallel(one, other, name)
     return Corpus("multi30k", src, tgt, splits)
 
 

@@ -42,8 +42,8 @@ class GrammarPair:
     @classmethod
     def of(cls, german: Tree, english: Tree, alignment: frozenset[tuple[int, int]]) -> "GrammarPair":
         """Make the pair of two trees: their leaves are its words."""
-        words = tuple(german.leaves()), tuple(english.leaves())
-        return cls(*map(surface, words), *words, alignment, german, english)
+        left, right = tuple(german.leaves()), tuple(english.leaves())
+        return cls(surface(left), surface(right), left, right, alignment, german, english)
 
 
 def sample(count: int) -> list[GrammarPair]:
@@ -75,7 +75,7 @@ def grammar(pair: str = "de-en") -> Corpus:
         lines, german, english = map(list, zip(*chosen, strict=True))
         src, tgt = (german, english) if pair == "de-en" else (english, german)
         splits[name] = ParallelText(src, tgt, lines, name)
-    return Corpus("grammar", *pair.split("-"), splits)
+    return Corpus("grammar", pair[:2], pair[3:], splits)
 
 
 def _rows() -> list[list[str]]:

@@ -97,9 +97,9 @@ def _members(
     with tarfile.open(fileobj=file) as archive:
         for member in archive:
             name = Path(member.name).name
-            if not member.isfile() or not (wanted.fullmatch(name) or name in inner):
+            content = archive.extractfile(member) if member.isfile() else None
+            if content is None or not (wanted.fullmatch(name) or name in inner):
                 continue
-            content = archive.extractfile(member)
             if name in inner:
                 yield from _members(content, wanted, set())
             else:
@@ -125,7 +125,8 @@ def _split(files: dict[str, bytes], stem: str, split: str, path: Path) -> Parall
         if name not in files:
             raise FileNotFoundError(f"{path} holds no {name}")
     read = _training_lines if split == "train" else _segments
-    return align(*(read(files[name], name) for name in names), split, (names[0], names[1]))
+    src, tgt = (read(files[name], name) for name in names)
+    return align(src, tgt, split, (names[0], names[1]))
 
 
 def _training_lines(data: bytes, name: str) -> Side:

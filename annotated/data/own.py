@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from os import PathLike
+from typing import Any, cast
 
 from annotated.data.corpora import hold_out, languages
-from annotated.data.parallel import Corpus, ParallelText, filled, read_parallel, read_tsv
+from annotated.data.parallel import Corpus, Name, ParallelText, filled, read_parallel, read_tsv
 
 # What text may be given as: pairs, the path of a TSV file, or the paths of two files.
-Text = ParallelText | Iterable[tuple[str, str]] | str | PathLike | tuple[str | PathLike, str | PathLike]
+Text = ParallelText | Iterable[tuple[str, str]] | Name | tuple[Name, Name]
 
 
 def own_corpus(text: Corpus | Text, validation: Text | None = None, pair: str | None = None) -> Corpus:
@@ -56,13 +57,14 @@ def own_text(text: Text, name: str) -> ParallelText:
     if isinstance(text, str | PathLike):
         return read_tsv(text, name)
     if isinstance(text, tuple | list) and len(text) == 2 and all(isinstance(x, str | PathLike) for x in text):
-        return read_parallel(*text, name)
+        src, tgt = cast(tuple[Name, Name], text)
+        return read_parallel(src, tgt, name)
     if not isinstance(text, Iterable):
         raise ValueError(f"{name} must be pairs, a path or two paths, not {text!r}")
     return filled((sides(item, i, name) for i, item in enumerate(text, start=1)), name, name)
 
 
-def sides(item: object, number: int, name: str) -> tuple[int, str, str]:
+def sides(item: Any, number: int, name: str) -> tuple[int, str, str]:
     """The number of an item, its source and its target."""
     where = f"{name}: item {number}"
     try:

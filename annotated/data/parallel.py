@@ -9,9 +9,11 @@ import gzip
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Generic, TypeVar
 
+Name = str | PathLike[str]  # of a file
 EMPTY_SIDE = "an empty side"
 
 
@@ -60,8 +62,8 @@ class ParallelText(Pairs[str]):
     def take(self, indices: Iterable[int], name: str | None = None) -> "ParallelText":
         """The pairs at `indices`, in that order, with their line numbers and nothing counted as dropped."""
         chosen = list(indices)
-        src, tgt, lines = ([column[i] for i in chosen] for column in (self.src, self.tgt, self.lines))
-        return ParallelText(src, tgt, lines, name or self.name)
+        src, tgt = ([side[i] for i in chosen] for side in (self.src, self.tgt))
+        return ParallelText(src, tgt, [self.lines[i] for i in chosen], name or self.name)
 
 
 @dataclass(frozen=True)
@@ -88,32 +90,32 @@ class Corpus:
         return self.splits[split]
 
 
-def read_parallel(src_path: str | Path, tgt_path: str | Path, name: str | None = None) -> ParallelText:
+def read_parallel(src_path: Name, tgt_path: Name, name: str | None = None) -> ParallelText:
     """Two files, plain or .gz, line i of the one translated by line i of the other.
 
     A pair with an empty side is dropped and counted in `dropped`. Raises FileNotFoundError; ValueError
     naming the files where they have different numbers of lines or no pair at all, and the file and line
     where it is not UTF-8.
     """
-    sides = [numbered_lines(path) for path in (src_path, tgt_path)]
-    return align(*sides, name or Path(src_path).name, (str(src_path), str(tgt_path)))
+    src, tgt = map(numbered_lines, (src_path, tgt_path))
+    return align(src, tgt, name or Path(src_path).name, (str(src_path), str(tgt_path)))
 
 
-def read_tsv(path: str | Path, name: str | None = None) -> ParallelText:
+def read_tsv(path: Name, name: str | None = None) -> ParallelText:
     """A file, plain or .gz, with `source<TAB>target` in each line.
 
     Further columns (an attribution) are not read. Pairs with an empty side, and wholly empty lines, are
     dropped and counted. Raises as `read_parallel` does, and ValueError naming the line that has no second
     column, or where the pairs begin only with the second: most lines have a number, then two more columns.
     """
-    rows = [(number, *line.split("\t")) for number, line in numbered_lines(path)]
-    for number, *columns in rows:
+    rows = [(number, line.split("\t")) for number, line in numbered_lines(path)]
+    for number, columns in rows:
         if len(columns) < 2 and columns[0].strip():
             raise ValueError(f"{path}, line {number}: no tab; each line must be source<TAB>target")
-    if 2 * sum(len(columns) > 2 and columns[0].strip().isdigit() for _, *columns in rows) > len(rows):
+    if 2 * sum(len(columns) > 2 and columns[0].strip().isdigit() for _, columns in rows) > len(rows):
         raise ValueError(f"{path}: the first column holds numbers; the first two must be source and target")
-    columns = ((n, src, tgt[0] if tgt else "") for n, src, *tgt in rows)
-    return filled(columns, name or Path(path).name, str(path))
+    pairs = ((number, columns[0], "".join(columns[1:2])) for number, columns in rows)
+    return filled(pairs, name or Path(path).name, str(path))
 
 
 def align(
@@ -132,12 +134,12 @@ def align(
     return filled(pairs, name, " and ".join(where))
 
 
-def numbered_lines(path: str | Path) -> list[tuple[int, str]]:
+def numbered_lines(path: Name) -> list[tuple[int, str]]:
     """`read_lines` with line numbers from 1."""
     return list(enumerate(read_lines(path), start=1))
 
 
-def read_lines(path: str | Path) -> list[str]:
+def read_lines(path: Name) -> list[str]:
     """The lines of a UTF-8 file, plain or .gz.
 
     Raises FileNotFoundError, or ValueError naming the file (and line).

@@ -163,29 +163,17 @@ def plot_schedules(
             raise ValueError(f"the peak of warmup={warmup} lies beyond the last step, {steps}")
     ax = axes_or_new(ax)
     for (d_model, warmup), colour in zip(settings, palette(len(settings)), strict=True):
-        shown = drawn_steps(steps, warmup)
+        # Some 400 steps, the last and the peak, which is the curve's corner, among them.
+        shown = sorted({*range(1, steps + 1, max(1, steps // 400)), steps, warmup})
         label = f"d_model {d_model:,}, warm-up {warmup:,}"
         ax.plot(shown, [rate(step, d_model, factor, warmup) for step in shown], color=colour, label=label)
         ax.plot(warmup, rate(warmup, d_model, factor, warmup), "o", color=colour, ms=9)
-    format_axes(ax)
-    ax.legend(frameon=False)
-    ax.set(title="Learning rate, peak at the end of the warm-up", xlabel="update", ylabel="learning rate")
-    return ax
-
-
-def format_axes(ax: "Axes") -> None:
-    """Thousands of updates with their comma, rates as multiples of a power of ten."""
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.locator_params(axis="x", nbins=6)
     ax.ticklabel_format(axis="y", style="sci", scilimits=(0, 0), useMathText=True)
-
-
-def drawn_steps(steps: int, warmup: int) -> list[int]:
-    """Some 400 of the steps 1 to `steps`, the last and the peak, the curve's corner, among them."""
-    return sorted({*range(1, steps + 1, max(1, steps // 400)), steps, warmup})
-
-
-MARKERS = "os^Dv"
+    ax.legend(frameon=False)
+    ax.set(title="Learning rate, peak at the end of the warm-up", xlabel="update", ylabel="learning rate")
+    return ax
 
 
 def plot_gradient_norms(norms: Mapping[str, Sequence[float]], ax: "Axes | None" = None) -> "Axes":
@@ -197,7 +185,7 @@ def plot_gradient_norms(norms: Mapping[str, Sequence[float]], ax: "Axes | None" 
         if not len(values) or min(values) <= 0:
             raise ValueError(f"gradient norms must be positive, one a layer; {name!r} has {list(values)}")
     ax = axes_or_new(ax)
-    for (name, values), colour, marker in zip(norms.items(), palette(len(norms)), MARKERS, strict=False):
+    for (name, values), colour, marker in zip(norms.items(), palette(len(norms)), "os^Dv", strict=False):
         ax.plot(range(1, len(values) + 1), values, marker=marker, ms=8, color=colour, label=name)
     ax.set_yscale("log")
     ax.set_xticks(range(1, max(map(len, norms.values())) + 1))

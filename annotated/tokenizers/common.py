@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from annotated.files import read_json
 
@@ -22,7 +22,7 @@ class Tokenizer(Protocol):
     has met so far.
     """
 
-    kind: str
+    kind: ClassVar[str]
     start: int
     end: int
     pad: int

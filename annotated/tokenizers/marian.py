@@ -21,7 +21,8 @@ class MarianTokenizer:
 
     kind: ClassVar[str] = "marian"
     start, end, pad, unk = START, END, PAD, UNK
-    before, after = (), (END,)
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = (END,)
 
     def __init__(self, model: bytes, vocabulary: Sequence[str]) -> None:
         """`model` is the content of a SentencePiece file; `vocabulary` begins with our four symbols.

@@ -64,7 +64,8 @@ class SentencePieceTokenizer:
 
     kind: ClassVar[str] = "sentencepiece"
     start, end, pad, unk = START, END, PAD, UNK
-    before, after = (), (END,)
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = (END,)
 
     def __init__(self, model: bytes) -> None:
         """`model` is the content of a SentencePiece file.
@@ -139,7 +140,8 @@ class SentencePieceTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`; special symbols give nothing, bytes that form no character give U+FFFD."""
-        return _unescape(self._processor.decode([int(i) for i in ids if i > UNK]))
+        text = self._processor.decode([int(i) for i in ids if i > UNK])
+        return _ESCAPED.sub(lambda match: _ESCAPE if match[1] == "e" else _SPACE_MARK, text)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces as SentencePiece writes them, U+2581 for a space; the unprintable is spelled out."""
@@ -167,7 +169,7 @@ def _train(lines: list[str], vocab_size: int, character_coverage: float) -> byte
     import sentencepiece
 
     model = io.BytesIO()
-    sizes = {"vocab_size": vocab_size, "character_coverage": character_coverage}
+    sizes: dict[str, Any] = {"vocab_size": vocab_size, "character_coverage": character_coverage}
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines), model_writer=model, **sizes, **_TRAINING
@@ -222,10 +224,6 @@ def read_saved(folder: Path, name: str) -> tuple[dict[str, Any], bytes]:
 
 def _escape(text: str) -> str:
     return text.replace(_ESCAPE, _ESCAPE + "e").replace(_SPACE_MARK, _ESCAPE + "m")
-
-
-def _unescape(text: str) -> str:
-    return _ESCAPED.sub(lambda match: _ESCAPE if match[1] == "e" else _SPACE_MARK, text)
 
 
 def breaks_line(piece: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from pkgutil import iter_modules
 from random import Random
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from annotated.files import write_json
 from annotated.tokenizers.common import (
@@ -99,12 +99,13 @@ class WordTokenizer:
     def load(cls, folder: Path, name: str) -> "WordTokenizer":
         """What `save` wrote. Raises FileNotFoundError, or ValueError if the file is not whole."""
         saved = read_settings(Path(folder), name)
-        words, language, lower = (saved.get(key) for key in ("words", "language", "lower"))
+        words: Any = saved.get("words")
+        language, lower = saved.get("language"), saved.get("lower")
         around = saved.get("before", []), saved.get("after", [END])
-        whole = isinstance(words, list) and all(isinstance(word, str) for word in words)
         framed = all(
             isinstance(ids, list) and all(type(i) is int and i in (START, END) for i in ids) for ids in around
         )
+        whole = isinstance(words, list) and all(isinstance(word, str) for word in words)
         if not (whole and framed and isinstance(language, str | None) and isinstance(lower, bool)):
             raise ValueError(
                 f"{Path(folder) / f'{name}.json'} is no vocabulary: it needs words, language and lower"

@@ -1,7 +1,7 @@
 """The settings of a long training run."""
 
 from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from annotated.transformer.config import setting
 
@@ -84,18 +84,18 @@ class TrainingConfig:
             raise ValueError(f"precision must be float32 or bf16, not {self.precision!r}")
 
     @classmethod
-    def base(cls, **settings) -> "TrainingConfig":
+    def base(cls, **settings: Any) -> "TrainingConfig":
         """The paper's base model: 100,000 updates, the last 5 checkpoints averaged."""
         return cls(**settings)
 
     @classmethod
-    def big(cls, **settings) -> "TrainingConfig":
+    def big(cls, **settings: Any) -> "TrainingConfig":
         """The paper's big model: 300,000 updates, the last 20 checkpoints averaged."""
         paper = {"max_steps": 300_000, "learning_rate": 4.94e-4, "keep": 20, "average": 20}
         return cls(**{**paper, **settings})
 
     @classmethod
-    def tiny(cls, **settings) -> "TrainingConfig":
+    def tiny(cls, **settings: Any) -> "TrainingConfig":
         """For a small corpus on a laptop: a higher rate, for a narrower model."""
         return cls(**{"epochs": 30, "learning_rate": 0.002, **settings})
 

@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from torch import distributed as dist
 
@@ -19,9 +20,9 @@ def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
     Outside the main thread, which alone gets signals, nothing changes.
     """
     asked = False
-    at_once = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    at_once: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 
-    def ask(number: int, _) -> None:
+    def ask(number: int, _: object) -> None:
         nonlocal asked
         asked = True
         if not dist.is_torchelastic_launched():  # torchrun passes on a Ctrl-C that we already got

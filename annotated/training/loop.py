@@ -3,7 +3,7 @@
 `annotated.training.trainer` holds the one for long runs, with checkpoints, a log and several processes.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -65,10 +65,6 @@ def run_epoch(
     "eval" dropout is off, no gradients are kept, and optimizer, scheduler and state are left alone.
     Raises ValueError for another mode, training without an optimizer, or batches without a target token.
     """
-    if mode not in ("train", "eval"):
-        raise ValueError(f"mode must be 'train' or 'eval', not {mode!r}")
-    if mode == "train" and (optimizer is None or accum_iter < 1):
-        raise ValueError(f"training needs an optimizer and an accum_iter of at least 1, not {accum_iter}")
     state = train_state or TrainState()
     loss, tokens = 0.0, 0
     if mode == "eval":
@@ -76,9 +72,14 @@ def run_epoch(
             for batch in data_iter:
                 loss += summed_loss(batch, model, loss_compute, 1)[0].item()
                 tokens += batch.ntokens
+    elif mode != "train":
+        raise ValueError(f"mode must be 'train' or 'eval', not {mode!r}")
+    elif optimizer is None or accum_iter < 1:
+        raise ValueError(f"training needs an optimizer and an accum_iter of at least 1, not {accum_iter}")
     else:
         model.train()
-        for group in groups_of(accum_iter, data_iter):
+        batches = iter(data_iter)
+        while group := list(islice(batches, accum_iter)):  # the last one is perhaps shorter
             loss += update(group, model, loss_compute, optimizer, state)
             tokens += sum(batch.ntokens for batch in group)
             if scheduler is not None:
@@ -119,10 +120,3 @@ def summed_loss(
     """The batch's summed loss, and its share of the update's mean to go back from."""
     states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
     return loss_compute(states, batch.tgt_y, norm)
-
-
-def groups_of(size: int, items: Iterable[Batch]) -> Iterator[list[Batch]]:
-    """Lists of `size` items, the last one perhaps shorter."""
-    iterator = iter(items)
-    while group := list(islice(iterator, size)):
-        yield group

@@ -4,6 +4,8 @@ Not of the paper; it is meant to keep a model from learning a small corpus by he
 form to be read and a fast one; the two agree in value and in gradient.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -62,7 +64,18 @@ class PairedLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, first, second, weight, bias, target, rdrop_weight, smoothing, padding_idx, chunk):
+    def forward(
+        ctx: Any,
+        first: Tensor,
+        second: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        target: Tensor,
+        rdrop_weight: float,
+        smoothing: float,
+        padding_idx: int,
+        chunk: int,
+    ) -> Tensor:
         """Return the sum over rows; keep those gradients by states, weight and bias that are wanted."""
         c, a, e = rdrop_weight, 1 - smoothing, smoothing / (len(weight) - 2)
         loss = torch.zeros_like(bias[0])
@@ -92,6 +105,6 @@ class PairedLoss(torch.autograd.Function):
         return loss - len(first) * target_entropy(len(weight), smoothing)
 
     @staticmethod
-    def backward(ctx, slope):
+    def backward(ctx: Any, slope: Tensor) -> Any:
         """Scale the gradients that forward kept."""
         return *scaled(ctx, slope), None, None, None, None, None

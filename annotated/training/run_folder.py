@@ -19,6 +19,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
@@ -57,7 +58,7 @@ class RunFolder:
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
-        self.board = None
+        self.board: Any = None
 
     def __repr__(self) -> str:
         return f"RunFolder({str(self.path)!r}, {len(self.checkpoints())} checkpoints)"
@@ -69,7 +70,7 @@ class RunFolder:
 
     def newest(self) -> Path | None:
         """The newest whole checkpoint, if there is one."""
-        return (self.checkpoints() or [None])[-1]
+        return next(reversed(self.checkpoints()), None)
 
     def select_checkpoints(self, count: int, of: str, off_schedule: bool = False) -> list[Path]:
         """`count` checkpoints: of "last" the newest, of "best" those with the lowest validation losses.
@@ -82,9 +83,8 @@ class RunFolder:
                 found[folder] = read_progress(folder)
         counted = [f for f in found if not found[f].off_schedule or (off_schedule and f == self.newest())]
         if of == "best":
-            losses = {folder: found[folder].validation_loss for folder in counted}
-            counted = [folder for folder in counted if losses[folder] is not None]
-            counted.sort(key=losses.get, reverse=True)
+            losses = {f: loss for f in counted if (loss := found[f].validation_loss) is not None}
+            counted = sorted(losses, key=losses.__getitem__, reverse=True)
         return counted[-count:]
 
     def check_empty(self) -> None:
@@ -180,7 +180,7 @@ class RunFolder:
 
     def note(self, progress: Progress, keep: int, of: str) -> None:
         """Let the newest checkpoint know how it was validated, and drop what that makes superfluous."""
-        write_json(self.newest() / PROGRESS, dataclasses.asdict(progress))
+        write_json(self.checkpoints()[-1] / PROGRESS, dataclasses.asdict(progress))
         self.drop(keep, of)
 
     def drop(self, keep: int, of: str) -> None:
@@ -227,14 +227,14 @@ def load_optimizer(optimizer: Adam, model: EncoderDecoder, checkpoint: Path) -> 
     """Set Adam's step and moments. Raises ValueError naming the file and what is wrong with it."""
     path, own = checkpoint / OPTIMIZER, weights(model)
     tensors = read_tensors(path)
-    wanted = {}
+    wanted: dict[str, Tensor] = {}
     for name, parameter in own.items():
         moments = {f"{name}.exp_avg": parameter, f"{name}.exp_avg_sq": parameter}
         wanted |= {f"{name}.step": torch.zeros(()), **moments}
     check_tensors(tensors, wanted.items(), path)
     for name, tensor in tensors.items():
-        parameter, _, part = name.rpartition(".")
-        optimizer.state[own[parameter]][part] = tensor.to(own[parameter].device, copy=True)
+        whose, _, part = name.rpartition(".")
+        optimizer.state[own[whose]][part] = tensor.to(own[whose].device, copy=True)
 
 
 def average_run(
@@ -259,5 +259,5 @@ def average_run(
         say(f"validation cross-entropy {found:.4f} of {mean}, {newest:.4f} of the newest")
         if found > newest:
             left = "the newest checkpoint"
-            load_weights(model, read_tensors(out.newest() / WEIGHTS), out.path)
+            load_weights(model, read_tensors(out.checkpoints()[-1] / WEIGHTS), out.path)
     say(f"the model is {left}")

@@ -29,19 +29,19 @@ def model_to_go_on_with(
     start = run.newest() if resume else None
     if start is not None:
         with run.reading(start):
-            model, *tokenizers = load_model(start)
+            found = load_model(start)
     elif init_from:
         start = find_model(init_from)
-        model, *tokenizers = load_model(start)
+        found = load_model(start)
     else:
         return None
     for name, value in settings.items():
-        if value != getattr(model.config, name):
+        if value != (own := getattr(found[0].config, name)):
             raise ValueError(
-                f"{name} is {getattr(model.config, name)!r} in {start}, not {value!r}: "
+                f"{name} is {own!r} in {start}, not {value!r}: "
                 "a model keeps the settings it was made with; leave that one out"
             )
-    return model, *tokenizers
+    return found
 
 
 def new_model(
@@ -51,10 +51,10 @@ def new_model(
     if words:
         settings = {"tied_embeddings": "target", **settings}  # two vocabularies
     joint = settings.get("tied_embeddings", TransformerConfig.tied_embeddings) == "all"
-    tokenizers = new_words(corpus, joint, cut) if words else new_subwords(corpus["train"], joint, vocab)
-    config = getattr(TransformerConfig, preset)(*map(len, tokenizers), **settings)
+    src, tgt = new_words(corpus, joint, cut) if words else new_subwords(corpus["train"], joint, vocab)
+    config = getattr(TransformerConfig, preset)(len(src), len(tgt), **settings)
     try:
-        return EncoderDecoder.from_config(config), *tokenizers
+        return EncoderDecoder.from_config(config), src, tgt
     except (RuntimeError, MemoryError) as error:  # larger than the memory
         why = str(error).partition("\n")[0]
         raise ValueError(f"no model of these sizes can be built here: {why}") from None

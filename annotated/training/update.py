@@ -3,6 +3,7 @@
 import inspect
 import math
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,11 +46,12 @@ class SummedLoss(nn.Module):
         with torch.autocast(states.device.type, enabled=False):
             states = states.to(proj.weight.dtype)
             rest = proj.weight, proj.bias, tgt_y.flatten()
-            options = {"smoothing": self.smoothing, "padding_idx": self.pad}
+            options: dict[str, Any] = {"smoothing": self.smoothing, "padding_idx": self.pad}
             if states.device.type != "cpu":
                 options["chunk"] = 4096  # fewer rows would leave a GPU idle
             if self.rdrop_weight:
-                return rdrop_cross_entropy(*states.chunk(2), *rest, self.rdrop_weight, **options)
+                first, second = states.chunk(2)
+                return rdrop_cross_entropy(first, second, *rest, self.rdrop_weight, **options)
             return smoothed_cross_entropy(states, *rest, **options)
 
 
@@ -65,14 +67,14 @@ class Updater:
         betas = (config.beta_1, config.beta_2)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=1.0, betas=betas, eps=config.eps, fused=True)
         self.summed = SummedLoss(model, config.smoothing, pad)
-        self.loss = self.wrap(self.summed)  # the same, as what computes it
+        self.loss: Any = self.wrap(self.summed)  # the same, as what computes it
 
     def wrap(self, loss: nn.Module) -> nn.Module:
         """Compile the module and share it between processes, as far as asked for."""
         if self.config.compile:
             loss.compile()
         if self.world > 1:
-            wrapper = nn.parallel.DistributedDataParallel
+            wrapper: Any = nn.parallel.DistributedDataParallel
             names = inspect.signature(wrapper).parameters
             name = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
             return wrapper(loss, **{name: False})  # buffers are constants; torch 2.13 has renamed the setting

@@ -126,8 +126,8 @@ def beam_search(
     check_search(beam, n_best, alpha)
     src_mask = src.new_ones(len(src), 1, src.size(1), dtype=torch.bool) if src_mask is None else src_mask
     src_mask = mask_each(src, src_mask)
-    prefixes = [()] * len(src) if prefixes is None else [tuple(prefix) for prefix in prefixes]
-    check_tokens(prefixes, len(src), end_symbol, forbidden)
+    begun = [tuple(prefix) for prefix in ([()] * len(src) if prefixes is None else prefixes)]
+    check_tokens(begun, len(src), end_symbol, forbidden)
     if max_len is None:
         max_len = [length + EXTRA for length in src_mask.sum(dim=(1, 2)).tolist()]
     limits = max_len if isinstance(max_len, Sequence) else [max_len] * len(src)
@@ -135,7 +135,7 @@ def beam_search(
         check_count("max_len", limit)
     searches = [
         SentenceSearch(within(model, limit), beam, n_best, alpha, penalty, prefix)
-        for limit, prefix in zip(limits, prefixes, strict=True)
+        for limit, prefix in zip(limits, begun, strict=True)
     ]
     if watch is not None:
         for i, search in enumerate(searches):

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import functional as F
@@ -119,7 +119,8 @@ def greedy_bleu(
     """
     device = next(model.parameters()).device
     never = (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
-    found, references = [], []
+    found: list[str] = []
+    references: list[str] = []
     for batch in batches:
         batch.to(device)
         longest = batch.src.size(1) + EXTRA
@@ -141,7 +142,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     return score_by(CHRF(), hypotheses, references)
 
 
-def bleu_scorer(tokenize: str, **options) -> "BLEU":
+def bleu_scorer(tokenize: str, **options: Any) -> "BLEU":
     """sacreBLEU's BLEU with one of its tokenizers.
 
     Raises ValueError that lists them, ImportError where a package is missing that one needs, OSError where
@@ -215,7 +216,8 @@ def paired_bootstrap(
     on_draws = [torch.tensor([bleu_of(each[draw]) for draw in draws]) for each in counts]
     on_all = [bleu_of(each) for each in counts]
     return Comparison(
-        *(interval(value, scores) for value, scores in zip(on_all, on_draws, strict=True)),
+        interval(on_all[0], on_draws[0]),
+        interval(on_all[1], on_draws[1]),
         difference=interval(on_all[0] - on_all[1], on_draws[0] - on_draws[1]),
         wins=(on_draws[0] > on_draws[1]).double().mean().item(),
     )
@@ -261,7 +263,7 @@ def bleu_of(counts: torch.Tensor) -> float:
     from sacrebleu.metrics import BLEU
 
     total = counts.sum(dim=0).tolist()
-    return BLEU.compute_bleu(total[:4], total[4:8], *total[8:], smooth_method="exp").score
+    return BLEU.compute_bleu(total[:4], total[4:8], total[8], total[9], smooth_method="exp").score
 
 
 def interval(value: float, scores: torch.Tensor) -> Interval:
@@ -270,7 +272,7 @@ def interval(value: float, scores: torch.Tensor) -> Interval:
     return Interval(value, low, high)
 
 
-def alignment_error_rate(predicted: Set, sure: Set, possible: Set | None = None) -> float:
+def alignment_error_rate(predicted: Set[Any], sure: Set[Any], possible: Set[Any] | None = None) -> float:
     """The share of wrong links (Och and Ney 2003): 1 - (|A & S| + |A & P|) / (|A| + |S|), from 0 to 1.
 
     A link is a pair (source position, target position); over a corpus, put the sentence's number before it.

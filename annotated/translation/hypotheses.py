@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor  # which takes seconds to import, and `annotated --help` reads what is below
@@ -23,13 +23,16 @@ class Hypothesis:
     score: float  # log_prob divided by the length penalty
 
 
+Fate = Literal["kept", "dropped", "ended"]
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A continuation that beam search weighed in one step, and what became of it."""
 
     tokens: tuple[int, ...]  # all generated so far, the newest last
     log_prob: float
-    fate: Literal["kept", "dropped", "ended"]
+    fate: Fate
 
 
 def weighed(
@@ -43,10 +46,11 @@ def weighed(
     for rank, (row, new, log_prob) in enumerate(
         zip(begun.tolist(), token.tolist(), log_probs.tolist(), strict=True)
     ):
+        fate: Fate = "dropped"
         if new == end_symbol:
-            fate = "ended" if rank < k else "dropped"
+            fate = "ended" if rank < k else fate
         else:
-            fate = "kept" if going_on < k else "dropped"
+            fate = "kept" if going_on < k else fate
             going_on += 1
         if log_prob > -math.inf:
             candidates.append(Candidate((*row, new), log_prob, fate))
@@ -71,17 +75,17 @@ def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> floa
         raise ValueError(f"alpha must be smaller than {alpha}: {length} tokens are too many for it") from None
 
 
-def check_count(name: str, value: object, most: int | None = None) -> None:
+def check_count(name: str, value: Any, most: int | None = None) -> None:
     """Raise ValueError unless `value` is a whole number from 1 to `most`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise ValueError(f"{name} must be a whole number, not {value!r}")
-    if value < 1:
+    if int(value) < 1:
         raise ValueError(f"{name} must be at least 1, not {value}")
-    if most is not None and value > most:
+    if most is not None and int(value) > most:
         raise ValueError(f"{name} must be at most {most}, not {value}")
 
 
-def check_search(beam: object, n_best: object, alpha: object) -> None:
+def check_search(beam: Any, n_best: Any, alpha: Any) -> None:
     """Raise ValueError for settings with which no beam search could be made."""
     check_count("beam", beam, MAX_BEAM)
     check_count("n_best", n_best, beam)

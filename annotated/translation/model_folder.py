@@ -16,6 +16,7 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -285,7 +286,7 @@ def find_model(name_or_folder: str | Path) -> Path:
         raise FileNotFoundError(f"there is no model folder {name_or_folder}, and {error}") from None
 
 
-def training_settings(folder: Path) -> dict[str, object]:
+def training_settings(folder: Path) -> dict[str, Any]:
     """Read how the model in a folder was trained; {} where nothing says it. A checkpoint's run says it.
 
     Raises ValueError if what it says of the text is no text.

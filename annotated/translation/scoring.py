@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from annotated.data import Corpus, TokenBatches, encode_corpus
 from annotated.files import read_json
@@ -17,7 +18,6 @@ from annotated.translation.evaluation import (
     moses_knows,
     moses_tokenized,
     score_tokens,
-    tokenized_bleu,
 )
 from annotated.translation.hypotheses import Penalty
 from annotated.translation.translator import Translator
@@ -25,7 +25,7 @@ from annotated.translation.translator import Translator
 RECORDED = Path(__file__).parents[1] / "recorded"  # a JSON file each, shipped for the notebooks
 
 
-def recorded(name: str) -> dict:
+def recorded(name: str) -> dict[str, Any]:
     """What a script of benchmarks/ measured, as it stands in `RECORDED` under a name such as "variations".
 
     Raises FileNotFoundError that lists what there is.
@@ -61,7 +61,7 @@ class Results:
         return "\n".join([*lines, str(self.chrf), f"{perplexity}, no smoothing"])
 
     @classmethod
-    def from_json(cls, values: dict) -> "Results":
+    def from_json(cls, values: dict[str, Any]) -> "Results":
         """What `dataclasses.asdict` made of it."""
         names = [name for name in ("bleu", "tokenized_bleu", "chrf") if values[name] is not None]
         return cls(**{**values, **{name: Score(**values[name]) for name in names}})
@@ -90,10 +90,11 @@ def score_split(
     tokenize = tokenize or bleu_tokenizer(corpus.tgt_language)
     bleu_scorer(tokenize)
     found = translator.translate(text.src, beam, alpha, penalty, progress=progress)
-    sides = (found, text.tgt)
-    older = tokenized or moses_knows(corpus.tgt_language)
+    language = corpus.tgt_language or ""
+    hypotheses, references = found, text.tgt
+    older = tokenized or moses_knows(language)
     if older and not tokenized:
-        sides = tuple(moses_tokenized(side, corpus.tgt_language) for side in sides)
+        hypotheses, references = (moses_tokenized(side, language) for side in (found, text.tgt))
     pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer)
     batches = TokenBatches(pairs, max(4096, max(map(len, pairs.src + pairs.tgt))), shuffle=False)
     tokens = score_tokens(translator.model, batches.epoch(0))
@@ -105,8 +106,8 @@ def score_split(
         beam,
         alpha,
         penalty,
-        None if tokenized else with_bounds(bleu(found, text.tgt, tokenize), found, text.tgt, tokenize),
-        with_bounds(tokenized_bleu(*sides), *sides, "none") if older else None,
+        None if tokenized else bounded_bleu(found, text.tgt, tokenize),
+        bounded_bleu(hypotheses, references, "none") if older else None,
         chrf(found, text.tgt),
         tokens.perplexity,
         tokens.accuracy,
@@ -114,7 +115,7 @@ def score_split(
     return results, found
 
 
-def with_bounds(score: Score, hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> Score:
+def bounded_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> Score:
     """A BLEU score with its 95% interval."""
     found = bootstrap(hypotheses, references, tokenize=tokenize)
-    return dataclasses.replace(score, low=found.low, high=found.high)
+    return dataclasses.replace(bleu(hypotheses, references, tokenize), low=found.low, high=found.high)

@@ -61,7 +61,7 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
     found = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        found.update(tensor.flatten().view(torch.uint8).numpy())
+        found.update(tensor.flatten().view(torch.uint8).numpy().data)
     return found.hexdigest()
 
 

@@ -4,10 +4,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+
+from annotated.transformer.model import EncoderDecoder
 
 
 class Evaluations:
@@ -59,20 +62,22 @@ AttentionMaps = dict[tuple[str, int], Tensor]
 
 
 @contextmanager
-def capture_attention(model: nn.Module) -> Iterator[AttentionMaps]:
+def capture_attention(model: EncoderDecoder) -> Iterator[AttentionMaps]:
     """Record the attention weights of every layer and head while the block runs.
 
     Yields a dictionary: `maps["encoder", 0]`, `maps["decoder", 0]` and `maps["cross", 0]` are the weights
     (batch, h, queries, keys) of the first layer's attention of each kind, from the latest forward pass:
-    float32, on the CPU, without gradient. `model` is an `EncoderDecoder`. Only the passes of this thread are
-    recorded; others may use the same model meanwhile.
+    float32, on the CPU, without gradient. Only the passes of this thread are recorded; others may use the
+    same model meanwhile.
 
         with capture_attention(model) as maps:
             model(src, tgt, src_mask, tgt_mask)
         maps["cross", 0][0]  # (h, tgt_len, src_len)
     """
     maps: AttentionMaps = {}
-    named = {("encoder", i): layer.self_attn for i, layer in enumerate(model.encoder.layers)}
+    named: dict[tuple[str, int], Any] = {}
+    for i, layer in enumerate(model.encoder.layers):
+        named["encoder", i] = layer.self_attn
     for i, layer in enumerate(model.decoder.layers):
         named["decoder", i], named["cross", i] = layer.self_attn, layer.src_attn
 

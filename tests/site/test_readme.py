@@ -61,7 +61,7 @@ def test_make_knows_the_target(command: str):
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("annotated")])
 def test_the_parser_takes_the_command(command: str):
     words = shlex.split(command.partition("<")[0])
-    assert make_parser().parse_args(words[1:]).run.__name__ == words[1]
+    assert make_parser().parse_args(words[1:]).command == words[1]
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("torchrun")])
