@@ -21,7 +21,7 @@ class Everywhere:
 
     device: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "device to compute on")
     threads: int = setting(0, "number of CPU threads; 0 lets PyTorch choose", type=within(0, 1024))
-    seed: int = setting(0, "random seed", type=within(0, 2**32 - 1))
+    seed: int | None = setting(0, "random seed", type=within(0, 2**32 - 1))
     variants: Path | None = setting(
         None, "Python file of your own that registers variants of the model; it is executed"
     )

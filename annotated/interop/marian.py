@@ -3,11 +3,11 @@
 Same model, three habits apart. Marian lays sines in the first half of d_model and cosines in the second, we
 take turns: d_model is permuted throughout, which changes nothing else. Its padding symbol begins a
 translation: here that row of the embedding is `<s>`, and `<blank>` is a row of its own. And its tokens have
-other numbers, ours begin with four symbols.
+other numbers, ours begin with four symbols. `LAYERS` and `MATRICES` say what Marian calls our parameters.
 """
 
-from collections.abc import Mapping
-from itertools import chain
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain, product
 from pathlib import Path
 
 import torch
@@ -16,18 +16,6 @@ from torch import Tensor
 from annotated.files import read_file, read_json, settings_from_json
 from annotated.interop.common import Rows, check_sinusoids, read_pickle, renumbered, taken
 from annotated.interop.hub import find_folder
-from annotated.interop.marian_names import (
-    BIAS,
-    MATRICES,
-    OUTPUT,
-    POSITIONS,
-    SRC,
-    TGT,
-    permuted,
-    present,
-    sines_first,
-    stack_names,
-)
 from annotated.tokenizers import END, SPECIALS, MarianTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import model_with, wanted_weights
@@ -61,6 +49,38 @@ ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"
 TIED = {(True, True): "all", (False, True): "target", (False, False): "none"}  # across, and to the output
 UNREACHABLE = -1e4  # a logit whose exponential is 0, yet finite in half precision
 RECIPE = "load it with transformers' MarianMTModel and save_pretrained(): that writes safetensors"
+
+# Our name of each part of a layer, and Marian's.
+ATTENTION = {f"linears.{i}": f"{name}_proj" for i, name in enumerate(["q", "k", "v", "out"])}
+LAYERS = {
+    "encoder": {
+        **{f"self_attn.{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
+        "sublayer.0.norm": "self_attn_layer_norm",
+        "feed_forward.w_1": "fc1",
+        "feed_forward.w_2": "fc2",
+        "sublayer.1.norm": "final_layer_norm",
+    },
+    "decoder": {
+        **{f"self_attn.{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
+        "sublayer.0.norm": "self_attn_layer_norm",
+        **{f"src_attn.{ours}": f"encoder_attn.{theirs}" for ours, theirs in ATTENTION.items()},
+        "sublayer.1.norm": "encoder_attn_layer_norm",
+        "feed_forward.w_1": "fc1",
+        "feed_forward.w_2": "fc2",
+        "sublayer.2.norm": "final_layer_norm",
+    },
+}
+SRC, TGT = "src_embed.0.lut.weight", "tgt_embed.0.lut.weight"
+OUTPUT, BIAS = "generator.proj.weight", "generator.proj.bias"
+ENCODER, DECODER = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+SHARED, HEAD = "model.shared.weight", "lm_head.weight"
+# For each way of tying, our matrices and all of Marian's names for each; a file has one of them or more.
+MATRICES = {
+    "all": {SRC: (SHARED, ENCODER, DECODER, HEAD)},
+    "target": {SRC: (ENCODER,), TGT: (DECODER, HEAD)},
+    "none": {SRC: (ENCODER,), TGT: (DECODER,), OUTPUT: (HEAD,)},
+}
+POSITIONS = "model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"
 
 
 def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianTokenizer, MarianTokenizer]:
@@ -219,3 +239,41 @@ def our_rows(tensors: Mapping[str, Tensor], rows: Rows, size: int, source: objec
             raise ValueError(f"{source}: {name} has shape {tuple(tensor.shape)}, but there are {size} pieces")
     fill = {name: UNREACHABLE if name == BIAS else 0.0 for name in tensors}
     return {name: renumbered(tensor, rows, fill[name]) for name, tensor in tensors.items()}
+
+
+def stack_names(N: int) -> Iterator[tuple[str, str]]:
+    """Our name of every parameter of the two stacks, and Marian's: one by one, as N may be any number."""
+    for stack, parts in LAYERS.items():
+        for i in range(N):
+            for (ours, theirs), kind in product(parts.items(), ("weight", "bias")):
+                yield f"{stack}.layers.{i}.{ours}.{kind}", f"model.{stack}.layers.{i}.{theirs}.{kind}"
+
+
+def present(aliases: Collection[str], tensors: Collection[str]) -> list[str]:
+    """Those of a matrix's names that a file has; the first of all if it has none."""
+    return [name for name in aliases if name in tensors] or [next(iter(aliases))]
+
+
+def along_d_model(name: str) -> int | None:
+    """Which axis of one of our parameters runs along d_model, the width between layers; None if none does."""
+    if name.rpartition(".")[0].endswith(("linears.3", "w_2", "norm")):
+        return 0  # what a sub-layer gives, and what is normalised
+    return 1 if name.endswith("weight") else None  # what a map takes; its bias lies along its own output
+
+
+def sines_first(d_model: int) -> Tensor:
+    """Our dimensions in Marian's order: those with a sine, then those with a cosine."""
+    return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
+
+
+def permuted(tensors: dict[str, Tensor], order: Tensor) -> dict[str, Tensor]:
+    """Our tensors with d_model in another order.
+
+    One of another width is left as it is: whoever takes it will say what is wrong with its shape.
+    """
+    found = dict(tensors)
+    for name, tensor in tensors.items():
+        axis = along_d_model(name)
+        if axis is not None and tensor.dim() > axis and tensor.size(axis) == len(order):
+            found[name] = tensor.index_select(axis, order.to(tensor.device))
+    return found

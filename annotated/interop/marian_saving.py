@@ -6,20 +6,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from annotated.files import creating_folder, write_json
+from annotated.interop import marian
 from annotated.interop.common import LONGEST, check_parts, vocabulary
-from annotated.interop.marian import (
-    CONFIG,
-    FIXED,
-    ONCE,
-    SRC_SPM,
-    TGT_SPM,
-    TGT_VOCAB,
-    TIED,
-    TWICE,
-    VOCAB,
-    WEIGHTS,
-)
-from annotated.interop.marian_names import BIAS, DECODER, HEAD, MATRICES, permuted, sines_first, stack_names
 from annotated.interop.readmes import write_readme
 from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer, WordTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
@@ -46,16 +34,16 @@ def to_marian(
         "forced_eos_token_id": END,
     }
     with creating_folder(Path(folder)) as new:
-        write_json(new / CONFIG, marian_settings(model.config) | symbols)
+        write_json(new / marian.CONFIG, marian_settings(model.config) | symbols)
         write_json(new / "generation_config.json", symbols | {"bad_words_ids": never, "max_length": 512})
         write_json(new / "tokenizer_config.json", tokenizer_settings(src != tgt))
-        write_json(new / VOCAB, {piece: i for i, piece in enumerate(src)})
+        write_json(new / marian.VOCAB, {piece: i for i, piece in enumerate(src)})
         if src != tgt:
-            write_json(new / TGT_VOCAB, {piece: i for i, piece in enumerate(tgt)})
-        (new / SRC_SPM).write_bytes(src_tokenizer.model)
-        (new / TGT_SPM).write_bytes(tgt_tokenizer.model)
+            write_json(new / marian.TGT_VOCAB, {piece: i for i, piece in enumerate(tgt)})
+        (new / marian.SRC_SPM).write_bytes(src_tokenizer.model)
+        (new / marian.TGT_SPM).write_bytes(tgt_tokenizer.model)
         write_readme(new, "Marian", src_tokenizer, tgt_tokenizer)
-        (new / WEIGHTS).write_bytes(save(marian_tensors(model), metadata={"format": "pt"}))
+        (new / marian.WEIGHTS).write_bytes(save(marian_tensors(model), metadata={"format": "pt"}))
 
 
 def check_like_marian(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:
@@ -73,16 +61,16 @@ def check_like_marian(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_token
 
 def marian_settings(config: TransformerConfig) -> dict[str, object]:
     """Marian's settings for a model of ours."""
-    shared, tied = next(how for how, name in TIED.items() if name == config.tied_embeddings)
+    shared, tied = next(how for how, name in marian.TIED.items() if name == config.tied_embeddings)
     stacks = ("encoder", "decoder")
     return {
         "architectures": ["MarianMTModel"],
         "vocab_size": config.src_vocab,
         "decoder_vocab_size": config.tgt_vocab,
         "activation_function": config.activation,
-        **{name: value for name, (value, _) in FIXED.items()},
-        **{theirs: getattr(config, ours) for ours, theirs in ONCE.items()},
-        **{f"{s}_{theirs}": getattr(config, ours) for ours, theirs in TWICE.items() for s in stacks},
+        **{name: value for name, (value, _) in marian.FIXED.items()},
+        **{theirs: getattr(config, ours) for ours, theirs in marian.ONCE.items()},
+        **{f"{s}_{theirs}": getattr(config, ours) for ours, theirs in marian.TWICE.items() for s in stacks},
         "max_position_embeddings": LONGEST,  # Marian's code makes each by hand whenever it loads a model
         "share_encoder_decoder_embeddings": shared,
         "tie_word_embeddings": tied,
@@ -106,11 +94,11 @@ def tokenizer_settings(separate: bool) -> dict[str, object]:
 def marian_tensors(model: EncoderDecoder) -> dict[str, Tensor]:
     """A model's weights under Marian's names, in Marian's order of dimensions."""
     c = model.config
-    names = dict(stack_names(c.N)) | {BIAS: "final_logits_bias"}
-    names |= {ours: aliases[0] for ours, aliases in MATRICES[c.tied_embeddings].items()}
+    names = dict(marian.stack_names(c.N)) | {marian.BIAS: "final_logits_bias"}
+    names |= {ours: aliases[0] for ours, aliases in marian.MATRICES[c.tied_embeddings].items()}
     own = {name: tensor.detach().float().cpu() for name, tensor in weights(model).items()}
-    found = permuted(own, sines_first(c.d_model)) | {BIAS: own[BIAS].unsqueeze(0)}
+    found = marian.permuted(own, marian.sines_first(c.d_model)) | {marian.BIAS: own[marian.BIAS].unsqueeze(0)}
     theirs = {names[name]: tensor.contiguous() for name, tensor in found.items()}
     if c.tied_embeddings == "target":  # transformers before 5.4 reads the output by itself
-        theirs[HEAD] = theirs[DECODER].clone()
+        theirs[marian.HEAD] = theirs[marian.DECODER].clone()
     return theirs

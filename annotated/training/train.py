@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import distributed as dist
@@ -113,17 +114,17 @@ def train_on(
     with agreed("; every node needs the text, in the same place"):
         corpus = read()
     with agreed():
-        model, *tokenizers = start(corpus) if is_first() else (None,)
-    shape, tokenizers = from_first((model and model.config, tokenizers))
-    model = model or EncoderDecoder.from_config(shape)
+        model, *sides = start(corpus) if is_first() else (None,)
+    shape, (src, tgt) = from_first((model and model.config, sides))
+    model = model or EncoderDecoder.from_config(cast(TransformerConfig, shape))
     say(f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}")
     # With the symbols around it, a source or a target as it is read, it must fit into a batch and the model.
-    around = max(1, len(tokenizers[0].before + tokenizers[0].after))
+    around = max(1, len(src.before + src.after))
     room = min(config.max_tokens, model.max_positions or config.max_tokens)
     limit = min(config.max_sentence, room - around)
 
     def batches(split: str, epoch: int = 0, dropout: float = 0.0) -> TokenBatches:
-        pairs = encode_corpus(corpus[split], *tokenizers, limit, dropout, mixed_seed(config.seed, epoch))
+        pairs = encode_corpus(corpus[split], src, tgt, limit, dropout, mixed_seed(config.seed, epoch))
         if epoch == 0:
             say(pairs.report())
         return TokenBatches(pairs, config.max_tokens, seed=config.seed, shuffle=split == "train")
@@ -138,7 +139,7 @@ def train_on(
     each = training if config.subword_dropout else lambda _: training(0)
     notes = {"corpus": corpus.name, "pair": corpus.pair, **notes}
     text = fingerprint(corpus)
-    trainer = Trainer(model, tokenizers, each, validation, config, run.path, device, notes, text)
+    trainer = Trainer(model, (src, tgt), each, validation, config, run.path, device, notes, text)
     trainer.train(resume)
     where = f"at step {trainer.progress.step}: the model is in {run.path}"
     if not trainer.finished():
@@ -147,7 +148,7 @@ def train_on(
     if dist.is_initialized():  # the mean of the checkpoints is the first process's
         for tensor in weights(model).values():
             dist.broadcast(tensor.detach(), 0)
-    return Translator(model.eval(), *tokenizers, notes.get("variant") == "tok", corpus.pair)
+    return Translator(model.eval(), src, tgt, notes.get("variant") == "tok", corpus.pair)
 
 
 def split_settings(settings: dict[str, object]) -> tuple[dict[str, object], dict[str, object]]:
@@ -165,7 +166,8 @@ def split_settings(settings: dict[str, object]) -> tuple[dict[str, object], dict
                 else "those of TransformerConfig and TrainingConfig are known"
             )
             raise ValueError(f"unknown setting {name!r}; {hint}")
-    return tuple({name: settings[name] for name in settings if name in each} for each in known)
+    shape, training = ({name: settings[name] for name in settings if name in each} for each in known)
+    return shape, training
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:

@@ -31,7 +31,7 @@ from annotated.translation.tensor_files import check_tensors, read_tensors, read
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 SETTINGS = "training.json"  # of the run that trained it, if there was one
-COMPARABLE = bool | int | float | str | tuple | FunctionType | BuiltinFunctionType
+COMPARABLE = (bool, int, float, str, tuple, FunctionType, BuiltinFunctionType)
 
 
 def weights(model: EncoderDecoder) -> dict[str, Tensor]:
@@ -41,7 +41,7 @@ def weights(model: EncoderDecoder) -> dict[str, Tensor]:
 
 def rebuilt(config: TransformerConfig) -> EncoderDecoder:
     """The model that these settings bring back, on the meta device; all share it, so nobody may change it."""
-    return build_on_meta(config, type(parts_of(config)))
+    return build_on_meta(config, type(parts_of(config)))  # type: ignore[arg-type]  # a class has a hash
 
 
 @lru_cache(maxsize=4)  # a run asks for it at each checkpoint, and building takes longer than saving
@@ -88,7 +88,7 @@ def model_with(config: TransformerConfig, tensors: Mapping[str, Tensor], source:
     check_tensors(tensors, wanted_weights(config, source), source)
     with torch.device("meta"):
         model = EncoderDecoder.from_config(config)
-    whole = {"device": "cpu", "copy": True, "memory_format": torch.contiguous_format}
+    whole: dict[str, Any] = {"device": "cpu", "copy": True, "memory_format": torch.contiguous_format}
     real = {p: nn.Parameter(tensors[name].to(dtype=p.dtype, **whole)) for name, p in weights(model).items()}
     for module in model.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
@@ -125,7 +125,7 @@ def check_rebuilds(model: EncoderDecoder) -> None:
 
 def traits(module: nn.Module | None) -> dict[str, object]:
     """What else decides what a module computes: its class, plain attributes, a `forward` of its own."""
-    found = {"class": type(module), "forward": None}
+    found: dict[str, object] = {"class": type(module), "forward": None}
     for name, value in ({} if module is None else vars(module)).items():
         if isinstance(value, COMPARABLE) and name != "training" and not name.startswith("_"):
             found[name] = value
@@ -224,7 +224,7 @@ def load_model(
     return model.to(device).eval(), src, tgt
 
 
-def meaning(folder: Path) -> tuple[TransformerConfig, list[dict]]:
+def meaning(folder: Path) -> tuple[TransformerConfig, list[dict[str, Any]]]:
     """What the weights in a folder mean: the settings, and what the tokenizers' files say."""
     config, names = read_config(folder)
     return config, [read_json(folder / f"{name}.json") for name in names.values()]
