@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -46,7 +47,7 @@ def from_annotated(
     ValueError with the recipe for exporting where a file holds more than tensors, such as a whole module.
     """
     state = read_state(source)
-    everywhere = dict.fromkeys(("dropout", "attention_dropout", "relu_dropout"), dropout)
+    everywhere: dict[str, Any] = dict.fromkeys(("dropout", "attention_dropout", "relu_dropout"), dropout)
     config = TransformerConfig(**settings_of(state, source), h=h, **everywhere)
     model = model_with(config, our_tensors(state, config, source), name_of(source))
     for name in WAVES:  # that code took them in float32, a little off far out
@@ -106,7 +107,7 @@ def name_of(source: object) -> object:
     return source if isinstance(source, str | Path) else "state_dict"
 
 
-def settings_of(state: Mapping[str, Tensor], source: object) -> dict[str, object]:
+def settings_of(state: Mapping[str, Tensor], source: object) -> dict[str, Any]:
     """The settings that the shapes tell. Raises ValueError naming a tensor that is missing or no matrix."""
     for name in (*EMBEDDINGS, *WAVES, W_1):
         if name not in state:

@@ -5,14 +5,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 from zipfile import ZipFile
 
 import torch
 from torch import Tensor
 
 from annotated.tokenizers import SPECIALS, MarianTokenizer, Tokenizer, WordTokenizer
-from annotated.tokenizers.subwords import read_processor
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.layers import sinusoids
 
@@ -76,7 +75,7 @@ def check_archive(path: Path) -> None:
         raise ValueError(f"{path} is damaged: what is in it is not what was saved, by its checksums")
 
 
-def is_plain(tensor: object) -> bool:
+def is_plain(tensor: Any) -> bool:
     """Whether this is a tensor of numbers that are all there."""
     whole = isinstance(tensor, Tensor) and tensor.layout is torch.strided
     return whole and not tensor.is_meta and not tensor.is_nested
@@ -127,8 +126,7 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
     elif isinstance(tokenizer, MarianTokenizer):
         tokens = tokenizer.vocabulary
     else:
-        processor = read_processor(tokenizer.model)
-        tokens = [processor.id_to_piece(i) for i in range(len(tokenizer))]
+        tokens = [piece for piece, _ in cast(Any, tokenizer).scored_pieces()]
     if twice := [token for token, count in Counter(tokens).items() if count > 1]:
         raise ValueError(f"the token {twice[0]!r} is in the vocabulary twice, so its name tells no number")
     return tokens

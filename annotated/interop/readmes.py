@@ -83,8 +83,8 @@ def write_readme(folder: Path, engine: str, src_tokenizer: Tokenizer, tgt_tokeni
     body = "\n".join(['sentence = "A dog runs."', *([] if engine == "Marian" else set_up), use])
     used = [module for module in ("json", "sentencepiece", "spacy") if f"{module}." in body]
     code = "\n".join([*sorted([*imports, *(f"import {module}" for module in used)]), "", body])
-    packages = " ".join(sorted({*packages, *used} - {"json"}))
-    (folder / "README.md").write_text(PAGE.format(engine=engine, packages=packages, code=code), "utf-8")
+    installed = " ".join(sorted({*packages, *used} - {"json"}))
+    (folder / "README.md").write_text(PAGE.format(engine=engine, packages=installed, code=code), "utf-8")
 
 
 def cut(tokenizer: Tokenizer) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -141,7 +141,7 @@ def plot_soft_lookup(
     return ax
 
 
-def _draw(ax: "Axes", weights: Tensor, queries: Sequence[str], keys: Sequence[str]):
+def _draw(ax: "Axes", weights: Tensor, queries: Sequence[str], keys: Sequence[str]) -> Any:
     """Draw the cells, on a scale from 0 to 1 whatever the largest weight is, so that pictures compare."""
     image = ax.imshow(weights.detach().cpu().numpy(), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
     label_tokens(ax, queries, keys)

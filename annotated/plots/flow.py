@@ -63,9 +63,9 @@ def _layers(shapes: Shapes, side: str) -> list[dict[str, tuple[int, ...]]]:
             layers.setdefault(int(number), {})[part] = tuple(shape)
     if not layers:
         raise ValueError(f"plot_model_flow needs the shapes of the {side}'s layers")
-    for number, layer in layers.items():
+    for i, layer in layers.items():
         if list(layer.items()) != list(layers[0].items()):
-            raise ValueError(f"layer {number} of the {side} differs from layer 0: it cannot stand for all")
+            raise ValueError(f"layer {i} of the {side} differs from layer 0: it cannot stand for all")
     return list(layers.values())
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PLAIN, SCALED = "q·k", "q·k / √d_k"
-PANEL = {"width": 330, "height": 190}  # pixels
+PANEL: dict[str, Any] = {"width": 330, "height": 190}  # pixels
 DASHES = ("-", "--", ":")
 
 
@@ -47,7 +47,7 @@ def explore_scaling(
     bars = _bars(widths, scores, keys)
     curves = _curves(widths, entropy, gradient)
     scores_title = alt.Title(alt.expr("'Scores of one query at d_k = ' + pow(2, exponent)"))
-    panels = [
+    panels: list[Any] = [
         _bar_panel(bars, "score", scores_title, keys),
         _curve_panel(curves, "entropy", "Entropy of the weights, typical query", "bits"),
         _bar_panel(bars, "weight", "Its weights", keys, alt.Scale(domain=[0, 1])),

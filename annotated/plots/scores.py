@@ -31,8 +31,10 @@ def plot_scores(
         scores, lows, highs = zip(*ours.values(), strict=True)
         below = [score - low for score, low in zip(scores, lows, strict=True)]
         above = [high - score for score, high in zip(scores, highs, strict=True)]
-        style = {"fmt": "o", "color": colours[0], "ms": 9, "capsize": 6, "label": "ours, 95 % interval"}
-        ax.errorbar(scores, range(len(ours)), xerr=[below, above], **style)
+        label, bars = "ours, 95 % interval", [below, above]
+        ax.errorbar(
+            scores, range(len(ours)), xerr=bars, fmt="o", color=colours[0], ms=9, capsize=6, label=label
+        )
     if published:
         rows = range(len(ours), len(ours) + len(published))
         ax.plot(list(published.values()), rows, "D", color=colours[1], ms=9, label="published")

@@ -240,6 +240,6 @@ def plot_true_dist(true_dist: Tensor, names: Sequence[str], ax: "Axes | None" = 
         values, vmin=0, vmax=1, cmap="viridis", annot=values.size <= 120, fmt=".2f", cbar_kws=bar, ax=ax
     )
     ax.set_xticks([x + 0.5 for x in range(len(names))], names, rotation=0)
-    ax.set_yticks([y + 0.5 for y in range(len(values))], range(len(values)), rotation=0)
+    ax.set_yticks([y + 0.5 for y in range(len(values))], map(str, range(len(values))), rotation=0)
     ax.set(title="Target distributions", xlabel="symbol", ylabel="target position")
     return ax
