@@ -19,7 +19,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from annotated.data import encode_corpus, load_corpus, pad_rows
-from annotated.data.batch import Batch
+from annotated.data.batching import Batch
 from annotated.data.parallel import ParallelText
 from annotated.interop import CTranslate2Translator, load_marian, to_ctranslate2, to_marian, to_onnx, to_torch
 from annotated.interop.common import foreign

@@ -12,7 +12,7 @@ from report import installed
 from timing import check_equal, leaving_out
 from torch import Tensor, nn
 
-from annotated.data.batch import Batch
+from annotated.data.batching import Batch
 from annotated.interop import to_torch
 from annotated.tokenizers import PAD
 from annotated.training.devices import half_precision

@@ -68,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "target unshifted",
-        "data/batch.py",
+        "data/batching.py",
         "self.tgt_y = tgt[:, 1:]",
         "self.tgt_y = tgt[:, :-1]",
         "07_batches_and_masks",

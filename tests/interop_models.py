@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
-from annotated.data.batch import Batch
+from annotated.data.batching import Batch
 from annotated.tokenizers import SentencePieceTokenizer
 from annotated.transformer.masks import padding_mask, subsequent_mask
 from annotated.transformer.model import make_model

@@ -6,7 +6,7 @@ from tiny_runs import make_trainer
 from torch import Tensor
 from torch import distributed as dist
 
-from annotated.data.batch import Batch
+from annotated.data.batching import Batch
 from annotated.fast import quick_dropout, smoothed_cross_entropy
 from annotated.tokenizers import WordTokenizer
 from annotated.training.devices import half_precision

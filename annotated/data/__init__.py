@@ -1,7 +1,6 @@
 """Corpora, and batches made of them. The classic torchtext way is in `annotated.data.torchtext_fields`."""
 
-from annotated.data.batch import Batch, data_gen
-from annotated.data.batching import EncodedPairs, TokenBatches, encode_corpus, pad_rows
+from annotated.data.batching import Batch, EncodedPairs, TokenBatches, data_gen, encode_corpus, pad_rows
 from annotated.data.corpora import hold_out, load_corpus, multi30k, tatoeba
 from annotated.data.iwslt import iwslt
 from annotated.data.own import own_corpus, own_text

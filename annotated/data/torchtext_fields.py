@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
-from annotated.data.batch import Batch
+from annotated.data.batching import Batch
 from annotated.data.parallel import ParallelText
 from annotated.tokenizers import END, PAD, SPECIALS, START, UNK, WordTokenizer
 

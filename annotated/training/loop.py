@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from annotated.data.batch import Batch
+from annotated.data.batching import Batch
 from annotated.fast import CpuKernels
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.watching import evaluating

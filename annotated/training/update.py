@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from annotated.data.batch import Batch
-from annotated.data.batching import mixed_seed
+from annotated.data.batching import Batch, mixed_seed
 from annotated.fast import CpuKernels, smoothed_cross_entropy
 from annotated.training.config import TrainingConfig
 from annotated.training.devices import half_precision, total

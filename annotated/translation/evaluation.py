@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional as F
 
-from annotated.data.batch import Batch
+from annotated.data.batching import Batch
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.decoding import greedy_decode

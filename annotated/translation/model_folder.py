@@ -67,10 +67,7 @@ def wanted_weights(config: TransformerConfig, source: object) -> Iterator[tuple[
 
 
 def load_weights(model: EncoderDecoder, tensors: Mapping[str, Tensor], source: object) -> None:
-    """Copy weights into a model, all or none; `source` says where they come from.
-
-    Raises ValueError as `check_tensors` does.
-    """
+    """Copy weights, which come from `source`, into a model, all or none. Raises as `check_tensors` does."""
     own = weights(model)
     check_tensors(tensors, own.items(), source)
     with torch.no_grad():

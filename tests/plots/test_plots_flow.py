@@ -5,7 +5,7 @@ import torch
 from matplotlib.patches import FancyBboxPatch
 from torch import nn
 
-from annotated.data.batch import Batch
+from annotated.data.batching import Batch
 from annotated.plots.flow import plot_model_flow
 from annotated.transformer.model import make_model
 from annotated.translation.watching import evaluating

@@ -69,7 +69,7 @@ def test_torchrun_takes_the_command(command: str):
     args = get_args_parser().parse_args(shlex.split(command)[1:])
     assert args.module
     assert args.training_script == "annotated"
-    assert make_parser().parse_args(args.training_script_args).run.__name__ == "train"
+    assert make_parser().parse_args(args.training_script_args).command == "train"
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("annotated translate")])

@@ -10,7 +10,7 @@ import torch
 from tiny_runs import log_of, make_trainer, steps, weights
 from tqdm.notebook import tqdm_notebook
 
-from annotated.data.batch import Batch
+from annotated.data.batching import Batch
 from annotated.files import read_json
 from annotated.tokenizers import WordTokenizer
 from annotated.training.devices import half_precision

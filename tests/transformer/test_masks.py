@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated.data.batch import Batch
+from annotated.data.batching import Batch
 from annotated.transformer.masks import padding_mask, subsequent_mask
 
 PAD = 2

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from annotated.data.batch import Batch
+from annotated.data.batching import Batch
 from annotated.transformer.attention import MultiHeadedAttention, attention
 from annotated.transformer.layers import Embeddings, PositionalEncoding, PositionwiseFeedForward
 from annotated.transformer.masks import padding_mask, subsequent_mask

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
-from annotated.data.batch import Batch
+from annotated.data.batching import Batch
 from annotated.data.grammar import sample
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.masks import subsequent_mask

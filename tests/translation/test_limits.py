@@ -8,7 +8,7 @@ import torch
 
 from annotated.cli.parser import main
 from annotated.data import encode_corpus
-from annotated.data.batch import Batch
+from annotated.data.batching import Batch
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.masks import padding_mask
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
