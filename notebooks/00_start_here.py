@@ -1167,7 +1167,7 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 # reach 91.3 F1 (agreement of brackets), more than three of the four other parsers trained on the same
 # data alone.
 #
-# *Still open: the same at our size, and where it loses count of brackets* →
+# *Still open: the same at our size, and where it loses count of words* →
 # [16_another_task](16_another_task.ipynb)
 
 # %% [markdown]
