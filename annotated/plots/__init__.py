@@ -27,6 +27,7 @@ from annotated.plots.positions import (
     plot_similarity,
     plot_waves,
 )
+from annotated.plots.roofline import Operands, plot_roofline
 from annotated.plots.scaling import explore_scaling, plot_by_width
 from annotated.plots.schedules import plot_schedules
 from annotated.plots.scores import plot_scores
@@ -35,6 +36,7 @@ from annotated.plots.training import plot_accuracies, plot_learning_curves, plot
 from annotated.plots.trees import plot_tree
 
 __all__ = [
+    "Operands",
     "count_parameters",
     "explore_attention",
     "explore_masks",
@@ -63,6 +65,7 @@ __all__ = [
     "plot_padding",
     "plot_past",
     "plot_reach",
+    "plot_roofline",
     "plot_schedules",
     "plot_scores",
     "plot_similarity",
