@@ -108,6 +108,30 @@ def read_tree(tokens: Sequence[str], words: Sequence[str]) -> Tree:
     return whole[0]
 
 
+def allowed_next(said: Sequence[str], words: int, vocabulary: Sequence[str]) -> list[str]:
+    """Which tokens of ``vocabulary`` may follow ``said``; nothing when it is a whole tree.
+
+    Every way through them ends in an S that ``read_tree`` takes for a sentence of so many words.
+    """
+    unclosed, leaves, in_a_row = [], 0, 0
+    for token in said:
+        in_a_row = in_a_row + 1 if token.startswith("(") else 0
+        if token.startswith("("):
+            unclosed.append(token[1:])
+        elif is_bracket(token):
+            unclosed.pop()
+        else:
+            leaves += 1
+    if not unclosed:
+        return [] if said else ["(S"]
+    may: list[str] = []
+    if leaves < words:  # no endless (NP (NP (NP
+        may += [t for t in vocabulary if t[0] != ")" and (t[0] != "(" or in_a_row < 5)]
+    if not in_a_row and (len(unclosed) > 1 or leaves == words):
+        may.append(f"){unclosed[-1]}")
+    return may
+
+
 def is_word(leaf: str) -> bool:
     """Whether a leaf of a tree is a word and no punctuation."""
     return any(character.isalnum() for character in leaf)

@@ -23,6 +23,7 @@ from annotated.plots.positions import (
     plot_similarity,
     plot_waves,
 )
+from annotated.plots.roofline import Operands, plot_roofline
 from annotated.plots.scaling import explore_scaling, plot_by_width
 from annotated.plots.scores import plot_scores
 from annotated.plots.training import (
@@ -37,6 +38,7 @@ from annotated.plots.training import (
 from annotated.plots.trees import plot_beam, plot_tree
 
 __all__ = [
+    "Operands",
     "count_parameters",
     "explore_attention",
     "explore_masks",
@@ -65,6 +67,7 @@ __all__ = [
     "plot_padding",
     "plot_past",
     "plot_reach",
+    "plot_roofline",
     "plot_schedules",
     "plot_scores",
     "plot_similarity",

@@ -1,11 +1,20 @@
 """Trees as rows of tokens, and their labelled brackets against counts made by hand."""
 
+import random
 from collections import Counter
 
 import pytest
 
 from annotated.data.grammar import sample
-from annotated.data.trees import BracketScores, Tree, labelled_spans, linearise, read_tree, score_brackets
+from annotated.data.trees import (
+    BracketScores,
+    Tree,
+    allowed_next,
+    labelled_spans,
+    linearise,
+    read_tree,
+    score_brackets,
+)
 
 # The telescope belongs to the seeing, or to the man.
 SEEING = Tree.parse(
@@ -58,6 +67,24 @@ def test_what_is_no_tree_is_refused(tokens, words, message):
 
 def test_a_lone_word_is_a_tree_of_one_part_of_speech():
     assert read_tree(["N"], ["rain"]) == Tree("N", ("rain",))
+
+
+def test_each_tree_of_the_grammar_can_be_written_under_the_constraint(trees):
+    vocabulary = sorted({token for tree in trees for token in linearise(tree)})
+    for tree in trees:
+        row, words = linearise(tree), len(tree.leaves())
+        assert all(token in allowed_next(row[:n], words, vocabulary) for n, token in enumerate(row))
+        assert not allowed_next(row, words, vocabulary)
+
+
+@pytest.mark.parametrize("words", [1, 2, 7])
+def test_whatever_is_written_under_the_constraint_is_a_tree_of_the_sentence(words):
+    draw, sentence = random.Random(words), ["word"] * words
+    for _ in range(50):
+        row = []
+        while may := allowed_next(row, words, ["(NP", ")NP", "(VP", ")VP", ")S", "N", "V"]):
+            row.append(draw.choice(may))
+        assert read_tree(row, sentence).leaves() == sentence
 
 
 def test_spans_by_hand():

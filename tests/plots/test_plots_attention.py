@@ -157,10 +157,19 @@ def test_the_frames_stand_on_the_gold_pairs() -> None:
     assert ax.get_ylabel().startswith("query")
 
 
+def test_possible_pairs_are_framed_with_dashes() -> None:
+    ax = plot_alignment(torch.rand(3, 2), WRITTEN, READ, [(0, 0)], possible=[(2, 1)])
+    dashed = [patch.get_center() for patch in ax.patches if patch.get_linestyle() not in ("-", "solid")]
+    assert len(ax.patches) == 4
+    assert [(round(y), round(x)) for x, y in dashed] == [(2, 1)]
+
+
 @pytest.mark.parametrize("pair", [(3, 0), (0, 2), (-1, 0)])
 def test_a_gold_pair_outside_the_sentences_is_refused(pair: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="3 queries, 2 keys"):
         plot_alignment(torch.rand(3, 2), WRITTEN, READ, [pair])
+    with pytest.raises(ValueError, match="3 queries, 2 keys"):
+        plot_alignment(torch.rand(3, 2), WRITTEN, READ, [], possible=[pair])
 
 
 def test_swapped_weights_of_an_alignment_are_refused() -> None:

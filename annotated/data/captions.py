@@ -1,0 +1,58 @@
+"""Image captions in English and German, aligned word by word by hand, and attention maps by words.
+
+Two lines of the file make a pair: the English words, and the German ones, each with the numbers of its
+English words, counted from 1 (`am:8,9?`). A link is sure, or only possible if it has a question mark.
+"""
+
+from bisect import bisect
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from annotated.data.grammar import surface
+from annotated.data.parallel import read_lines
+
+FILE = Path(__file__).with_name("captions.txt")
+
+
+class AlignedCaption(NamedTuple):
+    """A caption with its translation; links are (position of an English word, of a German one), from 0."""
+
+    english: str
+    german: str
+    english_words: list[str]
+    german_words: list[str]
+    sure: set[tuple[int, int]]
+    possible: set[tuple[int, int]]  # the merely possible ones
+
+
+def aligned_captions() -> list[AlignedCaption]:
+    """Read the 24 captions of the file."""
+    lines, found = read_lines(FILE), []
+    for english, linked in zip(map(str.split, lines[::2]), lines[1::2], strict=True):
+        german, links = map(list, zip(*(word.rsplit(":", 1) for word in linked.split()), strict=True))
+        named = [(name, t) for t, names in enumerate(links) for name in names.split(",") if name]
+        sure = {(int(name) - 1, t) for name, t in named if "?" not in name}
+        possible = {(int(name[:-1]) - 1, t) for name, t in named if "?" in name}
+        found.append(AlignedCaption(surface(english), surface(german), english, german, sure, possible))
+    return found
+
+
+def word_of_piece(pieces: Sequence[str], words: Sequence[str]) -> Tensor:
+    """Find the position of each subword's word, int64 (pieces,); ValueError where the letters differ."""
+    letters = [piece.replace("▁", "") for piece in pieces]
+    if "".join(letters) != "".join(words):
+        raise ValueError(f"{pieces} are not the pieces of {words}")
+    ends, starts = list(accumulate(map(len, words))), accumulate(map(len, letters[:-1]), initial=0)
+    return torch.tensor([bisect(ends, start) for start in starts])
+
+
+def map_words(weights: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Average the rows of a word's pieces and sum their columns: (..., T, S) to (..., T words, S words)."""
+    looks, receives = F.one_hot(rows).float(), F.one_hot(columns).float()  # (pieces, words) each
+    return (looks / looks.sum(dim=0)).T @ weights @ receives
