@@ -9,7 +9,7 @@ from annotated.plots.attention import (
     plot_soft_lookup,
     plot_split,
 )
-from annotated.plots.costs import count_parameters, fit_power, plot_against, plot_costs, plot_reach
+from annotated.plots.costs import count_parameters, fit_power, plot_against, plot_costs
 from annotated.plots.explorer import explore_attention
 from annotated.plots.flow import plot_model_flow
 from annotated.plots.masks import explore_masks, plot_mask, plot_padding, plot_tokens, wasted_share
@@ -66,7 +66,6 @@ __all__ = [
     "plot_offsets",
     "plot_padding",
     "plot_past",
-    "plot_reach",
     "plot_roofline",
     "plot_schedules",
     "plot_scores",

@@ -3,14 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from annotated.plots.drawing import as_array, axes_or_new, load, palette
-from annotated.plots.grids import draw_cell_borders
+from annotated.plots.drawing import axes_or_new, load, palette
 from annotated.transformer.model import TransformerConfig
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.axes import Axes
 
 
@@ -94,36 +90,6 @@ def plot_against(
     ax.grid(True)
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     return ax
-
-
-def plot_reach(reach: Mapping[str, Sequence[Tensor]], title: str) -> "np.ndarray":
-    """Which input words each output word hears: a row for each kind of layer, a column for each depth.
-
-    `reach` has, for each kind, one boolean (outputs, inputs) for 1, 2, 3 ... layers. Returns the axes, as
-    many rows as kinds. Raises ValueError if kinds differ in depth, or something is no matrix.
-    """
-    depths = {name: len(grids) for name, grids in reach.items()}
-    if len(set(depths.values())) != 1 or 0 in depths.values():
-        raise ValueError(f"every kind needs a grid for each depth, and as many as the others, not {depths}")
-    columns = max(depths.values())
-    size = (2.1 * columns + 1.2, 2.1 * len(reach) + 0.8)
-    figure, axes = load("matplotlib.pyplot").subplots(
-        len(reach), columns, figsize=size, layout="constrained", squeeze=False
-    )
-    colours = load("matplotlib.colors").ListedColormap(["#e8e8e8", palette()[0]])
-    for row, (name, grids) in zip(axes, reach.items(), strict=True):
-        for depth, (ax, grid) in enumerate(zip(row, grids, strict=True), start=1):
-            ax.imshow(as_array(grid, 2, name), cmap=colours, vmin=0, vmax=1)
-            draw_cell_borders(ax, *grid.shape)
-            ax.set_xticks([])
-            ax.set_yticks([])
-            if ax in axes[0]:
-                ax.set_title(f"{depth} layer{'s'[: depth > 1]}")
-        row[0].set_ylabel(name)
-    figure.suptitle(title)
-    figure.supxlabel("input word")
-    figure.supylabel("output word")
-    return axes
 
 
 def count_parameters(config: TransformerConfig) -> dict[str, int]:

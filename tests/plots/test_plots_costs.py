@@ -4,7 +4,6 @@ import math
 from itertools import product
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -14,7 +13,6 @@ from annotated.plots.costs import (
     fit_power,
     plot_against,
     plot_costs,
-    plot_reach,
 )
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 
@@ -79,23 +77,6 @@ def test_a_missing_value_needs_a_limit_and_a_curve_needs_all_sizes() -> None:
         plot_against([1, 2], {"slow": [9, None]}, "Updates", "d", "u")
     with pytest.raises(ValueError):  # noqa: PT011 (zip says it)
         plot_against([1, 2], {"short": [9]}, "Updates", "d", "u")
-
-
-def test_reach_is_drawn_as_it_is_given() -> None:
-    one, two = torch.eye(4, dtype=torch.bool), torch.ones(4, 4, dtype=torch.bool).tril()
-    axes = plot_reach({"first": [one, two], "second": [two, one]}, "Who hears whom")
-    assert axes.shape == (2, 2)
-    drawn = [[torch.tensor(ax.images[0].get_array()).bool() for ax in row] for row in axes]
-    assert torch.equal(drawn[0][1], two)  # output down, input across: not transposed
-    assert torch.equal(drawn[1][1], one)
-    assert [ax.get_title() for ax in axes[0]] == ["1 layer", "2 layers"]
-    assert [row[0].get_ylabel() for row in axes] == ["first", "second"]
-
-
-@pytest.mark.parametrize("grids", [[torch.eye(2)], [torch.zeros(2), torch.eye(2)]])
-def test_reach_refuses_what_does_not_fit(grids: list[torch.Tensor]) -> None:
-    with pytest.raises(ValueError, match=r"as many|2 dimensions"):
-        plot_reach({"first": [torch.eye(2), torch.eye(2)], "second": grids}, "Who hears whom")
 
 
 TINY = {"N": 2, "d_model": 12, "d_ff": 20, "h": 3, "max_len": 7}
