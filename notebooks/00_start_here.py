@@ -14,7 +14,7 @@
 #
 # Numbered headings and indented sentences are the paper's (Vaswani et al., 2017, [arXiv
 # 1706.03762](https://arxiv.org/abs/1706.03762)), without their reference numbers. A number after `≈` may
-# differ a little on another processor.
+# differ by processor.
 
 # %%
 # Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
@@ -70,8 +70,8 @@ print(translator(sentence))
 assert translator(sentence) == "Eine junge Frau wirft einem kleinen braunen Hund einen Ball."
 
 # %% [markdown]
-# The German is right, and it puts the dog before the ball. While the model wrote each word, it decided
-# which English words to look at:
+# The German is good and puts the dog before the ball. While the model wrote each word, it decided which
+# English words to look at:
 
 # %%
 seen = translator.attention(sentence)
@@ -91,8 +91,8 @@ plt.show()
 # *Figure 1. Each row is one step: the German token that was written, and how much weight each English
 # token had, in the mean of the last layer's four heads (3.2.2; `▁` marks the start of a word, `</s>` the
 # end of the sentence). Down to `wirft` the weights roughly follow the diagonal. `einem`, the dog's
-# article, is undecided, with most weight on the article of `ball`. Then they jump: `Hund` looked at
-# `dog`, and `Ball` back at `ball`.*
+# article, is undecided, with most weight on the article of `ball`. Then they jump to `small brown dog`,
+# and for `Ball` back to `ball`.*
 #
 # Nobody told the model which words belong together. **Attention** is a weighted mean of vectors; the
 # model computes the weights afresh for each position that looks.
@@ -123,8 +123,7 @@ plt.show()
 # For translation, two RNNs were joined: an **encoder** reads the source, and a **decoder** writes the
 # target. Between them stood one vector, which had to hold the whole sentence. Bahdanau et al.
 # ([2014](https://arxiv.org/abs/1409.0473)) removed that bottleneck: at every step, the decoder computes a
-# weight for each encoder state and reads their weighted sum, the *context vector*. This was attention
-# beside recurrence.
+# weight for each encoder state and reads their weighted sum, the *context vector*.
 #
 # ![An RNN encoder-decoder with one vector between encoder and decoder; the same with attention; a
 # Transformer's encoder, without recurrence](../images/before.svg)
@@ -162,15 +161,14 @@ plt.show()
 # written so far, looks at this same memory in every layer, and ends in a probability for every token that
 # could come next. One is chosen and appended, and the decoder runs again: it is **auto-regressive**.
 #
-# **Attention in a paragraph**, because the code uses it before section 3.2. Each position sends out a
-# *query*: what am I looking for? Each position that can be looked at offers a *key*, which queries are
-# compared with, and a *value*, the content that is handed over. Learned linear maps make all three, in
-# self-attention from the same vectors, so the code says `self_attn(x, x, x)`. In the decoder's second
-# attention, keys and values come from the memory.
+# **Attention in a paragraph.** Each position sends out a *query*: what am I looking for? Each position
+# that can be looked at offers a *key*, which queries are compared with, and a *value*, the content that
+# is handed over. Learned linear maps make all three, in self-attention from the same vectors, so the code
+# says `self_attn(x, x, x)`. In the decoder's second attention, keys and values come from the memory.
 #
 # Shapes in the code, such as `(B, T, d_model)`: B sentences in a batch, S source and T target positions.
-# In an attention, S also counts the keys and T the queries. A *mask* (3.2.1) says which positions may be
-# looked at.
+# In an attention, T counts the queries and S the keys; self-attention has S = T. A *mask* (3.2.1) says
+# which positions may be looked at.
 
 # %% [markdown]
 # ### 3.1 Encoder and Decoder Stacks
@@ -180,12 +178,12 @@ plt.show()
 #
 # A layer consists of *sub-layers*: attention, and a small network for each position (3.3). A sub-layer
 # does not replace a vector: it **adds** to it. This *residual connection* leaves a path from the first
-# layer to the last around every sub-layer, for the vectors and for their gradients; what flows along it
-# is called the *residual stream*.
+# layer to the last around every sub-layer (though through the norms), for vectors and gradients; what
+# flows along it is called the *residual stream*.
 #
 # *Layer normalisation* brings the entries of each position's vector to mean 0 and variance 1, then scales
-# and shifts each by learned numbers. Why? Every addition tends to make the numbers larger; the norm gives
-# every sub-layer inputs of one size, which makes training stable.
+# and shifts each by learned numbers. Why? Every addition tends to make the numbers larger; the norm undoes
+# this, which helps training.
 
 
 # %%
@@ -197,13 +195,13 @@ class AddNorm(nn.Module):
         self.norm = nn.LayerNorm(d_model)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x, output):  # the stream, and what the sub-layer made of it: both (B, T, d_model)
+    def forward(self, x, output):  # the stream, and what the sub-layer made of it: both (B, S or T, d_model)
         return self.norm(x + self.dropout(output))
 
 
 # %% [markdown]
-# `self.sublayer` holds the `AddNorm` around each sub-layer. (`MultiHeadedAttention`, several attentions
-# side by side, and `FeedForward` follow below.)
+# `self.sublayer` holds the `AddNorm` around each sub-layer. (`MultiHeadedAttention` and `FeedForward`
+# follow below.)
 
 
 # %%
@@ -276,10 +274,10 @@ class Decoder(nn.Module):
 
 # %% [markdown]
 # **Why does so much code normalise first?** The paper is *post-norm*. Most large language models since
-# GPT-2 are *pre-norm*: x + Sublayer(norm(x)), so no norm stands on the residual path (one follows each
-# stack). So are "The Annotated Transformer" and the later default of tensor2tensor, the authors' code.
-# [Xiong et al. (2020)](https://arxiv.org/abs/2002.04745) trained pre-norm models without warm-up (5.3);
-# most large ones keep it.
+# GPT-2 (and "The Annotated Transformer") are *pre-norm*: x + Sublayer(norm(x)). Then no norm stands on
+# the residual path (one follows each stack), gradients pass along it unchanged, and [Xiong et al.
+# (2020)](https://arxiv.org/abs/2002.04745) trained such models without the slow start of 5.3, which most
+# large models keep.
 #
 # *Still open: what each order does to the gradients of twelve layers* →
 # [06_the_full_model](06_the_full_model.ipynb)
@@ -300,8 +298,9 @@ class Decoder(nn.Module):
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V \qquad (1)$$
 #
-# Queries and keys are vectors of width $d_k$, stacked as rows of $Q$ and $K$. The **score** of a query
-# and a key is their dot product: large if they point the same way. $Q K^T$ holds all scores. The
+# Queries and keys are vectors of width $d_k$ (values: $d_v$), stacked as rows of $Q$ and $K$. The
+# **score** of a query and a key is their dot product: it grows with their lengths, and as their
+# directions agree. $Q K^T$ holds all scores. The
 # **softmax**, $\exp(s_j) / \sum_i \exp(s_i)$, turns each row into weights: all positive, adding up to 1.
 # The last product mixes the values with these weights.
 #
@@ -336,45 +335,46 @@ assert torch.allclose(weights, torch.tensor([[0.5, 0.0, 0.5]]), atol=0.01)  # ke
 # > "We suspect that for large values of dk, the dot products grow large in magnitude, pushing the softmax
 # > function into regions where it has extremely small gradients."
 #
-# A footnote of the paper says why they grow: the dot product of a query and a key whose
-# entries are independent, with mean 0 and variance 1, has variance $d_k$. The last column says how much
-# the weights $p$ change when the scores change a little: the norm of the softmax's *Jacobian*
-# $\mathrm{diag}(p) - p p^T$, median over 2,000 queries.
+# A footnote of the paper says why they grow: the dot product of a query and a key whose entries are
+# independent, with mean 0 and variance 1, has variance $d_k$. The last two columns say how much the
+# weights change with the softmax's input and with the query: the norm of their derivatives (*Jacobian*),
+# median over 2,000 queries.
 
 
 # %%
 def saturation(d_k, scale):
-    """Standard deviation of 10 scores, mean largest weight, median norm of the softmax's Jacobian."""
+    """Standard deviation of 10 scores, mean largest weight, median norms of two Jacobians."""
     _ = torch.manual_seed(0)
     query, keys = torch.randn(2000, 1, d_k), torch.randn(2000, 10, d_k)
     scores = (query * keys).sum(dim=-1) / scale  # (2000, 10)
     p = scores.softmax(dim=-1)
-    jacobian = torch.diag_embed(p) - p.unsqueeze(-1) * p.unsqueeze(-2)  # (2000, 10, 10)
-    largest = p.max(dim=-1).values.mean()
-    return scores.std().item(), largest.item(), jacobian.norm(dim=(-2, -1)).median().item()
+    softmax = torch.diag_embed(p) - p.unsqueeze(-1) * p.unsqueeze(-2)  # dp_i / ds_j: (2000, 10, 10)
+    medians = [j.norm(dim=(-2, -1)).median().item() for j in (softmax, softmax @ keys / scale)]
+    return scores.std().item(), p.max(dim=-1).values.mean().item(), *medians
 
 
-print(" d_k   divided by   std. dev.   largest weight   gradient")
+print(" d_k   divided by   std. dev.   largest weight   at the softmax   at the query")
 for d_k, scale in ((64, 1), (64, 8), (1024, 1), (1024, 32)):
-    deviation, largest, gradient = saturation(d_k, scale)
-    print(
-        f"{d_k:4}   {scale:10}   {f'≈{deviation:.2f}':>9}   {f'≈{largest:.2f}':>14}   {f'≈{gradient:.1e}':>9}"
-    )
+    deviation, largest, inner, outer = saturation(d_k, scale)
+    print(f"{d_k:4}   {scale:10}   {f'≈{deviation:.2f}':>9}   {f'≈{largest:.2f}':>14}", end="   ")
+    print(f"{f'≈{inner:.2g}':>14}   {f'≈{outer:.2g}':>12}")
     assert abs(deviation - math.sqrt(d_k) / scale) < 0.05 * deviation
-    assert (gradient > 0.3) if scale > 1 else (gradient < 0.12 if d_k == 64 else gradient < 1e-4)
+    assert (inner > 0.3) if scale > 1 else (inner < 0.12 if d_k == 64 else inner < 1e-4)
+    assert (0.3 < outer < 0.4) if scale > 1 else (outer > 0.5 if d_k == 64 else outer < 1e-3)
 
 # %% [markdown]
-# For random vectors, the first half holds at both widths. The second is clear at 1024, where the softmax
-# is *saturated*: one weight takes nearly everything, and the gradient is almost 0. At the paper's $d_k =
-# 64$ the gradient shrinks to a quarter. With the division, the width makes no difference at the start;
-# training may still make scores large.
+# For random vectors, scores grow at both widths. At 1024 the softmax is *saturated* for most queries: one
+# weight takes nearly everything, and the gradient almost vanishes. At the paper's $d_k = 64$ the
+# softmax's gradient falls to a quarter; but on the way to the query it is multiplied by the keys, and by
+# 1/8 with the division: there, it is *larger* without. With the division, the width makes no difference
+# at the start; training may still make scores large.
 #
 # **Masks.** Some positions must not be seen: padding (filler that makes the sentences of a batch equally
 # long), and the future (3.2.3). The paper gives a hidden key the score −∞, our code the lowest finite
 # number (with −∞, a row with nothing to see would be NaN), so its weight is 0. In our masks `True` means
 # *may be looked at*; in PyTorch's `nn.MultiheadAttention` it means *hidden*.
 #
-# *Still open: does training need the scale, and what if a mask hides every key?* →
+# *Still open: what the division brings, and what if a mask hides every key?* →
 # [02_attention](02_attention.ipynb)
 
 # %% [markdown]
@@ -390,8 +390,9 @@ for d_k, scale in ((64, 1), (64, 8), (1024, 1), (1024, 32)):
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(head_1, \dots, head_h)\, W^O$$
 # $$head_i = \mathrm{Attention}(Q W_i^Q, K W_i^K, V W_i^V)$$
 #
-# These are $3h + 1 = 25$ matrices. The code has four, because $h$ narrow matrices side by side are one
-# wide one. (`nn.Linear` also adds a bias, which these formulas lack.)
+# Here $Q$, $K$, $V$ are the vectors *before* the maps. With one map for queries and keys, scores would
+# be symmetric: *b* would fit *a* exactly as *a* fits *b*. These are $3h + 1 = 25$ matrices. The code has
+# four, because $h$ narrow matrices side by side are one wide one.
 #
 # ![Multi-head attention with its four linear maps](../images/multi_head_attention.svg)
 #
@@ -405,7 +406,8 @@ class MultiHeadedAttention(nn.Module):
     def __init__(self, h, d_model):
         super().__init__()
         self.h, self.d_k = h, d_model // h
-        self.linears = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(4))  # W^Q, W^K, W^V, W^O
+        # W^Q, W^K, W^V and W^O; nn.Linear also adds a bias, which the formulas lack
+        self.linears = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(4))
 
     def split(self, x):  # (B, T, d_model) -> (B, h, T, d_k)
         return x.unflatten(-1, (self.h, self.d_k)).transpose(1, 2)
@@ -467,8 +469,8 @@ plt.show()
 #
 # What can this network do that attention cannot? Attention's softmax decides only *where* to read; what
 # is read passes through linear maps and a mean. The $\max(0, \cdot)$, called ReLU, can combine two
-# features of one vector: a unit (an entry of the inner vector) with $\max(0, a + b - 1)$ says *and*.
-# Without it, $W_1 W_2$ would be a single matrix.
+# features of one vector: if they are 0 or 1, a unit (an entry of the inner vector) with
+# $\max(0, a + b - 1)$ says *and*. Without it, $W_1 W_2$ would be a single matrix.
 #
 # The inner width is $d_{ff} = 2048$, four times $d_{model}$. So this network holds $8\,d_{model}^2$
 # weights, against $4\,d_{model}^2$ for attention: two thirds of an encoder layer.
@@ -497,8 +499,8 @@ class FeedForward(nn.Module):
 # (*weight tying*, done in `Transformer` below): for source tokens, for target tokens, and, transposed, to
 # turn each vector that leaves the decoder into one number for each token of the vocabulary. These numbers
 # are the **logits**; a softmax makes probabilities of them. Why the factor? The paper gives no reason;
-# this is our reading. As an output layer the matrix needs small entries, or the first logits would be
-# huge. As an input it needs entries of about 1, or the positions (3.5) would drown the words.
+# ours: as an output layer the matrix needs entries near $1/\sqrt{d_{model}}$, or the first logits would be
+# huge; as an input, entries near 1, or the positions (3.5) would drown the words.
 
 
 # %%
@@ -603,21 +605,20 @@ plt.show()
 # > relative positions, since for any fixed offset k, PEpos+k can be represented as a linear function of
 # > PEpos."
 #
-# After $k$ positions, each clock has turned by an angle that depends on $k$ alone. So one matrix moves
-# *every* position $k$ forward, and its transpose moves it back. $W^Q$ can contain the transpose. If $W^K$
-# keeps the encoding as it is, the query at position $p$ fits best the key at $p - k$ (Figure 7): it asks
-# *who stands $k$ places before me?*, wherever it stands. (Roughly: the
-# word is in the vector too.)
+# In $k$ positions, each clock turns by an angle that depends on $k$ alone. So one matrix, the same at
+# *every* position, turns all clocks back by $k$. A head has room for $d_k / 2$ clocks: if $W^K$ keeps
+# them and $W^Q$ turns them back, the query at position $p$ equals the key at $p - k$, and fits it best
+# (Figure 7). It asks *who stands $k$ places before me?* (Roughly: the word is in the vector too.)
 
 # %%
 clocks = sinusoids(100, 16).double()
-three_further = torch.linalg.lstsq(clocks[:-3], clocks[3:]).solution  # (16, 16)
-error = (clocks[:-3] @ three_further - clocks[3:]).abs().max()
+three_back = torch.linalg.lstsq(clocks[3:], clocks[:-3]).solution  # (16, 16)
+error = (clocks[3:] @ three_back - clocks[:-3]).abs().max()
 print(f"one 16 x 16 matrix for all {len(clocks) - 3} positions, largest error {error:.4f}")
 assert error < 1e-3
 
 # %% [markdown]
-# Our translator has such a head:
+# One head of our translator behaves much like that:
 
 # %%
 back = seen.maps["encoder", 1][2]  # second layer, third head: (14, 14)
@@ -625,10 +626,20 @@ plot_attention(back, seen.src_tokens, seen.src_tokens, title="Encoder, layer 2, 
 assert all(back[i].argmax() == i - 1 for i in (2, *range(4, 12)))
 assert back[3].argmax() == 1  # `is`
 plt.show()
+_ = torch.manual_seed(0)
+shares, words = [], sentence[:-1].split()
+for order in (range(12), *(torch.randperm(12) for _ in range(20))):
+    jumbled = " ".join(words[i] for i in order) + "."
+    weights = translator.attention(jumbled).maps["encoder", 1][2]
+    shares.append((weights[1:].argmax(dim=-1) == torch.arange(13)).double().mean().item())
+print(f"tokens that look one back: ≈{shares[0]:.0%}; words shuffled, 20 times: ≈{sum(shares[1:]) / 20:.0%}")
+assert 0.5 < sum(shares[1:]) / 20 < shares[0] < 0.75
 
 # %% [markdown]
 # *Figure 8. Self-attention of one head. From `woman` to `dog`, each token but `is` looks mostly at the
-# one before it.*
+# one before it; the others look elsewhere.*
+#
+# Shuffling the words keeps most of this, so the head goes mostly by position.
 #
 # *Still open: why 10000, and what happens past the longest sentence of the training* →
 # [05_positional_encoding](05_positional_encoding.ipynb)
@@ -666,17 +677,18 @@ class Transformer(nn.Module):
 
 
 # %% [markdown]
-# Table 3 says $65\cdot10^6$ parameters. We count with 37,000 tokens.
+# The parameters, with 37,000 tokens:
 
 # %%
-with torch.device("meta"):  # tensors without storage
-    base = Transformer(vocab=37_000)
-count = sum(p.numel() for p in base.parameters())
-print(f"{count:,} parameters")
-assert 62e6 < count < 66e6
+for N, reported in ((2, 36), (4, 50), (6, 65), (8, 80)):
+    with torch.device("meta"):  # tensors without storage
+        count = sum(p.numel() for p in Transformer(vocab=37_000, N=N).parameters()) / 1e6
+    print(f"{N} layers: {count:.1f} million parameters; Table 3: {reported}")
+    assert 1.5 < reported - count < 2.5
 
 # %% [markdown]
-# We do not know where the other 2 million are. Here is the model in one piece, to unfold and to copy:
+# The paper has some 2 million more at every depth, so they are not in the layers. The model in one piece,
+# to unfold and copy:
 
 # %%
 parts = (AddNorm, EncoderLayer, DecoderLayer, Encoder, Decoder, attention, MultiHeadedAttention, causal_mask)
@@ -688,15 +700,12 @@ display(HTML(f"<details><summary>The model, whole</summary><pre>{escape(listing)
 alone = {}
 exec(listing, alone)  # in an empty namespace: nothing is missing
 numbers = torch.tensor([[1, 2, 3]])
-assert alone["Transformer"](10, 1, 8, 8, 2)(numbers, numbers, None, alone["causal_mask"](3)).shape == (
-    1,
-    3,
-    10,
-)
+run = alone["Transformer"](10, 1, 8, 8, 2)(numbers, numbers, None, alone["causal_mask"](3))
+assert run.shape == (1, 3, 10)
 assert len(listing.splitlines()) <= 200
 
 # %% [markdown]
-# ### Is it the real thing?
+# ### Does it translate?
 #
 # The weights of the translator from the top of this page fit into these classes, name by name.
 
@@ -756,18 +765,6 @@ print(f"equal to the package's greedy translations: {equal} of {len(sentences)}"
 assert equal == 50
 
 # %% [markdown]
-# The log-probabilities of all 10,000 tokens agree, too, at each position:
-
-# %%
-read = torch.cat([torch.full((50, 1), tokenizer.start), out[:, :-1]], dim=1)  # what the decoder read
-with torch.no_grad():
-    ours = model(src, read, src_mask, causal_mask(read.size(1)))  # (50, T, 10000)
-    hidden = translator.model(src, read, src_mask, causal_mask(read.size(1)))
-    theirs = translator.model.generator(hidden)
-print(f"{ours.numel():,} log-probabilities, largest difference ≈{(ours - theirs).abs().max():.0e}")
-assert torch.allclose(ours, theirs, atol=1e-4)
-
-# %% [markdown]
 # ## 4 Why Self-Attention
 #
 # > "One is the total computational complexity per layer. Another is the amount of computation that can be
@@ -777,7 +774,7 @@ assert torch.allclose(ours, theirs, atol=1e-4)
 # | --- | --- | --- | --- |
 # | self-attention | $O(n^2 d)$ | $O(1)$ | $O(1)$ |
 # | recurrent | $O(n d^2)$ | $O(n)$ | $O(n)$ |
-# | convolutional, kernel width $k$ | $O(k n d^2)$ | $O(1)$ | $O(\log_k n)$ |
+# | convolutional, kernel width $k$ | $O(k n d^2)$ | $O(1)$ | $O(\log_k n)$, dilated |
 #
 # *(Table 1, without its last row; $n$ tokens, width $d$)*
 #
@@ -824,8 +821,8 @@ assert not tgt_mask[0, :, -1].any()
 assert tgt_mask[1, -1].all()
 
 # %% [markdown]
-# The shorter translation has padding in its last column. (Most code hides it so, though the causal mask
-# alone would hide it from every real token.)
+# In the shorter translation, column six is its `</s>`, column seven padding. (The causal mask alone hides
+# that from real tokens; most code masks it, too.)
 #
 # *Still open: padding in real batches, and what a model learns if it can peek* →
 # [07_batches_and_masks](07_batches_and_masks.ipynb)
@@ -890,15 +887,16 @@ plt.show()
 #
 # - **Dropout** (0.1 for the base model): in training, random entries of each sub-layer's output, and of the
 #   embeddings with their positions, become 0, and the others are divided by 0.9, so no unit can rely on a
-#   single other one. (Much code also drops attention weights and inner units of 3.3.)
-# - **Label smoothing**: the target gives the right token 0.9 and all others together 0.1.
+#   single other one.
+# - **Label smoothing**: the target gives the right token 0.9 and, in the authors' code, all others
+#   together 0.1.
 
 
 # %%
 def smoothed_loss(log_probs, target, smoothing=0.1):
-    """Cross-entropy against the smoothed target: (..., vocab), (...) -> a number per token."""
+    """Smoothed cross-entropy, as in tensor2tensor: (..., vocab), (...) -> a number per token."""
     right = log_probs.gather(-1, target.unsqueeze(-1)).squeeze(-1)  # (...)
-    others = (log_probs.sum(dim=-1) - right) / (log_probs.size(-1) - 1)  # their mean
+    others = (log_probs.sum(dim=-1) - right) / (log_probs.size(-1) - 1)  # their mean (PyTorch: of all)
     return -(1 - smoothing) * right - smoothing * others
 
 
@@ -909,7 +907,7 @@ assert smoothed_loss(sure.log(), torch.tensor(0)) > smoothed_loss(unsure.log(), 
 
 # %% [markdown]
 # The plain loss, the *cross-entropy* $-\log p$ of the right token, prefers the certain prediction. The
-# smoothed loss prefers the one that equals the target, with 0.435, the target's *entropy*.
+# smoothed loss is smallest where the prediction equals the target: 0.435, the target's *entropy*.
 #
 # Padding must not count. For the batch of 5.1:
 
@@ -1034,10 +1032,10 @@ show("output of head 1", source, output)
 assert torch.allclose(weights.sum(dim=-1), torch.ones(3).double())
 
 # %% [markdown]
-# All three tokens look at *cat*, so firmly that this softmax is saturated despite the division. The
-# second head has its own numbers. $W^O$ mixes the outputs of both, and the result is added to $x$ and
-# normalised. Then the feed-forward network adds its part, and a second norm gives the memory. (A norm's
-# learned shift moves a row's mean away from 0.)
+# All three tokens look at *cat*, so firmly that this softmax is saturated despite the division. $W^O$
+# mixes the outputs of both heads, and the result is added to $x$ and normalised. Then the feed-forward
+# network adds its part, and a second norm gives the memory. (A norm's learned shift moves a row's mean
+# away from 0.)
 
 # %%
 heads = torch.cat(
@@ -1069,8 +1067,8 @@ assert decoder.src_attn.weights[0, :, 0].argmax(dim=-1).tolist() == [1, 0]  # he
 # %% [markdown]
 # Above the diagonal, the self-attention is 0: the causal mask. In the row `<s>`, the decoder has to
 # choose among four articles. Head 1 looks at *cat*, head 2 mostly at *a*. A tempting story: *a* says
-# indefinite, *cat* gives the gender. But in the encoder, the row of *a* has itself looked at *cat*.
-# Attention weights show where a model looks, not what it uses.
+# indefinite, *cat* gives the gender. But *a* had looked at *cat* already: either head may bring the
+# gender. Attention weights show where a model looks, not what it uses.
 #
 # *Still open: how to test a picture of attention* → [13_reading_attention](13_reading_attention.ipynb)
 #
@@ -1099,14 +1097,14 @@ assert torch.allclose(-p.log().mean(), smoothed_loss(log_probs, write[2:3], 0.0)
 # | Transformer (base) | 27.3 | 38.1 |
 # | Transformer (big) | 28.4 | 41.8 (section 6.1: 41.0) |
 #
-# For French, base is behind the older systems. Training it took $3.3\cdot10^{18}$ floating-point
-# operations by the paper's estimate, and big $2.3\cdot10^{19}$; the best ensembles (several models
-# averaged) took $7.7\cdot10^{19}$ and $1.2\cdot10^{21}$.
+# For French, base is behind the older systems. By the paper's estimate, training base took
+# $3.3\cdot10^{18}$ floating-point operations, and big $2.3\cdot10^{19}$. For German, MoE took
+# $2.0\cdot10^{19}$, the ensemble (several models, predictions averaged) $7.7\cdot10^{19}$.
 #
 # Two tricks belong to the result: the weights are the mean of several copies saved near the end of
 # training (*checkpoints*), and the search keeps four beginnings (*hypotheses*) instead of one (**beam
 # search**). Greedy decoding commits to a word and cannot take it back; a beam can. Here it finds a
-# likelier sentence, with another verb that is as good.
+# likelier sentence, with another good verb.
 
 # %%
 text, found = "The player in white kicks the ball towards the goal.", {}
@@ -1118,7 +1116,7 @@ for beam in (1, 4):
 assert found[4] > found[1]
 
 # %% [markdown]
-# Our model knows nothing but captions:
+# Our model knows only captions:
 
 # %%
 for text in ("The committee postponed the vote on interest rates.", "Light travels faster than sound."):
@@ -1139,7 +1137,7 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 # > "While single-head attention is 0.9 BLEU worse than the best setting, quality also drops off with too
 # > many heads."
 #
-# Table 3 changes one or a few things at a time. On its data the base model has 25.8 BLEU.
+# Table 3 changes few things at a time. On the development set, base has 25.8 BLEU.
 #
 # | row | change | BLEU |
 # | --- | --- | --- |
@@ -1147,14 +1145,13 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 # | A | 32 heads | 25.4 |
 # | B | $d_k = 16$ instead of 64 | 25.1 |
 # | C | 2 layers instead of 6 | 23.7 |
-# | C | $d_{model} = 256$ instead of 512 | 24.5 |
 # | D | no dropout | 24.6 |
 # | D | no label smoothing | 25.3 |
 # | E | learned positions | 25.7 |
 # | big | $d_{model} = 1024$, $d_{ff} = 4096$, 16 heads, dropout 0.3, 300,000 steps | 26.4 |
 #
-# The paper observes in rows C that "bigger models are better", though eight layers have 25.5. It does not
-# say how far another seed would move a row.
+# The paper observes in rows C that "bigger models are better", though eight layers have 25.5 BLEU (with
+# better perplexity). It does not say how far another seed would move a row.
 #
 # *Still open: Table 3 on our scale, with three seeds* → [12_results](12_results.ipynb)
 
@@ -1291,8 +1288,7 @@ for width, expected in ((1, 0.3), (2, 0.4)):
 # %% [markdown]
 # ## Where to go next
 #
-# The package has the same parts, with error checks and faster decoding; the names are those of "The
-# Annotated Transformer" (Rush, 2018). The site (`make site`) has a glossary, and other readers'
-# questions.
+# The package has the same parts; the names are those of "The Annotated Transformer" (Rush, 2018). The site
+# (`make site`) has a glossary, and other readers' questions.
 #
 # ![The map of the series: eighteen notebooks and the order in which to read them](../images/map.svg)
