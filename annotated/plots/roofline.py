@@ -92,8 +92,12 @@ def plot_roofline(
     roof.set(yscale="log", ylabel="GFLOP/s", title="A roofline of one core, and where the calls lie")
     roof.yaxis.set_major_formatter("{x:g}")
     roof.legend(frameon=False, loc="upper left")
-    for name, calls in work.items():
-        below.stairs([100 * share for share in byte_shares(calls)], grid, label=name, lw=2.5)
+    edges = [2 ** (k / len(work)) for k in range(len(work) + 1)]  # side by side between two grid points
+    for left, right, (name, calls) in zip(edges, edges[1:], work.items(), strict=False):
+        heights = [100 * share for share in byte_shares(calls)]
+        places, widths = ([x * size for x in grid[:-1]] for size in (left, right - left))
+        below.bar(places, heights, widths, align="edge", label=name)
+    below.axvline(bends[1], color="black", ls=":")
     below.set(xscale="log", xlabel="arithmetic intensity (operations per byte)", ylabel="share of bytes (%)")
     below.set_xticks(grid[1::2], [f"1/{1 / i:.0f}" if i < 1 else f"{i:.0f}" for i in grid[1::2]])
     below.minorticks_off()

@@ -59,5 +59,5 @@ def test_the_roof_bends_at_the_ridge_point_alone() -> None:
     assert list(roof.lines[0].get_ydata()) == pytest.approx([10 / 32, 60, 60])
     assert list(roof.lines[2].get_ydata()) == [4]
     assert [text.get_text() for text in roof.texts] == ["1 row"]
-    assert [patch.get_label() for patch in below.patches] == ["a step"]
+    assert [bars.get_label() for bars in below.containers] == ["a step"]
     assert byte_shares(found)[:4] == [0, 0, 1, 0]  # from 1/8 to 1/4
