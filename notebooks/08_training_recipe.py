@@ -302,8 +302,7 @@ plt.show()
 # Liu et al. (2020, "RAdam") explain warm-up by the *variance* of $1/\sqrt v$, which Adam estimates from
 # few gradients; that we have not tested. Ma and Yarats (2021) pointed to the size of the first updates.
 # [06](06_the_full_model.ipynb) shows that post-norm shrinks the decoder's gradient, which does not explain
-# this. In short runs, a lower rate *without* warm-up does as well
-# ([14](14_under_the_hood_of_nn_transformer.ipynb)).
+# this.
 #
 # ### Equation 3, and why 4,000
 #

@@ -173,7 +173,9 @@ function attention(kind: Kind): Stop[] {
           <span class="whole">
             √<Term of="d_k" />,
           </span>{" "}
-          and the softmax turns them into weights that sum to 1. {SEEN[kind]}
+          because a sum of d<sub>k</sub> such products is about √d<sub>k</sub> times as large as one of them, and
+          large scores leave all the weight to one token. The softmax turns them into weights that sum to 1.{" "}
+          {SEEN[kind]}
         </>
       ),
       equation: (
@@ -232,7 +234,7 @@ const network = (side: Side): Stop => ({
   title: "Feed-forward",
   question: "What happens to a token when it looks at nobody?",
   strips: true,
-  text: "Attention moves information between tokens; this network works on each token alone, with the same weights at every position. It widens the vector, sets what is negative to 0, and narrows it again.",
+  text: "Attention moves information between tokens; this network works on each token alone, with the same weights at every position. It widens the vector, sets what is negative to 0, and narrows it again. No unit of the wide vector has a name: training chose what makes it fire, and often it is a mixture of things.",
   equation: (
     <>
       max(0, x W<sub>1</sub> + b<sub>1</sub>) W<sub>2</sub> + b<sub>2</sub>
