@@ -15,7 +15,7 @@ from annotated.data.batching import TokenBatches, encode_corpus, mixed_seed
 from annotated.data.own import Text, own_corpus
 from annotated.data.parallel import Corpus
 from annotated.tokenizers import Tokenizer
-from annotated.training.config import PRESETS, TrainingConfig
+from annotated.training.config import HINTS, PRESETS, TrainingConfig
 from annotated.training.devices import agreed, find_device, from_first, is_first, processes, say
 from annotated.training.interrupt import Stopped
 from annotated.training.run_folder import RunFolder
@@ -159,12 +159,9 @@ def split_settings(settings: dict[str, object]) -> tuple[dict[str, object], dict
     ]
     for name in settings:
         if name not in set.union(*known):
-            near = difflib.get_close_matches(name, sorted(set.union(*known)), 1)
-            hint = (
-                f"did you mean {near[0]}?"
-                if near
-                else "those of TransformerConfig and TrainingConfig are known"
-            )
+            names = sorted({*(train.__kwdefaults__ or ())}.union(*known))
+            near = HINTS.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), None)
+            hint = f"did you mean {near}?" if near else "`annotated train --help` lists all"
             raise ValueError(f"unknown setting {name!r}; {hint}")
     shape, training = ({name: settings[name] for name in settings if name in each} for each in known)
     return shape, training

@@ -1,6 +1,7 @@
 """The examples of training do what they say, with models so small that it takes a moment."""
 
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import annotated
 from annotated.files import read_json, write_json
 from annotated.interop import to_marian
 from annotated.tokenizers import SentencePieceTokenizer
+from annotated.training.interrupt import Stopped
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PAIRS = [(f"the cat number {i} sees a dog", f"die Katze {i} sieht einen Hund") for i in range(60)]
@@ -46,13 +48,28 @@ def test_an_opus_model_is_fine_tuned(tsv, tmp_path):
         (str(tmp_path / "opus"), tsv, str(tmp_path / "run")),
         {"epochs": 5, "learning_rate": 3e-3},
     )
-    tuned = example("finetune_opus_mt")(*folders, max_tokens=500, device="cpu", **much)
+    finetune = example("finetune_opus_mt")
+    finetune(*folders, max_tokens=500, device="cpu", **{**much, "epochs": 1})
+    tuned = finetune(*folders, max_tokens=500, device="cpu", resume=True, **much)
     before = annotated.Translator.load(tmp_path / "run-start")
     assert tuned.model.config == before.model.config
     assert tuned.src_tokenizer.kind == "marian"
     losses = [line["validation_loss"] for line in log_of(tmp_path / "run") if "validation_loss" in line]
     assert losses[-1] < losses[0]
     assert all(tensor.isfinite().all() for tensor in tuned.model.state_dict().values())
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_fine_tuning_that_is_stopped_ends_in_one_line(resume, monkeypatch):
+    def train(pairs, out, resume, **settings):
+        raise Stopped(f"stopped: {pairs} {out} {resume}")
+
+    monkeypatch.setattr(annotated, "train", train)
+    monkeypatch.setattr(annotated, "save_model", lambda *_: None)
+    monkeypatch.setattr("annotated.interop.load_marian", lambda name: ())
+    monkeypatch.setattr(sys, "argv", ["x", "opus", "mine.tsv", "run", *["--resume"] * resume])
+    with pytest.raises(SystemExit, match=f"^stopped: mine.tsv run {resume}$"):
+        runpy.run_path(str(EXAMPLES / "finetune_opus_mt.py"), run_name="__main__")
 
 
 def test_two_runs_are_compared(tsv, tmp_path, capfd):
