@@ -8,7 +8,7 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from annotated.data.download import cache_folder, download, find, sha256_check
+from annotated.data.download import cache_folder, download, find, looked_in, sha256_check
 from annotated.data.iwslt import iwslt
 from annotated.data.parallel import Corpus, ParallelText, read_parallel, read_tsv
 
@@ -144,7 +144,10 @@ def _file(name: str) -> Path:
     check = sha256_check(_SHA256[name])
     path = find("multi30k", relative)
     if path is None:
-        return download(f"{_URL}/{relative}", cache_folder("multi30k") / relative, check)
+        start = name.partition("/")[0]
+        others = [Path(each).name for each in _SHA256 if each.startswith(start) and each != name]
+        note = f", and beside it {', '.join(others)}; {looked_in('multi30k')}"
+        return download(f"{_URL}/{relative}", cache_folder("multi30k") / relative, check, note)
     try:
         check(path, str(path))
     except ValueError as error:
