@@ -236,7 +236,7 @@ COMMANDS = {
     "export": Command(
         "write a model for another engine",
         "Write a model for CTranslate2, as ONNX, or as Hugging Face's MarianMTModel, into a new folder.\n"
-        'What that takes comes with pip install "annotated-transformer[interop]".',
+        'What that takes comes with pip install ".[interop]" in the clone.',
         "examples:\n"
         "  annotated export --model runs/first --to ctranslate2 --quantization int8 --out first-int8\n"
         "  annotated export --model runs/first --to onnx --out first-onnx",

@@ -19,7 +19,7 @@ from interop_models import ENGLISH, GERMAN, subwords, taught
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Translator
 
-MISSING = '{} is missing: pip install "annotated-transformer[service]"'
+MISSING = '{} is missing: pip install ".[service]" in the clone'
 for package in ("ctranslate2", "fastapi", "uvicorn"):
     pytest.importorskip(package, reason=MISSING.format(package))
 httpx = pytest.importorskip("httpx", reason=MISSING.format("httpx"))
