@@ -48,9 +48,9 @@ class Pairs(Generic[Sentence]):
         return f"{type(self).__name__}({self.name}, {len(self):,} pairs)"
 
     def report(self) -> str:
-        """Lines for a person: `train: 28,990 pairs`, below it `  dropped 7: an empty side` and the like."""
+        """Lines for a person: `train: 28,990 pairs`, below it `  dropped 7: an empty side, ...`."""
         reasons = (f"  dropped {count:,}: {reason}" for reason, count in self.dropped.items() if count)
-        return "\n".join([f"{self.name}: {len(self):,} pairs", *reasons])
+        return "\n".join([f"{self.name}: {len(self):,} pair{'s' * (len(self) != 1)}", *reasons])
 
 
 class ParallelText(Pairs[str]):
@@ -64,6 +64,11 @@ class ParallelText(Pairs[str]):
         chosen = list(indices)
         src, tgt = ([side[i] for i in chosen] for side in (self.src, self.tgt))
         return ParallelText(src, tgt, [self.lines[i] for i in chosen], name or self.name)
+
+    def described(self, reason: str, where: Sequence[int]) -> str:
+        """Say why the pairs at those indices are left out, with the first of them as an example."""
+        first = where[0]
+        return with_example(reason, len(where), self.lines[first], self.src[first], self.tgt[first])
 
 
 @dataclass(frozen=True)
@@ -182,6 +187,19 @@ def filled(pairs: Iterable[tuple[int, str, str]], name: str, where: str) -> Para
     kept = [row for row in rows if row[1].strip() and row[2].strip()]
     if not kept:
         raise ValueError(f"{where}: no sentence pair with both sides filled")
-    dropped = {EMPTY_SIDE: len(rows) - len(kept)} if len(kept) < len(rows) else {}
+    count = len(rows) - len(kept)
+    empty = next((row for row in rows if not (row[1].strip() and row[2].strip())), None)
+    dropped = {with_example(EMPTY_SIDE, count, *empty): count} if empty else {}
     lines, src, tgt = (list(column) for column in zip(*kept, strict=True))
     return ParallelText(src, tgt, lines, name, dropped)
+
+
+def with_example(reason: str, count: int, line: int, src: str, tgt: str) -> str:
+    """Return a reason for leaving `count` pairs out, with the first of them."""
+    at = "first in" if count > 1 else "in"
+    return f"{reason}, {at} line {line:,}: {shortened(src)!r} | {shortened(tgt)!r}"
+
+
+def shortened(sentence: str, length: int = 40) -> str:
+    """Return the sentence, or its beginning and three dots, in at most so many characters."""
+    return sentence if len(sentence) <= length else sentence[: length - 3] + "..."

@@ -2,6 +2,8 @@
 
 import difflib
 import hashlib
+import math
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import lru_cache, partial
@@ -13,7 +15,7 @@ from torch import distributed as dist
 
 from annotated.data.batching import TokenBatches, encode_corpus, mixed_seed
 from annotated.data.own import Text, own_corpus
-from annotated.data.parallel import Corpus
+from annotated.data.parallel import Corpus, shortened
 from annotated.tokenizers import Tokenizer
 from annotated.training.config import HINTS, PRESETS, TrainingConfig
 from annotated.training.devices import agreed, find_device, from_first, is_first, processes, say
@@ -27,6 +29,7 @@ from annotated.translation.model_folder import weights
 from annotated.translation.translator import Translator
 
 VOCAB = (260, 10**6)  # subwords at least and at most
+FEW = 20  # updates in an epoch, below which the user is told
 
 
 def train(
@@ -127,6 +130,8 @@ def train_on(
         pairs = encode_corpus(corpus[split], src, tgt, limit, dropout, mixed_seed(config.seed, epoch))
         if epoch == 0:
             say(pairs.report())
+            if split == "train":
+                say(first_pair(corpus))
         return TokenBatches(pairs, config.max_tokens, seed=config.seed, shuffle=split == "train")
 
     @lru_cache(maxsize=1)
@@ -140,6 +145,9 @@ def train_on(
     notes = {"corpus": corpus.name, "pair": corpus.pair, **notes}
     text = fingerprint(corpus)
     trainer = Trainer(model, (src, tgt), each, validation, config, run.path, device, notes, text)
+    updates = math.ceil(len(training(0)) / trainer.progress.update_batches)
+    if updates < FEW:
+        say(f"few updates in an epoch, {updates}: smaller batches (max_tokens) make more of them")
     trainer.train(resume)
     where = f"at step {trainer.progress.step}: the model is in {run.path}"
     if not trainer.finished():
@@ -149,6 +157,15 @@ def train_on(
         for tensor in weights(model).values():
             dist.broadcast(tensor.detach(), 0)
     return Translator(model.eval(), src, tgt, notes.get("variant") == "tok", corpus.pair)
+
+
+def first_pair(corpus: Corpus) -> str:
+    """Show the first pair to be trained on, source → target, in a line of the terminal."""
+    src, tgt = next(iter(corpus["train"]))
+    one, other = (f"{name}: " if name else "" for name in (corpus.src_language, corpus.tgt_language))
+    frame = f"  such as {one}'' → {other}''"
+    room = max(20, (shutil.get_terminal_size().columns - len(frame)) // 2)
+    return f"  such as {one}{shortened(src, room)!r} → {other}{shortened(tgt, room)!r}"
 
 
 def split_settings(settings: dict[str, object]) -> tuple[dict[str, object], dict[str, object]]:

@@ -220,7 +220,7 @@ def test_validation_text_of_ones_own(text, files, tmp_path, capfd):
     assert main(["train", *files, *val, "--out", str(tmp_path / "o"), *TINY, "--max-steps", "1"]) == 0
     err = capfd.readouterr().err
     assert "train: 60 pairs" in err
-    assert "val: 1 pairs" in err
+    assert "val: 1 pair\n" in err
 
 
 def test_one_file_with_both_sides(files, text, tmp_path, run, capfd):

@@ -73,7 +73,8 @@ def test_iwslt_in_each_form(tmp_path, layout):
         ("5 < 6 ist wahr.", "5 < 6 is true."),
     ]
     assert corpus["train"].lines == [7, 9]
-    assert corpus["train"].dropped == {"an empty side": 1}
+    [(why, count)] = corpus["train"].dropped.items()
+    assert (why.partition(",")[0], count) == ("an empty side", 1)
     assert corpus["val"].src == ["dev2010 de one & two", "dev2010 de three", "dev2010 de four"]
     assert corpus["tst2014"].tgt[2] == "tst2014 en four"
     assert (corpus.src_language, corpus.tgt_language) == ("de", "en")

@@ -1,5 +1,6 @@
 """`annotated.train`: from pairs to a translator in one call, the same that the command makes."""
 
+import re
 import signal
 
 import pytest
@@ -73,6 +74,20 @@ def test_faults_are_told_once_and_not_trained_on(tmp_path, capfd, whole):
     assert said.count("dropped 1: names of columns, in line 1: 'en' | 'de'") == 1
     assert said.count("dropped 1: source and target equal, in line 62: 'OK' | 'OK'") == 1
     assert weights(tmp_path / "run") == weights(whole[0])
+
+
+def test_the_run_begins_by_showing_a_pair_and_warns_of_few_updates(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "90")
+    pairs = [(f"{src} {'and a cat ' * 9}", f"{tgt} {'und eine Katze ' * 9}") for src, tgt in PAIRS]
+    train(tmp_path / "short", pair="en-de", epochs=1, max_tokens=10_000)
+    train(tmp_path / "long", pairs, epochs=1, max_tokens=1000)
+    said = capfd.readouterr().err.splitlines()
+    first, other = [line for line in said if line.startswith("  such as ")]
+    src, tgt = PAIRS[0]
+    assert first == f"  such as en: {src!r} → de: {tgt!r}"
+    assert len(other) <= 90
+    assert re.fullmatch(r"  such as '.*\.\.\.' → '.*\.\.\.'", other)
+    assert said.count("few updates in an epoch, 1: smaller batches (max_tokens) make more of them") == 1
 
 
 def test_subwords_that_are_drawn_anew_are_told_once(tmp_path, capfd):
