@@ -75,11 +75,20 @@ def test_a_fine_tuning_that_is_stopped_ends_in_one_line(resume, monkeypatch):
 def test_two_runs_are_compared(tsv, tmp_path, capfd):
     runs = [str(tmp_path / name) for name in "ab"]
     for run, seed in zip(runs, (0, 1), strict=True):
-        annotated.train(tsv, run, epochs=2, seed=seed, **SMALL)
+        annotated.train(tsv, run, epochs=2, seed=seed, notes={"src": f"{run}.tsv"}, **SMALL)
     capfd.readouterr()
     found = example("compare_runs")(*runs, tsv, str(tmp_path / "curves.png"))
     lines = capfd.readouterr().out.splitlines()
     assert lines[0] == f"seed: 0 in {runs[0]}, 1 in {runs[1]}"
-    assert len(lines) == 3
+    assert len(lines) == 4
+    assert lines[1] == f"{tmp_path / 'curves.png'}: validation losses"
+    assert lines[2].endswith(", on 60 sentences")
     assert found.difference.low <= found.difference.high
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("other", ["no-such-run", "multi30k-en-de"])
+def test_what_is_no_run_is_not_compared(other, tsv, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["x", str(tmp_path / other), other, tsv, "curves.png"])
+    with pytest.raises(SystemExit, match=f"{other} is not the folder of a run"):
+        runpy.run_path(str(EXAMPLES / "compare_runs.py"), run_name="__main__")
