@@ -214,7 +214,8 @@ COMMANDS = {
     "evaluate": Command(
         "score a model on a corpus",
         "Translate a split of a corpus, or your own file, and print BLEU, chrF and perplexity (without\n"
-        "label smoothing). Without flags, corpus and pair are those that the model was trained on.",
+        "label smoothing). Without flags, corpus and pair are those that the model was trained on; for\n"
+        "a model of your own text, give --src and --tgt, which it must not have been trained on.",
         "examples:\n"
         "  annotated evaluate --model runs/first --corpus multi30k --split test_2016_flickr\n"
         "  annotated evaluate --model runs/mine --src test.en --tgt test.de",

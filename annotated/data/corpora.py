@@ -5,6 +5,7 @@ for research and education, not for commercial use; the project downloads them a
 """
 
 import hashlib
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,8 +88,8 @@ def languages(pair: str | None) -> tuple[str | None, str | None]:
     if pair is None:
         return None, None
     src, dash, tgt = pair.partition("-")
-    if not (src and dash and tgt):
-        raise ValueError(f"{pair!r} is no pair of languages such as 'de-en'")
+    if not (dash and all(re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*", side) for side in (src, tgt))):
+        raise ValueError(f"{pair!r} is no pair of language codes such as 'de-en'")
     return src, tgt
 
 

@@ -43,7 +43,7 @@ def iwslt(source: str | Path | None = None, pair: str = "de-en", year: int = 201
     if year not in _RELEASES:
         raise ValueError(f"iwslt has no year {year}; it has {' and '.join(map(str, _RELEASES))}")
     if not re.fullmatch(r"[a-z]{2}-[a-z]{2}", pair):
-        raise ValueError(f"{pair!r} is no pair of languages such as 'de-en'")
+        raise ValueError(f"{pair!r} is no pair of language codes such as 'de-en'")
     src, tgt = pair.split("-")
     path = Path(source) if source else _find(pair, year)
     files = _read(path, pair)

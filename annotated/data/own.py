@@ -131,7 +131,7 @@ def without_faults(text: ParallelText, pair: str | None = None) -> ParallelText:
     for name, where in found.items():
         if name in FAULTS and 2 * len(where) > len(text):
             many = f"{len(where):,} of {len(text):,} pairs"
-            raise ValueError(f"{text.name}: {many} have {text.described(name, where)}")
+            raise ValueError(f"{text.where or text.name}: {many} have {text.described(name, where)}")
     return without(text, found)
 
 
@@ -162,7 +162,7 @@ def without(text: ParallelText, faults: dict[str, list[int]]) -> ParallelText:
     left = sorted({*range(len(text))}.difference(*faults.values()))
     if not left:
         why = "; ".join(f"{count:,} {reason}" for reason, count in dropped.items())
-        raise ValueError(f"{text.name}: no pair is left: {why}")
+        raise ValueError(f"{text.where or text.name}: no pair is left: {why}")
     return replace(text.take(left), dropped={**text.dropped, **dropped})
 
 
@@ -182,8 +182,8 @@ def check_direction(text: ParallelText, pair: str | None) -> None:
     heads = [[CODES[name] for name in names_in(cell) if name in CODES] for cell in next(iter(text))]
     if pair and [[code] for code in pair.split("-")] == heads[::-1]:
         raise ValueError(
-            f"{text.name}, line 1: the columns are {text.src[0]!r} and {text.tgt[0]!r}, but the pair is "
-            f"{pair}; swap the columns, or the languages of the pair"
+            f"{text.where or text.name}, line 1: the columns are {text.src[0]!r} and {text.tgt[0]!r}, "
+            f"but the pair is {pair}; swap the columns, or the languages of the pair"
         )
 
 

@@ -25,7 +25,8 @@ class Pairs(Generic[Sentence]):
     """Sentence pairs: `src[i]` is translated by `tgt[i]`.
 
     `lines[i]` is the line, from 1, of the source file in which pair i stood; `dropped` counts the pairs that
-    were left out, by reason. Raises ValueError where the three lists differ in length.
+    were left out, by reason; `where` is what errors call the text, if not `name`. Raises ValueError where the
+    three lists differ in length.
     """
 
     src: list[Sentence]
@@ -33,6 +34,7 @@ class Pairs(Generic[Sentence]):
     lines: list[int]
     name: str
     dropped: dict[str, int] = field(default_factory=dict)
+    where: str = ""
 
     def __post_init__(self) -> None:
         if not len(self.src) == len(self.tgt) == len(self.lines):
@@ -167,7 +169,10 @@ def split_lines(data: bytes, name: str, after: int = 0) -> list[str]:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = after + data.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{name}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8") from None
+        raise ValueError(
+            f"{name}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8; text in Latin-1, as on older "
+            "Windows, is converted by iconv -f latin1 -t utf8"
+        ) from None
     lines = (text if after else text.removeprefix("\ufeff")).split("\n")
     if not lines[-1]:
         lines.pop()  # what follows the last LF is not a line
@@ -191,7 +196,7 @@ def filled(pairs: Iterable[tuple[int, str, str]], name: str, where: str) -> Para
     empty = next((row for row in rows if not (row[1].strip() and row[2].strip())), None)
     dropped = {with_example(EMPTY_SIDE, count, *empty): count} if empty else {}
     lines, src, tgt = (list(column) for column in zip(*kept, strict=True))
-    return ParallelText(src, tgt, lines, name, dropped)
+    return ParallelText(src, tgt, lines, name, dropped, where)
 
 
 def with_example(reason: str, count: int, line: int, src: str, tgt: str) -> str:

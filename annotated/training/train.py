@@ -20,7 +20,7 @@ from annotated.tokenizers import Tokenizer
 from annotated.training.config import HINTS, PRESETS, TrainingConfig
 from annotated.training.devices import agreed, find_device, from_first, is_first, processes, say
 from annotated.training.interrupt import Stopped
-from annotated.training.run_folder import RunFolder
+from annotated.training.run_folder import LOG, RunFolder
 from annotated.training.starting import model_to_go_on_with, new_model
 from annotated.training.trainer import Trainer
 from annotated.transformer.config import TransformerConfig
@@ -120,7 +120,8 @@ def train_on(
         model, *sides = start(corpus) if is_first() else (None,)
     shape, (src, tgt) = from_first((model and model.config, sides))
     model = model or EncoderDecoder.from_config(cast(TransformerConfig, shape))
-    say(f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}")
+    count = sum(p.numel() for p in model.parameters())
+    say(f"{count:,} parameters, on {device}; each {config.log_every} updates a line in {run.path / LOG}")
     # With the symbols around it, a source or a target as it is read, it must fit into a batch and the model.
     around = max(1, len(src.before + src.after))
     room = min(config.max_tokens, model.max_positions or config.max_tokens)
