@@ -57,5 +57,5 @@ def one_line(text: str) -> str:
 def task_list(notebook: NotebookNode) -> str:
     """The exercises, by how hard they are, and how many of them have a test."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    levels = MARKED.findall(text)
+    levels = sorted(MARKED.findall(text), key=("easy", "medium", "hard").index)
     return f"{', '.join(levels)}; {len(exercises(notebook))} with a test"

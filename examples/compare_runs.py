@@ -1,6 +1,8 @@
 """Compare two runs: settings that differ, curves, and scores with an interval of their difference.
 
-python examples/compare_runs.py runs/a runs/b test.tsv curves.png
+    python examples/compare_runs.py runs/a runs/b test.tsv curves.png
+
+Two files make one: paste test.en test.de > test.tsv
 """
 
 import json
@@ -11,13 +13,21 @@ import matplotlib.pyplot as plt
 
 import annotated
 from annotated.data import own_text
+from annotated.files import read_json
+from annotated.training.run_folder import PLACES
 from annotated.translation.evaluation import Comparison
 
 
 def main(a: str, b: str, test: str, picture: str) -> Comparison:
     """Print and draw the comparison; `test` is text that neither run has seen, a line source<TAB>target."""
-    first, second = (json.loads((Path(run) / "training.json").read_text(encoding="utf-8")) for run in (a, b))
-    for name in sorted(first.keys() | second.keys()):
+    for run in (a, b):
+        if not (Path(run) / "log.jsonl").is_file():
+            raise ValueError(
+                f"{run} is not the folder of a run, which has a log.jsonl; a shipped model has none"
+            )
+    text = own_text(test, "test")
+    first, second = (read_json(Path(run) / "training.json") for run in (a, b))
+    for name in sorted((first.keys() | second.keys()).difference(PLACES)):
         if first.get(name) != second.get(name):
             print(f"{name}: {first.get(name)} in {a}, {second.get(name)} in {b}")
 
@@ -28,12 +38,12 @@ def main(a: str, b: str, test: str, picture: str) -> Comparison:
     plt.gca().set(xlabel="update", ylabel="validation cross-entropy (nats a token)")
     plt.legend()
     plt.savefig(picture)
+    print(f"{picture}: validation losses")
 
-    text = own_text(test, "test")
     found = [annotated.Translator.load(run).translate(text.src) for run in (a, b)]
     scores = annotated.paired_bootstrap(*found, text.tgt)
     d = scores.difference
-    print(f"BLEU {scores.a.value:.1f} of {a}, {scores.b.value:.1f} of {b}")
+    print(f"BLEU {scores.a.value:.1f} of {a}, {scores.b.value:.1f} of {b}, on {len(text):,} sentences")
     print(f"{a} less {b}: {d.value:+.1f}, in 95% of resampled test sets from {d.low:+.1f} to {d.high:+.1f}")
     return scores
 
@@ -41,4 +51,7 @@ def main(a: str, b: str, test: str, picture: str) -> Comparison:
 if __name__ == "__main__":
     if len(sys.argv) != 5:
         sys.exit(__doc__)
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except (ValueError, OSError) as error:
+        sys.exit(str(error))

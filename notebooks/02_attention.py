@@ -648,7 +648,8 @@ assert_close(with_row, without)  # all gradients as if that query had never been
 
 # %% [markdown]
 # **Exercise 3 (medium).** Write attention yourself: equation 1 with a mask, for any dimensions in front.
-# A query that may see nothing gets zeros, and no gradient may be NaN.
+# `K.mT` transposes the last two dimensions, `K.T` all of them. A query that may see nothing gets zeros, and
+# no gradient may be NaN.
 
 
 # %% tags=["exercise"]
@@ -673,8 +674,9 @@ allowed[:, 0], allowed[2] = True, False  # every query sees a key, but the third
 given = my_attention(*tried, allowed)
 rows = [0, 1, 3, 4]
 kernel = F.scaled_dot_product_attention(*tried, attn_mask=allowed)
-assert_close(given[:, :, rows], kernel[:, :, rows])
-assert_close(given[:, :, 2], torch.zeros(2, 3, 8))
+assert_close(given[:, :, 2], torch.zeros(2, 3, 8), msg="the query that may see nothing must get zeros")
+wrong = "rows that see a key differ from PyTorch's: look at the scale, the mask, the softmax's dimension"
+assert_close(given[:, :, rows], kernel[:, :, rows], msg=wrong)
 given.sum().backward()
-assert all(t.grad.isfinite().all() for t in tried)
+assert all(t.grad.isfinite().all() for t in tried), "a gradient is NaN, though the output is right"
 print(f"{given[:, :, rows].numel()} outputs as PyTorch's kernel gives them; 48 zeros where no key is seen")

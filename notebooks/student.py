@@ -8,6 +8,7 @@ is in the folder already may hold a student's work: it stays as it is, and is na
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +34,9 @@ def student_edition(notebook: NotebookNode) -> NotebookNode:
         if not any(role(cell) == STUB for cell in kept):
             kept.insert(0, nbformat.v4.new_code_cell(id=f"{notebook.cells[begin].id}-empty"))
         for cell in kept:
+            cell.source = re.sub(
+                r"(raise NotImplementedError)$", r'\1("your code here")', cell.source, flags=re.M
+            )
             cell.outputs, cell.execution_count = [], None
             cell.metadata.tags = [*cell.metadata.get("tags", []), ON]
         cells += kept

@@ -17,7 +17,7 @@ from annotated.translation.watching import evaluating
 ENGLISH = ["the dog sees a cat", "a cat sees the dog and runs", "the cat runs to the house"]
 GERMAN = ["der Hund sieht eine Katze", "eine Katze sieht den Hund und rennt", "die Katze rennt zum Haus"]
 SHAPE = {"N": 2, "d_model": 16, "d_ff": 24, "h": 4, "dropout": 0.0}
-MISSING = '{} is missing: pip install "annotated-transformer[interop]"'
+MISSING = '{} is missing: pip install ".[interop]" in the clone'
 
 
 class Bomb:

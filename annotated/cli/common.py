@@ -68,4 +68,9 @@ def own_pairs(src: Path | None, tgt: Path | None, flag: str, name: str) -> Paral
         return read_parallel(src, tgt, name)
     if src is not None and ".tsv" in src.suffixes:
         return read_tsv(src, name)
-    raise ValueError(f"--{flag}src and --{flag}tgt belong together, unless the first is a .tsv file")
+    note = ""
+    if src is not None and ".csv" in src.suffixes:
+        note = (
+            "; columns of a .csv are read in Python: annotated.train(zip(frame[SOURCE], frame[TARGET]), ...)"
+        )
+    raise ValueError(f"--{flag}src and --{flag}tgt belong together, unless the first is a .tsv file{note}")

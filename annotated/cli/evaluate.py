@@ -49,7 +49,10 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
     if text is not None:
         return Corpus("own", *languages(pair), {"own": text}), "own"
     if corpus == "own":
-        raise ValueError(f"{args.model} was trained on files of your own: give --src and --tgt, or --corpus")
+        raise ValueError(
+            f"{args.model} was trained on files of your own: give --src and --tgt, of text that it has not "
+            "read, or --corpus"
+        )
     if corpus == trained.get("corpus", corpus):
         args.path, args.variant = (getattr(args, n) or trained.get(n) for n in ("path", "variant"))
     return load_corpus(corpus, pair or "en-de", args.path, args.variant), args.split

@@ -7,16 +7,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin
 
-from annotated.training.config import PRESETS
-
-# What other programs call it.
-HINTS = {
-    "--lr": "--learning-rate",
-    "--batch-size": "--max-tokens",
-    "--layers": "--N",
-    "--heads": "--h",
-    "--hidden-size": "--d-model",
-}
+from annotated.training.config import HINTS, PRESETS
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
@@ -48,7 +39,7 @@ class Parser(argparse.ArgumentParser):
     def nearest(self, flag: str) -> str:
         """Ask whether a flag like this one, which is unknown, was meant; nothing where there is none."""
         name, _, _ = flag.partition("=")
-        hint = HINTS.get(name)
+        hint = flag_of(HINTS.get(name.lstrip("-").replace("-", "_"), ""))
         found = [hint] if hint in self.flags else difflib.get_close_matches(name, self.flags, 1)
         return f"; did you mean {found[0]}?" if found else ""
 

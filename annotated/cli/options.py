@@ -214,7 +214,8 @@ COMMANDS = {
     "evaluate": Command(
         "score a model on a corpus",
         "Translate a split of a corpus, or your own file, and print BLEU, chrF and perplexity (without\n"
-        "label smoothing). Without flags, corpus and pair are those that the model was trained on.",
+        "label smoothing). Without flags, corpus and pair are those that the model was trained on; for\n"
+        "a model of your own text, give --src and --tgt, which it must not have been trained on.",
         "examples:\n"
         "  annotated evaluate --model runs/first --corpus multi30k --split test_2016_flickr\n"
         "  annotated evaluate --model runs/mine --src test.en --tgt test.de",
@@ -236,7 +237,7 @@ COMMANDS = {
     "export": Command(
         "write a model for another engine",
         "Write a model for CTranslate2, as ONNX, or as Hugging Face's MarianMTModel, into a new folder.\n"
-        'What that takes comes with pip install "annotated-transformer[interop]".',
+        'What that takes comes with pip install ".[interop]" in the clone.',
         "examples:\n"
         "  annotated export --model runs/first --to ctranslate2 --quantization int8 --out first-int8\n"
         "  annotated export --model runs/first --to onnx --out first-onnx",

@@ -7,6 +7,7 @@ import os
 import sys
 from argparse import SUPPRESS, Namespace
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -50,6 +51,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
             parser.error(f"{argument!a} is not UTF-8, as the names of files and folders must be")
     name = next(iter(arguments), "")
     if name not in parser.commands:
+        if near := get_close_matches(name, parser.commands, 1):
+            parser.error(f"unknown command {name}; did you mean {near[0]}?")
         return parser.parse_args(arguments)
     command = parser.commands[name]
     files = files_of_settings(arguments, parser)
@@ -60,7 +63,10 @@ def parse(arguments: Sequence[str]) -> Namespace:
     given, unknown = command.parse_known_intermixed_args([*flags, *arguments[1:]])
     if unknown:
         what = "unknown setting" if unknown[0].startswith("-") else "unexpected"
-        command.error(f"{what} {unknown[0]}{command.nearest(unknown[0])}")
+        hint = command.nearest(unknown[0])
+        if name == "translate" and unknown[0].startswith("--out"):
+            hint = "; translations go to standard output: > FILE"
+        command.error(f"{what} {unknown[0]}{hint}")
     if printing:
         with naming("standard output"):
             print(config_text(name, vars(given)), end="", flush=True)

@@ -108,12 +108,13 @@ def encode_corpus(
     src = [src_tokenizer.encode(sentence, dropout, random) for sentence in text.src]
     tgt = [tgt_tokenizer.encode(sentence, dropout, random) for sentence in text.tgt]
     limit = float("inf") if max_len is None else max_len
-    kept = [i for i in range(len(text)) if max(len(src[i]), len(tgt[i])) <= limit]
+    long = [i for i in range(len(text)) if max(len(src[i]), len(tgt[i])) > limit]
+    kept = sorted({*range(len(text))}.difference(long))
     if not kept:
         raise ValueError(f"{text.name}: none of {len(text):,} pairs has at most {max_len} tokens a side")
     dropped = dict(text.dropped)
-    if len(kept) < len(text):
-        dropped[f"more than {max_len} tokens"] = len(text) - len(kept)
+    if long:
+        dropped[text.described(f"more than {max_len} tokens", long)] = len(long)
     return EncodedPairs(
         [[*src_tokenizer.before, *src[i], *src_tokenizer.after] for i in kept],
         [[tgt_tokenizer.start, *tgt[i], tgt_tokenizer.end] for i in kept],

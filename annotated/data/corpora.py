@@ -5,10 +5,11 @@ for research and education, not for commercial use; the project downloads them a
 """
 
 import hashlib
+import re
 from dataclasses import replace
 from pathlib import Path
 
-from annotated.data.download import cache_folder, download, find, sha256_check
+from annotated.data.download import cache_folder, download, find, looked_in, sha256_check
 from annotated.data.iwslt import iwslt
 from annotated.data.parallel import Corpus, ParallelText, read_parallel, read_tsv
 
@@ -87,8 +88,8 @@ def languages(pair: str | None) -> tuple[str | None, str | None]:
     if pair is None:
         return None, None
     src, dash, tgt = pair.partition("-")
-    if not (src and dash and tgt):
-        raise ValueError(f"{pair!r} is no pair of languages such as 'de-en'")
+    if not (dash and all(re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*", side) for side in (src, tgt))):
+        raise ValueError(f"{pair!r} is no pair of language codes such as 'de-en'")
     return src, tgt
 
 
@@ -144,7 +145,10 @@ def _file(name: str) -> Path:
     check = sha256_check(_SHA256[name])
     path = find("multi30k", relative)
     if path is None:
-        return download(f"{_URL}/{relative}", cache_folder("multi30k") / relative, check)
+        start = name.partition("/")[0]
+        others = [Path(each).name for each in _SHA256 if each.startswith(start) and each != name]
+        note = f", and beside it {', '.join(others)}; {looked_in('multi30k')}"
+        return download(f"{_URL}/{relative}", cache_folder("multi30k") / relative, check, note)
     try:
         check(path, str(path))
     except ValueError as error:

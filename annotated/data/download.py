@@ -34,17 +34,25 @@ def corpus_folders(corpus: str) -> list[Path]:
     return [*([Path(mine) / corpus] if mine else []), cache_folder(corpus)]
 
 
+def looked_in(corpus: str) -> str:
+    """Say in which folders a corpus was looked for, and which of them are not there."""
+    missing = {True: "", False: " (no such folder)"}
+    folders = " and ".join(f"{folder}{missing[folder.is_dir()]}" for folder in corpus_folders(corpus))
+    unset = "" if os.environ.get("ANNOTATED_DATA") else "; ANNOTATED_DATA is not set"
+    return f"looked in {folders}{unset}"
+
+
 def find(corpus: str, *relatives: str) -> Path | None:
     """The first of the paths `relatives` that exists in the first of `corpus_folders` to have one."""
     candidates = (folder / relative for folder in corpus_folders(corpus) for relative in relatives)
     return next((path for path in candidates if path.exists()), None)
 
 
-def download(url: str, path: Path, check: Check) -> Path:
+def download(url: str, path: Path, check: Check, note: str = "") -> Path:
     """Fetches `url` to `path`, with a progress bar, and lets `check` judge it before it bears its final name.
 
     Raises what `check` raises, and FileNotFoundError naming the file, the URL and the folder into which to
-    put it by hand if it cannot be had. Nothing half-written is left.
+    put it by hand if it cannot be had, with the `note`. Nothing half-written is left.
     """
     try:
         with replacing(path) as temporary:
@@ -52,7 +60,7 @@ def download(url: str, path: Path, check: Check) -> Path:
             check(temporary, url)
     except (OSError, HTTPException) as error:
         raise FileNotFoundError(
-            f"{path.name} cannot be downloaded ({error}); put {url} into {path.parent} by hand"
+            f"{path.name} cannot be downloaded ({error}); put {url} into {path.parent} by hand{note}"
         ) from None
     return path
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 from xml.etree import ElementTree
 
-from annotated.data.download import cache_folder, download, find
+from annotated.data.download import cache_folder, download, find, looked_in
 from annotated.data.parallel import Corpus, ParallelText, align, split_lines
 
 # The organisers moved their archives more than once. Where this address fails, the archives of a whole
@@ -43,7 +43,7 @@ def iwslt(source: str | Path | None = None, pair: str = "de-en", year: int = 201
     if year not in _RELEASES:
         raise ValueError(f"iwslt has no year {year}; it has {' and '.join(map(str, _RELEASES))}")
     if not re.fullmatch(r"[a-z]{2}-[a-z]{2}", pair):
-        raise ValueError(f"{pair!r} is no pair of languages such as 'de-en'")
+        raise ValueError(f"{pair!r} is no pair of language codes such as 'de-en'")
     src, tgt = pair.split("-")
     path = Path(source) if source else _find(pair, year)
     files = _read(path, pair)
@@ -58,7 +58,8 @@ def _find(pair: str, year: int) -> Path:
     names = (pair, f"{pair}.tgz", f"{release}.tgz", "2017-01-trnmted.tgz")
     found = find("iwslt", *(f"{year}/{name}" for name in names))
     url = _URL.format(release=release, src=src, tgt=tgt)
-    return found or download(url, cache_folder("iwslt") / f"{year}/{pair}.tgz", _check_archive)
+    note = f"; {looked_in('iwslt')}"
+    return found or download(url, cache_folder("iwslt") / f"{year}/{pair}.tgz", _check_archive, note)
 
 
 def _check_archive(path: Path, name: str) -> None:

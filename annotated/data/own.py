@@ -131,7 +131,7 @@ def without_faults(text: ParallelText, pair: str | None = None) -> ParallelText:
     for name, where in found.items():
         if name in FAULTS and 2 * len(where) > len(text):
             many = f"{len(where):,} of {len(text):,} pairs"
-            raise ValueError(f"{text.name}: {many} have {described(text, name, where)}")
+            raise ValueError(f"{text.where or text.name}: {many} have {text.described(name, where)}")
     return without(text, found)
 
 
@@ -158,20 +158,12 @@ def check_sides(train: ParallelText, val: ParallelText) -> None:
 
 def without(text: ParallelText, faults: dict[str, list[int]]) -> ParallelText:
     """The text without the pairs at those indices, counted by what is wrong with them."""
-    dropped = {described(text, name, where): len(where) for name, where in faults.items() if where}
+    dropped = {text.described(name, where): len(where) for name, where in faults.items() if where}
     left = sorted({*range(len(text))}.difference(*faults.values()))
     if not left:
         why = "; ".join(f"{count:,} {reason}" for reason, count in dropped.items())
-        raise ValueError(f"{text.name}: no pair is left: {why}")
+        raise ValueError(f"{text.where or text.name}: no pair is left: {why}")
     return replace(text.take(left), dropped={**text.dropped, **dropped})
-
-
-def described(text: ParallelText, name: str, where: list[int]) -> str:
-    """What is wrong with the pairs at those indices, with the first of them."""
-    first = where[0]
-    src, tgt = (side if len(side) <= 40 else side[:37] + "..." for side in (text.src[first], text.tgt[first]))
-    at = "first in" if len(where) > 1 else "in"
-    return f"{name}, {at} line {text.lines[first]:,}: {src!r} | {tgt!r}"
 
 
 def has_column(sentence: str, other: str) -> bool:
@@ -190,8 +182,8 @@ def check_direction(text: ParallelText, pair: str | None) -> None:
     heads = [[CODES[name] for name in names_in(cell) if name in CODES] for cell in next(iter(text))]
     if pair and [[code] for code in pair.split("-")] == heads[::-1]:
         raise ValueError(
-            f"{text.name}, line 1: the columns are {text.src[0]!r} and {text.tgt[0]!r}, but the pair is "
-            f"{pair}; swap the columns, or the languages of the pair"
+            f"{text.where or text.name}, line 1: the columns are {text.src[0]!r} and {text.tgt[0]!r}, "
+            f"but the pair is {pair}; swap the columns, or the languages of the pair"
         )
 
 

@@ -25,7 +25,8 @@ class Pairs(Generic[Sentence]):
     """Sentence pairs: `src[i]` is translated by `tgt[i]`.
 
     `lines[i]` is the line, from 1, of the source file in which pair i stood; `dropped` counts the pairs that
-    were left out, by reason. Raises ValueError where the three lists differ in length.
+    were left out, by reason; `where` is what errors call the text, if not `name`. Raises ValueError where the
+    three lists differ in length.
     """
 
     src: list[Sentence]
@@ -33,6 +34,7 @@ class Pairs(Generic[Sentence]):
     lines: list[int]
     name: str
     dropped: dict[str, int] = field(default_factory=dict)
+    where: str = ""
 
     def __post_init__(self) -> None:
         if not len(self.src) == len(self.tgt) == len(self.lines):
@@ -48,9 +50,9 @@ class Pairs(Generic[Sentence]):
         return f"{type(self).__name__}({self.name}, {len(self):,} pairs)"
 
     def report(self) -> str:
-        """Lines for a person: `train: 28,990 pairs`, below it `  dropped 7: an empty side` and the like."""
+        """Lines for a person: `train: 28,990 pairs`, below it `  dropped 7: an empty side, ...`."""
         reasons = (f"  dropped {count:,}: {reason}" for reason, count in self.dropped.items() if count)
-        return "\n".join([f"{self.name}: {len(self):,} pairs", *reasons])
+        return "\n".join([f"{self.name}: {len(self):,} pair{'s' * (len(self) != 1)}", *reasons])
 
 
 class ParallelText(Pairs[str]):
@@ -64,6 +66,11 @@ class ParallelText(Pairs[str]):
         chosen = list(indices)
         src, tgt = ([side[i] for i in chosen] for side in (self.src, self.tgt))
         return ParallelText(src, tgt, [self.lines[i] for i in chosen], name or self.name)
+
+    def described(self, reason: str, where: Sequence[int]) -> str:
+        """Say why the pairs at those indices are left out, with the first of them as an example."""
+        first = where[0]
+        return with_example(reason, len(where), self.lines[first], self.src[first], self.tgt[first])
 
 
 @dataclass(frozen=True)
@@ -162,7 +169,10 @@ def split_lines(data: bytes, name: str, after: int = 0) -> list[str]:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = after + data.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{name}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8") from None
+        raise ValueError(
+            f"{name}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8; text in Latin-1, as on older "
+            "Windows, is converted by iconv -f latin1 -t utf8"
+        ) from None
     lines = (text if after else text.removeprefix("\ufeff")).split("\n")
     if not lines[-1]:
         lines.pop()  # what follows the last LF is not a line
@@ -182,6 +192,19 @@ def filled(pairs: Iterable[tuple[int, str, str]], name: str, where: str) -> Para
     kept = [row for row in rows if row[1].strip() and row[2].strip()]
     if not kept:
         raise ValueError(f"{where}: no sentence pair with both sides filled")
-    dropped = {EMPTY_SIDE: len(rows) - len(kept)} if len(kept) < len(rows) else {}
+    count = len(rows) - len(kept)
+    empty = next((row for row in rows if not (row[1].strip() and row[2].strip())), None)
+    dropped = {with_example(EMPTY_SIDE, count, *empty): count} if empty else {}
     lines, src, tgt = (list(column) for column in zip(*kept, strict=True))
-    return ParallelText(src, tgt, lines, name, dropped)
+    return ParallelText(src, tgt, lines, name, dropped, where)
+
+
+def with_example(reason: str, count: int, line: int, src: str, tgt: str) -> str:
+    """Return a reason for leaving `count` pairs out, with the first of them."""
+    at = "first in" if count > 1 else "in"
+    return f"{reason}, {at} line {line:,}: {shortened(src)!r} | {shortened(tgt)!r}"
+
+
+def shortened(sentence: str, length: int = 40) -> str:
+    """Return the sentence, or its beginning and three dots, in at most so many characters."""
+    return sentence if len(sentence) <= length else sentence[: length - 3] + "..."

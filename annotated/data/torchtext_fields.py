@@ -17,9 +17,7 @@ try:
     from torchtext.data.utils import RandomShuffler
     from torchtext.vocab import Vocab
 except ImportError:
-    raise ImportError(
-        'the classic fields need torchtext 0.6: pip install "annotated-transformer[words]"'
-    ) from None
+    raise ImportError('the classic fields need torchtext 0.6: pip install ".[words]" in the clone') from None
 
 Fields = dict[str, RawField]
 

@@ -11,7 +11,7 @@
 
 Each exported folder has a README.md with the few lines that use it without this package;
 `CTranslate2Translator` runs what `to_ctranslate2` wrote. The libraries themselves come with
-`pip install "annotated-transformer[interop]"` and are imported when they are needed.
+`pip install ".[interop]"` in the clone, and are imported when they are needed.
 """
 
 from annotated.interop.classic_post import annotated_translator, from_annotated

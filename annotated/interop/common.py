@@ -29,7 +29,7 @@ def foreign(package: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-        raise ImportError(f'{name} is missing: pip install "annotated-transformer[interop]"') from None
+        raise ImportError(f'{name} is missing: pip install ".[interop]" in the clone') from None
 
 
 def check_parts(config: TransformerConfig) -> None:

@@ -32,7 +32,7 @@ def load(module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        needed = 'pip install "annotated-transformer[notebooks]"'
+        needed = 'pip install ".[notebooks]" in the clone'
         raise ModuleNotFoundError(f"{error.name} is missing: {needed}") from error
 
 

@@ -127,7 +127,7 @@ def word_splitter(language: str | None) -> Callable[[str], list[str]]:
         import spacy.lang
     except ImportError:
         raise ImportError(
-            'words are cut by spaCy, which is missing: pip install "annotated-transformer[words]"'
+            'words are cut by spaCy, which is missing: pip install ".[words]" in the clone'
         ) from None
     if language not in (module.name for module in iter_modules(spacy.lang.__path__) if module.ispkg):
         raise ValueError(f"spaCy knows no language {language!r}; try 'de' or 'en'")

@@ -8,6 +8,15 @@ from annotated.transformer.config import setting
 Preset = Literal["tiny", "base", "big"]
 PRESETS = get_args(Preset)
 
+# What other programs call it.
+HINTS = {
+    "lr": "learning_rate",
+    "batch_size": "max_tokens",
+    "layers": "N",
+    "heads": "h",
+    "hidden_size": "d_model",
+}
+
 
 @dataclass(frozen=True)
 class TrainingConfig:

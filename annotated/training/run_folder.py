@@ -210,7 +210,7 @@ def tensorboard_writer(folder: Path, first_step: int) -> object:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise ImportError('TensorBoard is missing: pip install "annotated-transformer[dev]"') from None
+        raise ImportError('TensorBoard is missing: pip install ".[dev]" in the clone') from None
     return SummaryWriter(folder, purge_step=first_step)
 
 

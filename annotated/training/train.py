@@ -2,6 +2,8 @@
 
 import difflib
 import hashlib
+import math
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import lru_cache, partial
@@ -13,12 +15,12 @@ from torch import distributed as dist
 
 from annotated.data.batching import TokenBatches, encode_corpus, mixed_seed
 from annotated.data.own import Text, own_corpus
-from annotated.data.parallel import Corpus
+from annotated.data.parallel import Corpus, shortened
 from annotated.tokenizers import Tokenizer
-from annotated.training.config import PRESETS, TrainingConfig
+from annotated.training.config import HINTS, PRESETS, TrainingConfig
 from annotated.training.devices import agreed, find_device, from_first, is_first, processes, say
 from annotated.training.interrupt import Stopped
-from annotated.training.run_folder import RunFolder
+from annotated.training.run_folder import LOG, RunFolder
 from annotated.training.starting import model_to_go_on_with, new_model
 from annotated.training.trainer import Trainer
 from annotated.transformer.config import TransformerConfig
@@ -27,6 +29,7 @@ from annotated.translation.model_folder import weights
 from annotated.translation.translator import Translator
 
 VOCAB = (260, 10**6)  # subwords at least and at most
+FEW = 20  # updates in an epoch, below which the user is told
 
 
 def train(
@@ -117,7 +120,8 @@ def train_on(
         model, *sides = start(corpus) if is_first() else (None,)
     shape, (src, tgt) = from_first((model and model.config, sides))
     model = model or EncoderDecoder.from_config(cast(TransformerConfig, shape))
-    say(f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}")
+    count = sum(p.numel() for p in model.parameters())
+    say(f"{count:,} parameters, on {device}; each {config.log_every} updates a line in {run.path / LOG}")
     # With the symbols around it, a source or a target as it is read, it must fit into a batch and the model.
     around = max(1, len(src.before + src.after))
     room = min(config.max_tokens, model.max_positions or config.max_tokens)
@@ -127,6 +131,8 @@ def train_on(
         pairs = encode_corpus(corpus[split], src, tgt, limit, dropout, mixed_seed(config.seed, epoch))
         if epoch == 0:
             say(pairs.report())
+            if split == "train":
+                say(first_pair(corpus))
         return TokenBatches(pairs, config.max_tokens, seed=config.seed, shuffle=split == "train")
 
     @lru_cache(maxsize=1)
@@ -140,6 +146,9 @@ def train_on(
     notes = {"corpus": corpus.name, "pair": corpus.pair, **notes}
     text = fingerprint(corpus)
     trainer = Trainer(model, (src, tgt), each, validation, config, run.path, device, notes, text)
+    updates = math.ceil(len(training(0)) / trainer.progress.update_batches)
+    if updates < FEW:
+        say(f"few updates in an epoch, {updates}: smaller batches (max_tokens) make more of them")
     trainer.train(resume)
     where = f"at step {trainer.progress.step}: the model is in {run.path}"
     if not trainer.finished():
@@ -151,6 +160,15 @@ def train_on(
     return Translator(model.eval(), src, tgt, notes.get("variant") == "tok", corpus.pair)
 
 
+def first_pair(corpus: Corpus) -> str:
+    """Show the first pair to be trained on, source → target, in a line of the terminal."""
+    src, tgt = next(iter(corpus["train"]))
+    one, other = (f"{name}: " if name else "" for name in (corpus.src_language, corpus.tgt_language))
+    frame = f"  such as {one}'' → {other}''"
+    room = max(20, (shutil.get_terminal_size().columns - len(frame)) // 2)
+    return f"  such as {one}{shortened(src, room)!r} → {other}{shortened(tgt, room)!r}"
+
+
 def split_settings(settings: dict[str, object]) -> tuple[dict[str, object], dict[str, object]]:
     """Tell settings of the model from those of training. Raises ValueError for one that is neither."""
     known = [
@@ -159,12 +177,9 @@ def split_settings(settings: dict[str, object]) -> tuple[dict[str, object], dict
     ]
     for name in settings:
         if name not in set.union(*known):
-            near = difflib.get_close_matches(name, sorted(set.union(*known)), 1)
-            hint = (
-                f"did you mean {near[0]}?"
-                if near
-                else "those of TransformerConfig and TrainingConfig are known"
-            )
+            names = sorted({*(train.__kwdefaults__ or ())}.union(*known))
+            near = HINTS.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), None)
+            hint = f"did you mean {near}?" if near else "`annotated train --help` lists all"
             raise ValueError(f"unknown setting {name!r}; {hint}")
     shape, training = ({name: settings[name] for name in settings if name in each} for each in known)
     return shape, training

@@ -55,7 +55,7 @@ class Results:
     accuracy: float  # share of reference tokens that were the model's first choice
 
     def __str__(self) -> str:
-        scores = {"as written": self.bleu, "tokenised, lower-cased": self.tokenized_bleu}
+        scores = {"as written": self.bleu, "tokenised, lower-cased beforehand": self.tokenized_bleu}
         lines = [f"{name}: {found}" for name, found in scores.items() if found is not None]
         perplexity = f"perplexity = {self.perplexity:.2f} per subword, accuracy = {self.accuracy:.1%}"
         return "\n".join([*lines, str(self.chrf), f"{perplexity}, no smoothing"])

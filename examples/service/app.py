@@ -10,6 +10,7 @@ Sentences that wait while others are translated form the next batch, whichever r
 import argparse
 import asyncio
 import dataclasses
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -126,7 +127,8 @@ def create_app(translator: Translator, settings: Settings) -> FastAPI:
                 return {"translations": await batcher.ask(asked.sentences)}
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            raise HTTPException(422, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            where = ".".join(map(str, first["loc"]))
+            raise HTTPException(422, f"{where}: {first['msg']}" if where else first["msg"]) from None
         except ValueError as error:
             raise HTTPException(422, str(error)) from None
         except asyncio.QueueFull:
@@ -156,7 +158,15 @@ def main() -> None:
     settings = Settings(**vars(parser.parse_args()))
     lengths = {"max_source": settings.tokens, "max_length": settings.tokens, "too_long": "refuse"}
     engine = {"engine": "ctranslate2", "quantization": settings.quantization}
-    app = create_app(Translator.load(settings.model, **engine, **lengths), settings)
+    try:
+        translator = Translator.load(settings.model, **engine, **lengths)
+    except (ValueError, OSError, ImportError) as error:
+        parser.error(str(error))
+    if translator.lower_cased:
+        print(
+            f"{settings.model} reads lower-cased, tokenised text alone; it refuses capitals", file=sys.stderr
+        )
+    app = create_app(translator, settings)
     uvicorn.run(
         app,
         host=settings.host,

@@ -124,6 +124,8 @@ def test_every_public_name_can_be_imported():
 def test_wrong_flags(capfd, tmp_path):
     complains([], capfd, "COMMAND")
     complains(["fly"], capfd, "fly")
+    complains(["trian"], capfd, "unknown command trian; did you mean train?")
+    complains(["translate", "--model", "m", "--out", "o"], capfd, "--out; translations go to standard output")
     complains(["train"], capfd, "--out")
     complains(["translate"], capfd, "--model")
     complains(["train", "--out", tmp_path, "--bogus", "1"], capfd, "unknown setting --bogus")
@@ -139,7 +141,8 @@ def test_wrong_values(capfd, tmp_path, files):
     out = ["train", "--out", tmp_path / "run", *files]
     complains([*out, "--keep", "0"], capfd, "keep must be at least 1")
     complains([*out, "--smoothing", "nan"], capfd, "smoothing must be in [0, 1), not nan")
-    complains([*out, "--pair", "ende"], capfd, "'ende'")
+    for pair in ("ende", "en_de", "english-german", "-de", "e-de"):
+        complains([*out, f"--pair={pair}"], capfd, f"{pair!r} is no pair of language codes such as 'de-en'")
     complains([*out, "--val-src", "x"], capfd, "--val-src and --val-tgt belong together")
     complains(out[:5], capfd, "--src and --tgt belong together")
     complains([*out, "--vocab", "100"], capfd, "--vocab: must be a whole number from 260")
@@ -220,7 +223,7 @@ def test_validation_text_of_ones_own(text, files, tmp_path, capfd):
     assert main(["train", *files, *val, "--out", str(tmp_path / "o"), *TINY, "--max-steps", "1"]) == 0
     err = capfd.readouterr().err
     assert "train: 60 pairs" in err
-    assert "val: 1 pairs" in err
+    assert "val: 1 pair\n" in err
 
 
 def test_one_file_with_both_sides(files, text, tmp_path, run, capfd):
@@ -311,7 +314,7 @@ def test_no_input_gives_no_output(run, capfd, monkeypatch):
 
 def test_input_that_is_not_utf8_is_named_by_line(run, capfd, monkeypatch):
     feed(monkeypatch, b"a\nb\nc\xe4\n")
-    complains(["translate", "--model", run], capfd, "standard input, line 3: byte 0xe4 is not UTF-8")
+    complains(["translate", "--model", run], capfd, "standard input, line 3: byte 0xe4 is not UTF-8", "iconv")
 
 
 @pytest.mark.parametrize(("flag", "value"), [("--beam", "0"), ("--alpha", "-1"), ("--beam", "-2")])

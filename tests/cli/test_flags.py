@@ -9,13 +9,13 @@ import pytest
 from command_line import complains, ends
 
 from annotated.cli.export import FORMATS
-from annotated.cli.flags import HINTS, PRESETS, flag_fields, flag_of, is_positional, kind_of
+from annotated.cli.flags import PRESETS, flag_fields, flag_of, is_positional, kind_of
 from annotated.cli.options import COMMANDS, Data, Engine, Everywhere, Export
 from annotated.cli.parser import make_parser, parse
 from annotated.cli.settings import BY_HAND
 from annotated.data.corpora import NAMES as CORPORA
 from annotated.interop.ctranslate2 import QUANTIZATIONS
-from annotated.training.config import TrainingConfig
+from annotated.training.config import HINTS, TrainingConfig
 from annotated.transformer.model import TransformerConfig
 
 
@@ -74,7 +74,7 @@ def test_an_unknown_flag_is_told_with_its_nearest_and_the_right_help(capfd):
 
 def test_what_others_call_it(capfd):
     known = make_parser().commands["train"].flags
-    for theirs, ours in HINTS.items():
+    for theirs, ours in (map(flag_of, names) for names in HINTS.items()):
         assert theirs not in known
         if ours in known:
             complains(["train", "--out", "o", theirs, "1"], capfd, f"{theirs}; did you mean {ours}?")

@@ -133,7 +133,8 @@ def test_encoding_adds_the_symbols_and_drops_long_pairs():
     words = WordTokenizer(list("abcxyz"), None)
     pairs = encode_corpus(text, words, words, max_len=2)
     assert (pairs.src, pairs.tgt, pairs.lines) == ([[4, 5, 1]], [[0, 7, 1]], [1])
-    assert pairs.report() == "mine: 1 pairs\n  dropped 2: an empty side\n  dropped 2: more than 2 tokens"
+    why = "more than 2 tokens, first in line 4: 'a b c' | 'y'"
+    assert pairs.report() == f"mine: 1 pair\n  dropped 2: an empty side\n  dropped 2: {why}"
     assert len(encode_corpus(text, words, words)) == 3
     with pytest.raises(ValueError, match="none of 3 pairs has at most 0 tokens"):
         encode_corpus(text, words, words, max_len=0)

@@ -163,6 +163,21 @@ def test_multi30k_by_hand_in_the_readers_folder_needs_no_network(tiny_multi30k, 
         multi30k("en-de", "tok")
 
 
+def test_where_multi30k_was_looked_for_is_told(tiny_multi30k, server, monkeypatch):
+    server.bodies.clear()
+    mine, cache = tiny_multi30k / "mine" / "multi30k", tiny_multi30k / "cache" / "multi30k"
+    with pytest.raises(FileNotFoundError) as error:
+        multi30k("en-de", "tok")
+    told = str(error.value)
+    assert told.endswith(f"; looked in {mine} (no such folder) and {cache} (no such folder)")
+    for name in ("train", "val", "test_2016_flickr"):
+        assert f"{name}.lc.norm.tok.de, " in told or f"{name}.lc.norm.tok.de;" in told
+    assert ".gz" not in told
+    monkeypatch.delenv("ANNOTATED_DATA")
+    with pytest.raises(FileNotFoundError, match=f"; looked in {cache}; ANNOTATED_DATA is not set$"):
+        multi30k("en-de", "tok")
+
+
 @pytest.mark.parametrize(("pair", "variant"), [("en-fr", "raw"), ("deen", "raw"), ("en-de", "bpe")])
 def test_multi30k_names_what_it_has(pair, variant):
     with pytest.raises(ValueError, match=r"multi30k has no .*; it has (en-de and de-en|raw and tok)"):

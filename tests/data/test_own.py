@@ -133,6 +133,13 @@ def test_the_checks_are_made():
         own_corpus(PAIRS[4:], [(tgt, src) for src, tgt in PAIRS[:4]])
 
 
+def test_a_fault_of_a_file_names_the_file(tmp_path):
+    path = tmp_path / "mine.tsv"
+    path.write_text("".join("\t".join(pair) + "\n" for pair in [("en", "de"), *PAIRS]), encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"^{path}, line 1: the columns are 'en' and 'de'"):
+        own_corpus(path, pair="de-en")
+
+
 def test_a_corpus_stays_as_it_is():
     corpus = Corpus("known", "en", "de", own_corpus(PAIRS).splits)
     assert own_corpus(corpus) is corpus

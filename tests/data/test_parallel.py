@@ -69,12 +69,12 @@ def test_empty_sides_are_dropped_counted_and_keep_the_line_numbers(tmp_path):
     assert list(text) == [("a", "A"), ("c", "C")]
     assert text.lines == [1, 3]
     assert sum(text.dropped.values()) == 3
-    assert text.report() == "mine: 2 pairs\n  dropped 3: an empty side"
+    assert text.report() == "mine: 2 pairs\n  dropped 3: an empty side, first in line 2: '' | 'B'"
 
 
 def test_nothing_dropped_is_nothing_reported(tmp_path):
     src, tgt = write(tmp_path / "src", b"a\n"), write(tmp_path / "tgt", b"A\n")
-    assert read_parallel(src, tgt).report() == "src: 1 pairs"
+    assert read_parallel(src, tgt).report() == "src: 1 pair"
 
 
 def test_sides_of_different_length_name_both_files_and_counts(tmp_path):

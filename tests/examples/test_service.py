@@ -19,7 +19,7 @@ from interop_models import ENGLISH, GERMAN, subwords, taught
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Translator
 
-MISSING = '{} is missing: pip install "annotated-transformer[service]"'
+MISSING = '{} is missing: pip install ".[service]" in the clone'
 for package in ("ctranslate2", "fastapi", "uvicorn"):
     pytest.importorskip(package, reason=MISSING.format(package))
 httpx = pytest.importorskip("httpx", reason=MISSING.format("httpx"))
@@ -135,7 +135,7 @@ def test_nobody_else_on_the_network_is_served():
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [
-        (b"", 422, "JSON"),
+        (b"", 422, "Invalid JSON"),
         (b"{", 422, "JSON"),
         (b"\xff", 422, "JSON"),
         (b"[]", 422, "object"),
@@ -158,6 +158,7 @@ def test_a_bad_request_is_told_why_and_harms_nobody(body, status, says, address)
     answer = httpx.post(f"{address}/translate", content=body, timeout=60)
     assert answer.status_code == status
     assert says in answer.json()["detail"]
+    assert not answer.json()["detail"].startswith(":")
     assert ask(address, ENGLISH[:1]).json() == {"translations": GERMAN[:1]}
 
 
@@ -165,6 +166,13 @@ def test_other_paths_and_methods(address):
     assert httpx.get(f"{address}/translate").status_code == 405
     assert httpx.get(f"{address}/../app.py").status_code == 404
     assert httpx.delete(f"{address}/health").status_code == 405
+
+
+def test_a_model_that_is_not_there_is_told_in_a_line(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(sys, "argv", ["app.py", "--model", str(tmp_path / "nope")])
+    with pytest.raises(SystemExit):
+        app.main()
+    assert "nope" in capfd.readouterr().err.splitlines()[-1]
 
 
 # ---- clients that dawdle

@@ -107,7 +107,7 @@ def test_the_hub_without_its_package(load, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     arguments = (folder, "org/name") if load is to_hub else ("org/name",)
     with pytest.raises(
-        ImportError, match=r"^huggingface_hub is missing: pip install \"annotated-transformer\[interop\]\"$"
+        ImportError, match=r"^huggingface_hub is missing: pip install \"\.\[interop\]\" in the clone$"
     ):
         load(*arguments)
 

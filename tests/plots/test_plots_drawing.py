@@ -14,7 +14,7 @@ from annotated.transformer.layers import sinusoids
 
 def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "seaborn", None)
-    needed = re.escape('seaborn is missing: pip install "annotated-transformer[notebooks]"')
+    needed = re.escape('seaborn is missing: pip install ".[notebooks]" in the clone')
     with pytest.raises(ModuleNotFoundError, match=needed):
         palette(3)
 

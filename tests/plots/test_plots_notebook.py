@@ -121,9 +121,7 @@ def test_a_missing_package_is_told_with_what_to_install(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(
-        ModuleNotFoundError, match=rf'{package}.*pip install "annotated-transformer\[notebooks\]"'
-    ):
+    with pytest.raises(ModuleNotFoundError, match=rf'{package}.*pip install "\.\[notebooks\]" in the clone'):
         setup_notebook()
 
 

@@ -140,6 +140,7 @@ def test_the_student_edition_has_a_stub_or_an_empty_cell_in_place_of_each_soluti
     sources = [cell.source.partition("\n")[0] for cell in code]
     assert sources == ["two = 2", "three = 3", "def add(a, b):", "assert add(1, 1) == two", "", "last = 1"]
     assert [bool(cell.outputs) for cell in code] == [True, True, False, False, False, True]
+    assert code[2].source.endswith('raise NotImplementedError("your code here")')
     assert "return a + b" not in nbformat.writes(edition)
     # An exercise that is not done yet does not stop "Run all".
     NotebookClient(edition, kernel_name="python3").execute()

@@ -259,7 +259,7 @@ def test_words_refuse_dropout_and_unknown_languages():
 
 def test_missing_spacy_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(ImportError, match=r"annotated-transformer\[words\]"):
+    with pytest.raises(ImportError, match=r"\.\[words\]"):
         WordTokenizer([], "de")
 
 

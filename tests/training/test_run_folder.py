@@ -263,7 +263,7 @@ def test_without_tensorboard_the_error_names_the_extra(tmp_path, monkeypatch):
 
     make_trainer(tmp_path / "without", max_steps=1).train()
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(ImportError, match=r'pip install "annotated-transformer\[dev\]"'):
+    with pytest.raises(ImportError, match=r'pip install "\.\[dev\]" in the clone'):
         make_trainer(tmp_path / "with", tensorboard=True).train()
 
 

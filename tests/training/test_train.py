@@ -1,5 +1,6 @@
 """`annotated.train`: from pairs to a translator in one call, the same that the command makes."""
 
+import re
 import signal
 
 import pytest
@@ -75,6 +76,20 @@ def test_faults_are_told_once_and_not_trained_on(tmp_path, capfd, whole):
     assert weights(tmp_path / "run") == weights(whole[0])
 
 
+def test_the_run_begins_by_showing_a_pair_and_warns_of_few_updates(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "90")
+    pairs = [(f"{src} {'and a cat ' * 9}", f"{tgt} {'und eine Katze ' * 9}") for src, tgt in PAIRS]
+    train(tmp_path / "short", pair="en-de", epochs=1, max_tokens=10_000)
+    train(tmp_path / "long", pairs, epochs=1, max_tokens=1000)
+    said = capfd.readouterr().err.splitlines()
+    first, other = [line for line in said if line.startswith("  such as ")]
+    src, tgt = PAIRS[0]
+    assert first == f"  such as en: {src!r} → de: {tgt!r}"
+    assert len(other) <= 90
+    assert re.fullmatch(r"  such as '.*\.\.\.' → '.*\.\.\.'", other)
+    assert said.count("few updates in an epoch, 1: smaller batches (max_tokens) make more of them") == 1
+
+
 def test_subwords_that_are_drawn_anew_are_told_once(tmp_path, capfd):
     train(tmp_path, subword_dropout=0.1, max_steps=1)
     assert capfd.readouterr().err.count("train: ") == 1
@@ -114,7 +129,9 @@ def test_a_stopped_run_says_so_and_is_resumed(whole, tmp_path, monkeypatch):
         ({"preset": "huge"}, "preset must be one of tiny, base, big, not 'huge'"),
         ({"tokenizer": "letters"}, "tokenizer must be one of subwords, words, not 'letters'"),
         ({"learning_rat": 1}, "unknown setting 'learning_rat'; did you mean learning_rate?"),
-        ({"batch": 1}, "unknown setting 'batch'; those of TransformerConfig and TrainingConfig are known"),
+        ({"lr": 1}, "unknown setting 'lr'; did you mean learning_rate?"),
+        ({"validate": 1}, "unknown setting 'validate'; did you mean validation?"),
+        ({"batch": 1}, "unknown setting 'batch'; `annotated train --help` lists all"),
         ({"src_vocab": 9}, "unknown setting 'src_vocab'"),
         ({"tokenizer": "words"}, "name the two"),
         ({"vocab": 3}, "vocab must be from 260 to 1000000, not 3"),
