@@ -4,8 +4,7 @@
 # **We write the training loop line by line, watch a small Transformer learn to copy its input, find out what
 # its accuracy hides, and catch another model cheating.**
 #
-# Previous: [08_training_recipe](08_training_recipe.ipynb) · Next: [10_translation](10_translation.ipynb) ·
-# Attention itself: [02_attention](02_attention.ipynb)
+# Previous: [08_training_recipe](08_training_recipe.ipynb) · Next: [10_translation](10_translation.ipynb) 
 #
 # *25 minutes to read, under a minute to run.*
 #
@@ -75,9 +74,9 @@ torch.set_num_threads(1)  # matrices as small as ours only wait for a second thr
 # ## Ten symbols in, the same ten out
 #
 # The task is to repeat a row of ten symbols, each from `1` to `10`. The first is always `1`, the start
-# symbol; `0` is padding. The symbols are random, so those before say nothing about the next one: the decoder
-# can get it only from the source, through encoder-decoder attention. If a mask, a target, the loop or the
-# decoding is wrong, we see it within a minute and not after a day.
+# symbol; `0` is padding. The symbols are random, so those before say nothing about the next one: the
+# decoder can get it only from the source, through encoder-decoder attention. If a mask, a target, the loop
+# or the decoding is wrong, we see it within a minute.
 
 # %% tags=["figure-shift"]
 V, LENGTH = 11, 10  # symbols, padding among them; symbols in a row
@@ -110,7 +109,7 @@ assert torch.equal(batch.tgt[:, 1:], batch.tgt_y[:, :-1])  # one row, shifted by
 # > predictions for position i can depend only on the known outputs at positions less than i." (section 3.1)
 #
 # We test the sentence. We change the symbol at position 5, counted from 0, and look which of the decoder's
-# output vectors (its *hidden states*) change.
+# output vectors change.
 
 # %%
 _ = torch.manual_seed(0)
@@ -168,8 +167,8 @@ def train(model, batches, criterion, optimizer, scheduler):
 
 # %% [markdown]
 # - **The criterion** compares log-probabilities with the right symbols and gives a divergence, at best 0
-#   (more below). We divide its sum by `ntokens`, the number of questions, which the package's tokens per
-#   second count, too. Divided by the number of sentences, a batch of long ones would get a larger gradient.
+#   (more below). We divide its sum by `ntokens`, the number of questions, so that a batch of long rows
+#   gets no larger gradient.
 # - **`zero_grad`** is needed because `backward` *adds*: without it, each update also uses the gradients of
 #   all batches before.
 # - **`scheduler.step()`**: without it, the learning rate stays at that of update 1.
@@ -299,8 +298,8 @@ with evaluating(ours):  # the package's name for both switches, which it puts ba
     assert not kept_for_backward(lambda: validation_loss(ours))[0]
 
 # %% [markdown]
-# `eval()` alone keeps far more than the model's 0.2 MB; `no_grad` alone gives another loss each time,
-# because dropout is still on. Validation needs both.
+# `eval()` alone keeps far more than the model's 0.2 MB; `no_grad` alone gives another loss each time.
+# Validation needs both.
 
 # %% [markdown]
 # ## Decoding: nobody knows the answer any more
@@ -534,10 +533,10 @@ assert after[0] < min(after[1], truth[:, at].float().mean() - 0.2)
 assert behind > 0.8
 
 # %% [markdown]
-# So the positions *after a mistake* are not hard in themselves. (One other is, the last but one, even when it
-# reads the truth.) A wrong symbol in the input often makes the next answer wrong, and in one way: the model
-# says the symbol that it should have read. It seems to know by the symbol read how far it is, and a wrong one
-# leaves it one behind. Reading the truth it recovers; on its own it may stay behind.
+# So the positions *after a mistake* are not hard in themselves. A wrong symbol in the input often makes
+# the next answer wrong, and in one way: the model says the symbol that it should have read. It seems to
+# know by the symbol read how far it is, and a wrong one leaves it one behind. Reading the truth it
+# recovers; on its own it may stay behind.
 #
 # **Why not train on the model's own output?** That is *scheduled sampling* (Bengio et al., 2015): with a
 # growing probability, the decoder reads in training what the model itself predicted. For Transformers it is
@@ -650,8 +649,8 @@ assert min(shares[:2]) > 0.9
 assert shares[2] < 0.3
 
 # %% [markdown]
-# *This* model needs the diagonal, and the diagonal is enough: with one cell of ten it copies, with the other
-# nine it guesses. [13](13_reading_attention.ipynb) tests the maps of a translator so.
+# *This* model needs the diagonal, and the diagonal is enough: with one cell of ten it copies, with the
+# other nine it guesses.
 
 # %% [markdown]
 # ## Exercises
@@ -709,4 +708,4 @@ print("the first pass of scheduled sampling is right")
 
 # %% [markdown]
 # For a real language the loop stays as it is; what changes is the data: sentences of different lengths, cut
-# into subwords. That is [10_translation](10_translation.ipynb).
+# into subwords. Next: [10_translation](10_translation.ipynb).

@@ -88,18 +88,16 @@ _ = torch.manual_seed(0)
 # **Other modalities: kept.** An image cut into squares is a sequence (the Vision Transformer, Dosovitskiy
 # et al., 2021), and so is sound (Whisper, Radford et al., 2022).
 #
-# **Local attention: kept in part.** Windows came (Longformer, Beltagy et al., 2020), and many models
-# alternate layers that have one with layers that see everything before. Exact attention became affordable,
-# too: FlashAttention (Dao et al., 2022) never writes the $n \times n$ weights to memory
-# ([15](15_going_fast.ipynb)).
+# **Local attention: kept in part.** Windows came (Longformer, Beltagy et al., 2020), often in every other
+# layer. Exact attention became affordable, too: FlashAttention (Dao et al., 2022) never writes the $n
+# \times n$ weights to memory ([15](15_going_fast.ipynb)).
 #
 # **Less sequential generation: kept in part.** Non-autoregressive models write all tokens at once (Gu et
-# al., 2018), and lost quality by it; multi-token prediction and diffusion language models try again. Common
-# is *speculative decoding* (Leviathan et al., 2023): a small model proposes tokens, the large one checks
-# them in one pass, and the output has the same distribution as before.
+# al., 2018), and lost quality by it. Common is *speculative decoding* (Leviathan et al., 2023): a small
+# model proposes tokens, the large one checks them in one pass, and the output has the same distribution as
+# before.
 #
-# The paper does not foresee what happened most: one stack, trained to continue text, became the common
-# form of the model.
+# Not foreseen: one stack, trained to continue text, became the common form of the model.
 #
 # ## How a part is changed
 #
@@ -447,8 +445,7 @@ assert_close(states_of(F.pad(src, (0, 3), value=PAD), tgt), before, atol=1e-4, r
 # *Weight decay* pulls weights to 0. In Adam it was a term of the gradient (L2 regularisation), and Adam
 # divides each gradient by its typical size: the larger the gradients, the weaker the pull. **AdamW**
 # (Loshchilov and Hutter, 2019) shrinks the weight itself, beside the update. A common schedule is a linear
-# warm-up, then half a **cosine** (Loshchilov and Hutter, 2017) down to 0 or nearly; another stays constant
-# and falls only at the end.
+# warm-up, then half a **cosine** (Loshchilov and Hutter, 2017) down to 0 or nearly.
 #
 # **Property: AdamW's decay does not depend on the gradients.** Below the functions we update weights of 1
 # with random gradients, small and large.
@@ -582,11 +579,10 @@ for name, each in settings.items():
 # SwiGLU, grouped queries (2 groups for 4 heads). *All parts* has all five; *one stack* is the decoder-only
 # model of five such layers. *AdamW, cosine* has weight decay 0.1; its control is *Adam, cosine*.
 #
-# All warm up for 100 updates to a learning rate of 0.003, the better of two that we tried for the
-# *paper's* model alone; then it falls as $1/\sqrt{step}$, or along the cosine. The batches come in the
-# same order. We chose what *all parts* and *one stack* contain after first runs with these seeds, and
-# added *rotary and SwiGLU* and *Adam, cosine* later. We read the record of `python
-# benchmarks/since_2017.py`.
+# All warm up for 100 updates to a learning rate of 0.003, the better of two tried for the *paper's* model;
+# then it falls as $1/\sqrt{step}$, or along the cosine. The batches come in the same order. We chose what
+# *all parts* and *one stack* contain after first runs with these seeds, and added *rotary and SwiGLU* and
+# *Adam, cosine* later. (`python benchmarks/since_2017.py`)
 #
 # Each difference is taken from the same three *paper* runs: if these are unlucky, all ten are wrong in the
 # same direction. So the interval allows for ten comparisons at once (Dunnett's test). It takes the noise
@@ -646,15 +642,14 @@ plt.show()
 # 300 updates its decay takes about 4% of a weight.
 #
 # **All parts** are not clearly better or worse than the paper's model. Grouped queries take 11% of the
-# parameters, and the learning rate was chosen for the *paper's* model; we have not tested which of these
-# matters. **One stack** is worse than its control, *all parts*.
+# parameters, and the learning rate was chosen for the *paper's* model (we tested neither). **One stack**
+# is worse than its control, *all parts*.
 #
 # **BLEU** can disagree with the loss, as for *all parts*: 100 sentences are few, and it has no interval
 # here. **Sampling** costs BLEU (one model, one draw), which compares with one right answer.
 #
-# At our size we would take one of the two. After 300 updates training is far from finished, and what
-# learns fast is ahead. This says little about large models, whose parts were chosen for long runs, long
-# texts and cheap decoding.
+# At our size we would take one of the two. After 300 updates what learns fast is ahead. This says little
+# about large models, whose parts were chosen for long runs, long texts and cheap decoding.
 #
 # ## Exercises
 #
@@ -741,8 +736,8 @@ assert_close(accepted.sum(), torch.minimum(p, q).sum())  # no rule accepts more 
 # In the code of GPT-2, Whisper or Llama you now know most of the parts. `Trainer` trains a variant, named in
 # `parts`, on your own sentence pairs ([10](10_translation.ipynb)).
 #
-# Why models grew: Kaplan et al. (2020), Hoffmann et al. (2022). Mixtures of experts: Fedus et al. (2022).
-# From continuing text to answering: Ouyang et al. (2022).
+# Why models grew: Kaplan et al. (2020), Hoffmann et al. (2022). From continuing text to answering: Ouyang
+# et al. (2022).
 #
 # Back to the start:
 # [00_start_here](00_start_here.ipynb).
