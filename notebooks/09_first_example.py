@@ -4,7 +4,7 @@
 # **We write the training loop line by line, watch a small Transformer learn to copy its input, find out what
 # its accuracy hides, and catch another model cheating.**
 #
-# Previous: [08_training_recipe](08_training_recipe.ipynb) · Next: [10_translation](10_translation.ipynb) 
+# Previous: [08_training_recipe](08_training_recipe.ipynb) · Next: [10_translation](10_translation.ipynb)
 #
 # *25 minutes to read, under a minute to run.*
 #
