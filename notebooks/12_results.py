@@ -73,9 +73,8 @@ torch.set_num_threads(1)  # the matrices are small, and only wait for a second t
 # > "... the big transformer model (Transformer (big) in Table 2) outperforms the best previously reported
 # > models (including ensembles) by more than 2.0 BLEU ..." (section 6.1, English-German)
 #
-# The test sets are newstest2014. The training data had 4.5 million sentence pairs for English-German and 36
-# million for English-French. Each language has two columns: BLEU, and the training cost in floating-point
-# operations.
+# The test sets are newstest2014. English-German had 4.5 million sentence pairs to train on, English-French
+# 36 million. The training cost is in floating-point operations.
 
 # %%
 TABLE_2 = {  # BLEU and training cost: English-German, then English-French; None where the table has nothing
@@ -115,8 +114,7 @@ plt.show()
 # %% [markdown]
 # *Figure 1. Table 2, drawn: better is higher, cheaper is further left. Diamonds are Transformers, squares
 # are ensembles (several models that translate together); the others are recurrent or convolutional
-# networks. (ByteNet has no cost in the table. GNMT is Google's system, RL its last training by
-# reinforcement learning; MoE mixes expert networks.)*
+# networks. (GNMT is Google's system, RL reinforcement learning; MoE mixes expert networks.)*
 
 # %%
 german, french = ({k: v[c] for k, v in TABLE_2.items() if v[c] is not None} for c in (0, 2))
@@ -145,9 +143,9 @@ assert french["Transformer (base)"] < min(alone)
 # > "... our big model achieves a BLEU score of 41.0, outperforming all of the previously published single
 # > models, at less than 1/4 the training cost of the previous state-of-the-art model."
 #
-# The conference paper (NIPS 2017) has 41.0 in all three places. So the abstract and the table were changed
-# and the sentence was not; the paper does not say why. It matters for the claim: 41.0 beats every single
-# model but only one of the three ensembles; 41.8 beats all three.
+# The conference paper (NIPS 2017) has 41.0 in all three places: abstract and table were changed later, the
+# sentence was not. It matters, because 41.0 beats every single model but only one of the three ensembles;
+# 41.8 beats all three.
 #
 # ### Why your toolkit says 26 where the paper says 27.3
 #
@@ -182,7 +180,7 @@ assert scores["compounds split"] > scores["as it is"] + 5
 # > time, the number of GPUs used, and an estimate of the sustained single-precision floating-point capacity
 # > of each GPU." (section 6.1; footnote 5 has 9.5 TFLOPS for the P100)
 #
-# This estimate is a price and not a count: an hour costs the same whether the GPU computes or waits. 9.5
+# This is a price and not a count: a waiting GPU costs as much as one that computes. 9.5
 # TFLOPS (10¹² operations per second) is close to the P100's *peak*. We can also count: on torch's `meta`
 # device a tensor has a shape but no numbers, and a counter adds up the matrix products of the real model.
 
@@ -212,13 +210,13 @@ for name in sizes:
     assert 0.2 < share < 0.55
 
 # %% [markdown]
-# The price is Table 2's, to two digits. The matrix products that the model needed are 29% of it for base and
-# 42% for big. This ratio is called *model FLOPs utilisation*; [15](15_going_fast.ipynb) measures ours. The
-# rest is waiting and work that we do not count (softmax, normalisation, Adam, padding).
+# The price is Table 2's, to two digits. The matrix products that the model needed are 29% of it for base
+# and 42% for big. This ratio is called *model FLOPs utilisation*; [15](15_going_fast.ipynb) measures ours.
+# The rest is waiting and work that we do not count.
 #
 # ## A published score, matched with another recipe
 #
-# Does this package translate as well as a Transformer should? We cannot train on 4.5 million pairs on a CPU.
+# We cannot train on 4.5 million pairs on a CPU.
 # But Wu et al., *Good for Misconceived Reasons* (ACL 2021), have a baseline at our size: four layers of
 # width 128, trained on the 29,000 captions of Multi30k, English to German, lower-cased and tokenised.
 
@@ -258,8 +256,7 @@ assert score.low < published["value"] < score.value < score.high
 #   end an additional loss, R-Drop (below). The compute is about equal. Search (a beam of 5, division by
 #   length) and test text are theirs.
 # - **It is one seed.** The interval says only how far another thousand captions would move our score.
-#   Another seed would move it too (below, in short runs, by up to 2). A difference of 0.33 decides
-#   nothing. A bug that costs several points would show.
+#   Another seed would move it too (below, in short runs, by up to 2). A difference of 0.33 decides nothing.
 # - **We looked at the test set four times**, for four models. Here is each look, in order:
 
 # %% tags=["figure-looks"]
@@ -281,7 +278,6 @@ ax.invert_yaxis()
 ax.set(title="Every look at test_2016_flickr", xlabel="BLEU, tokenised and lower-cased")
 ax.legend(loc="upper right", fontsize=10, frameon=False)
 plt.show()
-print("ours minus theirs:", ", ".join(f"{bleu - published['value']:+.2f}" for bleu in LOOKS.values()))
 assert score.low < min(LOOKS.values())
 
 # %% [markdown]
@@ -293,8 +289,7 @@ assert score.low < min(LOOKS.values())
 # et al.'s model that also sees the photograph has 41.96 in their repository, which ours does not reach.
 #
 # **You can check this.** Where `ANNOTATED_DATA` names the corpus's folder, the next cell translates the
-# thousand sentences again. (`annotated train --corpus multi30k` fetches them; `annotated reproduce
-# multi30k-en-de-lc` trains from the beginning.)
+# thousand sentences again. (`annotated reproduce multi30k-en-de-lc` trains from the beginning.)
 
 # %% tags=["nbval-ignore-output"]
 again = None
@@ -359,34 +354,36 @@ assert max(late) - min(late) > 0.5
 # *Figure 3. The run's log on validation text. The cross-entropy falls faster when R-Drop begins (dashed
 # line). The BLEU of single checkpoints jumps by more than half a point.*
 #
-# It looks as if R-Drop helped. But without a *control* one cannot tell. A full run takes hours, so we ran an
-# eighth of the epochs (`python benchmarks/ablation.py`): 14 with R-Drop from the ninth on, and 20 without,
-# which pass the text through the model as often.
+# It looks as if R-Drop helped. But without a *control* one cannot tell. A full run takes hours, so we ran
+# an eighth of the epochs, three seeds each (`python benchmarks/ablation.py`): 14 with R-Drop from the
+# ninth on, and 20 without, which pass the text through the model as often.
 
 # %%
 short = recorded("ablation")["models"]
-for name in ("R-Drop", "no R-Drop, as many passes"):
-    runs = short[name].values()
-    found = {split: ", ".join(f"{run[split]['bleu']:.1f}" for run in runs) for split in ours}
+for name, runs in short.items():
+    found = {split: ", ".join(f"{run[split]['bleu']:.1f}" for run in runs.values()) for split in ours}
     print(f"{name:26} BLEU of each seed:", "; ".join(f"{split} {each}" for split, each in found.items()))
 val = {name: [run["val"]["bleu"] for run in runs.values()] for name, runs in short.items()}
 assert max(val["R-Drop"]) < min(val["no R-Drop, as many passes"]) - 2
+assert abs(val["R-Drop"][0] - val["no R-Drop"][0]) < 1
+assert val["and three matrices"][0] < val["no R-Drop"][0] - 4
 
 # %% [markdown]
-# In so short a run R-Drop *costs* two to four points: it takes updates from a model that is still far from
-# memorising its text. So Figure 3 does not show that R-Drop helps. It may, late in a long run; that
-# control is missing. Two seeds of one recipe differ by up to two points.
+# In so short a run R-Drop *costs* two to four points, because it takes updates from a model that is still
+# far from memorising its text: with as many *updates* (third row, one seed) it costs nothing. So Figure 3
+# does not show that R-Drop helps. It may, late in a long run; that control is missing. The rows with "and"
+# take one more part out of "no R-Drop". Two seeds of one recipe differ by up to two points, so one seed
+# shows only that three matrices in the place of one lose four.
 #
 # Because one checkpoint's BLEU is so noisy, the recipe averages the last ten epochs
 # ([11](11_search_and_averaging.ipynb)).
 #
 # ## Table 3: what matters?
 #
-# > "To evaluate the importance of different components of the Transformer, we varied our base model in
-# > different ways, measuring the change in performance on English-to-German translation on the development
-# > set, newstest2013." (section 6.2)
+# > "... we varied our base model in different ways, measuring the change in performance on
+# > English-to-German translation on the development set, newstest2013." (section 6.2)
 #
-# A study like this is called an *ablation*. No checkpoints were averaged for it.
+# No checkpoints were averaged for this *ablation*.
 
 # %%
 TABLE_3 = [  # row, what is changed, perplexity per wordpiece, BLEU, millions of parameters (65 if not given)
@@ -441,7 +438,7 @@ plt.show()
 #
 # The paper has one score for each row, on 3,000 sentences, without an interval; presumably each is one run.
 # Another seed may well move a row by some tenths. The band of 0.3 is our guess, and seven of the 19 rows lie
-# in it. Far to its left are few layers, narrow models, no dropout and one head. Do the numbers support
+# in it. Do the numbers support
 # section 6.2?
 #
 # - "... single-head attention is 0.9 BLEU worse than the best setting, quality also drops off with too many
@@ -473,7 +470,7 @@ assert perplexity["h = 32, d_k = 16"] == perplexity["d_k = 32"] < perplexity["d_
 # %% [markdown]
 # ### Perplexity and BLEU
 #
-# Do the two measures agree?
+# Do they agree?
 
 
 # %% tags=["figure-two-measures"]
@@ -489,7 +486,7 @@ for _, name, found, bleu, _ in [*TABLE_3, BASE]:
     ax.plot(found, bleu, "s" if smoothing else "o", color="C3" if smoothing else "C0", ms=8)
     if smoothing or name in ("N = 2", "N = 8", "big", "d_model = 256", "d_model = 1024", "dropout 0"):
         left = name in ("smoothing 0", "N = 8", "d_model = 256")
-        place = (-8, -12) if left else (8, 2)
+        place = (-8, 6 if name == "N = 8" else -12) if left else (8, 2)
         ax.annotate(name, (found, bleu), place, textcoords="offset points", ha="right" if left else "left")
 ax.set(title="Table 3: two measures", xlabel="perplexity per wordpiece", ylabel="BLEU", xlim=(4.1, 6.5))
 plt.show()
@@ -511,9 +508,9 @@ assert correlation(TABLE_3) > correlation(others) + 0.05
 #
 # ### Table 3 at our size
 #
-# We cannot repeat twenty runs on eight GPUs, but we can make small ones: two layers of width 128, four
+# Ours are small models: two layers of width 128, four
 # heads, $d_{ff} = 256$ and **no dropout**, 500 updates on the built-in German-English corpus, one change at
-# a time and **three seeds each** (`python benchmarks/variations.py`, most of an hour; we read its record).
+# a time and **three seeds each** (`python benchmarks/variations.py`).
 # Row (B) is missing, because in this package $d_k$ is always $d_{model}/h$.
 
 # %%
@@ -561,7 +558,7 @@ assert mean(bleus["smoothing 0.2"]) > mean(bleus["base"])
 assert max(map(abs, apart["learned positions"])) < noise
 
 # %% [markdown]
-# "Worse" and "better" mean here that all three seeds lie outside the band on that side. As in the paper, one
+# As in the paper, one
 # head is worse, a narrower model is worse, learned positions are about the same, and no smoothing gives a
 # better perplexity and a worse BLEU. Unlike in the paper, more layers and dropout are *worse*, and a wider
 # model is no better.
@@ -641,5 +638,5 @@ assert paired[1] - paired[0] < (alone[0][1] - alone[0][0]) / 4
 assert paired_interval(first, first, lengths) == (0, 0)
 
 # %% [markdown]
-# The numbers say how well a model translates, but not how it does it. What its attention shows of that is
-# next: [13_reading_attention](13_reading_attention.ipynb).
+# How a model does it, as far as its attention shows it, is next:
+# [13_reading_attention](13_reading_attention.ipynb).
