@@ -158,10 +158,54 @@ def test_a_link_brings_back_what_was_chosen(page: "Page") -> None:  # noqa: F821
 def test_another_word_is_gone_on_from(page: "Page") -> None:  # noqa: F821
     opened(page, at="probabilities", token="1,1")
     before = page.locator(".german").inner_text()
+    button = page.locator(".probabilities button", has_text="Write").first
+    word = button.locator("span").inner_text()
+    button.click()
+    page.wait_for_function("before => document.querySelector('.german').textContent !== before", arg=before)
+    assert "because you chose it" in page.locator(".said").inner_text()
+    page.locator("footer .next").click()
+    assert "begun as you chose" in page.locator(".results caption").first.inner_text()
+    told = page.locator(".forced")
+    assert f"{word}”" in told.inner_text()
+    told.get_by_role("button", name="Let the model choose again").click()
+    wait_for(page, before)
+    assert told.count() == 0
+
+
+ROWS = """window.rows_ = new Set();
+const write = () => document.querySelectorAll('.results')[1]?.querySelectorAll('tbody tr').forEach(row =>
+  window.rows_.add([...row.querySelectorAll('td')].map(cell => cell.textContent.replace('−', '-')).join()));
+new MutationObserver(write)
+  .observe(document.body, { subtree: true, childList: true, characterData: true });"""
+PENALTY = "document.querySelectorAll('.results')[1].querySelectorAll('td')[1].textContent"
+
+
+def test_a_score_stands_with_the_penalty_of_its_own_search(page: "Page") -> None:  # noqa: F821
+    """Also while the search for another penalty is still going on."""
+    opened(page, at="beam")
+    page.evaluate(ROWS)
+    slider = page.get_by_label("Length penalty")
+    for key in ("Home", "End"):
+        before = page.evaluate(PENALTY)
+        slider.press(key)
+        page.wait_for_function(f"before => {PENALTY} !== before", arg=before)
+    rows = page.evaluate("[...window.rows_]")
+    assert len(rows) > 1
+    for total, divisor, score in (map(float, row.split(",")) for row in rows):
+        assert score == pytest.approx(total / divisor, abs=0.02)
+
+
+def test_translations_that_read_alike_are_shown_in_their_pieces(page: "Page") -> None:  # noqa: F821
+    opened(page, at="probabilities", s="A black dog chases a white dog on the bank of a river.")
+    before = page.locator(".german").inner_text()
     page.locator(".probabilities button", has_text="Write").first.click()
     page.wait_for_function("before => document.querySelector('.german').textContent !== before", arg=before)
-    page.get_by_role("button", name="Let the model choose again").click()
-    wait_for(page, before)
+    page.locator("footer .next").click()
+    rows = page.locator(".results").nth(1).locator("tbody th").all_inner_texts()
+    texts = [row.split("\n")[0] for row in rows]
+    for text, row in zip(texts, rows, strict=True):
+        assert (row != text) == (texts.count(text) > 1)
+    assert len(set(rows)) == len(rows)
 
 
 def test_a_part_left_out_is_told_and_put_back(page: "Page") -> None:  # noqa: F821
@@ -228,6 +272,45 @@ def test_a_sentence_begins_at_a_word(page: "Page") -> None:  # noqa: F821
     page.wait_for_function("document.querySelector('.tokens [aria-pressed=true]').textContent === 'eating'")
 
 
+def test_the_same_words_are_told_with_what_the_model_has_lost(page: "Page") -> None:  # noqa: F821
+    """By the numbers that the line below the translation tells."""
+
+    def sure() -> str:
+        return page.locator(".sure").inner_text().split("each piece ")[1].split("%")[0] + "%"
+
+    opened(page, at="encoder-weights")
+    whole = page.locator(".german").inner_text()
+    before = sure()
+    page.get_by_label("Leave out the division").check()
+    page.wait_for_selector(".outcome span")
+    assert page.locator(".german").inner_text() == whole
+    after = sure()
+    told = f"the same words, but less sure: {before} → {after}"
+    assert float(after[:-1]) < float(before[:-1])
+    assert told in page.locator(".outcome").inner_text()
+    assert told in page.locator(".broken").inner_text()
+
+
+def test_a_network_that_is_left_out_would_fire(page: "Page") -> None:  # noqa: F821
+    opened(page, at="encoder-network")
+    page.get_by_label("Leave out the feed-forward network").check()
+    page.wait_for_selector(".outcome span")
+    assert "would fire, but the network is left out" in page.locator(".said").inner_text()
+    page.get_by_label("Leave out all feed-forward networks").check()
+    page.wait_for_function("document.querySelectorAll('.outcome span').length === 2")
+    bars = page.locator(".unit .bar")
+    shares = bars.evaluate_all("e => e.map(bar => Number(bar.style.getPropertyValue('--share')))")
+    assert bars.count() == 0 or max(shares) == 1
+
+
+def test_without_the_mask_the_same_row_stays_at_hand(page: "Page") -> None:  # noqa: F821
+    opened(page, at="decoder-weights", s="A black dog chases a white dog on the bank of a river.")
+    row = page.locator(".tokens [aria-pressed=true]").inner_text()
+    page.get_by_label("Leave out the causal mask").check()
+    page.wait_for_selector(".outcome span")
+    assert page.locator(".tokens [aria-pressed=true]").inner_text() == row
+
+
 # Everything that the page shows, and whether it calls it old, each time that it changes.
 HISTORY = """window.history_ = [];
 new MutationObserver(() => window.history_.push([
@@ -287,7 +370,7 @@ def test_on_a_phone_what_breaks_is_seen_beside_its_box(visit: Visit, stop: str, 
         assert bottom < PHONE["height"]
     assert before.inner_text() == whole
     same = page.locator(".german").inner_text() == whole
-    assert ("No change" in after.inner_text()) == same
+    assert ("the same words" in after.inner_text()) == same
     page.set_viewport_size(DESK)
 
 

@@ -1,14 +1,14 @@
 // The page: a sentence, its translation, the map, and the station at hand.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { partNames } from "./breaking.tsx";
+import { partNames, sameWords } from "./breaking.tsx";
 import { Choice, Legend, percent, spelled } from "./drawing.tsx";
 import { FigureOne } from "./map.tsx";
 import { beginning, readLink, type State, writeLink } from "./state.ts";
 import { STOPS, TOUR } from "./stops.tsx";
 import { Tokenizer } from "./tokenizer.ts";
 import type { Look, PageModel, Request } from "./translator.ts";
-import { layerOf, type Tries, type View } from "./view.ts";
+import { chancesOf, layerOf, sameRow, sureness, type Tries, type View } from "./view.ts";
 import { Shape, Term } from "./words.tsx";
 import { startModel } from "./worker.ts";
 
@@ -80,6 +80,16 @@ export function App({ setting }: { setting: Setting }) {
     }
     let wanted = true;
     setTrouble("");
+    const show = (look: Look, whole: Look) => {
+      const before = looks?.look;
+      if (before?.sentence === sentence && before.prefix.join() === prefix.join())
+        setState(({ position, ...others }) => {
+          const row = position.decoder;
+          const decoder = row === null ? null : sameRow(row, before.written, look.written);
+          return { ...others, position: { ...position, decoder } };
+        });
+      setLooks({ look, whole, asked });
+    };
     const request = { sentence, beam, alpha, prefix };
     const wholly = JSON.stringify(request);
     const whole = async () => {
@@ -89,7 +99,7 @@ export function App({ setting }: { setting: Setting }) {
       return look;
     };
     Promise.all([leftOut.length ? ready.ask({ ...request, leftOut }) : null, whole()]).then(
-      ([look, whole]) => wanted && setLooks({ look: look ?? whole, whole, asked }),
+      ([look, whole]) => wanted && show(look ?? whole, whole),
       (error) => wanted && setTrouble(`The model failed: ${error.message}`),
     );
     return () => {
@@ -183,8 +193,8 @@ function Translation(props: { view: View | null; trouble: string; typical: Setti
 // The translation; the tokens in which it was written, each underlined by how sure the model was of it.
 function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
   const { state, choose, look, whole, tokenizer, computing } = view;
-  const chances = look.written.map((token, i) => Math.exp(look.trace.generator[i][token]));
-  const sure = Math.exp(chances.reduce((sum, chance) => sum + Math.log(chance), 0) / chances.length);
+  const chances = chancesOf(look);
+  const sure = sureness(look);
   const worst = chances.indexOf(Math.min(...chances));
   const composed = tokenizer.composed(look.written);
   return (
@@ -197,12 +207,11 @@ function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
           </button>
           <span class="whole">
             The whole model: <span lang="de">{whole.ended[0].text}</span>
-            {!computing && look.ended[0].text === whole.ended[0].text && (
-              <b> No change: the translation is the same.</b>
-            )}
+            {!computing && sameWords(whole, look) && <b> Broken, it finds {sameWords(whole, look)}.</b>}
           </span>
         </p>
       )}
+      <Forced view={view} />
       <p class="german" lang="de" aria-live="polite">
         {look.ended[0].text || "(nothing)"}
       </p>
@@ -210,7 +219,8 @@ function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
         On average, by the <Term of="geometric mean" />, the model gave each piece {percent(sure)}
         {typical && ` (half of the captions that it was made for get more than ${percent(typical[1])})`}. It
         was least sure of <b lang="de">{spelled(tokenizer.pieces[look.written[worst]])}</b>,{" "}
-        {percent(chances[worst])}.
+        {percent(chances[worst])}
+        {worst < look.prefix.length && ", which you chose"}.
         {typical && sure < typical[0] && !state.leftOut.length && !state.prefix.length && (
           <b> Nine in ten captions get more: this is not what it was made for, do not trust it.</b>
         )}
@@ -230,6 +240,20 @@ function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
         )}
       </p>
     </>
+  );
+}
+
+// What the reader has made the translation begin with, and so is not the model's choice.
+function Forced({ view: { state, choose, tokenizer } }: { view: View }) {
+  if (!state.prefix.length) return null;
+  return (
+    <p class="forced">
+      <b>Chosen by you:</b> the translation begins with <b lang="de">“{tokenizer.decode(state.prefix)}”</b>,
+      and the model goes on from there.{" "}
+      <button type="button" onClick={() => choose({ prefix: [] })}>
+        Let the model choose again
+      </button>
+    </p>
   );
 }
 

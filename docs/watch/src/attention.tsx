@@ -184,9 +184,16 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
         Leave out the division by √{width}
       </Leave>
       {kind === "decoder" && (
-        <Leave view={view} part="mask">
-          Leave out the causal mask
-        </Leave>
+        <>
+          <p>
+            While the model writes, nothing later is there to be looked at. Yet without the mask each new
+            token has the earlier positions computed again, and now they see the later tokens, which never
+            happened in training.
+          </p>
+          <Leave view={view} part="mask">
+            Leave out the causal mask
+          </Leave>
+        </>
       )}
       <h3 title={`Computed by ${name}`}>All queries of this head at once</h3>
       <p class="small">

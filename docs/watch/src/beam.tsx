@@ -10,6 +10,8 @@ import type { View } from "./view.ts";
 
 const [WIDE, HIGH, BOX] = [148, 26, 122];
 
+type Translated = Pick<Look["ended"][number], "tokens" | "text">;
+
 interface Node extends Candidate {
   x: number;
   y: number;
@@ -37,6 +39,23 @@ export function layOut(steps: Candidate[][]): Node[][] {
 }
 
 const short = (piece: string) => (piece.length > 9 ? `${piece.slice(0, 8)}…` : piece);
+
+// Tokens as words whose pieces are told apart.
+const inPieces = (tokens: number[], pieces: string[]) =>
+  tokens
+    .map((token) => pieces[token])
+    .join("·")
+    .replaceAll("·\u2581", " ")
+    .replace("\u2581", "");
+
+// The words of one translation whose pieces are not those of all that read alike.
+export function apart(one: Translated, all: Translated[], pieces: string[]): string {
+  const twins = all.filter((other) => other.text === one.text);
+  const words = twins.map((twin) => inPieces(twin.tokens, pieces).split(" "));
+  const own = words[twins.indexOf(one)];
+  return own.filter((word) => !words.every((others) => others.includes(word))).join(" ");
+}
+
 const pathTo = (node: Node | null): Node[] => (node ? [...pathTo(node.before), node] : []);
 
 export function Beam({ view }: { view: View }) {
@@ -57,7 +76,10 @@ export function Beam({ view }: { view: View }) {
     );
   const winning = new Set(pathTo(winner ?? null));
   const height = 2 * state.beam * HIGH + 8;
-  const penalty = (length: number) => ((5 + length) / 6) ** state.alpha;
+  const penalty = (length: number) => ((5 + length) / 6) ** look.alpha; // of the search that gave these scores
+  const twice = look.ended.filter((one, i, all) =>
+    all.some((other, j) => j !== i && other.text === one.text),
+  );
   return (
     <>
       <Narrow view={view} />
@@ -153,6 +175,7 @@ export function Beam({ view }: { view: View }) {
               <tr key={i} class={i ? undefined : "chosen"}>
                 <th scope="row" lang="de">
                   {one.text}
+                  {twice.includes(one) && <small>{apart(one, look.ended, tokenizer.pieces)}</small>}
                 </th>
                 <td>{shown(one.logProb)}</td>
                 <td>{penalty(one.tokens.length + 1).toFixed(2)}</td>
@@ -164,6 +187,18 @@ export function Beam({ view }: { view: View }) {
           </tbody>
         </table>
       </div>
+      {twice.length > 0 && (
+        <p class="small">
+          Translations that read alike are made of other pieces: below them stand the words in which they
+          differ, with a dot between the pieces. To the search they are different translations.
+        </p>
+      )}
+      {look.alpha === 0 && (
+        <p class="small">
+          With α at 0 no further token can raise a score, so the search ends as soon as the best translation
+          beats every beginning that is still open: the list may be short.
+        </p>
+      )}
       <p class="small">
         P is the probability of the whole sentence, its end included: of the first,{" "}
         {percent(Math.exp(look.ended[0].logProb))}.
@@ -193,7 +228,8 @@ function Narrow({ view: { ask, state, choose } }: { view: View }) {
     <div class="scrolls">
       <table class="results">
         <caption>
-          This sentence with a beam of 1, which is greedy search, and with the paper's beam of 4
+          This sentence{prefix.length > 0 && ", begun as you chose,"} with a beam of 1, which is greedy search
+          {prefix.length > 0 && " from there on"}, and with the paper's beam of 4
         </caption>
         <thead>
           <tr>

@@ -2,15 +2,16 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { percent } from "./drawing.tsx";
 import type { Part } from "./transformer.ts";
 import type { Look } from "./translator.ts";
-import { attentionName, type Kind, type View } from "./view.ts";
+import { attentionName, type Kind, sureness, type View } from "./view.ts";
 
 const NAMED: [Part, string, ComponentChildren][] = [
   [
     "positions",
     "the positions",
-    "The waves of section 3.5 are not added: a sentence becomes a bag of pieces.",
+    "The waves of section 3.5 are not added: a sentence becomes a bag of pieces. In the German some order remains, through the causal mask.",
   ],
   [
     "mask",
@@ -111,6 +112,15 @@ function Box(props: { view: View; part: Part; children: ComponentChildren; onTic
   );
 }
 
+// What a broken model that found the same words has lost, in words; nothing, if it found others.
+export function sameWords(whole: Look, look: Look): string {
+  if (look.ended[0].text !== whole.ended[0].text) return "";
+  const [before, after] = [whole, look].map(sureness);
+  const [from, to] = [before, after].map(percent);
+  if (from === to) return `the same words, just as sure: ${to}`;
+  return `the same words, ${after < before ? "but less sure" : "and surer"}: ${from} → ${to}`;
+}
+
 // What leaving parts out did to the translation, beside the control that left them out.
 export function Outcome({ view }: { view: View }) {
   const { state, look, whole, computing } = view;
@@ -125,7 +135,7 @@ export function Outcome({ view }: { view: View }) {
       ) : (
         <dd>
           <span lang="de">{shorten(after) || "(nothing)"}</span>
-          {after === before && <b> No change: the translation is the same.</b>}
+          {sameWords(whole, look) && <b> These are {sameWords(whole, look)}.</b>}
         </dd>
       )}
     </dl>
@@ -176,7 +186,7 @@ export function Breaking({ view }: { view: View }) {
                   ) : (
                     <i>computing…</i>
                   )}
-                  {alone[part]?.ended[0].text === whole.ended[0].text && " (no change)"}
+                  {alone[part] && sameWords(whole, alone[part]) && ` (${sameWords(whole, alone[part])})`}
                   <small>{why}</small>
                 </td>
               </tr>

@@ -129,6 +129,11 @@ export function Positions({ view, side }: { view: View; side: Side }) {
           { label: "= x", values: look.trace[`${name}.1`][at] },
         ]}
       />
+      <p>
+        Without positions the decoder, too, sees what it has written as a bag. It knows which piece came last;
+        what order remains beyond that comes from the causal mask, which shows each position only what came
+        before it.
+      </p>
       <Leave view={view} part="positions">
         Leave out the positions
       </Leave>
@@ -255,9 +260,11 @@ export function Network({ view, side }: { view: View; side: Side }) {
   const units = all[at];
   const most = Math.max(...units, 1e-9);
   const fired = units.filter((x) => x > 0).length;
-  const strongest = largestOf(units, 5).filter((i) => units[i] > 0);
-  const chosen = unit !== null && unit < units.length ? unit : (strongest[0] ?? 0);
-  const peak = Math.max(...all.map((row) => row[chosen]), 1e-9);
+  const strongest = largestOf(units, 1)[0];
+  const peaks = units.map((_, i) => Math.max(...all.map((row) => row[i])));
+  const chosen = unit ?? (fired ? strongest : largestOf(peaks, 1)[0]);
+  const leftOut =
+    look.leftOut.includes("networks") || look.leftOut.includes(`${name as `${string}.feed_forward`}`);
   const last = side === "encoder" ? 1 : 2;
   const sublayer = (i: number) => `${side}.layers.${state.layer}.sublayer.${i}`;
   const [x, output, sum] = [`${sublayer(last - 1)}.norm`, `${name}.w_2`, `${sublayer(last)}.sum`].map(
@@ -270,11 +277,11 @@ export function Network({ view, side }: { view: View; side: Side }) {
       <p class="said" aria-live="polite">
         For “{names[at]}”,{" "}
         <b>
-          {fired} of {units.length} units fire
+          {fired} of {units.length} units{" "}
+          {leftOut ? "would fire, but the network is left out" : fired === 1 ? "fires" : "fire"}
         </b>
         ; the <Term of="ReLU" /> has set the others to 0.
-        {strongest.length > 0 &&
-          ` The strongest is unit ${strongest[0] + 1}, with ${shown(units[strongest[0]])}.`}
+        {fired > 0 && ` The strongest is unit ${strongest + 1}, with ${shown(units[strongest])}.`}
       </p>
       <div class="units" role="group" aria-label="Units">
         {[...units].map((x, i) => (
@@ -290,21 +297,27 @@ export function Network({ view, side }: { view: View; side: Side }) {
           />
         ))}
       </div>
-      <h3>Unit {chosen + 1} for each token of this sentence</h3>
-      <table class="unit">
-        <tbody>
-          {names.map((name, i) => (
-            <tr key={i}>
-              <th scope="row">{name}</th>
-              <td>
-                <span class="bar" style={{ "--share": all[i][chosen] / peak }}>
-                  <span>{shown(all[i][chosen])}</span>
-                </span>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <h3>
+        Unit {chosen + 1} for each token of this sentence{leftOut && ", if it were not left out"}
+      </h3>
+      {peaks[chosen] > 0 ? (
+        <table class="unit">
+          <tbody>
+            {names.map((name, i) => (
+              <tr key={i}>
+                <th scope="row">{name}</th>
+                <td>
+                  <span class="bar" style={{ "--share": all[i][chosen] / peaks[chosen] }}>
+                    <span>{shown(all[i][chosen])}</span>
+                  </span>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      ) : (
+        <p>It fires for none of them.</p>
+      )}
       <h3>What it adds to the token: {output.length} numbers</h3>
       <Strips
         name="Feed-forward input, output and sum"

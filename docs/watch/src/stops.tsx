@@ -127,6 +127,18 @@ const inputs = (side: Side): Stop[] => [
   },
 ];
 
+const Compared = () => (
+  <>
+    A token's query is compared with every key by a dot product, its score, which is divided by{" "}
+    <span class="whole">
+      √<Term of="d_k" />.
+    </span>{" "}
+    A score is a sum of d<sub>k</sub> products, so it is about √d<sub>k</sub> times as large as one of them;
+    undivided, large scores leave nearly all the weight to one token. The softmax turns the scores into
+    weights that sum to 1.
+  </>
+);
+
 function attention(kind: Kind): Stop[] {
   const tabs: [string, string][] = [
     [`${kind}-projections`, "q, k, v"],
@@ -169,13 +181,15 @@ function attention(kind: Kind): Stop[] {
       question: ASKED[kind],
       text: (
         <>
-          Its query is compared with every key by a dot product. The products are divided by{" "}
-          <span class="whole">
-            √<Term of="d_k" />,
-          </span>{" "}
-          because a sum of d<sub>k</sub> such products is about √d<sub>k</sub> times as large as one of them, and
-          large scores leave all the weight to one token. The softmax turns them into weights that sum to 1.{" "}
-          {SEEN[kind]}
+          {SEEN[kind]}{" "}
+          {kind === "encoder" ? (
+            <Compared />
+          ) : (
+            <>
+              The rest is as in the encoder: dot products of the query with every key, divided by √d
+              <sub>k</sub>, and a softmax.
+            </>
+          )}
         </>
       ),
       equation: (

@@ -30,10 +30,9 @@ export interface Translation {
   steps: Candidate[][]; // of the search
 }
 
-export interface Look extends Translation {
+export interface Look extends Translation, Request {
   target: number[]; // the best translation as the decoder reads it, the start symbol first
   written: number[]; // as the decoder writes it, the end symbol last
-  leftOut: Part[]; // in the model that gave all this
   trace: Trace;
 }
 
@@ -64,7 +63,7 @@ export class Translator {
     };
   }
 
-  // The same, with what each layer gave while the best was read and written.
+  // The same and what was asked, with what each layer gave while the best was read and written.
   look(request: Request): Look {
     const translation = this.translate(request);
     const [{ tokens }] = translation.ended;
@@ -72,7 +71,7 @@ export class Translator {
     const { leftOut } = request;
     const trace = this.trace(translation.source, target, leftOut);
     if (leftOut.includes("mask")) Object.assign(trace, this.stepByStep(translation.source, target));
-    return { ...translation, target, written: [...tokens, END], leftOut, trace };
+    return { ...request, ...translation, target, written: [...tokens, END], trace };
   }
 
   // What the generator gives while `target` is being written: each step reads only what is there so far. Without the

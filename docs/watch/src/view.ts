@@ -34,10 +34,20 @@ export const attentionName = (kind: Kind, layer: number) =>
   kind === "cross" ? `decoder.layers.${layer}.src_attn` : `${kind}.layers.${layer}.self_attn`;
 
 // The layer at hand. Where none was chosen it is the second, but the last at the stops of encoder-decoder attention:
-// only there does a row tell the English of the word that it writes (notebook 13).
+// only there does a row tell the English of the word that it writes (notebook 13). Of the feed-forward networks it is
+// one that does something to the first view's token.
 export function layerOf({ layer, stop }: State, layers: number): number {
-  return Math.min(layer ?? (stop.startsWith("cross-") ? layers : 2) - 1, layers - 1);
+  const telling = { "encoder-network": 3, "decoder-network": 1 }[stop] ?? 2;
+  return Math.min(layer ?? (stop.startsWith("cross-") ? layers : telling) - 1, layers - 1);
 }
+
+// The probability that the model gave to each piece that it wrote, and their geometric mean.
+export const chancesOf = ({ written, trace }: Look) =>
+  written.map((token, i) => Math.exp(trace.generator[i][token]));
+export const sureness = (look: Look) =>
+  Math.exp(
+    look.written.reduce((sum, token, i) => sum + look.trace.generator[i][token], 0) / look.written.length,
+  );
 
 // The pieces that stand for the positions of a stack: what it reads.
 export function piecesOf({ look, tokenizer }: View, side: Side): string[] {
@@ -53,18 +63,23 @@ export function namesOf(view: View, side: Side): string[] {
   return read.map((piece, i) => `${piece} → ${spelled(tokenizer.pieces[look.written[i]])}`);
 }
 
+// Where `after` writes what `before` writes at a position: at the same one, or else at the first; if nowhere, the same.
+export function sameRow(position: number, before: number[], after: number[]): number {
+  const again = after.indexOf(before[position]);
+  return again < 0 || after[position] === before[position] ? position : again;
+}
+
 // The position at hand, which a shorter sentence may not have. Where none was chosen, it is that of the longest word:
 // the one that is read in the encoder, the one that is written in the decoder.
 export function positionOf(view: View, side: Side): number {
-  const { state, whole, tokenizer } = view;
-  const tokens = side === "encoder" ? whole.source : whole.written;
-  const position =
-    state.position[side] ??
+  const { state, look, whole, tokenizer } = view;
+  const [before, after] = side === "encoder" ? [whole.source, look.source] : [whole.written, look.written];
+  const telling = () =>
     tellingPosition(
-      tokens.map((token) => tokenizer.pieces[token]),
+      before.map((token) => tokenizer.pieces[token]),
       side === "encoder" ? 0 : 1,
     );
-  return Math.min(position, piecesOf(view, side).length - 1);
+  return Math.min(state.position[side] ?? sameRow(telling(), before, after), after.length - 1);
 }
 
 // The place of the longest word that is one piece or begins with one, not before `from`; 0 if there is none.

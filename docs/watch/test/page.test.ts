@@ -3,14 +3,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { layOut } from "../src/beam.tsx";
-import { partName, partNames } from "../src/breaking.tsx";
+import { apart, layOut } from "../src/beam.tsx";
+import { partName, partNames, sameWords } from "../src/breaking.tsx";
 import { percent, shown, spelled } from "../src/drawing.tsx";
 import type { Candidate } from "../src/search.ts";
 import { beginning, FIRST, readLink, type State, writeLink } from "../src/state.ts";
 import { STOPS, TOUR } from "../src/stops.tsx";
 import { Tokenizer } from "../src/tokenizer.ts";
 import { moments, similarity, softmax } from "../src/transformer.ts";
+import type { Look } from "../src/translator.ts";
 import {
   headOf,
   largestOf,
@@ -18,6 +19,7 @@ import {
   meanOfHeads,
   namesOf,
   positionOf,
+  sameRow,
   tellingPosition,
   type View,
 } from "../src/view.ts";
@@ -64,6 +66,10 @@ test("where no layer was chosen, encoder-decoder attention opens on its last, an
   );
   assert.deepEqual([opensOn("cross-weights", 1), opensOn("cross-weights", 9)], [2, 4]);
   assert.equal(opensOn("encoder-weights", null, 1), 1);
+  assert.deepEqual(
+    ["encoder-network", "decoder-network"].map((at) => opensOn(at, null)),
+    [3, 1],
+  );
   assert.equal(readLink(writeLink({ ...state, layer: null })).layer, null);
   assert.ok(!writeLink(FIRST).includes("layer="));
 });
@@ -90,6 +96,42 @@ test("in a new sentence the longest word is at hand: read in the encoder, writte
   const chosen = viewOf({ encoder: 2, decoder: 9 });
   assert.deepEqual([positionOf(chosen, "encoder"), positionOf(chosen, "decoder")], [2, 3]);
   assert.equal(tellingPosition([".", "<0xE7>", "▁", "</s>"]), 0);
+});
+
+test("in a broken model's sentence the row that writes the same token is at hand", () => {
+  assert.equal(sameRow(2, [5, 6, 4, 1], [6, 4, 1]), 1);
+  assert.equal(sameRow(2, [5, 6, 5, 1], [5, 6, 5, 4, 1]), 2);
+  assert.equal(sameRow(1, [5, 6, 4, 1], [5, 7, 1]), 1);
+  const broken = { ...look, target: [0, 6], written: [6, 1] };
+  const view = { ...viewOf({ encoder: null, decoder: null }), look: broken } as unknown as View;
+  assert.equal(positionOf(view, "decoder"), 0);
+});
+
+test("the same words of a broken model are told with how sure it is, other words are not", () => {
+  const found = (text: string, chances: number[]) =>
+    ({
+      ended: [{ text }],
+      written: chances.map(() => 0),
+      trace: { generator: chances.map((chance) => Float32Array.of(Math.log(chance))) },
+    }) as unknown as Look;
+  const whole = found("Hund.", [0.9, 0.4]); // the root of 0.36
+  assert.equal(sameWords(whole, found("Hund.", [0.3, 0.3])), "the same words, but less sure: 60% → 30%");
+  assert.equal(sameWords(whole, found("Hund.", [0.9, 0.9])), "the same words, and surer: 60% → 90%");
+  assert.equal(sameWords(whole, found("Hund.", [0.6, 0.6])), "the same words, just as sure: 60%");
+  assert.equal(sameWords(whole, found("Katze.", [0.9, 0.4])), "");
+});
+
+test("translations that read alike are told apart by the pieces in which they differ", () => {
+  const pieces = "<s> </s> ▁am ▁Strand ▁Str and .".split(" ");
+  const all = [
+    [2, 3, 6],
+    [2, 4, 5, 6],
+  ].map((tokens) => ({ tokens, text: "am Strand." }));
+  const told = [...all, { tokens: [2, 6], text: "am." }];
+  assert.deepEqual(
+    all.map((one) => apart(one, told, pieces)),
+    ["Strand·.", "Str·and·."],
+  );
 });
 
 test("a link that makes no sense is as good as none", () => {
