@@ -537,8 +537,8 @@ for prepare in (honest, unshifted, leaky):
     with evaluating(model):
         forced = model.generator(model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)[:, 0]).argmax(-1)
     with_it, alone = ((x == some.tgt_y[:, 0]).double().mean().item() for x in (forced, said[:, 1]))
-    begin = " ".join(pieces.pieces(said[0].tolist())[:6])
-    print(f"{prepare.__name__:10} right: ≈{with_it:.0%} teacher-forced, ≈{alone:.0%} alone; writes {begin}")
+    begin = "" if prepare is honest else "; writes " + " ".join(pieces.pieces(said[0].tolist())[:6])
+    print(f"{prepare.__name__:10} right: ≈{with_it:.0%} teacher-forced, ≈{alone:.0%} alone{begin}")
     assert 0.4 < alone > with_it - 0.03 if prepare is honest else alone == 0 < 0.95 < with_it
 
 # %% [markdown]
