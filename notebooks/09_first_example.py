@@ -102,8 +102,8 @@ assert torch.equal(batch.tgt[:, 1:], batch.tgt_y[:, :-1])  # one row, shifted by
 # one comes next?*
 #
 # All nine questions are asked in one pass. Whatever the decoder answers at one position, at the next it
-# reads the *right* symbol: **teacher forcing** ([07](07_batches_and_masks.ipynb)). So the answer to each
-# question stands in the input, one position further on. What keeps the model from reading it there?
+# reads the *right* symbol: **teacher forcing** ([07](07_batches_and_masks.ipynb)). So each answer but the
+# last stands in the input, one position further on. What keeps the model from reading it there?
 #
 # > "This masking, combined with fact that the output embeddings are offset by one position, ensures that the
 # > predictions for position i can depend only on the known outputs at positions less than i." (section 3.1)
@@ -134,7 +134,7 @@ assert moved == [t >= 5 for t in range(LENGTH - 1)]
 # > the course of training ..." (section 5.3)
 #
 # The learning rate rises linearly for `warmup` updates and then falls as one over the square root of the
-# number of updates so far (equation 3), all times a `factor`. The scheduler multiplies Adam's own learning
+# number of updates so far (equation 3), times a `factor`. The scheduler multiplies Adam's own learning
 # rate, which must therefore be 1. The paper warms up for 4,000 updates; our whole run has 500, of which 100
 # are warm-up. Our model has two layers of width 32 on each side, the paper's six of width 512.
 
@@ -172,7 +172,7 @@ def train(model, batches, criterion, optimizer, scheduler):
 # - **`zero_grad`** is needed because `backward` *adds*: without it, each update also uses the gradients of
 #   all batches before.
 # - **`scheduler.step()`**: without it, the learning rate stays at that of update 1.
-# - **`.item()`**: a loss that is kept as a tensor keeps its whole computation graph in memory.
+# - **`.item()`**: a loss kept as a tensor keeps what `backward` leaves of its graph in memory.
 #
 # What if we forget one of these lines? We train three models with the same seed:
 
@@ -193,7 +193,7 @@ assert forgotten["nothing"] < blind - 0.8
 assert min(forgotten["zero_grad"], forgotten["scheduler.step"]) > blind - 0.1
 
 # %% [markdown]
-# Neither mistake stops the program. After 200 updates neither model has learned anything.
+# Neither mistake stops the program. After 200 updates neither model beats a blind guess.
 #
 # In the package, `SimpleLossCompute` is generator, criterion and division in one, and `run_epoch` goes
 # through the batches. Do they give the same weights from the same start?
@@ -341,9 +341,9 @@ for name, net in (("one layer", make_model(V, V, N=1, d_model=32, d_ff=64, h=4))
 assert torch.equal(decode(ours, src, src_mask, LENGTH), greedy_decode(ours, src, src_mask, LENGTH, 1))
 
 # %% [markdown]
-# With two layers it does: without the mask, the positions *before* the last one look ahead, so their states
-# differ from those in training, and the last position of the second layer reads them. This is because
-# `decode` computes all states again for each symbol; `greedy_decode` computes each once
+# With two layers it does: without the mask, the positions *before* the last one look ahead, so their
+# states differ from those in training, and the last position of the second layer reads them. Only `decode`
+# needs the mask: it computes all states again for each symbol, `greedy_decode` each just once
 # ([11](11_search_and_averaging.ipynb)).
 
 # %% [markdown]
@@ -490,9 +490,10 @@ assert 0.25 < middle["exact_match"] < 0.75
 # %% [markdown]
 # *Figure 3. Two accuracies of one model. Tokens right rise first; sequences right follow the dotted line.*
 #
-# A row is right only if its nine symbols are. If mistakes fall independently and a share $p$ of the tokens
-# is right, $p^9$ of the rows are right (dotted line). The run comes close, also where half of the rows are
-# wrong. If so, thirty-token sentences with 98% of tokens right, which we did not test, have a mistake in 45%.
+# A row is right only if its nine symbols are. If each token is right with probability $p$, whatever the
+# others, $p^9$ of the rows are right (dotted line). The run comes close, also where half of the rows are
+# wrong. If so, thirty-token sentences with 98% of tokens right, which we did not test, have a mistake in
+# 45%.
 
 # %% [markdown]
 # ## Exposure bias
@@ -504,7 +505,7 @@ assert 0.25 < middle["exact_match"] < 0.75
 #
 # What teacher forcing hides is what happens *after* the first mistake. This is **exposure bias** (Ranzato et
 # al., 2016): the model was never exposed to its own mistakes. A position after a mistake may be wrong because
-# it is hard. So we run two controls on the half-trained model. First, at the same positions, it reads the
+# it is hard. So we run two tests on the half-trained model. First, at the same positions, it reads the
 # right symbols ("the truth"). Second, it reads *one* wrong symbol in a row that is otherwise right.
 
 
@@ -545,8 +546,8 @@ assert behind > 0.8
 # - **It gives up parallel training.** To read its own output, the model would first have to generate it,
 #   symbol by symbol, like an RNN. Mihaylova and Martins (2019) take two passes instead: the first predicts
 #   all words under teacher forcing, the second reads a mixture (Exercise 3).
-# - **The target no longer fits** after one word too many, and the true distribution is not what minimises the
-#   loss (Huszár, 2015).
+# - **The target no longer fits** after one word too many, and the loss is not lowest at the true
+#   distribution (Huszár, 2015).
 
 # %% [markdown]
 # ## The cheat
@@ -592,7 +593,7 @@ for name, net, data in (("the cheat", cheat, leaky), ("the honest model", model,
 
 # %% [markdown]
 # The cheat still knows every answer. A model without a leak gets at most what can be guessed without the
-# source: here one in ten, in a real language as much as a language model guesses.
+# source: here one in ten, in real text what a language model can guess.
 
 # %% [markdown]
 # ## Where it looks

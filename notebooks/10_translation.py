@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10 · A translator, from text to BLEU
 #
-# **We turn 20,000 sentence pairs into a translator in about a minute, learn to read its score, find out
+# **We turn 20,000 sentence pairs into a translator in minutes, learn to read its score, find out
 # which words go wrong, and simulate how a test set wears out by being looked at.**
 #
 # Previous: [09_first_example](09_first_example.ipynb) · Next:
@@ -13,7 +13,7 @@
 # - **Before:** you know the training loop ([09](09_first_example.ipynb)), batches and subwords
 #   ([07](07_batches_and_masks.ipynb)).
 # - **After:** you can train on text of your own; you know what a vocabulary may be built from, how BLEU is
-#   computed, why the same translations can have 26 or 27 BLEU, and why one looks at the test set once.
+#   computed, why one output can have two BLEU scores, and why one looks at the test set once.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017); these are its sections 5.1 and 6.1. A
 # number after `≈` may differ a little on another processor.
@@ -84,7 +84,7 @@ torch.set_num_threads(1)  # a small model gains little from a second thread
 # > "We trained on the standard WMT 2014 English-German dataset consisting of about 4.5 million sentence
 # > pairs." (section 5.1)
 #
-# We have about a minute and no network, so the package brings a grammar along. It draws a meaning at random
+# We have minutes and no network, so the package brings a grammar along. It draws a meaning at random
 # and writes it in German and in English, with German word order, cases and split verbs.
 
 # %%
@@ -149,10 +149,10 @@ assert best["train alone"] < 98 < 99.9 < best["train and val"]
 
 # %% [markdown]
 # The longer list only looks better: in the next text, unlisted words come again, and val no longer shows
-# it. Nor can training teach the model the new words. With separate matrices, their rows in the source
-# embedding never get a gradient and stay random; on the target side, each training token only teaches the
-# model *not* to write them. The second line is a trap of its own: if the references have `<unk>` too, it
-# counts as a right answer.
+# it. Nor can training teach the model the new words. With an embedding matrix for each language, the
+# source's new rows get no gradient; on the target side, each training token only teaches the model *not*
+# to write them. The second line is a trap of its own: if the references have `<unk>` too, it counts as a
+# right answer.
 #
 # ## Training, live
 #
@@ -206,9 +206,9 @@ assert 0.85 < accuracy < 0.97
 # *Figure 1. The log of the run: losses, and the learning rate of equation 3. The two losses are not the
 # same quantity: read the legend.*
 #
-# The training loss is the divergence from the smoothed target, which a perfect model brings to 0. The
-# validation loss is the cross-entropy without smoothing, minus the log-probability of the reference's
-# token; for a perfect model trained with smoothing it stops near 0.105 ([09](09_first_example.ipynb)). Its
+# The training loss is the divergence from the smoothed target, 0 if every token is certain. The
+# validation loss is the cross-entropy without smoothing: the negative log-probability of the reference's
+# token; such a model, trained with smoothing, stops near 0.105 ([09](09_first_example.ipynb)). Its
 # exponential is the **perplexity**. We measure 500 training sentences and the 500 of val in both losses.
 
 # %%
@@ -228,8 +228,8 @@ assert 0 < min(gaps) <= max(gaps) < 0.2
 assert measured["val"][1] - measured["train"][0] > max(gaps)  # the picture shows more than either
 
 # %% [markdown]
-# No: the validation loss still falls, and within either loss the gap is smaller than in the picture. Each
-# sentence came once, so the training curve, too, shows text that was new to the model.
+# No: the validation loss still falls, and as a divergence it is about where the training curve ends. Each
+# sentence came once, so that curve, too, shows text that was new to the model.
 #
 # ## What it says
 #
@@ -293,7 +293,7 @@ assert abs(mean - by_hand) > 0.1
 # > "Even our base model surpasses all previously published models and ensembles, at a fraction of the
 # > training cost of any of the competitive models." (section 6.1; its score in Table 2 is 27.3 BLEU)
 #
-# People who train the base model on WMT 2014 and score it with sacreBLEU find about one point less. One
+# People who train the base model on WMT 2014 and score it with sacreBLEU find up to a point less. One
 # reason is **compound splitting**, which the paper does not mention and an author described later
 # ([tensor2tensor, issue 61](https://github.com/tensorflow/tensor2tensor/issues/61)): words are split at their
 # hyphens, so `E-Mail` becomes three tokens, three right words where there was one. Ott et al. (2018) report
@@ -301,7 +301,7 @@ assert abs(mean - by_hand) > 0.1
 #
 # ### A score needs neighbours
 #
-# Here are three **baselines** that have learned nothing: one repeats the source; one finds the most similar
+# Here are three **baselines** without a network: one repeats the source; one finds the most similar
 # training sentence and gives its translation; one is an *oracle* that knows from the grammar's own
 # alignment which words each German word becomes *here*, as no dictionary could, and writes them in German
 # order.
@@ -385,8 +385,8 @@ plt.show()
 # *Figure 2. Missing nouns and verbs, by how often train has the word. Each bar is labelled lost/all: small
 # counts are uncertain. Late verbs are counted among the verbs, too.*
 #
-# The expectation is wrong: in no group are verbs, or the late ones, lost much more often than nouns. What
-# matters is how often train has the word.
+# The expectation is wrong: in no group are verbs, or the late ones, lost much more often than nouns. Rare
+# words are lost most, of both kinds.
 
 # %% [markdown]
 # ## Your own sentence
@@ -603,9 +603,8 @@ print("the same counts as sacreBLEU's")
 
 # %% [markdown]
 # **Exercise 3 (hard).** On the first 200 sentences of val, compare greedy decoding with the paper's search
-# (beam 4, alpha 0.6: [11](11_search_and_averaging.ipynb)) by `paired_bootstrap`. Is the beam better for
-# sure? How wide would the interval of the difference be, if the two had been scored on different
-# sentences?
+# (beam 4, alpha 0.6: [11](11_search_and_averaging.ipynb)) by `paired_bootstrap`. Does the interval exclude
+# 0? How wide would the interval of the difference be, if the two had been scored on different sentences?
 
 # %% tags=["solution"]
 # Where 0 lies inside the interval of the difference, 200 sentences do not decide.

@@ -134,7 +134,7 @@ assert french["Transformer (base)"] < min(alone)
 
 # %% [markdown]
 # In German even the base model is better than every earlier system, and cheaper than all whose cost is
-# given. In French it is the other way round: the base model is below *all* of them. The paper's text does
+# given. In French, as cheap, the base model is below *all* of them. The paper's text does
 # not mention it.
 #
 # **41.8 or 41.0?** In arXiv's last version, abstract and Table 2 have 41.8 for the big model in French.
@@ -252,12 +252,13 @@ assert score.low < published["value"] < score.value < score.high
 # So the score is **matched, and passed by 0.33, with another recipe**. How much is that worth?
 #
 # - **It is not a reproduction.** They trained at most 8,000 updates of 2 × 4,096 tokens with label
-#   smoothing. Ours has half the batch, 12,312 updates (on two CPU cores), another learning rate, and at the
-#   end an additional loss, R-Drop (below). The compute is about equal. Search (a beam of 5, division by
+#   smoothing. Ours has half the batch, 12,312 updates (on two CPU cores), another learning rate, and from
+#   the middle on R-Drop, a further loss. Our compute is no smaller. Search (a beam of 5, division by
 #   length) and test text are theirs.
 # - **It is one seed.** The interval says only how far another thousand captions would move our score.
 #   Another seed would move it too (below, in short runs, by up to 2). A difference of 0.33 decides nothing.
-# - **We looked at the test set four times**, for four models. Here is each look, in order:
+# - **This recipe looked at the test set four times**, for four models (others below did, too). Here is
+#   each look, in order:
 
 # %% tags=["figure-looks"]
 LOOKS = {
@@ -285,7 +286,7 @@ assert score.low < min(LOOKS.values())
 #
 # After the second look the search was changed, *because* a penalty tuned on validation text had done worse
 # on the test set. A test set is not for that. The new search was Wu et al.'s, and nothing about it was tuned
-# again. The fourth model took the third one's place because of its validation score (42.71 after 42.15). Wu
+# again. The fourth model replaced the third because its validation score was higher (42.71, not 42.15). Wu
 # et al.'s model that also sees the photograph has 41.96 in their repository, which ours does not reach.
 #
 # **You can check this.** Where `ANNOTATED_DATA` names the corpus's folder, the next cell translates the
@@ -369,11 +370,11 @@ assert abs(val["R-Drop"][0] - val["no R-Drop"][0]) < 1
 assert val["and three matrices"][0] < val["no R-Drop"][0] - 4
 
 # %% [markdown]
-# In so short a run R-Drop *costs* two to four points, because it takes updates from a model that is still
-# far from memorising its text: with as many *updates* (third row, one seed) it costs nothing. So Figure 3
-# does not show that R-Drop helps. It may, late in a long run; that control is missing. The rows with "and"
-# take one more part out of "no R-Drop". Two seeds of one recipe differ by up to two points, so one seed
-# shows only that three matrices in the place of one lose four.
+# In so short a run R-Drop *costs* two to four points, probably because the same passes give fewer updates:
+# with as many *updates* (third row, one seed) no cost shows. So Figure 3 does not show that R-Drop helps.
+# It may, late in a long run; that control is missing. The last row is "no R-Drop" with three matrices in
+# the place of one ([04](04_feed_forward_and_embeddings.ipynb)). Two seeds of one recipe differ by up to
+# two points; this row, one seed, loses four.
 #
 # Because one checkpoint's BLEU is so noisy, the recipe averages the last ten epochs
 # ([11](11_search_and_averaging.ipynb)).
@@ -449,10 +450,10 @@ plt.show()
 # - "... dropout is very helpful in avoiding over-fitting." Yes: 24.6 without it.
 # - "... reducing the attention key size $d_k$ hurts model quality. This suggests that determining
 #   compatibility is not easy and that a more sophisticated compatibility function than dot product may be
-#   beneficial." The numbers hold. Fewer parameters are not the only reason: $d_{ff} = 1024$ has fewer still
-#   (53 million against 58) and is better. But with the same $d_k = 16$, 32 heads (A) have a better
-#   perplexity than 8 heads (B), 5.01 against 5.16. So the total size of the keys, $h\,d_k$, may be what
-#   counts; the table cannot tell.
+#   beneficial." The numbers hold. Fewer parameters may not be all: $d_{ff} = 1024$ has fewer still (53
+#   million, not 58) and is 0.3 BLEU better. But with the same $d_k = 16$, 32 heads (A) have a better
+#   perplexity than 8 heads (B), 5.01 against 5.16. So the total size of the keys, $h\,d_k$, may count, but
+#   not alone: see (A).
 
 # %%
 far = [name for _, name, _, bleu, _ in TABLE_3 if bleu - BASE[3] > 0.35]
@@ -558,21 +559,20 @@ assert mean(bleus["smoothing 0.2"]) > mean(bleus["base"])
 assert max(map(abs, apart["learned positions"])) < noise
 
 # %% [markdown]
-# As in the paper, one
-# head is worse, a narrower model is worse, learned positions are about the same, and no smoothing gives a
-# better perplexity and a worse BLEU. Unlike in the paper, more layers and dropout are *worse*, and a wider
-# model is no better.
+# As in the paper, one head is worse, $d_{model} = 64$ is worse, learned positions are about the same, and
+# no smoothing gives a better perplexity and worse BLEU. Unlike in the paper, more layers and dropout are
+# *worse*; $d_{model} = 256$ is no better.
 #
 # This says little about the paper's Table 3, because two settings **failed to train**: four layers and a
 # dropout of 0.3, with a number of updates and a learning rate that were chosen for the base model. A fair
 # comparison would tune the learning rate for each row. So this is a table about *500 updates*: what learns
-# fast is ahead, such as pre-norm, or separate matrices for the two embeddings and the output (1.43 million
-# parameters instead of 0.92).
+# fast is ahead, such as pre-norm, or the three matrices (1.43 million parameters, not 0.92), which lost
+# four BLEU on Multi30k above.
 #
 # ## Exercises
 #
-# **Exercise 1 (easy).** Suppose that we had run only one seed of `d_ff = 512` and one of `base`. In how many
-# of the nine pairs of seeds would the wider network have the better perplexity, and in how many the better
+# **Exercise 1 (easy).** Suppose that we had run only one seed of `d_ff = 512` and one of `base`. In how
+# many of the nine pairs of seeds would `d_ff = 512` have the better perplexity, and in how many the better
 # BLEU? And `h = 8` against `base`?
 
 # %% tags=["solution"]

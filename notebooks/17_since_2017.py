@@ -10,8 +10,8 @@
 #
 # *24 minutes to read, half a minute to run.*
 #
-# - **Before:** you know the model ([06](06_the_full_model.ipynb)) and how it is trained
-#   ([08](08_training_recipe.ipynb)).
+# - **Before:** you know the model ([06](06_the_full_model.ipynb)), how it is trained
+#   ([08](08_training_recipe.ipynb)) and scored ([10](10_translation.ipynb)).
 # - **After:** you can say what the parts of a language model of today replaced and which property each
 #   has, and put one of your own into the package.
 #
@@ -92,10 +92,9 @@ _ = torch.manual_seed(0)
 # layer. Exact attention became affordable, too: FlashAttention (Dao et al., 2022) never writes the $n
 # \times n$ weights to memory ([15](15_going_fast.ipynb)).
 #
-# **Less sequential generation: kept in part.** Non-autoregressive models write all tokens at once (Gu et
-# al., 2018), and lost quality by it. Common is *speculative decoding* (Leviathan et al., 2023): a small
-# model proposes tokens, the large one checks them in one pass, and the output has the same distribution as
-# before.
+# **Less sequential generation: kept in part.** Some models write all tokens at once (Gu et al., 2018), but
+# lose quality by it. *Speculative decoding* is common (Leviathan et al., 2023): a small model proposes
+# tokens, the large one checks them in one pass, and the output has the same distribution as before.
 #
 # Not foreseen: one stack, trained to continue text, became the common form of the model.
 #
@@ -159,10 +158,10 @@ assert (kinds.count(RMSNorm), kinds.count(nn.LayerNorm)) == (2 * 2 + 2 * 3, 0)  
 # > relative positions ..." (section 3.5)
 #
 # The sines *allow* it. **Rotary positions** (RoPE; Su et al., 2021) build it in. Nothing is added to the
-# embeddings. Instead each pair of entries of a query or key, read as a complex number, is turned by the
-# angle *position × frequency*. The dot product is the real part of one number times the *conjugate* of the
-# other, so of a query turned by $m\theta$ and a key turned by $n\theta$ only the angle $(m - n)\theta$ is
-# left. (We pair neighbours; Llama's code on Hugging Face pairs $i$ with $i + d_k/2$.)
+# embeddings. Instead each pair of entries of a query or key, a point in a plane, is turned by the angle
+# *position × frequency*. A dot product stays the same if both points turn alike, so of a query turned by
+# $m\theta$ and a key by $n\theta$ only the angle $(m - n)\theta$ counts. (The code uses complex numbers.)
+# (We pair neighbours; Llama's code on Hugging Face pairs $i$ with $i + d_k/2$.)
 
 
 # %%
@@ -294,8 +293,8 @@ print(f"4,096 tokens, 64 heads: {64 * llama * 4096 / 1e9:.1f} GB; 8 groups: {8 *
 # $$W_2 \, (\mathrm{swish}(W_1 x) \odot W_3 x)$$
 #
 # In code, $W_1$ is `gate`, $W_2$ `down`, $W_3$ `up`, numbered as in Llama (which has no biases). A third
-# matrix would add 50% of parameters, so the width becomes two thirds. Shazeer attributes the gain to
-# "divine benevolence".
+# matrix would add 50% of parameters, so the width becomes two thirds. Shazeer has no reason but "divine
+# benevolence".
 
 
 # %%
@@ -367,9 +366,9 @@ for name in ("rms norm", "rotary", "grouped queries", "swiglu", "all four"):
 #
 # > "Most competitive neural sequence transduction models have an encoder-decoder structure" (section 3)
 #
-# A **decoder-only** model (Liu et al., 2018; GPT, Radford et al., 2018) has one stack and no
-# encoder-decoder attention. It reads the source and the target as *one* sequence. We let the source, the
-# *prefix*, see itself whole, and the target see the source and its own past.
+# A **decoder-only** model (Liu et al., 2018; GPT, Radford et al., 2018) is one stack, of encoder layers
+# with a causal mask. It reads source and target as *one* sequence. Unlike GPT, we let the source, the
+# *prefix*, see itself whole; the target sees that and its past.
 #
 # Padding between the two would shift the target's positions, so it goes to the end. Source `a ·` (`·` is
 # padding) and target `x y` give `a · x y`. With 1 for padding that is 0 1 0 0; a stable `argsort` lists
@@ -434,9 +433,9 @@ for name, states in (("fifth target token", states_of(src, later)), ("first word
 assert_close(states_of(F.pad(src, (0, 3), value=PAD), tgt), before, atol=1e-4, rtol=1e-4)
 
 # %% [markdown]
-# In our race $d_{ff} = 2 d_{model}$, so a feed-forward network is as large as an attention. 2 + 2 layers
-# have ten of these (an encoder layer two, a decoder layer three), as have **five** of one stack. The work
-# is not equal: all five read source *and* target, about twice the work.
+# In our race, 2 + 2 layers have ten sub-layers (an encoder layer two, a decoder layer three), as have
+# **five** layers of one stack. The parameters are about equal, too (0.82 and 0.84 million). The work is
+# not equal: all five read source *and* target, about twice the work.
 #
 # ## The optimizer: AdamW and a cosine
 #
@@ -584,9 +583,9 @@ for name, each in settings.items():
 # *all parts* and *one stack* contain after first runs with these seeds, and added *rotary and SwiGLU* and
 # *Adam, cosine* later. (`python benchmarks/since_2017.py`)
 #
-# Each difference is taken from the same three *paper* runs: if these are unlucky, all ten are wrong in the
-# same direction. So the interval allows for ten comparisons at once (Dunnett's test). It takes the noise
-# of a run from all contestants together.
+# Ten comparisons are ten chances of a false alarm. So the interval is wider than for one (Dunnett's test).
+# Unlucky *paper* runs would still move all ten in one direction. The noise of a run is estimated from all
+# contestants together.
 
 # %%
 record = recorded("since_2017")
@@ -641,9 +640,9 @@ plt.show()
 # and 0.003 was chosen for the other schedule; we tried no higher one. Of AdamW the race says nothing: in
 # 300 updates its decay takes about 4% of a weight.
 #
-# **All parts** are not clearly better or worse than the paper's model. Grouped queries take 11% of the
-# parameters, and the learning rate was chosen for the *paper's* model (we tested neither). **One stack**
-# is worse than its control, *all parts*.
+# **All parts** are not clearly better or worse than the paper's model. Two possible causes, not tested:
+# grouped queries remove 11% of the parameters; the learning rate is the paper model's. **One stack** is
+# worse than its control, *all parts*.
 #
 # **BLEU** can disagree with the loss, as for *all parts*: 100 sentences are few, and it has no interval
 # here. **Sampling** costs BLEU (one model, one draw), which compares with one right answer.
