@@ -219,7 +219,7 @@ plt.show()
 assert weights[english.index("cat")].argmax() == german.index("Katze")
 
 # %% [markdown]
-# *Figure 3. The weights of each English word (a row) on the German words (columns).*
+# *Figure 3. Weights of English words (rows) on German words (columns).*
 #
 # *saw* must share its weight between *hat* and *gesehen*. Both rows *the* are equal, because the same
 # word is the same query wherever it stands. (That *dog* looks at *die* is chance: the vectors are random.)
