@@ -600,3 +600,27 @@ def test_ablation_goes_on_and_keeps_to_its_settings(tmp_path, monkeypatch, multi
     monkeypatch.setattr(ablation, "BASE", ablation.BASE | {"epochs": 2})
     with pytest.raises(ValueError, match="recorded with other settings"):
         ablation.main()
+
+
+def test_searches_of_models_and_splits_go_into_one_record(tmp_path, monkeypatch, multi30k_folder):
+    search, path = script("search"), tmp_path / "search.json"
+    real, loads = search.load, []
+
+    def few(model, split):
+        translator, text, tokenize = real(model, split)
+        loads.append((model, split, tokenize))
+        return translator, text.take(range(4)), tokenize
+
+    monkeypatch.setattr(search, "load", few)
+    asked = ["search.py", "--json", str(path), "--beam", "2", "--split", "val", "--model"]
+    for models in (["multi30k-en-de"], search.MODELS):
+        monkeypatch.setattr(sys, "argv", [*asked, *models])
+        search.main()
+    assert loads == [("multi30k-en-de", "val", "13a"), ("multi30k-en-de-lc", "val", "none")]
+    found = json.loads(path.read_text())
+    assert [list(found[model]) for model in search.MODELS] == [["val"]] * 2
+    assert list(found["multi30k-en-de-lc"]["val"]) == list(search.searches([2]))
+    search.keep(path, "multi30k-en-de", "val", "greedy", {"of": "another process"})
+    again = json.loads(path.read_text())["multi30k-en-de"]["val"]
+    assert list(again) == list(search.searches([2]))
+    assert again["greedy"] == {"of": "another process"}
