@@ -1,8 +1,8 @@
 """What do beam and length penalty of section 6.1 bring in BLEU?
 
-    python benchmarks/search.py                                      the shipped English-German models: an hour
+    python benchmarks/search.py                                      both models, two splits: half an hour
     python benchmarks/search.py --model multi30k-en-de --split val   this one on this text
-    python benchmarks/search.py --beam 2 4 5                         these beams; the widest takes half the time
+    python benchmarks/search.py --beam 2 4 5                         these beams; 50 takes half the time
 
 Each search is compared with greedy decoding of the same model on the same sentences (paired bootstrap).
 Nothing is chosen on the test set: it is reported beside `val`. What is done already is read from the file
