@@ -172,19 +172,23 @@ def forgets_a_weight(trainee):
         trainee.model.stacks.encoder.layers[0].linear1.weight[0] = 0
 
 
+@pytest.mark.parametrize("peer", ["torch.nn.Transformer", "torch.nn.Transformer with our loss"])
 @pytest.mark.parametrize("spoil", [sees_the_future, forgets_a_weight])
-def test_a_wrong_candidate_is_caught_before_the_race(spoil):
+def test_a_wrong_candidate_is_caught_before_the_race(spoil, peer):
     trainees, workload = script("trainees"), script("workload")
     model = trainees.EncoderDecoder.from_config(workload.CONFIGS["toy"])
     batch = workload.random_batches(model.config, 128, 1)[0]
     ready = {name: make() for name, make in trainees.candidates(model, torch.device("cpu")).items()}
     trainees.check(ready, batch)
-    spoil(ready[trainees.TORCH])
+    spoil(ready[peer])
     with pytest.raises(ValueError, match="not the same computation"):
         trainees.check(ready, batch)
 
 
-def test_x_transformers_has_our_weights_and_our_places_of_dropout():
+@pytest.mark.parametrize(
+    ("name", "flash"), {"x-transformers": True, "x-transformers as it comes": False}.items()
+)
+def test_x_transformers_has_our_weights_and_our_places_of_dropout(name, flash):
     pytest.importorskip("x_transformers")
     trainees, workload = script("trainees"), script("workload")
     rates = {"dropout": 0.5, "attention_dropout": 0.3, "relu_dropout": 0.2}
@@ -195,9 +199,10 @@ def test_x_transformers_has_our_weights_and_our_places_of_dropout():
             parameter.add_(torch.randn_like(parameter) / 10)  # no biases of 0, no norms of 1
     batch = workload.random_batches(config, 128, 1)[0]
     makers = trainees.candidates(model, torch.device("cpu"))
-    ready = {name: makers[name]() for name in (trainees.TORCH, trainees.XT, trainees.OURS)}
+    ready = {name: makers[name]() for name in (trainees.TORCH, name, trainees.OURS)}
     trainees.check(ready, batch)
-    theirs = ready[trainees.XT].model
+    theirs = ready[name].model
+    assert {module.flash for module in theirs.modules() if hasattr(module, "flash")} == {flash}
     assert len(list(theirs.parameters())) == len(list(ready[trainees.OURS].model.parameters()))
     for stack, attentions in ((theirs.encoder, 1), (theirs.decoder, 2)):
         found = [module.p for module in stack.modules() if isinstance(module, torch.nn.Dropout)]
@@ -242,6 +247,23 @@ def test_train(tmp_path, all_told, precision):
     record = record_of("train", tmp_path, "--tokens", "128", "--precision", precision)
     assert record["operations"] > 0
     assert len(record["comparisons"]) == len(record["candidates"]) - 1
+
+
+def test_a_peer_is_raced_with_its_own_loss_and_with_ours(monkeypatch):
+    trainees, workload = script("trainees"), script("workload")
+    model = trainees.EncoderDecoder.from_config(workload.CONFIGS["toy"])
+    batch = workload.random_batches(model.config, 128, 1)[0]
+    ready = {name: make() for name, make in trainees.candidates(model, torch.device("cpu")).items()}
+    assert set(ready) >= {trainees.TORCH, trainees.TORCH_OUR_LOSS, trainees.OURS}
+    calls = []
+    real = smoothed_cross_entropy
+    monkeypatch.setattr(
+        "annotated.training.update.smoothed_cross_entropy",
+        lambda *a, **k: calls.append(name) or real(*a, **k),
+    )
+    for name, trainee in ready.items():
+        trainee.step(batch)
+    assert calls == [trainees.TORCH_OUR_LOSS, trainees.OURS]
 
 
 def test_bf16_gives_the_peer_both_ways(tmp_path, all_told):
