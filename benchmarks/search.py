@@ -1,15 +1,17 @@
 """What do beam and length penalty of section 6.1 bring in BLEU?
 
-    python benchmarks/search.py                          the shipped English-German models: an hour
-    python benchmarks/search.py --model multi30k-en-de   this one
+    python benchmarks/search.py                                      both models, two splits: half an hour
+    python benchmarks/search.py --model multi30k-en-de --split val   this one on this text
+    python benchmarks/search.py --beam 2 4 5                         these beams; 50 takes half the time
 
 Each search is compared with greedy decoding of the same model on the same sentences (paired bootstrap).
 Nothing is chosen on the test set: it is reported beside `val`. What is done already is read from the file
-that is written, and not done again.
+that is written, and not done again; two processes may write the same file.
 """
 
 import argparse
 import dataclasses
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
@@ -30,10 +32,10 @@ PENALTIES = {"none": ("gnmt", 0.0), "gnmt 0.6": ("gnmt", 0.6), "length": ("power
 GREEDY = "greedy"
 
 
-def searches() -> dict[str, dict]:
+def searches(beams: Sequence[int] = BEAMS) -> dict[str, dict]:
     """Each search by its name, as `Translator.translate` takes it; greedy first, the dearest last."""
     found = {GREEDY: {"beam": 1}}
-    for beam, (name, (penalty, alpha)) in product(BEAMS, PENALTIES.items()):
+    for beam, (name, (penalty, alpha)) in product(beams, PENALTIES.items()):
         found[f"beam {beam}, {name}"] = {"beam": beam, "penalty": penalty, "alpha": alpha}
     return found
 
@@ -59,27 +61,36 @@ def score(found: list[str], greedy: list[str], references: list[str], tokenize: 
     }
 
 
+def keep(path: Path, model: str, split: str, name: str, scores: dict) -> None:
+    """Add a search's scores to the file as it is by now: another process may have written it since."""
+    record = read_json(path) if path.exists() else {}
+    done = record.setdefault(model, {}).get(split, {}) | {name: scores}
+    record[model][split] = {each: done[each] for each in searches() if each in done}
+    write_json(path, record)
+
+
 def main() -> None:
     """Search as is not recorded yet, and write the record after each search."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--model", nargs="+", default=MODELS, metavar="NAME", help="these models")
+    options.add_argument("--split", nargs="+", default=SPLITS, metavar="NAME", help="of their corpora, these")
+    options.add_argument("--beam", nargs="+", type=int, default=BEAMS, choices=BEAMS, help="these beams")
     options.add_argument("--threads", type=int, default=1, help="default %(default)s")
     options.add_argument(
         "--json", type=Path, default=RECORDED / "search.json", metavar="FILE", help="default %(default)s"
     )
     asked = options.parse_args()
     torch.set_num_threads(asked.threads)
-    record = read_json(asked.json) if asked.json.exists() else {}
-    for model, split in product(asked.model, SPLITS):
-        done = record.setdefault(model, {}).setdefault(split, {})
-        missing = [name for name in searches() if name not in done]
+    for model, split in product(asked.model, asked.split):
+        record = read_json(asked.json) if asked.json.exists() else {}
+        done = record.get(model, {}).get(split, {})
+        missing = [name for name in searches(asked.beam) if name not in done]
         if missing:
             translator, text, tokenize = load(model, split)
             greedy = translator.translate(text.src, **searches()[GREEDY])
         for name in tqdm(missing, desc=f"{model}, {split}"):
             found = translator.translate(text.src, **searches()[name])
-            done[name] = score(found, greedy, text.tgt, tokenize)
-            write_json(asked.json, record)
+            keep(asked.json, model, split, name, score(found, greedy, text.tgt, tokenize))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,15 @@
     python benchmarks/train.py --size base --precision bf16
 
 All candidates start with the same weights and get the same batches, Adam, and the same places of dropout.
-First their losses and gradients without dropout are held to be equal.
+First their losses and gradients without dropout are held to be equal. They differ in this:
+
+    torch.nn.Transformer                 its stacks, all logits at once, PyTorch's cross-entropy
+    torch.nn.Transformer with our loss   its stacks, and the chunked loss of ours: the model alone is another
+    x-transformers as it comes           its stacks, all logits at once, PyTorch's cross-entropy
+    x-transformers                       the same with attn_flash=True, PyTorch's fused attention
+    readable forms                       our stacks with unfused attention, LabelSmoothing, unfused Adam
+    + fused Adam                         the same with PyTorch's fused Adam
+    annotated                            our stacks with fused attention, fused Adam and the chunked loss
 """
 
 from collections.abc import Iterator, Sequence

@@ -22,7 +22,8 @@ from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.loss import LabelSmoothing
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 
-OURS, TORCH, XT = "annotated", "torch.nn.Transformer", "x-transformers"
+OURS, TORCH, XT = "annotated", "torch.nn.Transformer", "x-transformers"  # this one with flash attention
+TORCH_OUR_LOSS, XT_AS_IT_COMES = f"{TORCH} with our loss", f"{XT} as it comes"
 Loss = Callable[[Batch], Tensor]  # a batch's summed loss
 
 
@@ -78,26 +79,49 @@ def no_look(weights: Tensor) -> None:
     """Asks for attention's weights, and does nothing with them."""
 
 
-def ours(model: EncoderDecoder, compiled: bool = False) -> Loss:
-    """What `Trainer` computes."""
-    summed = SummedLoss(model, 0.0, PAD)
+def ours(model: nn.Module, compiled: bool = False) -> Loss:
+    """What `Trainer` computes, of our model or of a peer's."""
+    return on_batches(SummedLoss(model, 0.0, PAD), compiled)
+
+
+def plain(model: nn.Module, compiled: bool = False) -> Loss:
+    """The same with all logits at once and PyTorch's cross-entropy."""
+    return on_batches(CrossEntropy(model), compiled)
+
+
+def on_batches(summed: nn.Module, compiled: bool) -> Loss:
+    """Model and loss in one module, compiled if asked for, as a function of a batch."""
     if compiled:
         summed.compile()
     return lambda batch: summed(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y)
 
 
+class CrossEntropy(nn.Module):
+    """What `SummedLoss` computes, with all logits at once, padding's too, and PyTorch's cross-entropy."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, src: Tensor, tgt: Tensor, src_mask: Tensor, tgt_mask: Tensor, tgt_y: Tensor) -> Tensor:
+        """(batch, src_len), (batch, tgt_len), their masks, (batch, tgt_len) -> the summed loss."""
+        logits = self.model.generator.proj(self.model(src, tgt, src_mask, tgt_mask))
+        rows, right = logits.flatten(0, 1), tgt_y.flatten()
+        return nn.functional.cross_entropy(rows, right, ignore_index=PAD, reduction="sum")
+
+
 class TorchModel(nn.Module):
-    """`torch.nn.Transformer` between our embeddings and a linear map, with its own cross-entropy."""
+    """`torch.nn.Transformer` between our embeddings and our linear map to logits."""
 
     def __init__(self, model: EncoderDecoder):
         super().__init__()
-        self.src_embed, self.tgt_embed, self.proj = model.src_embed, model.tgt_embed, model.generator.proj
+        self.src_embed, self.tgt_embed, self.generator = model.src_embed, model.tgt_embed, model.generator
         self.stacks = to_torch(model)
 
-    def forward(self, src: Tensor, tgt: Tensor, tgt_y: Tensor) -> Tensor:
-        """(batch, src_len), twice (batch, tgt_len) -> the summed loss."""
+    def forward(self, src: Tensor, tgt: Tensor, *_: Tensor) -> Tensor:
+        """(batch, src_len), (batch, tgt_len) -> the decoder's states; it makes its own masks."""
         hidden = src == PAD
-        states = self.stacks(
+        return self.stacks(
             self.src_embed(src),
             self.tgt_embed(tgt),
             tgt_mask=nn.Transformer.generate_square_subsequent_mask(tgt.size(1), tgt.device),
@@ -105,25 +129,29 @@ class TorchModel(nn.Module):
             src_key_padding_mask=hidden,
             memory_key_padding_mask=hidden,
         )
-        return cross_entropy(self.proj(states), tgt_y)
 
 
 class XModel(nn.Module):
-    """The stacks of x-transformers between our embeddings and a linear map, with PyTorch's cross-entropy."""
+    """The stacks of x-transformers between our embeddings and our linear map to logits."""
 
-    def __init__(self, model: EncoderDecoder):
+    def __init__(self, model: EncoderDecoder, flash: bool):
         super().__init__()
-        self.src_embed, self.tgt_embed, self.proj = model.src_embed, model.tgt_embed, model.generator.proj
-        theirs = import_module("x_transformers")
-        self.encoder = x_stack(theirs.Encoder, model.encoder, model.config)
-        self.decoder = x_stack(partial(theirs.Decoder, cross_attend=True), model.decoder, model.config)
+        self.src_embed, self.tgt_embed, self.generator = model.src_embed, model.tgt_embed, model.generator
+        library = import_module("x_transformers")
+        encoder = partial(library.Encoder, attn_flash=flash)
+        decoder = partial(library.Decoder, attn_flash=flash, cross_attend=True)
+        self.encoder = x_stack(encoder, model.encoder, model.config)
+        self.decoder = x_stack(decoder, model.decoder, model.config)
 
-    def forward(self, src: Tensor, tgt: Tensor, tgt_y: Tensor) -> Tensor:
-        """(batch, src_len), twice (batch, tgt_len) -> the summed loss."""
+    def forward(self, src: Tensor, tgt: Tensor, *_: Tensor) -> Tensor:
+        """(batch, src_len), (batch, tgt_len) -> the decoder's states.
+
+        Only the source has a mask, of its padding: with a mask of its own, the decoder could not leave the
+        order of the tokens to the fused kernel.
+        """
         there = src != PAD
         memory = self.encoder(self.src_embed(src), mask=there)
-        states = self.decoder(self.tgt_embed(tgt), context=memory, context_mask=there)
-        return cross_entropy(self.proj(states), tgt_y)
+        return self.decoder(self.tgt_embed(tgt), context=memory, context_mask=there)
 
 
 def x_stack(make: Callable[..., nn.Module], stack: nn.Module, config: TransformerConfig) -> nn.Module:
@@ -138,7 +166,6 @@ def x_stack(make: Callable[..., nn.Module], stack: nn.Module, config: Transforme
         heads=config.h,
         pre_norm=False,
         attn_dim_head=config.d_model // config.h,
-        attn_flash=True,
         attn_dropout=config.attention_dropout,
         attn_sublayer_dropout=config.dropout,
         ff_mult=config.d_ff / config.d_model,
@@ -163,24 +190,25 @@ def sublayers(layer: nn.Module) -> list[tuple[nn.Module, nn.LayerNorm]]:
     return list(zip([*attentions, layer.feed_forward], norms, strict=True))
 
 
-def cross_entropy(logits: Tensor, tgt_y: Tensor) -> Tensor:
-    """PyTorch's, summed: (batch, len, V), (batch, len) -> ()."""
-    return nn.functional.cross_entropy(
-        logits.flatten(0, 1), tgt_y.flatten(), ignore_index=PAD, reduction="sum"
-    )
-
-
 def peer_trainee(
-    kind: type[nn.Module], model: EncoderDecoder, compiled: bool = False, **settings: object
+    kind: Callable[[EncoderDecoder], nn.Module],
+    make_loss: Callable[[nn.Module, bool], Loss],
+    model: EncoderDecoder,
+    compiled: bool = False,
+    **settings: object,
 ) -> Trainee:
     """A peer's model, with the weights of ours, in training."""
-    theirs = kind(model)
-    if compiled:
-        theirs.compile()
-    return Trainee(theirs, lambda batch: theirs(batch.src, batch.tgt, batch.tgt_y), **settings)
+    peer = kind(model)
+    return Trainee(peer, make_loss(peer, compiled), **settings)
 
 
-PEERS: dict[str, type[nn.Module]] = {TORCH: TorchModel, XT: XModel}
+# Embeddings, the linear map to logits and fused Adam are the same for all; stacks and loss differ.
+PEERS: dict[str, Callable[..., Trainee]] = {
+    TORCH: partial(peer_trainee, TorchModel, plain),
+    TORCH_OUR_LOSS: partial(peer_trainee, TorchModel, ours),
+    XT_AS_IT_COMES: partial(peer_trainee, partial(XModel, flash=False), plain),
+    XT: partial(peer_trainee, partial(XModel, flash=True), plain),
+}
 
 
 def halves(device: torch.device) -> dict[str, Callable[[], AbstractContextManager]]:
@@ -197,9 +225,9 @@ def candidates(
     """How to make each of them, all from a copy of the same weights."""
     copy = partial(deepcopy, model)
     peers = {
-        name: partial(peer_trainee, kind, compiled=compiled)
-        for name, kind in PEERS.items()
-        if name == TORCH or installed(name)
+        name: partial(make, compiled=compiled)
+        for name, make in PEERS.items()
+        if not name.startswith(XT) or installed(XT)
     }
     steps: dict[str, Callable[[EncoderDecoder], Trainee]] = {
         **peers,

@@ -35,7 +35,9 @@ RACES = {  # a record of benchmarks/, and what it is about
 }
 RIVALS = {  # those candidates of the races that are not ours; and ours, with which they are compared
     "torch.nn.Transformer": "`torch.nn.Transformer`",
-    "x-transformers": "x-transformers",
+    "torch.nn.Transformer with our loss": "`torch.nn.Transformer` with our loss",
+    "x-transformers as it comes": "x-transformers as it comes",
+    "x-transformers": "x-transformers with `attn_flash=True`",
     "Hugging Face Marian": "Hugging Face Marian",
     "Hugging Face Marian in our threads": "Hugging Face Marian in our threads",
     "CTranslate2": "CTranslate2 (C++, float32)",

@@ -56,6 +56,25 @@ def test_bf16_is_compared_with_the_faster_bf16_and_with_our_own_float32(readme):
     ]
 
 
+def test_a_rival_has_a_row_for_each_form_that_was_raced(readme):
+    script, folder = readme
+    medians = {
+        PEER: 9.0,
+        f"{PEER} with our loss": 6.0,
+        "x-transformers as it comes": 8.0,
+        "x-transformers": 7.0,
+    }
+    record = race("annotated", {**medians, "+ fused Adam": 5.0, "annotated": 4.0}, precision="float32")
+    (folder / "train-base.json").write_text(json.dumps(record))
+    rows = [line.split(" | ")[2:] for line in script.speed_table().splitlines()[2:] if line.startswith("|")]
+    assert rows == [
+        ["`torch.nn.Transformer`", "**2.25 x** |"],
+        ["`torch.nn.Transformer` with our loss", "**1.50 x** |"],
+        ["x-transformers as it comes", "**2.00 x** |"],
+        ["x-transformers with `attn_flash=True`", "**1.75 x** |"],
+    ]
+
+
 def test_a_record_from_a_gpu_names_it(readme):
     script, folder = readme
     record = race("annotated", {PEER: 9.0, "annotated": 4.0}, precision="float32", device="cuda")
