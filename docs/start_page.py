@@ -26,10 +26,22 @@ SENTENCES = (
 )
 # What it gives a caption's pieces on average: nine in ten captions get more than the first, half the second.
 SURE = (0.50, 0.71)
-# What its page offers to try: two sentences of the same pieces, and one that greedy search translates worse.
+# What its page offers to try: two sentences of the same pieces; one that greedy search translates worse; one whose
+# translation the length penalty decides; one with words that are put together from pieces; and sentences whose
+# translation changes when one of these parts is left out.
 TRIES = {
     "positions": ["A white cat chases a black dog.", "A black dog chases a white cat."],
     "beam": "A man wearing a hat is leaning against a wall.",
+    "alpha": "A brown dog is dancing at a wedding party.",
+    "pieces": "A grandmother is holding a baby.",
+    "parts": {
+        "Two men in hats are sitting on a bench near the river.": [
+            "scale",
+            "mask",
+            "decoder.layers.0.feed_forward",
+            "decoder.layers.2.src_attn 1",
+        ],
+    },
 }
 WATCH_HEAD = """
 <link rel="icon" href="_static/mark.svg">
