@@ -27,8 +27,8 @@ SENTENCES = (
 # What it gives a caption's pieces on average: nine in ten captions get more than the first, half the second.
 SURE = (0.50, 0.71)
 # What its page offers to try: two sentences of the same pieces; one that greedy search translates worse; one
-# whose translation the length penalty decides; one with words of several pieces; and sentences, each with parts of the
-# model without which its translation is another.
+# whose translation the length penalty decides; one with words of several pieces; and sentences, each with
+# parts of the model without which its translation is another.
 TRIES = {
     "positions": ["A white cat chases a black dog.", "A black dog chases a white cat."],
     "beam": "A man wearing a hat is leaning against a wall.",
@@ -48,6 +48,7 @@ TRIES = {
             "decoder.layers.0.feed_forward",
             "decoder.layers.2.src_attn 1",
         ],
+        "A crane is standing next to a building.": ["encoder.layers.2.feed_forward"],
         "Two children are building a snowman.": ["decoder.layers.2.feed_forward"],
         "A grandmother is holding a baby.": ["decoder.layers.1.src_attn 0"],
         "A man wearing a hat is leaning against a wall.": [

@@ -10,7 +10,7 @@ import type { View } from "./view.ts";
 
 // A column's width, its boxes' width, and how much of a piece stands in a box; three columns are seen on a phone.
 const ROOM = { wide: 148, box: 122, letters: 9 };
-const SMALL = { wide: 102, box: 88, letters: 6 };
+const SMALL = { wide: 102, box: 90, letters: 6 };
 const HIGH = 26;
 
 type Translated = Pick<Look["ended"][number], "tokens" | "text">;
