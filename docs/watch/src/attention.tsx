@@ -423,6 +423,7 @@ function WeightMap(props: {
                   <td
                     key={j}
                     class={unmasked && j > i ? "late" : undefined}
+                    data-told={cell?.i === i && cell.j === j ? "" : undefined}
                     style={{ "--share": weights[i][j] }}
                   >
                     <span>{Math.round(100 * weights[i][j])}</span>
