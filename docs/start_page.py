@@ -26,10 +26,37 @@ SENTENCES = (
 )
 # What it gives a caption's pieces on average: nine in ten captions get more than the first, half the second.
 SURE = (0.50, 0.71)
-# What its page offers to try: two sentences of the same pieces, and one that greedy search translates worse.
+# What its page offers to try: two sentences of the same pieces; one that greedy search translates worse; one
+# whose translation the length penalty decides; one with words of several pieces; and sentences, each with
+# parts of the model without which its translation is another.
 TRIES = {
     "positions": ["A white cat chases a black dog.", "A black dog chases a white cat."],
     "beam": "A man wearing a hat is leaning against a wall.",
+    "alpha": "A brown dog is dancing at a wedding party.",
+    "pieces": "An old grandmother is sitting on a bench.",
+    "parts": {
+        "An old grandmother is sitting on a bench.": [
+            "encoder.layers.1.self_attn 2",
+            "encoder.layers.3.feed_forward",
+            "decoder.layers.1.feed_forward",
+            "decoder.layers.3.src_attn 0",
+            "decoder.layers.3.src_attn 2",
+        ],
+        "Two men in hats are sitting on a bench near the river.": [
+            "scale",
+            "mask",
+            "decoder.layers.0.feed_forward",
+            "decoder.layers.2.src_attn 1",
+        ],
+        "A crane is standing next to a building.": ["encoder.layers.2.feed_forward"],
+        "Two children are building a snowman.": ["decoder.layers.2.feed_forward"],
+        "A grandmother is holding a baby.": ["decoder.layers.1.src_attn 0"],
+        "A man wearing a hat is leaning against a wall.": [
+            "decoder.layers.1.src_attn 1",
+            "decoder.layers.2.src_attn 0",
+            "decoder.layers.3.src_attn 1",
+        ],
+    },
 }
 WATCH_HEAD = """
 <link rel="icon" href="_static/mark.svg">

@@ -1,5 +1,6 @@
 """The page in which a sentence goes through the model: every stop, by mouse and by keyboard."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ from test_pages import DESK, OWN, PHONE, RULES, Visit
 from annotated import load_pretrained
 from annotated.inside import watch
 from conftest import SITE
+from start_page import TRIES
 
 LINK = (SITE / "watch.html").as_uri()
 SENTENCE = "A dog runs through the snow."
@@ -115,6 +117,22 @@ def test_the_memory_does_not_grow_with_every_sentence(page: "Page") -> None:  # 
     assert sizes[1] < 100e6
 
 
+def test_the_first_view_comes_soon(page: "Page") -> None:  # noqa: F821
+    """Within two seconds on an idle laptop, and three times that on one which is not."""
+    begun = time.monotonic()
+    opened(page)
+    assert time.monotonic() - begun < 6
+
+
+def test_nothing_moves_for_whoever_wants_no_motion(page: "Page") -> None:  # noqa: F821
+    moving = "document.getAnimations().filter(a => a.effect.getTiming().iterations === Infinity).length"
+    opened(page)
+    assert page.evaluate(moving) == 0
+    page.emulate_media(reduced_motion="no-preference")
+    assert page.evaluate(moving) > 0
+    page.emulate_media(reduced_motion="reduce")
+
+
 def test_the_script_is_small(page: "Page") -> None:  # noqa: F821
     assert (SITE / "_static/watch.js").stat().st_size < 200_000
 
@@ -206,6 +224,49 @@ def test_translations_that_read_alike_are_shown_in_their_pieces(page: "Page") ->
     for text, row in zip(texts, rows, strict=True):
         assert (row != text) == (texts.count(text) > 1)
     assert len(set(rows)) == len(rows)
+
+
+def test_a_sentence_is_offered_in_which_the_length_penalty_decides(page: "Page") -> None:  # noqa: F821
+    opened(page, at="beam")
+    page.get_by_role("button", name=TRIES["alpha"]).click()
+    translator = load_pretrained("multi30k-en-de")
+    for alpha, keys in ((1.0, []), (0.6, ["ArrowLeft"] * 4)):
+        for key in keys:
+            page.get_by_label("Length penalty").press(key)
+        [[best]] = translator.search([TRIES["alpha"]], beam=4, alpha=alpha)
+        wait_for(page, translator.tgt_tokenizer.decode(list(best.tokens)))
+        assert f"α = {alpha:.1f}" in page.locator(".results caption").nth(1).inner_text()
+
+
+def test_a_sentence_is_offered_that_needs_what_is_left_out(page: "Page") -> None:  # noqa: F821
+    opened(page, at="encoder-heads", layer="2", head="3")
+    whole = page.locator(".german").inner_text()
+    page.get_by_label("Silence head 3").check()
+    page.wait_for_selector(".outcome span")
+    assert page.locator(".german").inner_text() == whole
+    page.locator(".try button").click()
+    page.wait_for_function("before => document.querySelector('.german').textContent !== before", arg=whole)
+    page.wait_for_selector(".outcome span")
+    before, after = page.locator(".outcome dd").all_inner_texts()
+    assert before != after
+    assert "the same words" not in after
+    assert page.locator(".try button").count() == 0
+
+
+def test_a_sentence_is_offered_whose_words_are_split(page: "Page") -> None:  # noqa: F821
+    opened(page, at="encoder-pieces")
+    assert "each word is a single piece" in page.locator("main").inner_text()
+    page.locator(".try button").click()
+    page.wait_for_function("document.querySelector('main').innerText.includes('Put together from several')")
+    assert "·" in page.locator("main b").last.inner_text()
+
+
+def test_a_temperature_for_show_changes_no_word_of_what_the_model_did(page: "Page") -> None:  # noqa: F821
+    opened(page, at="probabilities")
+    said = page.locator(".said").inner_text()
+    page.get_by_label("Temperature").press("End")
+    page.wait_for_function("document.querySelector('.probabilities caption').textContent.includes('3.0')")
+    assert page.locator(".said").inner_text() == said
 
 
 def test_a_part_left_out_is_told_and_put_back(page: "Page") -> None:  # noqa: F821
@@ -309,6 +370,12 @@ def test_without_the_mask_the_same_row_stays_at_hand(page: "Page") -> None:  # n
     page.get_by_label("Leave out the causal mask").check()
     page.wait_for_selector(".outcome span")
     assert page.locator(".tokens [aria-pressed=true]").inner_text() == row
+    late = page.locator(".weighing tr.late")
+    names = page.locator(".tokens button").all_inner_texts()
+    assert late.count() == len(names) - names.index(row) - 1
+    shares = late.locator(".bar").evaluate_all("e => e.map(bar => +bar.style.getPropertyValue('--share'))")
+    assert f"hid from it, it now gives {100 * sum(shares):.0f}%" in page.locator(".said").inner_text()
+    assert page.locator(".map td.late").count() == len(names) * (len(names) - 1) / 2
 
 
 # Everything that the page shows, and whether it calls it old, each time that it changes.
@@ -334,18 +401,125 @@ def test_old_numbers_are_told_to_be_old(page: "Page") -> None:  # noqa: F821
     assert all(busy and told for busy, told, numbers in seen if numbers != new)
 
 
-def test_a_tapped_number_stays(visit: Visit) -> None:
+# Of the number that is shown by a cell: its text, and how far it is from the cell, and outside of the window.
+BUBBLE = """e => { const b = e.getBoundingClientRect(), c = e.parentElement.getBoundingClientRect();
+  return [e.textContent, c.top - b.bottom, b.left < 0 || b.right > innerWidth || b.top < 0] }"""
+
+
+@pytest.fixture
+def phone(visit: Visit) -> Iterator["Page"]:  # noqa: F821
+    """A phone's page, which a finger touches."""
     context = visit.page.context.browser.new_context(viewport=PHONE, has_touch=True, is_mobile=True)
-    page = opened(context.new_page(), at="encoder-norm1")
-    readout = page.locator(".readout").first
-    scale = readout.inner_text()
-    for strip in (0, 2):
+    page = context.new_page()
+    page.set_default_timeout(120_000)
+    yield page
+    context.close()
+
+
+def test_a_tapped_number_stays_by_its_cell(phone: "Page") -> None:  # noqa: F821
+    page = opened(phone, at="encoder-embedding")
+    for strip in (6, 2):
         page.locator(".strip canvas").nth(strip).tap()
         page.wait_for_timeout(300)
-        [label, _] = readout.inner_text().split(", number ")
-        assert label == page.locator(".strips .label").nth(strip).inner_text()
-    assert readout.inner_text() != scale
-    context.close()
+        text, above, outside = page.locator(".bubble").evaluate(BUBBLE)
+        assert 0 <= above < 20
+        assert not outside
+    [place, number] = text.removeprefix("number ").split(": ")
+    page.locator("summary", has_text="as a table").tap()
+    column = int(place.split(" of ")[0]) - 1
+    assert page.locator(".numbers tr").nth(2).locator("td").nth(column).inner_text() == number
+    page.locator("h2").tap()
+    assert page.locator(".bubble").count() == 0
+
+
+def test_a_finger_that_slides_reads_one_number_after_the_other(phone: "Page") -> None:  # noqa: F821
+    page = opened(phone, at="encoder-embedding")
+    strip = page.locator(".strip canvas").nth(1)
+    strip.scroll_into_view_if_needed()
+    box = strip.bounding_box()
+    session = page.context.new_cdp_session(page)
+
+    def touch(kind: str, *places: float) -> str:
+        points = [{"x": box["x"] + share * box["width"], "y": box["y"] + 9} for share in places]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        page.wait_for_timeout(100)
+        return page.locator(".bubble").inner_text()
+
+    seen = [touch("touchStart", 0.02), *(touch("touchMove", share) for share in (0.3, 0.6, 0.98))]
+    seen.append(touch("touchEnd"))
+    columns = [int(text.split()[1]) for text in seen]
+    assert columns == sorted(columns)
+    assert len(set(columns[:-1])) == 4
+    assert columns[-2:] == [126, 126]
+
+
+def test_the_weight_that_is_pointed_at_stands_by_its_cell(page: "Page") -> None:  # noqa: F821
+    for stop, cell in (("encoder-heads", 7), ("cross-weights", 0), ("cross-weights", 6)):
+        opened(page, at=stop)
+        pointed = page.locator(".map").first.locator("tbody tr").nth(3).locator("td").nth(cell)
+        pointed.hover()
+        bubble = page.locator(".around > .bubble")
+        share = pointed.evaluate("e => 100 * e.style.getPropertyValue('--share')")
+        told = bubble.inner_text().split(": ")[1]
+        assert float(told.strip("<%")) == pytest.approx(share, abs=0.51)
+        gap = pointed.bounding_box()["y"] - bubble.bounding_box()["y"] - bubble.bounding_box()["height"]
+        assert 0 <= gap < 20
+
+
+HIT = "#map a rect, main :is(button:not(.term), summary, input[type=range], .leave)"
+SMALL = """targets => [...document.querySelectorAll(targets)].filter(e => e.checkVisibility())
+  .map(e => [e.getBoundingClientRect(), e.outerHTML.slice(0, 90)])
+  .filter(([box]) => box.height < 23.9 || box.width < 23.9)
+  .map(([box, html]) => [box.width, box.height, html])"""
+
+
+def test_on_a_phone_a_finger_can_hit_everything(phone: "Page") -> None:  # noqa: F821
+    page = opened(phone)
+    for stop in [*page.evaluate(STOPS), "encoder-projections", "cross-heads"]:
+        opened(phone, at=stop)
+        assert page.evaluate(SMALL, HIT) == []
+
+
+def test_on_a_phone_three_steps_of_the_tree_are_seen(phone: "Page") -> None:  # noqa: F821
+    page = opened(phone, at="beam")
+    starts = "e => e.map(box => new DOMMatrix(getComputedStyle(box).transform).e)"
+    places = page.locator(".tree g").evaluate_all(starts)
+    assert sorted(set(places))[3] < PHONE["width"]
+
+
+def test_how_strips_are_read_is_told_once(page: "Page") -> None:  # noqa: F821
+    opened(page, at="encoder-embedding")
+    how = page.locator(".how p")
+    assert how.count() == 1
+    page.locator("footer .next").click()
+    page.wait_for_function("document.querySelector('.where').textContent.includes('Positional')")
+    assert how.count() == 0
+    page.get_by_role("button", name="How to read the strips").press("Enter")
+    assert "a cell is a number" in how.inner_text()
+
+
+def weights(page: "Page") -> list[list[float]]:  # noqa: F821
+    """The map of one head, row by row."""
+    return page.locator(".map tbody").evaluate(
+        "e => [...e.rows].map(row => [...row.querySelectorAll('td')]"
+        ".map(cell => +cell.style.getPropertyValue('--share')))"
+    )
+
+
+def test_a_head_gets_the_line_that_its_weights_give_it(page: "Page") -> None:  # noqa: F821
+    opened(page, at="encoder-weights", layer="2", head="3", s="A black dog chases a white dog.")
+    rows = weights(page)
+    back = sum(row[i - 1] > 0.5 for i, row in enumerate(rows) if i)
+    assert back >= len(rows) / 2
+    line = f"mostly one token back: {back} of {len(rows)} rows"
+    assert line in page.locator(".fold p b").all_inner_texts()
+    page.get_by_role("button", name="heads", exact=True).click()
+    assert page.locator(".heads .name").nth(2).inner_text() == line
+    for stop in ("decoder-heads", "cross-heads"):
+        opened(page, at=stop)
+        assert page.locator(".heads .name").count() == 4
+        page.locator("summary", has_text="How a head gets its line").click()
+        assert "more than half of its weight" in page.locator("details[open] > p").first.inner_text()
 
 
 @pytest.mark.parametrize(

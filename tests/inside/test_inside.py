@@ -216,3 +216,24 @@ def test_what_the_page_offers_to_try_shows_what_it_says(shipped: Translator, ask
     greedy, wide = (ends(TRIES["beam"], beam=beam) for beam in (1, 4))
     assert greedy["text"] != wide["text"]
     assert greedy["logProb"] < wide["logProb"] - 0.5
+    shorter, longer = (ends(TRIES["alpha"], alpha=alpha) for alpha in (0.6, 1.0))
+    assert ends(TRIES["alpha"], alpha=0.0)["text"] == shorter["text"] != longer["text"]
+    assert len(shorter["tokens"]) < len(longer["tokens"])
+    assert shorter["logProb"] > longer["logProb"]
+    for alpha in (0.6, 1.0):
+        [[best]] = shipped.search([TRIES["alpha"]], beam=4, alpha=alpha)
+        assert list(best.tokens) == ends(TRIES["alpha"], alpha=alpha)["tokens"]
+    pieces = [shipped.src_tokenizer._processor.id_to_piece(i) for i in shipped.encode(TRIES["pieces"])]
+    words = TRIES["pieces"].rstrip(".").split()
+    assert "".join(pieces[:-2]).split("\u2581")[1:] == words
+    assert len(pieces) - 2 > len(words)
+
+
+def test_a_sentence_that_is_offered_for_a_part_needs_it(shipped: Translator, ask: Ask) -> None:
+    paper = {"beam": 4, "alpha": 0.6, "prefix": []}
+    for sentence, parts in TRIES["parts"].items():
+        requests = [{"sentence": sentence, **paper, "leftOut": left} for left in ([], *([p] for p in parts))]
+        whole, *without = (
+            found["ended"][0]["text"] for found in ask(*(("translate", one) for one in requests))
+        )
+        assert [part for part, text in zip(parts, without, strict=True) if text == whole] == []

@@ -322,7 +322,7 @@ function Station({ view, series }: { view: View; series?: string }) {
         )}
       </header>
       <div class="shown" key={stop.id}>
-        {stop.strips && <Legend />}
+        {stop.strips && <Legend stop={stop.id} />}
         {stop.show(view)}
       </div>
       <footer>

@@ -1,8 +1,20 @@
 // The stations of attention: queries, keys and values; scores and weights; heads.
 
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { Leave, Unmasked } from "./breaking.tsx";
-import { Bar, type Hue, percent, Scrolls, Strips, shown, spelled, Tokens } from "./drawing.tsx";
+import {
+  Bar,
+  Fold,
+  type Hue,
+  percent,
+  Scrolls,
+  Strips,
+  shown,
+  spelled,
+  Tokens,
+  useLeaving,
+} from "./drawing.tsx";
+import { nameOf, told } from "./heads.ts";
 import type { Sequence } from "./transformer.ts";
 import {
   attentionName,
@@ -16,7 +28,6 @@ import {
   positionOf,
   type View,
 } from "./view.ts";
-import { Term } from "./words.tsx";
 
 const sidesOf = (kind: Kind) =>
   ({
@@ -40,7 +51,17 @@ function headAtHand(view: View, kind: Kind) {
     at: positionOf(view, queries),
     queryNames: namesOf(view, queries),
     keyPieces,
+    unmasked: kind === "decoder" && look.leftOut.includes("mask"), // keys after the query's are seen
   };
+}
+
+// What a head does in this sentence, in words.
+function headName(view: View, kind: Kind, head: number): string {
+  const { look, model } = view;
+  const { name, keyPieces } = headAtHand(view, kind);
+  const part = (stage: string) => headOf(look.trace[`${name}.${stage}`], head, model.h);
+  const keys = keyPieces.map(spelled);
+  return told(nameOf(kind, { weights: part("weights"), masked: part("masked"), keys }));
 }
 
 function ChooseQuery({ view, kind }: { view: View; kind: Kind }) {
@@ -79,21 +100,29 @@ export function Projections({ view, kind }: { view: View; kind: Kind }) {
         The keys{keys === "encoder" && kind === "cross" ? " of the memory" : ""}: k = x W<sup>K</sup> + b
       </h3>
       <Strips name="The keys" hue="key" rows={strips(ks)} />
-      <h3 class="value">
-        The values{keys === "encoder" && kind === "cross" ? " of the memory" : ""}: v = x W<sup>V</sup> + b
-      </h3>
-      <Strips name="The values" hue="value" rows={strips(vs)} />
+      <Fold
+        title={
+          <span class="value">
+            The values{keys === "encoder" && kind === "cross" ? " of the memory" : ""}: v = x W<sup>V</sup> +
+            b
+          </span>
+        }
+      >
+        <Strips name="The values" hue="value" rows={strips(vs)} />
+      </Fold>
     </>
   );
 }
 
 export function Weighing({ view, kind }: { view: View; kind: Kind }) {
   const { state, choose, look, tokenizer } = view;
-  const { name, part, at, width, queries, queryNames, keyPieces } = headAtHand(view, kind);
+  const { name, part, at, width, queries, queryNames, keyPieces, unmasked } = headAtHand(view, kind);
   const [products, scores, masked, weights] = ["products", "scores", "masked", "weights"].map(
     (s) => part(s)[at],
   );
   const scaled = !look.leftOut.includes("scale");
+  const late = (j: number) => unmasked && j > at; // a key that the mask would hide
+  const revealed = weights.reduce((sum, weight, j) => sum + (late(j) ? weight : 0), 0);
   const hidden = masked.filter((x) => x === -Infinity).length;
   const [first, second] = largestOf(weights, 2);
   const key = Math.min(state.key ?? first, keyPieces.length - 1);
@@ -121,6 +150,12 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
         )}
         . All {keyPieces.length} weights sum to 1
         {hidden ? `; ${hidden} ${hidden === 1 ? "token is" : "tokens are"} still to come, and hidden` : ""}.
+        {unmasked && at < keyPieces.length - 1 && (
+          <>
+            {" "}
+            To the keys that the mask hid from it, it now gives <b>{percent(revealed)}</b>.
+          </>
+        )}
       </p>
       <Scrolls name="The weights, step by step">
         <table class="weighing">
@@ -142,7 +177,7 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
           </thead>
           <tbody>
             {keyPieces.map((piece, j) => (
-              <tr key={j} class={masked[j] === -Infinity ? "hidden" : undefined}>
+              <tr key={j} class={masked[j] === -Infinity ? "hidden" : late(j) ? "late" : undefined}>
                 <th scope="row">
                   <button
                     type="button"
@@ -152,6 +187,7 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
                   >
                     {spelled(piece)}
                   </button>
+                  {late(j) && <small>was hidden</small>}
                 </th>
                 <td>{shown(products[j])}</td>
                 <td>{shown(scores[j])}</td>
@@ -165,21 +201,26 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
         </table>
       </Scrolls>
       {kind === "cross" && <LastLayer view={view} />}
-      <h3>
-        One product: “{queryNames[at]}” · “{spelled(keyPieces[key])}” = {shown(products[key])}
-      </h3>
-      <p>
-        {width} numbers of the query times {width} numbers of the key. Where both are large and have the same
-        sign, the product grows.
-      </p>
-      <Strips
-        name="One product"
-        rows={[
-          { label: "q", values: q, hue: "query" },
-          { label: "k", values: k, hue: "key" },
-          { label: "q × k", values: q.map((x, i) => x * k[i]) },
-        ]}
-      />
+      <Fold
+        title={
+          <>
+            One product: “{queryNames[at]}” · “{spelled(keyPieces[key])}” = {shown(products[key])}
+          </>
+        }
+      >
+        <p>
+          {width} numbers of the query times {width} numbers of the key. Where both are large and have the
+          same sign, the product grows.
+        </p>
+        <Strips
+          name="One product"
+          rows={[
+            { label: "q", values: q, hue: "query" },
+            { label: "k", values: k, hue: "key" },
+            { label: "q × k", values: q.map((x, i) => x * k[i]) },
+          ]}
+        />
+      </Fold>
       <Leave view={view} part="scale">
         Leave out the division by √{width}
       </Leave>
@@ -195,19 +236,25 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
           </Leave>
         </>
       )}
-      <h3 title={`Computed by ${name}`}>All queries of this head at once</h3>
-      <p class="small">
-        A row asks, a column answers; full colour is 100%, and each row sums to 100%. Click or tap a row to
-        look at it above.
-      </p>
-      <WeightMap
-        weights={part("weights")}
-        queries={queryNames}
-        keys={keyPieces}
-        chosen={at}
-        name={`Attention weights, layer ${state.layer + 1}, head ${state.head + 1}`}
-        onChoose={(i) => choosePosition(view, queries, i)}
-      />
+      <Fold title={<span title={`Computed by ${name}`}>All queries of this head at once</span>}>
+        <p>
+          Head {state.head + 1} of layer {state.layer + 1} in this sentence:{" "}
+          <b>{headName(view, kind, state.head)}</b>.
+        </p>
+        <p class="small">
+          A row asks, a column answers; full colour is 100%, and each row sums to 100%. Click or tap a row to
+          look at it above.
+        </p>
+        <WeightMap
+          weights={part("weights")}
+          queries={queryNames}
+          keys={keyPieces}
+          chosen={at}
+          unmasked={unmasked}
+          name={`Attention weights, layer ${state.layer + 1}, head ${state.head + 1}`}
+          onChoose={(i) => choosePosition(view, queries, i)}
+        />
+      </Fold>
     </>
   );
 }
@@ -235,7 +282,7 @@ function LastLayer({ view }: { view: View }) {
 
 export function Heads({ view, kind }: { view: View; kind: Kind }) {
   const { state, choose, look, model } = view;
-  const { name, at, width, queries, queryNames, keyPieces } = headAtHand(view, kind);
+  const { name, at, width, queries, queryNames, keyPieces, unmasked } = headAtHand(view, kind);
   const rows = look.trace[`${name}.weights`];
   const focus = (head: number) => {
     const row = headOf([rows[at]], head, model.h)[0];
@@ -248,7 +295,7 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
       <ChooseQuery view={view} kind={kind} />
       <p class="small">
         A row asks, a column answers. The row with the frame is “{queryNames[at]}”: click or tap another row
-        to look at it.
+        to look at it. Below its number stands what a head does in this sentence.
       </p>
       <div class="heads">
         {Array.from({ length: model.h }, (_, head) => (
@@ -256,36 +303,37 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
             <button type="button" aria-pressed={head === state.head} onClick={() => choose({ head })}>
               Head {head + 1}
             </button>
-            <p>
-              most to <b>{focus(head)}</b>
-            </p>
+            <p class="name">{headName(view, kind, head)}</p>
             <WeightMap
               small
               weights={headOf(rows, head, model.h)}
               queries={queryNames}
               keys={keyPieces}
               chosen={at}
+              unmasked={unmasked}
               name={`Attention weights of head ${head + 1}`}
               onChoose={(i) => choosePosition(view, queries, i)}
             />
+            <p>
+              this row: most to <b>{focus(head)}</b>
+            </p>
           </section>
         ))}
       </div>
+      <Naming kind={kind} />
       <h3 class="value">
         What head {state.head + 1} hands over: the values, weighted and summed ({width} numbers)
       </h3>
       <Strips name="The head's output" hue="value" rows={[{ label: queryNames[at], values: mixed }]} />
-      <h3>
-        <Term of="Concat" />: all heads side by side ({model.h} × {width} = {model.d_model}), then times W
-        <sup>O</sup>
-      </h3>
-      <Strips
-        name="Concatenated heads and output"
-        rows={[
-          { label: "all heads", values: look.trace[`${name}.heads`][at], hue: "value" as Hue },
-          { label: "output", values: look.trace[`${name}.linears.3`][at] },
-        ]}
-      />
+      <Fold title={`All heads side by side (${model.h} × ${width} = ${model.d_model}), then times Wᴼ`}>
+        <Strips
+          name="Concatenated heads and output"
+          rows={[
+            { label: "Concat", values: look.trace[`${name}.heads`][at], hue: "value" as Hue },
+            { label: "output", values: look.trace[`${name}.linears.3`][at] },
+          ]}
+        />
+      </Fold>
       <Leave view={view} part={`${name} ${state.head}`}>
         Silence head {state.head + 1} of layer {state.layer + 1}: its {width} numbers become 0
       </Leave>
@@ -293,7 +341,33 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
   );
 }
 
-// Who looks at whom, in one head: query down, key across; a row sums to 1. It is a table, for whoever cannot see it.
+// By which rules a head gets its line.
+const Naming = ({ kind }: { kind: Kind }) => (
+  <details>
+    <summary>How a head gets its line</summary>
+    <p>
+      The page counts rows{kind === "decoder" && ", without the first, which can look at itself alone"}. A row
+      counts for a place that gets more than half of its weight: {PLACES[kind]}. The place with the most rows
+      is told, if these are at least half of all. Else the head is called sharp, if in at least half of the
+      rows one token gets more than half of the weight; or spread, if in at least half of them no token gets
+      more than a third. Else the page finds no pattern.{" "}
+      {kind === "decoder"
+        ? "The first token is a common place of rest for a head that has nothing to fetch"
+        : "The end of the sentence is a common place of rest for a head that has nothing to fetch"}{" "}
+      (an attention sink, notebook 13). In another sentence a head may get another line.
+    </p>
+  </details>
+);
+const PLACES: Record<Kind, string> = {
+  encoder:
+    "the token itself, the one before it, the second before it, the one after it, the first token of the sentence, ‹end› and the full stop together",
+  decoder:
+    "the token itself, the one before it, the second before it, the one after it (only without the mask), ‹start›",
+  cross: "‹end› and the full stop together",
+};
+
+// Who looks at whom, in one head: query down, key across; a row sums to 1. It is a table, for whoever cannot see it. The
+// number of the cell that is pointed at, or was tapped, stands above it.
 function WeightMap(props: {
   weights: Sequence;
   queries: string[];
@@ -301,14 +375,32 @@ function WeightMap(props: {
   chosen: number;
   onChoose: (i: number) => void;
   name: string;
+  unmasked: boolean;
   small?: boolean;
 }) {
-  const { weights, queries, keys, chosen, onChoose, name, small } = props;
-  const [cell, setCell] = useState<[number, number] | null>(null);
-  const [i, j] = cell ?? [];
-  const told = !small && i !== undefined && j !== undefined && weights[i]?.[j] !== undefined;
+  const { weights, queries, keys, chosen, onChoose, name, unmasked, small } = props;
+  const [cell, setCell] = useState<{ i: number; j: number; left: number; top: number } | null>(null);
+  const box = useRef<HTMLDivElement>(null);
+  const close = () => setCell(null);
+  useLeaving(box, cell !== null, close);
+  const open = (event: PointerEvent) => {
+    const found = (event.target as Element).closest<HTMLTableCellElement>("tbody td");
+    const around = box.current?.getBoundingClientRect();
+    if (!found || !around) return close();
+    const { left, top, width } = found.getBoundingClientRect();
+    const [i, j] = [(found.parentElement as HTMLTableRowElement).rowIndex - 1, found.cellIndex - 1];
+    setCell({ i, j, left: (left + width / 2 - around.left) / around.width, top: top - around.top });
+  };
+  const weight = cell && weights[cell.i]?.[cell.j];
   return (
-    <>
+    <div
+      class="around"
+      ref={box}
+      onScrollCapture={close}
+      onPointerDown={open}
+      onPointerMove={(event) => event.pointerType === "mouse" && open(event)}
+      onPointerLeave={(event) => event.pointerType === "mouse" && close()}
+    >
       <Scrolls name={name}>
         <table class={small ? "map small" : queries[0]?.includes("→") ? "map pairs" : "map"}>
           <thead>
@@ -327,12 +419,12 @@ function WeightMap(props: {
                 <th scope="row">
                   <span>{query}</span>
                 </th>
-                {keys.map((key, j) => (
+                {keys.map((_, j) => (
                   <td
                     key={j}
+                    class={unmasked && j > i ? "late" : undefined}
+                    data-told={cell?.i === i && cell.j === j ? "" : undefined}
                     style={{ "--share": weights[i][j] }}
-                    title={`${query} looks at ${spelled(key)}: ${percent(weights[i][j])}`}
-                    onPointerDown={() => setCell([i, j])}
                   >
                     <span>{Math.round(100 * weights[i][j])}</span>
                   </td>
@@ -342,15 +434,11 @@ function WeightMap(props: {
           </tbody>
         </table>
       </Scrolls>
-      {!small && (
-        <p class="readout" aria-hidden="true">
-          {told && (
-            <>
-              {queries[i]} looks at {spelled(keys[j])}: <b>{percent(weights[i][j])}</b>
-            </>
-          )}
-        </p>
+      {cell && weight != null && (
+        <span class="bubble" aria-hidden="true" style={{ "--at": cell.left, "--top": `${cell.top}px` }}>
+          {queries[cell.i]} looks at {spelled(keys[cell.j])}: <b>{percent(weight)}</b>
+        </span>
       )}
-    </>
+    </div>
   );
 }

@@ -2,13 +2,16 @@
 
 import { linkHorizontal } from "d3-shape";
 import { useEffect, useState } from "preact/hooks";
-import { percent, Scrolls, Slider, shown, spelled } from "./drawing.tsx";
+import { narrow, percent, Scrolls, Slider, shown, spelled } from "./drawing.tsx";
 import type { Candidate } from "./search.ts";
 import { beginning } from "./state.ts";
 import type { Look } from "./translator.ts";
 import type { View } from "./view.ts";
 
-const [WIDE, HIGH, BOX] = [148, 26, 122];
+// A column's width, its boxes' width, and how much of a piece stands in a box; three columns are seen on a phone.
+const ROOM = { wide: 148, box: 122, letters: 9 };
+const SMALL = { wide: 102, box: 90, letters: 6 };
+const HIGH = 26;
 
 type Translated = Pick<Look["ended"][number], "tokens" | "text">;
 
@@ -21,11 +24,11 @@ interface Node extends Candidate {
 const link = linkHorizontal<unknown, [number, number]>();
 
 // Each step's candidates in a column, the likeliest on top, linked to what they continue.
-export function layOut(steps: Candidate[][]): Node[][] {
+export function layOut(steps: Candidate[][], wide = ROOM.wide): Node[][] {
   const columns: Node[][] = [];
   for (const step of steps) {
     const before = columns.at(-1) ?? [];
-    const x = (columns.length + 1) * WIDE;
+    const x = (columns.length + 1) * wide;
     columns.push(
       step.map((one, rank) => ({
         ...one,
@@ -38,7 +41,8 @@ export function layOut(steps: Candidate[][]): Node[][] {
   return columns;
 }
 
-const short = (piece: string) => (piece.length > 9 ? `${piece.slice(0, 8)}…` : piece);
+const short = (piece: string, letters: number) =>
+  piece.length > letters ? `${piece.slice(0, letters - 1)}…` : piece;
 
 // Tokens as words whose pieces are told apart.
 const inPieces = (tokens: number[], pieces: string[]) =>
@@ -62,7 +66,8 @@ export function Beam({ view }: { view: View }) {
   const { look, state, choose, tokenizer, tries } = view;
   const [steps, setSteps] = useState(Infinity);
   const count = Math.min(steps, look.steps.length);
-  const columns = layOut(look.steps).slice(0, count);
+  const { wide, box, letters } = narrow() ? SMALL : ROOM;
+  const columns = layOut(look.steps, wide).slice(0, count);
   const nodes = columns.flat();
   const best = look.ended[0].tokens;
   const winner = nodes
@@ -91,6 +96,23 @@ export function Beam({ view }: { view: View }) {
           </button>
         </div>
       )}
+      {tries.alpha && (
+        <div class="try">
+          {tries.alpha === state.sentence ? (
+            <p>Here the length penalty decides: with α at 1 another translation wins than with α at 0.6.</p>
+          ) : (
+            <>
+              <p>A sentence in which the length penalty α decides between two translations:</p>
+              <button
+                type="button"
+                onClick={() => choose({ ...beginning(tries.alpha ?? ""), beam: 4, alpha: 1 })}
+              >
+                {tries.alpha}
+              </button>
+            </>
+          )}
+        </div>
+      )}
       <div class="controls">
         <Slider label="Beam" from={1} to={6} value={state.beam} onMove={(beam) => choose({ beam })} />
         <Slider
@@ -115,7 +137,7 @@ export function Beam({ view }: { view: View }) {
       <Scrolls name="The tree of the search" what="tree">
         <svg
           class="tree"
-          width={(columns.length + 1) * WIDE}
+          width={(columns.length + 1) * wide}
           height={height}
           role="img"
           aria-label={`The tree of the search after ${count} steps; the list below says the same in words.`}
@@ -126,15 +148,15 @@ export function Beam({ view }: { view: View }) {
               class={winning.has(node) ? "winning" : node.fate}
               d={
                 link({
-                  source: node.before ? [node.before.x + BOX, node.before.y + 13] : [BOX - 20, 13],
+                  source: node.before ? [node.before.x + box, node.before.y + 13] : [box - 20, 13],
                   target: [node.x, node.y + 13],
                 }) ?? ""
               }
             />
           ))}
           <g transform="translate(0 2)">
-            <rect width={BOX - 20} height={HIGH - 4} rx="4" />
-            <text x={(BOX - 20) / 2} y="15">
+            <rect width={box - 20} height={HIGH - 4} rx="4" />
+            <text x={(box - 20) / 2} y="15">
               ‹start›
             </text>
           </g>
@@ -144,11 +166,11 @@ export function Beam({ view }: { view: View }) {
               class={winning.has(node) ? `winning ${node.fate}` : node.fate}
               transform={`translate(${node.x} ${node.y + 2})`}
             >
-              <rect width={BOX} height={HIGH - 4} rx="4" />
+              <rect width={box} height={HIGH - 4} rx="4" />
               <text x="6" y="15">
-                {short(spelled(tokenizer.pieces[node.token]))}
+                {short(spelled(tokenizer.pieces[node.token]), letters)}
               </text>
-              <text x={BOX - 5} y="15" class="number">
+              <text x={box - 5} y="15" class="number">
                 {shown(node.logProb)}
               </text>
             </g>
@@ -161,7 +183,7 @@ export function Beam({ view }: { view: View }) {
       </p>
       <div class="scrolls">
         <table class="results">
-          <caption>Translations that ended, the best score first</caption>
+          <caption>Translations that ended, the best score first, with α = {look.alpha.toFixed(1)}</caption>
           <thead>
             <tr>
               <th scope="col">translation</th>

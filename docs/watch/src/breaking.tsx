@@ -2,7 +2,8 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { percent } from "./drawing.tsx";
+import { Fold, percent } from "./drawing.tsx";
+import { beginning } from "./state.ts";
 import type { Part } from "./transformer.ts";
 import type { Look } from "./translator.ts";
 import { attentionName, type Kind, sureness, type View } from "./view.ts";
@@ -89,8 +90,26 @@ export function Leave({ view, part, children }: { view: View; part: Part; childr
       >
         {children}
       </Box>
-      <div ref={outcome}>{state.leftOut.includes(part) && <Outcome view={view} />}</div>
+      <div ref={outcome}>
+        {state.leftOut.includes(part) && <Outcome view={view} />}
+        {state.leftOut.includes(part) && <Matters view={view} part={part} />}
+      </div>
     </>
+  );
+}
+
+// A sentence that loses something by what is left out, where the one at hand does not.
+function Matters({ view, part }: { view: View; part: Part }) {
+  const { state, choose, look, whole, computing, tries } = view;
+  const other = Object.entries(tries.parts ?? {}).find(([, parts]) => parts.includes(part))?.[0];
+  if (computing || !other || other === state.sentence || !sameWords(whole, look)) return null;
+  return (
+    <div class="try">
+      <p>A sentence whose translation changes without it:</p>
+      <button type="button" onClick={() => choose({ ...beginning(other), leftOut: [part] })}>
+        {other}
+      </button>
+    </div>
   );
 }
 
@@ -149,7 +168,7 @@ export function Unmasked({ view }: { view: View }) {
     <p class="unmasked">
       Without the causal mask these numbers are those of the finished sentence: each position sees what comes
       after it. While the sentence was being written that was not there yet, so the token that this position
-      wrote, and its probability, come from other numbers than these.
+      wrote, and its probability, come from other numbers than these. Keys that the mask hid are marked.
     </p>
   );
 }
@@ -195,53 +214,54 @@ export function Breaking({ view }: { view: View }) {
         </table>
       </div>
       <p>Tick a box, and the whole page shows the model without that part, until you put it back.</p>
-      <h3>Silence heads and feed-forward networks</h3>
-      <p>
-        {3 * model.N * model.h} heads and {2 * model.N} feed-forward networks. Silence one, several, or a
-        layer's heads all at once by the layer's name, to find out which of them this sentence needs.
-      </p>
-      {KINDS.map(([kind, title]) => (
-        <table key={kind} class="silence">
-          <caption>{title}</caption>
+      <Fold title="Silence heads and feed-forward networks">
+        <p>
+          {3 * model.N * model.h} heads and {2 * model.N} feed-forward networks. Silence one, several, or a
+          layer's heads all at once by the layer's name, to find out which of them this sentence needs.
+        </p>
+        {KINDS.map(([kind, title]) => (
+          <table key={kind} class="silence">
+            <caption>{title}</caption>
+            <tbody>
+              {headsOf(kind, model).map((parts, layer) => (
+                <tr key={layer}>
+                  <th scope="row">
+                    <button
+                      type="button"
+                      aria-pressed={parts.every((part) => state.leftOut.includes(part))}
+                      aria-label={`Silence layer ${layer + 1} of ${title}`}
+                      onClick={() => choose({ leftOut: withoutAll(state.leftOut, parts) })}
+                    >
+                      layer {layer + 1}
+                    </button>
+                  </th>
+                  {parts.map((part, head) => (
+                    <Silence key={part} view={view} part={part} label={head + 1} />
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        ))}
+        <table class="silence">
+          <caption>Feed-forward, by layer</caption>
           <tbody>
-            {headsOf(kind, model).map((parts, layer) => (
-              <tr key={layer}>
-                <th scope="row">
-                  <button
-                    type="button"
-                    aria-pressed={parts.every((part) => state.leftOut.includes(part))}
-                    aria-label={`Silence layer ${layer + 1} of ${title}`}
-                    onClick={() => choose({ leftOut: withoutAll(state.leftOut, parts) })}
-                  >
-                    layer {layer + 1}
-                  </button>
-                </th>
-                {parts.map((part, head) => (
-                  <Silence key={part} view={view} part={part} label={head + 1} />
+            {(["encoder", "decoder"] as const).map((stack) => (
+              <tr key={stack}>
+                <th scope="row">{stack}</th>
+                {Array.from({ length: model.N }, (_, layer) => (
+                  <Silence
+                    key={layer}
+                    view={view}
+                    part={`${stack}.layers.${layer}.feed_forward`}
+                    label={layer + 1}
+                  />
                 ))}
               </tr>
             ))}
           </tbody>
         </table>
-      ))}
-      <table class="silence">
-        <caption>Feed-forward, by layer</caption>
-        <tbody>
-          {(["encoder", "decoder"] as const).map((stack) => (
-            <tr key={stack}>
-              <th scope="row">{stack}</th>
-              {Array.from({ length: model.N }, (_, layer) => (
-                <Silence
-                  key={layer}
-                  view={view}
-                  part={`${stack}.layers.${layer}.feed_forward`}
-                  label={layer + 1}
-                />
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      </Fold>
       {state.leftOut.length > 0 && (
         <div class="stays">
           <Outcome view={view} />

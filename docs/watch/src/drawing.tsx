@@ -1,8 +1,8 @@
 // How numbers are drawn: vectors as strips of colour, weights as bars, anything as a table.
 
 import { scaleLinear } from "d3-scale";
-import { type ComponentChildren, Fragment } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { type ComponentChildren, Fragment, type RefObject } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Sequence, Vector } from "./transformer.ts";
 
 export type Hue = "stream" | "query" | "key" | "value" | "weight";
@@ -22,8 +22,36 @@ export function spelled(piece: string): string {
   return piece === "<s>" ? "‹start›" : piece === "</s>" ? "‹end›" : piece.replace(/^\u2581/, "") || "␣";
 }
 
-const largest = (rows: Sequence) =>
-  rows.reduce((m, row) => row.reduce((a, x) => Math.max(a, Math.abs(x)), m), 1e-9);
+// Whether the window is a phone's.
+export const narrow = () => typeof matchMedia !== "undefined" && matchMedia("(max-width: 30rem)").matches;
+
+const SHARE = 0.95; // of the numbers, within the scale of their colours
+
+// Where a group's colours end: at its largest number, in size, or, where few are much larger than the others, at one
+// that only 5% exceed. Otherwise these few would leave the others without colour.
+export function scaleOf(rows: Sequence): { most: number; largest: number; beyond: number } {
+  const sizes = Float32Array.from(
+    rows.flatMap((row) => [...row]),
+    Math.abs,
+  ).sort();
+  const largest = Math.max(sizes.at(-1) ?? 0, 1e-9);
+  const most = sizes[Math.ceil(SHARE * sizes.length) - 1];
+  if (!(most > 0) || largest < 1.5 * most) return { most: largest, largest, beyond: 0 };
+  return { most, largest, beyond: sizes.filter((x) => x > most).length };
+}
+
+// What comes second at a stop: open where there is room for it, folded on a phone.
+export function Fold({ title, children }: { title: ComponentChildren; children: ComponentChildren }) {
+  const [open, setOpen] = useState(!narrow());
+  return (
+    <details class="fold" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>
+        <h3>{title}</h3>
+      </summary>
+      {open && children}
+    </details>
+  );
+}
 
 export interface Labelled {
   label: ComponentChildren;
@@ -31,13 +59,45 @@ export interface Labelled {
   hue?: Hue;
 }
 
-export const Legend = () => (
-  <p class="small">
-    In the strips a cell is a number: full colour where it is large and positive, grey where it is large and
-    negative. Each group of strips has a scale of its own, which stands below it. Point at a cell, or tap it,
-    to read its number.
-  </p>
-);
+let explainedAt: string | null = null; // the stop that was the first to show strips
+
+// How strips are read: told at the first stop that has some, at others when it is asked for.
+export function Legend({ stop }: { stop: string }) {
+  explainedAt ??= stop;
+  const [open, setOpen] = useState(explainedAt === stop);
+  return (
+    <div class={open ? "how open" : "how"}>
+      <button
+        type="button"
+        aria-expanded={open}
+        aria-label="How to read the strips"
+        title="How to read the strips"
+        onClick={() => setOpen(!open)}
+      >
+        ?
+      </button>
+      {open && (
+        <p class="small">
+          In the strips a cell is a number: full colour where it is large and positive, grey (in the dark,
+          sand) where it is large and negative. Each group of strips has a scale of its own, which stands
+          below it. Point at a cell, or slide a finger along a strip, to read its numbers.
+        </p>
+      )}
+    </div>
+  );
+}
+
+// Calls `leave` on a click or a tap beside an element, while something of it is kept.
+export function useLeaving(box: RefObject<HTMLElement | null>, kept: boolean, leave: () => void): void {
+  useEffect(() => {
+    if (!kept) return;
+    const beside = (event: Event) => {
+      if (!box.current?.contains(event.target as Node)) leave();
+    };
+    document.addEventListener("click", beside);
+    return () => document.removeEventListener("click", beside);
+  }, [kept]);
+}
 
 // Vectors below each other, a cell a number: full colour for a large positive number, grey for a negative one. Point
 // at a cell to read it: a cell that was tapped or clicked stays until another is. A row can be chosen where `onRow` is
@@ -52,11 +112,12 @@ export function Strips(props: {
   const { rows, name, hue = "stream", chosen, onRow } = props;
   const [pointed, setPointed] = useState<[number, number] | null>(null);
   const [kept, setKept] = useState<[number, number] | null>(null);
-  const most = largest(rows.map((row) => row.values));
-  const cell = pointed ?? kept;
-  const at = cell && rows[cell[0]] && cell[1] < rows[cell[0]].values.length ? cell : null;
+  const box = useRef<HTMLDivElement>(null);
+  useLeaving(box, kept !== null, () => setKept(null));
+  const { most, largest, beyond } = useMemo(() => scaleOf(rows.map((row) => row.values)), [rows]);
+  const at = pointed ?? kept;
   return (
-    <div class="strips">
+    <div class="strips" ref={box}>
       {rows.map((row, i) => (
         <Fragment key={i}>
           {onRow ? (
@@ -70,23 +131,16 @@ export function Strips(props: {
             values={row.values}
             most={most}
             hue={row.hue ?? hue}
-            marked={at && at[0] === i ? at[1] : null}
+            drawn={rows}
+            marked={at && at[0] === i && at[1] < row.values.length ? at[1] : null}
             onPoint={(column) => setPointed(column === null ? null : [i, column])}
             onKeep={(column) => setKept([i, column])}
           />
         </Fragment>
       ))}
-      <p class="readout" aria-hidden="true">
-        {at ? (
-          <>
-            {rows[at[0]].label}, number {at[1] + 1} of {rows[at[0]].values.length}:{" "}
-            <b>{shown(rows[at[0]].values[at[1]])}</b>
-          </>
-        ) : (
-          <>
-            −{shown(most)} <span class={`scale ${hue}`} /> +{shown(most)}
-          </>
-        )}
+      <p class="range">
+        −{shown(most)} <span class={`scale ${hue}`} /> +{shown(most)}
+        {beyond > 0 && ` and beyond: ${beyond} of the numbers are larger, up to ${shown(largest)}`}
       </p>
       <Numbers name={name} rows={rows} />
     </div>
@@ -97,11 +151,12 @@ function Strip(props: {
   values: Vector;
   most: number;
   hue: Hue;
+  drawn: Labelled[]; // the group, made anew whenever it must be drawn anew
   marked: number | null;
   onPoint: (column: number | null) => void;
   onKeep: (column: number) => void;
 }) {
-  const { values, most, hue, marked, onPoint, onKeep } = props;
+  const { values, most, hue, drawn, marked, onPoint, onKeep } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
     const drawing = canvas.current?.getContext("2d");
@@ -115,7 +170,7 @@ function Strip(props: {
       drawing.fillStyle = colour(x);
       drawing.fillRect(i, 0, 1, 1);
     });
-  });
+  }, [drawn]);
   const columnOf = (event: PointerEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
     const share = (event.clientX - box.left) / box.width;
@@ -135,6 +190,11 @@ function Strip(props: {
         onPointerLeave={() => onPoint(null)}
         aria-hidden="true"
       />
+      {marked !== null && (
+        <span class="bubble" aria-hidden="true">
+          number {marked + 1} of {values.length}: <b>{shown(values[marked])}</b>
+        </span>
+      )}
     </span>
   );
 }

@@ -13,53 +13,53 @@ interface Place {
   also?: string[]; // further stops that are opened from inside this one
 }
 
-const WIDE = 148;
+const WIDE = 148; // a box is 27 units high, on a phone 24 pixels: what a finger can hit
 const stack = (x: number, y: number, side: "encoder" | "decoder"): Place[] => [
   {
     stop: `${side}-pieces`,
     x,
-    y: 548,
+    y: 566,
     lines: [side === "encoder" ? "Inputs" : "Outputs (shifted right)"],
     kind: "search",
   },
   {
     stop: `${side}-embedding`,
     x,
-    y: 498,
+    y: 514,
     lines: [side === "encoder" ? "Input embedding" : "Output embedding"],
     kind: "input",
   },
-  { stop: `${side}-positions`, x, y: 464, lines: ["+ Positional encoding"], kind: "input" },
+  { stop: `${side}-positions`, x, y: 474, lines: ["+ Positional encoding"], kind: "input" },
   {
     stop: `${side}-weights`,
     x,
-    y: 392,
+    y: 398,
     lines: side === "encoder" ? ["Multi-head", "attention"] : ["Masked multi-head", "attention"],
     kind: "attention",
     also: [`${side}-projections`, `${side}-heads`],
   },
-  { stop: `${side}-norm1`, x, y: 366, lines: ["Add & norm"], kind: "norm" },
+  { stop: `${side}-norm1`, x, y: 368, lines: ["Add & norm"], kind: "norm" },
   ...(side === "encoder"
     ? []
     : ([
         {
           stop: "cross-weights",
           x,
-          y: 302,
+          y: 304,
           lines: ["Multi-head", "attention"],
           kind: "attention",
           also: ["cross-projections", "cross-heads"],
         },
-        { stop: "decoder-norm2", x, y: 276, lines: ["Add & norm"], kind: "norm" },
+        { stop: "decoder-norm2", x, y: 274, lines: ["Add & norm"], kind: "norm" },
       ] satisfies Place[])),
-  { stop: `${side}-network`, x, y: y + 26, lines: ["Feed", "forward"], kind: "network" },
+  { stop: `${side}-network`, x, y: y + 30, lines: ["Feed", "forward"], kind: "network" },
   { stop: `${side}-norm${side === "encoder" ? 2 : 3}`, x, y, lines: ["Add & norm"], kind: "norm" },
 ];
 const PLACES: Place[] = [
-  ...stack(26, 276, "encoder"),
-  { stop: "encoder-memory", x: 26, y: 226, lines: ["Memory"], kind: "search" },
-  ...stack(226, 186, "decoder"),
-  { stop: "probabilities", x: 226, y: 112, lines: ["Linear, softmax"], kind: "output" },
+  ...stack(26, 274, "encoder"),
+  { stop: "encoder-memory", x: 26, y: 222, lines: ["Memory"], kind: "search" },
+  ...stack(226, 180, "decoder"),
+  { stop: "probabilities", x: 226, y: 108, lines: ["Linear, softmax"], kind: "output" },
   { stop: "beam", x: 226, y: 56, lines: ["Beam search"], kind: "search" },
   { stop: "break", x: 26, y: 56, lines: ["✂ Break it"], kind: "search" },
 ];
@@ -81,34 +81,34 @@ export function FigureOne({ view }: { view: View | null }) {
   return (
     <svg
       class="figure-one"
-      viewBox="0 0 400 608"
+      viewBox="0 0 400 622"
       role="group"
       aria-label="The Transformer, Figure 1 of the paper: choose a part"
     >
       <g class="wires" aria-hidden="true">
-        <path d="M100 584 V226 M300 584 V60" />
-        <path d="M100 226 V214 H200 V318 H226" />
-        <path class="flow" d="M100 584 V214 H200 V318 H300 M300 584 V60" />
-        <rect class="stack" x="14" y="262" width="172" height="178" rx="10" />
-        <rect class="stack" x="214" y="172" width="172" height="268" rx="10" />
-        <text x="8" y="455" class="times">
+        <path d="M100 598 V222 M300 598 V60" />
+        <path d="M100 222 V210 H200 V323 H226" />
+        <path class="flow" d="M100 598 V210 H200 V323 H300 M300 598 V60" />
+        <rect class="stack" x="14" y="262" width="172" height="186" rx="10" />
+        <rect class="stack" x="214" y="168" width="172" height="280" rx="10" />
+        <text x="8" y="464" class="times">
           N = {model.N}×
         </text>
-        <text x="392" y="455" class="times end">
+        <text x="392" y="464" class="times end">
           ×{model.N}
         </text>
       </g>
-      <text class="words" x="100" y="600">
+      <text class="words" x="100" y="614">
         {line(piecesOf(view, "encoder").slice(0, -1))}
       </text>
-      <text class="words" x="300" y="600">
+      <text class="words" x="300" y="614">
         {line(piecesOf(view, "decoder"))}
       </text>
       <text class="words" x="300" y="42">
         next: <tspan class="next">{spelled(next)}</tspan>
       </text>
       {PLACES.map(({ stop, x, y, lines, kind, also }) => {
-        const high = lines.length > 1 ? 36 : 22;
+        const high = lines.length > 1 ? 38 : 27;
         const here = state.stop === stop || also?.includes(state.stop);
         return (
           <a
@@ -121,7 +121,7 @@ export function FigureOne({ view }: { view: View | null }) {
           >
             <rect x={x} y={y} width={WIDE} height={high} rx="6" />
             {lines.map((text, i) => (
-              <text key={text} x={x + WIDE / 2} y={y + 15.5 + 14 * i}>
+              <text key={text} x={x + WIDE / 2} y={y + (lines.length > 1 ? 16.5 : 18) + 14 * i}>
                 {text}
               </text>
             ))}

@@ -1,7 +1,7 @@
 // What comes out: a probability for every piece, and the choice of another one.
 
 import { useState } from "preact/hooks";
-import { Bar, percent, Scrolls, Slider, shown, spelled, Tokens } from "./drawing.tsx";
+import { Bar, Fold, percent, Scrolls, Slider, shown, spelled, Tokens } from "./drawing.tsx";
 import { END } from "./tokenizer.ts";
 import { softmax } from "./transformer.ts";
 import { choosePosition, largestOf, namesOf, positionOf, type View } from "./view.ts";
@@ -12,8 +12,9 @@ export function Probabilities({ view }: { view: View }) {
   const [temperature, setTemperature] = useState(1);
   const at = positionOf(view, "decoder");
   const logits = look.trace["generator.proj"][at];
+  const own = softmax(logits); // of the model, whatever the temperature for show
   const chances = softmax(logits.map((x) => x / temperature));
-  const best = largestOf(chances, 10);
+  const best = largestOf(logits, 10);
   const written = look.written[at];
   const rest = 1 - best.reduce((sum, i) => sum + chances[i], 0);
   const begun = look.target.slice(1, at + 1);
@@ -30,7 +31,7 @@ export function Probabilities({ view }: { view: View }) {
       />
       <p class="said" aria-live="polite">
         After having written {text ? <b lang="de">“{text}”</b> : "nothing"}, the model gives the highest
-        probability to <b lang="de">{spelled(tokenizer.pieces[best[0]])}</b>, {percent(chances[best[0]])}. It
+        probability to <b lang="de">{spelled(tokenizer.pieces[best[0]])}</b>, {percent(own[best[0]])}. It
         wrote <b lang="de">{spelled(tokenizer.pieces[written])}</b>
         {written === best[0]
           ? "."
@@ -44,7 +45,10 @@ export function Probabilities({ view }: { view: View }) {
       </p>
       <Scrolls name="The likeliest pieces">
         <table class="probabilities">
-          <caption>The ten likeliest of {model.pieces.length.toLocaleString("en")} pieces</caption>
+          <caption>
+            The ten likeliest of {model.pieces.length.toLocaleString("en")} pieces
+            {temperature !== 1 && `, at a temperature of ${temperature.toFixed(1)}`}
+          </caption>
           <thead>
             <tr>
               <th scope="col">piece</th>
@@ -101,18 +105,20 @@ export function Probabilities({ view }: { view: View }) {
           </button>
         </p>
       )}
-      <Slider
-        label="Temperature of the softmax, for show"
-        from={0.2}
-        to={3}
-        step={0.1}
-        value={temperature}
-        onMove={setTemperature}
-      />
-      <p class="small">
-        Logits are divided by it first. Below 1 the likeliest piece gains, above 1 all become more alike. The
-        model itself uses 1.
-      </p>
+      <Fold title="Temperature of the softmax, for show">
+        <Slider
+          label="Temperature"
+          from={0.2}
+          to={3}
+          step={0.1}
+          value={temperature}
+          onMove={setTemperature}
+        />
+        <p class="small">
+          Logits are divided by it first. Below 1 the likeliest piece gains, above 1 all become more alike.
+          The model itself uses 1.
+        </p>
+      </Fold>
     </>
   );
 }

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { Leave, Unmasked } from "./breaking.tsx";
-import { Bar, Scrolls, Strips, shown, spelled, Tokens } from "./drawing.tsx";
+import { Bar, Fold, Scrolls, Strips, shown, spelled, Tokens } from "./drawing.tsx";
 import { beginning, type Side } from "./state.ts";
 import { moments, similarity } from "./transformer.ts";
 import { choosePosition, largestOf, namesOf, piecesOf, positionOf, type View } from "./view.ts";
@@ -31,7 +31,8 @@ function ChooseToken({ view, side }: { view: View; side: Side }) {
 }
 
 export function SourcePieces({ view }: { view: View }) {
-  const { look, tokenizer, model } = view;
+  const { look, tokenizer, model, tries, state, choose } = view;
+  const composed = tokenizer.composed(look.source);
   const spelledInBytes = look.source.filter((token) => tokenizer.isByte(token)).length;
   return (
     <>
@@ -52,6 +53,30 @@ export function SourcePieces({ view }: { view: View }) {
       <p class="small">
         The mark ▁ stands for a space. The number is the row of the table in which the piece is looked up.
       </p>
+      <p>
+        {composed.length ? (
+          <>
+            Put together from several pieces:{" "}
+            {composed.map((word, i) => (
+              <span key={i}>
+                {i > 0 && ", "}
+                <b>{word.join("·")}</b>
+              </span>
+            ))}
+            .
+          </>
+        ) : (
+          "Here each word is a single piece."
+        )}
+      </p>
+      {tries.pieces && tries.pieces !== state.sentence && (
+        <div class="try">
+          <p>A sentence with words that are put together:</p>
+          <button type="button" onClick={() => choose(beginning(tries.pieces ?? ""))}>
+            {tries.pieces}
+          </button>
+        </div>
+      )}
     </>
   );
 }
@@ -156,8 +181,7 @@ export function Positions({ view, side }: { view: View; side: Side }) {
         </div>
       )}
       {waves && (
-        <>
-          <h3>The waves of all positions of this sentence</h3>
+        <Fold title="The waves of all positions of this sentence">
           <Strips
             name="Positional encodings"
             rows={waves.map((values, i) => ({ label: `${i} ${spelled(pieces[i])}`, values }))}
@@ -166,7 +190,7 @@ export function Positions({ view, side }: { view: View; side: Side }) {
             To the left the waves are fast, to the right so slow that a sentence of this length sees hardly
             any change.
           </p>
-        </>
+        </Fold>
       )}
     </>
   );
@@ -248,6 +272,8 @@ export function AddAndNorm({ view, side, sublayer }: { view: View; side: Side; s
   );
 }
 
+const MANY = 8; // units that are told, the strongest first
+
 const sizeOf = (values: Float32Array) => Math.max(...values.map(Math.abs));
 
 export function Network({ view, side }: { view: View; side: Side }) {
@@ -256,11 +282,12 @@ export function Network({ view, side }: { view: View; side: Side }) {
   const at = positionOf(view, side);
   const names = namesOf(view, side);
   const [unit, setUnit] = useState<number | null>(null);
+  const [every, setEvery] = useState(false);
   const all = look.trace[`${name}.fired`];
   const units = all[at];
-  const most = Math.max(...units, 1e-9);
   const fired = units.filter((x) => x > 0).length;
-  const strongest = largestOf(units, 1)[0];
+  const firing = largestOf(units, fired);
+  const [strongest] = firing;
   const peaks = units.map((_, i) => Math.max(...all.map((row) => row[i])));
   const chosen = unit ?? (fired ? strongest : largestOf(peaks, 1)[0]);
   const leftOut =
@@ -283,41 +310,50 @@ export function Network({ view, side }: { view: View; side: Side }) {
         ; the <Term of="ReLU" /> has set the others to 0.
         {fired > 0 && ` The strongest is unit ${strongest + 1}, with ${shown(units[strongest])}.`}
       </p>
-      <div class="units" role="group" aria-label="Units">
-        {[...units].map((x, i) => (
-          <button
-            key={i}
-            type="button"
-            tabIndex={x > 0 ? 0 : -1}
-            style={{ "--share": x / most }}
-            aria-pressed={i === chosen}
-            aria-label={`Unit ${i + 1}: ${shown(x)}`}
-            title={`Unit ${i + 1}: ${shown(x)}`}
-            onClick={() => setUnit(i)}
-          />
-        ))}
-      </div>
-      <h3>
-        Unit {chosen + 1} for each token of this sentence{leftOut && ", if it were not left out"}
-      </h3>
-      {peaks[chosen] > 0 ? (
-        <table class="unit">
-          <tbody>
-            {names.map((name, i) => (
-              <tr key={i}>
-                <th scope="row">{name}</th>
-                <td>
-                  <span class="bar" style={{ "--share": all[i][chosen] / peaks[chosen] }}>
-                    <span>{shown(all[i][chosen])}</span>
-                  </span>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      ) : (
-        <p>It fires for none of them.</p>
+      <Strips name="The units of this token" rows={[{ label: `${units.length} units`, values: units }]} />
+      {firing.length > 0 && (
+        <div class="tokens units" role="group" aria-label="Units that fire, the strongest first">
+          {(every ? firing : firing.slice(0, MANY)).map((i) => (
+            <button
+              key={i}
+              type="button"
+              class="token"
+              aria-pressed={i === chosen}
+              aria-label={`Unit ${i + 1}: ${shown(units[i])}`}
+              onClick={() => setUnit(i)}
+            >
+              {i + 1}: {shown(units[i])}
+            </button>
+          ))}
+          {firing.length > MANY && (
+            <button type="button" class="token" aria-expanded={every} onClick={() => setEvery(!every)}>
+              {every ? "the strongest only" : `all ${firing.length} that fire`}
+            </button>
+          )}
+        </div>
       )}
+      <Fold
+        title={`Unit ${chosen + 1} for each token of this sentence${leftOut ? ", if it were not left out" : ""}`}
+      >
+        {peaks[chosen] > 0 ? (
+          <table class="unit">
+            <tbody>
+              {names.map((name, i) => (
+                <tr key={i}>
+                  <th scope="row">{name}</th>
+                  <td>
+                    <span class="bar" style={{ "--share": all[i][chosen] / peaks[chosen] }}>
+                      <span>{shown(all[i][chosen])}</span>
+                    </span>
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        ) : (
+          <p>It fires for none of them.</p>
+        )}
+      </Fold>
       <h3>What it adds to the token: {output.length} numbers</h3>
       <Strips
         name="Feed-forward input, output and sum"

@@ -66,7 +66,7 @@ function pieces(side: Side): Stop {
         id: "encoder-pieces",
         title: "Pieces",
         question: "What does the model read?",
-        text: "Not words but pieces. Byte-pair encoding has learned them from English and German captions together: a frequent word is one piece, a rare one is put together from several, and a character that it never saw is spelled in bytes.",
+        text: "Not words but pieces. Byte-pair encoding has learned them from English and German captions together: a frequent word is one piece, a rare one is put together from several, and a character that it never saw is spelled in bytes. Why not whole words? A table of words has no row for a word that is not in it, such as a new name; of pieces any word can be made.",
         shape: "(src_len)",
         section: "5.1",
         notebook: "07_batches_and_masks",

@@ -3,7 +3,7 @@
 import { spelled } from "./drawing.tsx";
 import type { Side, State } from "./state.ts";
 import type { Tokenizer } from "./tokenizer.ts";
-import type { Sequence, Vector } from "./transformer.ts";
+import type { Part, Sequence, Vector } from "./transformer.ts";
 import type { Look, PageModel } from "./translator.ts";
 import type { Ask } from "./worker.ts";
 
@@ -26,6 +26,9 @@ export type Opened = State & { layer: number };
 export interface Tries {
   positions?: string[]; // made of the same pieces in another order
   beam?: string; // one that a beam of 1 translates otherwise than a beam of 4
+  alpha?: string; // one that is translated otherwise with a length penalty of 1 than with one of 0.6
+  pieces?: string; // one with words that are put together from pieces
+  parts?: Record<string, Part[]>; // sentences, each with parts without which it is translated otherwise
 }
 
 export type Kind = "encoder" | "decoder" | "cross";

@@ -20,7 +20,6 @@ const MEANINGS = {
   greedy: "always taking the likeliest next token",
   memory: "the encoder's last vectors, one for each English token: all that the decoder sees of the sentence",
   ReLU: "rectified linear unit: max(0, x), which keeps what is positive and sets the rest to 0",
-  Concat: "concatenated: laid side by side, to one longer vector",
   gradient: "how the model's loss changes with each of its numbers: in training they follow it downwards",
 };
 export type Word = keyof typeof MEANINGS;

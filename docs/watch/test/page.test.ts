@@ -5,7 +5,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { apart, layOut } from "../src/beam.tsx";
 import { partName, partNames, sameWords } from "../src/breaking.tsx";
-import { percent, shown, spelled } from "../src/drawing.tsx";
+import { percent, scaleOf, shown, spelled } from "../src/drawing.tsx";
+import { nameOf, told } from "../src/heads.ts";
 import type { Candidate } from "../src/search.ts";
 import { beginning, FIRST, readLink, type State, writeLink } from "../src/state.ts";
 import { STOPS, TOUR } from "../src/stops.tsx";
@@ -227,4 +228,119 @@ test("in the tree each candidate hangs on what it continues", () => {
     first.map((node) => node.before),
     [null, null, null],
   );
+});
+
+// Rows of weights in which the query i gives `share` to the key that `place` names, and the rest to all others alike.
+const rowsOf = (count: number, keys: number, place: (i: number) => number, share = 0.8) =>
+  Array.from({ length: count }, (_, i) =>
+    Float32Array.from({ length: keys }, (_, j) => (j === place(i) ? share : (1 - share) / (keys - 1))),
+  );
+const nobodyHidden = (rows: Float32Array[]) => rows.map((row) => row.map(() => 0));
+const english = ["A", "dog", "runs", ".", "‹end›"];
+const line = (kind: "encoder" | "cross", rows: Float32Array[], keys = english) =>
+  told(nameOf(kind, { weights: rows, masked: nobodyHidden(rows), keys }));
+
+test("a head gets a line for the place that half of its rows give more than half of their weight", () => {
+  const at = (place: (i: number) => number, share?: number) => line("encoder", rowsOf(5, 5, place, share));
+  assert.equal(
+    at((i) => i),
+    "mostly at the token itself: 5 of 5 rows",
+  );
+  assert.equal(
+    at((i) => i - 1),
+    "mostly one token back: 4 of 5 rows",
+  );
+  assert.equal(
+    at((i) => i - 2),
+    "mostly two tokens back: 3 of 5 rows",
+  );
+  assert.equal(
+    at((i) => i + 1),
+    "mostly one token ahead: 4 of 5 rows",
+  );
+  assert.equal(
+    at(() => 0),
+    "mostly at the first token: 5 of 5 rows",
+  );
+  assert.equal(
+    at(() => 3),
+    "mostly at ‹end› or the full stop: 5 of 5 rows",
+  );
+  assert.equal(
+    at((i) => 3 + (i % 2)),
+    "mostly at ‹end› or the full stop: 5 of 5 rows",
+  );
+  assert.equal(
+    at((i) => i, 0.5),
+    "no pattern that this page looks for",
+  );
+  assert.equal(
+    at((i) => [2, 4, 1, 0, 1][i]),
+    "mostly at one token, at no fixed place (sharp): 5 of 5 rows",
+  );
+  assert.equal(
+    at((i) => i, 0.2),
+    "spread over many tokens: 5 of 5 rows",
+  );
+});
+
+test("‹end› and the full stop count together, and a sentence may end without a full stop", () => {
+  const both = Array.from({ length: 5 }, () => Float32Array.of(0.1, 0.1, 0.1, 0.35, 0.35));
+  assert.equal(line("encoder", both), "mostly at ‹end› or the full stop: 5 of 5 rows");
+  const none = rowsOf(4, 4, () => 3);
+  assert.equal(line("encoder", none, ["A", "dog", "runs", "‹end›"]), "mostly at ‹end›: 4 of 4 rows");
+});
+
+test("in encoder-decoder attention places in the English are no neighbours of those in the German", () => {
+  assert.equal(
+    line(
+      "cross",
+      rowsOf(3, 5, (i) => i),
+    ),
+    "mostly at one English token for each (sharp): 3 of 3 rows",
+  );
+  assert.equal(
+    line(
+      "cross",
+      rowsOf(3, 5, () => 4),
+    ),
+    "mostly at ‹end› or the full stop: 3 of 3 rows",
+  );
+  assert.equal(
+    line(
+      "cross",
+      rowsOf(3, 5, () => 0, 0.2),
+    ),
+    "spread over many tokens: 3 of 3 rows",
+  );
+});
+
+test("a row of the decoder in which the mask leaves one key alone has no choice, and does not count", () => {
+  const keys = ["‹start›", "Ein", "Hund"];
+  const weights = rowsOf(3, 3, (i) => Math.max(0, i - 1));
+  const masked = weights.map((row, i) => row.map((_, j) => (j > i ? -Infinity : 0)));
+  assert.equal(told(nameOf("decoder", { weights, masked, keys })), "mostly one token back: 2 of 2 rows");
+  assert.equal(
+    told(nameOf("decoder", { weights, masked: nobodyHidden(weights), keys })),
+    "mostly one token back: 2 of 3 rows",
+  );
+  const first = rowsOf(4, 4, () => 0);
+  assert.equal(
+    told(nameOf("decoder", { weights: first, masked: nobodyHidden(first), keys: [...keys, "rennt"] })),
+    "mostly at ‹start›: 4 of 4 rows",
+  );
+});
+
+test("colours end at the largest number, or, where few are much larger, at one that one in twenty exceeds", () => {
+  assert.deepEqual(scaleOf([Float32Array.of(1, -4, 2), Float32Array.of(3)]), {
+    most: 4,
+    largest: 4,
+    beyond: 0,
+  });
+  const row = Float32Array.from({ length: 100 }, (_, i) => (i < 3 ? -50 : (i % 2 ? 1 : -1) * (1 + i / 200)));
+  const { most, largest, beyond } = scaleOf([row]);
+  assert.equal(largest, 50);
+  assert.ok(most < 1.5 && beyond === 5);
+  assert.equal(row.filter((x) => Math.abs(x) > most).length, beyond);
+  assert.ok(scaleOf([new Float32Array(3)]).most > 0);
 });

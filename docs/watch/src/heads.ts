@@ -1,0 +1,75 @@
+// What a head does in the sentence at hand, in one line: counted in its weights, by rules that the page states.
+
+import type { Sequence } from "./transformer.ts";
+import type { Kind } from "./view.ts";
+
+export const HALF = 1 / 2; // a row counts for a place that gets more than this share of its weight
+export const THIRD = 1 / 3; // a row is spread if no key gets more than this
+
+export interface Head {
+  weights: Sequence; // a row for each query, a number for each key
+  masked: Sequence; // the scores, with -Infinity where the mask hides a key
+  keys: string[]; // as they are spelled
+}
+
+export interface Named {
+  name: string;
+  rows: number; // that count for it
+  of: number; // rows that have a choice
+}
+
+// The last full stop and the end symbol: where a head often looks that finds nothing to fetch.
+const restsOf = (keys: string[]) => [keys.lastIndexOf("."), keys.indexOf("‹end›")].filter((j) => j >= 0);
+
+// The places that a pattern may name for a query; the first pattern of those with the most rows is told.
+function patterns(kind: Kind, keys: string[]): [name: string, places: (i: number) => number[]][] {
+  const rests = restsOf(keys);
+  const rest: ReturnType<typeof patterns> = rests.length
+    ? [
+        [
+          rests.length > 1
+            ? "mostly at ‹end› or the full stop"
+            : `mostly at ${keys[rests[0]] === "." ? "the full stop" : "‹end›"}`,
+          () => rests,
+        ],
+      ]
+    : [];
+  if (kind === "cross") return rest;
+  return [
+    ["mostly at the token itself", (i) => [i]],
+    ["mostly one token back", (i) => [i - 1]],
+    ["mostly two tokens back", (i) => [i - 2]],
+    ["mostly one token ahead", (i) => [i + 1]],
+    ...(kind === "encoder" ? rest : []),
+    [kind === "encoder" ? "mostly at the first token" : "mostly at ‹start›", () => [0]],
+  ];
+}
+
+// The pattern that holds in at least half of the rows that have a choice: a place first, then how sharp they are.
+export function nameOf(kind: Kind, { weights, masked, keys }: Head): Named | null {
+  const choices = weights.map((_, i) => i).filter((i) => masked[i].filter((x) => x > -Infinity).length > 1);
+  const most = (i: number) => weights[i].reduce((a, b) => Math.max(a, b), 0);
+  const counted = (name: string, holds: (i: number) => boolean): Named => ({
+    name,
+    rows: choices.filter(holds).length,
+    of: choices.length,
+  });
+  const enough = ({ rows, of }: Named) => rows > 0 && rows >= of / 2;
+  const [best] = patterns(kind, keys)
+    .map(([name, places]) =>
+      counted(name, (i) => places(i).reduce((sum, j) => sum + (weights[i][j] ?? 0), 0) > HALF),
+    )
+    .sort((a, b) => b.rows - a.rows);
+  const sharp =
+    kind === "cross"
+      ? "mostly at one English token for each (sharp)"
+      : "mostly at one token, at no fixed place (sharp)";
+  const others = [
+    counted(sharp, (i) => most(i) > HALF),
+    counted("spread over many tokens", (i) => most(i) <= THIRD),
+  ];
+  return [...(best ? [best] : []), ...others].find(enough) ?? null;
+}
+
+export const told = (named: Named | null) =>
+  named ? `${named.name}: ${named.rows} of ${named.of} rows` : "no pattern that this page looks for";
