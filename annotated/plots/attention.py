@@ -57,12 +57,12 @@ def _draw(ax: "plt.Axes", weights: Tensor, queries: Tokens, keys: Tokens) -> Any
     return image
 
 
-def _write_numbers(image: Any, bright: float, least: float = -math.inf, **style: Any) -> None:
-    """Write each number into its cell, black from this brightness on, else white."""
+def _write_numbers(image: Any, bright: float, least: float | None = None, **style: Any) -> None:
+    """Write each number that is no less than `least` into its cell, black on `bright` colours, else white."""
     for (row, column), number in np.ndenumerate(image.get_array()):
-        if number >= least:
+        if least is None or number >= least:
             text = f"{number:.2f}".replace("-0.00", "0.00")
-            colour = "black" if image.norm(number) >= bright else "white"
+            colour = "white" if image.norm(number) < bright else "black"
             image.axes.text(column, row, text, ha="center", va="center", color=colour, **style)
 
 
@@ -203,7 +203,7 @@ def plot_split(pieces: Mapping[str, Tensor], words: Sequence[str], width: int) -
 def _draw_blocks(ax: "plt.Axes", blocks: Tensor, colours: Sequence[str], width: int) -> None:
     """Draw blocks side by side with a gap; each number's place in memory stands in its cell."""
     count, rows, columns = blocks.shape
-    for b, block in enumerate(blocks.numpy()):
+    for b, block in enumerate(blocks.cpu().numpy()):
         left = b * (columns + GAP)
         for (t, j), place in np.ndenumerate(block):
             look = {"facecolor": colours[place // width], "edgecolor": "white", "lw": 1.5, "alpha": 0.55}

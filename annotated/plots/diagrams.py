@@ -226,10 +226,9 @@ def plot_beam(
 ) -> "plt.Axes":
     """Draw the tree of one search: a column for each step, the likeliest on top, the winner's path heavy.
 
-    Args:
-        steps: for each step the candidates, likeliest first, as `beam_search` shows them to its watcher.
-        winner: the tokens of the hypothesis that was returned, without the end symbol.
-        pieces: turns tokens into what is written on them, such as `tokenizer.pieces`.
+    `steps` has for each step the candidates, likeliest first, as `beam_search` shows them to its watcher;
+    `winner` are the tokens of the hypothesis that was returned, without the end symbol; `pieces` turns tokens
+    into what is written on them, such as `tokenizer.pieces`.
 
     Raises ValueError for a candidate that continues nothing which was kept, or a winner that never ended.
     """

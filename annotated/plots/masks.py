@@ -104,7 +104,7 @@ def _cells(mask: Tensor, queries: Tokens, keys: Tokens, chosen: "alt.Parameter",
     # Numbers place the cell, because the same word may stand there twice.
     rows = [
         {"query": t, "key": s, "looking": queries[t], "at": keys[s], "may": kinds[allowed]}
-        for (t, s), allowed in np.ndenumerate(mask.numpy())
+        for (t, s), allowed in np.ndenumerate(mask.cpu().numpy())
     ]
     axis: Look = {"ticks": False, "domain": False, "labelOverlap": False}
     scale = alt.Scale(domain=list(kinds.values()), range=[ALLOWED, HIDDEN])

@@ -100,7 +100,9 @@ def _chart_theme() -> dict[str, Any]:
         "font": f"{FONT}, sans-serif",
         "view": {"continuousWidth": 480, "continuousHeight": 300},
         "title": {"fontSize": 16, "fontWeight": "normal", "anchor": "start"},
-        **dict.fromkeys(("axis", "legend", "header"), text),
+        "axis": text,
+        "legend": text,
+        "header": text,
         "text": {"fontSize": 13},
         "range": {"category": palette(), "heatmap": viridis, "ramp": viridis},
     }

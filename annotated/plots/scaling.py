@@ -26,7 +26,7 @@ def plot_soft_lookup(
     """Draw a table's entries as points, and over them what each kind of look-up answers.
 
     `places` and `values` are the table, called `known` in the legend; `answers` has, by name, one answer for
-    each place `asked`, the softest first; `labels` are `title`, `xlabel`, `ylabel`. Raises ValueError if
+    each place `asked`, the softest first; `labels` are `title`, `xlabel` and `ylabel`. Raises ValueError if
     lengths differ.
     """
     wrong = [name for name, curve in answers.items() if len(curve) != len(asked)]

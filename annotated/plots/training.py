@@ -26,16 +26,13 @@ def plot_learning_curves(
 ) -> np.ndarray:
     """Draw the loss, in training and in validation, and beside it the learning rate.
 
-    Args:
-        records: with `step` (updates, from 1) and any of `loss`, `validation_loss` (nats a token), `rate`;
-            or the folder of a run, whose log has them, or that log.
-        floor: what the loss cannot go below, drawn as a dashed line.
-        axes: two to draw on, for losses and rate; a new figure if None.
-
-    Returns both axes. Raises ValueError if no record has a `loss`, or none has a `rate`.
+    `records` have `step` (updates, from 1) and any of `loss`, `validation_loss` (nats a token), `rate`; or
+    they are the folder of a run, whose log has them, or that log. `floor`, what the loss cannot go below, is
+    a dotted line. Returns both axes. Raises ValueError if no record has a `loss`, or none has a `rate`.
     """
     if isinstance(records, str | Path):
-        records = _read_log(Path(records))
+        log = Path(records, "log.jsonl") if Path(records).is_dir() else Path(records)
+        records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     trained, used = _curve(records, "loss"), _curve(records, "rate")
     if axes is None:
         axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")[1]
@@ -55,12 +52,6 @@ def plot_learning_curves(
         ax.xaxis.set_major_formatter("{x:,.0f}")
         ax.grid(True)
     return np.asarray(axes)
-
-
-def _read_log(path: Path) -> list[Record]:
-    """Read the log of a run, from its folder or from the file itself."""
-    log = path / "log.jsonl" if path.is_dir() else path
-    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
 
 
 def _curve(records: Sequence[Record], name: str) -> tuple[list[float], list[float]]:
@@ -87,9 +78,8 @@ def plot_accuracies(records: Sequence[Record], length: int, ax: "plt.Axes | None
     ax.plot(at, [100 * share for share in exact], "s--", ms=5, color=colours[1], label="sequences right")
     chance, label = [100 * share**length for share in tokens], f"(tokens right) to the power {length}"
     ax.plot(steps, chance, ":", color="black", label=label)
-    ax.set(
-        title="Most tokens right, few sequences right", xlabel="update", ylabel="right (%)", ylim=(-3, 103)
-    )
+    ax.set(xlabel="update", ylabel="right (%)", ylim=(-3, 103))
+    ax.set_title("Most tokens right, few sequences right")
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.grid(True)
     ax.legend(frameon=False, loc="lower right")
