@@ -634,7 +634,7 @@ for kind, mask in masks.items():
 # sinks** ([13](13_reading_attention.ipynb)).
 
 # %% tags=["figure-three-uses"]
-from annotated.plots.grids import draw_cell_borders, label_tokens
+from annotated.plots.drawing import draw_cell_borders, label_tokens
 
 src = translator.src_tokenizer.pieces(batch.src[1].tolist())[:8]  # the short sentence and some of its padding
 tgt = pieces.pieces(batch.tgt[1].tolist())[:7]

@@ -270,7 +270,7 @@ for name, other in {"a loop over positions": one_by_one, "two 1x1 convolutions":
 # which inputs an output depends on.
 
 # %% tags=["figure-influence"]
-from annotated.plots.grids import draw_cell_borders, label_tokens
+from annotated.plots.drawing import draw_cell_borders, label_tokens
 
 _ = torch.manual_seed(0)
 sentence = ["the", "dog", "saw", "the", "little", "cat"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from annotated.tokenizers import SentencePieceTokenizer
 from annotated.translation.model_folder import weights
 from annotated.translation.translator import Translator
 
@@ -33,17 +34,14 @@ def page_model(translator: Translator) -> dict[str, Any]:
     for name, value in NEEDED.items():
         if getattr(config, name) != value:
             raise ValueError(f"the page's model needs {name}={value!r}, not {getattr(config, name)!r}")
-    if tokenizer is not translator.tgt_tokenizer or tokenizer.kind != "sentencepiece":
+    if tokenizer is not translator.tgt_tokenizer or not isinstance(tokenizer, SentencePieceTokenizer):
         raise ValueError("the page's model needs one SentencePiece vocabulary for both languages")
     if translator.lower_cased:
-        raise ValueError(
-            "the page's model needs normal text, but this one reads it lower-cased and tokenised"
-        )
+        raise ValueError("the page's model needs normal text; this one reads it lower-cased and tokenised")
     tensors = {name: tensor.detach().cpu() for name, tensor in weights(translator.model).items()}
-    packed = torch.cat([tensor.flatten() for tensor in tensors.values()])
+    packed = torch.cat([tensor.flatten() for tensor in tensors.values()]).half()
     if len(packed) > MOST:
         raise ValueError(f"the page's model has at most {MOST:,} parameters, not {len(packed):,}")
-    packed = packed.half()
     if not packed.isfinite().all():
         raise ValueError("the page's model needs weights that half precision can hold, up to 65504")
     return {
@@ -104,7 +102,7 @@ def watch(translator: Translator, sentence: str = "A dog runs.", height: int = 9
     """
     from IPython.display import HTML
 
-    scripts = "".join(f"<script>{text}</script>" for text in (model_script(translator), script()))
+    scripts = f"<script>{model_script(translator)}</script><script>{script()}</script>"
     text = html.escape(page(scripts, sentence=sentence))
     style = f"width: 100%; height: {height}px; border: 0"
     return HTML(f'<div><iframe title="See inside" style="{style}" srcdoc="{text}"></iframe></div>')

@@ -1,17 +1,23 @@
 """Figures and charts of the notebooks. What draws is imported when something is drawn, not before."""
 
 from annotated.plots.attention import (
+    explore_attention,
     plot_alignment,
     plot_attention,
     plot_by_head,
     plot_growth,
     plot_heads,
-    plot_soft_lookup,
     plot_split,
 )
-from annotated.plots.costs import count_parameters, fit_power, plot_against, plot_costs
-from annotated.plots.explorer import explore_attention
-from annotated.plots.flow import plot_model_flow
+from annotated.plots.costs import (
+    Operands,
+    count_parameters,
+    fit_power,
+    plot_against,
+    plot_costs,
+    plot_roofline,
+)
+from annotated.plots.diagrams import plot_beam, plot_model_flow, plot_tree
 from annotated.plots.masks import explore_masks, plot_mask, plot_padding, plot_tokens, wasted_share
 from annotated.plots.notebook import setup_notebook, show_source
 from annotated.plots.positions import (
@@ -23,9 +29,7 @@ from annotated.plots.positions import (
     plot_similarity,
     plot_waves,
 )
-from annotated.plots.roofline import Operands, plot_roofline
-from annotated.plots.scaling import explore_scaling, plot_by_width
-from annotated.plots.scores import plot_scores
+from annotated.plots.scaling import explore_scaling, plot_by_width, plot_soft_lookup
 from annotated.plots.training import (
     plot_accuracies,
     plot_gradient_norms,
@@ -33,9 +37,9 @@ from annotated.plots.training import (
     plot_loss,
     plot_losses,
     plot_schedules,
+    plot_scores,
     plot_true_dist,
 )
-from annotated.plots.trees import plot_beam, plot_tree
 
 __all__ = [
     "Operands",

@@ -1,18 +1,26 @@
-"""Attention in pictures: its weights, query down and key across, over training too; alignments; heads."""
+"""Attention in pictures: weights, query down and key across; alignments; heads; the attention explorer."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 from torch import Tensor
 
-from annotated.plots.drawing import as_array, axes_or_new, check_names, load, palette
-from annotated.plots.grids import check_tokens, draw_cell_borders, label_tokens
-
-if TYPE_CHECKING:
-    import numpy as np
-    from matplotlib.axes import Axes
-
+from annotated.plots.drawing import (
+    Look,
+    Tokens,
+    alt,
+    as_array,
+    axes_or_new,
+    check_names,
+    check_tokens,
+    draw_cell_borders,
+    label_tokens,
+    palette,
+    plt,
+)
+from annotated.translation.watching import AttentionMaps
 
 MOST_NUMBERED = 150  # cells; with more of them, a number in each is too small to read
 LEAST_NUMBERED = 0.05  # a weight below this is not worth its ink
@@ -20,55 +28,65 @@ LEAST_NUMBERED = 0.05  # a weight below this is not worth its ink
 
 def plot_attention(
     weights: Tensor,
-    queries: Sequence[str],
-    keys: Sequence[str],
-    ax: "Axes | None" = None,
+    queries: Tokens,
+    keys: Tokens,
+    ax: "plt.Axes | None" = None,
     title: str = "Attention weights",
-) -> "Axes":
+) -> "plt.Axes":
     """Draw the weights of one head, with its numbers where there is room for them.
 
-    Args:
-        weights: (queries, keys), each row summing to 1 (or to 0, for a query that may see nothing).
-        queries, keys: the tokens down the side and along the foot.
-        ax: where to draw; a new figure if None.
-
-    Raises ValueError if the weights do not fit the tokens.
+    `weights` is (queries, keys), each row summing to 1 (or to 0, for a query that may see nothing). Raises
+    ValueError if the weights do not fit the tokens.
     """
     check_tokens(weights, queries, keys)
     ax = axes_or_new(ax, 0.65 * len(keys) + 3.0, 0.5 * len(queries) + 1.6)
     image = _draw(ax, weights, queries, keys)
     if weights.numel() <= MOST_NUMBERED:
-        _write_numbers(ax, weights)
+        _write_numbers(image, 0.48, LEAST_NUMBERED, fontsize=11)
     ax.figure.colorbar(image, ax=ax, label="weight")
     ax.set_title(title)
     return ax
 
 
+def _draw(ax: "plt.Axes", weights: Tensor, queries: Tokens, keys: Tokens) -> Any:
+    """Draw the cells, on a scale from 0 to 1 whatever the largest weight is, so that pictures compare."""
+    check_tokens(weights, queries, keys)
+    image = ax.imshow(weights.detach().cpu().numpy(), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
+    label_tokens(ax, queries, keys)
+    draw_cell_borders(ax, len(queries), len(keys))
+    return image
+
+
+def _write_numbers(image: Any, bright: float, least: float | None = None, **style: Any) -> None:
+    """Write each number that is no less than `least` into its cell, black on `bright` colours, else white."""
+    for (row, column), number in np.ndenumerate(image.get_array()):
+        if least is None or number >= least:
+            text = f"{number:.2f}".replace("-0.00", "0.00")
+            colour = "white" if image.norm(number) < bright else "black"
+            image.axes.text(column, row, text, ha="center", va="center", color=colour, **style)
+
+
 def plot_heads(
     maps: Sequence[Tensor] | Tensor,
-    queries: Sequence[str],
-    keys: Sequence[str],
+    queries: Tokens,
+    keys: Tokens,
     title: str = "Attention weights of every layer and head",
-) -> "np.ndarray":
+) -> np.ndarray:
     """Draw every head of every layer: layers down, heads across, all on one scale from 0 to 1.
 
-    `maps` holds a tensor (h, queries, keys) for each layer, the first layer first.
-    Returns the axes, an array (layers, h). Raises ValueError if there are no maps, or one does not fit the
-    tokens or has another h.
+    `maps` holds a tensor (h, queries, keys) for each layer. Returns the axes, an array (layers, h). Raises
+    ValueError if there are no maps, or one does not fit the tokens or has another h.
     """
     if len(maps) == 0 or any(layer.dim() != 3 or len(layer) != len(maps[0]) for layer in maps):
         shapes = [tuple(layer.shape) for layer in maps]
         raise ValueError(f"plot_heads needs a tensor (h, queries, keys) for each layer, not {shapes}")
     rows, columns = len(maps), len(maps[0])
     size = (0.3 * len(keys) * columns + 2.5, 0.25 * len(queries) * rows + 2.0)
-    plt = load("matplotlib.pyplot")
     figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, sharex=True, sharey=True)
-    for i, layer in enumerate(maps):
-        for j, head in enumerate(layer):
-            check_tokens(head, queries, keys)
-            image = _draw(axes[i, j], head, queries, keys)
-            axes[i, j].set_title(f"layer {i + 1}, head {j + 1}", fontsize=12)
-            axes[i, j].label_outer()
+    for (i, j), ax in np.ndenumerate(axes):
+        image = _draw(ax, maps[i][j], queries, keys)
+        ax.set_title(f"layer {i + 1}, head {j + 1}", fontsize=12)
+        ax.label_outer()
     figure.colorbar(image, ax=axes, label="weight", shrink=0.6)
     figure.suptitle(title)
     return axes
@@ -76,24 +94,20 @@ def plot_heads(
 
 def plot_by_head(
     panels: Mapping[str, Tensor], title: str = "Layer by layer, head by head", one_scale: bool = False
-) -> "np.ndarray":
-    """Draw one number for each head: layers down, heads across, a panel for each kind of number.
+) -> np.ndarray:
+    """Draw one number for each head: layers down, heads across, a panel (layers, h) for each kind of number.
 
-    Args:
-        panels: by name, a tensor (layers, h).
-        one_scale: whether the colours of all panels are on one scale; else each goes from its own lowest
-            number (dark) to its own highest (bright).
-
-    Returns the axes, one for each panel. Raises ValueError if there is no panel, or one is not (layers, h).
+    With `one_scale` the colours of all panels mean the same; else each goes from its own lowest number (dark)
+    to its own highest. Returns the axes of the panels. Raises ValueError if there is none, or one is not
+    (layers, h).
     """
-    plt = load("matplotlib.pyplot")
     if not panels:
         raise ValueError("plot_by_head needs at least one panel")
     grids = {name: as_array(grid, 2, f"{name}: (layers, h)") for name, grid in panels.items()}
     rows, columns = next(iter(grids.values())).shape
     size = (len(grids) * (0.85 * columns + 0.9), 0.6 * rows + 1.7)
-    low, high = min(grid.min() for grid in grids.values()), max(grid.max() for grid in grids.values())
-    limits = {"vmin": low, "vmax": high} if one_scale else {}
+    every = np.concatenate([grid.ravel() for grid in grids.values()])
+    limits = {"vmin": every.min(), "vmax": every.max()} if one_scale else {}
     figure, axes = plt.subplots(1, len(grids), figsize=size, squeeze=False, layout="constrained")
     for ax, (name, grid) in zip(axes[0], grids.items(), strict=True):
         image = ax.imshow(grid, cmap="viridis", aspect="auto", **limits)
@@ -101,72 +115,20 @@ def plot_by_head(
         ax.tick_params(axis="x", rotation=0)
         ax.set(xlabel="head", ylabel="layer", title=name)
         draw_cell_borders(ax, *grid.shape)
-        for (layer, head), number in load("numpy").ndenumerate(grid):
-            dark = image.norm(number) < 0.55
-            text = f"{number:.2f}".replace("-0.00", "0.00")
-            ax.text(head, layer, text, ha="center", va="center", color="white" if dark else "black")
+        _write_numbers(image, 0.55)
     figure.suptitle(title)
     return axes[0]
 
 
-def plot_soft_lookup(
-    places: Sequence[float],
-    values: Sequence[float],
-    asked: Sequence[float],
-    answers: Mapping[str, Tensor],
-    ax: "Axes | None" = None,
-    xlabel: str = "what is asked for",
-    ylabel: str = "what comes back",
-    title: str = "A look-up becoming soft",
-    known: str = "in the table",
-) -> "Axes":
-    """Draw a table's entries as points, and over them what each kind of look-up answers.
-
-    `places` and `values` are the table, called `known` in the legend; `answers` has, by name, one answer for
-    each place `asked`, the softest first. Raises ValueError if lengths differ.
-    """
-    wrong = [name for name, curve in answers.items() if len(curve) != len(asked)]
-    if wrong or len(places) != len(values):
-        raise ValueError(
-            f"each of {len(places)} places needs a value, and each of {len(asked)} questions an answer"
-        )
-    ax = axes_or_new(ax)
-    shades = load("seaborn").color_palette("viridis", len(answers))
-    for (name, curve), shade in zip(answers.items(), shades, strict=True):
-        ax.plot(asked, curve.tolist(), color=shade, label=name)
-    ax.plot(places, values, "o", color="black", markersize=9, label=known)
-    ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
-    ax.grid(True)
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-    return ax
-
-
-def _draw(ax: "Axes", weights: Tensor, queries: Sequence[str], keys: Sequence[str]) -> Any:
-    """Draw the cells, on a scale from 0 to 1 whatever the largest weight is, so that pictures compare."""
-    image = ax.imshow(weights.detach().cpu().numpy(), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
-    label_tokens(ax, queries, keys)
-    draw_cell_borders(ax, len(queries), len(keys))
-    return image
-
-
-def _write_numbers(ax: "Axes", weights: Tensor) -> None:
-    """Write each weight that counts into its cell, light on dark and dark on light."""
-    for t, row in enumerate(weights.tolist()):
-        for s, weight in enumerate(row):
-            if weight >= LEAST_NUMBERED:
-                colour = "black" if weight > 0.48 else "white"
-                ax.text(s, t, f"{weight:.2f}", ha="center", va="center", color=colour, fontsize=11)
-
-
 def plot_alignment(
     weights: Tensor,
-    queries: Sequence[str],
-    keys: Sequence[str],
+    queries: Tokens,
+    keys: Tokens,
     gold: Iterable[tuple[int, int]],
-    ax: "Axes | None" = None,
+    ax: "plt.Axes | None" = None,
     possible: Iterable[tuple[int, int]] = (),
-) -> "Axes":
-    """Cross-attention (queries, keys) with a frame round each (query, key) of the gold alignment.
+) -> "plt.Axes":
+    """Draw cross-attention (queries, keys) with a frame round each (query, key) of the gold alignment.
 
     The merely `possible` pairs of such an alignment get a dashed frame. Raises ValueError where the weights
     do not fit the tokens, or a pair names none of them.
@@ -178,13 +140,12 @@ def plot_alignment(
                 f"gold pair ({query}, {key}) is outside {len(queries)} queries, {len(keys)} keys"
             )
     ax = plot_attention(weights, queries, keys, ax, title="Attention and gold alignment (framed)")
-    frame = load("matplotlib.patches").Rectangle
     for style, links in (("-", gold), ((0, (2, 1.2)), possible)):
         for query, key in links:
-            corner = (key - 0.44, query - 0.44)
             # White under orange: seen on dark cells and on bright ones.
             for colour, width, dashes in (("white", 5, "-"), ("#d55e00", 2.5, style)):
-                ax.add_patch(frame(corner, 0.88, 0.88, fill=False, edgecolor=colour, lw=width, ls=dashes))
+                look: Look = {"edgecolor": colour, "lw": width, "ls": dashes}
+                ax.add_patch(plt.Rectangle((key - 0.44, query - 0.44), 0.88, 0.88, fill=False, **look))
     return ax
 
 
@@ -192,11 +153,8 @@ COLUMNS = 3  # panels in a row
 
 
 def plot_growth(
-    snapshots: Mapping[int, Tensor],
-    queries: Sequence[str],
-    keys: Sequence[str],
-    title: str = "One head over training",
-) -> "np.ndarray":
+    snapshots: Mapping[int, Tensor], queries: Tokens, keys: Tokens, title: str = "One head over training"
+) -> np.ndarray:
     """Draw one head's weights at several updates, `COLUMNS` in a row, on one scale from 0 to 1.
 
     `snapshots` holds (queries, keys) by update, and is drawn in its order. Returns the axes, one for each.
@@ -205,11 +163,9 @@ def plot_growth(
     if not snapshots:
         raise ValueError("plot_growth needs at least one snapshot")
     rows = math.ceil(len(snapshots) / COLUMNS)
-    figure, axes = load("matplotlib.pyplot").subplots(
-        rows, COLUMNS, figsize=(10.5, 3.3 * rows), squeeze=False, layout="constrained"
-    )
+    size = (10.5, 3.3 * rows)
+    figure, axes = plt.subplots(rows, COLUMNS, figsize=size, squeeze=False, layout="constrained")
     for i, (ax, (step, weights)) in enumerate(zip(axes.flat, snapshots.items(), strict=False)):
-        check_tokens(weights, queries, keys)
         image = _draw(ax, weights, queries, keys)
         ax.set_aspect("equal")
         ax.set_xticks(range(len(keys)), keys, rotation=0, ha="center")
@@ -226,18 +182,13 @@ def plot_growth(
 GAP = 0.5  # between the heads of a panel, and on each side of it; a cell is 1
 
 
-def plot_split(pieces: Mapping[str, Tensor], words: Sequence[str], width: int) -> "np.ndarray":
+def plot_split(pieces: Mapping[str, Tensor], words: Sequence[str], width: int) -> np.ndarray:
     """Draw where the numbers of a sentence go when it is cut into heads: one panel for each way of cutting.
 
-    Args:
-        pieces: int (blocks, rows, columns) for each way, by its title. An entry is a number's place in
-            memory, and so belongs to word number `entry // width`, which gives its colour.
-        words: the sentence.
-        width: how many numbers each word has.
-
-    Returns the axes, one for each way. Raises ValueError if an entry belongs to no word.
+    `pieces` holds int (blocks, rows, columns) for each way, by its title. An entry is a number's place in
+    memory, and so belongs to word number `entry // width`, which gives its colour. Returns the axes, one for
+    each way. Raises ValueError if an entry belongs to no word.
     """
-    plt = load("matplotlib.pyplot")
     check_names(words, max(int(numbers.max()) for numbers in pieces.values()) // width + 1, "words")
     figure, axes = plt.subplots(1, len(pieces), figsize=(4.6 * len(pieces), 3.0), squeeze=False)
     colours = palette(len(words))
@@ -249,19 +200,99 @@ def plot_split(pieces: Mapping[str, Tensor], words: Sequence[str], width: int) -
     return axes[0]
 
 
-def _draw_blocks(ax: "Axes", blocks: Tensor, colours: Sequence[str], width: int) -> None:
-    """Blocks side by side with a gap; a cell for each number, its place in memory written into it."""
-    plt = load("matplotlib.pyplot")
-    for b, block in enumerate(blocks.tolist()):
-        left = b * (len(block[0]) + GAP)
-        for t, row in enumerate(block):
-            for j, place in enumerate(row):
-                cell = plt.Rectangle((left + j, t), 1, 1, facecolor=colours[place // width], alpha=0.55)
-                cell.set(edgecolor="white", linewidth=1.5)
-                ax.add_patch(cell)
-                ax.text(left + j + 0.5, t + 0.5, str(place), ha="center", va="center", fontsize=12)
-        if len(blocks) > 1:
-            ax.text(left + len(block[0]) / 2, -0.15, f"head {b + 1}", ha="center", va="bottom")
-    across = len(blocks) * (blocks.size(2) + GAP) - GAP
-    ax.set(xlim=(-GAP, across + GAP), ylim=(blocks.size(1), -0.6), aspect="equal")
+def _draw_blocks(ax: "plt.Axes", blocks: Tensor, colours: Sequence[str], width: int) -> None:
+    """Draw blocks side by side with a gap; each number's place in memory stands in its cell."""
+    count, rows, columns = blocks.shape
+    for b, block in enumerate(blocks.cpu().numpy()):
+        left = b * (columns + GAP)
+        for (t, j), place in np.ndenumerate(block):
+            look = {"facecolor": colours[place // width], "edgecolor": "white", "lw": 1.5, "alpha": 0.55}
+            ax.add_patch(plt.Rectangle((left + j, t), 1, 1, **look))
+            ax.text(left + j + 0.5, t + 0.5, str(place), ha="center", va="center", fontsize=12)
+        if count > 1:
+            ax.text(left + columns / 2, -0.15, f"head {b + 1}", ha="center", va="bottom")
+    ax.set(xlim=(-GAP, count * (columns + GAP)), ylim=(rows, -0.6), aspect="equal")
     ax.axis("off")
+
+
+KINDS = ("encoder", "decoder", "cross")
+CELL = 26  # pixels
+# For Vega, the tokens beside the map that is shown; `src` and `tgt` are parameters that hold the two lists.
+QUERIES, KEYS = "(kind == 'encoder' ? src : tgt)", "(kind == 'decoder' ? tgt : src)"
+
+
+def explore_attention(maps: AttentionMaps, src_tokens: Tokens, tgt_tokens: Tokens) -> "alt.LayerChart":
+    """Chart one map at a time, query down and key across, chosen by menus; the chart needs no kernel.
+
+    `maps["encoder" | "decoder" | "cross", layer]` is (h, queries, keys), of one sentence pair, whose target
+    tokens are those that the decoder read. Menus and caption count layers and heads from 1, as all figures
+    do; the parameters `kind`, `layer` and `head` hold what `maps` has, from 0. The last layer's
+    cross-attention is shown first.
+
+    Raises ValueError where a map's size is not that of its tokens, or there is none.
+    """
+    _check_maps(maps, src_tokens, tgt_tokens)
+    kinds = [kind for kind in KINDS if any(kind == name for name, _ in maps)]
+    layers = sorted({layer for _, layer in maps})
+    heads = range(max(weights.size(0) for weights in maps.values()))
+    menus = [_menu("kind", kinds, kinds[-1]), _menu("layer", layers, layers[-1]), _menu("head", heads, 0)]
+    texts = [alt.param(name="src", value=list(src_tokens)), alt.param(name="tgt", value=list(tgt_tokens))]
+    # In the chart itself, so that a still of it, too, says which map is shown.
+    words = "kind + ' attention, layer ' + (layer + 1) + ', head ' + (head + 1)"
+    caption = (
+        alt.Chart(alt.sequence(0, 1, as_="one"))
+        .transform_calculate(words=words)
+        .mark_text(align="left", baseline="bottom", dy=-8)
+        .encode(x=alt.value(0), y=alt.value(0), text="words:N")
+    )
+    return (
+        alt.layer(_cells(maps), caption, title="Who looks at whom")
+        .properties(width=alt.Step(CELL), height=alt.Step(CELL))
+        .add_params(*menus, *texts)
+    )
+
+
+def _check_maps(maps: AttentionMaps, src_tokens: Tokens, tgt_tokens: Tokens) -> None:
+    if not maps:
+        raise ValueError("explore_attention needs at least one map")
+    for (kind, layer), weights in maps.items():
+        if kind not in KINDS:
+            raise ValueError(f"a map's kind must be one of {', '.join(KINDS)}, not {kind!r}")
+        if weights.dim() != 3:
+            raise ValueError(f"map {kind}, {layer} must be (h, queries, keys), not {tuple(weights.shape)}")
+        queries = src_tokens if kind == "encoder" else tgt_tokens
+        check_tokens(weights[0], queries, tgt_tokens if kind == "decoder" else src_tokens)
+
+
+def _cells(maps: AttentionMaps) -> "alt.Chart":
+    """Draw the map that the menus name: one record for each query, spread over its keys by Vega."""
+    rows = [
+        {"kind": kind, "layer": layer, "head": head, "query": query, "weights": [round(w, 4) for w in row]}
+        for (kind, layer), weights in maps.items()
+        for head, rows in enumerate(weights.tolist())
+        for query, row in enumerate(rows)
+    ]
+    axis: Look = {"labelLimit": 160, "ticks": False, "domain": False}
+    across = alt.Axis(labelAngle=-45, labelExpr=f"{KEYS}[datum.value]", **axis)
+    down = alt.Axis(labelExpr=f"{QUERIES}[datum.value]", **axis)
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .transform_filter("datum.kind == kind && datum.layer == layer && datum.head == head")
+        .transform_calculate(key="sequence(length(datum.weights))")
+        .transform_flatten(["weights", "key"], as_=["weight", "key"])
+        .transform_calculate(query_token=f"{QUERIES}[datum.query]", key_token=f"{KEYS}[datum.key]")
+        .mark_rect()
+        .encode(
+            x=alt.X("key:O", title="key", axis=across),
+            y=alt.Y("query:O", title="query", axis=down),
+            color=alt.Color("weight:Q", title="weight", scale=alt.Scale(scheme="viridis", domain=[0, 1])),
+            tooltip=["query_token:N", "key_token:N", alt.Tooltip("weight:Q", format=".3f")],
+        )
+    )
+
+
+def _menu(name: str, options: Sequence[Any], value: Any) -> "alt.Parameter":
+    """Offer the options; numbers, those of layers and heads, are shown counting from 1."""
+    labels = [str(option + 1) if isinstance(option, int) else option for option in options]
+    bind = alt.binding_select(options=list(options), labels=labels, name=f"{name}: ")
+    return alt.param(name=name, value=value, bind=bind)

@@ -5,23 +5,20 @@ import ast
 import base64
 import inspect
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from annotated.plots.drawing import load
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
+from annotated.plots.drawing import load, palette, plt
 
 # vl-convert draws 72 points an inch; twice that, shown at half size, is sharp on every screen.
 STILL_PPI = 144
 # Attention of every layer and head is one chart of some 50,000 rows; altair's own limit is 5,000.
 MOST_ROWS = 100_000
+MOST_PANELS = 6  # of a figure that are named
 FONT = "DejaVu Sans"
 FIGURE_STYLE = {
     "figure.figsize": (8.0, 4.5),
@@ -43,8 +40,6 @@ FIGURE_STYLE = {
     "svg.hashsalt": "annotated",
 }
 
-MimeBundle = tuple[dict[str, Any], dict[str, Any]]
-
 
 def setup_notebook() -> None:
     """Give matplotlib, seaborn and altair the look of the series, and altair the renderer `chart_bundle`.
@@ -56,41 +51,6 @@ def setup_notebook() -> None:
     """
     _style_figures()
     _style_charts()
-
-
-def chart_bundle(spec: dict[str, Any]) -> MimeBundle:
-    """Turn a Vega-Lite `spec` into what a notebook shows: a live chart and a still of it.
-
-    JupyterLab takes the `application/vnd.vegalite.v5+json`, offline too; GitHub, which runs nothing, takes
-    the PNG. In Colab the live chart is HTML that fetches Vega from the network. The text names the chart and
-    its parameters; strict comparison reads it, since pictures and last digits differ between machines.
-    """
-    convert = load("altair.utils.mimebundle").spec_to_mimebundle
-    display = load("altair.vegalite.v5.display")
-    load("vl_convert")
-    still, size = convert(spec, format="png", mode="vega-lite", ppi=STILL_PPI)
-    if "google.colab" in sys.modules:
-        live = display.html_renderer(spec)
-    else:
-        live = {display.VEGALITE_MIME_TYPE: spec}
-    png = base64.b64encode(still["image/png"]).decode("ascii")
-    return {**live, "image/png": png, "text/plain": _describe(spec)}, size
-
-
-def show_source(*objects: Callable[..., Any] | type, docstring: bool = True) -> None:
-    """Show the source of functions and classes of the package, as a block of code below its file's name.
-
-    With `docstring=False` docstrings are left out, where the text around the cell says the same already.
-    Raises ValueError for what has no source in a file, such as a function defined in the notebook itself.
-    """
-    from IPython.display import Markdown, display
-
-    for item in objects:
-        code, file = _source(item)
-        if not docstring:
-            code = _without_docstrings(code)
-        fence = "````" if "```" in code else "```"
-        display(Markdown(f"`{file}`\n\n{fence}python\n{code}\n{fence}"))
 
 
 def _style_figures() -> None:
@@ -109,11 +69,7 @@ def _add_words(formatter: Any) -> None:
 
     There the SVG goes too, where it is asked for: IPython would draw it before the PNG, and move that.
     """
-    figure_class, print_figure = (
-        load("matplotlib.figure").Figure,
-        load("IPython.core.pylabtools").print_figure,
-    )
-    draw = formatter.for_type(figure_class)
+    draw, print_figure = formatter.for_type(plt.Figure), load("IPython.core.pylabtools").print_figure
 
     def draw_with_words(figure: Any) -> tuple[Any, dict[str, Any]] | None:
         drawn = draw(figure)
@@ -124,7 +80,7 @@ def _add_words(formatter: Any) -> None:
             words["svg"] = print_figure(figure, fmt="svg")
         return drawn[0], {**drawn[1], **words}
 
-    formatter.for_type(figure_class, draw_with_words)
+    formatter.for_type(plt.Figure, draw_with_words)
 
 
 def _style_charts() -> None:
@@ -138,7 +94,6 @@ def _style_charts() -> None:
 
 def _chart_theme() -> dict[str, Any]:
     """The same look for altair: sizes in pixels, colours of the palette that the figures have."""
-    colours = load("seaborn").color_palette("colorblind").as_hex()
     text = {"labelFontSize": 13, "titleFontSize": 14, "titleFontWeight": "normal"}
     viridis = {"scheme": "viridis"}
     config = {
@@ -149,9 +104,25 @@ def _chart_theme() -> dict[str, Any]:
         "legend": text,
         "header": text,
         "text": {"fontSize": 13},
-        "range": {"category": colours, "heatmap": viridis, "ramp": viridis},
+        "range": {"category": palette(), "heatmap": viridis, "ramp": viridis},
     }
     return {"config": config}
+
+
+def chart_bundle(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Turn a Vega-Lite `spec` into what a notebook shows: a live chart and a still of it.
+
+    JupyterLab takes the `application/vnd.vegalite.v5+json`, offline too; GitHub, which runs nothing, takes
+    the PNG. In Colab the live chart is HTML that fetches Vega from the network. The text names the chart and
+    its parameters; strict comparison reads it, since pictures and last digits differ between machines.
+    """
+    display, mimebundle = load("altair.vegalite.v5.display"), load("altair.utils.mimebundle")
+    load("vl_convert")
+    still, size = mimebundle.spec_to_mimebundle(spec, format="png", mode="vega-lite", ppi=STILL_PPI)
+    colab = "google.colab" in sys.modules
+    live = display.html_renderer(spec) if colab else {display.VEGALITE_MIME_TYPE: spec}
+    png = base64.b64encode(still["image/png"]).decode("ascii")
+    return {**live, "image/png": png, "text/plain": _describe(spec)}, size
 
 
 def _describe(spec: dict[str, Any]) -> str:
@@ -162,10 +133,27 @@ def _describe(spec: dict[str, Any]) -> str:
     return f"<Chart: {words}; parameters: {names}>" if names else f"<Chart: {words}>"
 
 
+def show_source(*objects: Callable[..., Any] | type, docstring: bool = True) -> None:
+    """Show the source of functions and classes of the package, as a block of code below its file's name.
+
+    With `docstring=False` docstrings are left out, where the text around the cell says the same already.
+    Raises ValueError for what has no source in a file, such as a function defined in the notebook itself.
+    """
+    from IPython.display import Markdown, display
+
+    for item in objects:
+        code, file = _source(item)
+        if not docstring:
+            code = _without_docstrings(code)
+        fence = "````" if "```" in code else "```"
+        display(Markdown(f"`{file}`\n\n{fence}python\n{code}\n{fence}"))
+
+
 def _source(item: Any) -> tuple[str, str]:
     """The source of `item`, dedented, and its file, named from the package's folder down."""
     try:
-        code, module = inspect.getsource(item), inspect.getmodule(item)
+        code = inspect.getsource(item)
+        module: Any = inspect.getmodule(item)
         path = Path(module.__file__)
     except (TypeError, OSError, AttributeError) as error:
         raise ValueError(f"no source of {item!r} to show: give a function or class of the package") from error
@@ -175,39 +163,31 @@ def _source(item: Any) -> tuple[str, str]:
 
 def _without_docstrings(code: str) -> str:
     """Cut every docstring out of `code`, and the blank lines below it; one that is a whole body stays."""
-    lines = code.splitlines()
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    bodies = [node.body for node in ast.walk(ast.parse(code)) if isinstance(node, kinds)]
-    for body in bodies:
-        if len(body) > 1 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
-            first, after = body[0].lineno - 1, body[0].end_lineno
+    lines, cut = code.splitlines(), set[int]()
+    for node in ast.walk(ast.parse(code)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if ast.get_docstring(node) is not None and len(node.body) > 1:
+            first, after = node.body[0].lineno - 1, node.body[0].end_lineno or 0
             while not lines[after].strip():
                 after += 1
-            lines[first:after] = [None] * (after - first)
-    return "\n".join(line for line in lines if line is not None)
+            cut.update(range(first, after))
+    return "\n".join(line for i, line in enumerate(lines) if i not in cut)
 
 
-MOST_PANELS = 6
-
-
-def describe_figure(figure: "Figure") -> str:
+def describe_figure(figure: "plt.Figure") -> str:
     """What a figure says of itself: its title, then each panel's; the number of panels beyond the sixth."""
-    panels = [words for axes in figure.axes if axes.get_visible() and (words := describe_axes(axes))]
+    panels = [words for axes in figure.axes if axes.get_visible() and (words := _describe_axes(axes))]
     more = [f"{len(panels) - MOST_PANELS} panels more"] if len(panels) > MOST_PANELS else []
     parts = [figure.get_suptitle(), *dict.fromkeys(panels[:MOST_PANELS]), *more]
-    return plain("; ".join(part for part in parts if part)) or "Figure"
+    text = re.sub(r"[$\\{}]", "", "; ".join(filter(None, parts)))  # without the marks of a formula
+    return " ".join(text.split()) or "Figure"
 
 
-def describe_axes(axes: "Axes") -> str:
-    """Title, what is drawn over what, and the legend's names: `Loss: nats over update; train, val`."""
-    labels = [label for label in (axes.get_ylabel(), axes.get_xlabel()) if label]
-    legend = axes.get_legend()
-    names = ", ".join(text.get_text() for text in legend.get_texts()) if legend else ""
-    drawn = " over ".join(labels) + (f" ({names})" if names else "")
-    title = next(filter(None, (axes.get_title(where) for where in ("center", "left", "right"))), "")
-    return ": ".join(part for part in (title, drawn) if part)
-
-
-def plain(text: str) -> str:
-    """Words on one line, without the marks of a formula."""
-    return " ".join(text.replace("$", "").replace("\\", "").replace("{", "").replace("}", "").split())
+def _describe_axes(axes: "plt.Axes") -> str:
+    """Title, what is drawn over what, and the legend's names: `Loss: nats over update (train, val)`."""
+    drawn = " over ".join(filter(None, (axes.get_ylabel(), axes.get_xlabel())))
+    if legend := axes.get_legend():
+        drawn += f" ({', '.join(text.get_text() for text in legend.get_texts())})"
+    title = axes.get_title() or axes.get_title("left") or axes.get_title("right")
+    return ": ".join(filter(None, (title, drawn)))

@@ -1,18 +1,14 @@
 """Positional encodings (section 3.5): picture, clocks, waves, distances, similarity, lengths."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor
 
-from annotated.plots.drawing import as_array, axes_or_new, load, palette
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from annotated.plots.drawing import as_array, axes_or_new, palette, plt
 
 
-def plot_encodings(encodings: Tensor, ax: "Axes | None" = None) -> "Axes":
-    """All encodings (length, d_model), position down and dimension across; sinusoids or learned."""
+def plot_encodings(encodings: Tensor, ax: "plt.Axes | None" = None) -> "plt.Axes":
+    """Draw all encodings (length, d_model), position down and dimension across; sinusoids or learned."""
     values = as_array(encodings, 2, "encodings")
     ax = axes_or_new(ax)
     limit = max(1.0, abs(values).max())
@@ -22,14 +18,13 @@ def plot_encodings(encodings: Tensor, ax: "Axes | None" = None) -> "Axes":
     return ax
 
 
-def plot_waves(encodings: Tensor, dimensions: Sequence[int], ax: "Axes | None" = None) -> "Axes":
-    """Some columns of the encodings (length, d_model) as curves over the position.
+def plot_waves(encodings: Tensor, dimensions: Sequence[int], ax: "plt.Axes | None" = None) -> "plt.Axes":
+    """Draw some columns of the encodings (length, d_model) as curves over the position.
 
     Raises ValueError for a dimension that the encodings do not have.
     """
     values = as_array(encodings, 2, "encodings")
-    for dimension in dimensions:
-        check_within(dimension, values.shape[1], "dimension")
+    check_within(dimensions, values.shape[1], "dimension")
     ax = axes_or_new(ax)
     for dimension, colour in zip(dimensions, palette(len(dimensions)), strict=True):
         ax.plot(values[:, dimension], color=colour, label=f"{dimension}")
@@ -38,8 +33,8 @@ def plot_waves(encodings: Tensor, dimensions: Sequence[int], ax: "Axes | None" =
     return ax
 
 
-def plot_similarity(encodings: Tensor, ax: "Axes | None" = None) -> "Axes":
-    """Dot products of every two encodings (length, d_model): the same all along each diagonal."""
+def plot_similarity(encodings: Tensor, ax: "plt.Axes | None" = None) -> "plt.Axes":
+    """Draw the dot products of every two encodings (length, d_model): the same all along each diagonal."""
     values = as_array(encodings, 2, "encodings")
     ax = axes_or_new(ax, 6.4, 5.2)
     image = ax.imshow(values @ values.T, cmap="viridis", interpolation="nearest")
@@ -48,43 +43,38 @@ def plot_similarity(encodings: Tensor, ax: "Axes | None" = None) -> "Axes":
     return ax
 
 
-def plot_offsets(encodings: Tensor, starts: Sequence[int], ax: "Axes | None" = None) -> "Axes":
-    """Dot product with some starting positions against the offset from there: the curves lie on one another.
+def plot_offsets(encodings: Tensor, starts: Sequence[int], ax: "plt.Axes | None" = None) -> "plt.Axes":
+    """Draw dot products with some starting positions against the offset from there: the curves coincide.
 
     The encodings are (length, d_model). Raises ValueError for a start that is no position.
     """
     values = as_array(encodings, 2, "encodings")
     length = len(values)
-    for start in starts:
-        check_within(start, length, "start")
+    check_within(starts, length, "start")
     ax = axes_or_new(ax)
-    # From wide to narrow, so that each curve can be seen beneath the next.
-    widths = [2 + 4 * (len(starts) - 1 - i) for i in range(len(starts))]
-    for start, width, colour in zip(starts, widths, palette(len(starts)), strict=True):
-        ax.plot(
-            range(-start, length - start), values @ values[start], color=colour, lw=width, label=f"{start}"
-        )
+    for i, (start, colour) in enumerate(zip(starts, palette(len(starts)), strict=True)):
+        width = 4 * (len(starts) - i) - 2  # from wide to narrow, so that each curve is seen beneath the next
+        products = values @ values[start]
+        ax.plot(range(-start, length - start), products, color=colour, lw=width, label=f"{start}")
     ax.legend(title="from position", frameon=False)
     ax.set(title="Similarity depends on the offset alone", xlabel="offset (positions)", ylabel="dot product")
     return ax
 
 
-def plot_clocks(encodings: Tensor, positions: Sequence[int], offset: int = 0) -> "list[Axes]":
-    """Encodings (length, d_model), d_model even, as clocks, one for each position.
+def plot_clocks(encodings: Tensor, positions: Sequence[int], offset: int = 0) -> "list[plt.Axes]":
+    """Draw encodings (length, d_model), d_model even, as clocks, one for each position.
 
     Each pair of dimensions is a hand; it starts at twelve and turns clockwise, the fastest is the longest.
     With an `offset`, pale hands show the position and full ones that `offset` further.
     Raises ValueError for a position beyond the encodings.
     """
     values = as_array(encodings, 2, "encodings")
-    for position in positions:
-        check_within(position + offset, len(values), "position")
+    check_within([position + offset for position in positions], len(values), "position")
     pairs = values.shape[1] // 2
-    plt, patches = load("matplotlib.pyplot"), load("matplotlib.patches")
     size = (2.6 * len(positions), 3.3)
     figure, axes = plt.subplots(1, len(positions), figsize=size, layout="constrained", squeeze=False)
     for ax, position in zip(axes[0], positions, strict=True):
-        ax.add_patch(patches.Circle((0, 0), 1.08, fill=False, color="#999999"))
+        ax.add_patch(plt.Circle((0, 0), 1.08, fill=False, color="#999999"))
         for number, alpha in {position: 0.3 if offset else 1.0, position + offset: 1.0}.items():
             hands = values[number].reshape(pairs, 2)  # sine to the right, cosine up
             for i, ((sine, cosine), colour) in enumerate(zip(hands, palette(pairs), strict=True)):
@@ -94,20 +84,19 @@ def plot_clocks(encodings: Tensor, positions: Sequence[int], offset: int = 0) ->
         name = f"position {position}" + (f" → {position + offset}" if offset else "")
         ax.set(title=name, aspect="equal", xlim=(-1.15, 1.15), ylim=(-1.15, 1.15))
         ax.axis("off")
-    handles = [patches.Patch(color=colour) for colour in palette(pairs)]
+    handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in palette(pairs)]
     names = [f"dimensions {2 * i} and {2 * i + 1}" for i in range(pairs)]
     figure.legend(handles, names, loc="outside lower center", ncols=pairs, frameon=False)
     return list(axes[0])
 
 
-def plot_distances(encodings: Tensor, offsets: Sequence[int], ax: "Axes | None" = None) -> "Axes":
-    """How far apart position 0 and each offset are, pair by pair: 0 at the same point, 2 at the opposite one.
+def plot_distances(encodings: Tensor, offsets: Sequence[int], ax: "plt.Axes | None" = None) -> "plt.Axes":
+    """Draw how far apart position 0 and each offset are, pair by pair: 0 at one point, 2 at opposite ones.
 
     The encodings are (length, d_model), d_model even. Raises ValueError for an offset beyond them.
     """
     values = as_array(encodings, 2, "encodings")
-    for offset in offsets:
-        check_within(offset, len(values), "offset")
+    check_within(offsets, len(values), "offset")
     steps = values[list(offsets)] - values[0]
     distances = (steps.reshape(len(offsets), -1, 2) ** 2).sum(axis=-1) ** 0.5  # (offsets, d_model / 2)
     ax = axes_or_new(ax)
@@ -119,8 +108,8 @@ def plot_distances(encodings: Tensor, offsets: Sequence[int], ax: "Axes | None" 
     return ax
 
 
-def plot_past(accuracies: Mapping[str, Tensor], trained: int, ax: "Axes | None" = None) -> "Axes":
-    """Shares right (positions,), each under its name, against the position; a line where training ended.
+def plot_past(accuracies: Mapping[str, Tensor], trained: int, ax: "plt.Axes | None" = None) -> "plt.Axes":
+    """Draw shares right (positions,), each under its name, by position; a line where training ended.
 
     The first entry of each belongs to position 1: at position 0 nothing is asked.
     """
@@ -136,7 +125,8 @@ def plot_past(accuracies: Mapping[str, Tensor], trained: int, ax: "Axes | None" 
     return ax
 
 
-def check_within(value: int, size: int, name: str) -> None:
-    """Raise ValueError unless `value` counts one of `size` things, from 0."""
-    if not 0 <= value < size:
-        raise ValueError(f"{name} must be from 0 to {size - 1}, not {value}")
+def check_within(values: Iterable[int], size: int, name: str) -> None:
+    """Raise ValueError unless each value counts one of `size` things, from 0."""
+    for value in values:
+        if not 0 <= value < size:
+            raise ValueError(f"{name} must be from 0 to {size - 1}, not {value}")

@@ -1,21 +1,16 @@
-"""Pictures of training (section 5): loss, learning rate, gradients, accuracy, label smoothing."""
+"""Pictures of training (section 5): loss, learning rate, gradients, accuracy, label smoothing, scores."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
 from torch import Tensor
 
 from annotated.fast import target_entropy
-from annotated.plots.drawing import as_array, axes_or_new, check_names, load, palette
+from annotated.plots.drawing import Look, as_array, axes_or_new, check_names, load, palette, plt
 from annotated.transformer.loss import check_smoothing
 from annotated.transformer.schedule import rate
-
-if TYPE_CHECKING:
-    import numpy as np
-    from matplotlib.axes import Axes
-
 
 # So that runs can be told apart without colour, too.
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
@@ -26,37 +21,27 @@ Record = Mapping[str, float]
 def plot_learning_curves(
     records: Sequence[Record] | str | Path,
     floor: float | None = None,
-    axes: "Sequence[Axes] | None" = None,
+    axes: "Sequence[plt.Axes] | None" = None,
     title: str = "Loss",
-) -> "np.ndarray":
+) -> np.ndarray:
     """Draw the loss, in training and in validation, and beside it the learning rate.
 
-    Args:
-        records: with `step` (updates, from 1) and any of `loss`, `validation_loss` (nats a token), `rate`;
-            or the folder of a run, whose log has them, or that log.
-        floor: what the loss cannot go below, drawn as a dashed line.
-        axes: two to draw on, for losses and rate; a new figure if None.
-
-    Returns both axes. Raises ValueError if no record has a `loss`, or none has a `rate`.
+    `records` have `step` (updates, from 1) and any of `loss`, `validation_loss` (nats a token), `rate`; or
+    they are the folder of a run, whose log has them, or that log. `floor`, what the loss cannot go below, is
+    a dotted line. Returns both axes. Raises ValueError if no record has a `loss`, or none has a `rate`.
     """
-    import numpy as np
-
     if isinstance(records, str | Path):
-        records = read_log(records)
-    trained, used = curve(records, "loss"), curve(records, "rate")
+        log = Path(records, "log.jsonl") if Path(records).is_dir() else Path(records)
+        records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    trained, used = _curve(records, "loss"), _curve(records, "rate")
     if axes is None:
-        axes = load("matplotlib.pyplot").subplots(1, 2, figsize=(11, 4.2), layout="constrained")[1]
+        axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")[1]
     losses, rates = axes
     colours = palette()
     losses.plot(*trained, color=colours[0], label="training (dropout on)")
     if any("validation_loss" in record for record in records):
-        losses.plot(
-            *curve(records, "validation_loss"),
-            "o--",
-            ms=5,
-            color=colours[1],
-            label="validation (dropout off)",
-        )
+        validated, label = _curve(records, "validation_loss"), "validation (dropout off)"
+        losses.plot(*validated, "o--", ms=5, color=colours[1], label=label)
     if floor is not None:
         losses.axhline(floor, color="black", linestyle=":", label=f"floor, {floor:.3f}")
     losses.set(title=title, xlabel="update", ylabel="loss (nats a target token)", ylim=(0, None))
@@ -69,7 +54,15 @@ def plot_learning_curves(
     return np.asarray(axes)
 
 
-def plot_accuracies(records: Sequence[Record], length: int, ax: "Axes | None" = None) -> "Axes":
+def _curve(records: Sequence[Record], name: str) -> tuple[list[float], list[float]]:
+    """Return steps and values of a measurement, from the records that have it; ValueError if none has."""
+    found = [record for record in records if name in record]
+    if not found:
+        raise ValueError(f"none of the {len(records)} records has a {name!r}")
+    return [record["step"] for record in found], [record[name] for record in found]
+
+
+def plot_accuracies(records: Sequence[Record], length: int, ax: "plt.Axes | None" = None) -> "plt.Axes":
     """Draw the share of tokens that are right beside the share of sequences that are right from end to end.
 
     `records` have `step`, `token_accuracy` and `exact_match`, both from 0 to 1; `length` is how many tokens
@@ -78,19 +71,15 @@ def plot_accuracies(records: Sequence[Record], length: int, ax: "Axes | None" = 
     """
     if length < 1:
         raise ValueError(f"a sequence has at least 1 token, not {length}")
-    ax = axes_or_new(ax)
-    colours = palette()
-    steps, tokens = curve(records, "token_accuracy")
+    ax, colours = axes_or_new(ax), palette()
+    steps, tokens = _curve(records, "token_accuracy")
     ax.plot(steps, [100 * share for share in tokens], "o-", ms=5, color=colours[0], label="tokens right")
-    steps_exact, exact = curve(records, "exact_match")
-    ax.plot(
-        steps_exact, [100 * share for share in exact], "s--", ms=5, color=colours[1], label="sequences right"
-    )
-    chance = [100 * share**length for share in tokens]
-    ax.plot(steps, chance, ":", color="black", label=f"(tokens right) to the power {length}")
-    ax.set(
-        title="Most tokens right, few sequences right", xlabel="update", ylabel="right (%)", ylim=(-3, 103)
-    )
+    at, exact = _curve(records, "exact_match")
+    ax.plot(at, [100 * share for share in exact], "s--", ms=5, color=colours[1], label="sequences right")
+    chance, label = [100 * share**length for share in tokens], f"(tokens right) to the power {length}"
+    ax.plot(steps, chance, ":", color="black", label=label)
+    ax.set(xlabel="update", ylabel="right (%)", ylim=(-3, 103))
+    ax.set_title("Most tokens right, few sequences right")
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.grid(True)
     ax.legend(frameon=False, loc="lower right")
@@ -100,9 +89,9 @@ def plot_accuracies(records: Sequence[Record], length: int, ax: "Axes | None" = 
 def plot_losses(
     runs: Mapping[str, Sequence[float]],
     window: int = 10,
-    ax: "Axes | None" = None,
+    ax: "plt.Axes | None" = None,
     title: str = "Training loss",
-) -> "Axes":
+) -> "plt.Axes":
     """Draw the losses of several runs, each point the mean of the `window` updates up to it.
 
     `runs` holds by name the loss of each update (nats a token), from the first on. Raises ValueError if there
@@ -122,29 +111,14 @@ def plot_losses(
     return ax
 
 
-def read_log(run: str | Path) -> list[Record]:
-    """Read the log of a run, from its folder or from the file itself. Raises FileNotFoundError."""
-    path = Path(run) / "log.jsonl" if Path(run).is_dir() else Path(run)
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def curve(records: Sequence[Record], name: str) -> tuple[list[float], list[float]]:
-    """Steps and values of a measurement, from the records that have it. Raises ValueError if none has."""
-    points = [(record["step"], record[name]) for record in records if name in record]
-    if not points:
-        raise ValueError(f"none of the {len(records)} records has a {name!r}")
-    steps, values = zip(*points, strict=True)
-    return list(steps), list(values)
-
-
 def plot_schedules(
     settings: Sequence[tuple[int, int]] | int,
     warmup: int | None = None,
     *,
     steps: int = 20000,
     factor: float = 1.0,
-    ax: "Axes | None" = None,
-) -> "Axes":
+    ax: "plt.Axes | None" = None,
+) -> "plt.Axes":
     """Draw the rate over `steps` updates for each (d_model, warmup), a dot on each peak.
 
         plot_schedules([(512, 4000), (256, 4000)])
@@ -158,9 +132,9 @@ def plot_schedules(
         settings = [(settings, warmup)]
     if not settings:
         raise ValueError("plot_schedules needs at least one (d_model, warmup)")
-    for _, warmup in settings:
-        if warmup > steps:
-            raise ValueError(f"the peak of warmup={warmup} lies beyond the last step, {steps}")
+    latest = max(warmup for _, warmup in settings)
+    if latest > steps:
+        raise ValueError(f"the peak of warmup={latest} lies beyond the last step, {steps}")
     ax = axes_or_new(ax)
     for (d_model, warmup), colour in zip(settings, palette(len(settings)), strict=True):
         # Some 400 steps, the last and the peak, which is the curve's corner, among them.
@@ -176,8 +150,8 @@ def plot_schedules(
     return ax
 
 
-def plot_gradient_norms(norms: Mapping[str, Sequence[float]], ax: "Axes | None" = None) -> "Axes":
-    """The gradient's norm in each layer, the one nearest the input first; a curve for each kind of model.
+def plot_gradient_norms(norms: Mapping[str, Sequence[float]], ax: "plt.Axes | None" = None) -> "plt.Axes":
+    """Draw the gradient's norm in each layer, the one nearest the input first; a curve a kind of model.
 
     Raises ValueError for a norm that is not positive: it has no place on a logarithmic axis.
     """
@@ -190,48 +164,35 @@ def plot_gradient_norms(norms: Mapping[str, Sequence[float]], ax: "Axes | None" 
     ax.set_yscale("log")
     ax.set_xticks(range(1, max(map(len, norms.values())) + 1))
     ax.legend(frameon=False)
-    ax.set(
-        title="Gradient in each layer", xlabel="layer (1 is nearest the input)", ylabel="norm of the gradient"
-    )
+    ax.set(title="Gradient in each layer", ylabel="norm of the gradient")
+    ax.set_xlabel("layer (1 is nearest the input)")
     return ax
 
 
-def plot_loss(size: int, smoothings: Sequence[float], ax: "Axes | None" = None) -> "Axes":
-    """Cross-entropy against the model's confidence in the right token, for each smoothing, with its floor.
+def plot_loss(size: int, smoothings: Sequence[float], ax: "plt.Axes | None" = None) -> "plt.Axes":
+    """Draw cross-entropy, and its floor, against the confidence in the right token, for each smoothing.
 
     What is left of the probability is spread evenly. The floor is the target's entropy, reached where the
     confidence is 1 - smoothing; the divergence, which `LabelSmoothing` gives, is the height above it.
     """
-    np = load("numpy")
     ax = axes_or_new(ax)
     confidence = np.concatenate([np.linspace(0.01, 0.99, 99), 1 - np.logspace(-2.1, -6, 40)])
     for smoothing, colour in zip(smoothings, palette(len(smoothings)), strict=True):
         check_smoothing(size, smoothing)
-        label, best = f"smoothing {smoothing:g}", 1 - smoothing
-        ax.plot(confidence, cross_entropy(confidence, size, smoothing), color=colour, label=label)
+        others = np.log((1 - confidence) / (size - 2)) if smoothing else 0.0
+        losses = -(1 - smoothing) * np.log(confidence) - smoothing * others
+        ax.plot(confidence, losses, color=colour, label=f"smoothing {smoothing:g}")
         floor = target_entropy(size, smoothing)
         ax.axhline(floor, color=colour, lw=1.2, ls="--")
-        ax.plot(best, floor, "o", color=colour, ms=9, clip_on=False)
+        ax.plot(1 - smoothing, floor, "o", color=colour, ms=9, clip_on=False)
     ax.legend(frameon=False)
-    ax.set(
-        title="Loss and its floor (dashed)",
-        xlabel="probability given to the right token",
-        ylabel="cross-entropy (nats)",
-        xlim=(0, 1),
-        ylim=(0, None),
-    )
+    ax.set(title="Loss and its floor (dashed)", xlim=(0, 1), ylim=(0, None))
+    ax.set(xlabel="probability given to the right token", ylabel="cross-entropy (nats)")
     return ax
 
 
-def cross_entropy(confidence: "np.ndarray", size: int, smoothing: float) -> "np.ndarray":
-    """Of a prediction with this confidence in the right token, the rest even, against the smoothed target."""
-    np = load("numpy")
-    others = np.log((1 - confidence) / (size - 2)) if smoothing else 0.0
-    return -(1 - smoothing) * np.log(confidence) - smoothing * others
-
-
-def plot_true_dist(true_dist: Tensor, names: Sequence[str], ax: "Axes | None" = None) -> "Axes":
-    """`LabelSmoothing.true_dist` (n, size): target positions down, symbols across, values written in."""
+def plot_true_dist(true_dist: Tensor, names: Sequence[str], ax: "plt.Axes | None" = None) -> "plt.Axes":
+    """Draw `LabelSmoothing.true_dist` (n, size): target positions down, symbols across, values written in."""
     values = as_array(true_dist, 2, "true_dist")
     check_names(names, values.shape[1], "symbols")
     ax = axes_or_new(ax)
@@ -242,4 +203,38 @@ def plot_true_dist(true_dist: Tensor, names: Sequence[str], ax: "Axes | None" = 
     ax.set_xticks([x + 0.5 for x in range(len(names))], names, rotation=0)
     ax.set_yticks([y + 0.5 for y in range(len(values))], map(str, range(len(values))), rotation=0)
     ax.set(title="Target distributions", xlabel="symbol", ylabel="target position")
+    return ax
+
+
+def plot_scores(
+    ours: Mapping[str, tuple[float, float, float]],
+    published: Mapping[str, float] | None = None,
+    metric: str = "BLEU",
+    ax: "plt.Axes | None" = None,
+) -> "plt.Axes":
+    """Draw our scores (score, low, high) as dots with bootstrap intervals; published ones as diamonds.
+
+    Raises ValueError if there is no score, or one lies outside its interval.
+    """
+    published = published or {}
+    names = [*ours, *published]
+    if not names:
+        raise ValueError("plot_scores needs at least one score")
+    for name, (score, low, high) in ours.items():
+        if not low <= score <= high:
+            raise ValueError(f"{name!r}: the score {score} is not within its interval, {low} to {high}")
+    ax, colours = axes_or_new(ax, 8.0, 0.6 * len(names) + 2.2), palette()
+    if ours:
+        scores, lows, highs = np.transpose(list(ours.values()))
+        bars: Look = {"xerr": [scores - lows, highs - scores], "ms": 9, "capsize": 6}
+        ax.errorbar(scores, range(len(ours)), fmt="o", color=colours[0], label="ours, 95 % interval", **bars)
+    if published:
+        rows = range(len(ours), len(names))
+        ax.plot(list(published.values()), rows, "D", color=colours[1], ms=9, label="published")
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    ax.margins(0.1, 0.15)
+    ax.grid(axis="x")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, frameon=False)
+    ax.set(title=f"{metric}, ours and published", xlabel=metric, ylabel="system")
     return ax

@@ -1,11 +1,11 @@
-"""The charts of what dividing by sqrt(d_k) does: their data, their slider, their axes."""
+"""Look-ups becoming soft, and what dividing by sqrt(d_k) does: the charts, their data, slider and axes."""
 
 import math
 
 import pytest
 import torch
 
-from annotated.plots import explore_scaling, plot_by_width
+from annotated.plots import explore_scaling, plot_by_width, plot_soft_lookup
 from annotated.plots.scaling import PLAIN, SCALED
 
 WIDTHS, KEYS = [2, 4, 8], ["der", "Hund"]
@@ -113,3 +113,23 @@ def test_a_kind_has_one_colour_and_its_curves_differ_in_dashes() -> None:
 def test_a_curve_of_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match="a, x: 2 values for 3 widths"):
         plot_by_width(WIDTHS, {"a": {"x": torch.ones(2)}})
+
+
+def test_a_soft_lookup_shows_table_and_answers() -> None:
+    asked = [0.0, 1.0, 2.0]
+    answers = {"soft": torch.tensor([5.0, 5.0, 5.0]), "sharp": torch.tensor([4.0, 4.0, 6.0])}
+    ax = plot_soft_lookup([0, 2], [4, 6], asked, answers, xlabel="hour", ylabel="°C")
+    lines = {line.get_label(): line.get_xydata().tolist() for line in ax.lines}
+    assert lines == {
+        "soft": [[0, 5], [1, 5], [2, 5]],
+        "sharp": [[0, 4], [1, 4], [2, 6]],
+        "in the table": [[0, 4], [2, 6]],
+    }
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("hour", "°C")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(lines)
+
+
+@pytest.mark.parametrize(("values", "answer"), [([4], [1.0, 2.0]), ([4, 6], [1.0])])
+def test_a_lookup_of_unequal_lengths_is_refused(values: list[float], answer: list[float]) -> None:
+    with pytest.raises(ValueError, match="needs a value"):
+        plot_soft_lookup([0, 2], values, [0.0, 1.0], {"soft": torch.tensor(answer)})

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from annotated.plots.trees import plot_beam
+from annotated.plots.diagrams import plot_beam
 from annotated.transformer.model import make_model
 from annotated.translation.decoding import Candidate, beam_search
 

@@ -1,9 +1,103 @@
-"""Trees as pictures."""
+"""The model as a flow, where what forward hooks heard stands in its place; trees; the tree of a search."""
 
 import pytest
+import torch
+from matplotlib.patches import FancyBboxPatch
+from torch import nn
 
+from annotated.data.batching import Batch
 from annotated.data.trees import Tree
-from annotated.plots.trees import RIGHT, WRONG, Candidate, plot_beam, plot_tree
+from annotated.plots.diagrams import RIGHT, WRONG, plot_beam, plot_model_flow, plot_tree
+from annotated.transformer.model import make_model
+from annotated.translation.hypotheses import Candidate
+from annotated.translation.watching import evaluating
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def heard(**settings) -> Shapes:
+    """The shapes that every module of a small model returns, in the order in which they return."""
+    model = make_model(11, 13, N=3, d_model=8, d_ff=20, h=2, **settings)
+    shapes: Shapes = {}
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.Identity):
+            module.register_forward_hook(
+                lambda module, given, out, name=name: shapes.update({name: tuple(out.shape)})
+            )
+    batch = Batch(torch.full((2, 4), 5), torch.full((2, 7), 5))
+    with evaluating(model):
+        model.generator(model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask))
+    return shapes
+
+
+@pytest.fixture(scope="module")
+def shapes() -> Shapes:
+    return heard()
+
+
+def column(shapes: Shapes, side: str) -> list[str]:
+    """The texts on one stack's boxes, from top to bottom; shapes and small print left out."""
+    texts = [text for text in plot_model_flow(shapes).texts if text.get_fontsize() > 12]
+    middle = {"encoder": 1.7, "decoder": 10.9}[side]
+    found = [text for text in texts if abs(text.get_position()[0] - middle) < 0.01]
+    return [text.get_text() for text in sorted(found, key=lambda text: text.get_position()[1])]
+
+
+PART = {"self": "self-attention", "cross": "cross-attention", "network": "feed-forward"}
+
+
+@pytest.mark.parametrize(("side", "parts"), [("encoder", ["self", "network"]), ("decoder", list(PART))])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_boxes_stand_in_the_order_of_the_forward_pass(side, parts, norm_first) -> None:
+    around = (["layer norm"], ["+"]) if norm_first else ([], ["+", "layer norm"])
+    masked = {"self": "masked self-attention"} if side == "decoder" else {}
+    expected = [word for part in parts for word in (*around[0], {**PART, **masked}[part], *around[1])]
+    names = column(heard(norm_first=norm_first), side)
+    assert names[3 : 3 + len(expected)] == expected
+    assert ("final norm" in names) == norm_first
+    assert (names[-1] == "linear, softmax") == (side == "decoder")
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_the_residual_leaves_the_stream_above_the_whole_sub_layer(norm_first) -> None:
+    ax = plot_model_flow(heard(norm_first=norm_first))
+    ways = [
+        line.get_ydata() for line in ax.lines if line.get_linestyle() == "-" and len(line.get_ydata()) == 3
+    ]
+    assert len(ways) == 2 + 3
+    heights = [3, 6, 3, 6, 9]  # of the first box of each sub-layer; every sub-layer has three rows
+    for (start, _, end), first in zip(ways, heights, strict=True):
+        assert first - 1 < start < first
+        assert end == (first + 2 if norm_first else first + 1)
+
+
+def test_shapes_are_written_beside_their_boxes(shapes: Shapes) -> None:
+    words = [text.get_text() for text in plot_model_flow(shapes).texts]
+    assert words.count("(2, 4, 8)") == 2 + 3 * 2
+    assert words.count("(2, 6, 8)") == 2 + 3 * 3
+    assert {"(2, 4)", "(2, 6)", "(2, 6, 13)", "6 queries, 4 keys", "inside 20 wide"} <= set(words)
+    assert words.count("3 times") == 2
+
+
+def test_every_module_of_a_layer_has_a_box(shapes: Shapes) -> None:
+    ax = plot_model_flow(shapes, title="Flow")
+    boxes = [patch for patch in ax.patches if type(patch) is FancyBboxPatch]
+    assert len(boxes) == 2 * 2 + (2 + 2) + (3 + 3) + 1
+    assert ax.get_title() == "Flow"
+
+
+def test_missing_shapes_are_named(shapes: Shapes) -> None:
+    less = {name: shape for name, shape in shapes.items() if name not in ("generator", "tgt_embed.1")}
+    with pytest.raises(ValueError, match=r"the shape of tgt_embed\.1, generator"):
+        plot_model_flow(less)
+    with pytest.raises(ValueError, match="the encoder's layers"):
+        plot_model_flow({name: shape for name, shape in shapes.items() if "encoder.layers" not in name})
+
+
+def test_a_layer_unlike_the_first_cannot_hide_behind_it(shapes: Shapes) -> None:
+    with pytest.raises(ValueError, match="layer 2 of the decoder differs from layer 0"):
+        plot_model_flow({**shapes, "decoder.layers.2.feed_forward": (2, 6, 9)})
+
 
 LOW = Tree.parse("(S (NP (PRON I)) (VP (V saw) (NP (N men) (PP (P with) (NP (N luck))))) (PUNCT .))")
 HIGH = Tree.parse("(S (NP (PRON I)) (VP (V saw) (NP (N men)) (PP (P with) (NP (N luck)))) (PUNCT .))")
@@ -60,8 +154,6 @@ def test_trees_of_two_sentences_are_refused():
     with pytest.raises(ValueError, match="two sentences"):
         plot_tree(LOW, Tree.parse("(S (N rain))"))
 
-
-pytest.importorskip("matplotlib")
 
 WORDS = ["<s>", "</s>", "<blank>", "<unk>", "a", "dog", "cat"]
 # Beam 2, end symbol 1: "a dog" wins over "cat".
@@ -129,6 +221,6 @@ def test_the_likeliest_is_on_top() -> None:
         (lambda: plot_beam(STEPS[1:], [4, 5], pieces), "step 1 continues nothing"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(draw, message: str) -> None:
+def test_a_beam_that_is_no_tree_is_refused(draw, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         draw()
