@@ -13,10 +13,9 @@ from typing import Any, cast
 from safetensors.torch import save
 
 from annotated.files import creating_folder, read_file, read_json, settings_from_json, write_json
-from annotated.interop.common import LONGEST, Rows, check_parts, read_pickle, vocabulary
+from annotated.interop.common import LONGEST, Rows, check_parts, read_pickle, vocabulary, write_readme
 from annotated.interop.hub import find_folder
 from annotated.interop.marian_weights import marian_tensors, our_model
-from annotated.interop.readmes import write_readme
 from annotated.tokenizers import END, PAD, SPECIALS, START, MarianTokenizer, Tokenizer, WordTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import check_whole

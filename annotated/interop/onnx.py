@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from annotated.files import creating_folder
-from annotated.interop.common import LONGEST, foreign
-from annotated.interop.readmes import write_readme
+from annotated.interop.common import LONGEST, foreign, write_readme
 from annotated.tokenizers import PAD, Tokenizer, save_tokenizer
 from annotated.transformer.layers import PositionalEncoding, sinusoids
 from annotated.transformer.masks import padding_mask
