@@ -44,7 +44,8 @@ def from_annotated(
     Raises FileNotFoundError, ValueError naming a tensor that is missing, surplus or of the wrong shape, and
     ValueError with the recipe for exporting where a file holds more than tensors, such as a whole module.
     """
-    name, state = name_of(source), read_state(source)
+    name = source if isinstance(source, str | Path) else "state_dict"  # what errors call it
+    state = read_state(source)
     config = config_of(state, h, dropout, name)
     names = ((ours, their_name(ours)) for ours, _ in wanted_weights(config, name))
     tensors = taken(state, names, name, WAVES)
@@ -79,7 +80,7 @@ def annotated_translator(
     src, tgt = numbering(src_words, c.src_vocab, "src"), numbering(tgt_words, c.tgt_vocab, "tgt")
     for name in (*EMBEDDINGS, *OUTPUT):
         tensors[name] = renumbered(tensors[name], src if name == EMBEDDINGS[0] else tgt)
-    model = model_with(replace(c, src_vocab=len(src), tgt_vocab=len(tgt)), tensors, name_of(source))
+    model = model_with(replace(c, src_vocab=len(src), tgt_vocab=len(tgt)), tensors, "state_dict")
     before, after = ((START,), (END,)) if SPECIALS[START] in src_words else ((), ())
     src_others, tgt_others = (
         [word for word in side if word not in SPECIALS] for side in (src_words, tgt_words)
@@ -89,11 +90,6 @@ def annotated_translator(
         WordTokenizer(src_others, languages[0], before=before, after=after),
         WordTokenizer(tgt_others, languages[1]),
     )
-
-
-def name_of(source: object) -> object:
-    """What errors call the source."""
-    return source if isinstance(source, str | Path) else "state_dict"
 
 
 def read_state(source: Mapping[str, Tensor] | str | Path) -> dict[str, Tensor]:
@@ -135,7 +131,7 @@ def config_of(state: Mapping[str, Tensor], h: int, dropout: float, source: objec
 
 def their_name(name: str) -> str:
     """That code's name of one of our parameters."""
-    return re.sub(r"norm\.weight$", "norm.a_2", re.sub(r"norm\.bias$", "norm.b_2", name))
+    return name.replace("norm.weight", "norm.a_2").replace("norm.bias", "norm.b_2")
 
 
 def numbering(words: Sequence[str], size: int, side: str) -> Rows:

@@ -216,9 +216,8 @@ def cut(tokenizer: Tokenizer) -> str:
     lower = ".lower()" if tokenizer.lower else ""
     if tokenizer.language is None:
         return f"sentence{lower}.split()"
-    return (
-        f'[word.text{lower} for word in spacy.blank("{tokenizer.language}")(sentence) if not word.is_space]'
-    )
+    spacy = f'spacy.blank("{tokenizer.language}")'
+    return f"[word.text{lower} for word in {spacy}(sentence) if not word.is_space]"
 
 
 def names(tokenizer: Tokenizer, side: str) -> str:

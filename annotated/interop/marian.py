@@ -65,12 +65,12 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
     if not (folder / WEIGHTS).is_file():
         folder = find_folder(name_or_folder, (*FILES, OLD_WEIGHTS))
     settings = read_json(folder / CONFIG)
-    check_settings(settings, folder / CONFIG)
+    ours = our_settings(settings, folder / CONFIG)
     pieces = read_vocabularies(folder, settings)
     symbols = symbols_of(settings, pieces[1], folder / CONFIG)
     (src_rows, src), (tgt_rows, tgt) = (renumbering(side, symbols, folder) for side in pieces)
-    ours = our_settings(settings, len(src), len(tgt))
-    config = settings_from_json(TransformerConfig, ours, folder / CONFIG)
+    sizes = {"src_vocab": len(src), "tgt_vocab": len(tgt)}
+    config = settings_from_json(TransformerConfig, sizes | ours, folder / CONFIG)
     old = not (folder / WEIGHTS).is_file() and (folder / OLD_WEIGHTS).is_file()
     source = folder / (OLD_WEIGHTS if old else WEIGHTS)
     tensors = read_pickle(source, RECIPE) if old else read_tensors(source)
@@ -79,46 +79,39 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
     return model, src_tokenizer, MarianTokenizer(read_file(folder / TGT_SPM), tgt)
 
 
-def check_settings(settings: Mapping[str, Any], source: Path) -> None:
-    """Raise ValueError naming a setting of Marian's that is missing, or that no model of ours could have."""
-    twice = [(f"encoder_{name}", f"decoder_{name}") for name in TWICE.values()]
+def our_settings(settings: Mapping[str, Any], source: Path) -> dict[str, Any]:
+    """The fields of a `TransformerConfig` that stand for Marian's settings, but the sizes of vocabularies.
+
+    Raises ValueError naming a setting that is missing, or that no model of ours could have.
+    """
+    stacks = [f"{stack}_{name}" for name in TWICE.values() for stack in ("encoder", "decoder")]
     others = ("model_type", "scale_embedding", "activation_function", "vocab_size")
-    for name in (*ONCE.values(), *sum(twice, ()), *others):
+    for name in (*ONCE.values(), *stacks, *others):
         if name not in settings:
             raise ValueError(f"{source}: the setting {name!r} is missing")
     for name in ("vocab_size", "decoder_vocab_size"):
         if not isinstance(settings.get(name, 0) or 0, int):
             raise ValueError(f"{source}: {name} must be a number, not {settings[name]!r}")
-    for name, (value, why) in FIXED.items():
+    encoder = {ours: settings[f"encoder_{theirs}"] for ours, theirs in TWICE.items()}
+    decoder = {f"decoder_{TWICE[ours]}": (value, "our stacks are alike") for ours, value in encoder.items()}
+    for name, (value, why) in (FIXED | decoder).items():
         if settings.get(name, value) != value:
             raise ValueError(f"{source}: {name} is {settings[name]!r}, but must be {value!r}: {why}")
-    for encoder, decoder in twice:
-        if settings[encoder] != settings[decoder]:
-            both = f"{encoder} is {settings[encoder]} and {decoder} {settings[decoder]}"
-            raise ValueError(f"{source}: {both}; our models have one number for both stacks")
     if (activation := settings["activation_function"]) not in list(ACTIVATIONS):
         raise ValueError(f"{source}: activation {activation!r} is none of {', '.join(ACTIVATIONS)}")
     if sharing(settings) not in TIED:
         says = "embeddings shared by both sides, but not with the output; ours share all"
         raise ValueError(f"{source}: {says}")
+    once = {ours: settings[theirs] for ours, theirs in ONCE.items()}
+    return (
+        once | encoder | {"activation": ACTIVATIONS[activation], "tied_embeddings": TIED[sharing(settings)]}
+    )
 
 
 def sharing(settings: Mapping[str, Any]) -> tuple[bool, bool]:
     """Whether both sides' embeddings are one matrix, and whether the target's is the output's too."""
     shared = settings.get("share_encoder_decoder_embeddings", True)
     return shared is not False, settings.get("tie_word_embeddings", True) is not False
-
-
-def our_settings(settings: Mapping[str, Any], src_vocab: int, tgt_vocab: int) -> dict[str, Any]:
-    """The fields of a `TransformerConfig` that stand for Marian's settings."""
-    return {
-        "src_vocab": src_vocab,
-        "tgt_vocab": tgt_vocab,
-        **{ours: settings[theirs] for ours, theirs in ONCE.items()},
-        **{ours: settings[f"encoder_{theirs}"] for ours, theirs in TWICE.items()},
-        "activation": ACTIVATIONS[settings["activation_function"]],
-        "tied_embeddings": TIED[sharing(settings)],
-    }
 
 
 def read_vocabularies(folder: Path, settings: Mapping[str, Any]) -> list[list[str]]:
