@@ -12,16 +12,7 @@ from zipfile import ZipFile
 import torch
 from torch import Tensor
 
-from annotated.tokenizers import (
-    END,
-    SPECIALS,
-    START,
-    UNK,
-    MarianTokenizer,
-    SentencePieceTokenizer,
-    Tokenizer,
-    WordTokenizer,
-)
+from annotated.tokenizers import SPECIALS, MarianTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.layers import sinusoids
 
@@ -144,14 +135,14 @@ print({joined})""",
 encoder = onnxruntime.InferenceSession("encoder.onnx")
 decoder = onnxruntime.InferenceSession("decoder.onnx")
 pieces = {cut}
-tokens = [src_names.index(piece) if piece in src_names else {unk} for piece in pieces]
-memory, src_mask = encoder.run(None, {{"src": numpy.array([[{before}*tokens{after}]])}})
-past, tokens = memory[..., :0, :], [{start}]  # {start} begins a translation, {end} ends it
-while tokens[-1] != {end} and len(tokens) < memory.shape[4] + 50:
+tokens = [src_names.index(piece) if piece in src_names else 3 for piece in pieces]
+memory, src_mask = encoder.run(None, {{"src": numpy.array([[{framed}]])}})
+past, tokens = memory[..., :0, :], [0]  # 0 begins a translation, 1 ends it
+while tokens[-1] != 1 and len(tokens) < memory.shape[4] + 50:
     inputs = {{"token": numpy.array([tokens[-1:]]), "past": past, "memory": memory, "src_mask": src_mask}}
     log_probs, past = decoder.run(None, inputs)  # the past is what the decoder has read so far
     tokens.append(int(log_probs[0].argmax()))
-pieces = [tgt_names[token] for token in tokens if token >= {unk}]
+pieces = [tgt_names[token] for token in tokens if token >= 3]
 print({joined})""",
     "Marian": """\
 tokenizer, model = MarianTokenizer.from_pretrained("."), MarianMTModel.from_pretrained(".")
@@ -192,11 +183,7 @@ def write_readme(folder: Path, engine: str, src_tokenizer: Tokenizer, tgt_tokeni
     use = USE[engine].format(
         cut=cut(src_tokenizer),
         joined='" ".join(pieces)' if isinstance(tgt_tokenizer, WordTokenizer) else "tgt.decode(pieces)",
-        before="".join(f"{symbol}, " for symbol in src_tokenizer.before),
-        after="".join(f", {symbol}" for symbol in src_tokenizer.after),
-        start=START,
-        end=END,
-        unk=UNK,
+        framed=", ".join(map(str, [*src_tokenizer.before, "*tokens", *src_tokenizer.after])),
     )
     body = "\n".join([*lines, use])
     packages = [module for module in MODULES if f"{module}." in body]

@@ -44,11 +44,7 @@ class CTranslate2Engine:
     """
 
     def __init__(
-        self,
-        model: EncoderDecoder,
-        src_tokenizer: Tokenizer,
-        tgt_tokenizer: Tokenizer,
-        quantization: str = "float32",
+        self, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer, quantization: str
     ):
         self.name = f"CTranslate2 {foreign('ctranslate2').__version__}, {quantization}"
         device = next(model.parameters()).device

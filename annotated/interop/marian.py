@@ -46,7 +46,8 @@ ONCE = {
     "max_len": "max_position_embeddings",
 }
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
-TIED = {(True, True): "all", (False, True): "target", (False, False): "none"}  # across, and to the output
+SHARING = "share_encoder_decoder_embeddings", "tie_word_embeddings"  # by both sides, by target and output
+TIED: dict[tuple[bool, ...], str] = {(True, True): "all", (False, True): "target", (False, False): "none"}
 SYMBOLS = "decoder_start_token_id", "eos_token_id", "pad_token_id"
 RECIPE = "load it with transformers' MarianMTModel and save_pretrained(): that writes safetensors"
 
@@ -66,7 +67,7 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
         folder = find_folder(name_or_folder, (*FILES, OLD_WEIGHTS))
     settings = read_json(folder / CONFIG)
     ours = our_settings(settings, folder / CONFIG)
-    pieces = read_vocabularies(folder, settings)
+    pieces = read_vocabularies(folder, settings, ours["tied_embeddings"] == "all")
     symbols = symbols_of(settings, pieces[1], folder / CONFIG)
     (src_rows, src), (tgt_rows, tgt) = (renumbering(side, symbols, folder) for side in pieces)
     sizes = {"src_vocab": len(src), "tgt_vocab": len(tgt)}
@@ -99,24 +100,17 @@ def our_settings(settings: Mapping[str, Any], source: Path) -> dict[str, Any]:
             raise ValueError(f"{source}: {name} is {settings[name]!r}, but must be {value!r}: {why}")
     if (activation := settings["activation_function"]) not in list(ACTIVATIONS):
         raise ValueError(f"{source}: activation {activation!r} is none of {', '.join(ACTIVATIONS)}")
-    if sharing(settings) not in TIED:
+    tied = TIED.get(tuple(settings.get(name, True) is not False for name in SHARING))
+    if tied is None:
         says = "embeddings shared by both sides, but not with the output; ours share all"
         raise ValueError(f"{source}: {says}")
     once = {ours: settings[theirs] for ours, theirs in ONCE.items()}
-    return (
-        once | encoder | {"activation": ACTIVATIONS[activation], "tied_embeddings": TIED[sharing(settings)]}
-    )
+    return once | encoder | {"activation": ACTIVATIONS[activation], "tied_embeddings": tied}
 
 
-def sharing(settings: Mapping[str, Any]) -> tuple[bool, bool]:
-    """Whether both sides' embeddings are one matrix, and whether the target's is the output's too."""
-    shared = settings.get("share_encoder_decoder_embeddings", True)
-    return shared is not False, settings.get("tie_word_embeddings", True) is not False
-
-
-def read_vocabularies(folder: Path, settings: Mapping[str, Any]) -> list[list[str]]:
+def read_vocabularies(folder: Path, settings: Mapping[str, Any], shared: bool) -> list[list[str]]:
     """Both sides' pieces, in the order of their numbers; one file serves both unless there are two."""
-    shared, src_size = sharing(settings)[0], settings["vocab_size"]
+    src_size = settings["vocab_size"]
     tgt_size = src_size if shared else settings.get("decoder_vocab_size") or src_size
     second = TGT_VOCAB if (folder / TGT_VOCAB).exists() else VOCAB
     found = []
@@ -199,7 +193,7 @@ def to_marian(
 
 def marian_settings(config: TransformerConfig) -> dict[str, Any]:
     """Marian's settings for a model of ours."""
-    shared, tied = next(how for how, name in TIED.items() if name == config.tied_embeddings)
+    sharing = next(how for how, name in TIED.items() if name == config.tied_embeddings)
     stacks = ("encoder", "decoder")
     return {
         "architectures": ["MarianMTModel"],
@@ -210,8 +204,7 @@ def marian_settings(config: TransformerConfig) -> dict[str, Any]:
         **{theirs: getattr(config, ours) for ours, theirs in ONCE.items()},
         **{f"{s}_{theirs}": getattr(config, ours) for ours, theirs in TWICE.items() for s in stacks},
         "max_position_embeddings": LONGEST,  # Marian's code makes each by hand whenever it loads a model
-        "share_encoder_decoder_embeddings": shared,
-        "tie_word_embeddings": tied,
+        **dict(zip(SHARING, sharing, strict=True)),
         "is_encoder_decoder": True,
         "dtype": "float32",
     }

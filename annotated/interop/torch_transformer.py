@@ -141,7 +141,7 @@ def settings_of(transformer: nn.Transformer) -> dict[str, Any]:
         raise ValueError(f"{N} encoder and {others} decoder layers: our N is one number for both")
     first: Any = transformer.encoder.layers[0]
     parts = dict(first.named_modules())
-    for name, wanted in nn.TransformerEncoderLayer(1, 1).named_modules():
+    for name, wanted in nn.TransformerEncoderLayer(1, 1, device="meta").named_modules():
         check_class(f"encoder.layers.0.{name}".rstrip("."), parts.get(name), type(wanted))
     for stack in ATTENTIONS:
         norm = getattr(transformer, stack).norm
