@@ -6,7 +6,6 @@ before the softmax, which shares their probability out among the others; our sea
 
 import json
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -195,23 +194,24 @@ class CTranslate2Translator:
         Tokens that are never taken are struck out only for the sentences in which one turns up, as a trained
         model has none: so the scores of all others are the model's own.
         """
-        translate = partial(
-            self.engine.translate_batch,
+        options = {"length_penalty": alpha, "max_batch_size": 1024, "batch_type": "tokens"}
+        found = self.results(pieces, beam, limit, **options)
+        wrong = [i for i, each in enumerate(found) if not set(each.hypotheses[0]).isdisjoint(self.never)]
+        if wrong:
+            options["suppress_sequences"] = [[piece] for piece in self.never]
+            struck = self.results([pieces[i] for i in wrong], beam, limit, **options)
+            for i, each in zip(wrong, struck, strict=True):
+                found[i] = each
+        return found
+
+    def results(self, pieces: list[list[str]], beam: int, limit: int, **options: Any) -> list[Any]:
+        """What CTranslate2 finds for sources of any length, in translations of 0 to `limit` pieces."""
+        return self.engine.translate_batch(
+            pieces,
             beam_size=beam,
-            length_penalty=alpha,
-            max_batch_size=1024,
-            batch_type="tokens",
             max_input_length=0,
             max_decoding_length=limit,
             min_decoding_length=0,
             return_scores=True,
+            **options,
         )
-        found = translate(pieces)
-        wrong = [i for i, each in enumerate(found) if not set(each.hypotheses[0]).isdisjoint(self.never)]
-        if wrong:
-            struck = translate(
-                [pieces[i] for i in wrong], suppress_sequences=[[piece] for piece in self.never]
-            )
-            for i, each in zip(wrong, struck, strict=True):
-                found[i] = each
-        return found

@@ -81,16 +81,13 @@ class CTranslate2Engine:
                 groups.setdefault(limit if exact else 0, []).append(i)
         for group in groups.values():
             texts = [sources[i][self.before : len(sources[i]) - self.after] for i in group]
-            results = self.there.engine.translate_batch(
+            results = self.there.results(
                 [[self.there.src_pieces[token] for token in text] for text in texts],
-                beam_size=beam,
+                beam,
+                max(limits[i] for i in group) - exact,
                 length_penalty=0 if exact else NEARLY_NONE,
                 num_hypotheses=1 if exact else beam,
-                max_input_length=0,
-                max_decoding_length=max(limits[i] for i in group) - exact,
-                min_decoding_length=0,
                 return_end_token=True,
-                return_scores=True,
             )
             for i, result in zip(group, results, strict=True):
                 found[i] = self.hypotheses(result, limits[i], alpha, penalty, n_best)
