@@ -118,7 +118,7 @@ def read_vocabularies(folder: Path, settings: Mapping[str, Any], shared: bool) -
         numbers = read_json(path)
         given = {number for number in numbers.values() if isinstance(number, int)}
         if len(numbers) != size or given != set(range(size)):
-            raise ValueError(f"{path} must give {size} pieces the numbers from 0 to {size - 1}")
+            raise ValueError(f"{path} must give {size} pieces the numbers from 0 on")
         found.append(sorted(numbers, key=numbers.__getitem__))
     if shared and found[0] != found[1]:
         raise ValueError(f"{folder}: two vocabularies, but embeddings that both sides share")

@@ -49,7 +49,8 @@ def our_model(
         size, shape = len(set(rows) - {None}), tuple(found[name].shape)
         if shape[:1] != (size,):
             raise ValueError(f"{source}: {name} has shape {shape}, but there are {size} pieces")
-        found[name] = renumbered(found[name], rows, UNREACHABLE if name == BIAS else 0.0)
+        fill = UNREACHABLE if name == BIAS and found[name].is_floating_point() else 0.0
+        found[name] = renumbered(found[name], rows, fill)
     order = sines_first(found[SRC].size(-1))  # not yet what the settings claim
     model = model_with(config, permuted(found, order.argsort()), source)
     for name in tensors.keys() & POSITIONS:

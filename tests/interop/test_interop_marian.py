@@ -348,6 +348,11 @@ REFUSED = {
         f"{POSITIONS} does not hold the sinusoids",
     ),
     "whole numbers": (in_weights(lambda t: t | {FC1: t[FC1].to(torch.int8)}), "w_1.weight is torch.int8"),
+    "a bias of whole numbers": (
+        in_weights(lambda t: t | {"final_logits_bias": t["final_logits_bias"].to(torch.int8)}),
+        "generator.proj.bias is torch.int8",
+    ),
+    "no size": (in_config(vocab_size=None), "vocab.json must give None pieces"),
     "pieces by lists": (
         lambda folder: write_json(folder / "vocab.json", read_json(folder / "vocab.json") | {"</s>": [1]}),
         "vocab.json must give",
