@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from annotated.interop.ctranslate2 import INT8, to_ctranslate2
-from annotated.interop.marian_saving import to_marian
+from annotated.interop.marian import to_marian
 from annotated.interop.onnx import to_onnx
 from annotated.translation.translator import Translator
 

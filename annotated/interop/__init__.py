@@ -17,8 +17,7 @@ Each exported folder has a README.md with the few lines that use it without this
 from annotated.interop.classic_post import annotated_translator, from_annotated
 from annotated.interop.ctranslate2 import CTranslate2Translator, to_ctranslate2
 from annotated.interop.hub import from_hub, to_hub
-from annotated.interop.marian import load_marian
-from annotated.interop.marian_saving import to_marian
+from annotated.interop.marian import load_marian, to_marian
 from annotated.interop.onnx import to_onnx
 from annotated.interop.torch_transformer import from_torch, to_torch
 

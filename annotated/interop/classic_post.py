@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -27,7 +26,6 @@ RECIPE = (
     "field.vocab.itos (2018)"
 )
 EPS = 1e-12
-NORM = {"weight": "a_2", "bias": "b_2"}  # our names of a norm's gain and shift, and that code's
 WAVES = "src_embed.1.pe", "tgt_embed.1.pe"
 EMBEDDINGS = "src_embed.0.lut.weight", "tgt_embed.0.lut.weight"
 W_1 = "encoder.layers.0.feed_forward.w_1.weight"
@@ -46,12 +44,17 @@ def from_annotated(
     Raises FileNotFoundError, ValueError naming a tensor that is missing, surplus or of the wrong shape, and
     ValueError with the recipe for exporting where a file holds more than tensors, such as a whole module.
     """
+    name = source if isinstance(source, str | Path) else "state_dict"  # what errors call it
     state = read_state(source)
-    everywhere: dict[str, Any] = dict.fromkeys(("dropout", "attention_dropout", "relu_dropout"), dropout)
-    config = TransformerConfig(**settings_of(state, source), h=h, **everywhere)
-    model = model_with(config, our_tensors(state, config, source), name_of(source))
-    for name in WAVES:  # that code took them in float32, a little off far out
-        check_sinusoids(state[name].squeeze(0), config.d_model, f"{name_of(source)}: tensor {name}", 1e-2)
+    config = config_of(state, h, dropout, name)
+    names = ((ours, their_name(ours)) for ours, _ in wanted_weights(config, name))
+    tensors = taken(state, names, name, WAVES)
+    for ours in tensors:
+        if ours.endswith("norm.weight"):  # the unbiased deviation is the larger
+            tensors[ours] = tensors[ours] * math.sqrt(1 - 1 / config.d_model)
+    model = model_with(config, tensors, name)
+    for waves in WAVES:  # that code took them in float32, a little off far out
+        check_sinusoids(state[waves].squeeze(0), config.d_model, f"{name}: tensor {waves}", 1e-2)
     return model.eval()
 
 
@@ -75,20 +78,18 @@ def annotated_translator(
     given = from_annotated(source, h, dropout)
     c, tensors = given.config, weights(given)
     src, tgt = numbering(src_words, c.src_vocab, "src"), numbering(tgt_words, c.tgt_vocab, "tgt")
-    for name, rows in ((EMBEDDINGS[0], src), *((name, tgt) for name in (EMBEDDINGS[1], *OUTPUT))):
-        tensors[name] = renumbered(tensors[name], rows)
-    model = model_with(replace(c, src_vocab=len(src), tgt_vocab=len(tgt)), tensors, name_of(source))
+    for name in (*EMBEDDINGS, *OUTPUT):
+        tensors[name] = renumbered(tensors[name], src if name == EMBEDDINGS[0] else tgt)
+    model = model_with(replace(c, src_vocab=len(src), tgt_vocab=len(tgt)), tensors, "state_dict")
     before, after = ((START,), (END,)) if SPECIALS[START] in src_words else ((), ())
+    src_others, tgt_others = (
+        [word for word in side if word not in SPECIALS] for side in (src_words, tgt_words)
+    )
     return Translator(
         model.eval(),
-        WordTokenizer(without_symbols(src_words), languages[0], before=before, after=after),
-        WordTokenizer(without_symbols(tgt_words), languages[1]),
+        WordTokenizer(src_others, languages[0], before=before, after=after),
+        WordTokenizer(tgt_others, languages[1]),
     )
-
-
-def without_symbols(words: Sequence[str]) -> list[str]:
-    """The words but for our four symbols, which have places of their own."""
-    return [word for word in words if word not in SPECIALS]
 
 
 def read_state(source: Mapping[str, Tensor] | str | Path) -> dict[str, Tensor]:
@@ -98,51 +99,39 @@ def read_state(source: Mapping[str, Tensor] | str | Path) -> dict[str, Tensor]:
     if not isinstance(source, Mapping):
         raise ValueError(f"this takes a state_dict or its file, not {type(source).__name__}; {RECIPE}")
     if others := [name for name, tensor in source.items() if not isinstance(tensor, Tensor)]:
-        raise ValueError(f"{name_of(source)}: {others[0]} is no tensor; {RECIPE}")
+        raise ValueError(f"state_dict: {others[0]} is no tensor; {RECIPE}")
     return dict(source)
 
 
-def name_of(source: object) -> object:
-    """What errors call the source."""
-    return source if isinstance(source, str | Path) else "state_dict"
-
-
-def settings_of(state: Mapping[str, Tensor], source: object) -> dict[str, Any]:
+def config_of(state: Mapping[str, Tensor], h: int, dropout: float, source: object) -> TransformerConfig:
     """The settings that the shapes tell. Raises ValueError naming a tensor that is missing or no matrix."""
     for name in (*EMBEDDINGS, *WAVES, W_1):
         if name not in state:
-            raise ValueError(f"{name_of(source)}: tensor {name} is missing")
+            raise ValueError(f"{source}: tensor {name} is missing")
         axes, shape = (3 if name in WAVES else 2), tuple(state[name].shape)
         if len(shape) != axes:
-            raise ValueError(f"{name_of(source)}: tensor {name} has shape {shape}, but must have {axes} axes")
+            raise ValueError(f"{source}: tensor {name} has shape {shape}, but must have {axes} axes")
     numbers = (re.match(r"encoder\.layers\.(\d{1,9})\.", name) for name in state)
-    return {
-        "src_vocab": len(state[EMBEDDINGS[0]]),
-        "tgt_vocab": len(state[EMBEDDINGS[1]]),
-        "N": 1 + max(int(number[1]) for number in numbers if number),
-        "d_model": state[EMBEDDINGS[0]].size(-1),
-        "d_ff": len(state[W_1]),
-        "max_len": state[WAVES[0]].size(-2),
-        "norm_first": True,
-        "layer_norm_eps": EPS,
-        "tied_embeddings": "none",
-    }
-
-
-def our_tensors(state: Mapping[str, Tensor], config: TransformerConfig, source: object) -> dict[str, Tensor]:
-    """What our model needs, the norms' gains made ours. Raises ValueError as `taken` does."""
-    names = ((name, their_name(name)) for name, _ in wanted_weights(config, name_of(source)))
-    tensors = taken(state, names, name_of(source), WAVES)
-    for name, tensor in tensors.items():
-        if their_name(name).endswith("a_2"):
-            tensors[name] = tensor * math.sqrt(1 - 1 / config.d_model)
-    return tensors
+    return TransformerConfig(
+        src_vocab=len(state[EMBEDDINGS[0]]),
+        tgt_vocab=len(state[EMBEDDINGS[1]]),
+        N=1 + max(int(number[1]) for number in numbers if number),
+        d_model=state[EMBEDDINGS[0]].size(-1),
+        d_ff=len(state[W_1]),
+        h=h,
+        dropout=dropout,
+        attention_dropout=dropout,
+        relu_dropout=dropout,
+        max_len=state[WAVES[0]].size(-2),
+        norm_first=True,
+        layer_norm_eps=EPS,
+        tied_embeddings="none",
+    )
 
 
 def their_name(name: str) -> str:
     """That code's name of one of our parameters."""
-    begin, _, last = name.rpartition(".")
-    return f"{begin}.{NORM[last]}" if begin.endswith("norm") else name
+    return name.replace("norm.weight", "norm.a_2").replace("norm.bias", "norm.b_2")
 
 
 def numbering(words: Sequence[str], size: int, side: str) -> Rows:
@@ -155,7 +144,5 @@ def numbering(words: Sequence[str], size: int, side: str) -> Rows:
     needed = SPECIALS if side == "tgt" else SPECIALS[2:]
     if missing := [symbol for symbol in needed if symbol not in numbers]:
         raise ValueError(f"{side}_words: {', '.join(missing)} must be among the words")
-    return [
-        *(numbers.get(symbol) for symbol in SPECIALS),
-        *(i for i, w in enumerate(words) if w not in SPECIALS),
-    ]
+    others = (i for word, i in numbers.items() if word not in SPECIALS)
+    return [*map(numbers.get, SPECIALS), *others]

@@ -5,21 +5,18 @@ before the softmax, which shares their probability out among the others; our sea
 """
 
 import json
-from collections.abc import Iterable
-from itertools import groupby
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from annotated.files import creating_folder, read_json
-from annotated.interop.common import LONGEST, check_parts, foreign, vocabulary
-from annotated.interop.readmes import write_readme
-from annotated.tokenizers import END, SPECIALS, START, UNK, Tokenizer, load_tokenizer, save_tokenizer
-from annotated.transformer.attention import MultiHeadedAttention
-from annotated.transformer.layers import SublayerConnection, sinusoids
-from annotated.transformer.model import EncoderDecoder, EncoderLayer, Stack
+from annotated.interop.common import LONGEST, check_parts, foreign, vocabulary, write_readme
+from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer, load_tokenizer, save_tokenizer
+from annotated.transformer.layers import sinusoids
+from annotated.transformer.model import EncoderDecoder
 from annotated.translation.hypotheses import check_search
 from annotated.translation.model_folder import CONFIG, check_whole
 from annotated.translation.sentences import Limits, several_sentences
@@ -66,69 +63,52 @@ def to_ctranslate2(
 
 def specification(model: EncoderDecoder) -> Any:
     """The model as CTranslate2 describes one, all weights in it but no vocabulary yet."""
-    specs = foreign("ctranslate2.specs")
-    c = model.config
+    specs, c, own = foreign("ctranslate2").specs, model.config, model.state_dict()
     activation = getattr(specs.common_spec.Activation, ACTIVATIONS[c.activation])
     spec = specs.TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first, activation=activation)
     start, end, _, unk = SPECIALS
     spec.config.decoder_start_token, spec.config.bos_token = start, start
     spec.config.eos_token, spec.config.unk_token = end, unk
     spec.config.layer_norm_epsilon = c.layer_norm_eps
-    set_stack(spec.encoder, model.encoder)
-    set_stack(spec.decoder, model.decoder)
-    for part, embed in ((spec.encoder, model.src_embed), (spec.decoder, model.tgt_embed)):
-        table = positions(embed[1], c.d_model)
+    for name, side, part in (("encoder", "src", spec.encoder), ("decoder", "tgt", spec.decoder)):
+        set_layers(part.layer, own, name)
+        if c.norm_first:
+            set_norm(part.layer_norm, own, f"{name}.norm")
+        # Learned vectors, or sinusoids, of which ours could make any number.
+        table = own.get(f"{side}_embed.1.lut.weight", sinusoids(LONGEST, c.d_model))
         part.position_encodings.encodings = array(table)
-    spec.config.add_attribute("positions", len(table))  # for ourselves: no engine asks
-    spec.encoder.embeddings[0].weight = array(model.src_embed[0].lut.weight)
-    spec.decoder.embeddings.weight = array(model.tgt_embed[0].lut.weight)
-    set_linear(spec.decoder.projection, model.generator.proj)
+        spec.config.add_attribute("positions", len(table))  # for ourselves: no engine asks
+    spec.encoder.embeddings[0].weight = array(own["src_embed.0.lut.weight"])
+    spec.decoder.embeddings.weight = array(own["tgt_embed.0.lut.weight"])
+    set_linear(spec.decoder.projection, own, "generator.proj")
     return spec
 
 
-def positions(module: nn.Module, d_model: int) -> Tensor:
-    """What is added at each position: learned vectors, or sinusoids, of which ours could make any number."""
-    learned = getattr(module, "lut", None)
-    return sinusoids(LONGEST, d_model) if learned is None else learned.weight
+def set_layers(specs: Iterable[Any], own: Mapping[str, Tensor], stack: str) -> None:
+    """Fill in a stack's layers, which join those maps of query, key and value that take the same input."""
+    for i, spec in enumerate(specs):
+        layer = f"{stack}.layers.{i}"
+        attentions = [("self_attn", spec.self_attention, [(0, 1, 2), (3,)])]
+        if stack == "decoder":
+            attentions.append(("src_attn", spec.attention, [(0,), (1, 2), (3,)]))
+        for j, (name, attention, groups) in enumerate(attentions):
+            for part, group in zip(attention.linear, groups, strict=True):
+                set_linear(part, own, *(f"{layer}.{name}.linears.{k}" for k in group))
+            set_norm(attention.layer_norm, own, f"{layer}.sublayer.{j}.norm")
+        set_linear(spec.ffn.linear_0, own, f"{layer}.feed_forward.w_1")
+        set_linear(spec.ffn.linear_1, own, f"{layer}.feed_forward.w_2")
+        set_norm(spec.ffn.layer_norm, own, f"{layer}.sublayer.{len(attentions)}.norm")
 
 
-def set_stack(spec: Any, stack: Stack) -> None:
-    """Fill in all layers, and the final norm of pre-norm."""
-    for part, layer in zip(spec.layer, stack.layers, strict=True):
-        set_layer(part, layer)
-    if isinstance(stack.norm, nn.LayerNorm):
-        set_norm(spec.layer_norm, stack.norm)
-
-
-def set_layer(spec: Any, layer: nn.Module) -> None:
-    """Fill in one layer, encoder's or decoder's."""
-    set_attention(spec.self_attention, layer.self_attn, layer.sublayer[0], joined=(3,))
-    if not isinstance(layer, EncoderLayer):
-        set_attention(spec.attention, layer.src_attn, layer.sublayer[1], joined=(1, 2))
-    set_linear(spec.ffn.linear_0, layer.feed_forward.w_1)
-    set_linear(spec.ffn.linear_1, layer.feed_forward.w_2)
-    set_norm(spec.ffn.layer_norm, layer.sublayer[-1].norm)
-
-
-def set_attention(
-    spec: Any, attention: MultiHeadedAttention, connection: SublayerConnection, joined: tuple[int, ...]
-) -> None:
-    """Fill in an attention; `joined` says how many of query, key and value share each of its maps."""
-    groups = torch.arange(3).split(list(joined))
-    for part, group in zip(spec.linear, [*groups, [3]], strict=True):
-        set_linear(part, *(attention.linears[i] for i in group))
-    set_norm(spec.layer_norm, connection.norm)
-
-
-def set_linear(spec: Any, *linears: nn.Linear) -> None:
+def set_linear(spec: Any, own: Mapping[str, Tensor], *names: str) -> None:
     """Fill in linear maps of the same input, as one."""
-    spec.weight = array(torch.cat([linear.weight for linear in linears]))
-    spec.bias = array(torch.cat([linear.bias for linear in linears]))
+    spec.weight = array(torch.cat([own[f"{name}.weight"] for name in names]))
+    spec.bias = array(torch.cat([own[f"{name}.bias"] for name in names]))
 
 
-def set_norm(spec: Any, norm: nn.LayerNorm) -> None:
+def set_norm(spec: Any, own: Mapping[str, Tensor], name: str) -> None:
     """Fill in a layer norm."""
-    spec.gamma, spec.beta = array(norm.weight), array(norm.bias)
+    spec.gamma, spec.beta = array(own[f"{name}.weight"]), array(own[f"{name}.bias"])
 
 
 def array(tensor: Tensor) -> Any:
@@ -156,14 +136,13 @@ class CTranslate2Translator:
     FileNotFoundError or ValueError for a folder that holds no such model.
     """
 
-    def __init__(self, folder: str | Path, threads: int = 1, **limits: int | str):
+    def __init__(self, folder: str | Path, threads: int = 1, **limits: Any):
         engine = foreign("ctranslate2")
         self.src_tokenizer = load_tokenizer(folder, "src_tokenizer")
         self.tgt_tokenizer = load_tokenizer(folder, "tgt_tokenizer")
         self.src_pieces, tgt_pieces = vocabulary(self.src_tokenizer), vocabulary(self.tgt_tokenizer)
         self.tgt_ids = {piece: i for i, piece in enumerate(tgt_pieces)}
-        never = {i for i in range(UNK) if i != self.tgt_tokenizer.end} | set(self.tgt_tokenizer.forbidden_ids)
-        self.never = [tgt_pieces[i] for i in sorted(never)]
+        self.never = [tgt_pieces[i] for i in (START, PAD, *self.tgt_tokenizer.forbidden_ids)]
         self.positions = read_json(Path(folder) / CONFIG).get("positions", LONGEST)
         if type(self.positions) is not int or self.positions < 1:
             said = f"{Path(folder) / CONFIG}: positions must be a whole number from 1, not {self.positions!r}"
@@ -194,50 +173,45 @@ class CTranslate2Translator:
         check_search(beam, 1, alpha)
         tokenizer = self.src_tokenizer
         around = len(tokenizer.before + tokenizer.after)  # symbols, which the engine adds itself
-        texts = {
-            i: self.limits.fit(tokenizer.encode(text), around, f"line {i + 1}")
-            for i, text in enumerate(sentences)
-            if text.strip()
-        }
+        # The sentences of a call have one limit there, and here each has its own, by its length.
+        groups: dict[int, dict[int, list[str]]] = {}
+        for i, text in enumerate(sentences):
+            if text.strip():
+                tokens = self.limits.fit(tokenizer.encode(text), around, f"line {i + 1}")
+                pieces = [self.src_pieces[token] for token in tokens]
+                groups.setdefault(len(tokens) + around, {})[i] = pieces
         found: list[tuple[tuple[int, ...], float]] = [((), 0.0)] * len(sentences)
-        # The sentences of a call have one limit there, and here each has its own.
-        by_length = groupby(sorted(texts, key=lambda i: len(texts[i])), lambda i: len(texts[i]) + around)
-        for length, group in by_length:
-            indices = list(group)
+        for length, group in groups.items():
             limit = self.limits.longest(length) - 1  # ours counts the end symbol
-            pieces = [[self.src_pieces[token] for token in texts[i]] for i in indices]
-            for i, (said, score) in zip(indices, self.decode(pieces, beam, alpha, limit), strict=True):
-                found[i] = tuple(self.tgt_ids[piece] for piece in said), score
+            results = self.decode(list(group.values()), beam, alpha, limit)
+            for i, result in zip(group, results, strict=True):
+                found[i] = tuple(self.tgt_ids[piece] for piece in result.hypotheses[0]), result.scores[0]
         return found
 
-    def decode(
-        self, pieces: list[list[str]], beam: int, alpha: float, limit: int
-    ) -> list[tuple[list[str], float]]:
-        """The pieces and the score of each sentence's best hypothesis.
+    def decode(self, pieces: list[list[str]], beam: int, alpha: float, limit: int) -> list[Any]:
+        """What CTranslate2 finds for each sentence.
 
         Tokens that are never taken are struck out only for the sentences in which one turns up, as a trained
         model has none: so the scores of all others are the model's own.
         """
-
-        def best(pieces: list[list[str]], **options: object) -> list[tuple[list[str], float]]:
-            results = self.engine.translate_batch(
-                pieces,
-                beam_size=beam,
-                length_penalty=alpha,
-                max_batch_size=1024,
-                batch_type="tokens",
-                max_input_length=0,
-                max_decoding_length=limit,
-                min_decoding_length=0,
-                return_scores=True,
-                **options,
-            )
-            return [(result.hypotheses[0], result.scores[0]) for result in results]
-
-        found = best(pieces)
-        wrong = [i for i, (said, _) in enumerate(found) if not set(said).isdisjoint(self.never)]
+        options = {"length_penalty": alpha, "max_batch_size": 1024, "batch_type": "tokens"}
+        found = self.results(pieces, beam, limit, **options)
+        wrong = [i for i, each in enumerate(found) if not set(each.hypotheses[0]).isdisjoint(self.never)]
         if wrong:
-            struck = best([pieces[i] for i in wrong], suppress_sequences=[[piece] for piece in self.never])
+            options["suppress_sequences"] = [[piece] for piece in self.never]
+            struck = self.results([pieces[i] for i in wrong], beam, limit, **options)
             for i, each in zip(wrong, struck, strict=True):
                 found[i] = each
         return found
+
+    def results(self, pieces: list[list[str]], beam: int, limit: int, **options: Any) -> list[Any]:
+        """What CTranslate2 finds for sources of any length, in translations of 0 to `limit` pieces."""
+        return self.engine.translate_batch(
+            pieces,
+            beam_size=beam,
+            max_input_length=0,
+            max_decoding_length=limit,
+            min_decoding_length=0,
+            return_scores=True,
+            **options,
+        )

@@ -44,11 +44,7 @@ class CTranslate2Engine:
     """
 
     def __init__(
-        self,
-        model: EncoderDecoder,
-        src_tokenizer: Tokenizer,
-        tgt_tokenizer: Tokenizer,
-        quantization: str = "float32",
+        self, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer, quantization: str
     ):
         self.name = f"CTranslate2 {foreign('ctranslate2').__version__}, {quantization}"
         device = next(model.parameters()).device
@@ -71,7 +67,7 @@ class CTranslate2Engine:
     ) -> list[list[Hypothesis] | None]:
         """The hypotheses of each source, as `beam_search` finds them; None where that has to search itself.
 
-        Sources have their symbols around them; limits count the end symbol.
+        Sources have their symbols around them, which CTranslate2 adds itself; limits count the end symbol.
         """
         found: list[list[Hypothesis] | None] = [None] * len(sources)
         exact = alpha == 0 and beam > 1  # ours goes on until no other hypothesis can be better
@@ -83,28 +79,19 @@ class CTranslate2Engine:
             empty = len(source) == self.before + self.after
             if not empty and limit > 1 and max(len(source), limit) <= self.there.positions:
                 groups.setdefault(limit if exact else 0, []).append(i)
-        options = {"length_penalty": NEARLY_NONE, "num_hypotheses": beam}
-        if exact:
-            options = {"length_penalty": 0, "num_hypotheses": 1}
         for group in groups.values():
-            most = max(limits[i] for i in group) - exact
-            results = self.there.engine.translate_batch(
-                [self.pieces(sources[i]) for i in group],
-                beam_size=beam,
-                max_input_length=0,
-                max_decoding_length=most,
-                min_decoding_length=0,
+            texts = [sources[i][self.before : len(sources[i]) - self.after] for i in group]
+            results = self.there.results(
+                [[self.there.src_pieces[token] for token in text] for text in texts],
+                beam,
+                max(limits[i] for i in group) - exact,
+                length_penalty=0 if exact else NEARLY_NONE,
+                num_hypotheses=1 if exact else beam,
                 return_end_token=True,
-                return_scores=True,
-                **options,
             )
             for i, result in zip(group, results, strict=True):
                 found[i] = self.hypotheses(result, limits[i], alpha, penalty, n_best)
         return found
-
-    def pieces(self, source: list[int]) -> list[str]:
-        """A source as CTranslate2 takes it: it adds the symbols itself."""
-        return [self.there.src_pieces[token] for token in source[self.before : len(source) - self.after]]
 
     def hypotheses(
         self, result: Any, limit: int, alpha: float, penalty: Penalty, n_best: int

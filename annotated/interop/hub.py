@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 from annotated.interop.common import foreign
 from annotated.training.run_folder import LOG
@@ -16,7 +17,7 @@ FILES = (*MODEL, SETTINGS, "README.md", "scores.json", LOG)
 LOCAL = ("path", "src", "tgt", "val_src", "val_tgt", "init_from")  # settings that are paths on one's own disk
 
 
-def from_hub(name: str, revision: str | None = None, **options: int | str) -> Translator:
+def from_hub(name: str, revision: str | None = None, **options: Any) -> Translator:
     """The model pushed to the Hub as `name`, such as "org/name", at a branch, tag or commit.
 
     `options` are those of `Translator.load`. A folder of that name here comes first. Without a network, what

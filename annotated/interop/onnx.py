@@ -23,8 +23,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from annotated.files import creating_folder
-from annotated.interop.common import LONGEST, foreign
-from annotated.interop.readmes import write_readme
+from annotated.interop.common import LONGEST, foreign, write_readme
 from annotated.tokenizers import PAD, Tokenizer, save_tokenizer
 from annotated.transformer.layers import PositionalEncoding, sinusoids
 from annotated.transformer.masks import padding_mask
@@ -32,27 +31,39 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.translation.cache import DecoderCache, KeyValueCache
 from annotated.translation.model_folder import check_whole
 
-Inputs = dict[str, tuple[Tensor, dict[int, str]]]  # an example of each, and its axes that may have any length
+AXES = {  # of each input, those that may have any length
+    "src": {0: "batch", 1: "src_len"},
+    "token": {0: "batch"},
+    "past": {2: "batch", 4: "length"},
+    "memory": {2: "batch", 4: "src_len"},
+    "src_mask": {0: "batch", 2: "src_len"},
+}
 
 
-class EncoderGraph(nn.Module):
-    """What encoder.onnx computes."""
+class Graph(nn.Module):
+    """What one of the two files computes."""
 
     def __init__(self, model: EncoderDecoder):
         super().__init__()
         self.model = model
 
+
+class EncoderGraph(Graph):
+    """What encoder.onnx computes."""
+
     def forward(self, src: Tensor) -> tuple[Tensor, Tensor]:
         """Tokens (batch, src_len) -> keys and values of every layer, and the mask that hides padding."""
         src_mask = padding_mask(src, PAD)
         memory = self.model.encode(src, src_mask)
-        attentions = [layer.src_attn for layer in self.model.decoder.layers]
+        attentions: list[Any] = [layer.src_attn for layer in self.model.decoder.layers]
         projected = [a.split(a.linears[i](memory)) for a in attentions for i in (1, 2)]
         return torch.stack(projected).unflatten(0, (-1, 2)), src_mask
 
 
 class JoiningCache(KeyValueCache):
     """A cache for the one step that a graph computes: it joins the new to the old, without room to spare."""
+
+    room: Tensor
 
     def __init__(self, past: Tensor):
         super().__init__()
@@ -65,22 +76,18 @@ class JoiningCache(KeyValueCache):
         return self.key, self.value
 
 
-class DecoderGraph(nn.Module):
+class DecoderGraph(Graph):
     """What decoder.onnx computes: one step."""
-
-    def __init__(self, model: EncoderDecoder):
-        super().__init__()
-        self.model = model
 
     def forward(self, token: Tensor, past: Tensor, memory: Tensor, src_mask: Tensor) -> tuple[Tensor, Tensor]:
         """The newest token (batch, 1) and the caches -> log-probabilities of the next, and the new cache."""
-        cache = DecoderCache(len(past))
-        for layer, target, source in zip(cache.layers, past, memory, strict=True):
-            layer.target = JoiningCache(target)
+        cache, targets = DecoderCache(len(past)), [JoiningCache(each) for each in past]
+        for layer, target, source in zip(cache.layers, targets, memory, strict=True):
+            layer.target = target
             layer.memory.room, layer.memory.used = source, source.size(-2)
         # With its keys and values at hand, the memory itself is not looked at.
         states = self.model.decode(memory, src_mask, token, None, cache)  # (batch, 1, d_model)
-        return self.model.generator(states[:, -1]), torch.stack([layer.target.room for layer in cache.layers])
+        return self.model.generator(states[:, -1]), torch.stack([target.room for target in targets])
 
 
 def to_onnx(
@@ -94,63 +101,43 @@ def to_onnx(
     for package in ("onnx", "onnxscript"):
         foreign(package)
     check_whole(model, src_tokenizer, tgt_tokenizer)
+    model = deepcopy(model).cpu().eval()
+    for module in model.modules():
+        if isinstance(module, PositionalEncoding):
+            module.pe = sinusoids(LONGEST, model.config.d_model).to(module.pe)
+    encoder, decoder = EncoderGraph(model), DecoderGraph(model)
+    src = torch.tensor([[0, 3, 3, 1], [0, 1, PAD, PAD]])
+    memory, src_mask = encoder(src)
+    past = memory[..., :3, :]  # any length but 0 and 1, which the exporter would take for constants
+    inputs = {"token": src.new_zeros(2, 1), "past": past, "memory": memory, "src_mask": src_mask}
     with creating_folder(Path(folder)) as new, tqdm(total=4, unit="step", disable=None) as bar:
-        for name, parts in graphs(with_table(model)).items():
-            bar.set_description(f"ONNX, {name}")
-            traced(*parts, bar.update).save(new / f"{name}.onnx")
+        bar.set_description("ONNX, encoder")
+        traced(encoder, {"src": src}, ["memory", "src_mask"], bar.update).save(new / "encoder.onnx")
+        bar.set_description("ONNX, decoder")
+        traced(decoder, inputs, ["log_probs", "new_past"], bar.update).save(new / "decoder.onnx")
         save_tokenizer(src_tokenizer, new, "src_tokenizer")
         save_tokenizer(tgt_tokenizer, new, "tgt_tokenizer")
         write_readme(new, "ONNX", src_tokenizer, tgt_tokenizer)
 
 
-def with_table(model: EncoderDecoder) -> EncoderDecoder:
-    """A copy in evaluation mode, its sinusoids a table of `LONGEST` positions: there, none are made later."""
-    copy = deepcopy(model).cpu().eval()
-    for module in copy.modules():
-        if isinstance(module, PositionalEncoding):
-            module.pe = sinusoids(LONGEST, model.config.d_model).to(module.pe)
-    return copy
-
-
-def graphs(model: EncoderDecoder) -> dict[str, tuple[nn.Module, Inputs, tuple[str, ...]]]:
-    """What computes each graph, its inputs and the names of its outputs."""
-    src = torch.tensor([[0, 3, 3, 1], [0, 1, PAD, PAD]])
-    memory, src_mask = EncoderGraph(model)(src)
-    past = memory[..., :3, :]  # any length but 0 and 1, which the exporter would take for constants
-    token = src.new_zeros(2, 1)
-    batch, src_len, length = "batch", "src_len", "length"
-    return {
-        "encoder": (EncoderGraph(model), {"src": (src, {0: batch, 1: src_len})}, ("memory", "src_mask")),
-        "decoder": (
-            DecoderGraph(model),
-            {
-                "token": (token, {0: batch}),
-                "past": (past, {2: batch, 4: length}),
-                "memory": (memory, {2: batch, 4: src_len}),
-                "src_mask": (src_mask, {0: batch, 2: src_len}),
-            },
-            ("log_probs", "new_past"),
-        ),
-    }
-
-
-def traced(module: nn.Module, inputs: Inputs, outputs: tuple[str, ...], done: Callable[[], object]) -> Any:
-    """The ONNX program of a module, by PyTorch's exporter in its default opset.
+def traced(
+    module: nn.Module, inputs: dict[str, Tensor], outputs: list[str], done: Callable[[], object]
+) -> Any:
+    """The ONNX program of a module, by PyTorch's exporter in its default opset, from examples of its inputs.
 
     `done` is called after each of the two steps of this.
     """
-    examples = tuple(example for example, _ in inputs.values())
-    axes = tuple(names for _, names in inputs.values())
+    examples, axes = tuple(inputs.values()), tuple(AXES[name] for name in inputs)
     anything = tuple(dict.fromkeys(names, torch.export.Dim.DYNAMIC) for names in axes)
     with quietly():
         # Strict: the length of a cache goes through `len`, which the other way of tracing makes a constant.
         program = torch.export.export(module.eval(), examples, dynamic_shapes=anything, strict=True)
         done()
-        graph = torch.onnx.export(
+        graph: Any = torch.onnx.export(
             program,
             examples,
             input_names=list(inputs),
-            output_names=list(outputs),
+            output_names=outputs,
             dynamic_shapes=axes,
             dynamo=True,
             verbose=False,
@@ -167,8 +154,7 @@ def quietly() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logging.disable(before)

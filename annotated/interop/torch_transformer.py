@@ -5,19 +5,16 @@ and generator stay with us. Its weights are ours, but that it keeps queries', ke
 matrix. Its boolean masks are the opposite of ours: True where attention is *forbidden*.
 """
 
-from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from annotated.interop.common import check_parts
 from annotated.transformer.layers import ACTIVATIONS
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
 from annotated.translation.model_folder import check_rebuilds, load_weights, weights
-
-Layer = nn.TransformerEncoderLayer | nn.TransformerDecoderLayer
 
 # What PyTorch calls each attention of a layer, and what we call it.
 ATTENTIONS = {
@@ -25,6 +22,9 @@ ATTENTIONS = {
     "decoder": {"self_attn": "self_attn", "multihead_attn": "src_attn"},
 }
 FEED_FORWARD = {"linear1": "w_1", "linear2": "w_2"}
+MODULES = {"relu": nn.ReLU, "gelu": nn.GELU, "swish": nn.SiLU}  # PyTorch's activations that are modules
+# What no tensor tells of a module, and both have.
+TRAITS = {"num_heads", "add_zero_attn", "dropout", "p", "eps", "norm_first", "activation"}
 
 
 def to_torch(model: EncoderDecoder) -> nn.Transformer:
@@ -47,32 +47,16 @@ def to_torch(model: EncoderDecoder) -> nn.Transformer:
     """
     check_rebuilds(model)
     check_parts(model.config)
-    c = model.config
-    options = {
-        "dim_feedforward": c.d_ff,
-        "activation": ACTIVATIONS[c.activation],
-        "layer_norm_eps": c.layer_norm_eps,
-        "norm_first": c.norm_first,
-        "batch_first": True,
-    }
-    finals = [nn.LayerNorm(c.d_model, c.layer_norm_eps) if c.norm_first else None for _ in range(2)]
-    encoder_layer = nn.TransformerEncoderLayer(c.d_model, c.h, **options)
-    decoder_layer = nn.TransformerDecoderLayer(c.d_model, c.h, **options)
-    encoder = nn.TransformerEncoder(encoder_layer, c.N, finals[0], enable_nested_tensor=False)
-    decoder = nn.TransformerDecoder(decoder_layer, c.N, finals[1])
-    theirs = nn.Transformer(c.d_model, c.h, custom_encoder=encoder, custom_decoder=decoder, batch_first=True)
-    for layer in layers_of(theirs):
-        set_dropout(layer, c)
-    own = weights(model)
+    theirs, own = torch_stacks(model.config), weights(model)
     theirs.to(next(model.parameters()))
     theirs.load_state_dict(
-        {name: torch.cat([own[part] for part in parts]) for name, parts in torch_names(c).items()}
+        {name: torch.cat([own[part] for part in parts]) for name, parts in torch_names(model.config).items()}
     )
     return theirs.train(model.training)
 
 
 def from_torch(
-    transformer: nn.Transformer, src_vocab: int, tgt_vocab: int, **settings: object
+    transformer: nn.Transformer, src_vocab: int, tgt_vocab: int, **settings: Any
 ) -> EncoderDecoder:
     """A model with a copy of the two stacks of PyTorch's Transformer; embeddings and generator are new.
 
@@ -86,11 +70,31 @@ def from_torch(
     if clash := found.keys() & settings.keys():
         raise ValueError(f"{', '.join(sorted(clash))}: already decided by the torch.nn.Transformer")
     model = make_model(src_vocab, tgt_vocab, **found, **settings)
-    parameter = next(transformer.parameters())
-    load_weights(
-        model.to(parameter), {**weights(model), **split_weights(transformer)}, "torch.nn.Transformer"
-    )
+    check_modules(transformer, model.config)
+    tensors = weights(model) | split_weights(transformer, model.config)
+    load_weights(model.to(next(transformer.parameters())), tensors, "torch.nn.Transformer")
     return model.train(transformer.training)
+
+
+def torch_stacks(c: TransformerConfig) -> nn.Transformer:
+    """PyTorch's Transformer of these settings, its weights drawn at random."""
+    options: dict[str, Any] = {
+        "dim_feedforward": c.d_ff,
+        "dropout": c.dropout,
+        "activation": ACTIVATIONS[c.activation],
+        "layer_norm_eps": c.layer_norm_eps,
+        "norm_first": c.norm_first,
+        "batch_first": True,
+    }
+    encoder_layer = nn.TransformerEncoderLayer(c.d_model, c.h, **options)
+    decoder_layer = nn.TransformerDecoderLayer(c.d_model, c.h, **options)
+    for attention in (encoder_layer.self_attn, decoder_layer.self_attn, decoder_layer.multihead_attn):
+        attention.dropout = c.attention_dropout
+    encoder_layer.dropout.p = decoder_layer.dropout.p = c.relu_dropout
+    finals = [nn.LayerNorm(c.d_model, c.layer_norm_eps) if c.norm_first else None for _ in range(2)]
+    encoder = nn.TransformerEncoder(encoder_layer, c.N, finals[0], enable_nested_tensor=False)
+    decoder = nn.TransformerDecoder(decoder_layer, c.N, finals[1])
+    return nn.Transformer(c.d_model, c.h, custom_encoder=encoder, custom_decoder=decoder, batch_first=True)
 
 
 def torch_names(config: TransformerConfig) -> dict[str, list[str]]:
@@ -111,13 +115,13 @@ def torch_names(config: TransformerConfig) -> dict[str, list[str]]:
     return names
 
 
-def split_weights(transformer: nn.Transformer) -> dict[str, Tensor]:
-    """The tensors of PyTorch's stacks under our names."""
-    state = transformer.state_dict()
-    config = TransformerConfig(1, 1, **settings_of(transformer))
-    names = torch_names(config)
+def split_weights(transformer: nn.Transformer, config: TransformerConfig) -> dict[str, Tensor]:
+    """The tensors of PyTorch's stacks under our names. Raises ValueError for one too many or too few."""
+    state, names = transformer.state_dict(), torch_names(config)
     if surplus := [name for name in state if name not in names]:
         raise ValueError(f"torch.nn.Transformer: tensor {surplus[0]} has no place in our model")
+    if missing := [name for name in names if name not in state]:
+        raise ValueError(f"{missing[0]} is missing: our maps and norms all have weight and bias (bias=True)")
     return {
         part: tensor
         for name, parts in names.items()
@@ -125,111 +129,71 @@ def split_weights(transformer: nn.Transformer) -> dict[str, Tensor]:
     }
 
 
-def layers_of(transformer: nn.Transformer) -> list[Layer]:
-    """All its layers, the encoder's first. Raises ValueError for layers that are not PyTorch's own."""
-    layers = []
-    for stack in (transformer.encoder, transformer.decoder):
-        if not isinstance(stack, nn.TransformerEncoder | nn.TransformerDecoder):
-            raise ValueError(f"a stack is {type(stack).__name__}, not one of PyTorch's Transformer")
-        layers += stack.layers
-    for layer in layers:
-        if not isinstance(layer, Layer):
-            raise ValueError(f"a layer is {type(layer).__name__}, not one of PyTorch's Transformer")
-    return layers
+def settings_of(transformer: nn.Transformer) -> dict[str, Any]:
+    """The fields of `TransformerConfig` that a torch.nn.Transformer decides, by its first layer.
 
-
-def set_dropout(layer: Layer, config: TransformerConfig) -> None:
-    """Set each kind of dropout apart: PyTorch's constructor knows one rate for all three."""
-    for name, module in layer.named_children():
-        if name.startswith("dropout"):
-            module.p = config.relu_dropout if name == "dropout" else config.dropout
-        elif isinstance(module, nn.MultiheadAttention):
-            module.dropout = config.attention_dropout
-
-
-def settings_of(transformer: nn.Transformer) -> dict[str, object]:
-    """The fields of `TransformerConfig` that a torch.nn.Transformer decides.
-
-    Raises ValueError that names what we have not.
+    Raises ValueError for stacks that are not PyTorch's, of two heights, or do not end as ours do.
     """
-    layers = layers_of(transformer)
+    check_class("encoder", transformer.encoder, nn.TransformerEncoder)
+    check_class("decoder", transformer.decoder, nn.TransformerDecoder)
     N, others = len(transformer.encoder.layers), len(transformer.decoder.layers)
     if others != N:
         raise ValueError(f"{N} encoder and {others} decoder layers: our N is one number for both")
-    modules = [module for layer in layers for module in layer.modules()]
-    named = [each for module in modules for each in module._parameters.items()]  # those switched off too
-    if any(name.endswith("bias") and parameter is None for name, parameter in named):
-        raise ValueError("bias=False: our linear maps and norms have biases; train with bias=True")
-    for layer in layers:
-        for name, module in layer.named_children():
-            if name.startswith("norm"):
-                check_norm(name, module)
-    settings = {"N": N, **{name: the_one(name, layers, read) for name, read in READ.items()}}
-    for stack in ("encoder", "decoder"):
-        check_final_norm(stack, getattr(transformer, stack).norm, settings)
-    return settings
+    first: Any = transformer.encoder.layers[0]
+    parts = dict(first.named_modules())
+    for name, wanted in nn.TransformerEncoderLayer(1, 1, device="meta").named_modules():
+        check_class(f"encoder.layers.0.{name}".rstrip("."), parts.get(name), type(wanted))
+    for stack in ATTENTIONS:
+        norm = getattr(transformer, stack).norm
+        if first.norm_first and norm is None:
+            raise ValueError(f"the {stack} is pre-norm without a final norm; ours ends with one")
+        if norm is not None and not first.norm_first:
+            its = f"torch.nn.Transformer{stack.capitalize()}"
+            raise ValueError(
+                f"the {stack} is post-norm and has a final norm besides, which section 3.1 has not: build it "
+                f"as custom_{stack}={its}({its}Layer(...), {N}, norm=None)"
+            )
+    return {
+        "N": N,
+        "d_model": first.self_attn.embed_dim,
+        "d_ff": first.linear1.out_features,
+        "h": first.self_attn.num_heads,
+        "dropout": first.dropout1.p,  # dropout1, dropout2, ... act on sub-layers' outputs
+        "attention_dropout": first.self_attn.dropout,
+        "relu_dropout": first.dropout.p,
+        "activation": read(first, "activation"),
+        "norm_first": first.norm_first,
+        "layer_norm_eps": first.norm1.eps,
+    }
 
 
-def the_one(name: str, layers: list[Layer], read: Callable[[Layer], set[object]]) -> object:
-    """What all layers have in common. Raises ValueError where they differ."""
-    values = set().union(*map(read, layers))
-    if len(values) != 1:
-        raise ValueError(f"{name} is {', '.join(map(str, values))}: our layers all have one")
-    return values.pop()
+def check_modules(transformer: nn.Transformer, config: TransformerConfig) -> None:
+    """Raise ValueError naming a module that does not compute as the settings of the first layer say."""
+    found: dict[str, Any] = dict(transformer.named_modules())
+    with torch.device("meta"):
+        pattern = torch_stacks(config)
+    for name, wanted in pattern.named_modules():
+        check_class(name, found.get(name), type(wanted))
+        for trait in sorted(TRAITS & vars(wanted).keys()):
+            theirs, ours = (read(module, trait) for module in (found[name], wanted))
+            if theirs != ours:
+                would = f"in our model it would be {ours}: our layers are all alike"
+                raise ValueError(f"{name}.{trait} is {theirs}, but {would}")
 
 
-def check_norm(name: str, norm: nn.Module) -> None:
-    """Raise ValueError for a norm that is not ours."""
-    if not isinstance(norm, nn.LayerNorm):
-        raise ValueError(f"{name} is {type(norm).__name__}: our norms are torch.nn.LayerNorm")
-    if norm.weight is None or norm.bias is None:
-        raise ValueError(f"{name} has no {'gain' if norm.weight is None else 'bias'}: our norms have both")
+def check_class(name: str, module: object, wanted: type) -> None:
+    """Raise ValueError for a module that is not of the class `wanted`."""
+    if not isinstance(module, wanted):
+        raise ValueError(f"{name} is {type(module).__name__}, but must be torch.nn.{wanted.__name__}")
 
 
-def attentions_of(layer: Layer) -> list[nn.MultiheadAttention]:
-    """A layer's attentions, one or two."""
-    return [module for module in layer.modules() if isinstance(module, nn.MultiheadAttention)]
-
-
-def activation_of(layer: Layer) -> set[object]:
-    """The name of a layer's activation. Raises ValueError for one that we have not."""
-    modules = {nn.ReLU: F.relu, nn.SiLU: F.silu}
-    function = modules.get(type(layer.activation), layer.activation)
-    if isinstance(function, nn.GELU) and function.approximate == "none":
-        function = F.gelu
+def read(module: Any, trait: str) -> object:
+    """A trait of a module, an activation by its name. Raises ValueError for one that we have not."""
+    found = getattr(module, trait)
+    if trait != "activation":
+        return found
+    exact = getattr(found, "approximate", "none") == "none"  # GELU may be an approximation of itself
     for name, ours in ACTIVATIONS.items():
-        if function is ours:
-            return {name}
-    raise ValueError(f"activation {layer.activation}: ours are {', '.join(ACTIVATIONS)}")
-
-
-# How each setting is read from a layer: all values that occur in it.
-READ: dict[str, Callable[[Layer], set[object]]] = {
-    "d_model": lambda layer: {layer.self_attn.embed_dim},
-    "d_ff": lambda layer: {layer.linear1.out_features},
-    "h": lambda layer: {attention.num_heads for attention in attentions_of(layer)},
-    # dropout1, dropout2, ... act on sub-layers' outputs
-    "dropout": lambda layer: {m.p for name, m in layer.named_children() if name[:-1] == "dropout"},
-    "attention_dropout": lambda layer: {attention.dropout for attention in attentions_of(layer)},
-    "relu_dropout": lambda layer: {layer.dropout.p},
-    "activation": activation_of,
-    "norm_first": lambda layer: {layer.norm_first},
-    "layer_norm_eps": lambda layer: {m.eps for m in layer.modules() if isinstance(m, nn.LayerNorm)},
-}
-
-
-def check_final_norm(stack: str, norm: nn.Module | None, settings: dict[str, object]) -> None:
-    """Raise ValueError unless a stack ends as ours does: with a norm in pre-norm, without in post-norm."""
-    if norm is not None and not settings["norm_first"]:
-        layer = f"Transformer{stack.capitalize()}"
-        raise ValueError(
-            f"the {stack} is post-norm and has a final norm besides, which section 3.1 has not: build it as "
-            f"custom_{stack}=torch.nn.{layer}(torch.nn.{layer}Layer(...), {settings['N']}, norm=None)"
-        )
-    if norm is None and settings["norm_first"]:
-        raise ValueError(f"the {stack} is pre-norm without a final norm; ours ends with one")
-    if norm is not None:
-        check_norm(f"the {stack}'s final norm", norm)
-    if norm is not None and norm.eps != settings["layer_norm_eps"]:
-        eps = settings["layer_norm_eps"]
-        raise ValueError(f"the {stack}'s final norm has eps {norm.eps}, its layers {eps}: ours have one")
+        if found is ours or (isinstance(found, MODULES[name]) and exact):
+            return name
+    raise ValueError(f"activation {found}: ours are {', '.join(ACTIVATIONS)}")

@@ -305,7 +305,7 @@ REFUSED = {
     "pre-norm": (in_config(normalize_before=True), "normalize_before is True"),
     "unscaled embeddings": (in_config(scale_embedding=False), "scale_embedding is False"),
     "learned positions": (in_config(static_position_embeddings=False), "static_position_embeddings"),
-    "stacks of two heights": (in_config(decoder_layers=1), "encoder_layers is 2 and decoder_layers 1"),
+    "stacks of two heights": (in_config(decoder_layers=1), "decoder_layers is 1, but must be 2"),
     "another activation": (in_config(activation_function="gelu_new"), "activation 'gelu_new'"),
     "half-shared embeddings": (in_config(tie_word_embeddings=False), "ours share all"),
     "a setting is missing": (without("d_model"), "the setting 'd_model' is missing"),
@@ -348,6 +348,11 @@ REFUSED = {
         f"{POSITIONS} does not hold the sinusoids",
     ),
     "whole numbers": (in_weights(lambda t: t | {FC1: t[FC1].to(torch.int8)}), "w_1.weight is torch.int8"),
+    "a bias of whole numbers": (
+        in_weights(lambda t: t | {"final_logits_bias": t["final_logits_bias"].to(torch.int8)}),
+        "generator.proj.bias is torch.int8",
+    ),
+    "no size": (in_config(vocab_size=None), "vocab.json must give None pieces"),
     "pieces by lists": (
         lambda folder: write_json(folder / "vocab.json", read_json(folder / "vocab.json") | {"</s>": [1]}),
         "vocab.json must give",

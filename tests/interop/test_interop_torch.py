@@ -133,7 +133,10 @@ REFUSED = {
         "pre-norm without a final norm",
     ),
     "stacks of two heights": (lambda: pre_norm(num_encoder_layers=2), "2 encoder and 1 decoder layers"),
-    "no biases": (lambda: pre_norm(bias=False), "bias=False"),
+    "no biases": (
+        lambda: pre_norm(bias=False),
+        "in_proj_bias is missing: our maps and norms all have weight and bias",
+    ),
     "another activation": (lambda: pre_norm(activation=torch.tanh), "activation"),
     "approximate GELU": (
         lambda: pre_norm(activation=nn.GELU(approximate="tanh")),
@@ -143,37 +146,52 @@ REFUSED = {
         lambda: changed(
             lambda t: setattr(t.encoder, "layers", nn.ModuleList([layer(nhead=2, norm_first=True)]))
         ),
-        "h is 2, 4",
+        "decoder.layers.0.self_attn.num_heads is 4, but in our model it would be 2",
     ),
-    "another final eps": (lambda: changed(lambda t: setattr(t.encoder.norm, "eps", 0.1)), "eps 0.1"),
+    "activations that differ": (
+        lambda: changed(lambda t: setattr(t.decoder.layers[0], "activation", nn.GELU())),
+        "decoder.layers.0.activation is gelu, but in our model it would be relu",
+    ),
+    "a key of zeros": (
+        lambda: changed(lambda t: setattr(t.encoder.layers[0].self_attn, "add_zero_attn", True)),
+        "encoder.layers.0.self_attn.add_zero_attn is True",
+    ),
+    "no dropout": (
+        lambda: changed(lambda t: setattr(t.encoder.layers[0], "dropout1", nn.Identity())),
+        "encoder.layers.0.dropout1 is Identity",
+    ),
+    "another final eps": (
+        lambda: changed(lambda t: setattr(t.encoder.norm, "eps", 0.1)),
+        "encoder.norm.eps is 0.1",
+    ),
     "a layer of one's own": (
         lambda: changed(lambda t: setattr(t.encoder, "layers", nn.ModuleList([nn.Linear(2, 2)]))),
-        "a layer is Linear",
+        "encoder.layers.0 is Linear",
     ),
     "a norm without shift": (
         lambda: changed(lambda t: setattr(t.encoder, "norm", nn.LayerNorm(16, bias=False))),
-        "the encoder's final norm has no bias",
+        "encoder.norm.bias is missing",
     ),
     "a norm without gain": (
         lambda: changed(lambda t: setattr(t.encoder, "norm", nn.LayerNorm(16, elementwise_affine=False))),
-        "the encoder's final norm has no gain",
+        "encoder.norm.weight is missing",
     ),
     "another final norm": (
         lambda: changed(lambda t: setattr(t.decoder, "norm", nn.RMSNorm(16))),
-        "the decoder's final norm is RMSNorm",
+        "decoder.norm is RMSNorm",
     ),
     "another norm": (
         lambda: changed(lambda t: setattr(t.decoder.layers[0], "norm2", nn.RMSNorm(16))),
-        "norm2 is RMSNorm",
+        "decoder.layers.0.norm2 is RMSNorm",
     ),
-    "a stack of one's own": (lambda: with_encoder(nn.Linear(16, 16), norm_first=True), "a stack is Linear"),
+    "a stack of one's own": (lambda: with_encoder(nn.Linear(16, 16), norm_first=True), "encoder is Linear"),
     "other heads across": (
         lambda: changed(lambda t: setattr(t.decoder.layers[0].multihead_attn, "num_heads", 2)),
-        "h is 2, 4",
+        "decoder.layers.0.multihead_attn.num_heads is 2",
     ),
     "another dropout across": (
         lambda: changed(lambda t: setattr(t.decoder.layers[0].multihead_attn, "dropout", 0.5)),
-        "attention_dropout is",
+        "decoder.layers.0.multihead_attn.dropout is 0.5",
     ),
     "a tensor too many": (
         lambda: changed(lambda t: t.register_parameter("extra", nn.Parameter(torch.ones(1)))),
