@@ -1,8 +1,7 @@
 """A batch of sentence pairs, and from pairs to batches of about equally many tokens (section 5.1).
 
-Pairs of like length go into one batch, so that little of it is padding. Which pairs those are, and the
-order of the batches, follow from (seed, epoch) alone: training can be taken up again at any batch of any
-epoch.
+Pairs of like length go into one batch, so that little of it is padding. Which pairs those are, and the order
+of the batches, follow from (seed, epoch) alone: training can be taken up again at any batch of any epoch.
 """
 
 import zlib
@@ -37,9 +36,7 @@ class Batch:
     """
 
     def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = 2, lines: list[int] | None = None):
-        self.src = src
-        self.src_mask = padding_mask(src, pad)
-        self.lines = lines
+        self.src, self.src_mask, self.lines = src, padding_mask(src, pad), lines
         if tgt is not None:
             if len(tgt) != len(src):
                 raise ValueError(f"a batch needs as many targets as sources, not {len(tgt)} for {len(src)}")
@@ -132,15 +129,15 @@ class TokenBatches:
         self, pairs: EncodedPairs, max_tokens: int, pad: int = PAD, seed: int = 0, shuffle: bool = True
     ) -> None:
         """Raises ValueError if there are no pairs, or naming the line of a pair longer than `max_tokens`."""
-        self.pairs, self.max_tokens, self.pad, self.seed, self.shuffle = pairs, max_tokens, pad, seed, shuffle
         if not len(pairs):
             raise ValueError(f"{pairs.name}: no pairs to make batches of")
+        self.pairs, self.max_tokens, self.pad, self.seed, self.shuffle = pairs, max_tokens, pad, seed, shuffle
         # How many positions each pair takes, (pairs, 2): the decoder does not read the target's last token.
         src, tgt = [len(ids) for ids in pairs.src], [len(ids) - 1 for ids in pairs.tgt]
         self._lengths = torch.tensor([src, tgt]).T
         self._widths = self._lengths.amax(dim=1)
-        longest = int(self._widths.argmax())
-        if (tokens := int(self._widths[longest])) > max_tokens:
+        tokens, longest = map(int, self._widths.max(dim=0))
+        if tokens > max_tokens:
             raise ValueError(
                 f"{pairs.name}, line {pairs.lines[longest]}: {tokens:,} tokens do not fit into a batch of "
                 f"max_tokens={max_tokens:,}; raise it, or drop long pairs with max_len"

@@ -1,9 +1,8 @@
 """Every corpus by its name, and how splits are held out; Multi30k, IWSLT and Tatoeba.
 
-None is shipped with the project. Multi30k, 29,000 image captions in English and German (task 1 of the public
-repository `multi30k/dataset`), is for research and education, not for commercial use. IWSLT 2016 and 2017,
-transcribed talks (WIT3), are read straight out of the organisers' archives; they publish no checksum, so none
-is verified.
+None of the three is shipped. Multi30k, 29,000 image captions in English and German (task 1 of the public
+repository `multi30k/dataset`), is for research and education, not for commercial use. IWSLT 2016 and 2017 are
+transcribed talks (WIT3); their organisers publish no checksum, so none is verified.
 """
 
 import hashlib
@@ -66,10 +65,7 @@ def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
 
 
 def languages(pair: str | None) -> tuple[str | None, str | None]:
-    """Source and target language of a pair such as de-en; of None, twice None.
-
-    Raises ValueError for something else.
-    """
+    """Source and target of a pair such as de-en; twice None of None. Raises ValueError for something else."""
     if pair is None:
         return None, None
     src, dash, tgt = pair.partition("-")

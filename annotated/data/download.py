@@ -1,8 +1,4 @@
-"""Finding a corpus's files: in the reader's data folder, in the cache, or on the network.
-
-A downloaded file is written under a temporary name, its checksum verified, and only then renamed: a file
-that bears its final name is whole.
-"""
+"""Finding a corpus's files: in the reader's data folder, in the cache, or on the network."""
 
 import hashlib
 import os
@@ -48,7 +44,7 @@ def looked_in(corpus: str) -> str:
 
 
 def download(url: str, path: Path, check: Check, note: str = "") -> Path:
-    """Fetches `url` to `path`, with a progress bar, and lets `check` judge it before it bears its final name.
+    """Fetch `url` to `path`, with a progress bar, and let `check` judge it before it bears its final name.
 
     Raises what `check` raises, and FileNotFoundError naming the file, the URL and the folder into which to
     put it by hand if it cannot be had, with the `note`. Nothing half-written is left.

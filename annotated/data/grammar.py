@@ -1,10 +1,8 @@
 """The built-in corpus: German-English sentence pairs with their word alignments and both trees.
 
-A grammar of our own drew the pairs, at random but once and for all: it stands in the repository, in
-`corpora/grammar`, is no part of this package, and draws as many others as anybody wants. A line of the file
-has four columns: the split (or "-", for none), the German tree, the English tree, and the word alignment in
-the Pharaoh format (`0-0 1-2`). German and English are functions of each other: each sentence has one
-translation, in either direction.
+The grammar that drew the pairs is in the repository, not in the package: `corpora/grammar`. A line of the
+file has four columns: the split (or "-", for none), the German tree, the English tree, and the word alignment
+in the Pharaoh format (`0-0 1-2`). Each sentence has one translation, in either direction.
 """
 
 import re
@@ -46,8 +44,7 @@ class GrammarPair:
 def sample(count: int) -> list[GrammarPair]:
     """Return the first `count` pairs in the order in which they were drawn, whatever their split.
 
-    They are the same in every call, and no pair comes twice. Raises ValueError unless there are so many, and
-    as `grammar` does.
+    No pair comes twice. Raises ValueError unless there are so many, and as `grammar` does.
     """
     rows = _rows()
     if not 0 <= count <= len(rows):
@@ -66,9 +63,7 @@ def grammar(pair: str = "de-en") -> Corpus:
     the package is damaged, FileNotFoundError where it is missing.
     """
     if pair not in ("de-en", "en-de"):
-        raise ValueError(
-            f"the grammar corpus is German-English: pair must be 'de-en' or 'en-de', not {pair!r}"
-        )
+        raise ValueError(f"the grammar corpus has the pairs 'de-en' and 'en-de', not {pair!r}")
     rows, splits = _rows(), {}
     for name in ("train", "val", "test"):
         lines = [line for line, row in enumerate(rows, start=1) if row[0] == name]

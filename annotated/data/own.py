@@ -1,8 +1,4 @@
-"""A corpus of one's own, in whatever form it comes; what is wrong with it is found before a model learns it.
-
-A pair that teaches nothing, or the wrong thing, is dropped and told. Where most pairs are so, the text was
-not read as it was meant, and ValueError says what to change.
-"""
+"""A corpus of one's own, in whatever form it comes; what is wrong with it is found before it is learned."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -155,8 +151,7 @@ def without_held_out(train: ParallelText, val: ParallelText) -> ParallelText:
 def check_sides(train: ParallelText, val: ParallelText) -> None:
     """Raise ValueError where `val` has source and target the other way round than `train`.
 
-    So it seems where on both its sides at least twice as many words are known from the other side of `train`
-    as from the same.
+    So it seems where on both its sides twice as many words are known from the other side as from the same.
     """
     src, tgt, val_src, val_tgt = (
         {word for sentence in side for word in sentence.split()}

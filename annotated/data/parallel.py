@@ -1,8 +1,7 @@
 """Parallel text: sentences and their translations, line by line, and how they are read from files.
 
-A line ends at LF and nowhere else: NEL, U+2028, vertical tabs and form feeds are characters of the
-sentence. One CR before the LF (files written on Windows) and a byte order mark at the start of a file are
-not part of the text, and are dropped.
+A line ends at LF and nowhere else: NEL, U+2028, vertical tabs and form feeds are characters of a sentence.
+One CR before the LF (as Windows writes) and a byte order mark at the start of a file are dropped.
 """
 
 import gzip
@@ -135,10 +134,7 @@ def read_tsv(path: Name, name: str | None = None) -> ParallelText:
 def align(
     src: Sequence[tuple[int, str]], tgt: Sequence[tuple[int, str]], name: str, where: tuple[str, str]
 ) -> ParallelText:
-    """Pairs two lists of (line number, sentence); `where` says what errors call the two.
-
-    Drops and raises as `read_parallel` does.
-    """
+    """Pair two lists of (line number, sentence), called `where` in errors, as `read_parallel` does."""
     if len(src) != len(tgt):
         raise ValueError(
             f"{where[0]} has {len(src):,} lines, but {where[1]} has {len(tgt):,}; "
@@ -161,10 +157,7 @@ def filled(pairs: Iterable[tuple[int, str, str]], name: str, where: str) -> Para
 
 
 def read_lines(path: Name) -> list[str]:
-    """The lines of a UTF-8 file, plain or .gz.
-
-    Raises FileNotFoundError, or ValueError naming the file (and line).
-    """
+    """The lines of a UTF-8 file, plain or .gz. Raises FileNotFoundError; ValueError names file and line."""
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; a file with one sentence a line is wanted")

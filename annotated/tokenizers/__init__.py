@@ -1,8 +1,7 @@
 """Text to numbers and back: SentencePiece subwords that give every text back exactly, and words.
 
 Every vocabulary begins with the same four symbols, `<s> </s> <blank> <unk>`, numbered 0 to 3. Text never
-produces the first three, even where it spells them out. Tokenizers are saved as JSON (and SentencePiece's
-own file), never as pickles.
+produces the first three, even where it spells them out.
 """
 
 from pathlib import Path
@@ -35,10 +34,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: str | Path, name: str) -> None:
 
 
 def load_tokenizer(folder: str | Path, name: str) -> Tokenizer:
-    """Load whichever tokenizer was saved under `name`.
-
-    Raises FileNotFoundError, or ValueError if a file is corrupt.
-    """
+    """Load what was saved under `name`. Raises FileNotFoundError, or ValueError if a file is corrupt."""
     path = Path(folder) / f"{name}.json"
     kind = read_json(path).get("kind")
     classes = (SentencePieceTokenizer, WordTokenizer, MarianTokenizer)

@@ -45,7 +45,7 @@ class _Subwords(Tokenizer):
     def __init__(self, model: bytes, vocabulary: Sequence[str] | None = None) -> None:
         """Read the content of a SentencePiece file; without a `vocabulary`, its own numbers hold.
 
-        Raises ValueError if either is none.
+        Raises ValueError for what is no such file, or a vocabulary that does not begin with our symbols.
         """
         import sentencepiece
 
@@ -92,10 +92,7 @@ class SentencePieceTokenizer(_Subwords):
     kind: ClassVar[str] = "sentencepiece"
 
     def __init__(self, model: bytes) -> None:
-        """`model` is the content of a SentencePiece file.
-
-        Raises ValueError if it is not one with our four symbols.
-        """
+        """Read the content of a SentencePiece file. Raises ValueError if it is not one with our symbols."""
         super().__init__(model)
 
     @classmethod
@@ -177,13 +174,6 @@ class MarianTokenizer(_Subwords):
     """
 
     kind: ClassVar[str] = "marian"
-
-    def __init__(self, model: bytes, vocabulary: Sequence[str]) -> None:
-        """`model` is the content of a SentencePiece file; `vocabulary` begins with our four symbols.
-
-        Raises ValueError if either is not so.
-        """
-        super().__init__(model, vocabulary)
 
     def split(self, text: str) -> list[str]:
         """Cut text into pieces; the first is the target language, where one is named."""
