@@ -21,9 +21,6 @@ from annotated.data.parallel import Corpus, ParallelText, align, read_parallel, 
 
 NAMES = ("multi30k", "iwslt", "tatoeba", "grammar")
 
-_HELD_OUT = 0.05
-_MOST_HELD_OUT = 2000
-
 
 def load_corpus(
     name: str, pair: str = "de-en", path: str | Path | None = None, variant: str | None = None
@@ -46,16 +43,16 @@ def load_corpus(
 
 
 def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
-    """Splits `text` into "train" and each of `names`, so that no source sentence stands in two of them.
+    """Split `text` into "train" and each of `names`, so that no source sentence stands in two of them.
 
-    What `text` dropped is reported by train. The choice depends on the sentences alone. Raises ValueError
-    if there are too few different ones.
+    Each of `names` gets 5% of the different source sentences, 2,000 at most, whatever their order. What
+    `text` dropped is reported by train. Raises ValueError if there are too few different sentences.
     """
     sources = sorted(set(text.src), key=lambda sentence: hashlib.sha256(sentence.encode()).digest())
     if len(sources) <= len(names):
         wanted = " and ".join(("train", *names))
         raise ValueError(f"{text.name}: {len(sources)} different source sentences are too few for {wanted}")
-    size = min(_MOST_HELD_OUT, max(1, int(len(sources) * _HELD_OUT)))
+    size = min(2000, max(1, len(sources) // 20))
     split_of = {source: name for k, name in enumerate(names) for source in sources[k * size : (k + 1) * size]}
     rows: dict[str, list[int]] = {name: [] for name in ("train", *names)}
     for i, source in enumerate(text.src):
@@ -77,8 +74,7 @@ def languages(pair: str | None) -> tuple[str | None, str | None]:
 def tatoeba(path: str | Path | None, pair: str = "de-en") -> Corpus:
     """Sentences of language learners: `english<TAB>translation`, with or without a column of attribution.
 
-    5% of the different source sentences, 2,000 at most, become val, as many test: no source sentence stands
-    in two splits, and the same file is always split in the same way.
+    It is split into train, val and test by `hold_out`: the same file always in the same way.
     """
     if path is None:
         raise ValueError("tatoeba needs a path: the tab-separated file of sentence pairs")

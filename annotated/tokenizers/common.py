@@ -73,11 +73,6 @@ class Tokenizer(ABC):
         """Read what `save` wrote. Raises FileNotFoundError, or ValueError if a file is corrupt."""
 
     def _without_surrogates(self, text: str) -> str:
-        text, count = replace_surrogates(text)
+        text, count = re.subn("[\ud800-\udfff]", "\ufffd", text)
         self.replaced += count
         return text
-
-
-def replace_surrogates(text: str) -> tuple[str, int]:
-    """`text` with U+FFFD for each lone surrogate, which has no UTF-8, and how many there were."""
-    return re.subn("[\ud800-\udfff]", "\ufffd", text)

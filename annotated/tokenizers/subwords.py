@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, ClassVar, Self
 
 from annotated.files import read_file, read_json, replacing, write_json
-from annotated.tokenizers.common import SPECIALS, UNK, Tokenizer, replace_surrogates
+from annotated.tokenizers.common import SPECIALS, UNK, Tokenizer
 
 # SentencePiece writes a space as U+2581, so that character itself must be written in another way to come
 # back. We spell it with an escape from the private use area, which is rare in text, and spell the escape
@@ -21,7 +21,8 @@ _ESCAPE = "\ue000"
 
 # A training sentence that holds one of these is left out by SentencePiece (or would put a line break into a
 # piece), so the characters are taken out instead; in text to be encoded they are spelled in bytes.
-_RESERVED = dict.fromkeys(map(ord, "\0\t\r\u2581\u2585"))
+_TRAINABLE: dict[int, str | None] = dict.fromkeys(map(ord, "\0\t\r\u2581\u2585"))
+_TRAINABLE |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")  # lone surrogates
 
 _MOST_PIECES = 1_000_000  # SentencePiece's time grows with what it is asked for, however small the text
 
@@ -204,8 +205,8 @@ def _train(sentences: Iterable[str], **sizes: Any) -> bytes:
     import sentencepiece
 
     model = io.BytesIO()
-    lines = (line.translate(_RESERVED) for sentence in sentences for line in sentence.split("\n"))
-    usable = [replace_surrogates(line)[0] for line in lines if line.strip()]
+    lines = (line.translate(_TRAINABLE) for sentence in sentences for line in sentence.split("\n"))
+    usable = [line for line in lines if line.strip()]
     if not usable:
         raise ValueError("a tokenizer cannot be trained on no text")
     try:
