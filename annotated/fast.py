@@ -43,18 +43,12 @@ class CpuKernels(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is F.dropout:
             return quick_dropout(*args, **kwargs)
-        if func is F.scaled_dot_product_attention and is_short(*args, **kwargs):
+        if func is F.scaled_dot_product_attention and len(args) == 5 and not kwargs:  # a call of ours
             q, k, v, mask, dropout = args
-            return attention(q, k, v, mask, partial(quick_dropout, p=dropout))[0]
+            short = max(q.size(-2), k.size(-2)) <= UNFUSED_UP_TO
+            if short and q.requires_grad and q.device.type == "cpu":
+                return attention(q, k, v, mask, partial(quick_dropout, p=dropout))[0]
         return func(*args, **kwargs)
-
-
-def is_short(*args: Any, **kwargs: Any) -> bool:
-    """Tell whether a call is one that `attention` answers sooner: ours, on a CPU, short, with gradients."""
-    if kwargs or len(args) != 5:
-        return False
-    q, k = args[:2]
-    return q.requires_grad and q.device.type == "cpu" and max(q.size(-2), k.size(-2)) <= UNFUSED_UP_TO
 
 
 def quick_dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

@@ -1,8 +1,7 @@
 """A batch of sentence pairs, and from pairs to batches of about equally many tokens (section 5.1).
 
-Pairs of like length go into one batch, so that little of it is padding. Which pairs those are, and the
-order of the batches, follow from (seed, epoch) alone: training can be taken up again at any batch of any
-epoch.
+Pairs of like length go into one batch, so that little of it is padding. Which pairs those are, and the order
+of the batches, follow from (seed, epoch) alone: training can be taken up again at any batch of any epoch.
 """
 
 import zlib
@@ -37,9 +36,7 @@ class Batch:
     """
 
     def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = 2, lines: list[int] | None = None):
-        self.src = src
-        self.src_mask = padding_mask(src, pad)
-        self.lines = lines
+        self.src, self.src_mask, self.lines = src, padding_mask(src, pad), lines
         if tgt is not None:
             if len(tgt) != len(src):
                 raise ValueError(f"a batch needs as many targets as sources, not {len(tgt)} for {len(src)}")
@@ -107,20 +104,17 @@ def encode_corpus(
     random = Random(seed)
     src = [src_tokenizer.encode(sentence, dropout, random) for sentence in text.src]
     tgt = [tgt_tokenizer.encode(sentence, dropout, random) for sentence in text.tgt]
-    limit = float("inf") if max_len is None else max_len
-    long = [i for i in range(len(text)) if max(len(src[i]), len(tgt[i])) > limit]
-    kept = sorted({*range(len(text))}.difference(long))
+    widths = [max(map(len, pair)) for pair in zip(src, tgt, strict=True)]
+    kept = [i for i, width in enumerate(widths) if max_len is None or width <= max_len]
     if not kept:
         raise ValueError(f"{text.name}: none of {len(text):,} pairs has at most {max_len} tokens a side")
-    dropped = dict(text.dropped)
-    if long:
-        dropped[text.described(f"more than {max_len} tokens", long)] = len(long)
+    text = text.without({f"more than {max_len} tokens": sorted({*range(len(text))}.difference(kept))})
     return EncodedPairs(
         [[*src_tokenizer.before, *src[i], *src_tokenizer.after] for i in kept],
         [[tgt_tokenizer.start, *tgt[i], tgt_tokenizer.end] for i in kept],
-        [text.lines[i] for i in kept],
+        text.lines,
         text.name,
-        dropped,
+        text.dropped,
     )
 
 
@@ -135,18 +129,24 @@ class TokenBatches:
         self, pairs: EncodedPairs, max_tokens: int, pad: int = PAD, seed: int = 0, shuffle: bool = True
     ) -> None:
         """Raises ValueError if there are no pairs, or naming the line of a pair longer than `max_tokens`."""
-        self.pairs, self.max_tokens, self.pad, self.seed, self.shuffle = pairs, max_tokens, pad, seed, shuffle
         if not len(pairs):
             raise ValueError(f"{pairs.name}: no pairs to make batches of")
-        self._lengths = _lengths(pairs)
+        self.pairs, self.max_tokens, self.pad, self.seed, self.shuffle = pairs, max_tokens, pad, seed, shuffle
+        # How many positions each pair takes, (pairs, 2): the decoder does not read the target's last token.
+        src, tgt = [len(ids) for ids in pairs.src], [len(ids) - 1 for ids in pairs.tgt]
+        self._lengths = torch.tensor([src, tgt]).T
         self._widths = self._lengths.amax(dim=1)
-        longest = int(self._widths.argmax())
-        if (tokens := int(self._widths[longest])) > max_tokens:
+        tokens, longest = map(int, self._widths.max(dim=0))
+        if tokens > max_tokens:
             raise ValueError(
                 f"{pairs.name}, line {pairs.lines[longest]}: {tokens:,} tokens do not fit into a batch of "
                 f"max_tokens={max_tokens:,}; raise it, or drop long pairs with max_len"
             )
-        self._sizes = _cut(self._widths.sort(descending=True).values.tolist(), max_tokens)
+        widths, start = self._widths.sort(descending=True).values.tolist(), 0
+        self._sizes: list[int] = []  # how many rows each batch takes from pairs sorted from long to short
+        while start < len(widths):
+            self._sizes.append(min(max_tokens // widths[start], len(widths) - start))
+            start += self._sizes[-1]
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -156,7 +156,7 @@ class TokenBatches:
 
     def batches(self, epoch: int) -> list[list[int]]:
         """The batches of an epoch, each as indices of pairs, in random order unless `shuffle` is False."""
-        generator = epoch_generator(self.seed, epoch)
+        generator = torch.Generator().manual_seed(mixed_seed(self.seed, epoch))
         count = len(self.pairs)
         order = torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
         by_length = self._widths[order].argsort(descending=True, stable=True)  # random among equals
@@ -187,27 +187,7 @@ def mixed_seed(*numbers: int) -> int:
     return zlib.crc32(" ".join(map(str, numbers)).encode())
 
 
-def epoch_generator(seed: int, epoch: int) -> torch.Generator:
-    """A random stream for each (seed, epoch)."""
-    return torch.Generator().manual_seed(mixed_seed(seed, epoch))
-
-
 def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
     """Rows of unequal length as one int64 tensor (len(rows), longest), filled up with `pad` on the right."""
     width = max(map(len, rows))
     return torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows], dtype=torch.int64)
-
-
-def _lengths(pairs: EncodedPairs) -> Tensor:
-    """How many positions each pair takes, (pairs, 2): the decoder does not read the target's last token."""
-    src, tgt = [len(ids) for ids in pairs.src], [len(ids) - 1 for ids in pairs.tgt]
-    return torch.tensor([src, tgt]).T
-
-
-def _cut(widths: list[int], max_tokens: int) -> list[int]:
-    """How many rows each batch takes from pairs sorted from long to short."""
-    sizes, start = [], 0
-    while start < len(widths):
-        sizes.append(min(max_tokens // widths[start], len(widths) - start))
-        start += sizes[-1]
-    return sizes

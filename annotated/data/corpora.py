@@ -1,22 +1,25 @@
-"""Every corpus by its name, and how splits are held out; Multi30k and Tatoeba.
+"""Every corpus by its name, and how splits are held out; Multi30k, IWSLT and Tatoeba.
 
-Multi30k is 29,000 image captions in English and German (task 1 of the public repository `multi30k/dataset`),
-for research and education, not for commercial use; the project downloads them and ships none.
+None of the three is shipped. Multi30k, 29,000 image captions in English and German (task 1 of the public
+repository `multi30k/dataset`), is for research and education, not for commercial use. IWSLT 2016 and 2017 are
+transcribed talks (WIT3); their organisers publish no checksum, so none is verified.
 """
 
 import hashlib
 import re
+import tarfile
+import zlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
+from xml.etree import ElementTree
 
 from annotated.data.download import cache_folder, download, find, looked_in, sha256_check
-from annotated.data.iwslt import iwslt
-from annotated.data.parallel import Corpus, ParallelText, read_parallel, read_tsv
+from annotated.data.grammar import grammar
+from annotated.data.parallel import Corpus, ParallelText, align, read_parallel, read_tsv, split_lines
 
 NAMES = ("multi30k", "iwslt", "tatoeba", "grammar")
-
-_HELD_OUT = 0.05
-_MOST_HELD_OUT = 2000
 
 
 def load_corpus(
@@ -34,44 +37,22 @@ def load_corpus(
         raise ValueError(f"{name} is not read from a path, but {path} was given")
     if name == "multi30k":
         return multi30k(pair, variant or "raw")
-    if name == "iwslt":
-        return iwslt(path, pair)
-    if name == "tatoeba":
-        return tatoeba(path, pair)
-    from annotated.data.grammar import grammar
-
-    return grammar(pair=pair)
-
-
-def tatoeba(path: str | Path | None, pair: str = "de-en", first: str = "en") -> Corpus:
-    """Sentences of language learners: `english<TAB>translation`, with or without a column of attribution.
-
-    `first` is the language of the first column. 5% of the different source sentences, 2,000 at most,
-    become val, as many test: no source sentence stands in two splits, and the same file is always split in
-    the same way.
-    """
-    if path is None:
-        raise ValueError("tatoeba needs a path: the tab-separated file of sentence pairs")
-    src, tgt = languages(pair)
-    text = read_tsv(path, "tatoeba")
-    if first == tgt:
-        text = ParallelText(text.tgt, text.src, text.lines, text.name, text.dropped)
-    elif first != src:
-        raise ValueError(f"the first column is {first!r}, which is not in the pair {pair!r}")
-    return Corpus("tatoeba", src, tgt, hold_out(text, "val", "test"))
+    if name == "grammar":
+        return grammar(pair)
+    return iwslt(path, pair) if name == "iwslt" else tatoeba(path, pair)
 
 
 def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
-    """Splits `text` into "train" and each of `names`, so that no source sentence stands in two of them.
+    """Split `text` into "train" and each of `names`, so that no source sentence stands in two of them.
 
-    What `text` dropped is reported by train. The choice depends on the sentences alone. Raises ValueError
-    if there are too few different ones.
+    Each of `names` gets 5% of the different source sentences, 2,000 at most, whatever their order. What
+    `text` dropped is reported by train. Raises ValueError if there are too few different sentences.
     """
     sources = sorted(set(text.src), key=lambda sentence: hashlib.sha256(sentence.encode()).digest())
     if len(sources) <= len(names):
         wanted = " and ".join(("train", *names))
         raise ValueError(f"{text.name}: {len(sources)} different source sentences are too few for {wanted}")
-    size = min(_MOST_HELD_OUT, max(1, int(len(sources) * _HELD_OUT)))
+    size = min(2000, max(1, len(sources) // 20))
     split_of = {source: name for k, name in enumerate(names) for source in sources[k * size : (k + 1) * size]}
     rows: dict[str, list[int]] = {name: [] for name in ("train", *names)}
     for i, source in enumerate(text.src):
@@ -81,10 +62,7 @@ def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
 
 
 def languages(pair: str | None) -> tuple[str | None, str | None]:
-    """Source and target language of a pair such as de-en; of None, twice None.
-
-    Raises ValueError for something else.
-    """
+    """Source and target of a pair such as de-en; twice None of None. Raises ValueError for something else."""
     if pair is None:
         return None, None
     src, dash, tgt = pair.partition("-")
@@ -93,11 +71,23 @@ def languages(pair: str | None) -> tuple[str | None, str | None]:
     return src, tgt
 
 
-_PAIRS = ("en-de", "de-en")
-_SPLITS = {
-    "raw": ("train", "val", "test_2016_flickr", "test_2017_flickr"),
-    "tok": ("train", "val", "test_2016_flickr"),
-}
+def tatoeba(path: str | Path | None, pair: str = "de-en") -> Corpus:
+    """Sentences of language learners: `english<TAB>translation`, with or without a column of attribution.
+
+    It is split into train, val and test by `hold_out`: the same file always in the same way.
+    """
+    if path is None:
+        raise ValueError("tatoeba needs a path: the tab-separated file of sentence pairs")
+    src, tgt = languages(pair)
+    text = read_tsv(path, "tatoeba")
+    if tgt == "en":
+        text = ParallelText(text.tgt, text.src, text.lines, text.name, text.dropped)
+    elif src != "en":
+        raise ValueError(f"the first column is 'en', which is not in the pair {pair!r}")
+    return Corpus("tatoeba", src, tgt, hold_out(text, "val", "test"))
+
+
+# ---- Multi30k
 
 _REVISION = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 _URL = f"https://raw.githubusercontent.com/multi30k/dataset/{_REVISION}"
@@ -128,13 +118,13 @@ def multi30k(pair: str = "en-de", variant: str = "raw") -> Corpus:
     checksum is verified. Raises ValueError for another pair or variant or a damaged file, FileNotFoundError
     if it cannot be downloaded.
     """
-    if pair not in _PAIRS:
-        raise ValueError(f"multi30k has no pair {pair!r}; it has {' and '.join(_PAIRS)}")
-    if variant not in _SPLITS:
-        raise ValueError(f"multi30k has no variant {variant!r}; it has {' and '.join(_SPLITS)}")
+    if pair not in ("en-de", "de-en"):
+        raise ValueError(f"multi30k has no pair {pair!r}; it has en-de and de-en")
+    if variant not in _ENDINGS:
+        raise ValueError(f"multi30k has no variant {variant!r}; it has {' and '.join(_ENDINGS)}")
     src, tgt = pair.split("-")
     splits = {}
-    for name in _SPLITS[variant]:
+    for name in ("train", "val", "test_2016_flickr", *(["test_2017_flickr"] if variant == "raw" else [])):
         one, other = (_file(f"{variant}/{name}{_ENDINGS[variant].format(side)}") for side in (src, tgt))
         splits[name] = read_parallel(one, other, name)
     return Corpus("multi30k", src, tgt, splits)
@@ -154,3 +144,118 @@ def _file(name: str) -> Path:
     except ValueError as error:
         raise ValueError(f"{error}; delete it, and it is downloaded anew") from None
     return path
+
+
+# ---- IWSLT
+
+# The organisers moved their archives more than once. Where this address fails, the archives of a whole
+# year, from their page https://wit3.fbk.eu, can be put into the folder that the error names.
+_ARCHIVE = "https://wit3.fbk.eu/archive/{release}/texts/{languages}/{pair}.tgz"
+_RELEASES = {2016: "2016-01", 2017: "2017-01-trnted"}
+_MULTILINGUAL = "DeEnItNlRo-DeEnItNlRo.tgz"  # the inner archive of 2017's release for five languages
+
+_TAG_LINE = re.compile(
+    r"\s*</?(url|speaker|talkid|title|description|keywords|transcript|reviewer|translator|doc)\b"
+)
+_LARGEST = 1 << 30  # bytes of text in all; the organisers' corpora have a tenth of it
+
+
+def iwslt(source: str | Path | None = None, pair: str = "de-en", year: int = 2016) -> Corpus:
+    """The splits train, val (the organisers' dev2010) and each test set under its own name (tst2010, ...).
+
+    `source` is a folder of the unpacked files, the pair's .tgz or the .tgz of a whole release; without it,
+    `<year>/<pair>`, `<year>/<pair>.tgz` and `<year>/<release>.tgz` are looked for in `$ANNOTATED_DATA/iwslt`
+    and the cache folder, and last downloaded. A test set of which one side is not there (its references were
+    not published) is left out. Line numbers are those of the training file, and of the sentences in
+    a test set. Raises FileNotFoundError; ValueError for another year, an archive that is none, or files
+    that do not match.
+    """
+    if year not in _RELEASES:
+        raise ValueError(f"iwslt has no year {year}; it has {' and '.join(map(str, _RELEASES))}")
+    src, tgt = languages(pair)
+    path = Path(source) if source else _archive(pair, year)
+    files = _read(path, pair)
+    tests = sorted({name.partition(f".{pair}.")[0] for name in files if name.endswith(".xml")})
+    splits = {}
+    for stem in ("train.tags", *tests):
+        ending, read = (".xml", _segments) if stem in tests else ("", _training_lines)
+        names = [f"{stem}.{pair}.{language}{ending}" for language in (src, tgt)]
+        missing = [name for name in names if name not in files]
+        if missing and stem in tests:
+            continue
+        if missing:
+            raise FileNotFoundError(f"{path} holds no {missing[0]}")
+        last = stem.rpartition(".")[2]
+        split = {"tags": "train", "dev2010": "val"}.get(last, last)
+        one, other = (read(files[name], name) for name in names)
+        splits[split] = align(one, other, split, (names[0], names[1]))
+    return Corpus("iwslt", src, tgt, splits)
+
+
+def _archive(pair: str, year: int) -> Path:
+    release = _RELEASES[year]
+    names = (pair, f"{pair}.tgz", f"{release}.tgz", "2017-01-trnmted.tgz")
+    url = _ARCHIVE.format(release=release, languages=pair.replace("-", "/"), pair=pair)
+    note = f"; {looked_in('iwslt')}"
+    return find("iwslt", *(f"{year}/{name}" for name in names)) or download(
+        url, cache_folder("iwslt") / f"{year}/{pair}.tgz", _check_archive, note
+    )
+
+
+def _check_archive(path: Path, name: str) -> None:
+    if not tarfile.is_tarfile(path):
+        raise ValueError(f"{name} is no .tgz archive")
+
+
+def _read(path: Path, pair: str) -> dict[str, bytes]:
+    """The contents of the pair's files, by name.
+
+    An archive is never unpacked: what is wanted is read by name, so that no member can end up elsewhere.
+    """
+    wanted = re.compile(rf"(train\.tags|IWSLT\d+\.TED\.\w+)\.{pair}\.({pair.replace('-', '|')})(\.xml)?")
+    if path.is_dir():
+        return {file.name: file.read_bytes() for file in path.rglob("*") if wanted.fullmatch(file.name)}
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such folder or archive; iwslt wants a folder or a .tgz")
+    files, size = {}, 0
+    try:
+        with path.open("rb") as file:
+            for member, content in _members(file, wanted, {f"{pair}.tgz", _MULTILINGUAL}):
+                size += member.size
+                if size > _LARGEST:
+                    raise ValueError(
+                        f"{path}: {member.name} makes it {size:,} bytes of text; no corpus is as large"
+                    )
+                files[Path(member.name).name] = content.read()
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{path} is not a whole .tgz archive: {str(error).partition(':')[0]}") from None
+    return files
+
+
+def _members(
+    file: IO[bytes], wanted: re.Pattern[str], inner: set[str]
+) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
+    """Open the files wanted, also those in an archive with one of the names `inner`, but no deeper."""
+    with tarfile.open(fileobj=file) as archive:
+        for member in archive:
+            name = Path(member.name).name
+            content = archive.extractfile(member) if member.isfile() else None
+            if content and name in inner:
+                yield from _members(content, wanted, set())
+            elif content and wanted.fullmatch(name):
+                yield member, content
+
+
+def _training_lines(data: bytes, name: str) -> list[tuple[int, str]]:
+    """The sentences, without the lines that tell of the talk (title, speaker, ...)."""
+    lines = enumerate(split_lines(data, name), start=1)
+    return [(number, line.strip()) for number, line in lines if not _TAG_LINE.match(line)]
+
+
+def _segments(data: bytes, name: str) -> list[tuple[int, str]]:
+    """The sentences of an XML test set, numbered through."""
+    try:
+        root = ElementTree.fromstring(data)
+    except ElementTree.ParseError as error:
+        raise ValueError(f"{name} is not well-formed XML: {error}") from None
+    return [(number, "".join(seg.itertext()).strip()) for number, seg in enumerate(root.iter("seg"), start=1)]

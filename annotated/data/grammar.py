@@ -1,10 +1,8 @@
 """The built-in corpus: German-English sentence pairs with their word alignments and both trees.
 
-A grammar of our own drew the pairs, at random but once and for all: it stands in the repository, in
-`corpora/grammar`, is no part of this package, and draws as many others as anybody wants. A line of the file
-has four columns: the split (or "-", for none), the German tree, the English tree, and the word alignment in
-the Pharaoh format (`0-0 1-2`). German and English are functions of each other: each sentence has one
-translation, in either direction.
+The grammar that drew the pairs is in the repository, not in the package: `corpora/grammar`. A line of the
+file has four columns: the split (or "-", for none), the German tree, the English tree, and the word alignment
+in the Pharaoh format (`0-0 1-2`). Each sentence has one translation, in either direction.
 """
 
 import re
@@ -16,10 +14,7 @@ from annotated.data.download import sha256_check
 from annotated.data.parallel import Corpus, ParallelText, read_lines
 from annotated.data.trees import Tree
 
-__all__ = ["GrammarPair", "Tree", "grammar", "sample", "surface", "word_by_word"]
-
 FILE = Path(__file__).with_name("grammar.tsv.gz")
-SPLITS = ("train", "val", "test")
 _SHA256 = "ea1a4900152667df45a5f4ae728bdc2086710fa1656ebaf3b9a91b99dc8a89b2"
 
 
@@ -49,13 +44,16 @@ class GrammarPair:
 def sample(count: int) -> list[GrammarPair]:
     """Return the first `count` pairs in the order in which they were drawn, whatever their split.
 
-    They are the same in every call, and no pair comes twice. Raises ValueError unless there are so many, and
-    as `grammar` does.
+    No pair comes twice. Raises ValueError unless there are so many, and as `grammar` does.
     """
     rows = _rows()
     if not 0 <= count <= len(rows):
         raise ValueError(f"count must be from 0 to {len(rows)}, as many pairs as there are, not {count}")
-    return [_pair(*row[1:]) for row in rows[:count]]
+    pairs = []
+    for _, german, english, links in rows[:count]:
+        alignment = frozenset((int(left), int(right)) for left, right in re.findall(r"(\d+)-(\d+)", links))
+        pairs.append(GrammarPair.of(Tree.parse(german), Tree.parse(english), alignment))
+    return pairs
 
 
 def grammar(pair: str = "de-en") -> Corpus:
@@ -65,14 +63,15 @@ def grammar(pair: str = "de-en") -> Corpus:
     the package is damaged, FileNotFoundError where it is missing.
     """
     if pair not in ("de-en", "en-de"):
-        raise ValueError(
-            f"the grammar corpus is German-English: pair must be 'de-en' or 'en-de', not {pair!r}"
+        raise ValueError(f"the grammar corpus has the pairs 'de-en' and 'en-de', not {pair!r}")
+    rows, splits = _rows(), {}
+    for name in ("train", "val", "test"):
+        lines = [line for line, row in enumerate(rows, start=1) if row[0] == name]
+        # Sentences are read off the bracketed trees: to make the trees takes much longer.
+        german, english = (
+            [surface(re.findall(r" ([^() ]+)\)", rows[line - 1][column])) for line in lines]
+            for column in (1, 2)
         )
-    rows = list(enumerate(_rows(), start=1))
-    splits = {}
-    for name in SPLITS:
-        chosen = [(line, *map(_sentence, row[1:3])) for line, row in rows if row[0] == name]
-        lines, german, english = map(list, zip(*chosen, strict=True))
         src, tgt = (german, english) if pair == "de-en" else (english, german)
         splits[name] = ParallelText(src, tgt, lines, name)
     return Corpus("grammar", pair[:2], pair[3:], splits)
@@ -87,16 +86,6 @@ def _rows() -> list[list[str]]:
     except ValueError as error:
         raise ValueError(f"{error}: install the package anew") from None
     return [line.split("\t") for line in read_lines(FILE)]
-
-
-def _pair(german: str, english: str, links: str) -> GrammarPair:
-    alignment = frozenset((int(left), int(right)) for left, right in re.findall(r"(\d+)-(\d+)", links))
-    return GrammarPair.of(Tree.parse(german), Tree.parse(english), alignment)
-
-
-def _sentence(tree: str) -> str:
-    """Read the sentence off a bracketed tree without making the tree, which takes much longer."""
-    return surface(re.findall(r" ([^() ]+)\)", tree))
 
 
 def surface(words: Sequence[str]) -> str:

@@ -1,12 +1,7 @@
-"""A corpus of one's own, in whatever form it comes; what is wrong with it is found before a model learns it.
-
-A pair that teaches nothing, or the wrong thing, is dropped and told. Where most pairs are so, the text was
-not read as it was meant, and ValueError says what to change.
-"""
+"""A corpus of one's own, in whatever form it comes; what is wrong with it is found before it is learned."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from itertools import islice
 from os import PathLike
 from typing import Any, cast
@@ -61,11 +56,11 @@ def own_text(text: Text, name: str) -> ParallelText:
         return read_parallel(src, tgt, name)
     if not isinstance(text, Iterable):
         raise ValueError(f"{name} must be pairs, a path or two paths, not {text!r}")
-    return filled((sides(item, i, name) for i, item in enumerate(text, start=1)), name, name)
+    return filled((one_pair(item, i, name) for i, item in enumerate(text, start=1)), name, name)
 
 
-def sides(item: Any, number: int, name: str) -> tuple[int, str, str]:
-    """The number of an item, its source and its target."""
+def one_pair(item: Any, number: int, name: str) -> tuple[int, str, str]:
+    """The number of an item, its source and its target. Raises ValueError for what is no pair of texts."""
     where = f"{name}: item {number}"
     try:
         if isinstance(item, str | Mapping):
@@ -98,10 +93,11 @@ FAULTS: dict[str, Callable[[str, str], bool]] = {
     f"more than {LONGEST:,} characters": lambda src, tgt: max(len(src), len(tgt)) > LONGEST,
 }
 
-# Words that head columns: what the column is for, or its language, by the language's code.
+# Words that head columns: what the column is for, or its language, by code or name.
 ROLES = {*re.findall(r"\w+", "source target src tgt trg text sentence translation original input output")}
-LANGUAGES = dict(
-    re.findall(
+CODES = {
+    name: code
+    for code, language in re.findall(
         r"(\w+):(\w+)",
         """ar:arabic bg:bulgarian ca:catalan cs:czech da:danish de:german el:greek en:english eo:esperanto
         es:spanish et:estonian eu:basque fa:persian fi:finnish fr:french ga:irish he:hebrew hi:hindi
@@ -110,8 +106,8 @@ LANGUAGES = dict(
         sl:slovenian sr:serbian sv:swedish sw:swahili th:thai tr:turkish uk:ukrainian ur:urdu vi:vietnamese
         zh:chinese""",
     )
-)
-CODES = {name: code for code, language in LANGUAGES.items() for name in (code, language)}
+    for name in (code, language)
+}
 
 
 def without_faults(text: ParallelText, pair: str | None = None) -> ParallelText:
@@ -120,11 +116,17 @@ def without_faults(text: ParallelText, pair: str | None = None) -> ParallelText:
     Raises ValueError where most pairs have one, where no pair is left, and where a header names the languages
     of `pair` (such as "de-en") the other way round.
     """
-    header = text.lines[:1] == [1] and heads_columns(text.src[0]) and heads_columns(text.tgt[0])
-    found = {"names of columns": [0]} if header else {}
-    if header:
-        check_direction(text, pair)
-    for i, (src, tgt) in islice(enumerate(text), header, None):
+    # The words of the first line's two cells, and the languages among them.
+    header = [re.findall(r"[^\W_]+", cell.casefold()) for cell in next(iter(text), ())]
+    named = text.lines[:1] == [1] and all(words and CODES.keys() | ROLES >= {*words} for words in header)
+    codes = [[CODES[word] for word in words if word in CODES] for words in header]
+    if named and pair and [[code] for code in pair.split("-")] == codes[::-1]:
+        raise ValueError(
+            f"{text.where or text.name}, line 1: the columns are {text.src[0]!r} and {text.tgt[0]!r}, "
+            f"but the pair is {pair}; swap the columns, or the languages of the pair"
+        )
+    found = {"names of columns": [0]} if named else {}
+    for i, (src, tgt) in islice(enumerate(text), named, None):
         fault = next((name for name, seen in FAULTS.items() if seen(src, tgt)), None)
         if fault:
             found.setdefault(fault, []).append(i)
@@ -132,38 +134,7 @@ def without_faults(text: ParallelText, pair: str | None = None) -> ParallelText:
         if name in FAULTS and 2 * len(where) > len(text):
             many = f"{len(where):,} of {len(text):,} pairs"
             raise ValueError(f"{text.where or text.name}: {many} have {text.described(name, where)}")
-    return without(text, found)
-
-
-def without_held_out(train: ParallelText, val: ParallelText) -> ParallelText:
-    """`train` without the pairs that stand in `val` too. Raises ValueError if none is left."""
-    held_out = set(val)
-    return without(train, {"also in the validation text": [i for i, p in enumerate(train) if p in held_out]})
-
-
-def check_sides(train: ParallelText, val: ParallelText) -> None:
-    """Raise ValueError where `val` has source and target the other way round than `train`.
-
-    So it seems where on both its sides at least twice as many words are known from the other side of `train`
-    as from the same.
-    """
-    src, tgt = words(train.src), words(train.tgt)
-    sides = ((val.src, src, tgt), (val.tgt, tgt, src))
-    if all(known_words(side, other) > 2 * known_words(side, same) for side, same, other in sides):
-        raise ValueError(
-            f"{val.name}: source and target have the words of the other sides of {train.name}; "
-            "swap source and target of one of the two"
-        )
-
-
-def without(text: ParallelText, faults: dict[str, list[int]]) -> ParallelText:
-    """The text without the pairs at those indices, counted by what is wrong with them."""
-    dropped = {text.described(name, where): len(where) for name, where in faults.items() if where}
-    left = sorted({*range(len(text))}.difference(*faults.values()))
-    if not left:
-        why = "; ".join(f"{count:,} {reason}" for reason, count in dropped.items())
-        raise ValueError(f"{text.where or text.name}: no pair is left: {why}")
-    return replace(text.take(left), dropped={**text.dropped, **dropped})
+    return text.without(found)
 
 
 def has_column(sentence: str, other: str) -> bool:
@@ -171,33 +142,23 @@ def has_column(sentence: str, other: str) -> bool:
     return "\t" in sentence and other.strip() in map(str.strip, sentence.split("\t"))
 
 
-def heads_columns(cell: str) -> bool:
-    """Whether this is the name of a column, such as `en`, `source_text` or `German sentence`."""
-    names = names_in(cell)
-    return bool(names) and all(name in ROLES or name in CODES for name in names)
+def without_held_out(train: ParallelText, val: ParallelText) -> ParallelText:
+    """`train` without the pairs that stand in `val` too. Raises ValueError if none is left."""
+    held_out = set(val)
+    return train.without({"also in the validation text": [i for i, p in enumerate(train) if p in held_out]})
 
 
-def check_direction(text: ParallelText, pair: str | None) -> None:
-    """Raise ValueError where the names of the columns are the languages of `pair` in the other order."""
-    heads = [[CODES[name] for name in names_in(cell) if name in CODES] for cell in next(iter(text))]
-    if pair and [[code] for code in pair.split("-")] == heads[::-1]:
+def check_sides(train: ParallelText, val: ParallelText) -> None:
+    """Raise ValueError where `val` has source and target the other way round than `train`.
+
+    So it seems where on both its sides twice as many words are known from the other side as from the same.
+    """
+    src, tgt, val_src, val_tgt = (
+        {word for sentence in side for word in sentence.split()}
+        for side in (train.src, train.tgt, val.src, val.tgt)
+    )
+    if len(val_src & tgt) > 2 * len(val_src & src) and len(val_tgt & src) > 2 * len(val_tgt & tgt):
         raise ValueError(
-            f"{text.where or text.name}, line 1: the columns are {text.src[0]!r} and {text.tgt[0]!r}, "
-            f"but the pair is {pair}; swap the columns, or the languages of the pair"
+            f"{val.name}: source and target have the words of the other sides of {train.name}; "
+            "swap source and target of one of the two"
         )
-
-
-def names_in(cell: str) -> list[str]:
-    """The words in the name of a column, in small letters."""
-    return re.findall(r"[^\W_]+", cell.casefold())
-
-
-def words(sentences: Iterable[str]) -> set[str]:
-    """The different words, as spaces part them."""
-    return {word for sentence in sentences for word in sentence.split()}
-
-
-def known_words(sentences: Iterable[str], known: set[str]) -> float:
-    """The share of different words of the sentences that are known."""
-    found = words(sentences)
-    return len(found & known) / max(1, len(found))

@@ -1,22 +1,18 @@
 """Parallel text: sentences and their translations, line by line, and how they are read from files.
 
-A line ends at LF and nowhere else: NEL, U+2028, vertical tabs and form feeds are characters of the
-sentence. One CR before the LF (files written on Windows) and a byte order mark at the start of a file are
-not part of the text, and are dropped.
+A line ends at LF and nowhere else: NEL, U+2028, vertical tabs and form feeds are characters of a sentence.
+One CR before the LF (as Windows writes) and a byte order mark at the start of a file are dropped.
 """
 
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Generic, TypeVar
 
 Name = str | PathLike[str]  # of a file
-EMPTY_SIDE = "an empty side"
-
-
 Sentence = TypeVar("Sentence")
 
 
@@ -65,12 +61,22 @@ class ParallelText(Pairs[str]):
         """The pairs at `indices`, in that order, with their line numbers and nothing counted as dropped."""
         chosen = list(indices)
         src, tgt = ([side[i] for i in chosen] for side in (self.src, self.tgt))
-        return ParallelText(src, tgt, [self.lines[i] for i in chosen], name or self.name)
+        return ParallelText(src, tgt, [self.lines[i] for i in chosen], name or self.name, where=self.where)
+
+    def without(self, faults: Mapping[str, Sequence[int]]) -> "ParallelText":
+        """The pairs but those at the indices of each fault, counted. Raises ValueError if none is left."""
+        counts = {self.described(name, where): len(where) for name, where in faults.items() if where}
+        left = self.take(sorted({*range(len(self))}.difference(*faults.values())))
+        if not left:
+            why = "; ".join(f"{count:,} {reason}" for reason, count in counts.items())
+            raise ValueError(f"{self.where or self.name}: no pair is left: {why}")
+        return replace(left, dropped=self.dropped | counts)
 
     def described(self, reason: str, where: Sequence[int]) -> str:
         """Say why the pairs at those indices are left out, with the first of them as an example."""
-        first = where[0]
-        return with_example(reason, len(where), self.lines[first], self.src[first], self.tgt[first])
+        first, at = where[0], "first in" if len(where) > 1 else "in"
+        src, tgt = shortened(self.src[first]), shortened(self.tgt[first])
+        return f"{reason}, {at} line {self.lines[first]:,}: {src!r} | {tgt!r}"
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ def read_parallel(src_path: Name, tgt_path: Name, name: str | None = None) -> Pa
     naming the files where they have different numbers of lines or no pair at all, and the file and line
     where it is not UTF-8.
     """
-    src, tgt = map(numbered_lines, (src_path, tgt_path))
+    src, tgt = (list(enumerate(read_lines(path), start=1)) for path in (src_path, tgt_path))
     return align(src, tgt, name or Path(src_path).name, (str(src_path), str(tgt_path)))
 
 
@@ -115,23 +121,20 @@ def read_tsv(path: Name, name: str | None = None) -> ParallelText:
     dropped and counted. Raises as `read_parallel` does, and ValueError naming the line that has no second
     column, or where the pairs begin only with the second: most lines have a number, then two more columns.
     """
-    rows = [(number, line.split("\t")) for number, line in numbered_lines(path)]
-    for number, columns in rows:
+    rows = [line.split("\t") for line in read_lines(path)]
+    for number, columns in enumerate(rows, start=1):
         if len(columns) < 2 and columns[0].strip():
             raise ValueError(f"{path}, line {number}: no tab; each line must be source<TAB>target")
-    if 2 * sum(len(columns) > 2 and columns[0].strip().isdigit() for _, columns in rows) > len(rows):
+    if 2 * sum(len(columns) > 2 and columns[0].strip().isdigit() for columns in rows) > len(rows):
         raise ValueError(f"{path}: the first column holds numbers; the first two must be source and target")
-    pairs = ((number, columns[0], "".join(columns[1:2])) for number, columns in rows)
+    pairs = ((number, row[0], "".join(row[1:2])) for number, row in enumerate(rows, start=1))
     return filled(pairs, name or Path(path).name, str(path))
 
 
 def align(
     src: Sequence[tuple[int, str]], tgt: Sequence[tuple[int, str]], name: str, where: tuple[str, str]
 ) -> ParallelText:
-    """Pairs two lists of (line number, sentence); `where` says what errors call the two.
-
-    Drops and raises as `read_parallel` does.
-    """
+    """Pair two lists of (line number, sentence), called `where` in errors, as `read_parallel` does."""
     if len(src) != len(tgt):
         raise ValueError(
             f"{where[0]} has {len(src):,} lines, but {where[1]} has {len(tgt):,}; "
@@ -141,22 +144,29 @@ def align(
     return filled(pairs, name, " and ".join(where))
 
 
-def numbered_lines(path: Name) -> list[tuple[int, str]]:
-    """`read_lines` with line numbers from 1."""
-    return list(enumerate(read_lines(path), start=1))
+def filled(pairs: Iterable[tuple[int, str, str]], name: str, where: str) -> ParallelText:
+    """The pairs (line number, source, target) with both sides filled; the others are counted."""
+    rows = list(pairs)
+    if not any(src.strip() and tgt.strip() for _, src, tgt in rows):
+        raise ValueError(f"{where}: no sentence pair with both sides filled")
+    lines, src, tgt = (list(column) for column in zip(*rows, strict=True))
+    text = ParallelText(src, tgt, lines, name, where=where)
+    return text.without(
+        {"an empty side": [i for i, pair in enumerate(text) if not all(map(str.strip, pair))]}
+    )
 
 
 def read_lines(path: Name) -> list[str]:
-    """The lines of a UTF-8 file, plain or .gz.
-
-    Raises FileNotFoundError, or ValueError naming the file (and line).
-    """
+    """The lines of a UTF-8 file, plain or .gz. Raises FileNotFoundError; ValueError names file and line."""
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; a file with one sentence a line is wanted")
     data = path.read_bytes()
     if path.suffix == ".gz":
-        data = _gunzip(data, path)
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"{path} is not a whole gzip file: {error}") from None
     return split_lines(data, str(path))
 
 
@@ -177,32 +187,6 @@ def split_lines(data: bytes, name: str, after: int = 0) -> list[str]:
     if not lines[-1]:
         lines.pop()  # what follows the last LF is not a line
     return [line.removesuffix("\r") for line in lines]
-
-
-def _gunzip(data: bytes, path: Path) -> bytes:
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is not a whole gzip file: {error}") from None
-
-
-def filled(pairs: Iterable[tuple[int, str, str]], name: str, where: str) -> ParallelText:
-    """The pairs with both sides filled; the others are counted."""
-    rows = list(pairs)
-    kept = [row for row in rows if row[1].strip() and row[2].strip()]
-    if not kept:
-        raise ValueError(f"{where}: no sentence pair with both sides filled")
-    count = len(rows) - len(kept)
-    empty = next((row for row in rows if not (row[1].strip() and row[2].strip())), None)
-    dropped = {with_example(EMPTY_SIDE, count, *empty): count} if empty else {}
-    lines, src, tgt = (list(column) for column in zip(*kept, strict=True))
-    return ParallelText(src, tgt, lines, name, dropped, where)
-
-
-def with_example(reason: str, count: int, line: int, src: str, tgt: str) -> str:
-    """Return a reason for leaving `count` pairs out, with the first of them."""
-    at = "first in" if count > 1 else "in"
-    return f"{reason}, {at} line {line:,}: {shortened(src)!r} | {shortened(tgt)!r}"
 
 
 def shortened(sentence: str, length: int = 40) -> str:

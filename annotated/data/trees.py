@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 Spans = Counter[tuple[str, int, int]]  # how often a tree has a bracket (label, start, end)
 
@@ -22,47 +23,42 @@ class Tree:
     def __str__(self) -> str:
         return f"({self.label} {' '.join(map(str, self.children))})"
 
+    def inside(self) -> list["Tree"]:
+        """The children, where they are constituents; nothing where this is a part of speech."""
+        return [child for child in self.children if isinstance(child, Tree)]
+
     def leaves(self) -> list[str]:
         """The words, left to right."""
-        found: list[str] = []
-        for child in self.children:
-            if isinstance(child, Tree):
-                found += child.leaves()
-            else:
-                found.append(child)
-        return found
+        words = ([child] if isinstance(child, str) else child.leaves() for child in self.children)
+        return [*chain.from_iterable(words)]
 
     def subtrees(self) -> Iterator["Tree"]:
         """This constituent and every one inside it, parents before children."""
         yield self
-        for child in self.children:
-            if isinstance(child, Tree):
-                yield from child.subtrees()
+        for child in self.inside():
+            yield from child.subtrees()
 
     @classmethod
     def parse(cls, text: str) -> "Tree":
         """The tree that ``str(tree)`` wrote; ValueError where brackets, labels or words are missing."""
-        tokens = re.findall(r"[()]|[^\s()]+", text)
-        tree, end = _parse_at(tokens, 0, text)
-        if end != len(tokens):
-            raise ValueError(f"one bracketed tree expected, but more follows it: {text!r}")
-        return tree
-
-
-def _parse_at(tokens: list[str], start: int, text: str) -> tuple[Tree, int]:
-    """The constituent that opens at token ``start``, and the position after its closing bracket."""
-    if len(tokens) < start + 2 or tokens[start] != "(" or tokens[start + 1] in "()":
-        raise ValueError(f"a tree is written (LABEL child ...), not {text!r}")
-    label, at, children = tokens[start + 1], start + 2, []
-    while at < len(tokens) and tokens[at] != ")":
-        if tokens[at] == "(":
-            child, at = _parse_at(tokens, at, text)
-        else:
-            child, at = tokens[at], at + 1
-        children.append(child)
-    if at == len(tokens) or not children:
-        raise ValueError(f"a bracket is not closed, or a constituent is empty: {text!r}")
-    return Tree(label, tuple(children)), at + 1
+        unclosed: list[tuple[str, list[Tree | str]]] = [
+            ("", [])
+        ]  # (label, children); at the bottom, the whole
+        for token in re.findall(r"\(\s*[^\s()]*|\)|[^\s()]+", text):
+            label, children = unclosed[-1]
+            if token.startswith("("):
+                unclosed.append((token[1:].strip(), []))
+            elif token != ")":
+                children.append(token)
+            elif not (label and children):
+                raise ValueError(f"a bracket without its label, its child or its beginning: {text!r}")
+            else:
+                unclosed.pop()
+                unclosed[-1][1].append(cls(label, tuple(children)))
+        whole = unclosed[0][1]
+        if len(unclosed) > 1 or len(whole) != 1 or isinstance(whole[0], str):
+            raise ValueError(f"not one whole tree, (LABEL child ...): {text!r}")
+        return whole[0]
 
 
 def linearise(tree: Tree) -> list[str]:
@@ -71,9 +67,9 @@ def linearise(tree: Tree) -> list[str]:
     ``(NP (ART the) (N dog))`` becomes ``(NP ART N )NP``. Each word must be alone under its part of speech,
     as in every tree of the grammar corpus.
     """
-    if not isinstance(tree.children[0], Tree):
+    inside = [token for child in tree.inside() for token in linearise(child)]
+    if not inside:
         return [tree.label]
-    inside = [token for child in tree.children for token in linearise(child)]
     return [f"({tree.label}", *inside, f"){tree.label}"]
 
 
@@ -90,7 +86,8 @@ def read_tree(tokens: Sequence[str], words: Sequence[str]) -> Tree:
     leaves = sum(not is_bracket(token) for token in tokens)
     if leaves != len(words):
         raise ValueError(f"{leaves} leaves for {len(words)} words")
-    rest, unclosed = iter(words), [("", [])]  # (label, children); at the bottom, the whole trees
+    rest = iter(words)
+    unclosed: list[tuple[str, list[Tree]]] = [("", [])]  # (label, children); at the bottom, the whole trees
     for place, token in enumerate(tokens):
         label, children = unclosed[-1]
         if not is_bracket(token):
@@ -144,20 +141,20 @@ def labelled_spans(tree: Tree) -> Spans:
     round the same words counts twice.
     """
     spans: Spans = Counter()
-    _add_spans(tree, 0, spans)
+
+    def count(constituent: Tree, start: int) -> int:
+        """Count the brackets of a constituent that begins at word `start`; returns where it ends."""
+        if not constituent.inside():
+            return start + sum(map(is_word, constituent.leaves()))
+        end = start
+        for child in constituent.inside():
+            end = count(child, end)
+        if end > start:  # else it holds punctuation alone
+            spans[constituent.label, start, end] += 1
+        return end
+
+    count(tree, 0)
     return spans
-
-
-def _add_spans(tree: Tree, start: int, spans: Spans) -> int:
-    """Count the brackets of a tree that begins at word ``start``; returns where it ends."""
-    if not isinstance(tree.children[0], Tree):
-        return start + is_word(tree.children[0])
-    end = start
-    for child in tree.children:
-        end = _add_spans(child, end, spans)
-    if end > start:  # else it holds punctuation alone
-        spans[tree.label, start, end] += 1
-    return end
 
 
 @dataclass(frozen=True)

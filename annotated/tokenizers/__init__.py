@@ -1,15 +1,14 @@
 """Text to numbers and back: SentencePiece subwords that give every text back exactly, and words.
 
 Every vocabulary begins with the same four symbols, `<s> </s> <blank> <unk>`, numbered 0 to 3. Text never
-produces the first three, even where it spells them out. Tokenizers are saved as JSON (and SentencePiece's
-own file), never as pickles.
+produces the first three, even where it spells them out.
 """
 
 from pathlib import Path
 
-from annotated.tokenizers.common import END, PAD, SPECIALS, START, UNK, Tokenizer, read_settings
-from annotated.tokenizers.marian import MarianTokenizer
-from annotated.tokenizers.subwords import SentencePieceTokenizer
+from annotated.files import read_json
+from annotated.tokenizers.common import END, PAD, SPECIALS, START, UNK, Tokenizer
+from annotated.tokenizers.subwords import MarianTokenizer, SentencePieceTokenizer
 from annotated.tokenizers.words import WordTokenizer, word_splitter
 
 __all__ = [
@@ -29,20 +28,18 @@ __all__ = [
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: str | Path, name: str) -> None:
-    """Saves any tokenizer under `name` in `folder`, which is made if need be."""
+    """Save any tokenizer under `name` in `folder`, which is made if need be."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     tokenizer.save(Path(folder), name)
 
 
 def load_tokenizer(folder: str | Path, name: str) -> Tokenizer:
-    """Whichever tokenizer was saved under `name`.
-
-    Raises FileNotFoundError, or ValueError if a file is corrupt.
-    """
-    classes = {cls.kind: cls for cls in (SentencePieceTokenizer, WordTokenizer, MarianTokenizer)}
-    kind = read_settings(Path(folder), name)["kind"]
-    if kind not in classes:
-        raise ValueError(
-            f"{Path(folder) / name}.json: unknown kind of tokenizer {kind!r}; known: {', '.join(classes)}"
-        )
-    return classes[kind].load(Path(folder), name)
+    """Load what was saved under `name`. Raises FileNotFoundError, or ValueError if a file is corrupt."""
+    path = Path(folder) / f"{name}.json"
+    kind = read_json(path).get("kind")
+    classes = (SentencePieceTokenizer, WordTokenizer, MarianTokenizer)
+    for cls in classes:
+        if cls.kind == kind:
+            return cls.load(Path(folder), name)
+    known = ", ".join(cls.kind for cls in classes)
+    raise ValueError(f"{path}: unknown kind of tokenizer {kind!r}; known: {known}")

@@ -1,4 +1,4 @@
-"""SentencePiece subwords that give every text back exactly."""
+"""SentencePiece subwords: our own, which give every text back exactly, and those of Marian's models."""
 
 import hashlib
 import io
@@ -8,30 +8,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from annotated.files import read_file, replacing, write_json
-from annotated.tokenizers.common import (
-    END,
-    PAD,
-    SPECIALS,
-    START,
-    UNK,
-    printable,
-    read_settings,
-    replace_surrogates,
-)
+from annotated.files import read_file, read_json, replacing, write_json
+from annotated.tokenizers.common import SPECIALS, UNK, Tokenizer
 
 # SentencePiece writes a space as U+2581, so that character itself must be written in another way to come
 # back. We spell it with an escape from the private use area, which is rare in text, and spell the escape
 # with itself.
 _SPACE_MARK = "\u2581"
 _ESCAPE = "\ue000"
-_ESCAPED = re.compile(f"{_ESCAPE}([em])")
 
 # A training sentence that holds one of these is left out by SentencePiece (or would put a line break into a
 # piece), so the characters are taken out instead; in text to be encoded they are spelled in bytes.
-_RESERVED = dict.fromkeys(map(ord, "\0\t\r\u2581\u2585"))
+_TRAINABLE: dict[int, str | None] = dict.fromkeys(map(ord, "\0\t\r\u2581\u2585"))
+_TRAINABLE |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")  # lone surrogates
 
 _MOST_PIECES = 1_000_000  # SentencePiece's time grows with what it is asked for, however small the text
 
@@ -40,22 +31,59 @@ _TRAINING: dict[str, Any] = {
     "byte_fallback": True,
     "normalization_rule_name": "identity",
     "remove_extra_whitespaces": False,
-    "bos_id": START,
-    "eos_id": END,
-    "pad_id": PAD,
-    "unk_id": UNK,
-    "bos_piece": SPECIALS[START],
-    "eos_piece": SPECIALS[END],
-    "pad_piece": SPECIALS[PAD],
-    "unk_piece": SPECIALS[UNK],
     "hard_vocab_limit": False,  # a small text gives a small vocabulary, not an error
     "max_sentence_length": 2**24,  # in bytes; longer sentences would be left out
     "num_threads": 1,
     "minloglevel": 2,
 }
+for _number, _name in enumerate(("bos", "eos", "pad", "unk")):
+    _TRAINING |= {f"{_name}_id": _number, f"{_name}_piece": SPECIALS[_number]}
 
 
-class SentencePieceTokenizer:
+class _Subwords(Tokenizer):
+    """A SentencePiece model, which cuts the text, and a vocabulary, which numbers the pieces."""
+
+    def __init__(self, model: bytes, vocabulary: Sequence[str] | None = None) -> None:
+        """Read the content of a SentencePiece file; without a `vocabulary`, its own numbers hold.
+
+        Raises ValueError for what is no such file, or a vocabulary that does not begin with our symbols.
+        """
+        import sentencepiece
+
+        if not model:
+            raise ValueError("an empty file is no SentencePiece model")
+        try:
+            self._processor: Any = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise ValueError(f"not a SentencePiece model: {error}") from None
+        if vocabulary is None:
+            vocabulary = [self._processor.id_to_piece(i) for i in range(len(self._processor))]
+        super().__init__(vocabulary)
+        if len(set(vocabulary)) < len(vocabulary):
+            raise ValueError("a vocabulary must not name a piece twice")
+        self.model = model
+        self.forbidden_ids = tuple(
+            i for i, piece in enumerate(vocabulary) if re.search("[\r\n]|^<0x0[AD]>$", piece)
+        )
+
+    def _save(self, folder: Path, name: str, **settings: Any) -> None:
+        """Write `name.model`, and `name.json` with the kind, the settings and the model's checksum."""
+        with replacing(folder / f"{name}.model") as partial:
+            partial.write_bytes(self.model)
+        digest = hashlib.sha256(self.model).hexdigest()
+        write_json(folder / f"{name}.json", {"kind": self.kind, **settings, "sha256": digest})
+
+    @staticmethod
+    def _read(folder: Path, name: str) -> tuple[bytes, dict[str, Any]]:
+        """Read both. Raises FileNotFoundError, or ValueError if they do not belong together."""
+        path = folder / f"{name}.model"
+        saved, model = read_json(folder / f"{name}.json"), read_file(path)
+        if hashlib.sha256(model).hexdigest() != saved.get("sha256"):
+            raise ValueError(f"{path} is not the file that was saved with {name}.json: its checksum differs")
+        return model, saved
+
+
+class SentencePieceTokenizer(_Subwords):
     """Byte-pair encoding (section 5.1) with byte fallback: `decode(encode(text)) == text`.
 
     No text is unknown, white space is kept as it is, and nothing is normalised. The one exception is a lone
@@ -63,28 +91,14 @@ class SentencePieceTokenizer:
     """
 
     kind: ClassVar[str] = "sentencepiece"
-    start, end, pad, unk = START, END, PAD, UNK
-    before: tuple[int, ...] = ()
-    after: tuple[int, ...] = (END,)
 
     def __init__(self, model: bytes) -> None:
-        """`model` is the content of a SentencePiece file.
-
-        Raises ValueError if it is not one with our four symbols.
-        """
-        self.model = model
-        self.replaced = 0
-        self._processor = read_processor(model)
-        pieces = [self._processor.id_to_piece(i) for i in range(len(self))]
-        if tuple(pieces[:4]) != SPECIALS:
-            raise ValueError(f"this SentencePiece model begins with {pieces[:4]}, not with {list(SPECIALS)}")
-        self.forbidden_ids = tuple(i for i, piece in enumerate(pieces) if breaks_line(piece))
+        """Read the content of a SentencePiece file. Raises ValueError if it is not one with our symbols."""
+        super().__init__(model)
 
     @classmethod
-    def train(
-        cls, sentences: Iterable[str], vocab_size: int, character_coverage: float = 0.9999
-    ) -> "SentencePieceTokenizer":
-        """Learns `vocab_size` pieces from `sentences`; give it both languages for a shared vocabulary.
+    def train(cls, sentences: Iterable[str], vocab_size: int, character_coverage: float = 0.9999) -> Self:
+        """Learn `vocab_size` pieces from `sentences`; give it both languages for a shared vocabulary.
 
         The same sentences give the same pieces. Characters outside the most frequent `character_coverage`
         are spelled in bytes. A text too small for `vocab_size` gives as many pieces as it can, with a
@@ -94,35 +108,54 @@ class SentencePieceTokenizer:
         least = len(SPECIALS) + 256
         if not least <= vocab_size <= _MOST_PIECES:
             raise ValueError(f"vocab_size must be from {least} to {_MOST_PIECES:,}, not {vocab_size}")
-        lines = _trainable(sentences)
-        tokenizer = cls(_train(lines, vocab_size, character_coverage))
+        tokenizer = cls(_train(sentences, vocab_size=vocab_size, character_coverage=character_coverage))
         if len(tokenizer) < vocab_size:
             message = f"the text yields {len(tokenizer):,} pieces, fewer than the {vocab_size:,} asked for"
             warnings.warn(message, stacklevel=2)
         return tokenizer
 
-    def __len__(self) -> int:
-        return len(self._processor)
+    def split(self, text: str) -> list[str]:
+        """Cut text into pieces as SentencePiece writes them, U+2581 for a space."""
+        return self._processor.encode(self._escaped(text), out_type=str)
 
     def encode(self, text: str, dropout: float = 0.0, random: Random | None = None) -> list[int]:
-        """Ids without `<s>` and `</s>`.
+        """Return ids without `<s>` and `</s>`.
 
         With `dropout`, each merge is left out with that probability, so that the model sees many spellings
         of a word; `random` is where the chances come from, a stream that no seed repeats if None.
         """
-        text, surrogates = replace_surrogates(text)
-        self.replaced += surrogates
         if not dropout:
-            return self._processor.encode(_escape(text))
-        chance = random or Random()
+            return super().encode(text)
         # SentencePiece can do this too, but not alike in two processes: its random stream is salted in each.
-        spaced = _SPACE_MARK + _escape(text).replace(" ", _SPACE_MARK) if text else ""
-        pieces = (
-            piece
-            for word in re.findall(f"{_SPACE_MARK}[^{_SPACE_MARK}]*", spaced)
-            for piece in merge_pieces(list(word), self._scores, dropout, chance)
-        )
-        return [number for piece in pieces for number in self._numbers(piece)]
+        text, chance = self._escaped(text), random or Random()
+        spaced = _SPACE_MARK + text.replace(" ", _SPACE_MARK) if text else ""
+        ids = []
+        for word in re.findall(f"{_SPACE_MARK}[^{_SPACE_MARK}]*", spaced):
+            for piece in merge_pieces(list(word), self._scores, dropout, chance):
+                known = piece in self._scores
+                spelled = [piece] if known else [f"<0x{byte:02X}>" for byte in piece.encode()]
+                ids += [self._ids[each] for each in spelled]
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of `ids`; special symbols give nothing, bytes that form no character give U+FFFD."""
+        text = self._processor.decode([int(i) for i in ids if i > UNK])
+        return re.sub(f"{_ESCAPE}([em])", lambda match: _ESCAPE if match[1] == "e" else _SPACE_MARK, text)
+
+    def scored_pieces(self) -> list[tuple[str, float | None]]:
+        """Return each piece as SentencePiece holds it, with its score; None for symbols and bytes."""
+        return [(piece, self._scores.get(piece)) for piece in self.vocabulary]
+
+    def save(self, folder: Path, name: str) -> None:
+        self._save(folder, name)
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> Self:
+        return cls(cls._read(folder, name)[0])
+
+    def _escaped(self, text: str) -> str:
+        text = self._without_surrogates(text)
+        return text.replace(_ESCAPE, _ESCAPE + "e").replace(_SPACE_MARK, _ESCAPE + "m")
 
     @cached_property
     def _scores(self) -> dict[str, float]:
@@ -130,105 +163,63 @@ class SentencePieceTokenizer:
         processor = self._processor
         special = (processor.is_control, processor.is_unknown, processor.is_byte)
         learned = (i for i in range(len(self)) if not any(test(i) for test in special))
-        return {processor.id_to_piece(i): processor.get_score(i) for i in learned}
+        return {self.vocabulary[i]: processor.get_score(i) for i in learned}
 
-    def _numbers(self, piece: str) -> list[int]:
-        """A piece's number; those of its bytes where it is none."""
-        if piece in self._scores:
-            return [self._processor.piece_to_id(piece)]
-        return [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in piece.encode()]
+
+class MarianTokenizer(_Subwords):
+    """One side of a Marian model: its SentencePiece file, and the vocabulary in the order of our ids.
+
+    Text is normalised as SentencePiece was trained to, so unlike `SentencePieceTokenizer` this does not give
+    every text back. Pieces that the vocabulary lacks become `<unk>`. A target language, where a model has
+    several, is named before the text: `>>fra<< A dog runs.`
+    """
+
+    kind: ClassVar[str] = "marian"
+
+    def split(self, text: str) -> list[str]:
+        """Cut text into pieces; the first is the target language, where one is named."""
+        text = self._without_surrogates(text)
+        code, found, rest = text.partition("<<")
+        if found and code.startswith(">>"):
+            return [code + found, *self._processor.encode(rest, out_type=str)]
+        return self._processor.encode(text, out_type=str)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of `ids`; special symbols give nothing, bytes that form no character give U+FFFD."""
-        text = self._processor.decode([int(i) for i in ids if i > UNK])
-        return _ESCAPED.sub(lambda match: _ESCAPE if match[1] == "e" else _SPACE_MARK, text)
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The pieces as SentencePiece writes them, U+2581 for a space; the unprintable is spelled out."""
-        return [printable(self._processor.id_to_piece(int(i))) for i in ids]
-
-    def scored_pieces(self) -> list[tuple[str, float | None]]:
-        """Return each piece as SentencePiece holds it, with its score; None for symbols and bytes."""
-        pieces = map(self._processor.id_to_piece, range(len(self)))
-        return [(piece, self._scores.get(piece)) for piece in pieces]
+        pieces = [self.vocabulary[i] for i in ids if i > UNK]
+        return self._processor.decode_pieces(pieces).replace(_SPACE_MARK, " ").strip()
 
     def save(self, folder: Path, name: str) -> None:
-        """Writes `name.model`, and `name.json` with the kind and the model's checksum."""
-        write_saved(Path(folder), name, self.model, {"kind": self.kind})
+        self._save(folder, name, vocabulary=self.vocabulary)
 
     @classmethod
-    def load(cls, folder: Path, name: str) -> "SentencePieceTokenizer":
-        """What `save` wrote.
+    def load(cls, folder: Path, name: str) -> Self:
+        model, saved = cls._read(folder, name)
+        vocabulary = saved.get("vocabulary")
+        if not isinstance(vocabulary, list) or not all(isinstance(piece, str) for piece in vocabulary):
+            raise ValueError(f"{folder / name}.json is no vocabulary: it needs a list of pieces")
+        return cls(model, vocabulary)
 
-        Raises FileNotFoundError, or ValueError if the two files do not belong together.
-        """
-        return cls(read_saved(Path(folder), name)[1])
 
-
-def _train(lines: list[str], vocab_size: int, character_coverage: float) -> bytes:
+def _train(sentences: Iterable[str], **sizes: Any) -> bytes:
+    """Have SentencePiece learn from `sentences`; returns the content of its file."""
     import sentencepiece
 
     model = io.BytesIO()
-    sizes: dict[str, Any] = {"vocab_size": vocab_size, "character_coverage": character_coverage}
+    lines = (line.translate(_TRAINABLE) for sentence in sentences for line in sentence.split("\n"))
+    usable = [line for line in lines if line.strip()]
+    if not usable:
+        raise ValueError("a tokenizer cannot be trained on no text")
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines), model_writer=model, **sizes, **_TRAINING
+            sentence_iterator=iter(usable), model_writer=model, **sizes, **_TRAINING
         )
     except RuntimeError as error:
         need = re.search(r"required_chars\. -?\d+ vs (\d+)", str(error))
         if not need:
             raise ValueError(f"SentencePiece cannot learn from this text: {error}") from None
         least = f"the symbols, 256 bytes and the characters of this text need {need[1]}"
-        raise ValueError(f"vocab_size is {vocab_size}, but {least}") from None
+        raise ValueError(f"vocab_size is {sizes['vocab_size']}, but {least}") from None
     return model.getvalue()
-
-
-def _trainable(sentences: Iterable[str]) -> list[str]:
-    lines = (line.translate(_RESERVED) for sentence in sentences for line in sentence.split("\n"))
-    usable = [replace_surrogates(line)[0] for line in lines if line.strip()]
-    if not usable:
-        raise ValueError("a tokenizer cannot be trained on no text")
-    return usable
-
-
-def read_processor(model: bytes) -> Any:
-    """SentencePiece's processor for the content of a model file. Raises ValueError if it is not one."""
-    import sentencepiece
-
-    if not model:
-        raise ValueError("an empty file is no SentencePiece model")
-    try:
-        return sentencepiece.SentencePieceProcessor(model_proto=model)
-    except RuntimeError as error:
-        raise ValueError(f"not a SentencePiece model: {error}") from None
-
-
-def write_saved(folder: Path, name: str, model: bytes, settings: dict[str, Any]) -> None:
-    """Write a model file's content to `name.model`, and to `name.json` the settings with its checksum."""
-    with replacing(folder / f"{name}.model") as partial:
-        partial.write_bytes(model)
-    write_json(folder / f"{name}.json", {**settings, "sha256": hashlib.sha256(model).hexdigest()})
-
-
-def read_saved(folder: Path, name: str) -> tuple[dict[str, Any], bytes]:
-    """The settings in `name.json` and the content of `name.model`.
-
-    Raises FileNotFoundError, or ValueError if the two files do not belong together.
-    """
-    path = folder / f"{name}.model"
-    saved, model = read_settings(folder, name), read_file(path)
-    if hashlib.sha256(model).hexdigest() != saved.get("sha256"):
-        raise ValueError(f"{path} is not the file that was saved with {name}.json: its checksum differs")
-    return saved, model
-
-
-def _escape(text: str) -> str:
-    return text.replace(_ESCAPE, _ESCAPE + "e").replace(_SPACE_MARK, _ESCAPE + "m")
-
-
-def breaks_line(piece: str) -> bool:
-    """Whether a piece stands for a line break or holds one."""
-    return piece in ("<0x0A>", "<0x0D>") or "\n" in piece or "\r" in piece
 
 
 def merge_pieces(

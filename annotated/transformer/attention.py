@@ -39,8 +39,7 @@ def attention(
         output (..., T, d_v) and weights (..., T, S), as they were before dropout. A row of weights sums to 1;
         a query that may see nothing gets zeros, not NaN, in its row, its output and its gradients.
 
-    Raises:
-        ValueError: the mask is not boolean.
+    Raises ValueError for a mask that is not boolean.
     """
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (..., T, S)
     if mask is not None:
