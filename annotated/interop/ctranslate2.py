@@ -20,9 +20,8 @@ from annotated.tokenizers import END, SPECIALS, START, UNK, Tokenizer, load_toke
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.layers import SublayerConnection, sinusoids
 from annotated.transformer.model import EncoderDecoder, EncoderLayer, Stack
-from annotated.translation.hypotheses import check_search
+from annotated.translation.limits import Limits, check_search, several_sentences
 from annotated.translation.model_folder import CONFIG, check_whole
-from annotated.translation.sentences import Limits, several_sentences
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}  # its names of ours
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")

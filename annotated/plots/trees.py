@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from annotated.data.trees import Tree, is_word, labelled_spans
 from annotated.plots.drawing import axes_or_new, load
-from annotated.translation.hypotheses import Candidate
+from annotated.translation.decoding import Candidate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
