@@ -14,9 +14,11 @@ from annotated.fast import CpuKernels, smoothed_cross_entropy
 from annotated.training.config import TrainingConfig
 from annotated.training.devices import half_precision, total
 from annotated.training.rdrop import rdrop_cross_entropy
+from annotated.training.run_folder import optimizer_tensors
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.transformer.schedule import factor_for, rate
+from annotated.translation.model_folder import weights
 
 # A batch, and its weight in the loss: 0 for one that is computed only because each process must take part.
 Weighed = tuple[Batch, float]
@@ -78,6 +80,16 @@ class Updater:
             name = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
             return wrapper(loss, **{name: False})  # buffers are constants; torch 2.13 has renamed the setting
         return loss
+
+    def share_state(self, begun: bool) -> None:
+        """Give the first process's weights to all, and with a run that was `begun`, Adam's state."""
+        if begun and self.rank:
+            for parameter in self.model.parameters():
+                moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+                self.optimizer.state[parameter] = {"step": torch.zeros((), device=self.device), **moments}
+        state = weights(self.model) | optimizer_tensors(self.model, self.optimizer)
+        for name in sorted(state):
+            dist.broadcast(state[name].detach(), 0)
 
     def share(self, group: list[list[int]]) -> list[tuple[list[int], float]]:
         """This process's batches of an update, each with its weight in the loss.
