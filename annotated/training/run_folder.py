@@ -4,10 +4,9 @@ It is a model folder (the newest weights, or their average at the end) that also
 
     training.json                settings of the run, as `--config` takes them
     log.jsonl                    a line each `log_every` updates and each validation, with the epoch from 1
-                                 (from 0 in older runs, but for validation): "loss" is what is
-                                 trained, the smoothed divergence (and what `rdrop_weight` adds),
-                                 "validation_loss" the cross-entropy without smoothing, both in nats a
-                                 target token
+                                 (from 0 in older runs, but for validation), in nats a target token: "loss" is
+                                 what is trained, the smoothed divergence (and what `rdrop_weight` adds),
+                                 "validation_loss" the cross-entropy without smoothing
     checkpoints/step-00001234/   a model folder with the optimizer's state and the position in the data
     tensorboard/                 the log for TensorBoard, if asked for
     run.lock                     empty; held by the process that trains
@@ -96,10 +95,9 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from the run.
+        """Keep other processes from the run, until this one ends, however it does.
 
-        Raises ValueError where one is at work on it, and as `check_ours` does. The lock ends with the
-        process, however that ends.
+        Raises ValueError where one is at work on it, and as `check_ours` does.
         """
         self.check_ours()
         self.path.mkdir(parents=True, exist_ok=True)

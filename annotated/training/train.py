@@ -5,14 +5,13 @@ import hashlib
 import math
 import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import cast
 
 import torch
-from torch import distributed as dist
 
 from annotated.data.batching import TokenBatches, encode_corpus, mixed_seed
 from annotated.data.own import Text, own_corpus
@@ -25,7 +24,7 @@ from annotated.training.run_folder import LOG, RunFolder
 from annotated.training.trainer import Trainer
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.model_folder import find_model, load_model, weights
+from annotated.translation.model_folder import find_model, load_model
 from annotated.translation.translator import Translator
 
 VOCAB = (260, 10**6)  # subwords at least and at most
@@ -75,8 +74,12 @@ def train(
     for text that was not read as it was meant (see `own_corpus`); Stopped, a KeyboardInterrupt, after Ctrl-C,
     with the run saved; else as `Trainer.train` does.
     """
-    check_choice("preset", preset, PRESETS)
-    check_choice("tokenizer", tokenizer, ("subwords", "words"))
+    for name, value, choices in (
+        ("preset", preset, PRESETS),
+        ("tokenizer", tokenizer, ("subwords", "words")),
+    ):
+        if value not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
     if not VOCAB[0] <= vocab <= VOCAB[1]:
         raise ValueError(f"vocab must be from {VOCAB[0]} to {VOCAB[1]}, not {vocab}")
     shape, training = split_settings(settings)
@@ -127,7 +130,8 @@ def train_on(
     room = min(config.max_tokens, model.max_positions or config.max_tokens)
     limit = min(config.max_sentence, room - around)
 
-    def batches(split: str, epoch: int = 0, dropout: float = 0.0) -> TokenBatches:
+    def batches(split: str, epoch: int = 0) -> TokenBatches:
+        dropout = config.subword_dropout if split == "train" else 0.0
         pairs = encode_corpus(corpus[split], src, tgt, limit, dropout, mixed_seed(config.seed, epoch))
         if epoch == 0:
             say(pairs.report())
@@ -135,10 +139,7 @@ def train_on(
                 say(first_pair(corpus))
         return TokenBatches(pairs, config.max_tokens, seed=config.seed, shuffle=split == "train")
 
-    @lru_cache(maxsize=1)
-    def training(epoch: int) -> TokenBatches:
-        return batches("train", epoch, config.subword_dropout)
-
+    training = lru_cache(maxsize=1)(partial(batches, "train"))
     with agreed():
         training(0)  # what is wrong with it is told before the run begins
         validation = batches("val") if "val" in corpus.splits else None
@@ -154,9 +155,8 @@ def train_on(
     if not trainer.finished():
         raise Stopped(f"stopped {where}; --resume, in Python resume=True, goes on")
     say(f"finished {where}")
-    if dist.is_initialized():  # the mean of the checkpoints is the first process's
-        for tensor in weights(model).values():
-            dist.broadcast(tensor.detach(), 0)
+    if trainer.updater.world > 1:  # the mean of the checkpoints is the first process's
+        trainer.updater.share_state(begun=False)
     return Translator(model.eval(), src, tgt, notes.get("variant") == "tok", corpus.pair)
 
 
@@ -167,13 +167,11 @@ def model_to_go_on_with(
 
     Raises ValueError for one of the `settings` that the model has not.
     """
-    start = run.newest() if resume else None
-    if start is not None:
+    if resume and (start := run.newest()):
         with run.reading(start):
             found = load_model(start)
     elif init_from:
-        start = find_model(init_from)
-        found = load_model(start)
+        found = load_model(start := find_model(init_from))
     else:
         return None
     for name, value in settings.items():
@@ -246,12 +244,6 @@ def split_settings(settings: dict[str, object]) -> tuple[dict[str, object], dict
             raise ValueError(f"unknown setting {name!r}; {hint}")
     shape, training = ({name: settings[name] for name in settings if name in each} for each in known)
     return shape, training
-
-
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raise ValueError unless the value is one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
 
 
 def fingerprint(corpus: Corpus) -> str:

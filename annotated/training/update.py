@@ -92,18 +92,14 @@ class Updater:
             dist.broadcast(state[name].detach(), 0)
 
     def share(self, group: list[list[int]]) -> list[tuple[list[int], float]]:
-        """This process's batches of an update, each with its weight in the loss.
-
-        A process for which there is none computes one with weight 0: all have to take part.
-        """
+        """This process's batches of an update, each with its weight in the loss."""
         mine = [(indices, 1.0) for indices in group[self.rank :: self.world]]
-        return mine or [(group[0], 0.0)]
+        return mine or [(group[0], 0.0)]  # all have to take part
 
     def backward(self, share: list[Weighed], step: int) -> tuple[float, float, bool]:
         """Compute the gradient of the update after `step`, clipped as the settings ask.
 
-        Returns the summed loss and the number of target tokens, of all processes, and whether loss and
-        gradient are finite.
+        Returns summed loss and target tokens, of all processes, and whether loss and gradient are finite.
         """
         self.model.train()
         ntokens = total(sum(batch.ntokens * weight for batch, weight in share), self.device)
@@ -116,11 +112,9 @@ class Updater:
         return loss, ntokens, math.isfinite(loss) and bool(norm.isfinite())
 
     def backward_one(self, batch: Batch, weight: float, ntokens: float, last: bool) -> float:
-        """Add the gradient of one batch's part of the mean loss; returns its summed loss.
-
-        At the `last` batch of an update, processes add up their gradients.
-        """
+        """Add the gradient of one batch's part of the mean loss; returns its summed loss."""
         batch.to(self.device)
+        # At the last batch of an update, processes add up their gradients.
         quiet = nullcontext() if last or self.world == 1 else self.loss.no_sync()
         half = half_precision(self.device) if self.config.precision == "bf16" else nullcontext()
         quick = CpuKernels() if self.device.type == "cpu" else nullcontext()

@@ -112,10 +112,7 @@ def greedy_bleu(
     tokenizer: Tokenizer,
     measure: Callable[[Sequence[str], Sequence[str]], Score] = bleu,
 ) -> Score:
-    """BLEU of greedy translations of the batches' sources: cheap enough to be followed while training.
-
-    The references are the batches' targets as the target `tokenizer` decodes them.
-    """
+    """BLEU of greedy translations of the batches' sources, by their targets as the `tokenizer` decodes them."""
     device = next(model.parameters()).device
     never = (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
     found: list[str] = []
@@ -224,10 +221,7 @@ def bootstrap(
     seed: int = 0,
     tokenize: str = "13a",
 ) -> Interval:
-    """One system's BLEU, and how far another test set of this size might have moved it.
-
-    Arguments and errors are those of `paired_bootstrap`.
-    """
+    """One system's BLEU, and how far another test set might have moved it; otherwise as `paired_bootstrap`."""
     return interval(*resampled_bleu(hypotheses, references, samples, seed, tokenize))
 
 

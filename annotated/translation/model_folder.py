@@ -148,13 +148,10 @@ def check_whole(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: 
 def save_model(
     folder: Path, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
 ) -> None:
-    """Write a model folder; one tokenizer that serves both sides is stored once.
-
-    Raises ValueError, and writes nothing, as `check_whole` does.
-    """
+    """Write a model folder. Raises ValueError as `check_whole` does, and then writes nothing."""
     check_whole(model, src_tokenizer, tgt_tokenizer)
     folder = Path(folder)
-    joint = src_tokenizer is tgt_tokenizer
+    joint = src_tokenizer is tgt_tokenizer  # it is stored once
     names = {side: "tokenizer" if joint else f"{side}_tokenizer" for side in ("src", "tgt")}
     folder.mkdir(parents=True, exist_ok=True)
     for name, tokenizer in {names["src"]: src_tokenizer, names["tgt"]: tgt_tokenizer}.items():

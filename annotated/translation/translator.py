@@ -88,8 +88,7 @@ class Translator:
     ) -> "Translator":
         """From a model folder, or by the name of a shipped model; `options` are those of the class.
 
-        The folder of a run tells whether it was trained on lower-cased, tokenised text. Raises as
-        `load_model` and the class do.
+        Raises as `load_model` and the class do.
         """
         folder = find_model(name_or_folder)
         settings = training_settings(folder)
@@ -261,10 +260,7 @@ class Translator:
         return (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
 
     def attention(self, sentence: str, translation: str | None = None) -> "TranslationAttention":
-        """Where each head looked while `translation` (by default, our own) was written token by token.
-
-        Raises ValueError as `encode` and `begin` do.
-        """
+        """Where each head looked while `translation`, by default our own, was written; raises as `begin`."""
         translation = self(sentence) if translation is None else translation
         src = self.batch([self.encode(one_sentence(sentence))])
         tgt = [self.tgt_tokenizer.start, *self.begin(translation)]
