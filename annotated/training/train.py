@@ -167,11 +167,13 @@ def model_to_go_on_with(
 
     Raises ValueError for one of the `settings` that the model has not.
     """
-    if resume and (start := run.newest()):
+    start = run.newest() if resume else None
+    if start is not None:
         with run.reading(start):
             found = load_model(start)
     elif init_from:
-        found = load_model(start := find_model(init_from))
+        start = find_model(init_from)
+        found = load_model(start)
     else:
         return None
     for name, value in settings.items():

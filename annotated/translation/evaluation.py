@@ -112,7 +112,7 @@ def greedy_bleu(
     tokenizer: Tokenizer,
     measure: Callable[[Sequence[str], Sequence[str]], Score] = bleu,
 ) -> Score:
-    """BLEU of greedy translations of the batches' sources, by their targets as the `tokenizer` decodes them."""
+    """BLEU of greedy translations of the batches' sources; references are the targets, decoded again."""
     device = next(model.parameters()).device
     never = (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
     found: list[str] = []
@@ -221,7 +221,7 @@ def bootstrap(
     seed: int = 0,
     tokenize: str = "13a",
 ) -> Interval:
-    """One system's BLEU, and how far another test set might have moved it; otherwise as `paired_bootstrap`."""
+    """One system's BLEU, and how far another test set might have moved it; else as `paired_bootstrap`."""
     return interval(*resampled_bleu(hypotheses, references, samples, seed, tokenize))
 
 
