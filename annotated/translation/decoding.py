@@ -142,8 +142,9 @@ def beam_search(
     for limit in limits:
         check_count("max_len", limit)
     rules = beam, n_best, alpha, penalty
+    watches = [None if watch is None else partial(watch, i) for i in range(len(src))]
     searches = [
-        SentenceSearch(min(limit, model.max_positions or limit), *rules, prefix, watch and partial(watch, i))
+        SentenceSearch(min(limit, model.max_positions or limit), *rules, prefix, watches[i])
         for i, (limit, prefix) in enumerate(zip(limits, begun, strict=True))
     ]
     with evaluating(model):

@@ -86,7 +86,7 @@ def is_watched(model: nn.Module) -> bool:
     return any(getattr(module, "on_weights", None) is not None for module in model.modules())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TranslationAttention:
     """The attention weights of one translation, with the tokens that stand on their axes.
 
