@@ -82,7 +82,7 @@ class Updater:
         return loss
 
     def share_state(self, begun: bool) -> None:
-        """Give the first process's weights and Adam's state to all, which have none of a run `begun` before."""
+        """Give the first process's weights and Adam's state to all, who have none of a run `begun` before."""
         if begun and self.rank:
             for parameter in self.model.parameters():
                 moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
