@@ -144,8 +144,8 @@ def beam_search(
     rules = beam, n_best, alpha, penalty
     watches = [None if watch is None else partial(watch, i) for i in range(len(src))]
     searches = [
-        SentenceSearch(min(limit, model.max_positions or limit), *rules, prefix, watches[i])
-        for i, (limit, prefix) in enumerate(zip(limits, begun, strict=True))
+        SentenceSearch(min(limit, model.max_positions or limit), *rules, prefix, watcher)
+        for limit, prefix, watcher in zip(limits, begun, watches, strict=True)
     ]
     with evaluating(model):
         run_beams(model, src, src_mask, searches, beam, start_symbol, end_symbol, forbidden)
