@@ -46,8 +46,8 @@ _HOMES = {
     "data": ("Batch", "data_gen"),
     "translation.cache": ("DecoderCache", "KeyValueCache"),
     "translation.watching": ("capture_attention", "evaluating"),
-    "translation.decoding": ("beam_search", "greedy_decode"),
-    "translation.hypotheses": ("Hypothesis", "length_penalty"),
+    "translation.decoding": ("Hypothesis", "beam_search", "greedy_decode"),
+    "translation.limits": ("length_penalty",),
     "translation.evaluation": (
         "alignment_error_rate",
         "bleu",

@@ -14,7 +14,7 @@ import torch
 from annotated.cli.options import Engine
 from annotated.data import ParallelText, read_parallel, read_tsv
 from annotated.training.devices import find_device, say
-from annotated.translation.sentences import Limits
+from annotated.translation.limits import Limits
 from annotated.translation.translator import Translator
 
 

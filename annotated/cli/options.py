@@ -8,8 +8,7 @@ from annotated.cli.flags import flag_fields, has_presets, within
 from annotated.cli.recipes import Search, recipe_names
 from annotated.training.config import Preset, TrainingConfig
 from annotated.transformer.config import TransformerConfig, setting
-from annotated.translation.hypotheses import MAX_BEAM
-from annotated.translation.sentences import Limits
+from annotated.translation.limits import MAX_BEAM, Limits
 
 MODEL = "model folder, or name of a shipped model"
 Quantization = Literal["float32", "float16", "bfloat16", "int16", "int8"]

@@ -13,7 +13,7 @@ from annotated.cli.options import TrainingData
 from annotated.data import Corpus, load_corpus, own_corpus
 from annotated.training.config import TrainingConfig
 from annotated.training.devices import SharedError, agreed, from_first, is_first, processes, say
-from annotated.training.interrupt import Stopped
+from annotated.training.progress import Stopped
 from annotated.training.run_folder import RunFolder
 from annotated.transformer.config import TransformerConfig
 

@@ -17,9 +17,8 @@ from annotated.interop.common import LONGEST, check_parts, foreign, vocabulary, 
 from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer, load_tokenizer, save_tokenizer
 from annotated.transformer.layers import sinusoids
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.hypotheses import check_search
+from annotated.translation.limits import Limits, check_search, several_sentences
 from annotated.translation.model_folder import CONFIG, check_whole
-from annotated.translation.sentences import Limits, several_sentences
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}  # its names of ours
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")

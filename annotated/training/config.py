@@ -17,6 +17,8 @@ HINTS = {
     "hidden_size": "d_model",
 }
 
+CAN_BE_0 = ("warmup", "clip", "rdrop_weight", "patience", "save_every", "bleu_every")
+
 
 @dataclass(frozen=True)
 class TrainingConfig:
@@ -59,25 +61,16 @@ class TrainingConfig:
     seed: int = 0  # of initial weights, order of the data and dropout; --seed of every command
 
     def __post_init__(self) -> None:
-        at_least_one = (
-            "epochs",
-            "max_steps",
-            "max_tokens",
-            "accumulate",
-            "max_sentence",
-            "rdrop_from",
-            "keep",
-            "log_every",
-        )
-        for name in at_least_one:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("warmup", "clip", "rdrop_weight", "patience", "save_every", "bleu_every"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
         for field in fields(self):
-            if field.type is int and getattr(self, field.name) >= 2**31:
-                raise ValueError(f"{field.name} must be below 2^31, not {getattr(self, field.name)}")
+            name, value, choices = field.name, getattr(self, field.name), get_args(field.type)
+            if name in CAN_BE_0 and not value >= 0:
+                raise ValueError(f"{name} must be 0 or more, not {value}")
+            if field.type is int and name not in (*CAN_BE_0, "average", "seed") and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+            if field.type is int and value >= 2**31:
+                raise ValueError(f"{name} must be below 2^31, not {value}")
+            if choices and value not in choices:
+                raise ValueError(f"{name} must be {' or '.join(choices)}, not {value!r}")
         if not 0 < self.learning_rate <= 1:
             raise ValueError(f"learning_rate must be above 0 and at most 1, not {self.learning_rate}")
         if not self.eps > 0:
@@ -87,10 +80,6 @@ class TrainingConfig:
                 raise ValueError(f"{name} must be in [0, 1), not {getattr(self, name)}")
         if not 0 <= self.average <= self.keep:
             raise ValueError(f"average must be from 0 to keep, which is {self.keep}, not {self.average}")
-        if self.average_of not in ("last", "best"):
-            raise ValueError(f"average_of must be last or best, not {self.average_of!r}")
-        if self.precision not in ("float32", "bf16"):
-            raise ValueError(f"precision must be float32 or bf16, not {self.precision!r}")
 
     @classmethod
     def base(cls, **settings: Any) -> "TrainingConfig":

@@ -78,10 +78,7 @@ def gathered(value: Item) -> list[Item]:
 
 def from_first(value: Item) -> Item:
     """The value of the first process, in all of them."""
-    values = [value]
-    if dist.is_initialized():
-        dist.broadcast_object_list(values)
-    return values[0]
+    return gathered(value)[0]
 
 
 def total(value: float, device: torch.device) -> float:
@@ -128,10 +125,9 @@ def half_precision(device: torch.device) -> Iterator[None]:
     """Compute matrix products in bf16 while the block runs, forward and backward; all else stays float32.
 
     On a GPU by autocast; products that are kept out of it, those of the loss, take float32 numbers and round
-    them inside. On a CPU all products do, if PyTorch can there: with AMX it does, with no more than AVX-512's
-    bf16 it rounds nothing. Autocast would spend more on conversions than it saves in a small model. The fused
-    attention kernel is slower there on short sentences (benchmarks/attention.py), so attention is computed
-    step by step.
+    them inside. On a CPU all products do, if PyTorch can there: with AMX, not with AVX-512 alone. Autocast
+    would spend more on conversions than it saves in a small model. The fused kernel is slower there on
+    short sentences (benchmarks/attention.py), so attention is computed step by step.
     """
     on_cpu = device.type == "cpu"
     before = torch.get_float32_matmul_precision()

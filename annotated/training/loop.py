@@ -70,7 +70,8 @@ def run_epoch(
     if mode == "eval":
         with evaluating(model):
             for batch in data_iter:
-                loss += summed_loss(batch, model, loss_compute, 1)[0].item()
+                states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+                loss += loss_compute(states, batch.tgt_y, 1)[0].item()
                 tokens += batch.ntokens
     elif mode != "train":
         raise ValueError(f"mode must be 'train' or 'eval', not {mode!r}")
@@ -102,7 +103,8 @@ def update(
     norm = max(ntokens, 1)  # a group of padding alone has a loss of 0, not NaN
     for batch in group:
         with CpuKernels():
-            total, share = summed_loss(batch, model, loss_compute, norm)
+            states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+            total, share = loss_compute(states, batch.tgt_y, norm)
         share.backward()
         loss += total.item()
         state.step += 1
@@ -112,11 +114,3 @@ def update(
     state.accum_step += 1
     state.tokens += ntokens
     return loss
-
-
-def summed_loss(
-    batch: Batch, model: EncoderDecoder, loss_compute: SimpleLossCompute, norm: float
-) -> tuple[Tensor, Tensor]:
-    """The batch's summed loss, and its share of the update's mean to go back from."""
-    states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-    return loss_compute(states, batch.tgt_y, norm)

@@ -4,10 +4,9 @@ It is a model folder (the newest weights, or their average at the end) that also
 
     training.json                settings of the run, as `--config` takes them
     log.jsonl                    a line each `log_every` updates and each validation, with the epoch from 1
-                                 (from 0 in older runs, but for validation): "loss" is what is
-                                 trained, the smoothed divergence (and what `rdrop_weight` adds),
-                                 "validation_loss" the cross-entropy without smoothing, both in nats a
-                                 target token
+                                 (from 0 in older runs, but for validation), in nats a target token: "loss" is
+                                 what is trained, the smoothed divergence (and what `rdrop_weight` adds),
+                                 "validation_loss" the cross-entropy without smoothing
     checkpoints/step-00001234/   a model folder with the optimizer's state and the position in the data
     tensorboard/                 the log for TensorBoard, if asked for
     run.lock                     empty; held by the process that trains
@@ -16,7 +15,7 @@ It is a model folder (the newest weights, or their average at the end) that also
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,22 +28,10 @@ from torch.optim import Adam
 from annotated.files import creating_folder, naming, read_json, remove_folder, remove_partials, write_json
 from annotated.tokenizers import Tokenizer
 from annotated.training.config import CHANGEABLE, TrainingConfig
-from annotated.training.devices import say
 from annotated.training.progress import PROGRESS, Progress, read_progress
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.evaluation import TokenScores
-from annotated.translation.model_folder import (
-    CONFIG,
-    SETTINGS,
-    WEIGHTS,
-    average_checkpoints,
-    check_tensors,
-    load_weights,
-    read_tensors,
-    save_model,
-    weights,
-    write_tensors,
-)
+from annotated.translation.model_folder import CONFIG, SETTINGS, save_model, weights
+from annotated.translation.tensor_files import check_tensors, read_tensors, write_tensors
 
 LOG, LOCK = "log.jsonl", "run.lock"
 OPTIMIZER = "optimizer.safetensors"
@@ -71,6 +58,10 @@ class RunFolder:
     def newest(self) -> Path | None:
         """The newest whole checkpoint, if there is one."""
         return next(reversed(self.checkpoints()), None)
+
+    def settings(self) -> dict[str, Any]:
+        """Read what the run was begun with."""
+        return read_json(self.path / SETTINGS)
 
     def select_checkpoints(self, count: int, of: str, off_schedule: bool = False) -> list[Path]:
         """`count` checkpoints: of "last" the newest, of "best" those with the lowest validation losses.
@@ -104,10 +95,9 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from the run.
+        """Keep other processes from the run, until this one ends, however it does.
 
-        Raises ValueError where one is at work on it, and as `check_ours` does. The lock ends with the
-        process, however that ends.
+        Raises ValueError where one is at work on it, and as `check_ours` does.
         """
         self.check_ours()
         self.path.mkdir(parents=True, exist_ok=True)
@@ -131,18 +121,38 @@ class RunFolder:
                 way_out = f"delete the folder {checkpoint}, and the run goes on from {others[-1].name}"
             raise ValueError(f"{error}; {way_out}") from None
 
-    def check_settings(self, settings: dict[str, object]) -> None:
-        """Raise ValueError naming a setting that differs from the run's, unless it may be changed.
+    def check_goes_on(
+        self, settings: dict[str, object], mine: Progress, found: Progress, processes: int
+    ) -> int:
+        """Raise ValueError where the run cannot go on exactly with these settings, text and processes.
 
-        A run of an older version does not name all of them; it had the defaults of the others.
+        `mine` tells the text and the batches of an update as they would be now, `found` as the checkpoint has
+        them. Returns how many of those batches a process takes.
         """
+        size, same_text = found.update_batches, mine.text and mine.text == found.text
+        free = {*CHANGEABLE, *(PLACES if same_text else ())}
+        if mine.update_batches == size:
+            free.add("accumulate")
+        # A run of an older version does not name all settings: it had the defaults of the others.
         defaults = {field.name: field.default for field in dataclasses.fields(TrainingConfig)}
-        for name, value in {**defaults, **read_json(self.path / SETTINGS)}.items():
-            if name in settings and name not in CHANGEABLE and settings[name] != value:
+        for name, value in {**defaults, **self.settings()}.items():
+            if name in settings and name not in free and settings[name] != value:
                 raise ValueError(
                     f"{self.path} was begun with {name} = {value!r}, not {settings[name]!r}; a resumed run "
                     f"keeps its settings, but for {', '.join(CHANGEABLE)}"
                 )
+        if found.text not in ("", mine.text):
+            raise ValueError(
+                f"{self.path} was begun with other text to train or validate on; resume it with that, or "
+                f"begin another run with --init-from {self.path}"
+            )
+        if size % processes:
+            counts = ", ".join(str(n) for n in range(1, size + 1) if size % n == 0)
+            raise ValueError(
+                f"{self.path}: an update is made of {size} batches, which {processes} processes cannot "
+                f"share evenly; resume it with as many processes as one of {counts}"
+            )
+        return size // processes
 
     def open(self, settings: dict[str, object], progress: Progress) -> None:
         """Get ready to go on from `progress`: undo what a killed process logged later or left half done."""
@@ -164,28 +174,27 @@ class RunFolder:
     def save(
         self,
         model: EncoderDecoder,
-        tokenizers: tuple[Tokenizer, Tokenizer],
+        tokenizers: Sequence[Tokenizer],
         optimizer: Adam,
         progress: Progress,
-        keep: int,
-        of: str,
+        config: TrainingConfig,
     ) -> None:
-        """Write a checkpoint, make its weights the run's, and drop all but it and the `keep` chosen ones."""
+        """Write a checkpoint, make its weights the run's, and drop those that `config` does not keep."""
         with creating_folder(self.path / "checkpoints" / f"step-{progress.step:08d}") as folder:
             write_tensors(folder / OPTIMIZER, optimizer_tensors(model, optimizer))
             write_json(folder / PROGRESS, dataclasses.asdict(progress))
             save_model(folder, model, *tokenizers)
         save_model(self.path, model, *tokenizers)
-        self.drop(keep, of)
+        self.drop(config)
 
-    def note(self, progress: Progress, keep: int, of: str) -> None:
+    def note(self, progress: Progress, config: TrainingConfig) -> None:
         """Let the newest checkpoint know how it was validated, and drop what that makes superfluous."""
         write_json(self.checkpoints()[-1] / PROGRESS, dataclasses.asdict(progress))
-        self.drop(keep, of)
+        self.drop(config)
 
-    def drop(self, keep: int, of: str) -> None:
-        """Remove all checkpoints but the newest and the `keep` chosen ones."""
-        kept = {self.newest(), *self.select_checkpoints(keep, of)}
+    def drop(self, config: TrainingConfig) -> None:
+        """Remove all checkpoints but the newest and those that `config` keeps."""
+        kept = {self.newest(), *self.select_checkpoints(config.keep, config.average_of)}
         for old in self.checkpoints():
             if old not in kept:
                 remove_folder(old)
@@ -235,29 +244,3 @@ def load_optimizer(optimizer: Adam, model: EncoderDecoder, checkpoint: Path) -> 
     for name, tensor in tensors.items():
         whose, _, part = name.rpartition(".")
         optimizer.state[own[whose]][part] = tensor.to(own[whose].device, copy=True)
-
-
-def average_run(
-    out: RunFolder,
-    model: EncoderDecoder,
-    config: TrainingConfig,
-    newest: float | None,
-    score: Callable[[], TokenScores],
-) -> None:
-    """Give the model the mean of the checkpoints that the settings ask for, if that is better.
-
-    Better than the newest checkpoint, whose validation loss is `newest`; where that is None, the mean it is.
-    """
-    of = config.average_of
-    chosen = out.select_checkpoints(max(1, config.average), of, off_schedule=True)
-    load_weights(model, average_checkpoints(chosen), out.path)
-    if len(chosen) == 1:
-        return
-    left = mean = f"the mean of the {of} {len(chosen)} checkpoints"
-    if newest is not None:
-        found = score().loss
-        say(f"validation cross-entropy {found:.4f} of {mean}, {newest:.4f} of the newest")
-        if found > newest:
-            left = "the newest checkpoint"
-            load_weights(model, read_tensors(out.checkpoints()[-1] / WEIGHTS), out.path)
-    say(f"the model is {left}")

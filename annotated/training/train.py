@@ -4,28 +4,27 @@ import difflib
 import hashlib
 import math
 import shutil
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable
 from dataclasses import fields
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import cast
 
 import torch
-from torch import distributed as dist
 
 from annotated.data.batching import TokenBatches, encode_corpus, mixed_seed
 from annotated.data.own import Text, own_corpus
-from annotated.data.parallel import Corpus, shortened
-from annotated.tokenizers import Tokenizer
+from annotated.data.parallel import Corpus, ParallelText, shortened
+from annotated.tokenizers import SentencePieceTokenizer, Tokenizer, WordTokenizer
 from annotated.training.config import HINTS, PRESETS, TrainingConfig
 from annotated.training.devices import agreed, find_device, from_first, is_first, processes, say
-from annotated.training.interrupt import Stopped
+from annotated.training.progress import Stopped
 from annotated.training.run_folder import LOG, RunFolder
-from annotated.training.starting import model_to_go_on_with, new_model
 from annotated.training.trainer import Trainer
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.model_folder import weights
+from annotated.translation.model_folder import find_model, load_model
 from annotated.translation.translator import Translator
 
 VOCAB = (260, 10**6)  # subwords at least and at most
@@ -75,8 +74,12 @@ def train(
     for text that was not read as it was meant (see `own_corpus`); Stopped, a KeyboardInterrupt, after Ctrl-C,
     with the run saved; else as `Trainer.train` does.
     """
-    check_choice("preset", preset, PRESETS)
-    check_choice("tokenizer", tokenizer, ("subwords", "words"))
+    for name, value, choices in (
+        ("preset", preset, PRESETS),
+        ("tokenizer", tokenizer, ("subwords", "words")),
+    ):
+        if value not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
     if not VOCAB[0] <= vocab <= VOCAB[1]:
         raise ValueError(f"vocab must be from {VOCAB[0]} to {VOCAB[1]}, not {vocab}")
     shape, training = split_settings(settings)
@@ -127,7 +130,8 @@ def train_on(
     room = min(config.max_tokens, model.max_positions or config.max_tokens)
     limit = min(config.max_sentence, room - around)
 
-    def batches(split: str, epoch: int = 0, dropout: float = 0.0) -> TokenBatches:
+    def batches(split: str, epoch: int = 0) -> TokenBatches:
+        dropout = config.subword_dropout if split == "train" else 0.0
         pairs = encode_corpus(corpus[split], src, tgt, limit, dropout, mixed_seed(config.seed, epoch))
         if epoch == 0:
             say(pairs.report())
@@ -135,10 +139,7 @@ def train_on(
                 say(first_pair(corpus))
         return TokenBatches(pairs, config.max_tokens, seed=config.seed, shuffle=split == "train")
 
-    @lru_cache(maxsize=1)
-    def training(epoch: int) -> TokenBatches:
-        return batches("train", epoch, config.subword_dropout)
-
+    training = lru_cache(maxsize=1)(partial(batches, "train"))
     with agreed():
         training(0)  # what is wrong with it is told before the run begins
         validation = batches("val") if "val" in corpus.splits else None
@@ -154,10 +155,72 @@ def train_on(
     if not trainer.finished():
         raise Stopped(f"stopped {where}; --resume, in Python resume=True, goes on")
     say(f"finished {where}")
-    if dist.is_initialized():  # the mean of the checkpoints is the first process's
-        for tensor in weights(model).values():
-            dist.broadcast(tensor.detach(), 0)
+    if trainer.updater.world > 1:  # the mean of the checkpoints is the first process's
+        trainer.updater.share_state(begun=False)
     return Translator(model.eval(), src, tgt, notes.get("variant") == "tok", corpus.pair)
+
+
+def model_to_go_on_with(
+    run: RunFolder, resume: bool, init_from: str | Path | None, settings: dict[str, object]
+) -> tuple[EncoderDecoder, Tokenizer, Tokenizer] | None:
+    """Load the model of the run to resume, or else `init_from`; None where there is neither.
+
+    Raises ValueError for one of the `settings` that the model has not.
+    """
+    start = run.newest() if resume else None
+    if start is not None:
+        with run.reading(start):
+            found = load_model(start)
+    elif init_from:
+        start = find_model(init_from)
+        found = load_model(start)
+    else:
+        return None
+    for name, value in settings.items():
+        if value != (own := getattr(found[0].config, name)):
+            raise ValueError(
+                f"{name} is {own!r} in {start}, not {value!r}: "
+                "a model keeps the settings it was made with; leave that one out"
+            )
+    return found
+
+
+def new_model(
+    corpus: Corpus, preset: str, settings: dict[str, object], words: bool, vocab: int, cut: bool
+) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
+    """Build a new model; unless all its embeddings are tied, each language has a vocabulary of its own."""
+    if words:
+        settings = {"tied_embeddings": "target", **settings}  # two vocabularies
+    joint = settings.get("tied_embeddings", TransformerConfig.tied_embeddings) == "all"
+    src, tgt = new_words(corpus, joint, cut) if words else new_subwords(corpus["train"], joint, vocab)
+    config = getattr(TransformerConfig, preset)(len(src), len(tgt), **settings)
+    try:
+        return EncoderDecoder.from_config(config), src, tgt
+    except (RuntimeError, MemoryError) as error:  # larger than the memory
+        why = str(error).partition("\n")[0]
+        raise ValueError(f"no model of these sizes can be built here: {why}") from None
+
+
+def new_words(corpus: Corpus, joint: bool, cut: bool) -> list[Tokenizer]:
+    """Learn the words of each language from the training text; text already cut is taken as it is."""
+    if joint:
+        raise ValueError("words make two vocabularies: use --tied-embeddings target or none with them")
+    if cut and corpus.pair is None:
+        raise ValueError("words are cut by the rules of a language: name the two with --pair, such as de-en")
+    text = corpus["train"]
+    sides = ((text.src, corpus.src_language), (text.tgt, corpus.tgt_language))
+    return [WordTokenizer.train(side, language if cut else None) for side, language in sides]
+
+
+def new_subwords(text: ParallelText, joint: bool, vocab: int) -> list[Tokenizer]:
+    """Learn subwords from the training text, of both languages together or of each apart."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sides = [[*text.src, *text.tgt]] if joint else [text.src, text.tgt]
+        learned = [SentencePieceTokenizer.train(side, vocab) for side in sides]
+    for warning in caught:
+        say(str(warning.message))
+    return [learned[0], learned[-1]]
 
 
 def first_pair(corpus: Corpus) -> str:
@@ -183,12 +246,6 @@ def split_settings(settings: dict[str, object]) -> tuple[dict[str, object], dict
             raise ValueError(f"unknown setting {name!r}; {hint}")
     shape, training = ({name: settings[name] for name in settings if name in each} for each in known)
     return shape, training
-
-
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raise ValueError unless the value is one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
 
 
 def fingerprint(corpus: Corpus) -> str:

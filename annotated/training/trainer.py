@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import torch
 from tqdm import tqdm
@@ -21,10 +22,8 @@ from annotated.data.corpora import languages
 from annotated.tokenizers import Tokenizer
 from annotated.training.config import TrainingConfig
 from annotated.training.devices import SharedError, agreed, from_first, gathered, say, total
-from annotated.training.interrupt import stop_on_interrupt
-from annotated.training.progress import Progress, progress_bar, read_progress, set_end
-from annotated.training.run_folder import RunFolder, average_run, load_optimizer
-from annotated.training.starting import check_run, share_state
+from annotated.training.progress import Progress, progress_bar, read_progress, set_end, stop_on_interrupt
+from annotated.training.run_folder import RunFolder, load_optimizer
 from annotated.training.update import Updater, Weighed, advice, rate_at
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.evaluation import (
@@ -34,15 +33,9 @@ from annotated.translation.evaluation import (
     bleu_tokenizer,
     greedy_bleu,
     score_tokens,
-    tokenized_bleu,
 )
-from annotated.translation.model_folder import (
-    WEIGHTS,
-    load_weights,
-    read_tensors,
-    save_model,
-    training_settings,
-)
+from annotated.translation.model_folder import WEIGHTS, average_checkpoints, load_weights, save_model
+from annotated.translation.tensor_files import read_tensors
 
 
 class TrainingError(SharedError):
@@ -53,10 +46,9 @@ class Trainer:
     """Trains `model` on what `epoch_batches(epoch)` gives, into the folder `out` (see `RunFolder`).
 
     Under `torchrun`, each process takes its share of every update, and losses are divided by the tokens of
-    all. Only the first process reads and writes `out`, and its state is that of all. `notes` are further
-    settings to remember in training.json and to hold a resumed run to, such as the name of the corpus; `text`
-    identifies the text that is trained and validated on, by a checksum: a resumed run must have the same.
-    torch's global random stream is set anew for each batch.
+    all. Only the first process reads and writes `out`, and its state is that of all. `notes` are settings to
+    remember in training.json besides, such as the name of the corpus; `text` is a checksum of what is trained
+    and validated on. A resumed run is held to both. torch's global random stream is set anew for each batch.
     """
 
     def __init__(
@@ -72,7 +64,7 @@ class Trainer:
         text: str = "",
     ):
         self.model = model.to(device)
-        self.tokenizers = tuple(tokenizers)
+        self.tokenizers = tokenizers
         self.epoch_batches = epoch_batches
         self.validation = validation
         self.config = config
@@ -84,12 +76,11 @@ class Trainer:
         self.updater = Updater(model, config, self.tokenizers[1].pad, self.device)
         self.first = self.updater.rank == 0
         self.progress = Progress(update_batches=config.accumulate * self.updater.world, text=text)
-        self.measure = tokenized_bleu  # the one that `annotated evaluate` will have
-        if self.settings.get("variant") != "tok":
-            tokenize = bleu_tokenizer(languages(self.settings.get("pair"))[1])
-            self.measure = partial(bleu, tokenize=tokenize)
-            if config.bleu_every:
-                bleu_scorer(tokenize)  # what it needs must be here before the work begins
+        language, tokenized = languages(self.settings.get("pair"))[1], self.settings.get("variant") == "tok"
+        tokenize = "none" if tokenized else bleu_tokenizer(language)
+        self.measure = partial(bleu, tokenize=tokenize)  # the one that `annotated evaluate` will have
+        if config.bleu_every:
+            bleu_scorer(tokenize)  # what it needs must be here before the work begins
 
     # ---- the run
 
@@ -97,9 +88,9 @@ class Trainer:
         """Train to the end, or until Ctrl-C; returns the run's folder, whose weights are the newest.
 
         With `resume` a run goes on from its newest checkpoint, and starts where there is none. Raises
-        ValueError where `out` already holds a run that is not to be resumed, one with other settings or other
-        text, or one that another process trains (SharedError if there are several processes); TrainingError
-        where the loss or its gradient is not finite, before the weights are touched.
+        ValueError (SharedError, if there are several processes) where `out` holds a run that is not to be
+        resumed, has other settings or text, or is trained by another process; TrainingError where the loss or
+        its gradient is not finite, before the weights are touched.
         """
         with ExitStack() as held:
             with agreed():
@@ -107,41 +98,48 @@ class Trainer:
                     held.enter_context(self.out.locked())
                     held.callback(self.out.close)
                     self.begin(resume)
-            self.config, self.progress = share_state(self.updater, self.config, self.progress)
+            if self.updater.world > 1:
+                self.share_state()
             return self.run()
 
     def begin(self, resume: bool) -> None:
-        """Take up the run in a folder that is ours alone, or open a new one."""
-        checkpoint = self.out.newest() if resume else None
-        self.settle_warmup(begun=checkpoint is not None)
+        """Take up the run in a folder that is ours alone, or open a new one.
+
+        A warm-up that was not given is that of the run, or follows from its length.
+        """
+        c, checkpoint = self.config, self.out.newest() if resume else None
+        warmup = c.warmup
+        if not warmup and checkpoint is not None:
+            warmup = self.out.settings()["warmup"]
+        elif not warmup:
+            self.progress.epoch_batches = len(self.epoch_batches(0).batches(0))
+            warmup = c.warmup_in(self.progress.last_step(c))
+        self.config = dataclasses.replace(c, warmup=warmup)
+        self.settings["warmup"] = warmup
         if checkpoint is None:
             self.out.check_empty()
         else:
             self.restore(checkpoint)
         self.out.open(self.settings, self.progress)
 
-    def settle_warmup(self, begun: bool) -> None:
-        """Let a warm-up that was not given be that of the run, if it was begun, or follow from its length."""
-        c = self.config
-        if c.warmup:
-            return
-        if begun:
-            warmup = training_settings(self.out.path)["warmup"]
-        else:
-            updates = math.ceil(len(self.epoch_batches(0).batches(0)) / self.progress.update_batches)
-            warmup = c.warmup_in(min(c.max_steps, updates * c.epochs))
-        self.config = dataclasses.replace(c, warmup=warmup)
-        self.settings["warmup"] = warmup
+    def share_state(self) -> None:
+        """Give the first process's state to all, so that only that one needs to see the run's folder."""
+        text = self.progress.text
+        self.config, self.progress = from_first((self.config, self.progress))
+        with agreed("; copy the text of the first node"):
+            if self.progress.text != text:
+                raise ValueError("the training or validation text is another than on the first node")
+        self.updater.share_state(begun=self.progress.step > 0)
 
     def run(self) -> Path:
         """Train from where the state says to the end."""
         with stop_on_interrupt() as stop_asked, progress_bar(self.progress.step, self.first) as bar:
             if self.unvalidated():  # killed since it was saved
                 self.validate()
-            while not self.finished():
-                if not self.run_epoch(bar, stop_asked):
-                    break
-        if self.finished():
+            stopped = False
+            while not (stopped or self.finished()):
+                stopped = not self.run_epoch(bar, stop_asked)
+        if self.finished() and self.first:
             self.average()
         return self.out.path
 
@@ -216,25 +214,24 @@ class Trainer:
         best = from_first(self.out.select_checkpoints(1, "best") if self.first else [])
         better = "a lower learning rate, or with clip, which scales large gradients down"
         start = f"from the weights that validated best, init_from {best[0]}" if best else "from new weights"
-        return TrainingError(
-            f"{what}; resumed, the run would come to this again: begin another with {better}, {start}"
-        )
+        again = "resumed, the run would come to this again: begin another"
+        return TrainingError(f"{what}; {again} with {better}, {start}")
 
     def report(self, loss: float, bar: tqdm) -> None:
         """Move the bar; at times, and at the end of an epoch, log the mean loss since the last line."""
         p = self.progress
-        speed = f"{p.total_tokens / p.seconds:,.0f}"
-        left = f"{p.minutes_left(self.config):,.0f} min"
-        shown = {"loss": f"{loss:.3f}", "rate": f"{self.rate():.2e}", "tokens_per_s": speed, "left": left}
-        bar.set_postfix(shown, refresh=False)
+        speed, left = p.total_tokens / p.seconds, p.minutes_left(self.config)
+        shown = f"loss={loss:.3f}, rate={self.rate():.2e}, tokens_per_s={speed:,.0f}, left={left:,.0f} min"
+        bar.set_postfix_str(shown, refresh=False)
         bar.update(1)
         if p.step % self.config.log_every == 0 or p.batches == p.epoch_batches:
-            self.log({"loss": p.loss / p.tokens, "rate": self.rate(), "tokens": p.total_tokens})
+            if self.first:
+                self.out.log({"loss": p.loss / p.tokens, "rate": self.rate(), "tokens": p.total_tokens}, p)
             p.loss, p.tokens = 0.0, 0
 
     def score(self) -> TokenScores:
         """Score the model on the validation data."""
-        return score_tokens(self.model, self.validation.epoch(0), self.tokenizers[1].pad)
+        return score_tokens(self.model, cast(TokenBatches, self.validation).epoch(0), self.tokenizers[1].pad)
 
     def validate(self) -> None:
         """Score the validation data, and note beside the saved weights whether they are the best yet."""
@@ -250,12 +247,14 @@ class Trainer:
         record = {"validation_loss": loss, "validation_accuracy": scores.accuracy, "tokens": p.total_tokens}
         line = f"validation cross-entropy {loss:.3f}, accuracy {scores.accuracy:.1%}"
         if self.config.bleu_every and p.epoch % self.config.bleu_every == 0:
-            found = greedy_bleu(self.model, self.validation.epoch(0), self.tokenizers[1], self.measure).value
-            record["validation_bleu"] = found
-            line += f", greedy BLEU {found:.1f}"
-        self.log(record)
+            batches = cast(TokenBatches, self.validation).epoch(0)
+            record["validation_bleu"] = greedy_bleu(
+                self.model, batches, self.tokenizers[1], self.measure
+            ).value
+            line += f", greedy BLEU {record['validation_bleu']:.1f}"
         if self.first:
-            self.out.note(p, self.config.keep, self.config.average_of)
+            self.out.log(record, p)
+            self.out.note(p, self.config)
             minutes = p.minutes_left(self.config)
             left = f"; about {minutes:,.0f} min left" if minutes > 0 else ""
             say(f"epoch {p.current_epoch}, step {p.step}: {line}{left}")
@@ -267,7 +266,7 @@ class Trainer:
         with self.out.reading(checkpoint):
             tensors = read_tensors(checkpoint / WEIGHTS)
             progress = read_progress(checkpoint)
-        share = check_run(self.out, self.settings, self.progress, progress, self.updater.world)
+        share = self.out.check_goes_on(self.settings, self.progress, progress, self.updater.world)
         if self.settings["accumulate"] != share:
             self.settings["accumulate"] = share
             say(f"an update keeps its {progress.update_batches} batches: accumulate is now {share}")
@@ -277,22 +276,24 @@ class Trainer:
             load_optimizer(self.updater.optimizer, self.model, checkpoint)
         self.progress = dataclasses.replace(progress, text=self.progress.text)
 
-    def log(self, record: dict[str, float]) -> None:
-        """Add a line to the log."""
-        if self.first:
-            self.out.log(record, self.progress)
-
     def save(self) -> None:
         """Write a checkpoint; where that fails, all processes end."""
-        c = self.config
         with agreed():
             if self.first:
-                optimizer = self.updater.optimizer
-                self.out.save(self.model, self.tokenizers, optimizer, self.progress, c.keep, c.average_of)
+                self.out.save(self.model, self.tokenizers, self.updater.optimizer, self.progress, self.config)
 
     def average(self) -> None:
-        """Leave the mean of the checkpoints that the settings ask for, if that is better than the newest."""
-        if self.first:
-            newest = self.progress.validation_loss
-            average_run(self.out, self.model, self.config, newest, self.score)
-            save_model(self.out.path, self.model, *self.tokenizers)
+        """Leave the mean of the checkpoints that the settings ask for, unless the newest validated better."""
+        of, newest = self.config.average_of, self.progress.validation_loss
+        chosen = self.out.select_checkpoints(max(1, self.config.average), of, off_schedule=True)
+        load_weights(self.model, average_checkpoints(chosen), self.out.path)
+        if len(chosen) > 1:
+            left = mean = f"the mean of the {of} {len(chosen)} checkpoints"
+            if newest is not None:
+                found = self.score().loss
+                say(f"validation cross-entropy {found:.4f} of {mean}, {newest:.4f} of the newest")
+                if found > newest:
+                    left, best = "the newest checkpoint", self.out.checkpoints()[-1]
+                    load_weights(self.model, read_tensors(best / WEIGHTS), self.out.path)
+            say(f"the model is {left}")
+        save_model(self.out.path, self.model, *self.tokenizers)

@@ -14,9 +14,11 @@ from annotated.fast import CpuKernels, smoothed_cross_entropy
 from annotated.training.config import TrainingConfig
 from annotated.training.devices import half_precision, total
 from annotated.training.rdrop import rdrop_cross_entropy
+from annotated.training.run_folder import optimizer_tensors
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.transformer.schedule import factor_for, rate
+from annotated.translation.model_folder import weights
 
 # A batch, and its weight in the loss: 0 for one that is computed only because each process must take part.
 Weighed = tuple[Batch, float]
@@ -79,19 +81,25 @@ class Updater:
             return wrapper(loss, **{name: False})  # buffers are constants; torch 2.13 has renamed the setting
         return loss
 
-    def share(self, group: list[list[int]]) -> list[tuple[list[int], float]]:
-        """This process's batches of an update, each with its weight in the loss.
+    def share_state(self, begun: bool) -> None:
+        """Give the first process's weights and Adam's state to all, who have none of a run `begun` before."""
+        if begun and self.rank:
+            for parameter in self.model.parameters():
+                moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+                self.optimizer.state[parameter] = {"step": torch.zeros((), device=self.device), **moments}
+        state = weights(self.model) | optimizer_tensors(self.model, self.optimizer)
+        for name in sorted(state):
+            dist.broadcast(state[name].detach(), 0)
 
-        A process for which there is none computes one with weight 0: all have to take part.
-        """
+    def share(self, group: list[list[int]]) -> list[tuple[list[int], float]]:
+        """This process's batches of an update, each with its weight in the loss."""
         mine = [(indices, 1.0) for indices in group[self.rank :: self.world]]
-        return mine or [(group[0], 0.0)]
+        return mine or [(group[0], 0.0)]  # all have to take part
 
     def backward(self, share: list[Weighed], step: int) -> tuple[float, float, bool]:
         """Compute the gradient of the update after `step`, clipped as the settings ask.
 
-        Returns the summed loss and the number of target tokens, of all processes, and whether loss and
-        gradient are finite.
+        Returns summed loss and target tokens, of all processes, and whether loss and gradient are finite.
         """
         self.model.train()
         ntokens = total(sum(batch.ntokens * weight for batch, weight in share), self.device)
@@ -104,11 +112,9 @@ class Updater:
         return loss, ntokens, math.isfinite(loss) and bool(norm.isfinite())
 
     def backward_one(self, batch: Batch, weight: float, ntokens: float, last: bool) -> float:
-        """Add the gradient of one batch's part of the mean loss; returns its summed loss.
-
-        At the `last` batch of an update, processes add up their gradients.
-        """
+        """Add the gradient of one batch's part of the mean loss; returns its summed loss."""
         batch.to(self.device)
+        # At the last batch of an update, processes add up their gradients.
         quiet = nullcontext() if last or self.world == 1 else self.loss.no_sync()
         half = half_precision(self.device) if self.config.precision == "bf16" else nullcontext()
         quick = CpuKernels() if self.device.type == "cpu" else nullcontext()

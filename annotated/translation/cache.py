@@ -3,6 +3,8 @@
 Shape letters as in `annotated.transformer.attention`: B batch, h heads, S keys, d_k = d_model / h.
 """
 
+from typing import cast
+
 from torch import Tensor
 
 
@@ -20,18 +22,17 @@ class KeyValueCache:
         self.used = 0
 
     def __len__(self) -> int:
-        """How many positions are held."""
         return self.used
 
     @property
     def key(self) -> Tensor:
         """All keys that are held, (B, h, S, d_k), after the first step."""
-        return self.room[0, ..., : self.used, :]
+        return cast(Tensor, self.room)[0, ..., : self.used, :]
 
     @property
     def value(self) -> Tensor:
         """All values that are held, (B, h, S, d_k), after the first step."""
-        return self.room[1, ..., : self.used, :]
+        return cast(Tensor, self.room)[1, ..., : self.used, :]
 
     @property
     def complete(self) -> bool:
@@ -67,13 +68,12 @@ class LayerCache:
 
 
 class DecoderCache:
-    """The caches of a decoder of N layers."""
+    """The caches of a decoder of N layers; its length is that of the target so far."""
 
     def __init__(self, N: int):
         self.layers = [LayerCache() for _ in range(N)]
 
     def __len__(self) -> int:
-        """How many target positions are held."""
         return len(self.layers[0].target)
 
     def select(self, rows: Tensor) -> None:

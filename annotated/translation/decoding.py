@@ -4,40 +4,53 @@ Shape letters: B sentences, k hypotheses kept for each (the beam), V target voca
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.cache import DecoderCache
-from annotated.translation.hypotheses import (
+from annotated.translation.limits import (
     EXTRA,
-    Candidate,
-    Hypothesis,
     Penalty,
     check_count,
     check_search,
     check_tokens,
     length_penalty,
-    weighed,
 )
 from annotated.translation.watching import evaluating
 
 
-def within(model: EncoderDecoder, length: int) -> int:
-    """As many tokens as can be generated, of `length`: for each, the model reads one position before it."""
-    return length if model.max_positions is None else min(length, model.max_positions)
+@dataclass(frozen=True)
+class Hypothesis:
+    """A translation that beam search ended: tokens without start and end, and how good it is held to be."""
+
+    tokens: tuple[int, ...]
+    log_prob: float  # of all tokens and the end symbol
+    score: float  # log_prob divided by the length penalty
+
+
+Fate = Literal["kept", "dropped", "ended"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A continuation that beam search weighed in one step, and what became of it."""
+
+    tokens: tuple[int, ...]  # all generated so far, the newest last
+    log_prob: float
+    fate: Fate
 
 
 def mask_each(src: Tensor, src_mask: Tensor) -> Tensor:
     """Give each of B sentences its row of a mask (B or 1, 1, src_len); raise ValueError for another shape."""
-    expected = (len(src), 1, src.size(1))
-    if src_mask.shape not in (expected, (1, *expected[1:])):
-        raise ValueError(
-            f"src_mask must be (batch, 1, src_len), here {expected}, not {tuple(src_mask.shape)}"
-        )
-    return src_mask.expand(len(src), -1, -1)
+    wanted = (len(src), 1, src.size(1))
+    if src_mask.shape not in (wanted, (1, *wanted[1:])):
+        raise ValueError(f"src_mask must be (batch, 1, src_len), here {wanted}, not {tuple(src_mask.shape)}")
+    return src_mask.expand(wanted)
 
 
 def greedy_decode(
@@ -53,16 +66,15 @@ def greedy_decode(
 
     Args:
         src: int64 (B, src_len); `src_mask`: bool (B or 1, 1, src_len), or None.
-        max_len: the length at most, start symbol included; less where the model has not so many positions.
+        max_len: the length at most, start symbol included; less where the model has fewer positions.
         end_symbol: a sentence ends here, and is filled up with it; None goes on to `max_len`.
         forbidden: tokens that are never taken.
 
     Returns int64 (B, at most max_len), each row beginning with `start_symbol`.
-    The model is put in evaluation mode for the time, and no gradients are kept. Raises ValueError for a
-    `max_len` below 1 and a mask of another shape.
+    No gradients are kept. Raises ValueError for a `max_len` below 1 and a mask of another shape.
     """
     check_count("max_len", max_len)
-    max_len = within(model, max_len - 1) + 1  # the last token is not read
+    max_len = min(max_len, (model.max_positions or max_len) + 1)  # the last token is not read
     src_mask = None if src_mask is None else mask_each(src, src_mask)
     with evaluating(model):
         memory = model.encode(src, src_mask)
@@ -100,18 +112,15 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Keep the `beam` likeliest beginnings of each sentence at every step; return its best ends.
 
-    A hypothesis whose end symbol is among its sentence's `beam` best continuations is done. A sentence is
-    done when no unfinished hypothesis can still reach the `n_best`, for a log-probability only falls as a
-    sentence grows. A penalty puts that proof off; with one, a sentence is done as well when `beam`
-    hypotheses are. At its length limit a hypothesis has to end.
+    A hypothesis whose end symbol is among its sentence's `beam` best continuations is done; at its length
+    limit it has to end. A sentence is done when no unfinished hypothesis can still reach the `n_best`, as a
+    log-probability only falls while the sentence grows; with a penalty, also when `beam` hypotheses are.
 
     Args:
         src: int64 (B, src_len); `src_mask`: bool (B or 1, 1, src_len), or None.
         max_len: tokens generated at most, the end symbol included, for all sentences or for each; None is the
-            paper's input length + 50. Less where the model has not so many positions; a longer prefix is kept
-            whole, and ended.
-        start_symbol, end_symbol: those of our tokenizers, unless the model was trained with others: those of
-            `data_gen` start with 1, and have no end.
+            paper's input length + 50. Less where the model has fewer positions; a longer prefix is kept.
+        start_symbol, end_symbol: our tokenizers'; `data_gen` starts with 1, and has no end.
         alpha, penalty: see `length_penalty`; alpha 0 compares plain log-probabilities.
         n_best: hypotheses returned for each sentence, the best first (fewer, where fewer were found).
         prefixes: for each sentence, tokens with which its translation must begin.
@@ -120,8 +129,7 @@ def beam_search(
             likeliest first; `plots.plot_beam` draws them as a tree.
 
     Raises ValueError for a beam outside 1 to 256, an n_best above the beam, a negative alpha, an unknown
-    penalty, a mask of another shape, and for prefixes that are not one a sentence, that end before they are
-    over, or that `forbidden` rules out.
+    penalty, a mask of another shape, and prefixes that are not one a sentence, end, or are forbidden.
     """
     check_search(beam, n_best, alpha)
     src_mask = src.new_ones(len(src), 1, src.size(1), dtype=torch.bool) if src_mask is None else src_mask
@@ -133,33 +141,33 @@ def beam_search(
     limits = max_len if isinstance(max_len, Sequence) else [max_len] * len(src)
     for limit in limits:
         check_count("max_len", limit)
+    rules = beam, n_best, alpha, penalty
+    watches = [None if watch is None else partial(watch, i) for i in range(len(src))]
     searches = [
-        SentenceSearch(within(model, limit), beam, n_best, alpha, penalty, prefix)
-        for limit, prefix in zip(limits, begun, strict=True)
+        SentenceSearch(min(limit, model.max_positions or limit), *rules, prefix, watcher)
+        for limit, prefix, watcher in zip(limits, begun, watches, strict=True)
     ]
-    if watch is not None:
-        for i, search in enumerate(searches):
-            search.watch = partial(watch, i)
     with evaluating(model):
         run_beams(model, src, src_mask, searches, beam, start_symbol, end_symbol, forbidden)
     return [search.best() for search in searches]
 
 
+@dataclass
 class SentenceSearch:
     """What one sentence's search holds besides tensors: its limit, its rules, what has ended."""
 
-    def __init__(
-        self, limit: int, beam: int, n_best: int, alpha: float, penalty: Penalty, prefix: tuple[int, ...]
-    ):
-        self.limit = max(limit, len(prefix) + 1)
-        self.beam = beam
-        self.n_best = n_best
-        self.alpha = alpha
-        self.penalty = penalty
-        self.prefix = prefix
-        self.ended: list[Hypothesis] = []
-        self.watch: Callable[[list[Candidate]], None] | None = None
-        length_penalty(self.limit, alpha, penalty)  # an unknown penalty is refused before any work
+    limit: int  # tokens at most, the end symbol counted
+    beam: int
+    n_best: int
+    alpha: float
+    penalty: Penalty
+    prefix: tuple[int, ...]
+    watch: Callable[[list[Candidate]], None] | None = None
+    ended: list[Hypothesis] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.limit = max(self.limit, len(self.prefix) + 1)
+        length_penalty(self.limit, self.alpha, self.penalty)  # an unknown penalty is refused before any work
 
     def end(self, tokens: Sequence[int], log_prob: float) -> None:
         """Take in a hypothesis whose end symbol has just been counted into `log_prob`."""
@@ -199,8 +207,7 @@ def run_beams(
     """Search all sentences side by side, dropping each from the batch when it is done.
 
     The hypotheses of a sentence are a tree, and so the cache keeps them: each step adds k tokens to it, which
-    `seen` lets see themselves and those that they continue. Nothing in the cache has to move when hypotheses
-    die or branch, and the sentence itself is there once for all of them.
+    see themselves and those that they continue. Nothing in it has to move when hypotheses die or branch.
     """
     memory = model.encode(src, src_mask)  # (B, src_len, d_model)
     cache = DecoderCache(len(model.decoder.layers))
@@ -210,19 +217,20 @@ def run_beams(
     # All beams of a sentence begin alike: all but the first count as impossible, or the k would stay alike.
     scores = memory.new_full((len(src), k), -torch.inf)  # (B, k) log-probabilities
     scores[:, 0] = 0
-    length = 0  # tokens generated so far
     while searches:
+        length = tokens.size(-1)  # of a hypothesis after this step
         log_probs = next_log_probs(model, memory, src_mask, tokens, seen, cache, forbidden)  # (B, k, V)
         for log_prob, search in zip(log_probs, searches, strict=True):
-            if (only := search.only(length, end_symbol)) is not None:
+            if (only := search.only(length - 1, end_symbol)) is not None:
                 log_prob[:, torch.arange(log_prob.size(-1), device=log_prob.device) != only] = -torch.inf
         # Twice the beam: even if half of them end, k remain to go on.
         best, origin, token = continuations(scores, log_probs, 2 * k)  # each (B, 2k)
-        collect_ended(searches, tokens, best, origin, token == end_symbol, k)
+        ends = (token[:, :k] == end_symbol) & best[:, :k].isfinite()
+        for i, j in ends.nonzero().tolist():
+            searches[i].end(tokens[i, origin[i, j], 1:].tolist(), best[i, j].item())
         for i, search in enumerate(searches):
             if search.watch is not None:
                 search.watch(weighed(tokens[i, origin[i], 1:], token[i], best[i], end_symbol, k))
-        length += 1
         scores, slot = best.masked_fill(token == end_symbol, -torch.inf).topk(k)  # (B, k)
         origin, token = origin.gather(1, slot), token.gather(1, slot)
         likeliest = scores[:, 0].tolist()
@@ -250,36 +258,42 @@ def next_log_probs(
 ) -> Tensor:
     """Log-probabilities (B, k, V) of what follows the hypotheses `tokens` (B, k, len).
 
-    The last token of each is new to the cache. They stand side by side there, but have one position; which of
-    the cache's tokens each may see, the new ones counted, `seen` (B, k, k * len) says.
+    The last token of each is new to the cache. They stand side by side there, but have one position; `seen`
+    (B, k, k * len) has which of the cache's tokens, the new ones counted, each may see.
     """
     newest = model.tgt_embed(tokens[:, :, -1:].flatten(0, 1), tokens.size(-1) - 1)  # (B * k, 1, d_model)
     states = model.decoder(newest.view(*tokens.shape[:2], -1), memory, src_mask, seen, cache)
     log_probs = model.generator(states)
-    if forbidden:
-        log_probs[..., list(forbidden)] = -torch.inf
+    log_probs[..., list(forbidden)] = -torch.inf
     return log_probs
 
 
 def continuations(scores: Tensor, log_probs: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The likeliest ways to go on with one more token from the hypotheses of each sentence.
 
-    `scores` (B, k) are theirs, `log_probs` (B, k, V) of what comes next; no sum over all of V is made, for
-    the `count` best of a sentence are among the `count` best of each of its hypotheses.
-
-    Returns (B, count) log-probabilities, falling; the hypotheses continued, from 0 to k - 1; the tokens.
-    There are fewer than `count` where k * V is less.
+    `scores` (B, k) are theirs, `log_probs` (B, k, V) of what comes next. Returns (B, count) log-probabilities
+    that fall, the hypotheses continued, from 0 to k - 1, and the tokens; fewer where k * V is less.
     """
+    # The `count` best of a sentence are among the `count` best of each of its hypotheses: nothing has size V.
     top, token = log_probs.topk(min(count, log_probs.size(-1)))  # (B, k, count)
     totals = scores.unsqueeze(-1) + top
     best, index = totals.flatten(1).topk(min(count, totals[0].numel()))  # (B, count)
     return best, index // top.size(-1), token.flatten(1).gather(1, index)
 
 
-def collect_ended(
-    searches: list[SentenceSearch], tokens: Tensor, best: Tensor, origin: Tensor, is_end: Tensor, k: int
-) -> None:
-    """Hand each search those of its k best continuations that end: tokens (B, k, len), the rest (B, 2k)."""
-    ends = is_end[:, :k] & best[:, :k].isfinite()
-    for i, j in ends.nonzero().tolist():
-        searches[i].end(tokens[i, origin[i, j], 1:].tolist(), best[i, j].item())
+def weighed(begun: Tensor, token: Tensor, log_probs: Tensor, end_symbol: int, k: int) -> list[Candidate]:
+    """One sentence's continuations as a watcher sees them, the impossible left out.
+
+    `begun` (2k, length) is what each continues, `token` (2k,) with what, `log_probs` (2k,) falling.
+    """
+    candidates, going_on = [], 0
+    of_each = zip(begun.tolist(), token.tolist(), log_probs.tolist(), strict=True)
+    for rank, (row, new, log_prob) in enumerate(of_each):
+        if new == end_symbol:
+            fate: Fate = "ended" if rank < k else "dropped"
+        else:
+            fate = "kept" if going_on < k else "dropped"
+            going_on += 1
+        if log_prob > -torch.inf:
+            candidates.append(Candidate((*row, new), log_prob, fate))
+    return candidates

@@ -13,7 +13,7 @@ from annotated.data.batching import Batch
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.decoding import greedy_decode
-from annotated.translation.hypotheses import EXTRA
+from annotated.translation.limits import EXTRA
 from annotated.translation.watching import evaluating
 
 if TYPE_CHECKING:
@@ -112,11 +112,7 @@ def greedy_bleu(
     tokenizer: Tokenizer,
     measure: Callable[[Sequence[str], Sequence[str]], Score] = bleu,
 ) -> Score:
-    """BLEU of greedy translations of the batches' sources: cheap enough to be followed while training.
-
-    The references are the batches' targets as the target tokenizer gives them back. `measure` is `bleu`, or
-    `tokenized_bleu` for text that is tokenised.
-    """
+    """BLEU of greedy translations of the batches' sources; references are the targets, decoded again."""
     device = next(model.parameters()).device
     never = (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
     found: list[str] = []
@@ -132,7 +128,7 @@ def greedy_bleu(
 
 def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """BLEU of text that is already tokenised, as multi-bleu.perl has it, for comparison with older tables."""
-    return score_by(bleu_scorer("none"), hypotheses, references)
+    return bleu(hypotheses, references, "none")
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -163,7 +159,7 @@ def bleu_scorer(tokenize: str, **options: Any) -> "BLEU":
 
 
 def score_by(scorer: "BLEU | CHRF", hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Score with one of sacreBLEU's metrics. Raises ValueError unless there are as many references."""
+    """Score with one of sacreBLEU's metrics. Raises as `check_lengths` does."""
     check_lengths(hypotheses, references)
     result = scorer.corpus_score(list(hypotheses), [list(references)])
     return Score(result.name, result.score, str(scorer.get_signature()))
@@ -177,10 +173,7 @@ def moses_knows(language: str | None) -> bool:
 
 
 def moses_tokenized(sentences: Iterable[str], language: str) -> list[str]:
-    """Lower-case, normalise and tokenise, as was done to Multi30k's `lc.norm.tok` files.
-
-    `language` is a two-letter code such as "de".
-    """
+    """Lower-case, normalise and tokenise text of a language such as "de", as Multi30k's `lc.norm.tok` was."""
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     normalizer, tokenizer = MosesPunctNormalizer(lang=language), MosesTokenizer(lang=language)
@@ -207,19 +200,17 @@ def paired_bootstrap(
 ) -> Comparison:
     """Compare two systems' BLEU on test sets drawn from this one, with replacement (Koehn 2004).
 
-    Both systems are scored on the same draws, so that a hard sentence is hard for both. `tokenize` is
-    sacreBLEU's: "none" for text that is tokenised. Raises ValueError unless there is a reference for each
-    hypothesis of either system, and a sample to draw.
+    Both are scored on the same draws, so that a hard sentence is hard for both. `tokenize` is sacreBLEU's:
+    "none" for tokenised text. Raises ValueError unless each hypothesis has a reference, and for no sample.
     """
-    counts = [ngram_counts(hypotheses, references, tokenize) for hypotheses in (a, b)]
-    draws = resampled(len(references), samples, seed)
-    on_draws = [torch.tensor([bleu_of(each[draw]) for draw in draws]) for each in counts]
-    on_all = [bleu_of(each) for each in counts]
+    (on_all_a, on_draws_a), (on_all_b, on_draws_b) = (
+        resampled_bleu(hypotheses, references, samples, seed, tokenize) for hypotheses in (a, b)
+    )
     return Comparison(
-        interval(on_all[0], on_draws[0]),
-        interval(on_all[1], on_draws[1]),
-        difference=interval(on_all[0] - on_all[1], on_draws[0] - on_draws[1]),
-        wins=(on_draws[0] > on_draws[1]).double().mean().item(),
+        interval(on_all_a, on_draws_a),
+        interval(on_all_b, on_draws_b),
+        difference=interval(on_all_a - on_all_b, on_draws_a - on_draws_b),
+        wins=(on_draws_a > on_draws_b).double().mean().item(),
     )
 
 
@@ -230,21 +221,20 @@ def bootstrap(
     seed: int = 0,
     tokenize: str = "13a",
 ) -> Interval:
-    """One system's BLEU, and how far another test set of this size might have moved it.
-
-    Arguments and errors are those of `paired_bootstrap`.
-    """
-    counts = ngram_counts(hypotheses, references, tokenize)
-    draws = resampled(len(references), samples, seed)
-    return interval(bleu_of(counts), torch.tensor([bleu_of(counts[draw]) for draw in draws]))
+    """One system's BLEU, and how far another test set might have moved it; else as `paired_bootstrap`."""
+    return interval(*resampled_bleu(hypotheses, references, samples, seed, tokenize))
 
 
-def resampled(size: int, samples: int, seed: int) -> list[torch.Tensor]:
-    """Test sets of `size` sentences drawn from one of that size, with replacement, as indices."""
+def resampled_bleu(
+    hypotheses: Sequence[str], references: Sequence[str], samples: int, seed: int, tokenize: str
+) -> tuple[float, torch.Tensor]:
+    """A system's BLEU, and that on test sets drawn with replacement (samples,), the same for each `seed`."""
     if samples < 1:
         raise ValueError(f"the bootstrap needs at least 1 sample, not {samples}")
+    counts, size = ngram_counts(hypotheses, references, tokenize), len(references)
     generator = torch.Generator().manual_seed(seed)
-    return [torch.randint(size, (size,), generator=generator) for _ in range(samples)]
+    draws = (torch.randint(size, (size,), generator=generator) for _ in range(samples))
+    return bleu_of(counts), torch.tensor([bleu_of(counts[draw]) for draw in draws])
 
 
 def ngram_counts(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> torch.Tensor:
@@ -276,13 +266,8 @@ def alignment_error_rate(predicted: Set[Any], sure: Set[Any], possible: Set[Any]
     """The share of wrong links (Och and Ney 2003): 1 - (|A & S| + |A & P|) / (|A| + |S|), from 0 to 1.
 
     A link is a pair (source position, target position); over a corpus, put the sentence's number before it.
-
-    Args:
-        predicted: A, the links found.
-        sure: S, the links that must be found.
-        possible: P, the links that may be found besides; the sure ones always may.
-
-    With nothing found and nothing to find, nothing is wrong: 0.
+    A is `predicted`; S, the links that must be found, is `sure`; P are these and those `possible`, which may
+    be found besides. With nothing found and nothing to find, nothing is wrong: 0.
     """
     allowed = sure if possible is None else sure | possible
     links = len(predicted) + len(sure)

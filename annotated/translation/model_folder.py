@@ -54,8 +54,8 @@ def build_on_meta(config: TransformerConfig, parts: type[Parts]) -> EncoderDecod
 def wanted_weights(config: TransformerConfig, source: object) -> Iterator[tuple[str, Tensor]]:
     """The name of each weight of a model with these settings, and a tensor of its shape that takes no memory.
 
-    One after the other, because settings can ask for any number of layers: whoever compares them with tensors
-    that exist stops at the first that does not. Raises ValueError for a shape beyond all memory.
+    One after the other, because settings can ask for any number of layers: a comparison with tensors that
+    exist stops at the first that does not. Raises ValueError for a shape beyond all memory.
     """
     try:
         model = rebuilt(dataclasses.replace(config, N=1))
@@ -78,9 +78,8 @@ def load_weights(model: EncoderDecoder, tensors: Mapping[str, Tensor], source: o
 def model_with(config: TransformerConfig, tensors: Mapping[str, Tensor], source: object) -> EncoderDecoder:
     """Build the model of these settings and weights, on the CPU, after a look whether they belong together.
 
-    It takes the memory of its weights in float32, whatever the settings say: nothing is drawn at random
-    first, and of sinusoids, which are no weights and of which `max_len` can ask for any number, no more are
-    made ahead than by default. Raises ValueError as `check_tensors` does.
+    It takes the memory of its weights in float32, whatever the settings say: nothing is drawn at random, and
+    no more sinusoids are made ahead than by default. Raises ValueError as `check_tensors` does.
     """
     check_tensors(tensors, wanted_weights(config, source), source)
     with torch.device("meta"):
@@ -101,9 +100,8 @@ def model_with(config: TransformerConfig, tensors: Mapping[str, Tensor], source:
 def check_rebuilds(model: EncoderDecoder) -> None:
     """Raise ValueError naming the first part of a model that its settings and weights would not bring back.
 
-    A model is kept, here and in the formats of other libraries, as settings and weights. A part of another
-    class, or with another activation, would come back as the one that `from_config` builds, without a word.
-    A wrapper, such as `torch.compile` returns, is such a part: what it wraps is the model to keep.
+    Nothing else is kept, here and in the formats of other libraries: a part of another class, or with another
+    activation, would come back as the one that `from_config` builds. So would what `torch.compile` wraps.
     """
     if not isinstance(getattr(model, "config", None), TransformerConfig):
         raise ValueError("the model has no settings: build it with make_model or EncoderDecoder.from_config")
@@ -150,14 +148,10 @@ def check_whole(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: 
 def save_model(
     folder: Path, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
 ) -> None:
-    """Write a model folder; the weights last, so that a folder with weights has all else.
-
-    One tokenizer that serves both sides is stored once. Raises ValueError, and writes nothing, for a model
-    that would come back as another, or tokenizers that do not fit it.
-    """
+    """Write a model folder. Raises ValueError as `check_whole` does, and then writes nothing."""
     check_whole(model, src_tokenizer, tgt_tokenizer)
     folder = Path(folder)
-    joint = src_tokenizer is tgt_tokenizer
+    joint = src_tokenizer is tgt_tokenizer  # it is stored once
     names = {side: "tokenizer" if joint else f"{side}_tokenizer" for side in ("src", "tgt")}
     folder.mkdir(parents=True, exist_ok=True)
     for name, tokenizer in {names["src"]: src_tokenizer, names["tgt"]: tgt_tokenizer}.items():
@@ -170,8 +164,7 @@ def save_model(
 def described(folder: Path, names: Mapping[str, str]) -> dict[str, str]:
     """The SHA-256 of what each JSON file says that tells what the weights mean: settings and tokenizers.
 
-    Of what it says, not of its bytes, which may change on the way: line ends, for one. Where a tokenizer has
-    a second file, the checksum of that is part of what it says.
+    Its bytes may change on the way: line ends, for one. It has the checksum of a tokenizer's second file.
     """
     files = [CONFIG, *(f"{name}.json" for name in sorted(set(names.values())))]
     said = {file: json.dumps(read_json(folder / file), sort_keys=True) for file in files}
@@ -230,8 +223,7 @@ def meaning(folder: Path) -> tuple[TransformerConfig, list[dict[str, Any]]]:
 def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
     """The arithmetic mean of the weights in several model folders (section 6.1), in their own dtype.
 
-    Raises ValueError for no folders, naming the tensor and folder where names or shapes differ, and where
-    settings or tokenizers do: the mean of two models is none.
+    Raises ValueError for no folders, and naming the folder where tensors, settings or tokenizers differ.
     """
     if not folders:
         raise ValueError("there are no checkpoints to average")
@@ -260,10 +252,7 @@ def shipped_models() -> list[str]:
 
 
 def shipped_model(name: str) -> Path:
-    """The folder of a model that comes with the package.
-
-    Raises ValueError that lists the names: only those are looked up, so no `..` or separator leads elsewhere.
-    """
+    """The folder of a model that comes with the package. Raises ValueError that lists the names."""
     if name not in shipped_models():
         names = ", ".join(shipped_models()) or "none yet"
         raise ValueError(f"{name!r} is not the name of a shipped model; they are: {names}")
@@ -271,10 +260,7 @@ def shipped_model(name: str) -> Path:
 
 
 def find_model(name_or_folder: str | Path) -> Path:
-    """The folder of a model: one on disk, or one shipped with the package under that name.
-
-    Raises FileNotFoundError that lists the shipped models.
-    """
+    """The folder of a model, on disk or shipped. Raises FileNotFoundError that lists the shipped models."""
     if Path(name_or_folder).is_dir():
         return Path(name_or_folder)
     try:
@@ -288,11 +274,11 @@ def training_settings(folder: Path) -> dict[str, Any]:
 
     Raises ValueError if what it says of the text is no text.
     """
-    checkpoints = folder.resolve().parent
-    places = (folder, checkpoints.parent) if checkpoints.name == "checkpoints" else (folder,)
-    files = [place / SETTINGS for place in places if (place / SETTINGS).exists()]
-    settings = read_json(files[0]) if files else {}
+    path, checkpoints = folder / SETTINGS, folder.resolve().parent
+    if not path.exists() and checkpoints.name == "checkpoints":
+        path = checkpoints.parent / SETTINGS
+    settings = read_json(path) if path.exists() else {}
     for name in ("corpus", "path", "pair", "variant", "src", "tgt"):
         if not isinstance(settings.get(name), str | None):
-            raise ValueError(f"{files[0]}: {name} must be text or null, not {settings[name]!r}")
+            raise ValueError(f"{path}: {name} must be text or null, not {settings[name]!r}")
     return settings

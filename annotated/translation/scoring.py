@@ -19,7 +19,7 @@ from annotated.translation.evaluation import (
     moses_tokenized,
     score_tokens,
 )
-from annotated.translation.hypotheses import Penalty
+from annotated.translation.limits import Penalty
 from annotated.translation.translator import Translator
 
 RECORDED = Path(__file__).parents[1] / "recorded"  # a JSON file each, shipped for the notebooks
@@ -78,11 +78,10 @@ def score_split(
     tokenize: str | None = None,
     progress: bool = False,
 ) -> tuple[Results, list[str]]:
-    """Translate a split, with a bar if `progress`, and score that; returns the scores and the translations.
+    """Translate a split and score that; returns the scores and the translations.
 
-    `tokenized` says that the text is tokenised and lower-cased already; of other text, `tokenize` names
-    sacreBLEU's tokenizer, if not the one for the language. Raises ValueError for a split that the corpus does
-    not have, and as `bleu_scorer` does, before the work begins.
+    `tokenized` text is tokenised and lower-cased already; for other text, `tokenize` names sacreBLEU's
+    tokenizer, if not the language's. Raises ValueError for an unknown split, and as `bleu_scorer` does.
     """
     text = corpus[split]
     if tokenized and tokenize:
@@ -91,10 +90,9 @@ def score_split(
     bleu_scorer(tokenize)
     found = translator.translate(text.src, beam, alpha, penalty, progress=progress)
     language = corpus.tgt_language or ""
-    hypotheses, references = found, text.tgt
-    older = tokenized or moses_knows(language)
-    if older and not tokenized:
-        hypotheses, references = (moses_tokenized(side, language) for side in (found, text.tgt))
+    older = (found, text.tgt) if tokenized else None
+    if not tokenized and moses_knows(language):
+        older = moses_tokenized(found, language), moses_tokenized(text.tgt, language)
     pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer)
     batches = TokenBatches(pairs, max(4096, max(map(len, pairs.src + pairs.tgt))), shuffle=False)
     tokens = score_tokens(translator.model, batches.epoch(0))
@@ -107,7 +105,7 @@ def score_split(
         alpha,
         penalty,
         None if tokenized else bounded_bleu(found, text.tgt, tokenize),
-        bounded_bleu(hypotheses, references, "none") if older else None,
+        bounded_bleu(*older, "none") if older else None,
         chrf(found, text.tgt),
         tokens.perplexity,
         tokens.accuracy,

@@ -1,8 +1,7 @@
 """Tensors in safetensors files, with a checksum, and whether they are those that a model needs.
 
-The checksums stand in the file itself, because in a file beside it they could be newer or older than the
-tensors. They find damage and mixed-up files, not malice. A file without any, from an older version or another
-program, is read without that check.
+The checksums stand in the file itself, because beside it they could be older or newer. They find damage and
+mixed-up files, not malice. A file without any, of an older version or another program, is read unchecked.
 """
 
 import hashlib
@@ -22,10 +21,7 @@ OWN = "tensors"  # what the tensors' checksum is called among those of other fil
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], beside: Mapping[str, str] | None = None) -> None:
-    """Write safetensors with their checksum, whole or not at all.
-
-    `beside` has the checksums of files that belong to them, by name.
-    """
+    """Write safetensors with their checksum and, by name, those of files `beside`; whole or not at all."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     sums = {OWN: digest(plain), **(beside or {})}
     with replacing(path) as partial:
@@ -68,11 +64,8 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
 def check_tensors(
     tensors: Mapping[str, Tensor], wanted: Iterable[tuple[str, Tensor]], source: object
 ) -> None:
-    """Raise ValueError naming a tensor that is missing, surplus or not of the shape `wanted`.
-
-    So is one that holds anything but floating-point numbers of 16, 32 or 64 bits, or numbers that are not
-    finite in the type `wanted`.
-    """
+    """Raise ValueError naming a tensor that is missing, surplus, not of the shape `wanted`, or holds anything
+    but floating-point numbers of 16, 32 or 64 bits that are finite in the type `wanted`."""
     names = set()
     for name, tensor in wanted:
         names.add(name)

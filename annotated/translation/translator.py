@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,8 +13,16 @@ from annotated.fast import map_in_threads
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.masks import padding_mask, subsequent_mask
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.decoding import beam_search
-from annotated.translation.hypotheses import Hypothesis, Penalty, check_count, check_search
+from annotated.translation.decoding import Hypothesis, beam_search
+from annotated.translation.limits import (
+    Limits,
+    Penalty,
+    by_length,
+    check_count,
+    check_search,
+    one_sentence,
+    several_sentences,
+)
 from annotated.translation.model_folder import (
     find_model,
     load_model,
@@ -22,11 +30,12 @@ from annotated.translation.model_folder import (
     shipped_models,
     training_settings,
 )
-from annotated.translation.sentences import Limits, by_length, one_sentence, several_sentences
 from annotated.translation.watching import TranslationAttention, capture_attention, evaluating, is_watched
 
 if TYPE_CHECKING:
     import altair as alt
+
+    from annotated.interop.ctranslate2_engine import CTranslate2Engine
 
 
 class Translator:
@@ -53,7 +62,7 @@ class Translator:
         pair: str | None = None,
         engine: Literal["pytorch", "ctranslate2"] = "pytorch",
         quantization: str = "float32",
-        **limits: int | str,
+        **limits: Any,
     ):
         self.model = model
         self.src_tokenizer = src_tokenizer
@@ -61,11 +70,13 @@ class Translator:
         self.lower_cased = lower_cased
         self.pair = pair
         self.limits = Limits(**limits).within(model.max_positions)
-        self.engine = None
+        self.engine: CTranslate2Engine | None = None
         if engine == "ctranslate2":
-            from annotated.interop.ctranslate2_engine import CTranslate2Engine  # belongs to an extra
+            from annotated.interop import ctranslate2_engine  # belongs to an extra
 
-            self.engine = CTranslate2Engine(model, src_tokenizer, tgt_tokenizer, quantization)
+            self.engine = ctranslate2_engine.CTranslate2Engine(
+                model, src_tokenizer, tgt_tokenizer, quantization
+            )
         elif engine != "pytorch":
             raise ValueError(f"engine must be pytorch or ctranslate2, not {engine!r}")
         elif quantization != "float32":
@@ -73,12 +84,11 @@ class Translator:
 
     @classmethod
     def load(
-        cls, name_or_folder: str | Path, device: str | torch.device = "cpu", **options: int | str
+        cls, name_or_folder: str | Path, device: str | torch.device = "cpu", **options: Any
     ) -> "Translator":
         """From a model folder, or by the name of a shipped model; `options` are those of the class.
 
-        The folder of a run tells whether it was trained on lower-cased, tokenised text. Raises as
-        `load_model` and the class do.
+        Raises as `load_model` and the class do.
         """
         folder = find_model(name_or_folder)
         settings = training_settings(folder)
@@ -111,9 +121,8 @@ class Translator:
         Every translation begins with the words of `prefix`. Sentences of like length are searched together,
         at most about `max_tokens` source tokens in a batch, each counted `beam` times; on a CPU, as many
         batches side by side as PyTorch has threads, each with memory of its own. Messages count the lines
-        from `first_line` on; with `progress`, a bar shows how far it is. Raises ValueError naming what is no
-        string, for a table or one sentence in the place of several, for a prefix that could not be written,
-        for scores that are not finite, and as `beam_search` does.
+        from `first_line` on; with `progress`, a bar shows how far it is. Raises ValueError for what is no
+        list of strings, a prefix that could not be written, scores that are not finite, and as `beam_search`.
         """
         found = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress, first_line)
         return [self.tgt_tokenizer.decode(ends[0].tokens) if ends else "" for ends in found]
@@ -142,17 +151,18 @@ class Translator:
         encoded = {
             i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(sentences) if text.strip()
         }
+        limits = {i: self.limits.longest(len(tokens)) for i, tokens in encoded.items()}
         begun = self.begin(prefix)
-        settings = {"beam": beam, "alpha": alpha, "penalty": penalty, "n_best": n_best}
+        settings: Any = {"beam": beam, "alpha": alpha, "penalty": penalty, "n_best": n_best}
         engine = None if begun or is_watched(self.model) else self.engine
 
-        def search_batch(indices: list[int]) -> list[list[Hypothesis]]:
-            sources = [encoded[i] for i in indices]
-            limits = [self.limits.longest(len(source)) for source in sources]
-            found = engine.search(sources, limits, **settings) if engine else [None] * len(indices)
-            left = [i for i, hypotheses in enumerate(found) if hypotheses is None]
+        def search_batch(indices: list[int]) -> dict[int, list[Hypothesis]]:
+            asked = [encoded[i] for i in indices], [limits[i] for i in indices]
+            known = engine.search(*asked, **settings) if engine else [None] * len(indices)
+            found = {i: ends for i, ends in zip(indices, known, strict=True) if ends is not None}
+            left = [i for i in indices if i not in found]
             if left:
-                src = self.batch([sources[i] for i in left])
+                src = self.batch([encoded[i] for i in left])
                 ours = beam_search(
                     self.model,
                     src,
@@ -164,8 +174,7 @@ class Translator:
                     forbidden=self.forbidden,
                     **settings,
                 )
-                for i, hypotheses in zip(left, ours, strict=True):
-                    found[i] = hypotheses
+                found |= zip(left, ours, strict=True)
             return found
 
         batches = list(by_length(encoded, max(1, max_tokens // beam)))
@@ -175,23 +184,22 @@ class Translator:
                 "translate them one by one, or ask for the `attention` of each"
             )
         each = map_in_threads if self.device.type == "cpu" else map
-        results: list[list[Hypothesis]] = [[] for _ in sentences]
+        results: dict[int, list[Hypothesis]] = {}
         with (
             evaluating(self.model),  # around all batches: the first to end must not switch dropout on again
             tqdm(total=len(sentences), unit="line", disable=None if progress else True) as bar,
         ):
             bar.update(len(sentences) - len(encoded))
-            for indices, found in zip(batches, each(search_batch, batches), strict=True):
-                for i, hypotheses in zip(indices, found, strict=True):
-                    results[i] = hypotheses
-                bar.update(len(indices))
+            for found in each(search_batch, batches):
+                results |= found
+                bar.update(len(found))
         for i in encoded:
             if not results[i]:  # each comparison with NaN was false
                 raise ValueError(
                     f"line {first_line + i} has no translation: the model's scores are not finite; its "
                     f"weights are damaged, or too large for {next(self.model.parameters()).dtype}"
                 )
-        return results
+        return [results.get(i, []) for i in range(len(sentences))]
 
     def encode(self, sentence: str, name: str = "the sentence") -> list[int]:
         """A source sentence as the model reads it: its tokens, and as a rule the end symbol after them.
@@ -237,10 +245,7 @@ class Translator:
         return next(self.model.parameters()).device
 
     def pass_tokenized(self) -> None:
-        """Take text as it is, on the word of who calls that it is lower-cased and tokenised.
-
-        Raises ValueError for a model that reads normal text.
-        """
+        """Take text for lower-cased and tokenised. Raises ValueError for a model that reads normal text."""
         if not self.lower_cased:
             raise ValueError(
                 "this model reads normal text, and does not want it tokenised: leave that out; for tokenised "
@@ -255,10 +260,7 @@ class Translator:
         return (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
 
     def attention(self, sentence: str, translation: str | None = None) -> "TranslationAttention":
-        """Where each head looked while `translation` (by default, our own) was written token by token.
-
-        Raises ValueError for what is no string and for a translation that could not be ours.
-        """
+        """Where each head looked while `translation`, by default our own, was written; raises as `begin`."""
         translation = self(sentence) if translation is None else translation
         src = self.batch([self.encode(one_sentence(sentence))])
         tgt = [self.tgt_tokenizer.start, *self.begin(translation)]
@@ -280,17 +282,13 @@ class Translator:
         return explore_attention(seen.maps, seen.src_tokens, seen.tgt_tokens)
 
 
-def load_pretrained(name: str, device: str | torch.device = "cpu", **options: int | str) -> Translator:
-    """A model that comes with the package, by its name; else like `Translator.load`.
-
-    Raises ValueError that lists the names.
-    """
+def load_pretrained(name: str, device: str | torch.device = "cpu", **options: Any) -> Translator:
+    """Load a model that comes with the package, by its name. Raises ValueError that lists the names."""
     return Translator.load(shipped_model(name), device, **options)
 
 
 def shipped_for(pair: str | None, variant: str) -> str:
     """The shipped models of a pair, or of any, and a variant, in words."""
     settings = {name: training_settings(shipped_model(name)) for name in shipped_models()}
-    names = [name for name in settings if settings[name]["variant"] == variant]
-    names = [name for name in names if pair in (None, settings[name]["pair"])]
+    names = [name for name, of in settings.items() if of["variant"] == variant and pair in (None, of["pair"])]
     return ", ".join(names) or "no shipped model"

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,34 +13,10 @@ from torch import Tensor, nn
 
 from annotated.transformer.model import EncoderDecoder
 
-
-class Evaluations:
-    """Which modules are being evaluated: by how many blocks, and whether they were in training before."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.held: WeakKeyDictionary[nn.Module, tuple[int, bool]] = WeakKeyDictionary()
-
-    def begin(self, modules: list[nn.Module]) -> None:
-        """Switch to evaluation for one block more."""
-        with self.lock:
-            for module in modules:
-                blocks, training = self.held.get(module, (0, module.training))
-                self.held[module] = blocks + 1, training
-                module.training = False
-
-    def end(self, modules: list[nn.Module]) -> None:
-        """Set back those modules that no other block holds."""
-        with self.lock:
-            for module in modules:
-                blocks, training = self.held.pop(module)
-                if blocks > 1:
-                    self.held[module] = blocks - 1, training
-                else:
-                    module.training = training
-
-
-EVALUATIONS = Evaluations()  # of all models: a note on the model itself would be copied with it
+LOCK = threading.Lock()
+# By how many blocks each module is being evaluated, and whether it was in training before. It stands here
+# because a note on the module itself would be copied with it.
+HELD: WeakKeyDictionary[nn.Module, tuple[int, bool]] = WeakKeyDictionary()
 
 
 @contextmanager
@@ -50,12 +27,22 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     A thread that trains the model meanwhile trains without dropout: let it have a copy.
     """
     modules = list(model.modules())
-    EVALUATIONS.begin(modules)
+    with LOCK:
+        for module in modules:
+            blocks, training = HELD.get(module, (0, module.training))
+            HELD[module] = blocks + 1, training
+            module.training = False
     try:
         with torch.no_grad():
             yield
     finally:
-        EVALUATIONS.end(modules)
+        with LOCK:
+            for module in modules:
+                blocks, training = HELD.pop(module)
+                if blocks > 1:
+                    HELD[module] = blocks - 1, training
+                else:
+                    module.training = training
 
 
 AttentionMaps = dict[tuple[str, int], Tensor]
@@ -99,6 +86,7 @@ def is_watched(model: nn.Module) -> bool:
     return any(getattr(module, "on_weights", None) is not None for module in model.modules())
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class TranslationAttention:
     """The attention weights of one translation, with the tokens that stand on their axes.
 
@@ -106,10 +94,9 @@ class TranslationAttention:
     `src_tokens`; decoder queries are `tgt_tokens`, those read, from `<s>` on; cross keys are `src_tokens`.
     """
 
-    def __init__(self, src_tokens: list[str], tgt_tokens: list[str], maps: AttentionMaps):
-        self.src_tokens = src_tokens
-        self.tgt_tokens = tgt_tokens
-        self.maps = maps
+    src_tokens: list[str]
+    tgt_tokens: list[str]
+    maps: AttentionMaps
 
     def tokens(self, kind: str) -> tuple[list[str], list[str]]:
         """The tokens down (queries) and across (keys) a map of this kind."""

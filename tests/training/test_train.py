@@ -10,7 +10,7 @@ from tiny_runs import log_of, weights
 import annotated
 from annotated.cli.parser import main
 from annotated.files import read_json
-from annotated.training.interrupt import Stopped
+from annotated.training.progress import Stopped
 from annotated.training.trainer import Trainer
 from annotated.translation.model_folder import load_model
 

@@ -14,7 +14,7 @@ from annotated.data.batching import Batch
 from annotated.files import read_json
 from annotated.tokenizers import WordTokenizer
 from annotated.training.devices import half_precision
-from annotated.training.interrupt import stop_on_interrupt
+from annotated.training.progress import stop_on_interrupt
 from annotated.training.rdrop import symmetric_divergence
 from annotated.training.update import SummedLoss
 from annotated.transformer.loss import LabelSmoothing

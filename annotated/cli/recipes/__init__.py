@@ -15,7 +15,7 @@ from typing import Literal
 from annotated.cli.flags import within
 from annotated.files import read_toml, settings_from_json
 from annotated.transformer.config import setting
-from annotated.translation.hypotheses import MAX_BEAM, Penalty, check_count
+from annotated.translation.limits import MAX_BEAM, Penalty, check_count
 
 __all__ = ["Card", "Published", "Recipe", "Search", "read_recipe", "recipe_names", "recipe_path"]
 

@@ -1,12 +1,76 @@
-"""What a translator takes: which sentences, how long, and in which batches."""
+"""What a search may be asked for: its settings, which sentences, how long, and in which batches.
 
+Nothing here imports PyTorch, which takes seconds: `annotated --help` reads it.
+"""
+
+import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from itertools import chain
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
 
 from annotated.transformer.config import setting
-from annotated.translation.hypotheses import EXTRA, check_count
+
+EXTRA = 50  # tokens that a translation may have more than its source, section 6.1
+MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses
+
+Penalty = Literal["gnmt", "power"]
+
+
+def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> float:
+    """What a hypothesis of `length` tokens, the end symbol counted, has its log-probability divided by.
+
+    "gnmt" is ((5 + length) / 6)^alpha, of Wu et al. 2016, which section 6.1 uses with alpha 0.6;
+    "power" is length^alpha, as Hugging Face and CTranslate2 have it. Raises ValueError for another name, and
+    for an alpha with which no float could hold the result.
+    """
+    if penalty not in ("gnmt", "power"):
+        raise ValueError(f"penalty must be 'gnmt' or 'power', not {penalty!r}")
+    try:
+        return ((5 + length) / 6 if penalty == "gnmt" else float(length)) ** alpha
+    except OverflowError:
+        raise ValueError(f"alpha must be smaller than {alpha}: {length} tokens are too many for it") from None
+
+
+# ---- settings that are refused
+
+
+def check_count(name: str, value: Any, most: int | None = None) -> None:
+    """Raise ValueError unless `value` is a whole number from 1 to `most`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ValueError(f"{name} must be a whole number, not {value!r}")
+    if int(value) < 1:
+        raise ValueError(f"{name} must be at least 1, not {value}")
+    if most is not None and int(value) > most:
+        raise ValueError(f"{name} must be at most {most}, not {value}")
+
+
+def check_search(beam: Any, n_best: Any, alpha: Any) -> None:
+    """Raise ValueError for settings with which no beam search could be made."""
+    check_count("beam", beam, MAX_BEAM)
+    check_count("n_best", n_best, beam)
+    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not math.isfinite(alpha):
+        raise ValueError(f"alpha must be a number, not {alpha!r}")
+    if alpha < 0:
+        raise ValueError(f"alpha must not be negative, not {alpha}: long sentences would be penalised twice")
+
+
+def check_tokens(
+    prefixes: list[tuple[int, ...]], sentences: int, end_symbol: int, forbidden: Sequence[int]
+) -> None:
+    """Raise ValueError for prefixes or forbidden tokens with which no search could end well."""
+    if len(prefixes) != sentences:
+        raise ValueError(f"there must be a prefix for each of {sentences} sentences, not {len(prefixes)}")
+    begun = set(chain(*prefixes))
+    if end_symbol in begun:
+        raise ValueError(f"a prefix must not contain the end symbol {end_symbol}")
+    if refused := (begun | {end_symbol}).intersection(forbidden):
+        raise ValueError(f"{sorted(refused)} cannot be forbidden: a prefix or the end needs them")
+
+
+# ---- sentences
 
 
 @dataclass(frozen=True)
@@ -61,10 +125,9 @@ def one_sentence(sentence: object) -> str:
 
 
 def several_sentences(sentences: object) -> list[str]:
-    """A list of the sentences.
+    """A list of the sentences. Raises ValueError that names the first that is no string, or what is no list.
 
-    Raises ValueError that names the first that is no string, or says what stands in the place of a list: one
-    sentence, nothing, or a table, which would give its columns' names.
+    A table is none: it would give its columns' names.
     """
     if isinstance(sentences, str):
         raise ValueError("translate takes a list of sentences; for one, call the translator itself")
