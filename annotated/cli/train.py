@@ -1,4 +1,4 @@
-"""`annotated train`."""
+"""`annotated train`, and what other commands share with it: the device, a text of the user's own."""
 
 import argparse
 import os
@@ -8,11 +8,19 @@ from pathlib import Path
 import torch
 
 import annotated
-from annotated.cli.common import choose_device, own_pairs, settings_from
+from annotated.cli.flags import settings_from
 from annotated.cli.options import TrainingData
-from annotated.data import Corpus, load_corpus, own_corpus
+from annotated.data import Corpus, ParallelText, load_corpus, own_corpus, read_parallel, read_tsv
 from annotated.training.config import TrainingConfig
-from annotated.training.devices import SharedError, agreed, from_first, is_first, processes, say
+from annotated.training.devices import (
+    SharedError,
+    agreed,
+    find_device,
+    from_first,
+    is_first,
+    processes,
+    say,
+)
 from annotated.training.interrupt import Stopped
 from annotated.training.run_folder import RunFolder
 from annotated.transformer.config import TransformerConfig
@@ -76,3 +84,32 @@ def training_corpus(args: argparse.Namespace) -> Corpus:
         raise ValueError(f"give one of the two, --corpus {args.corpus} or --src {args.src}, not both")
     args.corpus = "own"
     return own_corpus(text, val, args.pair)
+
+
+def own_pairs(src: Path | None, tgt: Path | None, flag: str, name: str) -> ParallelText | None:
+    """Read the user's pair of files, or one .tsv file that holds both sides; None if none is given."""
+    if src is None and tgt is None:
+        return None
+    if src is None or tgt is None:
+        suffixes = src.suffixes if src else []
+        if src and ".tsv" in suffixes:
+            return read_tsv(src, name)
+        python = "annotated.train(zip(frame[SOURCE], frame[TARGET]), ...)"
+        note = f"; columns of a .csv are read in Python: {python}" if ".csv" in suffixes else ""
+        both = f"--{flag}src and --{flag}tgt"
+        raise ValueError(f"{both} belong together, unless the first is a .tsv file{note}")
+    for path in (src, tgt):
+        if ".tsv" in path.suffixes:
+            raise ValueError(f"{path} holds both sides: give it as --{flag}src, without --{flag}tgt")
+    if src.resolve() == tgt.resolve():
+        raise ValueError(f"--{flag}src and --{flag}tgt are one file, {src}")
+    return read_parallel(src, tgt, name)
+
+
+def choose_device(args: argparse.Namespace) -> torch.device:
+    """Set threads and seed, and return the device. Raises ValueError for a device that is not there."""
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    if args.seed is not None:  # else a recipe has its own
+        torch.manual_seed(args.seed)
+    return find_device(args.device)

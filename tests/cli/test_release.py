@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from annotated.cli.common import settings_from
+from annotated.cli.flags import settings_from
 from annotated.cli.parser import main, parse
 from annotated.cli.recipes import read_recipe, recipe_names, recipe_path
 from annotated.cli.release import CARD, SCORES, card, read_scores, release
