@@ -13,16 +13,25 @@ import sys
 import time
 import tomllib
 from collections.abc import Sequence
+from importlib import metadata, resources
 from pathlib import Path
 
+import altair
+import vl_convert
 from sphinx.cmd.build import build_main
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "notebooks"))
 
 from checking import check_site
-from staging import stage
+from gallery import write_gallery
+from notebook_pages import write_notebooks
+from reference_pages import write_references
+from start_page import write_start_page
+from teaching import write_teaching
 
 ROOT = Path(__file__).resolve().parents[1]
+# MathJax's one file for TeX into HTML, and the fonts that it draws with. Nothing else of it is asked for.
+MATHJAX, FONTS = "tex-chtml.js", "output/chtml/fonts/woff-v2"
 
 
 def build(out: Path, work: Path) -> int:
@@ -40,6 +49,37 @@ def build(out: Path, work: Path) -> int:
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0
+
+
+def stage(root: Path, folder: Path) -> None:
+    """Make `folder` anew, with all that Sphinx is to read; `folder.parent` keeps what is slow to make."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(root / "docs/pages", folder)
+    shutil.copytree(root / "docs/static", folder / "_static")
+    shutil.copytree(root / "images", folder / "images", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    shutil.copy(root / "docs/conf.py", folder)
+    shutil.copy(root / "images/card.png", folder / "_static")
+    shutil.copy(root / "CHANGELOG.md", folder / "changelog.md")
+    copy_scripts(folder / "_static", folder.parent)
+    for write in (write_notebooks, write_gallery, write_teaching, write_references, write_start_page):
+        write(root, folder)
+
+
+def copy_scripts(static: Path, cache: Path) -> None:
+    """Put what pages run in the browser, from installed packages, into `static`; `cache` keeps the bundle.
+
+    MathJax 3 is the package django-static-mathjax's (and nothing of Django). Vega, Vega-Lite in altair's
+    version and vega-embed come in one plain script, without a module's globals, which takes seconds to make.
+    """
+    mathjax = Path(str(resources.files("mathjax"))) / "static/mathjax/es5"
+    shutil.copytree(mathjax / FONTS, static / "mathjax" / FONTS)
+    shutil.copy(mathjax / MATHJAX, static / "mathjax")
+    version = altair.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
+    bundle = cache / f"vega-{version}-{metadata.version('vl-convert-python')}.js"
+    if not bundle.exists():
+        script = vl_convert.javascript_bundle(vl_version=version)
+        bundle.write_text(f"(() => {{{script}}})();\n", encoding="utf-8")
+    shutil.copy(bundle, static / "vega.js")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
