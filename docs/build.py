@@ -1,18 +1,15 @@
 """Build the site from the executed notebooks, the docstrings and the pages in docs/pages.
 
-    python docs/build.py              into site/
-    python docs/build.py --out DIR    elsewhere
+    python docs/build.py    into site/
 
 Nothing is executed but the start page's translations, and nothing is fetched. Exit code 1: Sphinx warned, a
 link leads nowhere, or a page asks another host for something.
 """
 
-import argparse
 import shutil
 import sys
 import time
 import tomllib
-from collections.abc import Sequence
 from importlib import metadata, resources
 from pathlib import Path
 
@@ -36,6 +33,7 @@ MATHJAX, FONTS = "tex-chtml.js", "output/chtml/fonts/woff-v2"
 
 def build(out: Path, work: Path) -> int:
     """Put the sources together in `work`, let Sphinx write `out` anew, check that; 0 if all is well."""
+    began = time.perf_counter()
     for folder in (out, work / "doctrees"):
         shutil.rmtree(folder, ignore_errors=True)
     stage(ROOT, work / "sources")
@@ -48,6 +46,8 @@ def build(out: Path, work: Path) -> int:
     faults = check_site(out)
     for fault in faults:
         print(fault, file=sys.stderr)
+    if not faults:
+        print(f"{out / 'index.html'} built in {time.perf_counter() - began:.0f} s", file=sys.stderr)
     return 1 if faults else 0
 
 
@@ -82,16 +82,5 @@ def copy_scripts(static: Path, cache: Path) -> None:
     shutil.copy(bundle, static / "vega.js")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Build the site.")
-    parser.add_argument("--out", type=Path, default=ROOT / "site", help="folder to write (default: site)")
-    options = parser.parse_args(arguments)
-    began = time.perf_counter()
-    status = build(options.out, ROOT / "build" / "site")
-    if status == 0:
-        print(f"{options.out / 'index.html'} built in {time.perf_counter() - began:.0f} s", file=sys.stderr)
-    return status
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(build(ROOT / "site", ROOT / "build" / "site"))

@@ -1,12 +1,10 @@
 """Write the tables of results, from the shipped models' scores, and of speeds, from the records.
 
-    python docs/results.py            write them into README.md and benchmarks/README.md
-    python docs/results.py --check    exit code 1 if one of these says something else
+    python docs/results.py    into README.md and benchmarks/README.md
 
-Each stands between two comments, such as `<!-- results -->` and `<!-- end of results -->`.
+Each stands between two comments, such as `<!-- results -->` and `<!-- end of results -->`. A test compares them.
 """
 
-import argparse
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -151,30 +149,14 @@ PAGES = {
 
 def render(page: str, tables: dict[str, Callable[[], str]]) -> str:
     """A page with the tables of now. Raises ValueError where the place of one is not marked."""
-    for name, table in tables.items():
+    for name, make in tables.items():
         place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
         if not place.search(page):
             raise ValueError(f"the page has no place for the {name}: {place.pattern}")
-        page = place.sub(lambda found, table=table: found[1] + table() + found[2], page)
+        page = place.sub(lambda found, make=make: found[1] + make() + found[2], page)
     return page
 
 
-def main() -> int:
-    """Write the pages, or compare them."""
-    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("--check", action="store_true", help="write nothing; tell whether all is up to date")
-    check = options.parse_args().check
-    stale = 0
-    for path, tables in PAGES.items():
-        before = path.read_text(encoding="utf-8")
-        after = render(before, tables)
-        if not check:
-            path.write_text(after, encoding="utf-8", newline="\n")
-        elif before != after:
-            print(f"{path.relative_to(ROOT)}: the figures are others now: python docs/results.py")
-            stale = 1
-    return stale
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    for path, tables in PAGES.items():
+        path.write_text(render(path.read_text(encoding="utf-8"), tables), encoding="utf-8", newline="\n")
