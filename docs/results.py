@@ -2,7 +2,7 @@
 
     python docs/results.py    into README.md and benchmarks/README.md
 
-Each stands between two comments, such as `<!-- results -->` and `<!-- end of results -->`. A test compares them.
+Each stands between two comments, such as `<!-- results -->` and `<!-- end of results -->`; a test compares.
 """
 
 import re

@@ -3,8 +3,8 @@
 import tomllib
 from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 import nbformat
@@ -94,9 +94,4 @@ def classic_names() -> list[Name]:
 
 def find(ours: str) -> object:
     """Get what a path such as `data.Batch.make_std_mask` names. Raises ImportError or AttributeError."""
-    parts = ours.split(".")
-    split = next(i for i, part in enumerate(parts) if part[0].isupper() or i == len(parts) - 1)
-    found: object = import_module(".".join(["annotated", *parts[:split]]))
-    for part in parts[split:]:
-        found = getattr(found, part)
-    return found
+    return resolve_name(f"annotated.{ours}")

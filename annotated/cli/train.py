@@ -90,17 +90,17 @@ def own_pairs(src: Path | None, tgt: Path | None, flag: str, name: str) -> Paral
     """Read the user's pair of files, or one .tsv file that holds both sides; None if none is given."""
     if src is None and tgt is None:
         return None
+    both = [path for path in (src, tgt) if path is not None and ".tsv" in path.suffixes]
+    if both and tgt is not None:
+        raise ValueError(f"{both[0]} holds both sides: give it as --{flag}src, without --{flag}tgt")
+    if both:
+        return read_tsv(both[0], name)
     if src is None or tgt is None:
-        suffixes = src.suffixes if src else []
-        if src and ".tsv" in suffixes:
-            return read_tsv(src, name)
         python = "annotated.train(zip(frame[SOURCE], frame[TARGET]), ...)"
-        note = f"; columns of a .csv are read in Python: {python}" if ".csv" in suffixes else ""
-        both = f"--{flag}src and --{flag}tgt"
-        raise ValueError(f"{both} belong together, unless the first is a .tsv file{note}")
-    for path in (src, tgt):
-        if ".tsv" in path.suffixes:
-            raise ValueError(f"{path} holds both sides: give it as --{flag}src, without --{flag}tgt")
+        csv = src is not None and ".csv" in src.suffixes
+        note = f"; columns of a .csv are read in Python: {python}" if csv else ""
+        pair = f"--{flag}src and --{flag}tgt"
+        raise ValueError(f"{pair} belong together, unless the first is a .tsv file{note}")
     if src.resolve() == tgt.resolve():
         raise ValueError(f"--{flag}src and --{flag}tgt are one file, {src}")
     return read_parallel(src, tgt, name)
