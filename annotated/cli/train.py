@@ -2,7 +2,6 @@
 
 import argparse
 import os
-from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -24,9 +23,6 @@ from annotated.training.devices import (
 from annotated.training.interrupt import Stopped
 from annotated.training.run_folder import RunFolder
 from annotated.transformer.config import TransformerConfig
-
-# The flags that a run remembers besides the settings of the model and of training.
-REMEMBERED = (*(field.name for field in fields(TrainingData)), "tokenizer", "vocab", "preset", "init_from")
 
 
 def train(args: argparse.Namespace) -> int:
@@ -64,8 +60,8 @@ def run_training(args: argparse.Namespace, device: torch.device) -> int:
 
 
 def remembered(args: argparse.Namespace) -> dict[str, object]:
-    """The flags that a resumed run keeps, as JSON; files by their full path."""
-    values = {name: getattr(args, name) for name in REMEMBERED} | settings_from(TransformerConfig, args)
+    """The flags of the text, as JSON, for a run that is resumed; files by their full path."""
+    values = settings_from(TrainingData, args)
     return {name: str(v.absolute()) if isinstance(v, Path) else v for name, v in values.items()}
 
 
