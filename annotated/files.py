@@ -152,8 +152,8 @@ def settings_from_json(cls: type[Settings], values: dict[str, Any], source: obje
     for name, value in values.items():
         if name not in fields:
             raise ValueError(f"{source}: unknown setting {name!r}; the known ones are {', '.join(fields)}")
-        if not fits(value, fields[name].type):
-            kind = fields[name].type
+        kind: Any = list if get_origin(fields[name].type) is list else fields[name].type
+        if not fits(value, kind):
             kinds = [kind] if isinstance(kind, type) else get_args(kind)
             wanted = " or ".join(getattr(each, "__name__", str(each)) for each in kinds)
             raise ValueError(f"{source}: {name} must be {wanted}, not {value!r}")

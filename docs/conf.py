@@ -1,17 +1,11 @@
-"""Sphinx's settings. The sources are put together by staging.py; build.py runs Sphinx on them."""
-
-from sphinx.application import Sphinx
-from sphinx.highlighting import PygmentsBridge
+"""Sphinx's settings. build.py puts the sources together and runs Sphinx on them."""
 
 from annotated import __version__
-from code_lines import LineFormatter
-from docstrings import to_rest
-from sharing import add_card
 
 project = "annotated"
 version = release = __version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "extension"]
 exclude_patterns = ["_static", "_extra"]
 nb_execution_mode = "off"
 nb_merge_streams = True
@@ -49,9 +43,3 @@ nitpick_ignore_regex = [
     ("py:class", r"annotated\.data\.trees\..*"),
     ("py:class", r"annotated\.(fast|training\.devices)\.(Item|Result)"),  # stand for any type
 ]
-
-
-def setup(app: Sphinx) -> None:
-    PygmentsBridge.html_formatter = LineFormatter
-    app.connect("html-page-context", add_card)
-    app.connect("autodoc-process-docstring", to_rest, priority=400)  # before napoleon, at 500

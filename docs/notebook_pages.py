@@ -1,17 +1,21 @@
-"""Each executed notebook as a page: alternative texts, live charts, solutions folded with their outputs."""
+"""Each executed notebook as a page: its figures as files with alternative texts, charts live with a still
+beneath, solutions folded with their outputs."""
 
+import base64
+import hashlib
+import html
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 
-from outputs import as_html
-from tables import terms_in
+from sources import notebooks, terms_in, with_sections
 
+VEGA = "application/vnd.vegalite.v5+json"
+SCRIPTS = '<script defer src="../_static/vega.js"></script><script defer src="../_static/charts.js"></script>'
 INSTALLS = {"tags": ["hide-input"], "mystnb": {"code_prompt_show": "Installation, where it is missing"}}
 SOLUTION = {"tags": ["hide-cell"], "mystnb": {"code_prompt_show": "Show a solution"}}
 # What Colab shows in place of a folded cell; a page has words of its own there.
@@ -23,10 +27,9 @@ def write_notebooks(root: Path, folder: Path) -> None:
     downloads = folder / "_extra/notebooks"
     downloads.mkdir(parents=True)
     (folder / "notebooks").mkdir()
-    for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")):
-        notebook = nbformat.read(path, as_version=4)
+    for path, notebook in notebooks(root):
         to_page(notebook, path.stem, folder / "_static/figures")
-        (folder / "notebooks" / path.name).write_text(nbformat.writes(notebook), encoding="utf-8")
+        nbformat.write(notebook, folder / "notebooks" / path.name)
         for file in (path, path.with_suffix(".py")):
             shutil.copyfile(file, downloads / file.name)
 
@@ -35,7 +38,12 @@ def to_page(notebook: NotebookNode, name: str, figures: Path) -> None:
     """Change a notebook into what its page shows. Figures are written to the folder `figures`."""
     title = notebook.cells[0]
     heading, _, rest = title.source.partition("\n")
-    title.source = f"{heading}\n\n{download_bar(name)}\n{rest}"
+    # The link to Colab is in the notebook's own title.
+    bar = (
+        f'<p class="downloads"><a href="{name}.ipynb" download>Notebook (.ipynb)</a> '
+        f'<a href="{name}.py" download>Script (.py)</a></p>\n'
+    )
+    title.source = f"{heading}\n\n{bar}\n{rest}"
     if terms := terms_in(name):
         words = f"*In the glossary:* {' · '.join(f'{{term}}`{term}`' for term in terms)}"
         notebook.cells.append(nbformat.v4.new_markdown_cell(words))
@@ -48,18 +56,10 @@ def to_page(notebook: NotebookNode, name: str, figures: Path) -> None:
 
 def figure_name(cell: NotebookNode, notebook: str) -> str:
     """The name of a figure's files, `02-masks`, where the cell that draws it has the tag `figure-masks`."""
-    names = [
-        tag.removeprefix("figure-") for tag in cell.metadata.get("tags", []) if tag.startswith("figure-")
-    ]
-    return f"{notebook[:2]}-{names[0]}" if names else ""
-
-
-def download_bar(name: str) -> str:
-    """Links to the notebook and its script; the one to Colab is in the notebook's own title."""
-    return (
-        f'<p class="downloads"><a href="{name}.ipynb" download>Notebook (.ipynb)</a> '
-        f'<a href="{name}.py" download>Script (.py)</a></p>\n'
-    )
+    for tag in cell.metadata.get("tags", []):
+        if tag.startswith("figure-"):
+            return f"{notebook[:2]}-{tag.removeprefix('figure-')}"
+    return ""
 
 
 def fold(notebook: NotebookNode) -> None:
@@ -73,18 +73,51 @@ def fold(notebook: NotebookNode) -> None:
         code[0].metadata = nbformat.from_dict(INSTALLS)
 
 
-def with_sections(notebook: NotebookNode) -> Iterator[tuple[str, NotebookNode]]:
-    """Each cell with the heading that it stands under."""
-    section = ""
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            headings = [line for line in cell.source.splitlines() if line.startswith("#")]
-            section = headings[-1].lstrip("# ") if headings else section
-        yield section, cell
+# ---- pictures
 
 
-def sections(path: Path) -> list[str]:
-    """The headings of a notebook, in order."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    lines = [line for cell in cells if cell["cell_type"] == "markdown" for line in cell["source"]]
-    return [line.lstrip("# ").rstrip() for line in lines if line.startswith("#")]
+def as_html(output: NotebookNode, section: str, figures: Path, name: str = "") -> NotebookNode:
+    """An output as a notebook's page shows it; one without a picture stays as it is.
+
+    `section`, the heading above, describes a picture that has no words of its own. The picture goes into the
+    folder `figures`, under `name` or one made from its content. A chart has its specification beside its
+    still: `charts.js` draws the one in the place of the other.
+    """
+    data = output.get("data", {})
+    if "image/png" not in data:
+        return output
+    shown = picture(output, section, figures, name, "../_static/figures")
+    if VEGA in data:
+        spec = {"description": words_of(output, section), **data[VEGA]}
+        text = json.dumps(spec, ensure_ascii=False).replace("</", "<\\/")
+        still = f'<div class="drawing">{shown}</div><script type="application/json">{text}</script>'
+        shown = f'<div class="chart">{still}</div>{SCRIPTS}'
+    else:
+        shown = f'<p class="figure">{shown}</p>'
+    return nbformat.v4.new_output("display_data", {"text/html": shown})
+
+
+def picture(output: NotebookNode, section: str, figures: Path, name: str, address: str) -> str:
+    """Write an output's picture; an `<img>` of it, for a page from which `figures` is at `address`.
+
+    It keeps its place while it loads, and on a phone shrinks until 12 points are 7 pixels.
+    """
+    content = base64.b64decode(output.data["image/png"])
+    file = f"{name or hashlib.sha256(content).hexdigest()[:16]}.png"
+    figures.mkdir(parents=True, exist_ok=True)
+    (figures / file).write_bytes(content)
+    size = {**output.metadata.get("image/png", {}), **output.metadata}
+    sides = "".join(f' {side}="{round(size[side])}"' for side in ("width", "height") if side in size)
+    least = f' style="min-width: {round(0.42 * size["width"])}px"' if "width" in size else ""
+    words = html.escape(words_of(output, section))
+    return f'<img src="{address}/{file}" alt="{words}"{sides} loading="lazy"{least}>'
+
+
+def words_of(output: NotebookNode, section: str) -> str:
+    """A picture's own words, or those of a chart, `<Chart: words; ...>`, or else the section above it."""
+    if words := output.metadata.get("image/png", {}).get("alt"):
+        return words
+    text = output.data.get("text/plain", "")
+    if text.startswith("<Chart: "):
+        return text.removeprefix("<Chart: ").rstrip(">").partition(";")[0]
+    return f"Figure: {section}"

@@ -1,44 +1,37 @@
-"""Glossary, questions and names as pages, each held to the notebooks and the package while it is written."""
+"""Pages to look things up, each held to the notebooks and the package while it is written.
 
-from collections.abc import Sequence
+A page for each module, its words taken from the docstrings; glossary, questions, and names of the classic.
+"""
+
+import pkgutil
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from classic_names import NAMES, find
-from docstrings import public
-from notebook_pages import sections
-from tables import read_table
+import annotated
+from extension import public
+from sources import Name, classic_names, fill, find, headings, notebooks, read_table, slug
 
-GLOSSARY = """# Glossary
+# The command line is in the README, names have their own page; the rest is for insiders.
+LEFT_OUT = {f"annotated.{name}" for name in ("__main__", "cli", "files")}
+MODULE = """# {heading}
 
-Each term with its symbol, its name in code, the paper's section, and where it is shown.
-
-{entries}
-"""
-QUESTIONS = """# Readers' questions
-
-A short answer here, the long one where the link leads: there a cell shows it.
-
-{items}
-"""
-NAMES_PAGE = """# Names of the Annotated Transformer
-
-Readers of "The Annotated Transformer" (2018, and its edition of 2022) find its names here, with the same
-arguments in the same order. What has been superseded is listed with what took its place. Most can be imported
-from `annotated` itself, such as `from annotated import Batch`; the others from the module that
-[the reference](api/index.md) has them in.
-
-| there | 2018 | 2022 | here | |
-| --- | :-: | :-: | --- | --- |
-{rows}
+```{{eval-rst}}
+.. automodule:: {name}
+   :members:
+   :member-order: bysource
+{more}```
 """
 
 
 class Series:
     """The notebooks that there are, and how to link to one of their sections."""
 
-    def __init__(self, folder: Path):
-        self.sections = {path.stem: sections(path) for path in folder.glob("[0-9][0-9]_*.ipynb")}
+    def __init__(self, root: Path):
+        self.sections = {
+            path.stem: [heading for cell in notebook.cells for heading in headings(cell)]
+            for path, notebook in notebooks(root)
+        }
 
     def link(self, words: str, notebook: str, section: str = "") -> str:
         """A link to a section, or to the notebook's head; bare words while there is no such notebook.
@@ -48,32 +41,46 @@ class Series:
         if notebook not in self.sections:
             return words
         if section and section not in self.sections[notebook]:
-            raise ValueError(
-                f"{notebook} has no section {section!r}, but: {'; '.join(self.sections[notebook])}"
-            )
+            known = "; ".join(self.sections[notebook])
+            raise ValueError(f"{notebook} has no section {section!r}, but: {known}")
         anchor = f"#{slug(section)}" if section else ""
         return f"[{words}](notebooks/{notebook}.ipynb{anchor})"
 
 
-def slug(heading: str) -> str:
-    """The name that a heading gets on its page, as GitHub makes it; formulas leave no trace."""
-    text = "".join(part for i, part in enumerate(heading.split("$")) if i % 2 == 0)
-    return "".join(c for c in text.lower().replace(" ", "-") if c.isalnum() or c in "-_")
-
-
 def write_references(root: Path, folder: Path) -> None:
-    """Write the three pages."""
-    series = Series(root / "notebooks")
-    entries = "\n\n".join(glossary_entry(entry, series) for entry in read_table("glossary"))
-    items = "\n\n".join(question(item, series) for item in read_table("questions"))
-    rows = "\n".join(name_row(*name) for name in NAMES)
-    pages = {
-        "glossary.md": GLOSSARY.format(entries=f"```{{glossary}}\n:sorted:\n\n{entries}\n```"),
-        "questions.md": QUESTIONS.format(items=items),
-        "names.md": NAMES_PAGE.format(rows=rows),
-    }
-    for name, text in pages.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    """Write the pages of the modules, and fill the others."""
+    titles = [write_module(name, folder / "api") for name in modules()]
+    fill(folder / "api/index.md", MODULES="\n".join(titles))
+    series = Series(root)
+    entries = [glossary_entry(entry, series) for entry in read_table("glossary")]
+    fill(folder / "glossary.md", ENTRIES="\n\n".join(entries))
+    items = [question(item, series) for item in read_table("questions")]
+    fill(folder / "questions.md", ITEMS="\n\n".join(items))
+    fill(folder / "names.md", ROWS="\n".join(map(name_row, classic_names())))
+
+
+def modules() -> list[str]:
+    """List the modules of `annotated`; of a package that exports names of its own, the package alone."""
+    found = []
+    for module in pkgutil.iter_modules(annotated.__path__, "annotated."):
+        package = import_module(module.name) if module.name not in LEFT_OUT else None
+        if module.ispkg and package and not hasattr(package, "__all__"):
+            found += [inner.name for inner in pkgutil.iter_modules(package.__path__, f"{module.name}.")]
+        elif package:
+            found.append(module.name)
+    return found
+
+
+def write_module(name: str, folder: Path) -> str:
+    """Write the page of a module; returns the page's name.
+
+    A folder of modules is one page: what it exports, under the names that a reader imports.
+    """
+    page = name.removeprefix("annotated.")
+    heading = ", in ".join(reversed(page.split(".")))  # two short words, which a phone can break
+    more = "   :imported-members:\n" if hasattr(import_module(name), "__path__") else ""
+    (folder / f"{page}.md").write_text(MODULE.format(heading=heading, name=name, more=more), encoding="utf-8")
+    return page
 
 
 def glossary_entry(entry: dict[str, Any], series: Series) -> str:
@@ -96,29 +103,23 @@ def place(item: dict[str, Any], series: Series) -> str:
     return series.link(f"{notebook[:2]} · {section}" if section else notebook, notebook, section)
 
 
-def name_row(theirs: str, years: Sequence[int], ours: str, remark: str) -> str:
+def name_row(name: Name) -> str:
     """A line of the table of names; raises as `find` does where ours is not there."""
-    marks = " | ".join("✓" if year in years else "" for year in (2018, 2022))
-    if ours:
-        find(ours)
-    return f"| `{theirs}` | {marks} | {code_link(ours) if ours else 'nothing'} | {remark} |"
+    marks = " | ".join("✓" if year in name.years else "" for year in (2018, 2022))
+    if name.ours:
+        find(name.ours)
+    ours = code_link(name.ours) if name.ours else "nothing"
+    return f"| `{name.theirs}` | {marks} | {ours} | {name.remark} |"
 
 
 def code_link(name: str) -> str:
-    """A name in code that leads to its place in the reference, where it has one of its own."""
-    homes = public()
+    """A name in code that leads to its place in the reference, or to its class, where that has none of it."""
     parts = name.split(".")
-    for i, part in enumerate(parts):
-        if part in homes:
-            target = ".".join([homes[part], *parts[i + 1 :]])
-            known = target if documented(parts[i:]) else homes[part]
-            return f"{{py:obj}}`{'.'.join(parts[i:])} <{known}>`"
-    return f"`{name}`"
-
-
-def documented(parts: Sequence[str]) -> bool:
-    """Whether the reference has an entry for a class's member: it has a docstring."""
-    if len(parts) == 1:
-        return True
-    owner = find(public()[parts[0]].removeprefix("annotated."))
-    return callable(getattr(owner, parts[1], None))
+    while parts and parts[0] not in public():
+        parts = parts[1:]
+    if not parts:
+        return f"`{name}`"
+    home, members = public()[parts[0]], parts[1:]
+    if members and not callable(getattr(find(home.removeprefix("annotated.")), members[0], None)):
+        members = []
+    return f"{{py:obj}}`{'.'.join(parts)} <{'.'.join([home, *members])}>`"

@@ -1,19 +1,17 @@
 """Write the tables of results, from the shipped models' scores, and of speeds, from the records.
 
-    python docs/results.py            write them into README.md and benchmarks/README.md
-    python docs/results.py --check    exit code 1 if one of these says something else
+    python docs/results.py    into README.md and benchmarks/README.md
 
-Each stands between two comments, such as `<!-- results -->` and `<!-- end of results -->`.
+Each stands between two comments, such as `<!-- results -->` and `<!-- end of results -->`; a test compares.
 """
 
-import argparse
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-from annotated.cli.recipes import recipe_path
+from annotated.cli.recipes import read_recipe, recipe_path
 from annotated.cli.release import read_scores
-from annotated.files import read_toml
 from annotated.translation.evaluation import Score
 from annotated.translation.model_folder import WEIGHTS, read_tensors, shipped_model, shipped_models
 from annotated.translation.scoring import RECORDED, recorded
@@ -43,46 +41,33 @@ RIVALS = {  # those candidates of the races that are not ours; and ours, with wh
     "CTranslate2": "CTranslate2 (C++, float32)",
     "annotated": "ours, in float32",
 }
-# The three comparisons that the README tells: a record, the rival in it, and how.
+# The three comparisons that the README tells: a record, the rival in it, what was raced, and a remark.
 TOLD = (
-    ("train-base", "torch.nn.Transformer", "training the base model: **{:.2f} times** the speed of {}"),
-    (
-        "decode",
-        "Hugging Face Marian, beam 5",
-        "translating, beam 5: **{:.2f} times** the speed of {}",
-    ),
-    (
-        "decode",
-        "CTranslate2, beam 5",
-        "translating, beam 5: **{:.2f} times** the speed of {}, which `--engine` takes",
-    ),
+    ("train-base", "torch.nn.Transformer", "training the base model", ""),
+    ("decode", "Hugging Face Marian, beam 5", "translating, beam 5", ""),
+    ("decode", "CTranslate2, beam 5", "translating, beam 5", ", which `--engine` takes"),
 )
 
 
 def results_table() -> str:
     """The shipped models, a row each: BLEU with its 95% interval, beside what was published."""
-    head = [
-        f"| model | parameters | BLEU on `{SPLIT}`, tokenised | cased, as written | published |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    return "\n".join([*head, *map(row, shipped_models())]) + "\n"
+    head = f"| model | parameters | BLEU on `{SPLIT}`, tokenised | cased, as written | published |"
+    return table(head, map(model_row, shipped_models()))
 
 
-def row(name: str) -> str:
-    """One model's row."""
+def model_row(name: str) -> list[str]:
+    """One model's cells."""
     folder = shipped_model(name)
     scores = read_scores(folder)[SPLIT]
-    published = read_toml(recipe_path(name))["card"].get("published")
+    published = read_recipe(recipe_path(name)).card.published
     size = sum(tensor.numel() for tensor in read_tensors(folder / WEIGHTS).values())
-    theirs = f"{published['value']:.2f}, {published['what']}" if published else ""
-    cells = [
+    return [
         f"[`{name}`](annotated/pretrained/{name}/README.md)",
         f"{size:,}",
         bounds(scores.tokenized_bleu),
         bounds(scores.bleu),
-        theirs,
+        f"{published.value:.2f}, {published.what}" if published else "",
     ]
-    return f"| {' | '.join(cells)} |"
 
 
 def bounds(score: Score | None) -> str:
@@ -93,46 +78,52 @@ def bounds(score: Score | None) -> str:
 def speed_table() -> str:
     """Every race that is recorded: how fast we are, how many times as fast as whom, and where that was."""
     there = [name for name in RACES if (RECORDED / f"{name}.json").exists()]
-    head = ["| what | ours | against | |", "| --- | --- | --- | --- |"]
-    rows = [row for name in there for row in races(name)]
-    where = sorted({machine(recorded(name)["machine"]) for name in there})
-    return "\n".join([*head, *rows, "", f"Measured on {'; '.join(where)}."]) + "\n"
+    rows = [row for name in there for row in race_rows(name)]
+    return table("| what | ours | against | |", rows) + measured_on(there)
 
 
 def three_speeds() -> str:
     """The three comparisons of `TOLD`, a line each, and where they were measured."""
     lines = []
-    for name, peer, words in TOLD:
-        record = recorded(name)
-        [ratio] = {each["ratio"] for each in record["comparisons"] if each["peer"] == peer}
-        lines.append(f"- {words.format(ratio, RIVALS[peer.partition(', ')[0]])}")
-    where = sorted({machine(recorded(name)["machine"]) for name, *_ in TOLD})
-    return "\n".join([*lines, "", f"Measured on {'; '.join(where)}."]) + "\n"
+    for name, peer, what, remark in TOLD:
+        [ratio] = {each["ratio"] for each in recorded(name)["comparisons"] if each["peer"] == peer}
+        rival = RIVALS[peer.partition(", ")[0]]
+        lines.append(f"- {what}: **{ratio:.2f} times** the speed of {rival}{remark}\n")
+    return "".join(lines) + measured_on([name for name, *_ in TOLD])
 
 
-def machine(facts: dict) -> str:
-    """What a record was measured on."""
-    gpu = f", {facts['gpu']}" if facts["gpu"] else ""
-    return f"{facts['cores']} cores, {facts['processor']}{gpu}, torch {facts['versions']['torch']}"
+def table(head: str, rows: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown, below the line that heads it."""
+    rule = "| --- " * (head.count("|") - 1) + "|"
+    return "".join(f"{line}\n" for line in [head, rule, *(f"| {' | '.join(cells)} |" for cells in rows)])
 
 
-def races(name: str) -> Iterator[str]:
+def measured_on(records: Iterable[str]) -> str:
+    """A line that says on which machines the records were made."""
+    found = set()
+    for facts in (recorded(name)["machine"] for name in records):
+        gpu = f", {facts['gpu']}" if facts["gpu"] else ""
+        torch = facts["versions"]["torch"]
+        found.add(f"{facts['cores']} cores, {facts['processor']}{gpu}, torch {torch}")
+    return f"\nMeasured on {'; '.join(sorted(found))}.\n"
+
+
+def race_rows(name: str) -> Iterator[list[str]]:
     """One record's rows."""
     record = recorded(name)
     for (rival, detail), each in rivals(record).items():
         what = f"{RACES[name]}, {detail}" if detail else RACES[name]
         ratio = f"**{each['ratio']:.2f} x**" if each["ratio"] else "too close to tell"
-        cells = [what, amount(record, record["candidates"][each["ours"]]["median"]), RIVALS[rival], ratio]
-        yield f"| {' | '.join(cells)} |"
+        yield [what, amount(record, record["candidates"][each["ours"]]["median"]), RIVALS[rival], ratio]
 
 
-def rivals(record: dict) -> dict[tuple[str, str], dict]:
+def rivals(record: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
     """The comparisons to tell of, by the rival and by what of the task stands in its name, such as "beam 5".
 
     In bf16 they are ours in float32 and, of each other rival's ways of computing in bf16, the fastest.
     """
     half = record["settings"].get("precision") == "bf16"
-    found: dict[tuple[str, str], dict] = {}
+    found: dict[tuple[str, str], dict[str, Any]] = {}
     medians = {name: summary["median"] for name, summary in record["candidates"].items()}
     for each in record["comparisons"]:
         rival, _, detail = each["peer"].partition(", ")
@@ -144,7 +135,7 @@ def rivals(record: dict) -> dict[tuple[str, str], dict]:
     return found
 
 
-def amount(record: dict, median: float) -> str:
+def amount(record: dict[str, Any], median: float) -> str:
     """A candidate's speed, or its memory, with the unit."""
     if "unit" in record:
         return f"{median:,.0f} {record['unit']}"
@@ -160,30 +151,14 @@ PAGES = {
 
 def render(page: str, tables: dict[str, Callable[[], str]]) -> str:
     """A page with the tables of now. Raises ValueError where the place of one is not marked."""
-    for name, table in tables.items():
+    for name, make in tables.items():
         place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
         if not place.search(page):
             raise ValueError(f"the page has no place for the {name}: {place.pattern}")
-        page = place.sub(lambda found, table=table: found[1] + table() + found[2], page)
+        page = place.sub(lambda found, make=make: found[1] + make() + found[2], page)
     return page
 
 
-def main() -> int:
-    """Write the pages, or compare them."""
-    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("--check", action="store_true", help="write nothing; tell whether all is up to date")
-    check = options.parse_args().check
-    stale = 0
-    for path, tables in PAGES.items():
-        before = path.read_text(encoding="utf-8")
-        after = render(before, tables)
-        if not check:
-            path.write_text(after, encoding="utf-8", newline="\n")
-        elif before != after:
-            print(f"{path.relative_to(ROOT)}: the figures are others now: python docs/results.py")
-            stale = 1
-    return stale
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    for path, tables in PAGES.items():
+        path.write_text(render(path.read_text(encoding="utf-8"), tables), encoding="utf-8", newline="\n")

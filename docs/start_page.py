@@ -5,12 +5,11 @@ import json
 from pathlib import Path
 from urllib.parse import quote_plus
 
-import nbformat
 import torch
 
 from annotated import inside
-from annotated.translation.model_folder import shipped_models
 from annotated.translation.translator import Translator, load_pretrained
+from sources import fill, notebooks, title_of
 
 MODEL = "multi30k-en-de"
 SENTENCES = (
@@ -66,16 +65,11 @@ BEYOND = ("A man cuts an onion.", "How are you today?")  # what it does not know
 
 
 def write_start_page(root: Path, folder: Path) -> None:
-    """Put the series into the start page, and the translations, if the model is shipped with the package."""
-    page = folder / "index.md"
-    text = page.read_text(encoding="utf-8").replace("SERIES", series(root / "notebooks"))
-    shipped = MODEL in shipped_models()
-    if shipped:
-        translator = load_pretrained(MODEL)
-        write_watch(translator, folder)
-    page.write_text(
-        text.replace("TRANSLATIONS", translations(translator) if shipped else ""), encoding="utf-8"
-    )
+    """Put the series and translations into the start page; write beside it the page that shows them made."""
+    translator = load_pretrained(MODEL)
+    write_watch(translator, folder)
+    texts = {"FIRST": SENTENCES[0], "ROWS": translations(translator), "SERIES": series(root)}
+    fill(folder / "index.md", **texts)
 
 
 def write_watch(translator: Translator, folder: Path) -> None:
@@ -96,44 +90,22 @@ def write_watch(translator: Translator, folder: Path) -> None:
     (folder / "_extra/watch.html").write_text(page, encoding="utf-8")
 
 
-def series(folder: Path) -> str:
+def series(root: Path) -> str:
     """A table of the notebooks: each one's title, a link, and the sentence that it opens with."""
     rows = ["| | |", "| --- | --- |"]
-    for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")):
-        lines = nbformat.read(path, as_version=4).cells[0].source.splitlines()
-        opening = " ".join(" ".join(lines[1:]).split("**")[1:2])
-        rows.append(f"| [{lines[0].lstrip('# ')}](notebooks/{path.name}) | {opening} |")
+    for path, notebook in notebooks(root):
+        opening = " ".join(notebook.cells[0].source.split()).split("**")[1:2]
+        rows.append(f"| [{title_of(notebook)}](notebooks/{path.name}) | {' '.join(opening)} |")
     return "\n".join(rows)
 
 
 def translations(translator: Translator) -> str:
-    """A field for the reader's own sentence, and others with their translations, each a link."""
+    """Sentences with their translations, each a link, as lines of a table."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the same last bits on every machine, so the same page
     found = translator.translate([*SENTENCES, *BEYOND])
     torch.set_num_threads(threads)
-    rows = "\n".join(row(*pair) for pair in zip([*SENTENCES, *BEYOND], found, strict=True))
-    return f"""<form class="own" action="watch.html">
-<label for="own">Your own sentence, in English, such as describes a photograph:</label>
-<span><input id="own" name="s" type="text" required autocomplete="off" placeholder="{SENTENCES[0]}">
-<button type="submit">Watch it go through a Transformer</button></span>
-</form>
-
-![An English sentence, its German translation, and lines that show where the decoder looked for each German
-word](images/translation.svg)
-
-A small model, trained on 29,000 captions of photographs, translates your sentence in the browser and shows
-every number on the way: pieces, queries, keys and values, heads, the beam. Nothing that you type leaves the
-page. It translates these well, but for the last two: its captions hardly have onions, and no questions. It
-writes a rare word in pieces, and what it puts together may be no word, or the wrong one; the page says where.
-
-<table class="table sentences">
-<thead><tr><th scope="col">English</th><th scope="col">German, by the model</th></tr></thead>
-<tbody>
-{rows}
-</tbody>
-</table>
-"""
+    return "\n".join(row(*pair) for pair in zip([*SENTENCES, *BEYOND], found, strict=True))
 
 
 def row(sentence: str, translation: str) -> str:

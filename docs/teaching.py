@@ -3,18 +3,11 @@
 import re
 from pathlib import Path
 
-import nbformat
 from nbformat import NotebookNode
 
 from exercises import MARKED, exercises
+from sources import fill, notebooks, title_of
 
-TABLE = """```{{list-table}}
-:header-rows: 1
-:class: teaching
-
-{rows}
-```"""
-HEAD = ("notebook", "minutes", "before it", "after it", "exercises")
 MINUTES = re.compile(r"^\*(\d+) minutes to read, ([^,.]*)", re.MULTILINE)
 BEFORE, AFTER = (
     re.compile(rf"^- \*\*{word}:\*\* (.*(?:\n  .*)*)", re.MULTILINE) for word in ("Before", "After")
@@ -23,28 +16,22 @@ BEFORE, AFTER = (
 
 def write_teaching(root: Path, folder: Path) -> None:
     """Put the table into the page."""
-    page = folder / "teaching.md"
-    rows = [HEAD, *(row(path) for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")))]
-    table = TABLE.format(rows="\n".join("* - " + "\n  - ".join(cells) for cells in rows))
-    page.write_text(page.read_text(encoding="utf-8").replace("TABLE", table), encoding="utf-8")
+    rows = ["* - " + "\n  - ".join(row(*each)) for each in notebooks(root)]
+    fill(folder / "teaching.md", ROWS="\n".join(rows))
 
 
-def row(path: Path) -> tuple[str, ...]:
+def row(path: Path, notebook: NotebookNode) -> tuple[str, ...]:
     """One notebook's cells. Raises ValueError where its head lacks a line that the table needs."""
-    notebook = nbformat.read(path, as_version=4)
-    opening = notebook.cells[0].source
-    found = [pattern.search(opening) for pattern in (MINUTES, BEFORE, AFTER)]
+    found = [pattern.search(notebook.cells[0].source) for pattern in (MINUTES, BEFORE, AFTER)]
     if None in found:
-        raise ValueError(
-            f"{path.name}: its head needs '*n minutes to read, ...', '- **Before:**', '- **After:**'"
-        )
+        wanted = "'*n minutes to read, ...', '- **Before:**', '- **After:**'"
+        raise ValueError(f"{path.name}: its head needs {wanted}")
     minutes, before, after = found
-    title = opening.partition("\n")[0].lstrip("# ")
-    times = f"{minutes[1]} to read; {minutes[2]}"
     return (
-        f"[{title}](notebooks/{path.name})",
-        times,
-        *map(one_line, (before[1], after[1])),
+        f"[{title_of(notebook)}](notebooks/{path.name})",
+        f"{minutes[1]} to read; {minutes[2]}",
+        one_line(before[1]),
+        one_line(after[1]),
         task_list(notebook),
     )
 

@@ -1,13 +1,11 @@
-"""The command line.
+"""The command line. Nothing of what is read before a command runs imports PyTorch.
 
-parser      `annotated COMMAND`: reads the arguments and --variants, runs the command
+parser      `annotated COMMAND`: reads the arguments, files of settings and --variants, runs the command
 options     the commands and their flags, as classes of settings
 flags       such a class as flags
-settings    files of settings: --config and --print-config
-common      what several commands need
-release     a model with its scores and its card
+train       the command, and what others share with it
+translate   the commands translate and evaluate
+models      the commands average and export
+release     the command reproduce
 recipes     how the shipped models were made
-
-Each command has a module of its name: train, translate, evaluate, average, export, reproduce. Nothing of
-what is read before a command runs imports PyTorch.
 """

@@ -43,11 +43,6 @@ class Parser(argparse.ArgumentParser):
         found = [hint] if hint in self.flags else difflib.get_close_matches(name, self.flags, 1)
         return f"; did you mean {found[0]}?" if found else ""
 
-    def require_nothing(self) -> None:
-        """Let every argument be left out."""
-        for action in self._actions:
-            action.required = False
-
 
 def flag_of(name: str) -> str:
     """Return the flag that sets a field."""
@@ -69,11 +64,10 @@ def add_flags(group: argparse._ActionsContainer, settings: type) -> None:
     for field in flag_fields(settings):
         options = {**kind_of(field.type), **field.metadata}
         options["help"] = f"{options['help']}{default_note(settings, field)}".replace("%", "%%")
-        if is_positional(field):
-            group.add_argument(field.name, default=argparse.SUPPRESS, **options)
-        else:
-            required = field.default is MISSING
-            group.add_argument(flag_of(field.name), default=argparse.SUPPRESS, required=required, **options)
+        if not is_positional(field):
+            options["required"] = field.default is MISSING
+        name = field.name if is_positional(field) else flag_of(field.name)
+        group.add_argument(name, default=argparse.SUPPRESS, **options)
 
 
 def kind_of(kind: Any) -> dict[str, Any]:
@@ -94,25 +88,32 @@ def has_presets(settings: type) -> bool:
     return hasattr(settings, PRESETS[0])
 
 
-def preset_values(settings: type, preset: str) -> dict[str, object]:
-    """Return what a preset sets each flag of a settings class to."""
-    sizes = [1 for field in fields(settings) if field.default is MISSING]  # of the vocabularies
-    found = getattr(settings, preset)(*sizes)
-    return {field.name: getattr(found, field.name) for field in flag_fields(settings)}
+def default_values(settings: type, preset: str = PRESETS[0]) -> dict[str, Any]:
+    """Return what each flag of a settings class is when it is not given, MISSING where it has to be."""
+    found: Any = settings  # as an attribute, the class of a dataclass has each default
+    if has_presets(settings):
+        sizes = [1 for field in fields(settings) if field.default is MISSING]  # of the vocabularies
+        found = getattr(settings, preset)(*sizes)
+    return {field.name: getattr(found, field.name, MISSING) for field in flag_fields(settings)}
 
 
 def default_note(settings: type, field: Field[Any]) -> str:
     """Say in brackets what a setting is when it is not given: `(default: 30)`, or `(tiny: 30, base: 100)`."""
-    if not has_presets(settings):
-        said = field.default in (None, 0, MISSING) or is_positional(field)  # False is 0 too
-        return "" if said else f" (default: {field.default})"
     names: dict[object, list[str]] = {}
     for preset in PRESETS:
-        names.setdefault(preset_values(settings, preset)[field.name], []).append(preset)
-    if len(names) == 1:
+        names.setdefault(default_values(settings, preset)[field.name], []).append(preset)
+    if len(names) > 1:
+        each = (f"{' and '.join(presets)}: {value}" for value, presets in names.items())
+        return f" ({', '.join(each)})"
+    if has_presets(settings):
         return "" if field.default is False else f" (default: {field.default})"
-    each = (f"{' and '.join(found)}: {value}" for value, found in names.items())
-    return f" ({', '.join(each)})"
+    said = field.default in (None, 0, MISSING) or is_positional(field)  # False is 0 too
+    return "" if said else f" (default: {field.default})"
+
+
+def settings_from(settings: type, args: argparse.Namespace) -> dict[str, Any]:
+    """Collect the fields of a settings class that the command line or its file gave."""
+    return {field.name: getattr(args, field.name) for field in fields(settings) if field.name in args}
 
 
 def within(low: int, high: int, kind: type = int) -> Callable[[str], float]:

@@ -1,10 +1,13 @@
-"""The commands, and what can be given to each: one class for each group of flags."""
+"""The commands, and what can be given to each: one class for each group of flags.
+
+The class with a command's name has the flags of that command alone.
+"""
 
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Literal
 
-from annotated.cli.flags import flag_fields, has_presets, within
+from annotated.cli.flags import within
 from annotated.cli.recipes import Search, recipe_names
 from annotated.training.config import Preset, TrainingConfig
 from annotated.transformer.config import TransformerConfig, setting
@@ -53,8 +56,6 @@ class TrainingData(Data):
 
 @dataclass(kw_only=True)
 class Train:
-    """Flags of `train` alone."""
-
     out: Path = setting(MISSING, "folder of the run, new or empty", metavar="FOLDER")
     preset: Preset = setting("tiny", "settings to start from")
     resume: bool = setting(False, "continuation of the run in --out; a new run if there is none")
@@ -81,8 +82,6 @@ class Engine:
 
 @dataclass(kw_only=True)
 class Translate:
-    """Flags of `translate` alone."""
-
     files: tuple[Path, ...] = setting(
         (Path("-"),),
         "text to translate, a sentence a line; standard input if none is named, or for -",
@@ -102,8 +101,6 @@ class Translate:
 
 @dataclass(kw_only=True)
 class Evaluate:
-    """Flags of `evaluate` alone."""
-
     model: str = setting(MISSING, MODEL)
     split: str = setting("val", "part of the corpus")
     bleu_tokenize: str | None = setting(
@@ -117,16 +114,12 @@ class Evaluate:
 
 @dataclass(kw_only=True)
 class Average:
-    """Flags of `average` alone."""
-
     checkpoints: list[Path] = setting(MISSING, "model folders", type=Path, nargs="+", metavar="FOLDER")
     out: Path = setting(MISSING, "new folder for the model", metavar="FOLDER")
 
 
 @dataclass(kw_only=True)
 class Export:
-    """Flags of `export` alone."""
-
     model: str = setting(MISSING, MODEL)
     to: Literal["ctranslate2", "onnx", "marian"] = setting(MISSING, "engine to write for")
     out: Path = setting(MISSING, "new folder for what is written", metavar="FOLDER")
@@ -135,8 +128,6 @@ class Export:
 
 @dataclass(kw_only=True)
 class Reproduce:
-    """Flags of `reproduce` alone."""
-
     name: str = setting(
         MISSING, "one of the recipes below, or a .toml file of your own", nargs=None, metavar="RECIPE"
     )
@@ -152,23 +143,13 @@ class RecipesOwn(Everywhere):
 
 @dataclass(frozen=True)
 class Command:
-    """What can be said of a command without doing it; the module of its name holds what it does."""
+    """What can be said of a command without doing it; the function of its name in `module` does it."""
 
     summary: str
     description: str
     closing: str
     groups: dict[str, type]  # classes of flags by the title of their group; the first has none
-
-    @property
-    def defaults(self) -> dict[str, object]:
-        """Return what is taken for each setting that is not given; presets give the others."""
-        classes = (settings for settings in self.groups.values() if not has_presets(settings))
-        return {
-            field.name: field.default
-            for settings in classes
-            for field in flag_fields(settings)
-            if field.default is not MISSING
-        }
+    module: str = ""  # its own name, if none is said
 
 
 COMMANDS = {
@@ -202,13 +183,7 @@ COMMANDS = {
         "  annotated translate --model runs/first monday.txt tuesday.txt\n"
         "  annotated translate --model runs/first --n-best 4 en.txt > candidates.tsv\n"
         "  annotated translate --model multi30k-en-de      asks for a sentence at a time",
-        {
-            "": Translate,
-            "search": Search,
-            "engine": Engine,
-            "limits": Limits,
-            "every command": Everywhere,
-        },
+        {"": Translate, "search": Search, "engine": Engine, "limits": Limits, "every command": Everywhere},
     ),
     "evaluate": Command(
         "score a model on a corpus",
@@ -226,12 +201,14 @@ COMMANDS = {
             "limits": Limits,
             "every command": Everywhere,
         },
+        "translate",
     ),
     "average": Command(
         "average the weights of checkpoints",
         "Write a model whose weights are the mean of those of several checkpoints (section 6.1).",
         "example:\n  annotated average runs/first/checkpoints/step-* --out runs/averaged",
         {"": Average, "every command": Everywhere},
+        "models",
     ),
     "export": Command(
         "write a model for another engine",
@@ -241,6 +218,7 @@ COMMANDS = {
         "  annotated export --model runs/first --to ctranslate2 --quantization int8 --out first-int8\n"
         "  annotated export --model runs/first --to onnx --out first-onnx",
         {"": Export, "every command": Everywhere},
+        "models",
     ),
     "reproduce": Command(
         "train and score a published model anew",
@@ -248,5 +226,6 @@ COMMANDS = {
         "The same command goes on where it was stopped.",
         "recipes:\n" + "\n".join(f"  {name}" for name in recipe_names()),
         {"": Reproduce, "every command": RecipesOwn},
+        "release",
     ),
 }

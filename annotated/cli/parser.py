@@ -1,25 +1,65 @@
 """The command line: `annotated train | translate | evaluate | ...`, or `python -m annotated ...`.
 
+Settings come from flags, under them from the file that --config names, under that from the run to resume.
 Nothing here imports PyTorch, which takes seconds: a command's own module is imported when it is run.
 """
 
+import json
 import os
 import sys
 from argparse import SUPPRESS, Namespace
 from collections.abc import Sequence
+from dataclasses import MISSING
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from traceback import extract_tb
-from typing import cast
+from typing import Any, cast
 
 from annotated import __version__
-from annotated.cli.flags import Parser, add_flags
+from annotated.cli.flags import (
+    Parser,
+    add_flags,
+    default_values,
+    flag_fields,
+    flag_of,
+    has_presets,
+    is_positional,
+    kind_of,
+)
 from annotated.cli.options import COMMANDS
-from annotated.cli.settings import config_text, files_of_settings, flags_from
-from annotated.files import naming
+from annotated.cli.recipes import TABLES
+from annotated.files import naming, read_json, read_toml
+from annotated.training.config import PRESETS
+
+# A file must not name a file to execute, nor what only the hand at the keyboard can mean.
+BY_HAND = ("help", "version", "config", "print_config", "resume", "variants")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; what the user got wrong is said in one line, with exit code 2."""
+    if sys.stderr is None:  # closed by the shell; `print` would write to standard output instead
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    try:
+        args = parse(sys.argv[1:] if arguments is None else arguments)
+        if args.variants:
+            register_variants(args.variants)
+        module = import_module(f"annotated.cli.{COMMANDS[args.command].module or args.command}")
+        return getattr(module, args.command)(args) or 0
+    except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (ValueError, OSError, ImportError) as error:
+        said = str(error)
+        if isinstance(error, OSError) and error.filename and error.strerror:
+            said = f"{error.filename}: {error.strerror}"  # without the number of the operating system
+        print(f"annotated: {said}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("annotated: stopped", file=sys.stderr)
+        return 130
 
 
 def make_parser() -> Parser:
@@ -55,10 +95,10 @@ def parse(arguments: Sequence[str]) -> Namespace:
             parser.error(f"unknown command {name}; did you mean {near[0]}?")
         return parser.parse_args(arguments)
     command = parser.commands[name]
-    files = files_of_settings(arguments, parser)
-    flags = [flag for settings in files for flag in flags_from(settings)]
+    flags = [as_flag(*setting) for setting in settings_of_files(arguments, parser).items()]
     if printing := "--print-config" in arguments:
-        command.require_nothing()
+        for action in command._actions:
+            action.required = False
     # They come first, so that flags given by hand come later and win. Files may stand between flags.
     given, unknown = command.parse_known_intermixed_args([*flags, *arguments[1:]])
     if unknown:
@@ -71,35 +111,96 @@ def parse(arguments: Sequence[str]) -> Namespace:
         with naming("standard output"):
             print(config_text(name, vars(given)), end="", flush=True)
         command.exit()
-    return Namespace(**COMMANDS[name].defaults | vars(given))
+    taken: dict[str, Any] = {}
+    for settings in COMMANDS[name].groups.values():
+        if not has_presets(settings):  # else the preset's, in Python
+            taken |= default_values(settings)
+    return Namespace(**taken | vars(given))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; what the user got wrong is said in one line, with exit code 2."""
-    if sys.stderr is None:  # closed by the shell; `print` would write to standard output instead
-        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    try:
-        args = parse(sys.argv[1:] if arguments is None else arguments)
-        if args.variants:
-            register_variants(args.variants)
-        command = import_module(f"annotated.cli.{args.command}")
-        return getattr(command, args.command)(args) or 0
-    except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except (ValueError, OSError, ImportError) as error:
-        print(f"annotated: {in_words(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("annotated: stopped", file=sys.stderr)
-        return 130
+# ---- files of settings
 
 
-def in_words(error: Exception) -> str:
-    """Return an error's message; that of the operating system without its number."""
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
+def settings_of_files(arguments: Sequence[str], parser: Parser) -> dict[str, object]:
+    """Read the files that give settings: that of the run to resume, and that of --config, which wins."""
+    name = arguments[0]
+    first = Parser(prog=parser.commands[name].prog, add_help=False)
+    first.add_argument("--config", type=Path)
+    first.add_argument("--out")
+    first.add_argument("--resume", action="store_true")
+    args, _ = first.parse_known_args(arguments)
+    settings = settings_in(args.config, name, parser) if args.config else {}
+    if args.resume and (out := args.out or settings.get("out")):
+        from annotated.translation.model_folder import SETTINGS  # loads PyTorch, which --help must not
+
+        if (run := Path(str(out)) / SETTINGS).exists():
+            settings = settings_in(run, name, parser) | settings
+    return settings
+
+
+def settings_in(path: Path, name: str, parser: Parser) -> dict[str, object]:
+    """Read a command's settings from a JSON or TOML file; null stands for one that is not given.
+
+    Where the file holds tables, those are the settings of one command each.
+    """
+    command = parser.commands[name]
+    values = read_toml(path) if path.suffix == ".toml" else read_json(path)
+    if any(isinstance(value, dict) for value in values.values()):
+        tables = list(dict.fromkeys([*parser.commands, *TABLES]))
+        for key, value in values.items():
+            if key not in tables or not isinstance(value, dict):
+                command.error(f"{path}: {key!r} is no table of settings; those are {', '.join(tables)}")
+        if name not in values:
+            command.error(f"{path} has tables, but none for {name}")
+        values = values[name]
+    for key, value in values.items():
+        flag = flag_of(key)
+        if flag not in command.flags:
+            command.error(f"{path}: unknown setting {key!r}{command.nearest(flag)}")
+        if flag in map(flag_of, BY_HAND):
+            command.error(f"{path}: {flag} is given by hand, not in a file")
+        if isinstance(value, list | dict):
+            command.error(f"{path}: {key} must be one value, not {value!r}")
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def as_flag(name: str, value: object) -> str:
+    """Return a setting as it is given by hand."""
+    if isinstance(value, bool):
+        return flag_of(name if value else f"no-{name}")
+    return f"{flag_of(name)}={value}"
+
+
+def config_text(name: str, given: dict[str, Any]) -> str:
+    """Lay out all settings of a command as TOML, each explained; those not given are commented out."""
+    parts = [
+        f"# Settings for `annotated {name} --config FILE`; what is given by hand wins.\n"
+        "# Behind # stand defaults, which a preset may change: take the # away to fix one.\n"
+    ]
+    for title, settings in COMMANDS[name].groups.items():
+        values = default_values(settings, given.get("preset", PRESETS[0])) | given
+        if title:
+            parts.append(f"\n# ---- {title}\n")
+        for field in flag_fields(settings):
+            if field.name not in BY_HAND and not is_positional(field):
+                mark = "" if field.name in given else "#"
+                line = f"{mark}{field.name} = {toml_value(values[field.name])}".rstrip()
+                choices = kind_of(field.type).get("choices")
+                note = f" ({', '.join(choices)})" if choices else ""
+                parts.append(f"\n# {field.metadata['help']}{note}\n{line}\n")
+    return "".join(parts)
+
+
+def toml_value(value: object) -> str:
+    """Write one value as TOML; nothing for one that there is not."""
+    if value in (None, MISSING):
+        return ""
+    if isinstance(value, bool | int | float):
+        return str(value).lower()
+    return json.dumps(str(value), ensure_ascii=False)
+
+
+# ---- a file of variants
 
 
 def register_variants(path: Path) -> None:

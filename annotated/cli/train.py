@@ -1,24 +1,28 @@
-"""`annotated train`."""
+"""`annotated train`, and what other commands share with it: the device, a text of the user's own."""
 
 import argparse
 import os
-from dataclasses import fields
 from pathlib import Path
 
 import torch
 
 import annotated
-from annotated.cli.common import choose_device, own_pairs, settings_from
+from annotated.cli.flags import settings_from
 from annotated.cli.options import TrainingData
-from annotated.data import Corpus, load_corpus, own_corpus
+from annotated.data import Corpus, ParallelText, load_corpus, own_corpus, read_parallel, read_tsv
 from annotated.training.config import TrainingConfig
-from annotated.training.devices import SharedError, agreed, from_first, is_first, processes, say
+from annotated.training.devices import (
+    SharedError,
+    agreed,
+    find_device,
+    from_first,
+    is_first,
+    processes,
+    say,
+)
 from annotated.training.progress import Stopped
 from annotated.training.run_folder import RunFolder
 from annotated.transformer.config import TransformerConfig
-
-# The flags that a run remembers besides the settings of the model and of training.
-REMEMBERED = (*(field.name for field in fields(TrainingData)), "tokenizer", "vocab", "preset", "init_from")
 
 
 def train(args: argparse.Namespace) -> int:
@@ -56,8 +60,8 @@ def run_training(args: argparse.Namespace, device: torch.device) -> int:
 
 
 def remembered(args: argparse.Namespace) -> dict[str, object]:
-    """The flags that a resumed run keeps, as JSON; files by their full path."""
-    values = {name: getattr(args, name) for name in REMEMBERED} | settings_from(TransformerConfig, args)
+    """The flags of the text, as JSON, for a run that is resumed; files by their full path."""
+    values = settings_from(TrainingData, args)
     return {name: str(v.absolute()) if isinstance(v, Path) else v for name, v in values.items()}
 
 
@@ -76,3 +80,32 @@ def training_corpus(args: argparse.Namespace) -> Corpus:
         raise ValueError(f"give one of the two, --corpus {args.corpus} or --src {args.src}, not both")
     args.corpus = "own"
     return own_corpus(text, val, args.pair)
+
+
+def own_pairs(src: Path | None, tgt: Path | None, flag: str, name: str) -> ParallelText | None:
+    """Read the user's pair of files, or one .tsv file that holds both sides; None if none is given."""
+    if src is None and tgt is None:
+        return None
+    both = [path for path in (src, tgt) if path is not None and ".tsv" in path.suffixes]
+    if both and tgt is not None:
+        raise ValueError(f"{both[0]} holds both sides: give it as --{flag}src, without --{flag}tgt")
+    if both:
+        return read_tsv(both[0], name)
+    if src is None or tgt is None:
+        python = "annotated.train(zip(frame[SOURCE], frame[TARGET]), ...)"
+        csv = src is not None and ".csv" in src.suffixes
+        note = f"; columns of a .csv are read in Python: {python}" if csv else ""
+        pair = f"--{flag}src and --{flag}tgt"
+        raise ValueError(f"{pair} belong together, unless the first is a .tsv file{note}")
+    if src.resolve() == tgt.resolve():
+        raise ValueError(f"--{flag}src and --{flag}tgt are one file, {src}")
+    return read_parallel(src, tgt, name)
+
+
+def choose_device(args: argparse.Namespace) -> torch.device:
+    """Set threads and seed, and return the device. Raises ValueError for a device that is not there."""
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    if args.seed is not None:  # else a recipe has its own
+        torch.manual_seed(args.seed)
+    return find_device(args.device)

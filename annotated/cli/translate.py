@@ -1,27 +1,62 @@
-"""`annotated translate`."""
+"""`annotated translate` and `annotated evaluate`: what a model makes of lines of text, and of a corpus."""
 
 import argparse
+import dataclasses
 import io
 import os
 import stat
 import sys
+import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 from tqdm import tqdm
 
-from annotated.cli.common import load_translator, plain_warnings, settings_from, standard
+from annotated.cli.flags import settings_from
+from annotated.cli.options import Engine
 from annotated.cli.recipes import Search
+from annotated.cli.train import choose_device, own_pairs
+from annotated.data import Corpus, load_corpus
+from annotated.data.corpora import languages
 from annotated.data.parallel import split_lines
-from annotated.files import naming
+from annotated.files import json_text, naming, write_as_shell
 from annotated.training.devices import say
+from annotated.translation.limits import Limits
+from annotated.translation.model_folder import find_model, training_settings
+from annotated.translation.scoring import score_split
 from annotated.translation.translator import Translator
 
 FEWEST, MOST = 16, 1000  # lines for each thread that are translated together: at first, and at most later
 AT_ONCE = 2**20  # bytes read at a time
 STANDARD_INPUT = "standard input"
+
+
+@contextmanager
+def telling(where: str = "") -> Iterator[None]:
+    """Say warnings in a line each; let them and errors begin with `where` in the input they belong."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: say(f"annotated: {where}{message}")
+        try:
+            yield
+        except ValueError as error:
+            raise ValueError(f"{where}{error}") from None
+
+
+def standard(name: str) -> Any:
+    """Return standard input or output by its name in `sys`. Raises ValueError if the shell has closed it."""
+    stream = getattr(sys, name)
+    if stream is None:
+        raise ValueError(f"standard {name.removeprefix('std')}put is closed")
+    return stream
+
+
+def load_translator(args: argparse.Namespace) -> Translator:
+    """Load the translator that the flags name, with the engine and the limits that they set."""
+    options = settings_from(Engine, args) | settings_from(Limits, args)
+    return Translator.load(args.model, choose_device(args), **options)
 
 
 def translate(args: argparse.Namespace) -> None:
@@ -44,7 +79,7 @@ def translate(args: argparse.Namespace) -> None:
         for name, file in files:
             before = done
             for lines in parts(file, name):
-                with telling_file(name):
+                with telling("" if name == STANDARD_INPUT else f"{name}: "):
                     found = translations(translator, lines, args, done, first_line=done - before + 1)
                 with naming("standard output"):
                     for text in found:
@@ -71,33 +106,18 @@ def translations(
 
 @contextmanager
 def reading(path: Path) -> Iterator[tuple[str, io.BufferedReader]]:
-    """Open a file, or standard input for `-`; yield what messages call it, and the file."""
-    if str(path) == "-":
-        check_apart(standard("stdin").buffer, STANDARD_INPUT)
-        yield STANDARD_INPUT, standard("stdin").buffer
-    else:
-        with path.open("rb") as file:
-            check_apart(file, str(path))
-            yield str(path), file
+    """Open a file, or standard input for `-`; yield what messages call it, and the file.
 
-
-def check_apart(file: io.BufferedReader, name: str) -> None:
-    """Raise ValueError for a file that standard output is too: it would grow as long as it is read."""
-    with suppress(OSError):  # what a notebook or a test gives or collects is no file
-        here, there = (os.fstat(stream.fileno()) for stream in (file, sys.stdout))
-        if stat.S_ISREG(here.st_mode) and os.path.samestat(here, there):
-            raise ValueError(f"{name} is the file that is written to")
-
-
-@contextmanager
-def telling_file(name: str) -> Iterator[None]:
-    """Let warnings and errors about lines tell the file too, if there is one."""
-    where = "" if name == STANDARD_INPUT else f"{name}: "
-    try:
-        with plain_warnings(where):
-            yield
-    except ValueError as error:
-        raise ValueError(f"{where}{error}") from None
+    Raises ValueError for a file that standard output is too: it would grow as long as it is read.
+    """
+    typed = str(path) == "-"
+    name = STANDARD_INPUT if typed else str(path)
+    with nullcontext(standard("stdin").buffer) if typed else path.open("rb") as file:
+        with suppress(OSError):  # what a notebook or a test gives or collects is no file
+            here, there = (os.fstat(stream.fileno()) for stream in (file, sys.stdout))
+            if stat.S_ISREG(here.st_mode) and os.path.samestat(here, there):
+                raise ValueError(f"{name} is the file that is written to")
+        yield name, file
 
 
 def count_lines(file: io.BufferedReader) -> int:
@@ -139,3 +159,63 @@ def read_some(file: io.BufferedReader) -> bytes:
     if not data:
         say("")  # ends the line of the prompt
     return data
+
+
+# ---- evaluate
+
+
+@telling()
+def evaluate(args: argparse.Namespace) -> None:
+    """Score a model; see `annotated evaluate --help`."""
+    standard("stdout")
+    read = [args.src, args.tgt, args.path, args.config]
+    check_target("--save", args.save, read)
+    check_target("--json", args.json, [*read, args.save])
+    translator = load_translator(args)
+    corpus, split = scored_corpus(args)
+    options = {**settings_from(Search, args), "tokenize": args.bleu_tokenize, "progress": True}
+    results, found = score_split(translator, corpus, split, args.variant == "tok", **options)
+    with ExitStack() as outputs:  # each is written, whatever becomes of the others
+        if args.json is not None:
+            outputs.callback(write_as_shell, args.json, json_text(dataclasses.asdict(results)))
+        if args.save is not None:
+            outputs.callback(write_as_shell, args.save, "".join(line + "\n" for line in found))
+        with naming("standard output"):
+            print(results, flush=True)
+
+
+def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
+    """Read the user's own files, or a corpus by its name; return that and the split to score.
+
+    Where no flag says otherwise, the text is that of the training, as the model's folder tells it.
+    """
+    trained = training_settings(find_model(args.model))
+    pair, corpus = trained.get("pair"), args.corpus or trained.get("corpus") or "multi30k"
+    if pair and args.pair not in (None, pair):
+        raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
+    pair = args.pair or pair
+    text = own_pairs(args.src, args.tgt, "", "own")
+    if text is not None:
+        return Corpus("own", *languages(pair), {"own": text}), "own"
+    if corpus == "own":
+        what = "give --src and --tgt, of text that it has not read, or --corpus"
+        raise ValueError(f"{args.model} was trained on files of your own: {what}")
+    if corpus == trained.get("corpus", corpus):
+        args.path, args.variant = (getattr(args, n) or trained.get(n) for n in ("path", "variant"))
+    return load_corpus(corpus, pair or "en-de", args.path, args.variant), args.split
+
+
+def check_target(flag: str, path: Path | None, others: list[Path | None]) -> None:
+    """Raise ValueError for a file that cannot be written, as far as can be seen, or is one of the others."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise ValueError(f"{flag} {path} is a folder; name a file")
+    if not path.parent.is_dir():
+        raise ValueError(f"{flag} {path}: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"{flag} {path} may not be written")
+    if path.is_file() or not path.exists():  # two may share a device
+        for other in others:
+            if other is not None and other.resolve() == path.resolve():
+                raise ValueError(f"{flag} {path} would replace {other}, another file of this command")

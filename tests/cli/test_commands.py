@@ -167,7 +167,7 @@ def test_missing_things(capfd, tmp_path, run, files):
 
 def test_an_unknown_split_names_the_known(capfd, run, monkeypatch):
     corpus = Corpus("small", "en", "de", {"val": ParallelText(["a"], ["b"], [1], "val")})
-    monkeypatch.setattr("annotated.cli.evaluate.load_corpus", lambda *_: corpus)
+    monkeypatch.setattr("annotated.cli.translate.load_corpus", lambda *_: corpus)
     asked = ["--corpus", "multi30k", "--split", "test"]
     complains(["evaluate", "--model", run, *asked], capfd, "no split 'test'; its splits are val")
 
@@ -339,7 +339,7 @@ def test_evaluating_a_pair_of_files(run, files, tmp_path, capfd):
 
 def test_evaluating_a_split(run, capfd, monkeypatch):
     corpus = Corpus("small", "en", "de", {"val": ParallelText(["a dog"], ["ein Hund"], [1], "val")})
-    monkeypatch.setattr("annotated.cli.evaluate.load_corpus", lambda *_: corpus)
+    monkeypatch.setattr("annotated.cli.translate.load_corpus", lambda *_: corpus)
     asked = ["--corpus", "multi30k", "--variant", "tok"]
     assert main(["evaluate", "--model", str(run), *asked, "--beam", "1"]) == 0
     assert "as written" not in capfd.readouterr().out
@@ -354,7 +354,7 @@ def test_a_model_is_scored_on_what_it_was_trained_for(run, tmp_path, capfd, monk
     asked = []
     text = ParallelText(["a cat"], ["eine Katze"], [1], "val")
     corpus = Corpus("grammar", "de", "en", {"val": text})
-    monkeypatch.setattr("annotated.cli.evaluate.load_corpus", lambda *a: asked.append(a) or corpus)
+    monkeypatch.setattr("annotated.cli.translate.load_corpus", lambda *a: asked.append(a) or corpus)
     assert main(["evaluate", "--model", str(folder), "--beam", "1"]) == 0
     assert asked == [("grammar", "de-en", None, None)]
     complains(["evaluate", "--model", folder, "--pair", "en-de"], capfd, "to translate de-en, not en-de")
@@ -412,6 +412,6 @@ def test_what_comes_of_a_run_reads_the_text_it_was_trained_on(which, run, tmp_pa
     complains(["translate", "--model", folder], capfd, "has capitals", "--tokenized")
     asked = []
     corpus = Corpus("multi30k", "de", "en", {"val": ParallelText(["a cat"], ["eine katze"], [1], "val")})
-    monkeypatch.setattr("annotated.cli.evaluate.load_corpus", lambda *a: asked.append(a) or corpus)
+    monkeypatch.setattr("annotated.cli.translate.load_corpus", lambda *a: asked.append(a) or corpus)
     assert main(["evaluate", "--model", str(folder), "--beam", "1"]) == 0
     assert asked == [("multi30k", "de-en", None, "tok")]

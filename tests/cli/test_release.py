@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from annotated.cli.common import settings_from
+from annotated.cli.flags import settings_from
 from annotated.cli.parser import main, parse
 from annotated.cli.recipes import read_recipe, recipe_names, recipe_path
 from annotated.cli.release import CARD, SCORES, card, read_scores, release
@@ -19,6 +19,7 @@ from annotated.data import TokenBatches, encode_corpus, load_corpus
 from annotated.files import read_json
 from annotated.training.config import TrainingConfig
 from annotated.training.run_folder import LOG, RunFolder
+from annotated.transformer.config import TransformerConfig
 from annotated.transformer.schedule import factor_for, rate
 from annotated.translation.evaluation import score_tokens
 from annotated.translation.model_folder import (
@@ -332,7 +333,9 @@ def test_a_shipped_model_was_trained_as_its_recipe_says(name, tmp_path):
     args = parse(["train", f"--config={recipe_path(name)}", f"--out={tmp_path}"])
     config = getattr(TrainingConfig, args.preset)(**settings_from(TrainingConfig, args))
     found = {**dataclasses.asdict(TrainingConfig()), **read_json(shipped_model(name) / SETTINGS)}
-    assert found == {**dataclasses.asdict(config), **remembered(args)}
+    given = {name: getattr(args, name) for name in ("tokenizer", "vocab", "preset", "init_from")}
+    shape = settings_from(TransformerConfig, args)
+    assert found == {**dataclasses.asdict(config), **given, **shape, **remembered(args)}
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -16,7 +16,7 @@ import pytest
 import torch
 from command_line import complains, feed
 
-from annotated.cli import evaluate, translate
+from annotated.cli import translate
 from annotated.cli.parser import main
 from annotated.files import read_json, write_json
 from annotated.interop import ctranslate2_engine
@@ -305,7 +305,7 @@ def test_files_are_written_though_scores_cannot_be_printed(
 
 
 def test_what_cannot_be_written_is_refused_before_the_work(model, files, tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(evaluate, "score_split", None)
+    monkeypatch.setattr(translate, "score_split", None)
     asked = ["evaluate", "--model", model, *files]
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     for flag in ("--save", "--json"):

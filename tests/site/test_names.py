@@ -5,7 +5,9 @@ from collections import Counter
 
 import pytest
 
-from classic_names import NAMES, find
+from sources import classic_names, find
+
+NAMES = classic_names()
 
 # The arguments that a reader of that post (2022) types, in their order.
 ARGUMENTS = {

@@ -87,7 +87,7 @@ def test_translate_gives_a_line_for_a_line(command: str, first_run: Path, monkey
 def test_evaluate_scores(command: str, first_run: Path, multi30k_folder: Path, monkeypatch, capsys):
     corpus = multi30k("en-de")
     few = {name: text.take(range(4)) for name, text in corpus.splits.items()}
-    monkeypatch.setattr("annotated.cli.evaluate.load_corpus", lambda *_: Corpus(corpus.name, "en", "de", few))
+    monkeypatch.setattr("annotated.cli.translate.load_corpus", lambda *_: Corpus(corpus.name, "en", "de", few))
     assert main(shlex.split(command)[1:]) == 0
     printed = capsys.readouterr().out
     assert "BLEU = " in printed

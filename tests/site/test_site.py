@@ -14,13 +14,11 @@ from pygments import highlight
 from pygments.lexers import PythonLexer
 
 from checking import check_site
-from code_lines import LineFormatter
-from docstrings import public, to_rest
+from extension import LineFormatter, public, to_rest
 from gallery import write_gallery
-from notebook_pages import fold, to_page
-from outputs import VEGA, as_html
-from reference_pages import Series, code_link, glossary_entry, question, slug
-from tables import read_table, terms_for, terms_in
+from notebook_pages import VEGA, as_html, fold, to_page
+from reference_pages import Series, code_link, glossary_entry, question
+from sources import notebooks, read_table, slug, terms_for, terms_in
 from teaching import row
 
 ROOT = Path(__file__).parents[2]
@@ -100,6 +98,7 @@ def test_the_gallery_shows_each_named_figure_with_its_caption_its_files_and_its_
     (tmp_path / "notebooks/figures").mkdir(parents=True)
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "notebooks/02_attention.ipynb")
     (tmp_path / "notebooks/figures/02-masks.svg").write_text("<svg/>")
+    (tmp_path / "gallery.md").write_text("FIGURES")
     write_gallery(tmp_path, tmp_path)
     page = (tmp_path / "gallery.md").read_text(encoding="utf-8")
     assert page.index("## 02 · Attention") < page.index("*Figure 1. What\nto see.*") < page.index("draw(1)")
@@ -160,13 +159,12 @@ def test_a_line_of_code_knows_its_indent_and_a_block_its_longest_line() -> None:
 # Teaching
 
 
-def notebook_in(folder: Path, head: str, *cells: nbformat.NotebookNode) -> Path:
+def notebook_with(head: str, *cells: nbformat.NotebookNode) -> tuple[Path, nbformat.NotebookNode]:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(head), *cells])
-    nbformat.write(notebook, folder / "02_attention.ipynb")
-    return folder / "02_attention.ipynb"
+    return Path("02_attention.ipynb"), notebook
 
 
-def test_what_a_teacher_reads_of_a_notebook_is_what_the_notebook_says(tmp_path: Path) -> None:
+def test_what_a_teacher_reads_of_a_notebook_is_what_the_notebook_says() -> None:
     head = (
         "# 02 · Attention\n\n*26 minutes to read, 20 seconds to run, the exercises extra.*\n\n"
         "- **Before:** tensors\n  ([01](01_why_attention.ipynb)).\n- **After:** you can write it."
@@ -174,8 +172,8 @@ def test_what_a_teacher_reads_of_a_notebook_is_what_the_notebook_says(tmp_path: 
     text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
     easy, hard = text("**Exercise 1 (easy).** Write it."), text("**Exercise 2 (hard).** Why?")
     tested = [code("1", metadata={"tags": [tag]}) for tag in ("exercise", "solution", "exercise-test")]
-    path = notebook_in(tmp_path, head, easy, *tested, hard, code("2", metadata={"tags": ["solution"]}))
-    assert row(path) == (
+    solution = code("2", metadata={"tags": ["solution"]})
+    assert row(*notebook_with(head, easy, *tested, hard, solution)) == (
         "[02 · Attention](notebooks/02_attention.ipynb)",
         "26 to read; 20 seconds to run",
         "tensors ([01](notebooks/01_why_attention.ipynb)).",
@@ -184,21 +182,21 @@ def test_what_a_teacher_reads_of_a_notebook_is_what_the_notebook_says(tmp_path: 
     )
 
 
-def test_a_head_that_does_not_say_how_long_it_takes_is_told(tmp_path: Path) -> None:
+def test_a_head_that_does_not_say_how_long_it_takes_is_told() -> None:
     with pytest.raises(ValueError, match=r"02_attention.ipynb: its head needs '\*n minutes to read"):
-        row(notebook_in(tmp_path, "# 02 · Attention\n\n- **Before:** a\n- **After:** b"))
+        row(*notebook_with("# 02 · Attention\n\n- **Before:** a\n- **After:** b"))
 
 
 def test_every_notebook_has_a_row_for_teachers() -> None:
-    for path in (ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"):
-        assert all(row(path))
+    for path, notebook in notebooks(ROOT):
+        assert all(row(path, notebook))
 
 
 # Tables
 
 
 def test_every_place_in_the_tables_is_there() -> None:
-    series = Series(ROOT / "notebooks")
+    series = Series(ROOT)
     for entry in read_table("glossary"):
         glossary_entry(entry, series)
     for item in read_table("questions"):
@@ -207,11 +205,11 @@ def test_every_place_in_the_tables_is_there() -> None:
 
 def test_a_section_that_is_gone_is_told() -> None:
     with pytest.raises(ValueError, match="02_attention has no section 'Equation 4'"):
-        Series(ROOT / "notebooks").link("words", "02_attention", "Equation 4")
+        Series(ROOT).link("words", "02_attention", "Equation 4")
 
 
 def test_a_notebook_that_is_not_written_is_not_linked() -> None:
-    assert Series(ROOT / "notebooks").link("words", "99_later", "Any") == "words"
+    assert Series(ROOT).link("words", "99_later", "Any") == "words"
 
 
 def test_every_code_name_of_the_glossary_is_public() -> None:

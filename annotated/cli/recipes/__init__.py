@@ -8,17 +8,15 @@ it says besides the figures.
 """
 
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from annotated.cli.flags import within
 from annotated.files import read_toml, settings_from_json
 from annotated.transformer.config import setting
-from annotated.translation.limits import MAX_BEAM, Penalty, check_count
+from annotated.translation.limits import MAX_BEAM, Penalty, check_search
 
-__all__ = ["Card", "Published", "Recipe", "Search", "read_recipe", "recipe_names", "recipe_path"]
-
+FOLDER = Path(__file__).parent
 TABLES = ("train", "evaluate", "card")
 
 
@@ -36,9 +34,7 @@ class Search:
     )
 
     def __post_init__(self) -> None:
-        check_count("beam", self.beam, MAX_BEAM)
-        if not self.alpha >= 0:
-            raise ValueError(f"alpha must not be negative, not {self.alpha}")
+        check_search(self.beam, 1, self.alpha)
 
 
 @dataclass(frozen=True)
@@ -57,8 +53,8 @@ class Card:
 
     summary: str
     data: str
-    failures: list
-    splits: list
+    failures: list[str]
+    splits: list[str]
     published: Published | None = None
     remark: str = ""  # on the scores
 
@@ -76,7 +72,7 @@ class Card:
 class Recipe:
     """Holds a recipe's tables."""
 
-    train: dict
+    train: dict[str, Any]
     evaluate: Search
     card: Card
 
@@ -84,10 +80,9 @@ class Recipe:
 def read_recipe(path: Path) -> Recipe:
     """Read a recipe. Raises FileNotFoundError, or ValueError naming the file and what is wrong with it."""
     tables = read_toml(path)
-    for name, table in tables.items():
-        if name not in TABLES or not isinstance(table, dict):
+    for name in [*tables, *TABLES]:
+        if name not in TABLES or not isinstance(tables.get(name, {}), dict):
             raise ValueError(f"{path}: {name!r} is no table of a recipe; those are {', '.join(TABLES)}")
-    for name in TABLES:
         if name not in tables:
             raise ValueError(f"{path}: the table [{name}] is missing")
     card = dict(tables["card"])
@@ -102,12 +97,11 @@ def read_recipe(path: Path) -> Recipe:
 
 def recipe_names() -> list[str]:
     """List the names of all recipes."""
-    files = resources.files(__name__).iterdir()
-    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def recipe_path(name: str) -> Path:
     """Find the file of a recipe by its name. Raises ValueError that lists the names."""
     if name not in recipe_names():
         raise ValueError(f"{name!r} is not the name of a recipe; they are: {', '.join(recipe_names())}")
-    return Path(str(resources.files(__name__) / f"{name}.toml"))
+    return FOLDER / f"{name}.toml"
