@@ -97,8 +97,8 @@ MUTANTS = (
     Mutant(
         "dropout left on",
         "translation/watching.py",
-        "                module.training = False\n",
-        "                module.training = True\n",
+        "            module.training = False\n",
+        "            module.training = True\n",
         "09_first_example",
     ),
     Mutant(

@@ -59,7 +59,7 @@ class _Subwords(Tokenizer):
         if vocabulary is None:
             vocabulary = [self._processor.id_to_piece(i) for i in range(len(self._processor))]
         super().__init__(vocabulary)
-        if len(set(vocabulary)) < len(vocabulary):
+        if len(self._ids) + len(SPECIALS) < len(self.vocabulary):
             raise ValueError("a vocabulary must not name a piece twice")
         self.model = model
         self.forbidden_ids = tuple(
