@@ -271,10 +271,7 @@ def main() -> None:
     ]
     each_takes = minutes_for(task, asked.updates) if todo else 0
     hours = each_takes * len(todo) / 60
-    print(
-        f"{len(todo)} models: {each_takes:.1f} minutes for the base, {hours:.1f} hours if all are like it",
-        flush=True,
-    )
+    print(f"{len(todo)} models: {each_takes:.1f} minutes for the base, {hours:.1f} hours for all", flush=True)
     for each, factor, seed in [] if asked.estimate else tqdm(todo, unit="model"):
         known = read(asked.json, how)["variations"].get(each.name, {})
         found = run(task, asked.updates, each, known, factor, seed)
