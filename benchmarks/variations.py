@@ -40,7 +40,6 @@ from annotated.transformer.schedule import rate
 from annotated.translation.evaluation import greedy_bleu, score_tokens
 from annotated.translation.scoring import RECORDED
 
-UPDATES = 2000  # five epochs; after 500, models with dropout and with four layers had hardly begun to learn
 BASE = {"N": 2, "d_model": 128, "d_ff": 256, "h": 4, "dropout": 0.1}
 FACTORS = (0.35, 0.7, 1.4)  # of equation 3: half the base model's, that, and twice that
 CHOOSING = 0  # the seed with which rates are compared; those that are scored count from the next one
@@ -240,7 +239,7 @@ def main() -> None:
     """Train what is not recorded yet, and write the record after each model."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--only", nargs="+", metavar="NAME", help="these variations")
-    options.add_argument("--updates", type=int, default=UPDATES, help="of each model (default %(default)s)")
+    options.add_argument("--updates", type=int, default=2000, help="of each model (default %(default)s)")
     options.add_argument("--max-tokens", type=int, default=768, help="in a batch (default %(default)s)")
     options.add_argument("--seeds", type=int, default=3, help="models scored of each (default %(default)s)")
     options.add_argument("--threads", type=int, default=1, help="default %(default)s")
