@@ -1,30 +1,20 @@
 """What does each choice of the paper's Table 3 do, at the size of a laptop?
 
-    python benchmarks/variations.py --estimate                how long one model takes here, and how long all
-    python benchmarks/variations.py --threads 1 --json FILE   every variation, what matters most first
-    python benchmarks/variations.py --only base "d_k = 8"     these
+    python benchmarks/variations.py                       every variation, three seeds each: most of an hour
+    python benchmarks/variations.py --only base "h = 1"   these
 
-Each model is trained on the built-in German-English corpus for as many updates on the same batches. Each
-variation has the peak of the learning rate that suits it: one model for each of three, with a seed of its
-own, and the best perplexity on the validation text decides. Then models with other seeds train at that rate
-and are scored on the test text. What is done already is read from the file that is written, and not done
-again; two processes with other variations may write the same file.
+Each model is trained on the built-in German-English corpus for as many updates on the same batches,
+and scored on sentences that it has not seen. What is done already is read from the file that is written, and
+not done again.
 """
 
 import argparse
 import json
-import math
 import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
-from statistics import mean
 from typing import NamedTuple
 
 import torch
-from report import print_table
-from torch import Tensor, nn
-from torch.nn import functional as F
 from tqdm import tqdm
 
 from annotated.data import Corpus, TokenBatches, encode_corpus, load_corpus
@@ -32,84 +22,33 @@ from annotated.files import read_json, write_json
 from annotated.tokenizers import SentencePieceTokenizer
 from annotated.training.config import TrainingConfig
 from annotated.training.trainer import Trainer
-from annotated.transformer.attention import MultiHeadedAttention
-from annotated.transformer.masks import Mask
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.transformer.parts import Parts, variant
 from annotated.transformer.schedule import rate
 from annotated.translation.evaluation import greedy_bleu, score_tokens
 from annotated.translation.scoring import RECORDED
 
-BASE = {"N": 2, "d_model": 128, "d_ff": 256, "h": 4, "dropout": 0.1}
-FACTORS = (0.35, 0.7, 1.4)  # of equation 3: half the base model's, that, and twice that
-CHOOSING = 0  # the seed with which rates are compared; those that are scored count from the next one
-
-
-class Variation(NamedTuple):
-    """A row of Table 3, a name, and what differs from the base model."""
-
-    row: str
-    name: str
-    settings: dict[str, object]
-
-
-VARIATIONS = [
-    Variation("base", "base", {}),
-    Variation("B", "d_k = 16", {"d_k": 16}),
-    Variation("B", "d_k = 8", {"d_k": 8}),
-    Variation("C", "N = 1", {"N": 1}),
-    Variation("C", "N = 4", {"N": 4}),
-    Variation("D", "dropout 0", {"dropout": 0.0}),
-    Variation("D", "dropout 0.2", {"dropout": 0.2}),
-    Variation("D", "smoothing 0", {"smoothing": 0.0}),
-    Variation("D", "smoothing 0.2", {"smoothing": 0.2}),
-    Variation("A", "h = 1", {"h": 1}),
-    Variation("A", "h = 2", {"h": 2}),
-    Variation("A", "h = 8", {"h": 8}),
-    Variation("A", "h = 16", {"h": 16}),
-    Variation("C", "d_ff = 128", {"d_ff": 128}),
-    Variation("C", "d_ff = 512", {"d_ff": 512}),
-    Variation("C", "d_model = 64", {"d_model": 64}),
-    Variation("C", "d_model = 256", {"d_model": 256}),
-    Variation("E", "learned positions", {"positions": "learned", "max_len": 128}),
-    Variation("not in Table 3", "pre-norm", {"norm_first": True}),
-    Variation("not in Table 3", "three matrices", {"tied_embeddings": "none"}),
-]
-
-
-class WideAttention(MultiHeadedAttention):
-    """Attention whose heads have keys of any width d_k and values of any width d_v, not d_model / h.
-
-    The decoder's cache has one width for both, so the narrower are filled up with zeros, which change no
-    product of query and key.
-    """
-
-    def __init__(self, h: int, d_model: int, dropout: float, d_k: int, d_v: int):
-        super().__init__(h, d_model, dropout)
-        self.d_k, self.d_v = d_k, d_v
-        maps = [nn.Linear(d_model, h * width) for width in (d_k, d_k, d_v)]
-        self.linears = nn.ModuleList([*maps, nn.Linear(h * d_v, d_model)])
-
-    def split(self, x: Tensor) -> Tensor:
-        """(B, T, h d_k or h d_v) -> (B, h, T, the wider of the two)."""
-        heads = x.unflatten(-1, (self.h, -1)).transpose(-3, -2)
-        return F.pad(heads, (0, max(self.d_k, self.d_v) - heads.size(-1)))
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """Equation 1, which divides by the root of the width that it sees."""
-        return super().attend(q * math.sqrt(q.size(-1) / self.d_k), k, v, mask)[..., : self.d_v]
-
-
-def parts_with(d_k: int, d_v: int) -> str:
-    """Register parts with such heads; returns their name."""
-
-    @variant(name := f"d_k {d_k}, d_v {d_v}")
-    class Wide(Parts):
-        def attention(self) -> nn.Module:
-            c = self.config
-            return WideAttention(c.h, c.d_model, c.attention_dropout, d_k, d_v)
-
-    return name
+BASE = {"N": 2, "d_model": 128, "d_ff": 256, "h": 4, "dropout": 0.0}
+# Rows are named as in Table 3. Row B (d_k alone) is not there: in this package d_k is d_model / h.
+ROWS: dict[str, dict[str, dict]] = {
+    "base": {"base": {}},
+    "A": {"h = 1": {"h": 1}, "h = 2": {"h": 2}, "h = 8": {"h": 8}, "h = 16": {"h": 16}},
+    "C": {
+        "N = 1": {"N": 1},
+        "N = 4": {"N": 4},
+        "d_model = 64": {"d_model": 64, "h": 2},
+        "d_model = 256": {"d_model": 256, "h": 8},
+        "d_ff = 128": {"d_ff": 128},
+        "d_ff = 512": {"d_ff": 512},
+    },
+    "D": {
+        "dropout 0.1": {"dropout": 0.1},
+        "dropout 0.3": {"dropout": 0.3},
+        "smoothing 0": {"smoothing": 0.0},
+        "smoothing 0.2": {"smoothing": 0.2},
+    },
+    "E": {"learned positions": {"positions": "learned", "max_len": 128}},
+    "not in Table 3": {"pre-norm": {"norm_first": True}, "three matrices": {"tied_embeddings": "none"}},
+}
 
 
 class Task(NamedTuple):
@@ -118,165 +57,77 @@ class Task(NamedTuple):
     tokenizer: SentencePieceTokenizer
     train: TokenBatches
     held_out: TokenBatches
-    test: TokenBatches
 
 
 def prepare(max_tokens: int) -> Task:
     """The built-in corpus in 2,000 joint subwords."""
     corpus: Corpus = load_corpus("grammar", "de-en")
     tokenizer = SentencePieceTokenizer.train([*corpus["train"].src, *corpus["train"].tgt], vocab_size=2000)
-    train, *others = (encode_corpus(corpus[name], tokenizer, tokenizer) for name in ("train", "val", "test"))
-    held_out = (TokenBatches(pairs, 4096, shuffle=False) for pairs in others)
-    return Task(tokenizer, TokenBatches(train, max_tokens), *held_out)
+    pairs = {name: encode_corpus(corpus[name], tokenizer, tokenizer) for name in ("train", "val")}
+    return Task(
+        tokenizer, TokenBatches(pairs["train"], max_tokens), TokenBatches(pairs["val"], 4096, shuffle=False)
+    )
 
 
-def build(size: int, settings: dict[str, object]) -> EncoderDecoder:
-    """A new model: the base with these settings."""
+def run(task: Task, settings: dict, updates: int, seed: int) -> dict[str, float]:
+    """Train one model and score it: parameters, perplexity without smoothing, greedy BLEU."""
     settings = {**BASE, **settings}
-    if "d_k" in settings or "d_v" in settings:
-        width = settings["d_model"] // settings["h"]
-        settings["parts"] = parts_with(settings.pop("d_k", width), settings.pop("d_v", width))
-    return EncoderDecoder.from_config(TransformerConfig.tiny(size, size, **settings))
-
-
-def train(task: Task, settings: dict[str, object], updates: int, factor: float, seed: int) -> EncoderDecoder:
-    """Train one model; its rate rises for a third of the updates."""
-    settings = dict(settings)
-    smoothing, warmup = settings.pop("smoothing", 0.1), updates // 3
-    torch.manual_seed(seed)
-    model = build(len(task.tokenizer), settings)
+    warmup = updates // 3
     training = TrainingConfig(
         max_steps=updates,
         max_tokens=task.train.max_tokens,
         warmup=warmup,
-        learning_rate=rate(warmup, model.config.d_model, factor, warmup),
-        smoothing=smoothing,
+        learning_rate=rate(warmup, settings["d_model"], 0.7, warmup),
+        smoothing=settings.pop("smoothing", 0.1),
         average=0,
         keep=1,
         seed=seed,
     )
-    tokenizers = (task.tokenizer, task.tokenizer)
+    torch.manual_seed(seed)
+    size = len(task.tokenizer)
+    model = EncoderDecoder.from_config(TransformerConfig.tiny(size, size, **settings))
     with tempfile.TemporaryDirectory() as folder:
-        Trainer(model, tokenizers, lambda _: task.train, None, training, Path(folder) / "run").train()
-    return model
-
-
-def score(task: Task, model: EncoderDecoder, batches: TokenBatches) -> dict[str, float]:
-    """Perplexity without smoothing, and BLEU of greedy search."""
+        tokenizers = (task.tokenizer, task.tokenizer)
+        Trainer(model, tokenizers, lambda epoch: task.train, None, training, Path(folder) / "run").train()
     return {
-        "perplexity": score_tokens(model, batches.epoch(0)).perplexity,
-        "bleu": greedy_bleu(model, batches.epoch(0), task.tokenizer).value,
+        "seed": seed,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "perplexity": score_tokens(model, task.held_out.epoch(0)).perplexity,
+        "bleu": greedy_bleu(model, task.held_out.epoch(0), task.tokenizer).value,
     }
-
-
-def best(tried: list[dict]) -> float:
-    """The factor of the rate with the best perplexity on the validation text."""
-    return min(tried, key=lambda each: each["perplexity"])["factor"]
-
-
-def left(known: dict, seeds: int) -> Iterator[tuple[float | None, int]]:
-    """What is left to train of a variation: factor and seed; None for the factor that is chosen by then."""
-    tried = {each["factor"] for each in known.get("rates", [])}
-    done = {each["seed"] for each in known.get("runs", [])}
-    yield from ((factor, CHOOSING) for factor in FACTORS if factor not in tried)
-    yield from ((None, seed) for seed in range(CHOOSING + 1, CHOOSING + 1 + seeds) if seed not in done)
-
-
-def run(task: Task, updates: int, each: Variation, known: dict, factor: float | None, seed: int) -> dict:
-    """Train and score a model for `rates`, if it comes with a factor, or for `runs`."""
-    text = task.held_out if factor else task.test
-    factor = factor or best(known["rates"])
-    started = time.perf_counter()
-    model = train(task, each.settings, updates, factor, seed)
-    peak = rate(updates // 3, model.config.d_model, factor, updates // 3)
-    how = {"seed": seed, "updates": updates, "factor": factor, "peak": peak}
-    size = {"parameters": sum(p.numel() for p in model.parameters())}
-    return {**how, **size, **score(task, model, text), "minutes": (time.perf_counter() - started) / 60}
-
-
-def read(path: Path, how: dict) -> dict:
-    """The record as it is by now. Raises ValueError for one with other settings."""
-    record = read_json(path) if path.exists() else {**how, "variations": {}}
-    if {name: record.get(name) for name in how} != how:
-        raise ValueError(f"{path} was recorded with other settings: name another file with --json")
-    return record
-
-
-def keep(path: Path, how: dict, each: Variation, kind: str, found: dict) -> None:
-    """Add what was found to the file, which another process may have written since."""
-    record = read(path, how)
-    empty = {"row": each.row, "settings": each.settings, "rates": [], "runs": []}
-    record["variations"].setdefault(each.name, empty)[kind].append(found)
-    names = [one.name for one in VARIATIONS]
-    record["variations"] = dict(sorted(record["variations"].items(), key=lambda item: names.index(item[0])))
-    write_json(path, record)
-
-
-def show(record: dict) -> None:
-    """A table of what is recorded: means over seeds, and the validation perplexity of each rate."""
-    rows = []
-    for name, each in record["variations"].items():
-        runs, tried = each["runs"], (f"{one['factor']:g}: {one['perplexity']:.3f}" for one in each["rates"])
-        if runs:
-            size, updates = (f"{runs[0][what]:,}" for what in ("parameters", "updates"))
-            scores = [f"{mean(run[what] for run in runs):.2f}" for what in ("perplexity", "bleu")]
-            rows.append((name, each["row"], size, updates, *scores, len(runs), ", ".join(tried)))
-    head = ("", "row", "parameters", "updates", "perplexity", "BLEU", "seeds", "factors of the rate, on val")
-    print_table(head, rows)
-
-
-def minutes_for(task: Task, updates: int) -> float:
-    """How long the base model takes for so many updates, by a probe of 40, the first ten for nothing."""
-    seconds = []
-    for few in (10, 40):
-        started = time.perf_counter()
-        train(task, {}, few, FACTORS[0], CHOOSING)
-        seconds.append(time.perf_counter() - started)
-    return (seconds[1] - seconds[0]) / 30 * updates / 60
 
 
 def main() -> None:
     """Train what is not recorded yet, and write the record after each model."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--only", nargs="+", metavar="NAME", help="these variations")
-    options.add_argument("--updates", type=int, default=2000, help="of each model (default %(default)s)")
+    options.add_argument("--updates", type=int, default=500, help="of each model (default %(default)s)")
     options.add_argument("--max-tokens", type=int, default=768, help="in a batch (default %(default)s)")
-    options.add_argument("--seeds", type=int, default=3, help="models scored of each (default %(default)s)")
+    options.add_argument("--seeds", type=int, default=3, help="models a variation (default %(default)s)")
     options.add_argument("--threads", type=int, default=1, help="default %(default)s")
-    options.add_argument("--estimate", action="store_true", help="tell the time that is left, and train none")
     options.add_argument(
         "--json", type=Path, default=RECORDED / "variations.json", metavar="FILE", help="default %(default)s"
     )
     asked = options.parse_args()
     torch.set_num_threads(asked.threads)
-    how = {
-        "updates": asked.updates,
-        "max_tokens": asked.max_tokens,
-        "corpus": "grammar de-en",
-        "base": BASE,
-        "factors": list(FACTORS),
-        "splits": {"rates": "val", "runs": "test"},
-    }
-    try:
-        record = read(asked.json, how)
-    except ValueError as error:
-        options.error(str(error))
+    how = {"updates": asked.updates, "max_tokens": asked.max_tokens, "corpus": "grammar de-en", "base": BASE}
+    record = read_json(asked.json) if asked.json.exists() else {**how, "variations": {}}
+    if {name: record[name] for name in how} != how:
+        options.error(f"{asked.json} was recorded with other settings: name another file with --json")
     task = prepare(asked.max_tokens)
-    todo = [
-        (each, factor, seed)
-        for each in VARIATIONS
-        if asked.only is None or each.name in asked.only
-        for factor, seed in left(record["variations"].get(each.name, {}), asked.seeds)
+    wanted = [
+        (row, name, settings, seed)
+        for seed in range(asked.seeds)
+        for row, variations in ROWS.items()
+        for name, settings in variations.items()
+        if asked.only is None or name in asked.only
     ]
-    each_takes = minutes_for(task, asked.updates) if todo else 0
-    hours = each_takes * len(todo) / 60
-    print(f"{len(todo)} models: {each_takes:.1f} minutes for the base, {hours:.1f} hours for all", flush=True)
-    for each, factor, seed in [] if asked.estimate else tqdm(todo, unit="model"):
-        known = read(asked.json, how)["variations"].get(each.name, {})
-        found = run(task, asked.updates, each, known, factor, seed)
-        keep(asked.json, how, each, "rates" if factor else "runs", found)
-        print(each.name, json.dumps(found), flush=True)
-    show(read(asked.json, how))
+    for row, name, settings, seed in tqdm(wanted, unit="model"):
+        kept = record["variations"].setdefault(name, {"row": row, "settings": settings, "runs": []})
+        if all(done["seed"] != seed for done in kept["runs"]):
+            kept["runs"].append(run(task, settings, asked.updates, seed))
+            write_json(asked.json, record)
+            print(name, json.dumps(kept["runs"][-1]), flush=True)
 
 
 if __name__ == "__main__":
