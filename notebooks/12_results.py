@@ -376,7 +376,7 @@ assert val["and a warm-up of 100"][0] < val["and three matrices"][0] < val["no R
 # run; that control is missing. The rows below change one thing in the third: three matrices
 # ([04](04_feed_forward_and_embeddings.ipynb)) lose four points, a warm-up of 100 updates, not 400, eight,
 # subword dropout ([07](07_batches_and_masks.ipynb)) seventeen; dropout 0.1, not 0.3, *gains* six. No
-# smoothing differs by less than two seeds do. These are prices in a short run, no advice for a long one.
+# smoothing differs by less than two seeds do. For a long run, this is no advice.
 #
 # Because one checkpoint's BLEU is so noisy, the recipe averages the last ten epochs
 # ([11](11_search_and_averaging.ipynb)).
