@@ -21,8 +21,8 @@ import annotated
 from annotated.cli.recipes import read_recipe, recipe_path
 from annotated.data import Corpus, load_corpus
 from annotated.files import read_json, write_json
-from annotated.training.run_folder import RunFolder
-from annotated.translation.model_folder import average_checkpoints, load_model, load_weights
+from annotated.training.run_folder import RunFolder, average_checkpoints
+from annotated.translation.model_folder import load_model, load_weights
 from annotated.translation.scoring import RECORDED, score_split
 from annotated.translation.translator import Translator
 

@@ -18,7 +18,8 @@ from annotated.interop import to_ctranslate2, to_marian
 from annotated.interop.common import foreign, vocabulary
 from annotated.tokenizers import END, PAD, START
 from annotated.transformer.masks import padding_mask
-from annotated.translation.decoding import beam_search, greedy_decode
+from annotated.translation.beam import beam_search
+from annotated.translation.greedy import greedy_decode
 from annotated.translation.translator import Translator
 
 OURS, MARIAN, CT2 = "annotated", "Hugging Face Marian", "CTranslate2"

@@ -25,11 +25,11 @@ from annotated.interop import CTranslate2Translator, load_marian, to_ctranslate2
 from annotated.interop.common import foreign
 from annotated.tokenizers import PAD
 from annotated.transformer.model import EncoderDecoder
+from annotated.translation.beam import Hypothesis
 from annotated.translation.cache import DecoderCache
-from annotated.translation.decoding import Hypothesis
+from annotated.translation.eval_mode import evaluating
 from annotated.translation.evaluation import Score, bleu, tokenized_bleu
 from annotated.translation.translator import Translator
-from annotated.translation.watching import evaluating
 
 BEAM, ROWS = 5, 50
 Rows = Iterator[tuple[str, str, str]]  # which way, what was compared, what was found

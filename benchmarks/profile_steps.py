@@ -26,7 +26,7 @@ from workload import CONFIGS, random_batches
 
 from annotated.tokenizers import END
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.decoding import beam_search
+from annotated.translation.beam import beam_search
 
 # Which words in an operation's name tell its kind; the first kind that fits counts. Adam that is not fused is
 # made of sums and products like any others.

@@ -21,8 +21,8 @@ from annotated.plots.costs import fit_power
 from annotated.tokenizers import START
 from annotated.transformer.masks import subsequent_mask
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.decoding import greedy_decode
-from annotated.translation.watching import evaluating
+from annotated.translation.eval_mode import evaluating
+from annotated.translation.greedy import greedy_decode
 
 CACHED, UNCACHED = "with the cache", "without"
 Decode = Callable[[EncoderDecoder, Tensor, int], Tensor]

@@ -69,7 +69,7 @@ from annotated.data import ParallelText, TokenBatches, encode_corpus
 from annotated.data.grammar import sample
 from annotated.plots import plot_beam, setup_notebook
 from annotated.transformer.schedule import noam_scheduler
-from annotated.translation.decoding import SentenceSearch, next_log_probs
+from annotated.translation.beam import SentenceSearch, next_log_probs
 from annotated.translation.evaluation import score_tokens
 
 # %%
@@ -511,7 +511,7 @@ def unmasked(model, memory, src_mask, tokens, seen, *rest):
 embed, some = model.tgt_embed.forward, captions[:12]
 with patch.object(model.tgt_embed, "forward", lambda tokens, start: embed(tokens, start + 1)):
     shifted = [best for [best] in beams(some, beam=1)]
-with patch("annotated.translation.decoding.next_log_probs", unmasked):
+with patch("annotated.translation.beam.next_log_probs", unmasked):
     leaking = {beam: [best for [best] in beams(some, beam=beam)] for beam in (1, 4)}
 right = sum(best.tokens == row for best, row in zip(shifted, greedy, strict=False))
 print(f"as it is, beam 8: confirmed {confirmed([ends[0] for ends in eight])} of {len(captions)}")

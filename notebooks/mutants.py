@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "dropout left on",
-        "translation/watching.py",
+        "translation/eval_mode.py",
         "            module.training = False\n",
         "            module.training = True\n",
         "09_first_example",
@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "penalty inverted",
-        "translation/decoding.py",
+        "translation/beam.py",
         "score = log_prob / length_penalty(",
         "score = log_prob * length_penalty(",
         "11_search_and_averaging",

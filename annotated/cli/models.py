@@ -4,9 +4,9 @@ import argparse
 
 from annotated.files import creating_folder, write_json
 from annotated.training.devices import say
+from annotated.training.run_folder import average_checkpoints
 from annotated.translation.model_folder import (
     SETTINGS,
-    average_checkpoints,
     load_model,
     load_weights,
     save_model,

@@ -21,8 +21,8 @@ from annotated.interop.common import foreign, vocabulary
 from annotated.interop.ctranslate2 import CTranslate2Translator, to_ctranslate2
 from annotated.tokenizers import SPECIALS, Tokenizer
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.decoding import Hypothesis
-from annotated.translation.limits import Penalty, length_penalty
+from annotated.translation.beam import Hypothesis, length_penalty
+from annotated.translation.limits import Penalty
 from annotated.translation.model_folder import weights
 from annotated.translation.tensor_files import digest
 

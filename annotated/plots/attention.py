@@ -20,7 +20,7 @@ from annotated.plots.drawing import (
     palette,
     plt,
 )
-from annotated.translation.watching import AttentionMaps
+from annotated.translation.attention_maps import AttentionMaps
 
 MOST_NUMBERED = 150  # cells; with more of them, a number in each is too small to read
 LEAST_NUMBERED = 0.05  # a weight below this is not worth its ink

@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from annotated.data.batching import Batch
 from annotated.fast import CpuKernels
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.watching import evaluating
+from annotated.translation.eval_mode import evaluating
 
 
 @dataclass

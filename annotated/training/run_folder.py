@@ -29,8 +29,8 @@ from annotated.files import creating_folder, naming, read_json, remove_folder, r
 from annotated.tokenizers import Tokenizer
 from annotated.training.config import CHANGEABLE, TrainingConfig
 from annotated.training.progress import PROGRESS, Progress, read_progress
-from annotated.transformer.model import EncoderDecoder
-from annotated.translation.model_folder import CONFIG, SETTINGS, save_model, weights
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.model_folder import CONFIG, SETTINGS, WEIGHTS, read_config, save_model, weights
 from annotated.translation.tensor_files import check_tensors, read_tensors, write_tensors
 
 LOG, LOCK = "log.jsonl", "run.lock"
@@ -244,3 +244,34 @@ def load_optimizer(optimizer: Adam, model: EncoderDecoder, checkpoint: Path) -> 
     for name, tensor in tensors.items():
         whose, _, part = name.rpartition(".")
         optimizer.state[own[whose]][part] = tensor.to(own[whose].device, copy=True)
+
+
+# ---- the mean of checkpoints
+
+
+def meaning(folder: Path) -> tuple[TransformerConfig, list[dict[str, Any]]]:
+    """What the weights in a folder mean: the settings, and what the tokenizers' files say."""
+    config, names = read_config(folder)
+    return config, [read_json(folder / f"{name}.json") for name in names.values()]
+
+
+def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
+    """The arithmetic mean of the weights in several model folders (section 6.1), in their own dtype.
+
+    Raises ValueError for no folders, and naming the folder where tensors, settings or tokenizers differ.
+    """
+    if not folders:
+        raise ValueError("there are no checkpoints to average")
+    first = read_tensors(Path(folders[0]) / WEIGHTS)
+    total = {name: tensor.double() for name, tensor in first.items()}  # float64: their order does not show
+    for folder in folders[1:]:
+        tensors = read_tensors(Path(folder) / WEIGHTS)
+        for name in [*first, *tensors]:
+            here, there = (tuple(t[name].shape) if name in t else None for t in (tensors, first))
+            if here != there:
+                raise ValueError(f"{folder}: tensor {name} has shape {here}, but {there} in {folders[0]}")
+        if meaning(Path(folder)) != meaning(Path(folders[0])):
+            raise ValueError(f"{folder} and {folders[0]} are two models: their settings or tokenizers differ")
+        for name, tensor in tensors.items():
+            total[name] += tensor
+    return {name: (tensor / len(folders)).to(first[name].dtype) for name, tensor in total.items()}

@@ -23,7 +23,7 @@ from annotated.tokenizers import Tokenizer
 from annotated.training.config import TrainingConfig
 from annotated.training.devices import SharedError, agreed, from_first, gathered, say, total
 from annotated.training.progress import Progress, progress_bar, read_progress, set_end, stop_on_interrupt
-from annotated.training.run_folder import RunFolder, load_optimizer
+from annotated.training.run_folder import RunFolder, average_checkpoints, load_optimizer
 from annotated.training.update import Updater, Weighed, advice, rate_at
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.evaluation import (
@@ -34,7 +34,7 @@ from annotated.translation.evaluation import (
     greedy_bleu,
     score_tokens,
 )
-from annotated.translation.model_folder import WEIGHTS, average_checkpoints, load_weights, save_model
+from annotated.translation.model_folder import WEIGHTS, load_weights, save_model
 from annotated.translation.tensor_files import read_tensors
 
 

@@ -12,9 +12,9 @@ from torch.nn import functional as F
 from annotated.data.batching import Batch
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.decoding import greedy_decode
+from annotated.translation.eval_mode import evaluating
+from annotated.translation.greedy import greedy_decode
 from annotated.translation.limits import EXTRA
-from annotated.translation.watching import evaluating
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF

@@ -19,21 +19,6 @@ MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses
 Penalty = Literal["gnmt", "power"]
 
 
-def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> float:
-    """What a hypothesis of `length` tokens, the end symbol counted, has its log-probability divided by.
-
-    "gnmt" is ((5 + length) / 6)^alpha, of Wu et al. 2016, which section 6.1 uses with alpha 0.6;
-    "power" is length^alpha, as Hugging Face and CTranslate2 have it. Raises ValueError for another name, and
-    for an alpha with which no float could hold the result.
-    """
-    if penalty not in ("gnmt", "power"):
-        raise ValueError(f"penalty must be 'gnmt' or 'power', not {penalty!r}")
-    try:
-        return ((5 + length) / 6 if penalty == "gnmt" else float(length)) ** alpha
-    except OverflowError:
-        raise ValueError(f"alpha must be smaller than {alpha}: {length} tokens are too many for it") from None
-
-
 # ---- settings that are refused
 
 

@@ -11,7 +11,7 @@ of the same settings and tokenizers, as in a run's folder, a whole model remains
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -26,7 +26,7 @@ from annotated.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
 from annotated.transformer.layers import PositionalEncoding, sinusoids
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.transformer.parts import Parts, parts_of
-from annotated.translation.tensor_files import check_tensors, read_tensors, read_with_sums, write_tensors
+from annotated.translation.tensor_files import check_tensors, read_with_sums, write_tensors
 
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -212,34 +212,6 @@ def load_model(
         if found.get(name) != value:
             raise ValueError(f"{folder / name} is not what was saved with {WEIGHTS}: its checksum differs")
     return model.to(device).eval(), src, tgt
-
-
-def meaning(folder: Path) -> tuple[TransformerConfig, list[dict[str, Any]]]:
-    """What the weights in a folder mean: the settings, and what the tokenizers' files say."""
-    config, names = read_config(folder)
-    return config, [read_json(folder / f"{name}.json") for name in names.values()]
-
-
-def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
-    """The arithmetic mean of the weights in several model folders (section 6.1), in their own dtype.
-
-    Raises ValueError for no folders, and naming the folder where tensors, settings or tokenizers differ.
-    """
-    if not folders:
-        raise ValueError("there are no checkpoints to average")
-    first = read_tensors(Path(folders[0]) / WEIGHTS)
-    total = {name: tensor.double() for name, tensor in first.items()}  # float64: their order does not show
-    for folder in folders[1:]:
-        tensors = read_tensors(Path(folder) / WEIGHTS)
-        for name in [*first, *tensors]:
-            here, there = (tuple(t[name].shape) if name in t else None for t in (tensors, first))
-            if here != there:
-                raise ValueError(f"{folder}: tensor {name} has shape {here}, but {there} in {folders[0]}")
-        if meaning(Path(folder)) != meaning(Path(folders[0])):
-            raise ValueError(f"{folder} and {folders[0]} are two models: their settings or tokenizers differ")
-        for name, tensor in tensors.items():
-            total[name] += tensor
-    return {name: (tensor / len(folders)).to(first[name].dtype) for name, tensor in total.items()}
 
 
 # ---- shipped models

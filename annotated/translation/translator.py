@@ -13,7 +13,9 @@ from annotated.fast import map_in_threads
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.masks import padding_mask, subsequent_mask
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.decoding import Hypothesis, beam_search
+from annotated.translation.attention_maps import TranslationAttention, capture_attention, is_watched
+from annotated.translation.beam import Hypothesis, beam_search
+from annotated.translation.eval_mode import evaluating
 from annotated.translation.limits import (
     Limits,
     Penalty,
@@ -30,7 +32,6 @@ from annotated.translation.model_folder import (
     shipped_models,
     training_settings,
 )
-from annotated.translation.watching import TranslationAttention, capture_attention, evaluating, is_watched
 
 if TYPE_CHECKING:
     import altair as alt

@@ -20,13 +20,8 @@ from annotated.data import Corpus, ParallelText
 from annotated.files import read_json, write_json
 from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
 from annotated.training.config import TrainingConfig
-from annotated.translation.model_folder import (
-    WEIGHTS,
-    average_checkpoints,
-    load_model,
-    read_tensors,
-    save_model,
-)
+from annotated.training.run_folder import average_checkpoints
+from annotated.translation.model_folder import WEIGHTS, load_model, read_tensors, save_model
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,7 +18,8 @@ from annotated import inside
 from annotated.data import multi30k
 from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
 from annotated.transformer.masks import padding_mask
-from annotated.translation.decoding import beam_search, greedy_decode
+from annotated.translation.beam import beam_search
+from annotated.translation.greedy import greedy_decode
 from annotated.translation.model_folder import weights
 from annotated.translation.translator import Translator
 from start_page import SURE, TRIES

@@ -13,8 +13,9 @@ from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.layers import Embeddings, PositionalEncoding, SublayerConnection
 from annotated.transformer.masks import subsequent_mask
 from annotated.transformer.model import EncoderDecoder, Generator
+from annotated.translation.attention_maps import capture_attention
+from annotated.translation.eval_mode import evaluating
 from annotated.translation.translator import Translator
-from annotated.translation.watching import capture_attention, evaluating
 
 LOWEST = torch.finfo(torch.float32).min  # in the place of minus infinity, which JSON lacks
 

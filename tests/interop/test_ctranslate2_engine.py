@@ -13,9 +13,9 @@ from annotated.interop import ctranslate2_engine, from_hub
 from annotated.tokenizers import SPECIALS, WordTokenizer
 from annotated.transformer.layers import LearnedPositions
 from annotated.translation import translator as translating
+from annotated.translation.attention_maps import capture_attention
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Translator, load_pretrained
-from annotated.translation.watching import capture_attention
 
 pytest.importorskip("ctranslate2", reason=MISSING.format("ctranslate2"))
 

@@ -15,7 +15,7 @@ from annotated.interop import load_marian, to_marian
 from annotated.tokenizers import MarianTokenizer, WordTokenizer
 from annotated.transformer.layers import sinusoids
 from annotated.transformer.masks import padding_mask
-from annotated.translation.decoding import greedy_decode
+from annotated.translation.greedy import greedy_decode
 from annotated.translation.model_folder import load_model, save_model, weights
 from annotated.translation.translator import Translator
 

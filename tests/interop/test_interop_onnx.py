@@ -8,7 +8,7 @@ from annotated.interop import to_onnx
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.masks import padding_mask
 from annotated.translation.cache import DecoderCache
-from annotated.translation.watching import evaluating
+from annotated.translation.eval_mode import evaluating
 
 WORDS = WordTokenizer([f"w{i}" for i in range(9)], None)
 V = len(WORDS)

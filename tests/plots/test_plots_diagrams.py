@@ -9,8 +9,8 @@ from annotated.data.batching import Batch
 from annotated.data.trees import Tree
 from annotated.plots.diagrams import RIGHT, WRONG, plot_beam, plot_model_flow, plot_tree
 from annotated.transformer.model import make_model
-from annotated.translation.decoding import Candidate
-from annotated.translation.watching import evaluating
+from annotated.translation.beam import Candidate
+from annotated.translation.eval_mode import evaluating
 
 Shapes = dict[str, tuple[int, ...]]
 

@@ -23,7 +23,7 @@ from annotated.data.parallel import Corpus, ParallelText
 from annotated.fast import map_in_threads, smoothed_cross_entropy
 from annotated.tokenizers import PAD
 from annotated.transformer.model import Decoder
-from annotated.translation.decoding import Hypothesis
+from annotated.translation.beam import Hypothesis
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Translator
 

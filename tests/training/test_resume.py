@@ -16,8 +16,9 @@ from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until
 from annotated.cli.parser import main
 from annotated.data import Corpus, ParallelText
 from annotated.files import read_json, write_json
+from annotated.training.run_folder import average_checkpoints
 from annotated.training.train import fingerprint
-from annotated.translation.model_folder import WEIGHTS, average_checkpoints, load_model, read_tensors
+from annotated.translation.model_folder import WEIGHTS, load_model, read_tensors
 
 DROPOUT = {"save_every": 7, "accumulate": 2}
 

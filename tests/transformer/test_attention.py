@@ -12,7 +12,7 @@ from annotated.fast import CpuKernels
 from annotated.transformer.attention import MultiHeadedAttention, attention, clones
 from annotated.transformer.masks import padding_mask, subsequent_mask
 from annotated.transformer.model import make_model
-from annotated.translation.watching import capture_attention
+from annotated.translation.attention_maps import capture_attention
 
 seeds = st.integers(0, 2**32)
 

@@ -22,7 +22,7 @@ from annotated.transformer.model import (
     Generator,
     make_model,
 )
-from annotated.translation.watching import evaluating
+from annotated.translation.eval_mode import evaluating
 
 PAD = 2
 seeds = st.integers(0, 2**32)

@@ -7,7 +7,7 @@ import torch
 
 from annotated.plots.diagrams import plot_beam
 from annotated.transformer.model import make_model
-from annotated.translation.decoding import Candidate, beam_search
+from annotated.translation.beam import Candidate, beam_search
 
 KEPT = {True: "kept", False: "dropped"}
 

@@ -8,8 +8,9 @@ from torch.nn import functional as F
 
 from annotated.transformer.masks import padding_mask, subsequent_mask
 from annotated.transformer.model import make_model
+from annotated.translation.beam import beam_search, continuations, length_penalty
 from annotated.translation.cache import DecoderCache
-from annotated.translation.decoding import beam_search, continuations, greedy_decode, length_penalty
+from annotated.translation.greedy import greedy_decode
 
 START, END, PAD = 0, 1, 2
 

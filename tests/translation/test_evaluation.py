@@ -13,7 +13,6 @@ from annotated.data.grammar import sample
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.masks import subsequent_mask
 from annotated.transformer.model import make_model
-from annotated.translation.decoding import greedy_decode
 from annotated.translation.evaluation import (
     alignment_error_rate,
     bleu,
@@ -29,6 +28,7 @@ from annotated.translation.evaluation import (
     score_tokens,
     tokenized_bleu,
 )
+from annotated.translation.greedy import greedy_decode
 
 PAD = 2
 REFERENCES = [

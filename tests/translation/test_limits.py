@@ -12,11 +12,12 @@ from annotated.data.batching import Batch
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.masks import padding_mask
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
-from annotated.translation.decoding import beam_search, greedy_decode
+from annotated.translation.attention_maps import capture_attention
+from annotated.translation.beam import beam_search
 from annotated.translation.evaluation import greedy_bleu
+from annotated.translation.greedy import greedy_decode
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Limits, Translator
-from annotated.translation.watching import capture_attention
 
 WORDS = [f"w{i}" for i in range(8)]
 SHAPE = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2, "dropout": 0.0}

@@ -14,8 +14,8 @@ from annotated.interop import to_ctranslate2, to_marian, to_onnx, to_torch
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.model import EncoderDecoder
+from annotated.translation.attention_maps import capture_attention
 from annotated.translation.model_folder import load_model, save_model
-from annotated.translation.watching import capture_attention
 
 
 class Rotary(MultiHeadedAttention):

@@ -14,7 +14,7 @@ from nasty_text import NASTY
 
 from annotated.tokenizers import SentencePieceTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translation.decoding import Hypothesis, beam_search
+from annotated.translation.beam import Hypothesis, beam_search
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Translator, by_length
 
