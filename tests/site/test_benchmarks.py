@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from itertools import product
@@ -21,8 +22,12 @@ from torch.autograd import DeviceType
 from annotated.data import TokenBatches, load_corpus
 from annotated.data.parallel import Corpus, ParallelText
 from annotated.fast import map_in_threads, smoothed_cross_entropy
-from annotated.tokenizers import PAD
+from annotated.tokenizers import PAD, SentencePieceTokenizer
+from annotated.transformer.attention import MultiHeadedAttention, attention
+from annotated.transformer.masks import subsequent_mask
 from annotated.transformer.model import Decoder
+from annotated.transformer.parts import VARIANTS
+from annotated.translation.cache import DecoderCache
 from annotated.translation.beam import Hypothesis
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Translator
@@ -256,14 +261,17 @@ def test_a_peer_is_raced_with_its_own_loss_and_with_ours(monkeypatch):
     ready = {name: make() for name, make in trainees.candidates(model, torch.device("cpu")).items()}
     assert set(ready) >= {trainees.TORCH, trainees.TORCH_OUR_LOSS, trainees.OURS}
     calls = []
-    real = smoothed_cross_entropy
-    monkeypatch.setattr(
-        "annotated.training.update.smoothed_cross_entropy",
-        lambda *a, **k: calls.append(name) or real(*a, **k),
-    )
+
+    def counted(*args, **options):
+        calls.append(args[0].shape)
+        return smoothed_cross_entropy(*args, **options)
+
+    monkeypatch.setattr("annotated.training.update.smoothed_cross_entropy", counted)
+    found = {}
     for name, trainee in ready.items():
         trainee.step(batch)
-    assert calls == [trainees.TORCH_OUR_LOSS, trainees.OURS]
+        found[name], calls[:] = len(calls), []
+    assert {name for name, count in found.items() if count} == {trainees.TORCH_OUR_LOSS, trainees.OURS}
 
 
 def test_bf16_gives_the_peer_both_ways(tmp_path, all_told):
@@ -622,6 +630,117 @@ def test_ablation_goes_on_and_keeps_to_its_settings(tmp_path, monkeypatch, multi
     monkeypatch.setattr(ablation, "BASE", ablation.BASE | {"epochs": 2})
     with pytest.raises(ValueError, match="recorded with other settings"):
         ablation.main()
+
+
+@pytest.fixture
+def no_new_variants(monkeypatch):
+    monkeypatch.setattr("annotated.transformer.parts.VARIANTS", dict(VARIANTS))
+
+
+def test_heads_of_any_width_are_the_papers_where_they_have_its_width():
+    wide = script("variations").WideAttention(2, 8, 0.0, 4, 4)
+    narrow = MultiHeadedAttention(2, 8, 0.0)
+    wide.load_state_dict(narrow.state_dict())
+    x, y = torch.randn(3, 5, 8), torch.randn(3, 6, 8)
+    torch.testing.assert_close(wide(x, y, y), narrow(x, y, y))
+
+
+@pytest.mark.parametrize(("d_k", "d_v"), [(3, 5), (5, 3)])
+def test_heads_of_any_width_compute_equation_1(d_k, d_v):
+    heads = script("variations").WideAttention(2, 8, 0.0, d_k, d_v)
+    x, mask = torch.randn(1, 5, 8), subsequent_mask(5)
+    q, k, v, out = heads.linears
+    assert (q.weight.shape, k.weight.shape, v.weight.shape) == ((2 * d_k, 8), (2 * d_k, 8), (2 * d_v, 8))
+    each = [
+        attention(
+            q(x)[..., i * d_k :][..., :d_k],
+            k(x)[..., i * d_k :][..., :d_k],
+            v(x)[..., i * d_v :][..., :d_v],
+            mask,
+        )[0]
+        for i in range(2)
+    ]
+    torch.testing.assert_close(heads(x, x, x, mask), out(torch.cat(each, dim=-1)))
+
+
+def test_a_smaller_d_k_takes_parameters_away_and_decodes_with_a_cache(no_new_variants):
+    variations = script("variations")
+    base, model = (variations.build(40, settings).eval() for settings in ({}, {"d_k": 8}))
+    sizes = [sum(p.numel() for p in each.parameters()) for each in (base, model)]
+    attentions, d_model, less = 3 * 2, 128, 4 * (32 - 8)  # of queries' width, and of keys'
+    assert sizes[0] - sizes[1] == attentions * 2 * less * (d_model + 1)
+    src, tgt = torch.randint(4, 40, (2, 5)), torch.randint(4, 40, (2, 6))
+    memory, cache = model.encode(src, None), DecoderCache(2)
+    steps = [model.decode(memory, None, tgt[:, i : i + 1], None, cache) for i in range(6)]
+    at_once = model.decode(memory, None, tgt, subsequent_mask(6))
+    torch.testing.assert_close(torch.cat(steps, dim=1), at_once, atol=1e-5, rtol=1e-5)
+
+
+def test_variations_choose_their_rate_go_on_and_keep_to_their_settings(
+    tmp_path, monkeypatch, capsys, no_new_variants
+):
+    variations, path = script("variations"), tmp_path / "variations.json"
+    real = load_corpus("grammar", "de-en")
+    small = {name: text.take(range(300 if name == "train" else 8)) for name, text in real.splits.items()}
+    monkeypatch.setattr(variations, "load_corpus", lambda *_: dataclasses.replace(real, splits=small))
+    monkeypatch.setattr(
+        variations.SentencePieceTokenizer, "train", partial(SentencePieceTokenizer.train, vocab_size=200)
+    )
+    monkeypatch.setattr(variations, "minutes_for", lambda *_: 30.0)
+    of_factor, trained = {0.35: 3.0, 0.7: 2.0, 1.4: 2.5}, []
+    score, train = variations.score, variations.train
+
+    def noted(task, settings, updates, factor, seed):
+        trained.append((settings.get("d_k"), factor, seed))
+        return train(task, settings, updates, factor, seed)
+
+    def scored(task, model):
+        found = score(task, model)
+        assert 0 <= found["bleu"] <= 100
+        return found | {"val_perplexity": of_factor[trained[-1][1]]}
+
+    monkeypatch.setattr(variations, "train", noted)
+    monkeypatch.setattr(variations, "score", scored)
+    asked = ["variations.py", "--updates", "3", "--json", str(path), "--only", "d_k = 8"]
+    monkeypatch.setattr(sys, "argv", [*asked, "--estimate"])
+    variations.main()
+    assert "5 models: 30.0 minutes for the base, 2.5 hours if all are like it" in capsys.readouterr().out
+    assert not trained
+    for seeds, more in (
+        (2, [(8, 0.35, 0), (8, 0.7, 0), (8, 1.4, 0), (8, 0.7, 1)]),
+        (3, [(8, 0.7, 2)]),
+        (3, []),
+    ):
+        trained.clear()
+        monkeypatch.setattr(sys, "argv", [*asked, "--seeds", str(seeds)])
+        variations.main()
+        assert trained == more
+    each = json.loads(path.read_text())["variations"]["d_k = 8"]
+    assert each["row"] == "B"
+    assert each["factor"] == 0.7
+    assert [(run["seed"], run["factor"]) for run in each["runs"]] == [
+        (0, 0.35),
+        (0, 0.7),
+        (0, 1.4),
+        (1, 0.7),
+        (2, 0.7),
+    ]
+    [row] = [
+        line.split()[3:5] for line in capsys.readouterr().out.splitlines() if line.startswith("d_k = 8  ")
+    ][-1:]
+    assert row == ["B", f"{each['runs'][0]['parameters']:,}"]
+    monkeypatch.setattr(sys, "argv", [*asked, "--updates", "4"])
+    with pytest.raises(SystemExit):
+        variations.main()
+    assert "recorded with other settings" in capsys.readouterr().err
+
+
+def test_every_variation_can_be_built(no_new_variants):
+    variations = script("variations")
+    assert variations.VARIATIONS[0].name == "base"
+    assert len({each.name for each in variations.VARIATIONS}) == len(variations.VARIATIONS)
+    for each in variations.VARIATIONS:
+        variations.build(40, {name: value for name, value in each.settings.items() if name != "smoothing"})
 
 
 def test_searches_of_models_and_splits_go_into_one_record(tmp_path, monkeypatch, multi30k_folder):
