@@ -359,18 +359,29 @@ assert max(late) - min(late) > 0.5
 # an eighth of the epochs, three seeds each (`python benchmarks/ablation.py`): 14 with R-Drop from the
 # ninth on, and 20 without, which pass the text through the model as often.
 
-# %%
+# %% tags=["figure-ablation"]
 short = recorded("ablation")["models"]
-for name, runs in short.items():
-    found = {split: ", ".join(f"{run[split]['bleu']:.1f}" for run in runs.values()) for split in ours}
-    print(f"{name:26} BLEU of each seed:", "; ".join(f"{split} {each}" for split, each in found.items()))
-val = {name: [run["val"]["bleu"] for run in runs.values()] for name, runs in short.items()}
+val, test = (
+    {name: [run[split]["bleu"] for run in runs.values()] for name, runs in short.items()} for split in ours
+)
+fig, ax = plt.subplots(figsize=(8.5, 3.6))
+for i, name in enumerate(short):
+    ax.plot(val[name], [i - 0.1] * len(val[name]), "o", color="C0", label="validation text")
+    ax.plot(test[name], [i + 0.1] * len(test[name]), "x", color="C1", label="test text")
+    print(f"{name:26} BLEU, mean: {mean(val[name]):.1f} on val, {mean(test[name]):.1f} on the test text")
+ax.set_yticks(range(len(short)), list(short))
+ax.invert_yaxis()
+ax.set(title="One change at a time, an eighth of the epochs", xlabel="BLEU")
+ax.legend(ax.lines[:2], [line.get_label() for line in ax.lines[:2]])
+plt.show()
 assert max(val["R-Drop"]) < min(val["no R-Drop, as many passes"]) - 2
 assert abs(val["R-Drop"][0] - val["no R-Drop"][0]) < 1
 assert val["and dropout 0.1"][0] > val["no R-Drop"][0] + 6 > val["and subword dropout 0.1"][0] + 22
 assert val["and a warm-up of 100"][0] < val["and three matrices"][0] < val["no R-Drop"][0] - 4
 
 # %% [markdown]
+# *Figure 4. A mark is a run. The first two rows have three seeds, the others one.*
+#
 # In so short a run R-Drop *costs* two to four points: the same passes give fewer updates, and with as many
 # *updates* (third row) no cost shows. So Figure 3 does not show that R-Drop helps. It may, late in a long
 # run; that control is missing. The rows below change one thing in the third: three matrices
@@ -436,7 +447,7 @@ axes[1].minorticks_off()
 plt.show()
 
 # %% [markdown]
-# *Figure 4. Table 3. Left: a dot for each row, coloured by the paper's groups; the grey band of 0.3 BLEU is
+# *Figure 5. Table 3. Left: a dot for each row, coloured by the paper's groups; the grey band of 0.3 BLEU is
 # ours. Right: the base model, group C and the big model by size. (A wordpiece is a subword.)*
 #
 # The paper has one score for each row, on 3,000 sentences, without an interval; presumably each is one run.
@@ -499,7 +510,7 @@ assert correlation(others) < -0.95
 assert correlation(TABLE_3) > correlation(others) + 0.05
 
 # %% [markdown]
-# *Figure 5. All models but two lie along a line (r = −0.97). The two squares were trained with another label
+# *Figure 6. All models but two lie along a line (r = −0.97). The two squares were trained with another label
 # smoothing.*
 #
 # > "This hurts perplexity, as the model learns to be more unsure, but improves accuracy and BLEU score."
@@ -545,7 +556,7 @@ ax.set_xlabel("cross-entropy, difference from the base model (nats a token)")
 plt.show()
 
 # %% [markdown]
-# *Figure 6. Left is better. A dot is a run, an arrow a run beyond the edge. Behind each name stands the
+# *Figure 7. Left is better. A dot is a run, an arrow a run beyond the edge. Behind each name stands the
 # number of parameters. The grey band reaches as far as the base model's own seeds.*
 
 # %%
