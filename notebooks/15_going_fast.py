@@ -428,7 +428,8 @@ for form in ("readable forms", peer, f"{peer} with our loss", "annotated"):
 lead, same_loss = races["comparisons"][:2]
 low, high = lead["ratio"] / lead["doubt"], lead["ratio"] * lead["doubt"]  # by how far two runs lay apart
 print(f"annotated / {lead['peer']}: {lead['ratio']:.2f}, between {low:.2f} and {high:.2f}")
-assert low > 1 and same_loss["ratio"] is None  # None: the two runs lay as far apart as the candidates
+assert low > 1
+assert same_loss["ratio"] is None  # the two runs lay as far apart as the candidates
 
 # %% [markdown]
 # The record is of a model of width 256 in float32 (`benchmarks/train.py`). "Readable forms" is the plain step
