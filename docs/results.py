@@ -13,8 +13,9 @@ from typing import Any
 from annotated.cli.recipes import read_recipe, recipe_path
 from annotated.cli.release import read_scores
 from annotated.translation.evaluation import Score
-from annotated.translation.model_folder import WEIGHTS, read_tensors, shipped_model, shipped_models
+from annotated.translation.model_folder import WEIGHTS, shipped_model, shipped_models
 from annotated.translation.scoring import RECORDED, recorded
+from annotated.translation.tensor_files import read_tensors
 
 ROOT = Path(__file__).resolve().parents[1]
 SPLIT = "test_2016_flickr"

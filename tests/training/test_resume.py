@@ -18,7 +18,8 @@ from annotated.data import Corpus, ParallelText
 from annotated.files import read_json, write_json
 from annotated.training.run_folder import average_checkpoints
 from annotated.training.train import fingerprint
-from annotated.translation.model_folder import WEIGHTS, load_model, read_tensors
+from annotated.translation.model_folder import WEIGHTS, load_model
+from annotated.translation.tensor_files import read_tensors
 
 DROPOUT = {"save_every": 7, "accumulate": 2}
 
