@@ -15,7 +15,7 @@ def setting(default: Any, text: str, **flag: Any) -> Any:
     return dataclasses.field(default=default, metadata={"help": text, **flag})
 
 
-KINDS = {int: "a whole number", float: "a number", bool: "True or False", str: "text"}
+KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "True or False", str: "text"}
 
 
 def check_types(settings: Any) -> None:
