@@ -178,6 +178,14 @@ def test_a_setting_that_the_run_did_not_know_has_its_default(one_thread, tmp_pat
     make_trainer(tmp_path, max_steps=3).train(resume=True)
 
 
+@pytest.mark.parametrize("value", [None, 0, "9"])
+def test_a_warmup_that_no_run_has_is_named(value, tmp_path):
+    make_trainer(tmp_path, epochs=1).train()
+    write_json(tmp_path / "training.json", {**read_json(tmp_path / "training.json"), "warmup": value})
+    with pytest.raises(ValueError, match=rf"training\.json: warmup must be .* not {value!r}"):
+        make_trainer(tmp_path, warmup=0).train(resume=True)
+
+
 def test_a_model_of_another_shape_is_named(whole):
     with pytest.raises(ValueError, match=r"model.safetensors: tensor .* has shape"):
         make_trainer(whole, model={"d_model": 32}, **DROPOUT).train(resume=True)
