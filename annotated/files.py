@@ -1,6 +1,7 @@
 """Files that appear under their final name only when they are whole, and the JSON and TOML in them."""
 
 import dataclasses
+import errno
 import glob
 import json
 import os
@@ -45,9 +46,11 @@ def remove_partials(folder: Path, name: str = "*", older: float = 0.0) -> None:
 
 @contextmanager
 def naming(path: object) -> Iterator[None]:
-    """Let an error of the operating system name `path` where it names nothing, as one of a full disk does."""
+    """Let an error name `path` where it names nothing, as one of a full disk or of too little memory does."""
     try:
         yield
+    except MemoryError:
+        raise OSError(errno.ENOMEM, "larger than the memory that is left", str(path)) from None
     except OSError as error:
         if error.strerror and error.filename is None:
             error.filename = str(path)
@@ -74,7 +77,7 @@ def creating_folder(path: Path, replace: bool = False) -> Iterator[Path]:
     Raises FileExistsError if there is something at `path`, because making room for the new leaves a moment
     with neither; with `replace` that is accepted, and the old folder goes when the new one is whole.
     """
-    if path.exists() and not replace:
+    if os.path.lexists(path) and not replace:  # a link to nowhere cannot become a folder
         raise FileExistsError(f"{path} exists already")
     with naming(path), beside(path) as new, beside(path) as old:
         new.mkdir()
@@ -119,14 +122,15 @@ def read_file(path: Path) -> bytes:
     """Read a whole file. Raises FileNotFoundError, or ValueError for a pipe, which might never end."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise ValueError(f"{path} is a pipe or a device; a file is wanted")
-    return path.read_bytes()
+    with naming(path):
+        return path.read_bytes()
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises FileNotFoundError, or ValueError that names the file."""
     text = read_file(path)
     try:
-        value = json.loads(text.decode())
+        value = json.loads(text.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
@@ -136,8 +140,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file. Raises FileNotFoundError, or ValueError that names the file."""
+    text = read_file(path)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(text.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
 

@@ -17,7 +17,9 @@ import altair
 import vl_convert
 from sphinx.cmd.build import build_main
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "notebooks"))
+sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("notebooks", "images")]
+
+from canvas import darkened
 
 from checking import check_site
 from gallery import write_gallery
@@ -57,6 +59,9 @@ def stage(root: Path, folder: Path) -> None:
     shutil.copytree(root / "docs/pages", folder)
     shutil.copytree(root / "docs/static", folder / "_static")
     shutil.copytree(root / "images", folder / "images", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    for drawing in sorted((folder / "images").glob("*.svg")):
+        dark = darkened(drawing.read_text(encoding="utf-8"))
+        drawing.with_suffix(".dark.svg").write_text(dark, encoding="utf-8")
     shutil.copy(root / "docs/conf.py", folder)
     shutil.copy(root / "images/card.png", folder / "_static")
     shutil.copy(root / "CHANGELOG.md", folder / "changelog.md")

@@ -3,6 +3,7 @@
 from annotated import __version__
 
 project = "annotated"
+author = "the authors of annotated"
 version = release = __version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "extension"]

@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urljoin
 
@@ -25,6 +26,7 @@ CARD = "_static/card.png"
 def setup(app: Sphinx) -> None:
     """Let Sphinx use what stands below."""
     PygmentsBridge.html_formatter = LineFormatter
+    app.connect("doctree-read", add_dark, priority=400)  # before images are collected, at 500
     app.connect("html-page-context", add_card)
     app.connect("autodoc-process-docstring", to_rest, priority=400)  # before napoleon, at 500
 
@@ -98,6 +100,18 @@ class LineFormatter(HtmlFormatter):
             (1, f'<span class="line" style="--indent: {indent}">{line}</span>')
             for indent, line in zip(indents, lines, strict=True)
         )
+
+
+def add_dark(app: object, tree: nodes.document) -> None:
+    """Put beside each drawing its twin in dark colours; the theme shows the one of the two that fits."""
+    for drawing in list(tree.findall(nodes.image)):
+        path = PurePosixPath(drawing["uri"])
+        if path.match("images/*.svg"):
+            dark = drawing.deepcopy()
+            dark["uri"] = str(path.with_suffix(".dark.svg"))
+            drawing["classes"].append("only-light")
+            dark["classes"].append("only-dark")
+            drawing.replace_self([drawing, dark])
 
 
 def add_card(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document) -> None:

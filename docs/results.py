@@ -13,8 +13,9 @@ from typing import Any
 from annotated.cli.recipes import read_recipe, recipe_path
 from annotated.cli.release import read_scores
 from annotated.translation.evaluation import Score
-from annotated.translation.model_folder import WEIGHTS, read_tensors, shipped_model, shipped_models
+from annotated.translation.model_folder import WEIGHTS, shipped_model, shipped_models
 from annotated.translation.scoring import RECORDED, recorded
+from annotated.translation.tensor_files import read_tensors
 
 ROOT = Path(__file__).resolve().parents[1]
 SPLIT = "test_2016_flickr"
@@ -43,7 +44,7 @@ RIVALS = {  # those candidates of the races that are not ours; and ours, with wh
 }
 # The three comparisons that the README tells: a record, the rival in it, what was raced, and a remark.
 TOLD = (
-    ("train-base", "torch.nn.Transformer", "training the base model", ""),
+    ("train-small", "torch.nn.Transformer", "training, d_model 256", ""),
     ("decode", "Hugging Face Marian, beam 5", "translating, beam 5", ""),
     ("decode", "CTranslate2, beam 5", "translating, beam 5", ", which `--engine` takes"),
 )

@@ -10,6 +10,21 @@ from annotated.plots.drawing import COLOURS
 
 FONT = "DejaVu Sans, Verdana, sans-serif"
 INK, SOFT, PAPER = "#222222", "#6b6b6b", "#ffffff"
+# The same in the dark, in the colours of docs/watch, on the ground of the site.
+DARK_COLOURS = {
+    "attention": ("#1f3d57", "#69b7f2"),
+    "network": ("#51391a", "#e8a33d"),
+    "norm": ("#1d4336", "#55cba2"),
+    "embedding": ("#4a2f42", "#dd93c4"),
+    "output": ("#512f1e", "#f39a62"),
+    "query": ("#1f3d57", "#69b7f2"),
+    "key": ("#512f1e", "#f39a62"),
+    "value": ("#1d4336", "#55cba2"),
+    "plain": ("#242b32", "#a6afb7"),
+}
+DARK = {INK: "#e8e7e3", SOFT: "#a6afb7", PAPER: "#121212"} | {
+    light: dark for kind in COLOURS for light, dark in zip(COLOURS[kind], DARK_COLOURS[kind], strict=True)
+}
 Point = tuple[float, float]
 
 
@@ -106,15 +121,17 @@ class Canvas:
     def matrix(
         self, x: float, y: float, cells: Sequence[Sequence[float]], kind: str, cell: float = 22
     ) -> None:
-        """A grid of cells, each as dark as its number from 0 to 1; a cell of -1 is crossed out."""
+        """A grid of cells, each as strong in colour as its number, 0 to 1; a cell of -1 is crossed out."""
         fill, line = COLOURS[kind]
+        width, height = cell * len(cells[0]), cell * len(cells)
+        self.parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}"/>')
         for i, row in enumerate(cells):
             for j, value in enumerate(row):
                 left, top = x + j * cell, y + i * cell
-                shade = PAPER if value < 0 else blend(fill, line, value)
+                shade = f'"{PAPER}"' if value < 0 else f'"{line}" fill-opacity="{value:.2f}"'
                 self.parts.append(
                     f'<rect x="{left:g}" y="{top:g}" width="{cell:g}" height="{cell:g}" '
-                    f'fill="{shade}" stroke="{line}"/>'
+                    f'fill={shade} stroke="{line}"/>'
                 )
                 if value < 0:
                     self.arrow(
@@ -157,7 +174,6 @@ def shifted(text: str, size: float) -> str:
     return "".join(pieces)
 
 
-def blend(light: str, dark: str, share: float) -> str:
-    """The colour `share` of the way from light to dark, both as #rrggbb."""
-    ends = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in (light, dark)]
-    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in zip(*ends, strict=True))
+def darkened(svg: str) -> str:
+    """The same drawing on a dark ground. KeyError: a colour of it has no counterpart in `DARK`."""
+    return re.sub(r"#[0-9a-fA-F]{6}\b", lambda colour: DARK[colour[0]], svg)

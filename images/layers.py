@@ -1,11 +1,11 @@
 """Four ways to relate the positions of one sequence, and the path from its first word to its last output."""
 
-from canvas import INK, SOFT, Canvas
+from canvas import COLOURS, INK, SOFT, Canvas
 
 WORDS = 4
 STEP, WIDTH, HEIGHT = 58, 44, 30  # pixels from one word to the next; a box
 TOP, MIDDLE, BOTTOM = 96, 178, 260  # heights of the rows
-PATH = "#b54a00"  # the colour of the path
+PATH = COLOURS["output"][1]  # the colour of the path
 
 
 def draw_layers() -> Canvas:

@@ -3,17 +3,18 @@
 from collections.abc import Sequence
 
 import torch
-from canvas import COLOURS, SOFT, Canvas
+from canvas import COLOURS, PAPER, SOFT, Canvas
 from torch import Tensor
 
 SUBLAYER = 122  # pixels from one sub-layer to the next
 WIDTH = 205  # of a sub-layer's box
 CELL = 26  # pixels: one entry of a matrix
 ATTENTION_NOTES = (
-    "T queries, S keys and values; the darker, the",
-    "larger. The last key is padding: its weight is 0.",
-    "Each row of weights adds up to 1 and mixes",
-    "the values into one row of the output.",
+    "T queries, S keys and values. The stronger",
+    "a cell's colour, the larger its number. The",
+    "last key is padding: its weight is 0. Each",
+    "row of weights adds up to 1 and mixes the",
+    "values into one row of the output.",
 )
 HEAD_NOTES = (
     "Four linear maps, each d~model~ × d~model~: three make queries, keys and values for all heads at once,",
@@ -62,7 +63,7 @@ def draw_stack(sheet: Canvas, x: float, name: str, tokens: str, sublayers: Seque
     bottom = top + SUBLAYER * len(sublayers)
     sheet.text(x, 36, name, 22, "start", bold=True)
     sheet.text(stream, 36, tokens, 15, bold=True)
-    sheet.rectangle(x - 20, top - 12, 370, bottom - top + 10, "#fafafa", SOFT, dashed=True)
+    sheet.rectangle(x - 20, top - 12, 370, bottom - top + 10, PAPER, SOFT, dashed=True)
     sheet.text(x + 342, top + 8, "N times", 14, "end", SOFT)
     sheet.arrow(
         (stream, 52), (stream, bottom + 45 if name == "Decoder" else bottom + 6), head=name == "Decoder"

@@ -68,6 +68,12 @@ def test_a_folder_that_exists_is_not_touched(tmp_path):
     assert names(tmp_path / "folder") == ["a"]
 
 
+def test_a_link_to_nowhere_exists_too(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileExistsError, match="link exists already"), creating_folder(tmp_path / "link"):
+        pytest.fail("the work was begun")
+
+
 def test_a_removed_folder_loses_its_name_first(tmp_path, monkeypatch):
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -144,6 +150,21 @@ def test_a_full_disk_is_told_with_the_name(writer, tmp_path):
     assert caught.value.filename == str(tmp_path / "other")  # one that is named keeps its name
 
 
+def test_what_the_memory_cannot_hold_is_named(monkeypatch, tmp_path):
+    def too_large(_):
+        raise MemoryError
+
+    monkeypatch.setattr(Path, "read_bytes", too_large)
+    with pytest.raises(OSError, match=r"larger than the memory that is left: '.*large\.json'"):
+        read_json(tmp_path / "large.json")
+
+
+def test_a_byte_order_mark_before_settings_is_dropped(tmp_path):
+    (tmp_path / "a.json").write_text('{"a": 1}', encoding="utf-8-sig")
+    (tmp_path / "a.toml").write_text("a = 1\n", encoding="utf-8-sig")
+    assert read_json(tmp_path / "a.json") == read_toml(tmp_path / "a.toml") == {"a": 1}
+
+
 def test_settings_nested_too_deep_are_named(tmp_path):
     (tmp_path / "deep.toml").write_text("a = " + "[" * 5000)
     with pytest.raises(ValueError, match=r"deep.toml is not valid TOML: maximum recursion depth"):
@@ -206,12 +227,13 @@ def test_a_wrong_setting_is_named(values, says):
         settings_from_json(Settings, values, "f")
 
 
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
+@pytest.mark.parametrize("read", [read_json, read_toml])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(read, tmp_path):
     pipe = tmp_path / "config.json"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=("{}",))  # else a reader would wait for ever
     writer.start()
     with pytest.raises(ValueError, match=r"config\.json is a pipe or a device; a file is wanted"):
-        read_json(pipe)
+        read(pipe)
     pipe.read_text()  # lets the writer end
     writer.join()

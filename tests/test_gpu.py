@@ -14,7 +14,8 @@ from annotated.training.rdrop import rdrop_cross_entropy
 from annotated.transformer.attention import MultiHeadedAttention, attention
 from annotated.transformer.loss import LabelSmoothing
 from annotated.transformer.model import EncoderDecoder, make_model
-from annotated.translation.model_folder import WEIGHTS, read_tensors
+from annotated.translation.model_folder import WEIGHTS
+from annotated.translation.tensor_files import read_tensors
 from annotated.translation.translator import Translator
 
 PAD = 2

@@ -80,7 +80,11 @@ def kind_of(kind: Any) -> dict[str, Any]:
         return {"choices": get_args(kind)}
     if kind is str:
         return {}
-    return {"type": kind, "metavar": "FILE" if kind is Path else kind.__name__.upper()}
+    return (
+        {"type": named, "metavar": "FILE"}
+        if kind is Path
+        else {"type": kind, "metavar": kind.__name__.upper()}
+    )
 
 
 def has_presets(settings: type) -> bool:
@@ -114,6 +118,13 @@ def default_note(settings: type, field: Field[Any]) -> str:
 def settings_from(settings: type, args: argparse.Namespace) -> dict[str, Any]:
     """Collect the fields of a settings class that the command line or its file gave."""
     return {field.name: getattr(args, field.name) for field in fields(settings) if field.name in args}
+
+
+def named(text: str) -> Path:
+    """Read the name of a file or folder; refuse "", as a variable of the shell gives that is not set."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty")
+    return Path(text)
 
 
 def within(low: int, high: int, kind: type = int) -> Callable[[str], float]:

@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Literal
 
-from annotated.cli.flags import within
+from annotated.cli.flags import named, within
 from annotated.cli.recipes import Search, recipe_names
 from annotated.training.config import Preset, TrainingConfig
 from annotated.transformer.config import TransformerConfig, setting
@@ -85,7 +85,7 @@ class Translate:
     files: tuple[Path, ...] = setting(
         (Path("-"),),
         "text to translate, a sentence a line; standard input if none is named, or for -",
-        type=Path,
+        type=named,
         nargs="*",
         metavar="FILE",
     )
@@ -114,7 +114,7 @@ class Evaluate:
 
 @dataclass(kw_only=True)
 class Average:
-    checkpoints: list[Path] = setting(MISSING, "model folders", type=Path, nargs="+", metavar="FOLDER")
+    checkpoints: list[Path] = setting(MISSING, "model folders", type=named, nargs="+", metavar="FOLDER")
     out: Path = setting(MISSING, "new folder for the model", metavar="FOLDER")
 
 

@@ -6,6 +6,7 @@ Nothing here imports PyTorch, which takes seconds: a command's own module is imp
 
 import json
 import os
+import re
 import sys
 from argparse import SUPPRESS, Namespace
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from annotated.cli.flags import (
     has_presets,
     is_positional,
     kind_of,
+    named,
 )
 from annotated.cli.options import COMMANDS
 from annotated.cli.recipes import TABLES
@@ -125,7 +127,7 @@ def settings_of_files(arguments: Sequence[str], parser: Parser) -> dict[str, obj
     """Read the files that give settings: that of the run to resume, and that of --config, which wins."""
     name = arguments[0]
     first = Parser(prog=parser.commands[name].prog, add_help=False)
-    first.add_argument("--config", type=Path)
+    first.add_argument("--config", type=named)
     first.add_argument("--out")
     first.add_argument("--resume", action="store_true")
     args, _ = first.parse_known_args(arguments)
@@ -155,12 +157,14 @@ def settings_in(path: Path, name: str, parser: Parser) -> dict[str, object]:
         values = values[name]
     for key, value in values.items():
         flag = flag_of(key)
+        if isinstance(value, list | dict):
+            command.error(f"{path}: {key} must be one value, not {value!r}")
         if flag not in command.flags:
             command.error(f"{path}: unknown setting {key!r}{command.nearest(flag)}")
         if flag in map(flag_of, BY_HAND):
             command.error(f"{path}: {flag} is given by hand, not in a file")
-        if isinstance(value, list | dict):
-            command.error(f"{path}: {key} must be one value, not {value!r}")
+        if re.search("[\0\ud800-\udfff]", str(value)):
+            command.error(f"{path}: {key} is {value!r}, which is no text")
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -216,7 +220,7 @@ def register_variants(path: Path) -> None:
     sys.path.append(str(path.parent.absolute()))
     try:
         loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(path)]
         line = lines[-1] if lines else getattr(error, "lineno", 1)  # a syntax error has its own
         raise ValueError(f"--variants {path}, line {line}: {type(error).__name__}: {error}") from error

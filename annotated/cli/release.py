@@ -16,8 +16,9 @@ from annotated.data import load_corpus
 from annotated.files import creating_folder, read_json, write_json
 from annotated.training.devices import is_first, say
 from annotated.training.run_folder import LOG, RunFolder
-from annotated.translation.model_folder import SETTINGS, WEIGHTS, load_model, read_tensors, save_model
+from annotated.translation.model_folder import SETTINGS, WEIGHTS, load_model, save_model
 from annotated.translation.scoring import Results, score_split
+from annotated.translation.tensor_files import read_tensors
 from annotated.translation.translator import Translator
 
 SCORES, CARD = "scores.json", "README.md"

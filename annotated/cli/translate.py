@@ -114,6 +114,7 @@ def reading(path: Path) -> Iterator[tuple[str, io.BufferedReader]]:
     name = STANDARD_INPUT if typed else str(path)
     with nullcontext(standard("stdin").buffer) if typed else path.open("rb") as file:
         with suppress(OSError):  # what a notebook or a test gives or collects is no file
+            os.set_blocking(file.fileno(), True)  # else a pause of the writer would look like the end
             here, there = (os.fstat(stream.fileno()) for stream in (file, sys.stdout))
             if stat.S_ISREG(here.st_mode) and os.path.samestat(here, there):
                 raise ValueError(f"{name} is the file that is written to")
@@ -168,7 +169,8 @@ def read_some(file: io.BufferedReader) -> bytes:
 def evaluate(args: argparse.Namespace) -> None:
     """Score a model; see `annotated evaluate --help`."""
     standard("stdout")
-    read = [args.src, args.tgt, args.path, args.config]
+    model = find_model(args.model)
+    read = [args.src, args.tgt, args.path, args.config, args.variants, *model.iterdir()]
     check_target("--save", args.save, read)
     check_target("--json", args.json, [*read, args.save])
     translator = load_translator(args)
@@ -205,6 +207,11 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
     return load_corpus(corpus, pair or "en-de", args.path, args.variant), args.split
 
 
+def same_file(one: Path, other: Path) -> bool:
+    """Tell whether two names, links among them, are of one file, be it there or not."""
+    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
+
+
 def check_target(flag: str, path: Path | None, others: list[Path | None]) -> None:
     """Raise ValueError for a file that cannot be written, as far as can be seen, or is one of the others."""
     if path is None:
@@ -217,5 +224,5 @@ def check_target(flag: str, path: Path | None, others: list[Path | None]) -> Non
         raise ValueError(f"{flag} {path} may not be written")
     if path.is_file() or not path.exists():  # two may share a device
         for other in others:
-            if other is not None and other.resolve() == path.resolve():
+            if other is not None and same_file(other, path):
                 raise ValueError(f"{flag} {path} would replace {other}, another file of this command")

@@ -65,7 +65,7 @@ def languages(pair: str | None) -> tuple[str | None, str | None]:
     """Source and target of a pair such as de-en; twice None of None. Raises ValueError for something else."""
     if pair is None:
         return None, None
-    src, dash, tgt = pair.partition("-")
+    src, dash, tgt = str(pair).partition("-")
     if not (dash and all(re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*", side) for side in (src, tgt))):
         raise ValueError(f"{pair!r} is no pair of language codes such as 'de-en'")
     return src, tgt

@@ -12,8 +12,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from annotated.files import naming
+
 Name = str | PathLike[str]  # of a file
 Sentence = TypeVar("Sentence")
+
+GZIP = b"\x1f\x8b"  # with which such a file begins, whatever its name
 
 
 @dataclass(frozen=True)
@@ -157,17 +161,21 @@ def filled(pairs: Iterable[tuple[int, str, str]], name: str, where: str) -> Para
 
 
 def read_lines(path: Name) -> list[str]:
-    """The lines of a UTF-8 file, plain or .gz. Raises FileNotFoundError; ValueError names file and line."""
+    """The lines of a UTF-8 file, plain or compressed by gzip.
+
+    Raises FileNotFoundError, ValueError that names file and line, OSError for what the memory cannot hold.
+    """
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; a file with one sentence a line is wanted")
-    data = path.read_bytes()
-    if path.suffix == ".gz":
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{path} is not a whole gzip file: {error}") from None
-    return split_lines(data, str(path))
+    with naming(path):
+        data = path.read_bytes()
+        if path.suffix == ".gz" or data.startswith(GZIP):
+            try:
+                data = gzip.decompress(data)
+            except (OSError, EOFError, zlib.error) as error:
+                raise ValueError(f"{path} is not a whole gzip file: {error}") from None
+        return split_lines(data, str(path))
 
 
 def split_lines(data: bytes, name: str, after: int = 0) -> list[str]:
@@ -179,9 +187,12 @@ def split_lines(data: bytes, name: str, after: int = 0) -> list[str]:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = after + data.count(b"\n", 0, error.start) + 1
+        what, encoding = "text in Latin-1, as on older Windows,", "latin1"
+        if b"\0" in data:
+            what, encoding = "there are zero bytes as in UTF-16, which, if this is text,", "utf16"
         raise ValueError(
-            f"{name}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8; text in Latin-1, as on older "
-            "Windows, is converted by iconv -f latin1 -t utf8"
+            f"{name}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8; {what} is converted by "
+            f"iconv -f {encoding} -t utf8"
         ) from None
     lines = (text if after else text.removeprefix("\ufeff")).split("\n")
     if not lines[-1]:

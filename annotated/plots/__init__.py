@@ -37,7 +37,6 @@ from annotated.plots.training import (
     plot_loss,
     plot_losses,
     plot_schedules,
-    plot_scores,
     plot_true_dist,
 )
 
@@ -72,7 +71,6 @@ __all__ = [
     "plot_past",
     "plot_roofline",
     "plot_schedules",
-    "plot_scores",
     "plot_similarity",
     "plot_soft_lookup",
     "plot_split",

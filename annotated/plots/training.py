@@ -1,4 +1,4 @@
-"""Pictures of training (section 5): loss, learning rate, gradients, accuracy, label smoothing, scores."""
+"""Pictures of training (section 5): loss, learning rate, gradients, accuracy, label smoothing."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from annotated.fast import target_entropy
-from annotated.plots.drawing import Look, as_array, axes_or_new, check_names, load, palette, plt
+from annotated.plots.drawing import as_array, axes_or_new, check_names, load, palette, plt
 from annotated.transformer.loss import check_smoothing
 from annotated.transformer.schedule import rate
 
@@ -203,38 +203,4 @@ def plot_true_dist(true_dist: Tensor, names: Sequence[str], ax: "plt.Axes | None
     ax.set_xticks([x + 0.5 for x in range(len(names))], names, rotation=0)
     ax.set_yticks([y + 0.5 for y in range(len(values))], map(str, range(len(values))), rotation=0)
     ax.set(title="Target distributions", xlabel="symbol", ylabel="target position")
-    return ax
-
-
-def plot_scores(
-    ours: Mapping[str, tuple[float, float, float]],
-    published: Mapping[str, float] | None = None,
-    metric: str = "BLEU",
-    ax: "plt.Axes | None" = None,
-) -> "plt.Axes":
-    """Draw our scores (score, low, high) as dots with bootstrap intervals; published ones as diamonds.
-
-    Raises ValueError if there is no score, or one lies outside its interval.
-    """
-    published = published or {}
-    names = [*ours, *published]
-    if not names:
-        raise ValueError("plot_scores needs at least one score")
-    for name, (score, low, high) in ours.items():
-        if not low <= score <= high:
-            raise ValueError(f"{name!r}: the score {score} is not within its interval, {low} to {high}")
-    ax, colours = axes_or_new(ax, 8.0, 0.6 * len(names) + 2.2), palette()
-    if ours:
-        scores, lows, highs = np.transpose(list(ours.values()))
-        bars: Look = {"xerr": [scores - lows, highs - scores], "ms": 9, "capsize": 6}
-        ax.errorbar(scores, range(len(ours)), fmt="o", color=colours[0], label="ours, 95 % interval", **bars)
-    if published:
-        rows = range(len(ours), len(names))
-        ax.plot(list(published.values()), rows, "D", color=colours[1], ms=9, label="published")
-    ax.set_yticks(range(len(names)), names)
-    ax.invert_yaxis()
-    ax.margins(0.1, 0.15)
-    ax.grid(axis="x")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, frameon=False)
-    ax.set(title=f"{metric}, ours and published", xlabel=metric, ylabel="system")
     return ax

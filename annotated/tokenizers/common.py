@@ -2,13 +2,23 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import ClassVar, Self
 
 SPECIALS = ("<s>", "</s>", "<blank>", "<unk>")
 START, END, PAD, UNK = range(4)
+
+
+@contextmanager
+def told_of(path: Path) -> Iterator[None]:
+    """Let a ValueError begin with the file that it is over."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 class Tokenizer(ABC):

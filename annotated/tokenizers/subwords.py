@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, ClassVar, Self
 
 from annotated.files import read_file, read_json, replacing, write_json
-from annotated.tokenizers.common import SPECIALS, UNK, Tokenizer
+from annotated.tokenizers.common import SPECIALS, UNK, Tokenizer, told_of
 
 # SentencePiece writes a space as U+2581, so that character itself must be written in another way to come
 # back. We spell it with an escape from the private use area, which is rare in text, and spell the escape
@@ -151,7 +151,9 @@ class SentencePieceTokenizer(_Subwords):
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Self:
-        return cls(cls._read(folder, name)[0])
+        model, _ = cls._read(folder, name)
+        with told_of(folder / f"{name}.model"):
+            return cls(model)
 
     def _escaped(self, text: str) -> str:
         text = self._without_surrogates(text)
@@ -197,7 +199,8 @@ class MarianTokenizer(_Subwords):
         vocabulary = saved.get("vocabulary")
         if not isinstance(vocabulary, list) or not all(isinstance(piece, str) for piece in vocabulary):
             raise ValueError(f"{folder / name}.json is no vocabulary: it needs a list of pieces")
-        return cls(model, vocabulary)
+        with told_of(folder / f"{name}.model"):
+            return cls(model, vocabulary)
 
 
 def _train(sentences: Iterable[str], **sizes: Any) -> bytes:

@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 from typing import Any, ClassVar, Self
 
 from annotated.files import read_json, write_json
-from annotated.tokenizers.common import END, SPECIALS, START, UNK, Tokenizer
+from annotated.tokenizers.common import END, SPECIALS, START, UNK, Tokenizer, told_of
 
 
 class WordTokenizer(Tokenizer):
@@ -74,7 +74,8 @@ class WordTokenizer(Tokenizer):
             and isinstance(lower, bool)
         ):
             raise ValueError(f"{path} is no vocabulary: it needs words, language and lower")
-        return cls(lists[0], language, lower, *lists[1:])
+        with told_of(path):
+            return cls(lists[0], language, lower, *lists[1:])
 
 
 def word_splitter(language: str | None) -> Callable[[str], list[str]]:

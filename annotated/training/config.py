@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from annotated.transformer.config import setting
+from annotated.transformer.config import check_types, setting
 
 Preset = Literal["tiny", "base", "big"]
 PRESETS = get_args(Preset)
@@ -61,16 +61,13 @@ class TrainingConfig:
     seed: int = 0  # of initial weights, order of the data and dropout; --seed of every command
 
     def __post_init__(self) -> None:
+        check_types(self)
         for field in fields(self):
-            name, value, choices = field.name, getattr(self, field.name), get_args(field.type)
+            name, value = field.name, getattr(self, field.name)
             if name in CAN_BE_0 and not value >= 0:
                 raise ValueError(f"{name} must be 0 or more, not {value}")
             if field.type is int and name not in (*CAN_BE_0, "average", "seed") and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
-            if field.type is int and value >= 2**31:
-                raise ValueError(f"{name} must be below 2^31, not {value}")
-            if choices and value not in choices:
-                raise ValueError(f"{name} must be {' or '.join(choices)}, not {value!r}")
         if not 0 < self.learning_rate <= 1:
             raise ValueError(f"learning_rate must be above 0 and at most 1, not {self.learning_rate}")
         if not self.eps > 0:
@@ -78,6 +75,9 @@ class TrainingConfig:
         for name in ("beta_1", "beta_2", "smoothing", "subword_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in [0, 1), not {getattr(self, name)}")
+        for name, value in vars(self).items():
+            if not isinstance(value, str) and value >= 2**31:
+                raise ValueError(f"{name} must be below 2^31, not {value}")
         if not 0 <= self.average <= self.keep:
             raise ValueError(f"average must be from 0 to keep, which is {self.keep}, not {self.average}")
 

@@ -63,6 +63,13 @@ class RunFolder:
         """Read what the run was begun with."""
         return read_json(self.path / SETTINGS)
 
+    def warmup(self) -> int:
+        """Read the warm-up that the run was begun with. Raises ValueError where its settings name none."""
+        warmup = self.settings().get("warmup")
+        if type(warmup) is not int or warmup < 1:
+            raise ValueError(f"{self.path / SETTINGS}: warmup must be a number of updates, not {warmup!r}")
+        return warmup
+
     def select_checkpoints(self, count: int, of: str, off_schedule: bool = False) -> list[Path]:
         """`count` checkpoints: of "last" the newest, of "best" those with the lowest validation losses.
 

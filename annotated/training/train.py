@@ -80,12 +80,12 @@ def train(
     ):
         if value not in choices:
             raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
-    if not VOCAB[0] <= vocab <= VOCAB[1]:
-        raise ValueError(f"vocab must be from {VOCAB[0]} to {VOCAB[1]}, not {vocab}")
+    if type(vocab) is not int or not VOCAB[0] <= vocab <= VOCAB[1]:
+        raise ValueError(f"vocab must be a whole number from {VOCAB[0]} to {VOCAB[1]}, not {vocab!r}")
     shape, training = split_settings(settings)
     config = getattr(TrainingConfig, preset)(**training)
     run, notes = RunFolder(out), notes or {}
-    start_at = init_from and str(init_from)
+    start_at = None if init_from is None else str(init_from)
     given = {"tokenizer": tokenizer, "vocab": vocab, "preset": preset, "init_from": start_at}
 
     def start(text: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
@@ -171,7 +171,7 @@ def model_to_go_on_with(
     if start is not None:
         with run.reading(start):
             found = load_model(start)
-    elif init_from:
+    elif init_from is not None:
         start = find_model(init_from)
         found = load_model(start)
     else:

@@ -110,7 +110,7 @@ class Trainer:
         c, checkpoint = self.config, self.out.newest() if resume else None
         warmup = c.warmup
         if not warmup and checkpoint is not None:
-            warmup = self.out.settings()["warmup"]
+            warmup = self.out.warmup()
         elif not warmup:
             self.progress.epoch_batches = len(self.epoch_batches(0).batches(0))
             warmup = c.warmup_in(self.progress.last_step(c))

@@ -4,6 +4,8 @@ import dataclasses
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
+from annotated.files import fits
+
 
 def setting(default: Any, text: str, **flag: Any) -> Any:
     """Declare a field of a settings class by its default and what it is, in the words of `--help`.
@@ -11,6 +13,21 @@ def setting(default: Any, text: str, **flag: Any) -> Any:
     `flag` says what else the command line has to know: arguments of `argparse`'s `add_argument`.
     """
     return dataclasses.field(default=default, metadata={"help": text, **flag})
+
+
+KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "True or False", str: "text"}
+
+
+def check_types(settings: Any) -> None:
+    """Raise ValueError for a field of a settings class that is not of its type, or not one of its choices.
+
+    "no" would switch on what False switches off, and what holds 3.0 updates could not be resumed.
+    """
+    for field in fields(settings):
+        value, choices = getattr(settings, field.name), get_args(field.type)
+        if not fits(value, field.type):
+            wanted = f"one of {', '.join(choices)}" if choices else KINDS[field.type]
+            raise ValueError(f"{field.name} must be {wanted}, not {value!r}")
 
 
 @dataclass(frozen=True)
@@ -43,13 +60,12 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value, choices = getattr(self, field.name), get_args(field.type)
+            value = getattr(self, field.name)
             if field.type is int and not (type(value) is int and 1 <= value < 2**31):
                 raise ValueError(f"{field.name} must be a whole number from 1 to 2^31 - 1, not {value!r}")
             if field.type is float and not (isinstance(value, int | float) and 0 <= value < 1):
                 raise ValueError(f"{field.name} must be in [0, 1), not {value!r}")
-            if choices and value not in choices:
-                raise ValueError(f"{field.name} must be one of {', '.join(choices)}, not {value!r}")
+        check_types(self)
         if self.d_model % self.h:
             raise ValueError(f"d_model must be a multiple of h, but d_model={self.d_model} and h={self.h}")
         if self.tied_embeddings == "all" and self.src_vocab != self.tgt_vocab:

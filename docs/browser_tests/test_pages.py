@@ -36,6 +36,9 @@ SETTLED = """() => [...document.querySelectorAll('.chart')].every(c => c.classLi
              && (!window.MathJax?.startup?.promise || document.querySelectorAll('mjx-container').length
                  >= document.querySelectorAll('.math').length)"""
 
+# The drawings of a page: all, or those that are shown and have been loaded.
+DRAWINGS = """all => [...document.querySelectorAll('.bd-article img[src*="_images/"]')]
+              .filter(e => all || e.checkVisibility() && e.naturalWidth).map(e => e.getAttribute('src'))"""
 
 # Blocks of code whose end is not to be seen, and lines of code that are wrapped.
 CUT = """[...document.querySelectorAll('.bd-article pre')]
@@ -132,6 +135,19 @@ def test_everybody_can_read_it(visit: Visit, theme: str) -> None:
     visit.page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
     found = Axe().run(visit.page, options=RULES).response["violations"]
     assert [f"{v['id']}: {n['html'][:160]}" for v in found for n in v["nodes"][:3]] == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_drawing_has_the_colours_of_the_theme(visit: Visit, theme: str) -> None:
+    """Each has a twin, and one of the two is shown; on paper the light one."""
+    visit.page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
+    twins = visit.page.evaluate(DRAWINGS, True)
+    shown = visit.page.evaluate(DRAWINGS, False)
+    assert shown == twins[theme == "dark" :: 2]
+    assert all(name.endswith(".dark.svg") for name in twins[1::2])
+    visit.page.emulate_media(media="print")
+    assert visit.page.evaluate(DRAWINGS, False) == twins[::2]
+    visit.page.emulate_media(media="screen")
 
 
 def test_no_code_is_cut(visit: Visit) -> None:

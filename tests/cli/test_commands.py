@@ -21,7 +21,8 @@ from annotated.files import read_json, write_json
 from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
 from annotated.training.config import TrainingConfig
 from annotated.training.run_folder import average_checkpoints
-from annotated.translation.model_folder import WEIGHTS, load_model, read_tensors, save_model
+from annotated.translation.model_folder import WEIGHTS, load_model, save_model
+from annotated.translation.tensor_files import read_tensors
 
 ROOT = Path(__file__).parents[2]
 

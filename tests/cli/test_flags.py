@@ -102,6 +102,9 @@ def settings_file(folder, content):
         ({"seed": 1, "train": {"epochs": 1}}, "'seed' is no table"),
         ({"translate": {"beam": 1}}, "has tables, but none for train"),
         ({"train": {"vocab": {"a": 1}}}, "vocab must be one value, not {'a': 1}"),
+        ("[[train]]\nepochs = 1\n", "train must be one value, not [{'epochs': 1}]"),
+        ({"val_src": "a\0b"}, r"val_src is 'a\x00b', which is no text"),
+        ({"init_from": "\ud800"}, r"init_from is '\ud800', which is no text"),
         ("a = " + "[" * 5000, "is not valid TOML: maximum recursion depth"),
     ],
 )
@@ -130,6 +133,11 @@ def test_a_run_is_resumed_with_its_settings_though_a_file_names_it(tmp_path):
     with pytest.raises(SystemExit) as error:
         parse(["train", "--config", str(path), "--resume"])
     assert error.value.code == 2
+
+
+@pytest.mark.parametrize("flag", ["--out", "--src", "--config"])
+def test_an_empty_name_is_not_the_folder_here(flag, capfd):
+    complains(["train", flag, ""], capfd, f"argument {flag}: the name is empty")
 
 
 def test_names_that_are_not_utf8_are_refused_at_once(capfd):

@@ -27,11 +27,11 @@ from annotated.translation.model_folder import (
     SETTINGS,
     WEIGHTS,
     load_model,
-    read_tensors,
     shipped_model,
     shipped_models,
 )
 from annotated.translation.scoring import score_split
+from annotated.translation.tensor_files import read_tensors
 from annotated.translation.translator import Translator, load_pretrained
 
 RECIPE = """

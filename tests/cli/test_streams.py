@@ -109,6 +109,16 @@ def test_a_line_is_answered_before_the_next_is_there(model, monkeypatch):
             thread.join()
 
 
+def test_a_pause_of_a_writer_that_does_not_block_is_not_the_end(model, echo, monkeypatch, capfd):
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    with open(read, encoding="utf-8") as stdin, open(write, "w") as writer:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        threading.Timer(0.5, lambda: (writer.write("a b\n"), writer.close())).start()
+        assert main(["translate", "--model", str(model)]) == 0
+    assert capfd.readouterr().out.count("\n") == 1
+
+
 def test_output_may_be_collected(model, echo, monkeypatch):
     feed(monkeypatch, "Männer\n".encode())
     with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -315,6 +325,13 @@ def test_what_cannot_be_written_is_refused_before_the_work(model, files, tmp_pat
             complains([*asked, flag, tmp_path / name], capfd, f"would replace {tmp_path / name}")
     (tmp_path / "link").symlink_to(tmp_path / "a.de")
     complains([*asked, "--save", tmp_path / "link"], capfd, f"would replace {tmp_path / 'a.de'}")
+    (tmp_path / "hard").hardlink_to(tmp_path / "a.de")
+    complains([*asked, "--save", tmp_path / "hard"], capfd, f"would replace {tmp_path / 'a.de'}")
+    for path in model.iterdir():
+        complains([*asked, "--save", path], capfd, f"would replace {path}")
+    (tmp_path / "parts.py").touch()
+    variants = ["--variants", tmp_path / "parts.py"]
+    complains([*asked, *variants, "--json", tmp_path / "parts.py"], capfd, "would replace")
     both = tmp_path / "both"
     complains([*asked, "--save", both, "--json", both], capfd, f"would replace {both}")
     assert {path: path.read_bytes() for path in before} == before

@@ -104,6 +104,7 @@ def test_a_variant_that_no_file_registers_is_refused_before_the_training(
         ("def f():\n    return 1 / 0\nf()\n", "line 2: ZeroDivisionError"),
         ("x = 1\nx = = 2\n", "line 2: SyntaxError: invalid syntax"),
         ("import no_such_module\n", "line 1: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("x = 1\nraise SystemExit\n", "line 2: SystemExit"),
         (None, "there is no such file"),
     ],
 )

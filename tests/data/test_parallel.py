@@ -36,12 +36,22 @@ def test_lines_by_hand(data, lines, tmp_path):
     assert split_lines(data, "file") == lines
     assert read_lines(write(tmp_path / "a.txt", data)) == lines
     assert read_lines(write(tmp_path / "a.txt.gz", data)) == lines
+    compressed = (tmp_path / "a.txt.gz").read_bytes()
+    (tmp_path / "a.GZ").write_bytes(compressed)
+    assert read_lines(tmp_path / "a.GZ") == lines
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_bytes_that_are_not_utf8_name_file_and_line(tmp_path, ending):
     path = write(tmp_path / f"de{ending}", "eins\nzwei\ndrei ä\n".encode("latin-1"))
     with pytest.raises(ValueError, match=rf"de{ending}, line 3: byte 0xe4"):
+        read_lines(path)
+
+
+@pytest.mark.parametrize("encoding", ["latin1", "utf-16", "utf-16-le"])
+def test_text_in_another_encoding_is_told_how_to_convert_it(tmp_path, encoding):
+    path = write(tmp_path / "de", "für\n".encode(encoding))
+    with pytest.raises(ValueError, match=f"iconv -f {encoding.replace('-', '')[:5]}[0-9]? -t utf8"):
         read_lines(path)
 
 

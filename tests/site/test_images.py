@@ -5,6 +5,7 @@ import struct
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from colorsys import rgb_to_hls
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +29,7 @@ NAMES = (
     "translation",
 )
 NUMBER = re.compile(r"\d+\.?\d*")
+HEX = re.compile(r"#[0-9a-f]{6}\b")
 
 pytest.importorskip("vl_convert")
 
@@ -117,9 +119,11 @@ def test_the_package_map_holds_every_entry(maps: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("name", ["query", "key", "value"])
-def test_queries_keys_and_values_have_one_colour_in_drawings_figures_and_on_the_page(name: str) -> None:
+def test_queries_keys_and_values_have_one_colour_in_drawings_figures_and_on_the_page(
+    canvas: ModuleType, name: str
+) -> None:
     style = (ROOT / "docs/watch/src/style.css").read_text(encoding="utf-8")
-    assert f"--{name}: light-dark({COLOURS[name][1]}, " in style
+    assert f"--{name}: light-dark({COLOURS[name][1]}, {canvas.DARK_COLOURS[name][1]});" in style
 
 
 def test_a_query_of_the_drawing_does_not_see_the_padding() -> None:
@@ -128,6 +132,54 @@ def test_a_query_of_the_drawing_does_not_see_the_padding() -> None:
     struck = [line.get("points").split(",")[0] for line in svg.iter() if line.get("stroke-width") == "1"]
     assert len(struck) == 3
     assert len(set(struck)) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_word_of_a_drawing_can_be_read_in_light_and_in_dark(canvas: ModuleType, name: str) -> None:
+    """With the contrast that WCAG asks for, on the uppermost of what is drawn below its anchor."""
+    light = (IMAGES / f"{name}.svg").read_text(encoding="utf-8")
+    dark = canvas.darkened(light)
+    assert set(HEX.findall(dark)) <= set(canvas.DARK.values())
+    for svg in (light, dark):
+        grounds: list[ET.Element] = []
+        for element in ET.fromstring(svg).iter():
+            if element.tag.endswith("}rect"):
+                grounds.append(element)
+            if element.tag.endswith("}text"):
+                ground = next(rect for rect in reversed(grounds) if lies_on(element, rect))
+                assert contrast(element.get("fill"), ground.get("fill")) >= 4.5, ET.tostring(element)
+
+
+def lies_on(text: ET.Element, rect: ET.Element) -> bool:
+    x, y = (float(text.get(at)) - float(rect.get(at, 0)) for at in "xy")
+    return 0 <= x <= float(rect.get("width")) and 0 <= y <= float(rect.get("height"))
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of two colours' luminances, 1 to 21 (WCAG 2.1)."""
+    dim, bright = sorted(
+        sum(
+            share * (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
+            for share, part in zip((0.2126, 0.7152, 0.0722), parts(colour), strict=True)
+        )
+        for colour in (one, other)
+    )
+    return (bright + 0.05) / (dim + 0.05)
+
+
+def parts(colour: str) -> list[float]:
+    """Red, green and blue, each from 0 to 1."""
+    return [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+
+
+@pytest.mark.parametrize("kind", COLOURS)
+def test_a_colour_keeps_its_hue_in_the_dark(canvas: ModuleType, kind: str) -> None:
+    """Lines can be told from the tint that they frame, and from the ground."""
+    for light, dark in zip(COLOURS[kind], canvas.DARK_COLOURS[kind], strict=True):
+        hues = [rgb_to_hls(*parts(colour))[0] for colour in (light, dark)]
+        assert kind == "plain" or abs(hues[0] - hues[1]) < 1 / 24
+    tint, line = canvas.DARK_COLOURS[kind]
+    assert min(contrast(line, tint), contrast(line, canvas.DARK[canvas.PAPER])) >= 3
 
 
 def test_small_letters_leave_the_rest_of_the_line_where_it_was(canvas: ModuleType) -> None:

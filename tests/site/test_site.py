@@ -10,11 +10,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from docutils import nodes
+from docutils.utils import new_document
 from pygments import highlight
 from pygments.lexers import PythonLexer
 
 from checking import check_site
-from extension import LineFormatter, public, to_rest
+from extension import LineFormatter, add_dark, public, to_rest
 from gallery import write_gallery
 from notebook_pages import VEGA, as_html, fold, to_page
 from reference_pages import Series, code_link, glossary_entry, question
@@ -122,6 +124,19 @@ def test_a_chart_keeps_its_data_and_its_still(tmp_path: Path) -> None:
     assert html.count("</script>") == 3  # its own, and two that load what draws
     assert '"description": "Scores"' in html
     assert 'alt="Scores"' in html
+
+
+def test_a_drawing_gets_its_dark_twin_and_no_other_picture_does() -> None:
+    page = new_document("page")
+    addresses = ["../images/map.svg", "../_static/figures/02-masks.svg", "../images/card.png"]
+    page += [nodes.image(uri=address, alt="What to see") for address in addresses]
+    add_dark(None, page)
+    shown = [(image["uri"], image["classes"], image["alt"]) for image in page.findall(nodes.image)]
+    assert shown == [
+        ("../images/map.svg", ["only-light"], "What to see"),
+        ("../images/map.dark.svg", ["only-dark"], "What to see"),
+        *((address, [], "What to see") for address in addresses[1:]),
+    ]
 
 
 def test_text_stays_as_it_is(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from annotated.transformer.schedule import rate
         ({"epochs": 0}, "epochs must be at least 1, not 0"),
         ({"max_steps": -1}, "max_steps must be at least 1, not -1"),
         ({"keep": 2, "average": 3}, "average must be from 0 to keep, which is 2, not 3"),
-        ({"precision": "float16"}, "precision must be float32 or bf16, not 'float16'"),
+        ({"precision": "float16"}, "precision must be one of float32, bf16, not 'float16'"),
         ({"smoothing": 1.0}, r"smoothing must be in \[0, 1\), not 1.0"),
         ({"clip": -1.0}, "clip must be 0 or more, not -1.0"),
         ({"clip": float("nan")}, "clip must be 0 or more, not nan"),
@@ -30,6 +30,14 @@ from annotated.transformer.schedule import rate
         ({"warmup": -1}, "warmup must be 0 or more, not -1"),
         ({"warmup": 10**400}, r"warmup must be below 2\^31"),
         ({"max_tokens": 2**31}, r"max_tokens must be below 2\^31, not 2147483648"),
+        ({"rdrop_weight": 1e300}, r"rdrop_weight must be below 2\^31, not 1e\+300"),
+        ({"eps": float("inf")}, r"eps must be below 2\^31, not inf"),
+        ({"epochs": 2.5}, "epochs must be a whole number, not 2.5"),
+        ({"average": True}, "average must be a whole number, not True"),
+        ({"max_steps": "9"}, "max_steps must be a whole number, not '9'"),
+        ({"seed": None}, "seed must be a whole number, not None"),
+        ({"learning_rate": "0.1"}, "learning_rate must be a number, not '0.1'"),
+        ({"compile": "no"}, "compile must be True or False, not 'no'"),
     ],
 )
 def test_impossible_settings_are_named(settings, says):

@@ -20,7 +20,8 @@ from annotated.cli.parser import main
 from annotated.training.devices import processes
 from annotated.training.trainer import Trainer
 from annotated.training.update import SummedLoss
-from annotated.translation.model_folder import WEIGHTS, read_tensors
+from annotated.translation.model_folder import WEIGHTS
+from annotated.translation.tensor_files import read_tensors
 
 EXACT = {"dtype": torch.float64, "clip": 0.5, "model": {"dropout": 0.3}}
 

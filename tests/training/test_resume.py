@@ -18,7 +18,8 @@ from annotated.data import Corpus, ParallelText
 from annotated.files import read_json, write_json
 from annotated.training.run_folder import average_checkpoints
 from annotated.training.train import fingerprint
-from annotated.translation.model_folder import WEIGHTS, load_model, read_tensors
+from annotated.translation.model_folder import WEIGHTS, load_model
+from annotated.translation.tensor_files import read_tensors
 
 DROPOUT = {"save_every": 7, "accumulate": 2}
 
@@ -175,6 +176,14 @@ def test_a_setting_that_the_run_did_not_know_has_its_default(one_thread, tmp_pat
     with pytest.raises(ValueError, match=r"was begun with rdrop_weight = 0\.0, not 1\.0;"):
         make_trainer(tmp_path, max_steps=3, rdrop_weight=1.0).train(resume=True)
     make_trainer(tmp_path, max_steps=3).train(resume=True)
+
+
+@pytest.mark.parametrize("value", [None, 0, "9"])
+def test_a_warmup_that_no_run_has_is_named(value, tmp_path):
+    make_trainer(tmp_path, epochs=1).train()
+    write_json(tmp_path / "training.json", {**read_json(tmp_path / "training.json"), "warmup": value})
+    with pytest.raises(ValueError, match=rf"training\.json: warmup must be .* not {value!r}"):
+        make_trainer(tmp_path, warmup=0).train(resume=True)
 
 
 def test_a_model_of_another_shape_is_named(whole):

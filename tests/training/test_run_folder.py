@@ -20,7 +20,8 @@ from annotated.training.config import TrainingConfig
 from annotated.training.run_folder import average_checkpoints
 from annotated.training.trainer import Trainer, TrainingError
 from annotated.translation.evaluation import TokenScores, score_tokens
-from annotated.translation.model_folder import WEIGHTS, load_model, read_tensors
+from annotated.translation.model_folder import WEIGHTS, load_model
+from annotated.translation.tensor_files import read_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

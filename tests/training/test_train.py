@@ -134,7 +134,9 @@ def test_a_stopped_run_says_so_and_is_resumed(whole, tmp_path, monkeypatch):
         ({"batch": 1}, "unknown setting 'batch'; `annotated train --help` lists all"),
         ({"src_vocab": 9}, "unknown setting 'src_vocab'"),
         ({"tokenizer": "words"}, "name the two"),
-        ({"vocab": 3}, "vocab must be from 260 to 1000000, not 3"),
+        ({"vocab": 3}, "vocab must be a whole number from 260 to 1000000, not 3"),
+        ({"vocab": 300.0}, "vocab must be a whole number from 260 to 1000000, not 300.0"),
+        ({"pair": ("de", "en")}, r"\('de', 'en'\) is no pair of language codes"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(settings, says, tmp_path):
@@ -142,6 +144,11 @@ def test_what_cannot_be_is_said_in_one_line(settings, says, tmp_path):
         train(tmp_path / "run", **settings)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_an_empty_name_is_not_taken_for_no_model_to_begin_with(tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no model"):
+        train(tmp_path / "run", init_from="")
 
 
 def test_a_file_where_the_run_should_be(tmp_path):

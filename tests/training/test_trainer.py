@@ -19,7 +19,8 @@ from annotated.training.rdrop import symmetric_divergence
 from annotated.training.update import SummedLoss
 from annotated.transformer.loss import LabelSmoothing
 from annotated.translation.evaluation import bleu, greedy_bleu, tokenized_bleu
-from annotated.translation.model_folder import WEIGHTS, read_tensors
+from annotated.translation.model_folder import WEIGHTS
+from annotated.translation.tensor_files import read_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -1,6 +1,7 @@
 """A model folder in which something is wrong, on the command line: one line that says what, exit code 2."""
 
 import os
+from hashlib import sha256
 
 import pytest
 import torch
@@ -17,6 +18,15 @@ BIAS = "generator.proj.bias"
 
 def in_config(change):
     return lambda folder: write_json(folder / CONFIG, change(read_json(folder / CONFIG)))
+
+
+def in_tokenizer(change):
+    return lambda folder: write_json(folder / "tokenizer.json", change(read_json(folder / "tokenizer.json")))
+
+
+def subwords_of_nothing(folder):
+    (folder / "tokenizer.model").touch()
+    write_json(folder / "tokenizer.json", {"kind": "sentencepiece", "sha256": sha256().hexdigest()})
 
 
 def in_weights(change):
@@ -63,6 +73,11 @@ DAMAGE = {
         lambda folder: [(folder / "tokenizer.json").unlink(), os.mkfifo(folder / "tokenizer.json")],
         "tokenizer.json is a pipe or a device; a file is wanted",
     ),
+    "a language that nobody knows": (
+        in_tokenizer(lambda t: {**t, "language": "xx-yy"}),
+        "tokenizer.json: spaCy knows no language 'xx-yy'",
+    ),
+    "no subwords": (subwords_of_nothing, "tokenizer.model: an empty file is no SentencePiece model"),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json"),
 }
 
