@@ -36,6 +36,7 @@ const state: State = {
   leftOut: ["positions", "decoder.layers.1.src_attn 2"],
   beam: 6,
   alpha: 0.3,
+  temperature: 1,
 };
 
 test("a link holds all that was chosen", () => {
