@@ -131,7 +131,7 @@ export function App({ setting }: { setting: Setting }) {
       <div class={computing ? "see computing" : "see"}>
         <nav id="map" aria-label="Map">
           <p class="small">
-            Choose a box to see inside it; a dotted word tells what it means.{" "}
+            Choose a box to open it, a dotted word for its meaning.{" "}
             <button type="button" class="on" onClick={toStation}>
               On with the tour ↓
             </button>
