@@ -44,7 +44,7 @@ export class Tokenizer {
     return BYTE.test(this.pieces[token]);
   }
 
-  // The words that are put together from several pieces, as pieces, without what is no letter; the bytes that stand side
+  // The words that are put together from several pieces, as pieces, without punctuation; the bytes that stand side
   // by side as the characters that they spell.
   composed(tokens: number[]): string[][] {
     const words: number[][][] = [];
@@ -56,7 +56,7 @@ export class Tokenizer {
       else word.push([token]);
     });
     return words
-      .map((word) => word.map((piece) => this.decode(piece)).filter((piece) => /\p{L}/u.test(piece)))
+      .map((word) => word.map((piece) => this.decode(piece)).filter((piece) => /[\p{L}\p{N}]/u.test(piece)))
       .filter((word) => word.length > 1);
   }
 
