@@ -300,8 +300,7 @@ def test_a_part_left_out_is_told_and_put_back(page: "Page") -> None:  # noqa: F8
 def test_whatever_is_changed_stays_in_sight_until_it_is_put_back(page: "Page") -> None:  # noqa: F821
     """The translation too: at every stop, however far down."""
     changed = {"beam": "1", "alpha": "1", "without": "scale", "begin": "4"}
-    opened(page, **changed)
-    for stop in page.evaluate(STOPS):
+    for stop in ("encoder-pieces", "encoder-projections", "cross-heads", "beam"):
         opened(page, at=stop, **changed)
         page.evaluate("scrollTo(0, document.body.scrollHeight)")
         for told in (page.locator(".changed"), page.locator(".german")):
