@@ -40,7 +40,7 @@ export function SourcePieces({ view }: { view: View }) {
         This sentence is <b>{look.source.length} tokens</b>: {look.source.length - 1} pieces from a table of{" "}
         {model.pieces.length.toLocaleString("en")}, and the end symbol.
         {spelledInBytes > 0 &&
-          ` ${spelledInBytes} of them are single bytes, because no piece holds that character: the captions that it learned from hardly ever had it.`}
+          ` ${spelledInBytes} of them are single bytes, because no piece holds their character: the captions that it learned from hardly ever had it.`}
       </p>
       <ol class="pieces">
         {look.source.map((token, i) => (
