@@ -1,14 +1,15 @@
 // The page: a sentence, its translation, the map, and the station at hand.
 
+import { type ComponentChildren, Fragment } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { partNames, sameWords } from "./breaking.tsx";
 import { Choice, Legend, percent, spelled } from "./drawing.tsx";
 import { FigureOne } from "./map.tsx";
-import { beginning, readLink, type State, writeLink } from "./state.ts";
-import { STOPS, TOUR } from "./stops.tsx";
+import { beginning, goingTo, readLink, type State, UNCHANGED, writeLink } from "./state.ts";
+import { KNOWN, onTour, STOPS, TOUR } from "./stops.tsx";
 import { Tokenizer } from "./tokenizer.ts";
 import type { Look, PageModel, Request } from "./translator.ts";
-import { chancesOf, layerOf, sameRow, sureness, type Tries, type View } from "./view.ts";
+import { chancesOf, headOn, layerOf, sameRow, sureness, type Tries, type View } from "./view.ts";
 import { Shape, Term } from "./words.tsx";
 import { startModel } from "./worker.ts";
 
@@ -111,7 +112,7 @@ export function App({ setting }: { setting: Setting }) {
   const opened = (model: PageModel) => ({
     ...state,
     layer: layerOf(state, model.N),
-    head: Math.min(state.head, model.h - 1),
+    head: headOn(state, model.h),
   });
   const view: View | null =
     ready && looks
@@ -119,13 +120,22 @@ export function App({ setting }: { setting: Setting }) {
       : null;
   return (
     <>
-      <p class="busy" role="status">
-        {computing && <span>computing…</span>}
-      </p>
       <Sentence state={state} choose={choose} examples={setting.examples} />
+      <div class={computing ? "now computing" : "now"}>
+        {view && <Now view={view} />}
+        <p class="busy" role="status">
+          {computing && <span>computing…</span>}
+        </p>
+      </div>
       <Translation view={view} trouble={trouble} typical={setting.sure} />
       <div class={computing ? "see computing" : "see"}>
         <nav id="map" aria-label="Map">
+          <p class="small">
+            Choose a box to open it, a dotted word for its meaning.{" "}
+            <button type="button" class="on" onClick={toStation}>
+              On with the tour ↓
+            </button>
+          </p>
           <FigureOne view={view} />
         </nav>
         <main id="station">{view ? <Station view={view} series={setting.series} /> : <Loading />}</main>
@@ -138,13 +148,15 @@ const Loading = () => (
   <p class="loading">The model is loading: 2.6 million numbers. Nothing that you type leaves this page.</p>
 );
 
+const toStation = () => document.getElementById("station")?.scrollIntoView();
+
 type Chosen = { state: State; choose: View["choose"] };
 
 function Sentence({ state, choose, examples }: Chosen & { examples: string[] }) {
   const [text, setText] = useState(state.sentence);
   useEffect(() => setText(state.sentence), [state.sentence]);
   const begin = (sentence: string) => {
-    if (sentence.trim()) choose(beginning(sentence.trim()));
+    if (sentence.trim()) choose(beginning(sentence.trim().replace(/\s+/g, " ")));
   };
   return (
     <form
@@ -156,13 +168,19 @@ function Sentence({ state, choose, examples }: Chosen & { examples: string[] }) 
     >
       <label for="sentence">Your sentence, in English, such as describes a photograph:</label>
       <div>
-        <input
+        <textarea
           id="sentence"
-          type="text"
+          rows={1}
           required
           autocomplete="off"
+          enterkeyhint="go"
           value={text}
           onInput={(event) => setText(event.currentTarget.value)}
+          onKeyDown={(event) => {
+            if (event.key !== "Enter" || event.isComposing) return;
+            event.preventDefault();
+            event.currentTarget.form?.requestSubmit();
+          }}
         />
         <button type="submit">Translate</button>
       </div>
@@ -190,9 +208,37 @@ function Translation(props: { view: View | null; trouble: string; typical: Setti
   );
 }
 
-// The translation; the tokens in which it was written, each underlined by how sure the model was of it.
+// What stays in sight at every stop: the translation, and what of the model or its search is not as it was.
+function Now({ view }: { view: View }) {
+  const { state, choose, look, tokenizer } = view;
+  const { leftOut, prefix, beam, alpha, temperature } = state;
+  const changes = [
+    leftOut.length > 0 && `without ${partNames(leftOut)}`,
+    prefix.length > 0 && `beginning with “${tokenizer.decode(prefix)}”`,
+    beam !== UNCHANGED.beam && `a beam of ${beam}, not ${UNCHANGED.beam}`,
+    alpha !== UNCHANGED.alpha && `α = ${alpha.toFixed(1)}, not ${UNCHANGED.alpha}`,
+    temperature !== UNCHANGED.temperature && `a temperature of ${temperature.toFixed(1)}, for show`,
+  ].filter(Boolean);
+  return (
+    <>
+      <p class="german" lang="de" aria-live="polite">
+        {look.ended[0].text || "(nothing)"}
+      </p>
+      {changes.length > 0 && (
+        <p class="changed">
+          <b>Changed by you:</b> {changes.join("; ")}.{" "}
+          <button type="button" onClick={() => choose(UNCHANGED)}>
+            Reset
+          </button>
+        </p>
+      )}
+    </>
+  );
+}
+
+// How sure the model was of its translation, and what is to be known of it.
 function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
-  const { state, choose, look, whole, tokenizer, computing } = view;
+  const { state, look, whole, tokenizer, computing } = view;
   const chances = chancesOf(look);
   const sure = sureness(look);
   const worst = chances.indexOf(Math.min(...chances));
@@ -201,22 +247,12 @@ function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
     <>
       {state.leftOut.length > 0 && (
         <p class="broken">
-          <b>Broken:</b> without {partNames(state.leftOut)}.{" "}
-          <button type="button" onClick={() => choose({ leftOut: [] })}>
-            Put everything back
-          </button>
-          <span class="whole">
-            The whole model: <span lang="de">{whole.ended[0].text}</span>
-            {!computing && sameWords(whole, look) && <b> Broken, it finds {sameWords(whole, look)}.</b>}
-          </span>
+          The whole model: <span lang="de">{whole.ended[0].text}</span>
+          {!computing && sameWords(whole, look) && <b> Broken, it finds {sameWords(whole, look)}.</b>}
         </p>
       )}
-      <Forced view={view} />
-      <p class="german" lang="de" aria-live="polite">
-        {look.ended[0].text || "(nothing)"}
-      </p>
       <p class="sure">
-        On average, by the <Term of="geometric mean" />, the model gave each piece {percent(sure)}
+        <Term of="geometric mean" as="On average" /> the model gave each piece {percent(sure)}
         {typical && ` (half of the captions that it was made for get more than ${percent(typical[1])})`}. It
         was least sure of <b lang="de">{spelled(tokenizer.pieces[look.written[worst]])}</b>,{" "}
         {percent(chances[worst])}
@@ -243,32 +279,18 @@ function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
   );
 }
 
-// What the reader has made the translation begin with, and so is not the model's choice.
-function Forced({ view: { state, choose, tokenizer } }: { view: View }) {
-  if (!state.prefix.length) return null;
-  return (
-    <p class="forced">
-      <b>Chosen by you:</b> the translation begins with <b lang="de">“{tokenizer.decode(state.prefix)}”</b>,
-      and the model goes on from there.{" "}
-      <button type="button" onClick={() => choose({ prefix: [] })}>
-        Let the model choose again
-      </button>
-    </p>
-  );
-}
-
 function Station({ view, series }: { view: View; series?: string }) {
   const { state, choose, model } = view;
   const stop = STOPS.get(state.stop) ?? STOPS.get(TOUR[0]);
   if (!stop) return null;
-  const at = TOUR.indexOf(stop.id);
-  const way = at < 0 ? [...STOPS.keys()] : TOUR;
-  const [before, after] = [-1, 1].map((step): string | undefined => way[way.indexOf(stop.id) + step]);
+  const at = TOUR.indexOf(onTour(stop.id));
+  const beside = TOUR[at] !== stop.id;
+  const [before, after]: (string | undefined)[] = [TOUR[beside ? at : at - 1], TOUR[at + 1]];
   return (
     <article>
       <header>
         <p class="where">
-          {at >= 0 ? `Stop ${at + 1} of ${TOUR.length}` : "Beside the tour"} · {stop.title}
+          {beside ? `Beside stop ${at + 1}` : `Stop ${at + 1} of ${TOUR.length}`} · {stop.title}
         </p>
         <h2>{stop.question}</h2>
         <p>{stop.text}</p>
@@ -279,13 +301,9 @@ function Station({ view, series }: { view: View; series?: string }) {
               Shape <Shape text={stop.shape} />
             </span>
           )}
-          <span>Section {stop.section}</span>
+          <span>“Attention Is All You Need”, section {stop.section}</span>
           <span>
-            {series ? (
-              <a href={`${series}${stop.notebook}.html`}>Notebook {stop.notebook}</a>
-            ) : (
-              `Notebook ${stop.notebook}`
-            )}
+            <Notebook name={stop.notebook} series={series} />
           </span>
         </p>
         {stop.tabs && (
@@ -295,7 +313,7 @@ function Station({ view, series }: { view: View; series?: string }) {
                 key={id}
                 type="button"
                 aria-pressed={id === stop.id}
-                onClick={() => choose({ stop: id })}
+                onClick={() => choose(goingTo(id, stop.id))}
               >
                 {label}
               </button>
@@ -325,25 +343,63 @@ function Station({ view, series }: { view: View; series?: string }) {
         {stop.strips && <Legend stop={stop.id} />}
         {stop.show(view)}
       </div>
+      {!after && <Known series={series} />}
       <footer>
-        {before && <Step id={before} label="←" choose={choose} />}
+        {before && (
+          <Step view={view} to={before} class="previous">
+            ← {beside ? `Stop ${at + 1}` : "Back"}
+          </Step>
+        )}
         <button type="button" class="map" onClick={() => document.getElementById("map")?.scrollIntoView()}>
           Map
         </button>
-        {after && <Step id={after} label="→" choose={choose} />}
+        {after && (
+          <Step view={view} to={after} class="next">
+            {STOPS.get(after)?.question}&nbsp;→
+          </Step>
+        )}
       </footer>
     </article>
   );
 }
 
-function Step({ id, label, choose }: { id: string; label: string; choose: View["choose"] }) {
+function Step(props: { view: View; to: string; class: string; children: ComponentChildren }) {
+  const { view, to, children } = props;
   const go = () => {
-    choose({ stop: id });
-    document.getElementById("station")?.scrollIntoView();
+    view.choose(goingTo(to, view.state.stop));
+    toStation();
   };
   return (
-    <button type="button" class={label === "→" ? "next" : "previous"} onClick={go}>
-      {label === "→" ? `${STOPS.get(id)?.question} →` : "← Back"}
+    <button type="button" class={props.class} onClick={go}>
+      {children}
     </button>
   );
 }
+
+const Notebook = ({ name, series }: { name: string; series?: string }) =>
+  series ? <a href={`${series}${name}.html`}>Notebook {name}</a> : `Notebook ${name}`;
+
+// The end of the tour.
+const Known = ({ series }: { series?: string }) => (
+  <section class="known">
+    <h3>What you now know</h3>
+    <ul>
+      {KNOWN.map(([text, notebooks]) => (
+        <li key={text}>
+          {text}{" "}
+          <small>
+            {notebooks.map((name, i) => (
+              <Fragment key={name}>
+                {i > 0 && ", "}
+                <Notebook name={name} series={series} />
+              </Fragment>
+            ))}
+          </small>
+        </li>
+      ))}
+    </ul>
+    <p>
+      How such a model is trained: <Notebook name="08_training_recipe" series={series} />.
+    </p>
+  </section>
+);

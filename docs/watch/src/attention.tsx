@@ -1,20 +1,21 @@
 // The stations of attention: queries, keys and values; scores and weights; heads.
 
 import { useRef, useState } from "preact/hooks";
-import { Leave, Unmasked } from "./breaking.tsx";
+import { Leave } from "./breaking.tsx";
 import {
   Bar,
   Fold,
   type Hue,
+  type Labelled,
   percent,
   Scrolls,
   Strips,
   shown,
   spelled,
-  Tokens,
   useLeaving,
 } from "./drawing.tsx";
 import { nameOf, told } from "./heads.ts";
+import { ChooseToken } from "./stations.tsx";
 import type { Sequence } from "./transformer.ts";
 import {
   attentionName,
@@ -26,8 +27,10 @@ import {
   namesOf,
   piecesOf,
   positionOf,
+  readOf,
   type View,
 } from "./view.ts";
+import { Term } from "./words.tsx";
 
 const sidesOf = (kind: Kind) =>
   ({
@@ -41,7 +44,6 @@ function headAtHand(view: View, kind: Kind) {
   const name = attentionName(kind, state.layer);
   const { queries, keys } = sidesOf(kind);
   const part = (stage: string) => headOf(look.trace[`${name}.${stage}`], state.head, model.h);
-  const keyPieces = piecesOf(view, keys);
   return {
     name,
     part,
@@ -50,7 +52,7 @@ function headAtHand(view: View, kind: Kind) {
     width: model.d_model / model.h,
     at: positionOf(view, queries),
     queryNames: namesOf(view, queries),
-    keyPieces,
+    keyNames: readOf(view, keys),
     unmasked: kind === "decoder" && look.leftOut.includes("mask"), // keys after the query's are seen
   };
 }
@@ -58,42 +60,21 @@ function headAtHand(view: View, kind: Kind) {
 // What a head does in this sentence, in words.
 function headName(view: View, kind: Kind, head: number): string {
   const { look, model } = view;
-  const { name, keyPieces } = headAtHand(view, kind);
+  const { name } = headAtHand(view, kind);
   const part = (stage: string) => headOf(look.trace[`${name}.${stage}`], head, model.h);
-  const keys = keyPieces.map(spelled);
+  const keys = piecesOf(view, sidesOf(kind).keys).map(spelled);
   return told(nameOf(kind, { weights: part("weights"), masked: part("masked"), keys }));
 }
 
-function ChooseQuery({ view, kind }: { view: View; kind: Kind }) {
-  const { queries, queryNames, at } = headAtHand(view, kind);
-  const label =
-    kind === "encoder"
-      ? "The token that asks"
-      : "The position that asks (the piece that it reads → the piece that it writes)";
-  return (
-    <>
-      <p class="ask">{label}:</p>
-      <Tokens
-        names={queryNames}
-        chosen={at}
-        label={label}
-        lang={queries === "decoder" ? "de" : undefined}
-        onChoose={(i) => choosePosition(view, queries, i)}
-      />
-      {kind !== "encoder" && <Unmasked view={view} />}
-    </>
-  );
-}
-
 export function Projections({ view, kind }: { view: View; kind: Kind }) {
-  const { part, at, queryNames, keyPieces, keys } = headAtHand(view, kind);
+  const { part, at, queries, queryNames, keyNames, keys } = headAtHand(view, kind);
   const [query, ks, vs] = [part("linears.0")[at], part("linears.1"), part("linears.2")];
-  const strips = (rows: Sequence) => rows.map((values, i) => ({ label: spelled(keyPieces[i]), values }));
+  const strips = (rows: Sequence) => rows.map((values, i) => ({ label: keyNames[i], values }));
   return (
     <>
-      <ChooseQuery view={view} kind={kind} />
+      <ChooseToken view={view} side={queries} />
       <h3 class="query">
-        The query of “{queryNames[at]}”: q = x W<sup>Q</sup> + b
+        The query of “{queryNames[at]}”: q = x W<sup>Q</sup> + <Term of="bias" as="b" />
       </h3>
       <Strips name="The query" hue="query" rows={[{ label: queryNames[at], values: query }]} />
       <h3 class="key">
@@ -116,41 +97,42 @@ export function Projections({ view, kind }: { view: View; kind: Kind }) {
 
 export function Weighing({ view, kind }: { view: View; kind: Kind }) {
   const { state, choose, look, tokenizer } = view;
-  const { name, part, at, width, queries, queryNames, keyPieces, unmasked } = headAtHand(view, kind);
+  const { name, part, at, width, queries, queryNames, keyNames, unmasked } = headAtHand(view, kind);
   const [products, scores, masked, weights] = ["products", "scores", "masked", "weights"].map(
     (s) => part(s)[at],
   );
   const scaled = !look.leftOut.includes("scale");
+  const masks = kind === "decoder" && !look.leftOut.includes("mask");
   const late = (j: number) => unmasked && j > at; // a key that the mask would hide
   const revealed = weights.reduce((sum, weight, j) => sum + (late(j) ? weight : 0), 0);
   const hidden = masked.filter((x) => x === -Infinity).length;
   const [first, second] = largestOf(weights, 2);
-  const key = Math.min(state.key ?? first, keyPieces.length - 1);
-  const [q, k] = [part("linears.0")[at], part("linears.1")[key]];
+  const chosen = Math.min(state.key ?? first, keyNames.length - 1);
+  const [q, k] = [part("linears.0")[at], part("linears.1")[chosen]];
   const read = piecesOf(view, queries)[at];
   return (
     <>
-      <ChooseQuery view={view} kind={kind} />
+      <ChooseToken view={view} side={queries} />
       <p class="said" aria-live="polite">
         In layer {state.layer + 1}, head {state.head + 1},{" "}
         {kind === "encoder" ? (
-          <b>{spelled(read)}</b>
+          <b>{queryNames[at]}</b>
         ) : (
           <>
             the position that reads <b lang="de">{spelled(read)}</b> and writes{" "}
             <b lang="de">{spelled(tokenizer.pieces[look.written[at]])}</b>
           </>
         )}{" "}
-        gives {percent(weights[first])} of its attention to <b>{spelled(keyPieces[first])}</b>
+        gives {percent(weights[first])} of its attention to <b>{keyNames[first]}</b>
         {second !== undefined && weights[second] > 0 && (
           <>
             {" "}
-            and {percent(weights[second])} to <b>{spelled(keyPieces[second])}</b>
+            and {percent(weights[second])} to <b>{keyNames[second]}</b>
           </>
-        )}
-        . All {keyPieces.length} weights sum to 1
-        {hidden ? `; ${hidden} ${hidden === 1 ? "token is" : "tokens are"} still to come, and hidden` : ""}.
-        {unmasked && at < keyPieces.length - 1 && (
+        )}{" "}
+        (before rounding, all {keyNames.length} weights sum to 1
+        {hidden ? `; ${hidden} ${hidden === 1 ? "token is" : "tokens are"} still to come, and masked` : ""}).
+        {unmasked && at < keyNames.length - 1 && (
           <>
             {" "}
             To the keys that the mask hid from it, it now gives <b>{percent(revealed)}</b>.
@@ -169,29 +151,27 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
                 <i class="query">q</i> · <i class="key">k</i>
               </th>
               <th scope="col">{scaled ? `÷ √${width}` : <s>÷ √{width}</s>}</th>
-              {kind === "decoder" && (
-                <th scope="col">{look.leftOut.includes("mask") ? <s>mask</s> : "mask"}</th>
-              )}
+              {masks && <th scope="col">mask</th>}
               <th scope="col">softmax: the weight</th>
             </tr>
           </thead>
           <tbody>
-            {keyPieces.map((piece, j) => (
+            {keyNames.map((key, j) => (
               <tr key={j} class={masked[j] === -Infinity ? "hidden" : late(j) ? "late" : undefined}>
                 <th scope="row">
                   <button
                     type="button"
                     class="token"
-                    aria-pressed={j === key}
+                    aria-pressed={j === chosen}
                     onClick={() => choose({ key: j })}
                   >
-                    {spelled(piece)}
+                    {key}
                   </button>
                   {late(j) && <small>was hidden</small>}
                 </th>
                 <td>{shown(products[j])}</td>
                 <td>{shown(scores[j])}</td>
-                {kind === "decoder" && <td>{shown(masked[j])}</td>}
+                {masks && <td>{shown(masked[j])}</td>}
                 <td>
                   <Bar share={weights[j]} />
                 </td>
@@ -204,7 +184,7 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
       <Fold
         title={
           <>
-            One product: “{queryNames[at]}” · “{spelled(keyPieces[key])}” = {shown(products[key])}
+            One product: “{queryNames[at]}” · “{keyNames[chosen]}” = {shown(products[chosen])}
           </>
         }
       >
@@ -222,7 +202,7 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
         />
       </Fold>
       <Leave view={view} part="scale">
-        Leave out the division by √{width}
+        Leave out the division by √{width}, in all layers
       </Leave>
       {kind === "decoder" && (
         <>
@@ -248,7 +228,7 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
         <WeightMap
           weights={part("weights")}
           queries={queryNames}
-          keys={keyPieces}
+          keys={keyNames}
           chosen={at}
           unmasked={unmasked}
           name={`Attention weights, layer ${state.layer + 1}, head ${state.head + 1}`}
@@ -263,36 +243,38 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
 function LastLayer({ view }: { view: View }) {
   const { look, model, tokenizer } = view;
   const at = positionOf(view, "decoder");
-  const keys = piecesOf(view, "encoder");
+  const keys = readOf(view, "encoder");
   const weights = meanOfHeads(look.trace[`${attentionName("cross", model.N - 1)}.weights`][at], model.h);
+  const most = largestOf(weights, 2);
   return (
     <p class="last">
       In layer {model.N}, on average over its {model.h} heads, the position that writes{" "}
       <b lang="de">{spelled(tokenizer.pieces[look.written[at]])}</b> gives{" "}
-      {largestOf(weights, 2).map((key, i) => (
+      {most.map((key, i) => (
         <span key={key}>
           {i > 0 && " and "}
-          {percent(weights[key])} to <b>{spelled(keys[key])}</b>
+          {percent(weights[key])} to <b>{keys[key]}</b>
         </span>
       ))}
-      .
+      {keys[most[most.length - 1]] !== "." && "."}
     </p>
   );
 }
 
 export function Heads({ view, kind }: { view: View; kind: Kind }) {
   const { state, choose, look, model } = view;
-  const { name, at, width, queries, queryNames, keyPieces, unmasked } = headAtHand(view, kind);
+  const { name, part, at, width, queries, queryNames, keyNames, unmasked } = headAtHand(view, kind);
   const rows = look.trace[`${name}.weights`];
   const focus = (head: number) => {
     const row = headOf([rows[at]], head, model.h)[0];
     const [first] = largestOf(row, 1);
-    return `${spelled(keyPieces[first])} ${percent(row[first])}`;
+    return `${keyNames[first]} ${percent(row[first])}`;
   };
-  const mixed = headOf([look.trace[`${name}.heads`][at]], state.head, model.h)[0];
+  const [weights, values, output] = [part("weights")[at], part("linears.2"), part("heads")[at]];
+  const silent = look.leftOut.includes(`${name} ${state.head}`);
   return (
     <>
-      <ChooseQuery view={view} kind={kind} />
+      <ChooseToken view={view} side={queries} />
       <p class="small">
         A row asks, a column answers. The row with the frame is “{queryNames[at]}”: click or tap another row
         to look at it. Below its number stands what a head does in this sentence.
@@ -308,7 +290,7 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
               small
               weights={headOf(rows, head, model.h)}
               queries={queryNames}
-              keys={keyPieces}
+              keys={keyNames}
               chosen={at}
               unmasked={unmasked}
               name={`Attention weights of head ${head + 1}`}
@@ -324,7 +306,14 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
       <h3 class="value">
         What head {state.head + 1} hands over: the values, weighted and summed ({width} numbers)
       </h3>
-      <Strips name="The head's output" hue="value" rows={[{ label: queryNames[at], values: mixed }]} />
+      <Strips
+        name="The head's output"
+        hue="value"
+        rows={[
+          ...(silent ? [] : summed(weights, values, keyNames)),
+          { label: silent ? "silenced" : `= head ${state.head + 1}`, values: output },
+        ]}
+      />
       <Fold title={`All heads side by side (${model.h} × ${width} = ${model.d_model}), then times Wᴼ`}>
         <Strips
           name="Concatenated heads and output"
@@ -341,12 +330,29 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
   );
 }
 
+// The values times their weights: of the two with the most, and of all others together.
+function summed(weights: Float32Array, values: Sequence, names: string[]): Labelled[] {
+  const most = largestOf(weights, 2);
+  const times = (j: number) => values[j].map((x) => weights[j] * x);
+  const others = weights.reduce(
+    (sum, _, j) => (most.includes(j) ? sum : sum.map((x, k) => x + weights[j] * values[j][k])),
+    values[0].map(() => 0),
+  );
+  return [
+    ...most.map((j, i) => ({
+      label: `${i ? "+ " : ""}${percent(weights[j])} of ${names[j]}`,
+      values: times(j),
+    })),
+    ...(weights.length > most.length ? [{ label: "+ the others", values: others }] : []),
+  ];
+}
+
 // By which rules a head gets its line.
 const Naming = ({ kind }: { kind: Kind }) => (
   <details>
     <summary>How a head gets its line</summary>
     <p>
-      The page counts rows{kind === "decoder" && ", without the first, which can look at itself alone"}. A row
+      The page counts rows{kind === "decoder" && ", without the first, whose only choice is itself"}. A row
       counts for a place that gets more than half of its weight: {PLACES[kind]}. The place with the most rows
       is told, if these are at least half of all. Else the head is called sharp, if in at least half of the
       rows one token gets more than half of the weight; or spread, if in at least half of them no token gets
@@ -360,10 +366,10 @@ const Naming = ({ kind }: { kind: Kind }) => (
 );
 const PLACES: Record<Kind, string> = {
   encoder:
-    "the token itself, the one before it, the second before it, the one after it, the first token of the sentence, ‹end› and the full stop together",
+    "the token itself, the one before it, the second before it, the one after it, the first token of the sentence, ‹end› and the full stop together, or all tokens of one piece together",
   decoder:
-    "the token itself, the one before it, the second before it, the one after it (only without the mask), ‹start›",
-  cross: "‹end› and the full stop together",
+    "the token itself, the one before it, the second before it, the one after it (only without the mask), ‹start›, or all tokens of one piece together",
+  cross: "‹end› and the full stop together, or all tokens of one piece together",
 };
 
 // Who looks at whom, in one head: query down, key across; a row sums to 1. It is a table, for whoever cannot see it. The
@@ -408,7 +414,7 @@ function WeightMap(props: {
               <td />
               {keys.map((piece, j) => (
                 <th key={j} scope="col">
-                  <span>{spelled(piece)}</span>
+                  <span>{piece}</span>
                 </th>
               ))}
             </tr>
@@ -436,7 +442,7 @@ function WeightMap(props: {
       </Scrolls>
       {cell && weight != null && (
         <span class="bubble" aria-hidden="true" style={{ "--at": cell.left, "--top": `${cell.top}px` }}>
-          {queries[cell.i]} looks at {spelled(keys[cell.j])}: <b>{percent(weight)}</b>
+          {queries[cell.i]} looks at {keys[cell.j]}: <b>{percent(weight)}</b>
         </span>
       )}
     </div>

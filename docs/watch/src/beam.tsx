@@ -41,8 +41,9 @@ export function layOut(steps: Candidate[][], wide = ROOM.wide): Node[][] {
   return columns;
 }
 
-const short = (piece: string, letters: number) =>
-  piece.length > letters ? `${piece.slice(0, letters - 1)}…` : piece;
+// A long piece keeps its end, in which German words differ.
+export const short = (piece: string, letters: number) =>
+  piece.length > letters ? `${piece.slice(0, letters - 3)}…${piece.slice(-2)}` : piece;
 
 // Tokens as words whose pieces are told apart.
 const inPieces = (tokens: number[], pieces: string[]) =>
@@ -99,7 +100,7 @@ export function Beam({ view }: { view: View }) {
       {tries.alpha && (
         <div class="try">
           {tries.alpha === state.sentence ? (
-            <p>Here the length penalty decides: with α at 1 another translation wins than with α at 0.6.</p>
+            <p>Here the length penalty decides: move α between 0.6, the paper's, and 1.</p>
           ) : (
             <>
               <p>A sentence in which the length penalty α decides between two translations:</p>
@@ -166,6 +167,7 @@ export function Beam({ view }: { view: View }) {
               class={winning.has(node) ? `winning ${node.fate}` : node.fate}
               transform={`translate(${node.x} ${node.y + 2})`}
             >
+              <title>{tokenizer.decode(pathTo(node).map((one) => one.token))}</title>
               <rect width={box} height={HIGH - 4} rx="4" />
               <text x="6" y="15">
                 {short(spelled(tokenizer.pieces[node.token]), letters)}

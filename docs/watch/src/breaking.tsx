@@ -8,7 +8,7 @@ import type { Part } from "./transformer.ts";
 import type { Look } from "./translator.ts";
 import { attentionName, type Kind, sureness, type View } from "./view.ts";
 
-const NAMED: [Part, string, ComponentChildren][] = [
+const NAMED: [Part, string, string][] = [
   [
     "positions",
     "the positions",
@@ -21,10 +21,8 @@ const NAMED: [Part, string, ComponentChildren][] = [
   ],
   [
     "scale",
-    "the scale",
-    <>
-      The scores are not divided by √d<sub>k</sub>: the softmax gives nearly everything to one token.
-    </>,
+    "the division by √dₖ",
+    "The scores stay large: the softmax gives nearly everything to one token.",
   ],
   [
     "residual",
@@ -148,7 +146,7 @@ export function Outcome({ view }: { view: View }) {
     <dl class="outcome" aria-live="polite">
       <dt>The whole model</dt>
       <dd lang="de">{before}</dd>
-      <dt>Without {partNames(state.leftOut)}</dt>
+      <dt>Without {partNames(state.leftOut)}, the rest as it was trained</dt>
       {computing ? (
         <dd>computing…</dd>
       ) : (

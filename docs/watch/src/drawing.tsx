@@ -7,20 +7,36 @@ import type { Sequence, Vector } from "./transformer.ts";
 
 export type Hue = "stream" | "query" | "key" | "value" | "weight";
 
-export const shown = (x: number) => (x === -Infinity ? "−∞" : x.toFixed(2).replace("-", "−"));
+export const shown = (x: number) =>
+  x === -Infinity ? "−∞" : x.toFixed(2).replace("-0.00", "0.00").replace("-", "−");
 
+// As finely near 100% as near 0%, so that what is left of a whole is seen.
 export function percent(share: number): string {
-  if (share === 0 || share >= 0.995) return share ? "100%" : "0%";
-  return share < 0.001 ? "<0.1%" : `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}%`;
+  if (share <= 0 || share >= 1) return share > 0 ? "100%" : "0%";
+  if (share < 0.001) return "<0.1%";
+  if (share > 0.999) return ">99.9%";
+  return `${(100 * share).toFixed(share < 0.1 || share > 0.9 ? 1 : 0)}%`;
 }
 
-// A piece as a reader knows it: the mark of a space is left out, what is only a space or a symbol is named, and a byte
-// that is a character by itself is that character.
+// A piece as a reader knows it. A word begins with a space and a punctuation mark does not: what is otherwise is marked,
+// a part of a word that is joined to the one before by a dot. Symbols are named, and a byte that is a character by itself
+// is that character.
 export function spelled(piece: string): string {
+  if (piece === "<s>" || piece === "</s>") return piece === "<s>" ? "‹start›" : "‹end›";
   const byte = Number.parseInt(/^<0x(..)>$/.exec(piece)?.[1] ?? "", 16);
-  if (byte > 0x20 && byte < 0x7f) return String.fromCharCode(byte);
-  return piece === "<s>" ? "‹start›" : piece === "</s>" ? "‹end›" : piece.replace(/^\u2581/, "") || "␣";
+  const text = byte > 0x20 && byte < 0x7f ? String.fromCharCode(byte) : piece.replace(/^\u2581/, "");
+  const word = /^[\p{L}\p{N}]/u.test(text);
+  if (piece.startsWith("\u2581")) return word ? text : `␣${text}`;
+  return word ? `·${text}` : text;
 }
+
+// Names of which no two are alike: those that were get a small number, that of their position if no others are given.
+export const distinct = (names: string[], numbers: number[] = names.map((_, i) => i)) =>
+  names.map((name, i) =>
+    names.indexOf(name) === names.lastIndexOf(name)
+      ? name
+      : name + String(numbers[i]).replace(/\d/g, (digit) => String.fromCharCode(0x2080 + Number(digit))),
+  );
 
 // Whether the window is a phone's.
 export const narrow = () => typeof matchMedia !== "undefined" && matchMedia("(max-width: 30rem)").matches;
@@ -179,7 +195,10 @@ function Strip(props: {
   // A mouse reads what it is over. A finger leaves the page with every tap, so what it touched last is kept.
   const mouse = (event: PointerEvent) => event.pointerType === "mouse";
   return (
-    <span class="strip" style={marked === null ? undefined : { "--at": (marked + 0.5) / values.length }}>
+    <span
+      class={marked === null ? "strip" : "strip marked"}
+      style={marked === null ? undefined : { "--at": (marked + 0.5) / values.length }}
+    >
       <canvas
         ref={canvas}
         width={values.length}
@@ -206,7 +225,7 @@ export function Numbers({ name, rows }: { name: string; rows: Labelled[] }) {
     <details onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>{name}, as a table</summary>
       {open && (
-        <div class="scrolls" tabIndex={0} role="region" aria-label={name}>
+        <Scrolls name={name}>
           <table class="numbers">
             <tbody>
               {rows.map((row, i) => (
@@ -219,7 +238,7 @@ export function Numbers({ name, rows }: { name: string; rows: Labelled[] }) {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scrolls>
       )}
     </details>
   );

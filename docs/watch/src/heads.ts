@@ -16,7 +16,10 @@ export interface Named {
   name: string;
   rows: number; // that count for it
   of: number; // rows that have a choice
+  all: number; // rows
 }
+
+const rowsWith = (piece: string, keys: string[]) => keys.map((_, j) => j).filter((j) => keys[j] === piece);
 
 // The last full stop and the end symbol: where a head often looks that finds nothing to fetch.
 const restsOf = (keys: string[]) => [keys.lastIndexOf("."), keys.indexOf("‹end›")].filter((j) => j >= 0);
@@ -34,7 +37,11 @@ function patterns(kind: Kind, keys: string[]): [name: string, places: (i: number
         ],
       ]
     : [];
-  if (kind === "cross") return rest;
+  const columns = [...new Set(keys)].map((piece): [string, () => number[]] => [
+    `mostly at “${piece}”`,
+    () => rowsWith(piece, keys),
+  ]);
+  if (kind === "cross") return [...rest, ...columns];
   return [
     ["mostly at the token itself", (i) => [i]],
     ["mostly one token back", (i) => [i - 1]],
@@ -42,6 +49,7 @@ function patterns(kind: Kind, keys: string[]): [name: string, places: (i: number
     ["mostly one token ahead", (i) => [i + 1]],
     ...(kind === "encoder" ? rest : []),
     [kind === "encoder" ? "mostly at the first token" : "mostly at ‹start›", () => [0]],
+    ...columns,
   ];
 }
 
@@ -53,6 +61,7 @@ export function nameOf(kind: Kind, { weights, masked, keys }: Head): Named | nul
     name,
     rows: choices.filter(holds).length,
     of: choices.length,
+    all: weights.length,
   });
   const enough = ({ rows, of }: Named) => rows > 0 && rows >= of / 2;
   const [best] = patterns(kind, keys)
@@ -63,7 +72,7 @@ export function nameOf(kind: Kind, { weights, masked, keys }: Head): Named | nul
   const sharp =
     kind === "cross"
       ? "mostly at one English token for each (sharp)"
-      : "mostly at one token, at no fixed place (sharp)";
+      : "mostly at one token, not the same in every row (sharp)";
   const others = [
     counted(sharp, (i) => most(i) > HALF),
     counted("spread over many tokens", (i) => most(i) <= THIRD),
@@ -71,5 +80,8 @@ export function nameOf(kind: Kind, { weights, masked, keys }: Head): Named | nul
   return [...(best ? [best] : []), ...others].find(enough) ?? null;
 }
 
-export const told = (named: Named | null) =>
-  named ? `${named.name}: ${named.rows} of ${named.of} rows` : "no pattern that this page looks for";
+export function told(named: Named | null): string {
+  if (!named) return "no pattern that this page looks for";
+  const { name, rows, of, all } = named;
+  return of === all ? `${name}: ${rows} of ${of} rows` : `${name}: ${rows} of the ${of} rows with a choice`;
+}

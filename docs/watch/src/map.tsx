@@ -1,6 +1,7 @@
 // The paper's Figure 1 as a map: the sentence enters below, and each part can be opened.
 
 import { spelled } from "./drawing.tsx";
+import { goingTo } from "./state.ts";
 import { STOPS } from "./stops.tsx";
 import { piecesOf, positionOf, type View } from "./view.ts";
 
@@ -74,7 +75,7 @@ export function FigureOne({ view }: { view: View | null }) {
   };
   const go = (event: Event, stop: string) => {
     event.preventDefault();
-    choose({ stop });
+    choose(goingTo(stop, state.stop));
     const station = document.getElementById("station");
     if (station && station.getBoundingClientRect().top > innerHeight / 2) station.scrollIntoView();
   };
@@ -88,7 +89,7 @@ export function FigureOne({ view }: { view: View | null }) {
       <g class="wires" aria-hidden="true">
         <path d="M100 598 V222 M300 598 V60" />
         <path d="M100 222 V210 H200 V323 H226" />
-        <path class="flow" d="M100 598 V210 H200 V323 H300 M300 598 V60" />
+        <path key={state.stop} class="flow" d="M100 598 V210 H200 V323 H300 M300 598 V60" />
         <rect class="stack" x="14" y="262" width="172" height="186" rx="10" />
         <rect class="stack" x="214" y="168" width="172" height="280" rx="10" />
         <text x="8" y="464" class="times">

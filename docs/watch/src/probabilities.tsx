@@ -1,7 +1,6 @@
 // What comes out: a probability for every piece, and the choice of another one.
 
-import { useState } from "preact/hooks";
-import { Bar, Fold, percent, Scrolls, Slider, shown, spelled, Tokens } from "./drawing.tsx";
+import { Bar, distinct, Fold, percent, Scrolls, Slider, shown, spelled, Tokens } from "./drawing.tsx";
 import { END } from "./tokenizer.ts";
 import { softmax } from "./transformer.ts";
 import { choosePosition, largestOf, namesOf, positionOf, type View } from "./view.ts";
@@ -9,12 +8,16 @@ import { Term } from "./words.tsx";
 
 export function Probabilities({ view }: { view: View }) {
   const { look, tokenizer, model, state, choose } = view;
-  const [temperature, setTemperature] = useState(1);
+  const { temperature } = state;
   const at = positionOf(view, "decoder");
   const logits = look.trace["generator.proj"][at];
   const own = softmax(logits); // of the model, whatever the temperature for show
   const chances = softmax(logits.map((x) => x / temperature));
   const best = largestOf(logits, 10);
+  const names = distinct(
+    best.map((token) => spelled(tokenizer.pieces[token])),
+    best,
+  );
   const written = look.written[at];
   const rest = 1 - best.reduce((sum, i) => sum + chances[i], 0);
   const begun = look.target.slice(1, at + 1);
@@ -60,10 +63,10 @@ export function Probabilities({ view }: { view: View }) {
             </tr>
           </thead>
           <tbody>
-            {best.map((token) => (
+            {best.map((token, i) => (
               <tr key={token} class={token === written ? "chosen" : undefined}>
                 <th scope="row" lang="de">
-                  {spelled(tokenizer.pieces[token])}
+                  {names[i]}
                 </th>
                 <td>{shown(logits[token])}</td>
                 <td>
@@ -84,7 +87,7 @@ export function Probabilities({ view }: { view: View }) {
                         })
                       }
                     >
-                      Write <span lang="de">{spelled(tokenizer.pieces[token])}</span>
+                      Write <span lang="de">{names[i]}</span>
                     </button>
                   )}
                 </td>
@@ -95,7 +98,7 @@ export function Probabilities({ view }: { view: View }) {
       </Scrolls>
       <p class="small">
         The other {(model.pieces.length - best.length).toLocaleString("en")} pieces share{" "}
-        {percent(Math.max(0, rest))}.
+        {percent(Math.max(0, rest))}. A dot joins a piece to the one before it.
       </p>
       {state.prefix.length > 0 && (
         <p>
@@ -112,7 +115,7 @@ export function Probabilities({ view }: { view: View }) {
           to={3}
           step={0.1}
           value={temperature}
-          onMove={setTemperature}
+          onMove={(temperature) => choose({ temperature })}
         />
         <p class="small">
           Logits are divided by it first. Below 1 the likeliest piece gains, above 1 all become more alike.

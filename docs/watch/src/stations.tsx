@@ -5,12 +5,12 @@ import { Leave, Unmasked } from "./breaking.tsx";
 import { Bar, Fold, Scrolls, Strips, shown, spelled, Tokens } from "./drawing.tsx";
 import { beginning, type Side } from "./state.ts";
 import { moments, similarity } from "./transformer.ts";
-import { choosePosition, largestOf, namesOf, piecesOf, positionOf, type View } from "./view.ts";
+import { choosePosition, largestOf, namesOf, piecesOf, positionOf, readOf, type View } from "./view.ts";
 import { Term } from "./words.tsx";
 
 const embedding = (side: Side) => (side === "encoder" ? "src_embed" : "tgt_embed");
 
-function ChooseToken({ view, side }: { view: View; side: Side }) {
+export function ChooseToken({ view, side }: { view: View; side: Side }) {
   const label =
     side === "encoder"
       ? "The token at hand"
@@ -31,27 +31,28 @@ function ChooseToken({ view, side }: { view: View; side: Side }) {
 }
 
 export function SourcePieces({ view }: { view: View }) {
-  const { look, tokenizer, model, tries, state, choose } = view;
+  const { look, tokenizer, model, tries, choose } = view;
   const composed = tokenizer.composed(look.source);
   const spelledInBytes = look.source.filter((token) => tokenizer.isByte(token)).length;
   return (
     <>
       <p class="said" aria-live="polite">
-        This sentence is <b>{look.source.length} tokens</b>: {look.source.length - 1} of the{" "}
-        {model.pieces.length.toLocaleString("en")} pieces, and the end symbol.
+        This sentence is <b>{look.source.length} tokens</b>: {look.source.length - 1} pieces from a table of{" "}
+        {model.pieces.length.toLocaleString("en")}, and the end symbol.
         {spelledInBytes > 0 &&
-          ` ${spelledInBytes} of them are single bytes, because no piece holds that character: its captions hardly ever had it.`}
+          ` ${spelledInBytes} of them are single bytes, because no piece holds their character: the captions that it learned from hardly ever had it.`}
       </p>
       <ol class="pieces">
         {look.source.map((token, i) => (
           <li key={i}>
-            <span class="token">{tokenizer.pieces[token].replace("\u2581", "▁")}</span>
+            <span class="token">{spelled(tokenizer.pieces[token])}</span>
             <small>{token}</small>
           </li>
         ))}
       </ol>
       <p class="small">
-        The mark ▁ stands for a space. The number is the row of the table in which the piece is looked up.
+        A dot joins a piece to the one before it; a word's first piece holds the space before it (▁ in the
+        notebooks). The number is the row of the table in which the piece is looked up.
       </p>
       <p>
         {composed.length ? (
@@ -69,7 +70,7 @@ export function SourcePieces({ view }: { view: View }) {
           "Here each word is a single piece."
         )}
       </p>
-      {tries.pieces && tries.pieces !== state.sentence && (
+      {tries.pieces && !composed.length && (
         <div class="try">
           <p>A sentence with words that are put together:</p>
           <button type="button" onClick={() => choose(beginning(tries.pieces ?? ""))}>
@@ -87,7 +88,9 @@ export function TargetPieces({ view }: { view: View }) {
   return (
     <Scrolls name="What the decoder reads and writes">
       <table class="shifted">
-        <caption>At each position the decoder reads one token and predicts the next</caption>
+        <caption>
+          At each position one more token is read, and the next is predicted from all that was read
+        </caption>
         <thead>
           <tr>
             <th scope="col">position</th>
@@ -99,7 +102,7 @@ export function TargetPieces({ view }: { view: View }) {
         <tbody>
           {look.target.map((token, i) => (
             <tr key={i}>
-              <th scope="row">{i + 1}</th>
+              <th scope="row">{i}</th>
               <td lang="de">{spelled(tokenizer.pieces[token])}</td>
               <td lang="de">
                 <b>{spelled(tokenizer.pieces[look.written[i]])}</b>
@@ -118,6 +121,7 @@ export function TargetPieces({ view }: { view: View }) {
 export function Embedding({ view, side }: { view: View; side: Side }) {
   const { look, model } = view;
   const pieces = piecesOf(view, side);
+  const names = readOf(view, side);
   const twin = pieces.findIndex((piece, i) => pieces.indexOf(piece) < i);
   return (
     <>
@@ -131,7 +135,7 @@ export function Embedding({ view, side }: { view: View; side: Side }) {
         name="Embeddings"
         chosen={positionOf(view, side)}
         onRow={(i) => choosePosition(view, side, i)}
-        rows={look.trace[`${embedding(side)}.0`].map((values, i) => ({ label: spelled(pieces[i]), values }))}
+        rows={look.trace[`${embedding(side)}.0`].map((values, i) => ({ label: names[i], values }))}
       />
     </>
   );
@@ -143,6 +147,7 @@ export function Positions({ view, side }: { view: View; side: Side }) {
   const pieces = piecesOf(view, side);
   const at = positionOf(view, side);
   const waves = look.trace[`${name}.1.pe`];
+  const names = readOf(view, side);
   return (
     <>
       <ChooseToken view={view} side={side} />
@@ -150,14 +155,13 @@ export function Positions({ view, side }: { view: View; side: Side }) {
         name="Embedding, position and their sum"
         rows={[
           { label: spelled(pieces[at]), values: look.trace[`${name}.0`][at] },
-          ...(waves ? [{ label: `+ position ${at}`, values: waves[at] }] : []),
+          ...(waves ? [{ label: `+ PE(${at})`, values: waves[at] }] : []),
           { label: "= x", values: look.trace[`${name}.1`][at] },
         ]}
       />
-      <p>
-        Without positions the decoder, too, sees what it has written as a bag. It knows which piece came last;
-        what order remains beyond that comes from the causal mask, which shows each position only what came
-        before it.
+      <p class="small">
+        Positions count from 0: <b>{names[at]}</b> stands at {at}. Without them the decoder keeps some order,
+        through its causal mask.
       </p>
       <Leave view={view} part="positions">
         Leave out the positions
@@ -262,8 +266,8 @@ export function AddAndNorm({ view, side, sublayer }: { view: View; side: Side; s
         not be 1.
       </p>
       <p class="small">
-        The cosine similarity of x and the sum is <b>{shown(alike)}</b>: at 1 the sum still points where x
-        did, at 0 nothing of that direction is left.
+        The <Term of="cosine similarity" /> of x and the sum is <b>{shown(alike)}</b>: at 1 the sum still
+        points where x did, at 0 nothing of that direction is left, below 0 it points away from it.
       </p>
       <Leave view={view} part="residual">
         Leave out all residual connections
@@ -365,7 +369,8 @@ export function Network({ view, side }: { view: View; side: Side }) {
       />
       <p>
         The largest number of x is {shown(sizeOf(x))} in size, the largest that the network gives{" "}
-        <b>{shown(sizeOf(output))}</b>. The cosine similarity of x and the sum is <b>{shown(alike)}</b>:{" "}
+        <b>{shown(sizeOf(output))}</b>. The <Term of="cosine similarity" /> of x and the sum is{" "}
+        <b>{shown(alike)}</b>:{" "}
         {sizeOf(output) === 0
           ? "it is left out and adds nothing."
           : alike > 0.7
@@ -389,12 +394,12 @@ export function Network({ view, side }: { view: View; side: Side }) {
 
 export function Memory({ view }: { view: View }) {
   const { look, model } = view;
-  const pieces = piecesOf(view, "encoder");
+  const names = readOf(view, "encoder");
   return (
     <>
       <p class="said" aria-live="polite">
         <b>
-          {pieces.length} × {model.d_model} numbers
+          {names.length} × {model.d_model} numbers
         </b>{" "}
         are all that the decoder will ever know of the English sentence. Each of its {model.N} layers makes
         its own keys and values of them, once.
@@ -404,7 +409,7 @@ export function Memory({ view }: { view: View }) {
         chosen={positionOf(view, "encoder")}
         onRow={(i) => choosePosition(view, "encoder", i)}
         rows={look.trace[`encoder.layers.${model.N - 1}.sublayer.1.norm`].map((values, i) => ({
-          label: spelled(pieces[i]),
+          label: names[i],
           values,
         }))}
       />

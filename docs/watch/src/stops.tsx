@@ -54,8 +54,9 @@ const SEEN: Record<Kind, ComponentChildren> = {
   cross: (
     <>
       Here the two languages meet: the query comes from the German written so far, keys and values from the{" "}
-      <Term of="memory" /> of the English. A position looks for the English that it needs for the token which
-      it is about to write, not for the token which it reads: that is why each has two names.
+      <Term of="memory" /> of the English. In the last layer a position looks for the English of the token
+      that it is about to write; in layers before it a head may still look for that of the token just read. So
+      each position has two names.
     </>
   ),
 };
@@ -66,7 +67,7 @@ function pieces(side: Side): Stop {
         id: "encoder-pieces",
         title: "Pieces",
         question: "What does the model read?",
-        text: "Not words but pieces. Byte-pair encoding has learned them from English and German captions together: a frequent word is one piece, a rare one is put together from several, and a character that it never saw is spelled in bytes. Why not whole words? A table of words has no row for a word that is not in it, such as a new name; of pieces any word can be made.",
+        text: "Not words but pieces. Byte-pair encoding has learned them from English and German captions together: a frequent word is one piece, a rare one is put together from several, and a character that no piece holds is spelled in bytes. Why not whole words? A table of words has no row for a word that is not in it, such as a new name; of pieces any word can be made.",
         shape: "(src_len)",
         section: "5.1",
         notebook: "07_batches_and_masks",
@@ -76,7 +77,7 @@ function pieces(side: Side): Stop {
         id: "decoder-pieces",
         title: "Outputs, shifted right",
         question: "What does the decoder read?",
-        text: "What it has written so far, moved one place to the right so that a start symbol comes first. At every position it predicts the next token, appends it, and reads again: it is auto-regressive.",
+        text: "What it has written so far, moved one place to the right so that a start symbol comes first. It predicts the next token, appends it, and reads again: it is auto-regressive.",
         shape: "(tgt_len)",
         section: "3.1",
         notebook: "07_batches_and_masks",
@@ -114,10 +115,14 @@ const inputs = (side: Side): Stop[] => [
     title: "Positional encoding",
     question: "How does the model know the order of the words?",
     strips: true,
-    text: "An embedding says which piece, not where it stands. So a pattern of sine and cosine waves, different at every position, is added to it. Attention itself sees no order: leave the positions out, and it reads a bag of pieces.",
+    text: "An embedding says which piece, not where it stands. So a pattern of sine and cosine waves, different at every position, is added to it; with waves, the paper hoped, distances are easy to learn. Attention itself sees no order: leave the positions out, and it reads a bag of pieces.",
     equation: (
       <>
-        PE(pos, 2i) = sin(pos / 10000<sup>2i/d</sup>), PE(pos, 2i+1) = cos of the same
+        PE(pos, 2i) = sin(pos / 10000
+        <sup>
+          2i/d<sub>model</sub>
+        </sup>
+        ), PE(pos, 2i+1) = cos of the same, for the numbers 2i and 2i+1 of a vector
       </>
     ),
     shape: side === "encoder" ? "(src_len, d_model)" : "(tgt_len, d_model)",
@@ -129,13 +134,15 @@ const inputs = (side: Side): Stop[] => [
 
 const Compared = () => (
   <>
-    A token's query is compared with every key by a dot product, its score, which is divided by{" "}
+    A token's query is compared with every key by a dot product, its score; the softmax turns the scores into
+    weights that sum to 1. Before it they are scaled: a sum of d<sub>k</sub> products, some negative, is about
+    √d<sub>k</sub> times as large as one of them, so it is divided by{" "}
     <span class="whole">
       √<Term of="d_k" />.
     </span>{" "}
-    A score is a sum of d<sub>k</sub> products, so it is about √d<sub>k</sub> times as large as one of them;
-    undivided, large scores leave nearly all the weight to one token. The softmax turns the scores into
-    weights that sum to 1.
+    Undivided, large scores give nearly all the weight to one token: the head then passes on a single value,
+    and in training the softmax has “extremely small <Term of="gradient" as="gradients" />
+    ”, so it hardly learns to look elsewhere.
   </>
 );
 
@@ -161,7 +168,7 @@ function attention(kind: Kind): Stop[] {
           A token's vector x is multiplied by three learned matrices. The <b class="query">query</b> says what
           this token looks for. The <b class="key">key</b> says by what it can be found. The{" "}
           <b class="value">value</b> is what it hands over to those who find it. Nobody told the model so:
-          these are the roles that equation 1 gives them.
+          these are the roles that the formula of attention, at the next stop, gives them.
         </>
       ),
       equation: (
@@ -196,7 +203,9 @@ function attention(kind: Kind): Stop[] {
         <>
           softmax({Q}
           {K}
-          <sup>T</sup> / √d<sub>k</sub>) {V}
+          <sup>T</sup> / √d<sub>k</sub>
+          {kind === "decoder" && " + M"}) {V}
+          {kind === "decoder" && ", with M = −∞ where a key comes later, 0 elsewhere"}
         </>
       ),
       shape: `(h, ${queries}, ${keys})`,
@@ -223,16 +232,21 @@ function attention(kind: Kind): Stop[] {
   ];
 }
 
+const SUBLAYERS: Record<Side, string[]> = {
+  encoder: ["self-attention", "the feed-forward network"],
+  decoder: ["masked self-attention", "encoder-decoder attention", "the feed-forward network"],
+};
+
 const addAndNorm = (side: Side, sublayer: number): Stop => ({
   id: `${side}-norm${sublayer + 1}`,
-  title: "Add & norm",
+  title: `Add & norm after ${SUBLAYERS[side][sublayer]}`,
   question: "Why is the input added to the output?",
   strips: true,
   text: (
     <>
-      A sub-layer does not replace a token's vector: what it computes is added to it, so nothing is lost on
-      the way up, and in training the <Term of="gradient" /> has a straight way down. The norm then brings the
-      sum back to one scale.
+      A <Term of="sub-layer" /> does not replace a token's vector: what it computes is added to it, so nothing
+      is lost on the way up, and in training the <Term of="gradient" /> has a straight way down. The norm then
+      brings the sum back to one scale.
     </>
   ),
   equation: <>LayerNorm(x + Sublayer(x))</>,
@@ -246,9 +260,9 @@ const addAndNorm = (side: Side, sublayer: number): Stop => ({
 const network = (side: Side): Stop => ({
   id: `${side}-network`,
   title: "Feed-forward",
-  question: "What happens to a token when it looks at nobody?",
+  question: "What happens to each token by itself?",
   strips: true,
-  text: "Attention moves information between tokens; this network works on each token alone, with the same weights at every position. It widens the vector, sets what is negative to 0, and narrows it again. No unit of the wide vector has a name: training chose what makes it fire, and often it is a mixture of things.",
+  text: "Attention moves information between tokens; this network works on each token alone, with the same weights at every position. It widens the vector, sets what is negative to 0, and narrows it again; without the step in the middle its two matrices would be no more than one. No unit of the wide vector has a name: training chose what makes it fire, and often it is a mixture of things.",
   equation: (
     <>
       max(0, x W<sub>1</sub> + b<sub>1</sub>) W<sub>2</sub> + b<sub>2</sub>
@@ -302,8 +316,9 @@ const beam: Stop = {
   text: (
     <>
       Because a good beginning may lead to a bad end. The search keeps the few likeliest beginnings side by
-      side, and ends some, drops others. With a beam of 1 it is <Term of="greedy" />. Scores are divided by a
-      length penalty, because every further token makes a sentence less likely.
+      side, as many as the beam is wide, and drops the others. With a beam of 1 it is <Term of="greedy" />.
+      Every further token makes a sentence less likely: to divide log P, which is negative, by a penalty that
+      grows with the length (in tokens, ‹end› too) makes up for it.
     </>
   ),
   equation: (
@@ -348,6 +363,14 @@ const ALL = [
 ];
 export const STOPS = new Map(ALL.map((stop) => [stop.id, stop]));
 
+// The stop of the tour that one beside it belongs to: another step of the same attention, or the last one before it.
+export function onTour(id: string): string {
+  const step = STOPS.get(id)?.tabs?.find(([tab]) => TOUR.includes(tab));
+  const ids = [...STOPS.keys()];
+  const before = ids.slice(0, ids.indexOf(id) + 1).filter((one) => TOUR.includes(one));
+  return TOUR.includes(id) ? id : (step?.[0] ?? before[before.length - 1]);
+}
+
 // The way from the sentence to its translation, without what the decoder repeats.
 export const TOUR = [
   "encoder-pieces",
@@ -365,4 +388,28 @@ export const TOUR = [
   "probabilities",
   "beam",
   "break",
+];
+
+// What the tour has shown, each with the notebooks that tell it in full.
+export const KNOWN: [text: string, notebooks: string[]][] = [
+  [
+    "A text becomes pieces; a piece becomes a vector, which also says where it stands.",
+    ["04_feed_forward_and_embeddings", "05_positional_encoding"],
+  ],
+  [
+    "Attention is a mean of values, weighted by how well a query and the keys match; several heads look at several places.",
+    ["02_attention", "03_multi_head_attention"],
+  ],
+  [
+    "A feed-forward network works on each token alone, and what a sub-layer computes is added to what it read.",
+    ["04_feed_forward_and_embeddings", "06_the_full_model"],
+  ],
+  [
+    "The mask lets the decoder learn at all positions at once, without seeing the answer.",
+    ["07_batches_and_masks"],
+  ],
+  [
+    "The decoder writes token by token; a beam search keeps several beginnings, as the likeliest may end badly.",
+    ["11_search_and_averaging"],
+  ],
 ];

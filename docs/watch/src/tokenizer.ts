@@ -44,16 +44,20 @@ export class Tokenizer {
     return BYTE.test(this.pieces[token]);
   }
 
-  // The words that are put together from several pieces, as pieces, without what is no letter.
+  // The words that are put together from several pieces, as pieces, without punctuation; the bytes that stand side
+  // by side as the characters that they spell.
   composed(tokens: number[]): string[][] {
-    const words: string[][] = [];
-    for (const token of tokens) {
-      const piece = this.pieces[token];
-      if (token < SYMBOLS || this.isByte(token)) continue;
-      if (piece.startsWith(SPACE) || !words.length) words.push([]);
-      if (/\p{L}/u.test(piece)) words[words.length - 1].push(piece.replace(SPACE, ""));
-    }
-    return words.filter((word) => word.length > 1);
+    const words: number[][][] = [];
+    tokens.forEach((token, i) => {
+      if (token < SYMBOLS) return;
+      if (this.pieces[token].startsWith(SPACE) || !words.length) words.push([]);
+      const word = words[words.length - 1];
+      if (this.isByte(token) && i && this.isByte(tokens[i - 1])) word[word.length - 1].push(token);
+      else word.push([token]);
+    });
+    return words
+      .map((word) => word.map((piece) => this.decode(piece)).filter((piece) => /[\p{L}\p{N}]/u.test(piece)))
+      .filter((word) => word.length > 1);
   }
 
   // Join the pair that was learned first, again and again.

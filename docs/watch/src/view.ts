@@ -1,6 +1,6 @@
 // What every station is given: the reader's choices, and what the model computed for them.
 
-import { spelled } from "./drawing.tsx";
+import { distinct, spelled } from "./drawing.tsx";
 import type { Side, State } from "./state.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 import type { Part, Sequence, Vector } from "./transformer.ts";
@@ -20,7 +20,7 @@ export interface View {
 }
 
 // The choices, with a layer and a head that the model has.
-export type Opened = State & { layer: number };
+export type Opened = State & { layer: number; head: number };
 
 // Sentences that show what a stop is about, for the model of this page.
 export interface Tries {
@@ -44,6 +44,10 @@ export function layerOf({ layer, stop }: State, layers: number): number {
   return Math.min(layer ?? (stop.startsWith("cross-") ? layers : telling) - 1, layers - 1);
 }
 
+// The head at hand: where none was chosen, one that does what its stop tells of (in the shipped model).
+export const headOn = ({ head, stop }: State, heads: number) =>
+  Math.min(head ?? (stop.startsWith("cross-") ? 1 : 2), heads - 1);
+
 // The probability that the model gave to each piece that it wrote, and their geometric mean.
 export const chancesOf = ({ written, trace }: Look) =>
   written.map((token, i) => Math.exp(trace.generator[i][token]));
@@ -57,13 +61,16 @@ export function piecesOf({ look, tokenizer }: View, side: Side): string[] {
   return (side === "encoder" ? look.source : look.target).map((token) => tokenizer.pieces[token]);
 }
 
+// What a stack reads, by names of which no two are alike.
+export const readOf = (view: View, side: Side) => distinct(piecesOf(view, side).map(spelled));
+
 // What the positions of a stack are called. One of the decoder has two names, what it reads and what it writes: it
 // looks for what the second needs, and with the first alone its attention would seem to be one word late.
 export function namesOf(view: View, side: Side): string[] {
-  const read = piecesOf(view, side).map(spelled);
-  if (side === "encoder") return read;
+  if (side === "encoder") return readOf(view, side);
   const { look, tokenizer } = view;
-  return read.map((piece, i) => `${piece} → ${spelled(tokenizer.pieces[look.written[i]])}`);
+  const written = look.written.map((token) => spelled(tokenizer.pieces[token]));
+  return distinct(piecesOf(view, side).map((piece, i) => `${spelled(piece)} → ${written[i]}`));
 }
 
 // Where `after` writes what `before` writes at a position: at the same one, or else at the first; if nowhere, the same.

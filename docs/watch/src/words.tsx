@@ -12,11 +12,14 @@ const MEANINGS = {
   src_len: "the number of tokens of the English sentence",
   tgt_len: "the number of tokens that the decoder reads",
   h: "the number of heads",
+  bias: "a learned number that is added, one for each of the vector's; equation 1 leaves it out",
+  "sub-layer": "one step of a layer: an attention or a feed-forward network",
+  "cosine similarity": "the cosine of the angle between two vectors: 1 if they point the same way",
   gain: "a learned factor, one for each of the vector's numbers",
   "standard deviation":
     "how far the numbers lie from their mean: the root of the mean square of the distance",
   "geometric mean":
-    "the n-th root of the product of n numbers: one that is small draws it down further than the plain mean",
+    "the geometric mean: the n-th root of the product of n numbers; one that is small draws it down further than the plain mean",
   greedy: "always taking the likeliest next token",
   memory: "the encoder's last vectors, one for each English token: all that the decoder sees of the sentence",
   ReLU: "rectified linear unit: max(0, x), which keeps what is positive and sets the rest to 0",

@@ -3,18 +3,19 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { apart, layOut } from "../src/beam.tsx";
+import { apart, layOut, short } from "../src/beam.tsx";
 import { partName, partNames, sameWords } from "../src/breaking.tsx";
-import { percent, scaleOf, shown, spelled } from "../src/drawing.tsx";
+import { distinct, percent, scaleOf, shown, spelled } from "../src/drawing.tsx";
 import { nameOf, told } from "../src/heads.ts";
 import type { Candidate } from "../src/search.ts";
-import { beginning, FIRST, readLink, type State, writeLink } from "../src/state.ts";
-import { STOPS, TOUR } from "../src/stops.tsx";
+import { beginning, FIRST, goingTo, readLink, type State, writeLink } from "../src/state.ts";
+import { onTour, STOPS, TOUR } from "../src/stops.tsx";
 import { Tokenizer } from "../src/tokenizer.ts";
 import { moments, similarity, softmax } from "../src/transformer.ts";
 import type { Look } from "../src/translator.ts";
 import {
   headOf,
+  headOn,
   largestOf,
   layerOf,
   meanOfHeads,
@@ -36,6 +37,7 @@ const state: State = {
   leftOut: ["positions", "decoder.layers.1.src_attn 2"],
   beam: 6,
   alpha: 0.3,
+  temperature: 2.5,
 };
 
 test("a link holds all that was chosen", () => {
@@ -71,8 +73,41 @@ test("where no layer was chosen, encoder-decoder attention opens on its last, an
     ["encoder-network", "decoder-network"].map((at) => opensOn(at, null)),
     [3, 1],
   );
-  assert.equal(readLink(writeLink({ ...state, layer: null })).layer, null);
-  assert.ok(!writeLink(FIRST).includes("layer="));
+  const headAt = (stop: string, head: number | null, heads = 4) =>
+    headOn({ ...state, stop, head }, heads) + 1;
+  assert.deepEqual(
+    ["encoder-heads", "cross-weights", "cross-heads"].map((at) => headAt(at, null)),
+    [3, 2, 2],
+  );
+  assert.deepEqual(
+    [headAt("cross-heads", 3), headAt("encoder-heads", 9), headAt("encoder-heads", null, 1)],
+    [4, 4, 1],
+  );
+  const open = readLink(writeLink({ ...state, layer: null, head: null }));
+  assert.deepEqual([open.layer, open.head], [null, null]);
+  assert.ok(!/layer=|head=/.test(writeLink(FIRST)));
+});
+
+test("what was chosen in one attention is not taken into another, and a temperature stays at its stop", () => {
+  const after = (stop: string) => ({ ...state, ...goingTo(stop, state.stop) });
+  const [within, beyond] = [after("cross-weights"), after("encoder-heads")];
+  assert.deepEqual([within.layer, within.head, within.key], [state.layer, state.head, state.key]);
+  assert.deepEqual([beyond.layer, beyond.head, beyond.key], [null, null, null]);
+  assert.deepEqual([within.temperature, beyond.temperature], [1, 1]);
+});
+
+test("a stop beside the tour leads back to the one that it belongs to", () => {
+  for (const id of TOUR) assert.equal(onTour(id), id);
+  assert.deepEqual(["cross-heads", "cross-projections", "decoder-projections"].map(onTour), [
+    "cross-weights",
+    "cross-weights",
+    "decoder-weights",
+  ]);
+  assert.deepEqual(["encoder-norm2", "decoder-positions", "decoder-norm3"].map(onTour), [
+    "encoder-network",
+    "decoder-pieces",
+    "cross-weights",
+  ]);
 });
 
 const pieces = "<s> </s> ▁Two ▁girls . ▁Zwei ▁Mädchen".split(" ");
@@ -117,7 +152,7 @@ test("the same words of a broken model are told with how sure it is, other words
     }) as unknown as Look;
   const whole = found("Hund.", [0.9, 0.4]); // the root of 0.36
   assert.equal(sameWords(whole, found("Hund.", [0.3, 0.3])), "the same words, but less sure: 60% → 30%");
-  assert.equal(sameWords(whole, found("Hund.", [0.9, 0.9])), "the same words, and surer: 60% → 90%");
+  assert.equal(sameWords(whole, found("Hund.", [0.8, 0.8])), "the same words, and surer: 60% → 80%");
   assert.equal(sameWords(whole, found("Hund.", [0.6, 0.6])), "the same words, just as sure: 60%");
   assert.equal(sameWords(whole, found("Katze.", [0.9, 0.4])), "");
 });
@@ -145,10 +180,33 @@ test("every stop of the tour is there, and every link between stops leads to one
 });
 
 test("numbers are written as a reader expects them", () => {
-  assert.deepEqual([1.234, -0.5, -Infinity].map(shown), ["1.23", "−0.50", "−∞"]);
+  assert.deepEqual([1.234, -0.5, -10, -0.001, -Infinity].map(shown), [
+    "1.23",
+    "−0.50",
+    "−10.00",
+    "0.00",
+    "−∞",
+  ]);
   assert.deepEqual([1, 0.5, 0.05, 0.0001, 0].map(percent), ["100%", "50%", "5.0%", "<0.1%", "0%"]);
+  assert.deepEqual([0.996, 0.004, 0.9999].map(percent), ["99.6%", "0.4%", ">99.9%"]);
   assert.deepEqual(["<s>", "\u2581dog", "\u2581", "</s>"].map(spelled), ["‹start›", "dog", "␣", "‹end›"]);
   assert.deepEqual(["<0x3F>", "<0xE7>", "<0x0A>"].map(spelled), ["?", "<0xE7>", "<0x0A>"]);
+});
+
+test("pieces that differ are spelled differently, and so are tokens that are the same piece", () => {
+  assert.deepEqual(["\u2581roten", "roten", ".", "\u2581.", "12"].map(spelled), [
+    "roten",
+    "·roten",
+    ".",
+    "␣.",
+    "·12",
+  ]);
+  assert.deepEqual(distinct(["a", "red", "a"]), ["a₀", "red", "a₂"]);
+  assert.deepEqual(distinct([".", "."], [46, 9940]), [".₄₆", ".₉₉₄₀"]);
+  assert.deepEqual(
+    ["kleines", "kleine", "Hund"].map((piece) => short(piece, 5)),
+    ["kl…es", "kl…ne", "Hund"],
+  );
 });
 
 test("a word that is put together from pieces is told, and no other", () => {
@@ -161,6 +219,15 @@ test("a word that is put together from pieces is told, and no other", () => {
     ["W", "ort"],
   ]);
   assert.deepEqual(new Tokenizer(pieces.map((piece) => [piece, null])).composed([4, 7, 1]), []);
+});
+
+test("a word of which a character is spelled in bytes is told with that character", () => {
+  const pieces = "<s> </s> <blank> <unk> ▁ <0xC5> <0x81> uk asz ▁1 2".split(" ");
+  const composed = new Tokenizer(pieces.map((piece) => [piece, null])).composed([4, 5, 6, 7, 8, 9, 10, 1]);
+  assert.deepEqual(composed, [
+    ["Ł", "uk", "asz"],
+    ["1", "2"],
+  ]);
 });
 
 test("what is left out has a name", () => {
@@ -276,12 +343,19 @@ test("a head gets a line for the place that half of its rows give more than half
   );
   assert.equal(
     at((i) => [2, 4, 1, 0, 1][i]),
-    "mostly at one token, at no fixed place (sharp): 5 of 5 rows",
+    "mostly at one token, not the same in every row (sharp): 5 of 5 rows",
   );
   assert.equal(
     at((i) => i, 0.2),
     "spread over many tokens: 5 of 5 rows",
   );
+});
+
+test("a head that looks at all tokens of one piece is told by that piece", () => {
+  const keys = ["in", "a", "red", "a", "‹end›"];
+  const [one, both] = [rowsOf(5, 5, (i) => 1 + 2 * (i % 2)), rowsOf(5, 5, () => 2)];
+  assert.equal(line("encoder", one, keys), "mostly at “a”: 5 of 5 rows");
+  assert.equal(line("cross", both, keys), "mostly at “red”: 5 of 5 rows");
 });
 
 test("‹end› and the full stop count together, and a sentence may end without a full stop", () => {
@@ -319,7 +393,10 @@ test("a row of the decoder in which the mask leaves one key alone has no choice,
   const keys = ["‹start›", "Ein", "Hund"];
   const weights = rowsOf(3, 3, (i) => Math.max(0, i - 1));
   const masked = weights.map((row, i) => row.map((_, j) => (j > i ? -Infinity : 0)));
-  assert.equal(told(nameOf("decoder", { weights, masked, keys })), "mostly one token back: 2 of 2 rows");
+  assert.equal(
+    told(nameOf("decoder", { weights, masked, keys })),
+    "mostly one token back: 2 of the 2 rows with a choice",
+  );
   assert.equal(
     told(nameOf("decoder", { weights, masked: nobodyHidden(weights), keys })),
     "mostly one token back: 2 of 3 rows",
