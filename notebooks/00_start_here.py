@@ -1155,7 +1155,7 @@ for text in ("The committee postponed the vote on interest rates.", "Light trave
 # The paper observes in rows C that "bigger models are better", though eight layers have 25.5 BLEU (with
 # better perplexity). It does not say how far another seed would move a row.
 #
-# *Still open: Table 3 on our scale, with three seeds* → [12_results](12_results.ipynb)
+# *Still open: Table 3 on our scale, a learning rate for each row* → [12_results](12_results.ipynb)
 
 # %% [markdown]
 # ### 6.3 English Constituency Parsing

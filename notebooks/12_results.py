@@ -522,81 +522,80 @@ assert correlation(TABLE_3) > correlation(others) + 0.05
 #
 # ### Table 3 at our size
 #
-# Ours are small models: two layers of width 128, four
-# heads, $d_{ff} = 256$ and **no dropout**, 500 updates on the built-in German-English corpus, one change at
-# a time and **three seeds each** (`python benchmarks/variations.py`).
-# Row (B) is missing, because in this package $d_k$ is always $d_{model}/h$.
+# Ours are small models: two layers of width 128, four heads, $d_{ff} = 256$, dropout 0.1, 1,000 updates on
+# the built-in German-English corpus, one change at a time. Each row has the **learning rate that suits it**:
+# of three peaks, the one with the best perplexity on the validation text. What we show is on the test text
+# (`python benchmarks/variations.py`). Three rows have three seeds, the others one.
 
 # %%
 record = recorded("variations")
-runs = {name: each["runs"] for name, each in record["variations"].items()}
+runs = {
+    name: [run for run in each["runs"] if run["factor"] == each["factor"]]
+    for name, each in record["variations"].items()
+}
+print("                    parameters   rate  perplexity  BLEU")
+for name, each in runs.items():
+    size, peak = each[0]["parameters"] / 1e6, each[0]["peak"]
+    scores = [mean(run[what] for run in each) for what in ("perplexity", "bleu")]
+    print(f"{name:18} {size:8.2f} M  {peak:.4f}  {scores[0]:10.2f}  {scores[1]:4.1f}")
+
+# %% tags=["figure-our-table-3"]
 row_of = {name: each["row"] for name, each in record["variations"].items()}
 base_mean = mean(math.log(run["perplexity"]) for run in runs["base"])
 apart = {name: [math.log(run["perplexity"]) - base_mean for run in each] for name, each in runs.items()}
 noise = max(map(abs, apart["base"]))  # nats; how far the base's own seeds are from their mean
-for name in ("base", "N = 4", "dropout 0.3"):
-    found = ", ".join(f"{run['perplexity']:.2f} ({run['bleu']:.1f})" for run in runs[name])
-    print(f"{name:12} perplexity (BLEU) of its three seeds: {found}")
-assert all(len(each) == 3 for each in runs.values())
-
-# %% tags=["figure-our-table-3"]
-EDGE = 0.2  # nats; what is further off is drawn as an arrow at the edge
 fig, ax = plt.subplots(figsize=(8.5, 6))
 for i, (name, values) in enumerate(apart.items()):
-    for value in values:
-        style = {"marker": ">" if value > EDGE else "o", "color": COLOURS.get(row_of[name], "C5"), "ms": 8}
-        ax.plot(min(value, EDGE), i, **style)
+    ax.plot(values, [i] * len(values), "o", color=COLOURS.get(row_of[name], "C5"), ms=8)
 ax.axvspan(-noise, noise, color="0.9", zorder=0)
 ax.axvline(0, color="black", lw=1)
-labels = [f"{name}, {runs[name][0]['parameters'] / 1e6:.2f} M" for name in runs]
-ax.set_yticks(range(len(runs)), labels)
+ax.set_yticks(range(len(runs)), list(runs))
 ax.invert_yaxis()
-ax.set_title(f"One change at a time, three seeds, {record['updates']} updates")
+ax.set_title(f"One change at a time, a rate for each, {record['updates']:,} updates")
 ax.set_xlabel("cross-entropy, difference from the base model (nats a token)")
 plt.show()
 
 # %% [markdown]
-# *Figure 7. Left is better. A dot is a run, an arrow a run beyond the edge. Behind each name stands the
-# number of parameters. The grey band reaches as far as the base model's own seeds.*
+# *Figure 7. Left is better. A dot is a run. The grey band reaches as far as the base model's own seeds.*
 
 # %%
 worse = [name for name in runs if min(apart[name]) > noise]
 better = [name for name in runs if max(apart[name]) < -noise]
-print("all three seeds worse:", ", ".join(worse))
-print("all three seeds better:", ", ".join(better))
-assert {"h = 1", "d_model = 64", "N = 4", "dropout 0.1", "dropout 0.3", "smoothing 0.2"} <= set(worse)
-assert set(better) == {"smoothing 0", "pre-norm", "three matrices"}
-bleus = {name: [run["bleu"] for run in each] for name, each in runs.items()}
-assert max(bleus["smoothing 0"]) < min(bleus["base"])
-assert mean(bleus["smoothing 0.2"]) > mean(bleus["base"])
-assert max(map(abs, apart["learned positions"])) < noise
+print("worse than every seed of the base:", ", ".join(worse))
+print("better:", ", ".join(better))
+for name in ("N = 4", "d_model = 256"):
+    tried = [run["perplexity"] for run in record["variations"][name]["runs"] if run["seed"] == 0]
+    print(f"{name} at half, once and twice the base model's factor:", ", ".join(f"{x:.2f}" for x in tried))
+bleus = {name: mean(run["bleu"] for run in each) for name, each in runs.items()}
+print(f"BLEU without dropout {bleus['dropout 0']:.1f}, with 0.1 {bleus['base']:.1f}")
+assert {"h = 1", "d_k = 8", "N = 1", "N = 4", "d_model = 64", "dropout 0"} <= set(worse)
+assert {"d_model = 256", "three matrices"} <= set(better)
+assert max(map(abs, apart["learned positions"])) < 0.015  # nats
 
 # %% [markdown]
-# As in the paper, one head is worse, $d_{model} = 64$ is worse, learned positions are about the same, and
-# no smoothing gives a better perplexity and worse BLEU. Unlike in the paper, more layers and dropout are
-# *worse*; $d_{model} = 256$ is no better.
+# As in the paper, one head is worse, narrow keys ($d_k = 8$) are worse, and so is a model that is smaller or
+# has no dropout; $d_{model} = 256$ is better, and learned positions are within 0.015 nats.
 #
-# This says little about the paper's Table 3, because two settings **failed to train**: four layers and a
-# dropout of 0.3, with a number of updates and a learning rate that were chosen for the base model. A fair
-# comparison would tune the learning rate for each row. So this is a table about *500 updates*: what learns
-# fast is ahead, such as pre-norm, or the three matrices (1.43 million parameters, not 0.92), which lost
-# four BLEU on Multi30k above.
+# **Look at the rates.** With the base model's factor in equation 3, four layers hardly train and
+# $d_{model} = 256$ is no better than the base; with half of it, the one is mended and the other wins. A
+# comparison with one factor would have compared rates. Four layers stay behind here, unlike in the paper: a lower rate or more updates might change that.
+# And without dropout, BLEU is *higher*, though perplexity is worse: after so few updates the two disagree.
+# Three matrices win with 1.43 million parameters, not 0.92; on Multi30k above, they lost four BLEU.
 #
 # ## Exercises
 #
-# **Exercise 1 (easy).** Suppose that we had run only one seed of `d_ff = 512` and one of `base`. In how
-# many of the nine pairs of seeds would `d_ff = 512` have the better perplexity, and in how many the better
-# BLEU? And `h = 8` against `base`?
+# **Exercise 1 (easy).** Suppose that we had run only one seed of `smoothing 0` and one of `base`. In how
+# many of the nine pairs of seeds would `smoothing 0` have the better perplexity, and in how many the better
+# BLEU? And `smoothing 0.2` against `base`?
 
 # %% tags=["solution"]
-for name in ("d_ff = 512", "h = 8"):
+for name in ("smoothing 0", "smoothing 0.2"):
     pairs = [(a, b) for a in runs[name] for b in runs["base"]]
     wins = (
         sum(a["perplexity"] < b["perplexity"] for a, b in pairs),
         sum(a["bleu"] > b["bleu"] for a, b in pairs),
     )
-    print(f"{name:10} better perplexity in {wins[0]} of 9 pairs, better BLEU in {wins[1]} of 9")
-    assert wins[1] < wins[0] <= 9  # by BLEU, one seed tells less
+    print(f"{name:13} better perplexity in {wins[0]} of 9 pairs, better BLEU in {wins[1]} of 9")
 
 # %% [markdown]
 # **Exercise 2 (medium).** A rule of thumb says that training costs $6ND$ operations: 6 times the parameters
