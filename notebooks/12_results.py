@@ -576,11 +576,12 @@ assert max(map(abs, apart["learned positions"])) < 0.015  # nats
 # As in the paper, one head is worse, narrow keys ($d_k = 8$) are worse, and so is a model that is smaller or
 # has no dropout; $d_{model} = 256$ is better, and learned positions are within 0.015 nats.
 #
-# **Look at the rates.** With the base model's factor in equation 3, four layers hardly train and
+# **Look at the rates.** With the base model's factor in equation 3, four layers hardly train, and
 # $d_{model} = 256$ is no better than the base; with half of it, the one is mended and the other wins. A
-# comparison with one factor would have compared rates. Four layers stay behind here, unlike in the paper: a lower rate or more updates might change that.
-# And without dropout, BLEU is *higher*, though perplexity is worse: after so few updates the two disagree.
-# Three matrices win with 1.43 million parameters, not 0.92; on Multi30k above, they lost four BLEU.
+# comparison with one factor would have compared rates. Four layers stay behind here, unlike in the paper: a
+# lower rate or more updates might change that. And without dropout, BLEU is *higher*, though perplexity is
+# worse: after so few updates the two disagree. Three matrices win with 1.43 million parameters, not 0.92; on
+# Multi30k above, they lost four BLEU.
 #
 # ## Exercises
 #
