@@ -524,8 +524,8 @@ assert correlation(TABLE_3) > correlation(others) + 0.05
 #
 # Ours are small models: two layers of width 128, four heads, $d_{ff} = 256$, dropout 0.1, 1,000 updates on
 # the built-in German-English corpus, one change at a time. Each row has the **learning rate that suits it**:
-# of three peaks, the one with the best perplexity on the validation text. What we show is on the test text
-# (`python benchmarks/variations.py`). Three rows have three seeds, the others one.
+# of three peaks, the best on the validation text. We show the test text (`python benchmarks/variations.py`).
+# Three rows have three seeds, the others one.
 
 # %%
 record = recorded("variations")
@@ -573,15 +573,14 @@ assert {"d_model = 256", "three matrices"} <= set(better)
 assert max(map(abs, apart["learned positions"])) < 0.015  # nats
 
 # %% [markdown]
-# As in the paper, one head is worse, narrow keys ($d_k = 8$) are worse, and so is a model that is smaller or
-# has no dropout; $d_{model} = 256$ is better, and learned positions are within 0.015 nats.
+# As in the paper, one head, narrow keys ($d_k = 8$), smaller models and no dropout are worse, $d_{model} = 256$
+# is better, and learned positions are within 0.015 nats.
 #
 # **Look at the rates.** With the base model's factor in equation 3, four layers hardly train, and
-# $d_{model} = 256$ is no better than the base; with half of it, the one is mended and the other wins. A
-# comparison with one factor would have compared rates. Four layers stay behind here, unlike in the paper: a
-# lower rate or more updates might change that. And without dropout, BLEU is *higher*, though perplexity is
-# worse: after so few updates the two disagree. Three matrices win with 1.43 million parameters, not 0.92; on
-# Multi30k above, they lost four BLEU.
+# $d_{model} = 256$ is no better than the base; with half of it, the one is mended and the other wins. One
+# factor for all would have compared rates. Four layers stay behind, unlike in the paper: a lower rate or more
+# updates might change that. Without dropout, BLEU is *higher*, though perplexity is worse. Three matrices win
+# with 1.43 million parameters, not 0.92; on Multi30k above, they lost four BLEU.
 #
 # ## Exercises
 #

@@ -435,8 +435,8 @@ assert same_loss["ratio"] is None  # the two runs lay as far apart as the candid
 # The record is of a model of width 256 in float32 (`benchmarks/train.py`). "Readable forms" is the plain step
 # with unfused attention. "annotated" has fused attention, fused Adam and the chunked loss, not `CpuKernels`.
 # `nn.Transformer` with PyTorch's loss computes the logits of padding too; with our loss it is about as fast
-# as ours, so the lead is the loss's. Utilisation is here measured against PyTorch's default float32 product,
-# not (as for the P100) against the processor's peak.
+# as ours: the lead is the loss's. Utilisation is here of PyTorch's default float32 product, not (as for the
+# P100) of the processor's peak.
 #
 # ## Half the bits
 #
