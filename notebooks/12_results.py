@@ -573,8 +573,8 @@ assert {"d_model = 256", "three matrices"} <= set(better)
 assert max(map(abs, apart["learned positions"])) < 0.015  # nats
 
 # %% [markdown]
-# As in the paper, one head, narrow keys ($d_k = 8$), smaller models and no dropout are worse, $d_{model} = 256$
-# is better, and learned positions are within 0.015 nats.
+# As in the paper, one head, narrow keys ($d_k = 8$), smaller models and no dropout are worse, and
+# $d_{model} = 256$ is better; learned positions are within 0.015 nats.
 #
 # **Look at the rates.** With the base model's factor in equation 3, four layers hardly train, and
 # $d_{model} = 256$ is no better than the base; with half of it, the one is mended and the other wins. One
