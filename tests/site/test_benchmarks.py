@@ -704,7 +704,7 @@ def test_variations_choose_their_rate_go_on_and_keep_to_their_settings(
     asked = ["variations.py", "--updates", "3", "--json", str(path), "--only", "d_k = 8"]
     monkeypatch.setattr(sys, "argv", [*asked, "--estimate"])
     variations.main()
-    assert "5 models: 30.0 minutes for the base, 2.5 hours if all are like it" in capsys.readouterr().out
+    assert "3 models: 30.0 minutes for the base, 1.5 hours if all are like it" in capsys.readouterr().out
     assert not trained
     for seeds, more in (
         (2, [(8, 0.35, 0), (8, 0.7, 0), (8, 1.4, 0), (8, 0.7, 1)]),
