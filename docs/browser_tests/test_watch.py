@@ -166,6 +166,23 @@ def test_the_tour_goes_by_keyboard_from_the_first_stop_to_the_last(page: "Page")
     assert len(seen) == len(set(seen)) == 15
 
 
+@pytest.mark.parametrize("how", ["box", "link"])
+def test_a_stop_is_seen_from_its_top_however_far_down_it_is_opened(page: "Page", how: str) -> None:  # noqa: F821
+    opened(page, at="encoder-weights")
+    heading = page.locator("h2")
+    for stop in ("decoder-weights", "probabilities", "encoder-network", "encoder-pieces"):
+        before = heading.inner_text()
+        page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        if how == "box":
+            page.locator(f".figure-one a[href='#at={stop}']").click()
+        else:
+            page.evaluate("stop => { location.hash = location.hash.replace(/at=[^&]*/, `at=${stop}`) }", stop)
+        page.wait_for_function("before => document.querySelector('h2').textContent !== before", arg=before)
+        page.wait_for_timeout(200)  # for the browser to move what it will
+        line = page.locator(".now").bounding_box()
+        assert line["y"] + line["height"] <= heading.bounding_box()["y"] < DESK["height"] / 2
+
+
 def test_a_token_and_a_head_are_chosen_by_keyboard(page: "Page") -> None:  # noqa: F821
     opened(page, at="encoder-weights")
     said = page.locator(".said").inner_text()
