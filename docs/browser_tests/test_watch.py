@@ -251,8 +251,15 @@ def test_translations_that_read_alike_are_shown_in_their_pieces(page: "Page") ->
     rows = page.locator(".results").nth(1).locator("tbody th").all_inner_texts()
     texts = [row.split("\n")[0] for row in rows]
     for text, row in zip(texts, rows, strict=True):
-        assert (row != text) == (texts.count(text) > 1)
+        assert ("cut into other pieces" in row) == (row != text) == (texts.count(text) > 1)
     assert len(set(rows)) == len(rows)
+
+
+def test_more_translations_than_the_beam_is_wide_are_explained(page: "Page") -> None:  # noqa: F821
+    for beam in (1, 4):
+        opened(page, at="beam", s=TRIES["alpha"], alpha="1", beam=str(beam))
+        ended = page.locator(".results").nth(1).locator("tbody tr").count()
+        assert (f"More than {beam} have ended" in page.locator(".shown").inner_text()) == (ended > beam)
 
 
 def test_a_sentence_is_offered_in_which_the_length_penalty_decides(page: "Page") -> None:  # noqa: F821

@@ -215,7 +215,11 @@ export function Beam({ view }: { view: View }) {
               <tr key={i} class={i ? undefined : "chosen"}>
                 <th scope="row" lang="de">
                   {one.text}
-                  {twice.includes(one) && <small>{apart(one, look.ended, tokenizer.pieces)}</small>}
+                  {twice.includes(one) && (
+                    <small>
+                      <span lang="en">cut into other pieces:</span> {apart(one, look.ended, tokenizer.pieces)}
+                    </small>
+                  )}
                 </th>
                 <td>{shown(one.logProb)}</td>
                 <td>{penalty(one.tokens.length + 1).toFixed(2)}</td>
@@ -231,6 +235,11 @@ export function Beam({ view }: { view: View }) {
         <p class="small">
           Translations that read alike are made of other pieces: below them stand the words in which they
           differ, with a dot between the pieces. To the search they are different translations.
+        </p>
+      )}
+      {look.ended.length > look.beam && (
+        <p class="small">
+          More than {look.beam} have ended: the beam limits how many beginnings are open, not how many end.
         </p>
       )}
       {look.alpha === 0 && (
