@@ -69,7 +69,7 @@ html:has(.changed) { scroll-padding-top: 5.8rem; }
 .now { position: sticky; z-index: 3; top: 0; padding: 0.4rem 0; background: var(--paper); border-bottom: 1px solid var(--line); min-height: 2.6rem; }
 .now p { margin: 0; max-width: none; }
 .now .changed { padding: 0.2rem 0.7rem; margin-top: 0.3rem; border: 1px dashed var(--key); border-radius: 0.4rem; font-size: 0.9rem; }
-.german { font: 600 1.35rem/1.3 var(--serif); overflow-wrap: anywhere; }
+.now .german { font: 600 1.35rem/1.3 var(--serif); overflow-wrap: anywhere; margin-right: 8rem; }
 /* A model that has lost itself repeats one word up to the limit. */
 .german { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; overflow: hidden; }
 .sure { margin: 0.2rem 0; color: var(--soft); font-size: 0.9rem; max-width: none; }
@@ -77,7 +77,8 @@ html:has(.changed) { scroll-padding-top: 5.8rem; }
 .trouble { padding: 0.4rem 0.7rem; border-left: 4px solid var(--key); background: var(--card); }
 .broken { margin: 0.3rem 0; max-width: none; color: var(--soft); }
 .broken b { font-weight: 500; color: var(--ink); }
-/* While the model computes, what stands there belongs to what was chosen before. A short wait shows nothing. */
+/* While the model computes, what stands there belongs to what was chosen before. A short wait shows nothing. What tells
+   it has room of its own: beside the translation, on a phone below. */
 .busy { position: absolute; top: 0.6rem; right: 0; pointer-events: none; }
 .busy span { padding: 0.15rem 0.9rem; border-radius: 1rem; background: var(--ink); color: var(--paper); animation: late 0.15s step-end; }
 .now.computing .german,
@@ -276,7 +277,7 @@ table:not(.map) tr.chosen > :is(th, td) { background: color-mix(in srgb, var(--w
 @media (max-width: 54rem) {
   #station footer .map { display: block; }
   nav .on { display: inline; }
-  .german { font-size: 1.1rem; }
+  .now .german { font-size: 1.1rem; }
   body { padding: 0.8rem 0.8rem 2rem; }
   .see { grid-template-columns: minmax(0, 1fr); }
   .see nav { position: static; }
@@ -287,7 +288,11 @@ table:not(.map) tr.chosen > :is(th, td) { background: color-mix(in srgb, var(--w
 }
 @media (max-width: 30rem) {
   html { scroll-padding-top: 5.5rem; }
-  html:has(.changed) { scroll-padding-top: 9.5rem; }
+  html:has(.changed) { scroll-padding-top: 10.5rem; }
+  .now { padding-bottom: 1.3rem; }
+  .now .german { margin-right: 0; }
+  .busy { top: auto; bottom: 0.1rem; font-size: 0.75rem; line-height: 1.1rem; }
+  .busy span { padding-block: 0; }
   :is(.weighing, .probabilities, .shifted, .results) { font-size: 0.9rem; }
   .results :is(td, th) { padding-inline: 0.2rem; }
   .results :is(th, td)[lang], .results .text { hyphens: auto; overflow-wrap: anywhere; }

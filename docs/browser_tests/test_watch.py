@@ -498,6 +498,29 @@ def test_old_numbers_are_told_to_be_old(page: "Page") -> None:  # noqa: F821
     assert all(busy and told for busy, told, numbers in seen if numbers != new)
 
 
+OVER = """new Promise(found => new MutationObserver(() => {
+  const told = document.querySelector('.busy span')?.getBoundingClientRect();
+  const range = document.createRange();
+  range.selectNodeContents(document.querySelector('.now .german'));
+  const over = line => line.right > told.left && line.bottom > told.top && line.top < told.bottom;
+  if (told) found([told.width > 0, [...range.getClientRects()].some(over)]);
+}).observe(document.querySelector('.now'), { childList: true, subtree: true }))"""
+
+
+@pytest.mark.parametrize("width", [PHONE["width"], 700, DESK["width"]])
+def test_that_it_computes_is_not_told_over_the_translation(visit: Visit, width: int) -> None:
+    page = opened(
+        visit.page, at="beam", s="A man in a red shirt is climbing up a very steep rock by the sea."
+    )
+    page.set_viewport_size({"width": width, "height": 800})
+    page.evaluate(f"window.over = {OVER}; 0")
+    page.get_by_label("Length penalty").press("End")
+    told, over = page.evaluate("window.over")
+    page.set_viewport_size(DESK)
+    assert told
+    assert not over
+
+
 # Of the number that is shown by a cell: its text, and how far it is from the cell, and outside of the window.
 BUBBLE = """e => { const b = e.getBoundingClientRect(), c = e.parentElement.getBoundingClientRect();
   return [e.textContent, c.top - b.bottom, b.left < 0 || b.right > innerWidth || b.top < 0] }"""
