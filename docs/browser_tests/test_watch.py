@@ -461,6 +461,19 @@ def test_a_network_that_is_left_out_would_fire(page: "Page") -> None:  # noqa: F
     assert bars.count() == 0 or max(shares) == 1
 
 
+def test_a_network_is_told_to_change_hardly_what_it_leaves_alike(page: "Page") -> None:  # noqa: F821
+    seen = set()
+    for layer in "1234":
+        opened(page, at="encoder-network", layer=layer)
+        for token in page.locator(".tokens button").all():
+            token.click()
+            told = page.locator(".shown p", has_text="of x and the sum is").inner_text()
+            alike = "is 1.00:" in told
+            assert ("hardly changes" in told) == alike
+            seen.add(alike)
+    assert seen == {True, False}
+
+
 def test_without_the_mask_the_same_row_stays_at_hand(page: "Page") -> None:  # noqa: F821
     opened(page, at="decoder-weights", s="A black dog chases a white dog on the bank of a river.")
     row = page.locator(".tokens [aria-pressed=true]").inner_text()

@@ -373,11 +373,13 @@ export function Network({ view, side }: { view: View; side: Side }) {
         <b>{shown(alike)}</b>:{" "}
         {sizeOf(output) === 0
           ? "it is left out and adds nothing."
-          : alike > 0.7
-            ? "the network corrects this token and leaves most of it as it was."
-            : alike > 0.3
-              ? "the network changes this token a good deal."
-              : "the network writes this token nearly anew."}{" "}
+          : shown(alike) === "1.00"
+            ? "the network hardly changes this token."
+            : alike > 0.7
+              ? "the network corrects this token and leaves most of it as it was."
+              : alike > 0.3
+                ? "the network changes this token a good deal."
+                : "the network writes this token nearly anew."}{" "}
         The norm, which comes next, brings every sum to the same scale, however large it is.
       </p>
       <h3>What is it for?</h3>
