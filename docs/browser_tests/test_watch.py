@@ -297,6 +297,14 @@ def test_a_sentence_is_offered_whose_words_are_split(page: "Page") -> None:  # n
     assert "·" in page.locator("main b").last.inner_text()
 
 
+def test_a_dot_is_explained_where_there_is_one(page: "Page") -> None:  # noqa: F821
+    for stop, names in (("encoder-pieces", ".pieces .token"), ("probabilities", ".probabilities tbody th")):
+        for sentence in (SENTENCE, TRIES["pieces"]):
+            opened(page, at=stop, s=sentence)
+            dots = any(name.startswith("·") for name in page.locator(names).all_inner_texts())
+            assert ("A dot joins" in page.locator(".shown").inner_text()) == dots
+
+
 def test_a_temperature_for_show_changes_no_word_of_what_the_model_did(page: "Page") -> None:  # noqa: F821
     opened(page, at="probabilities")
     said = page.locator(".said").inner_text()
