@@ -166,6 +166,23 @@ def test_the_tour_goes_by_keyboard_from_the_first_stop_to_the_last(page: "Page")
     assert len(seen) == len(set(seen)) == 15
 
 
+@pytest.mark.parametrize("how", ["box", "link"])
+def test_a_stop_is_seen_from_its_top_however_far_down_it_is_opened(page: "Page", how: str) -> None:  # noqa: F821
+    opened(page, at="encoder-weights")
+    heading = page.locator("h2")
+    for stop in ("decoder-weights", "probabilities", "encoder-network", "encoder-pieces"):
+        before = heading.inner_text()
+        page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        if how == "box":
+            page.locator(f".figure-one a[href='#at={stop}']").click()
+        else:
+            page.evaluate("stop => { location.hash = location.hash.replace(/at=[^&]*/, `at=${stop}`) }", stop)
+        page.wait_for_function("before => document.querySelector('h2').textContent !== before", arg=before)
+        page.wait_for_timeout(200)  # for the browser to move what it will
+        line = page.locator(".now").bounding_box()
+        assert line["y"] + line["height"] <= heading.bounding_box()["y"] < DESK["height"] / 2
+
+
 def test_a_token_and_a_head_are_chosen_by_keyboard(page: "Page") -> None:  # noqa: F821
     opened(page, at="encoder-weights")
     said = page.locator(".said").inner_text()
@@ -234,8 +251,15 @@ def test_translations_that_read_alike_are_shown_in_their_pieces(page: "Page") ->
     rows = page.locator(".results").nth(1).locator("tbody th").all_inner_texts()
     texts = [row.split("\n")[0] for row in rows]
     for text, row in zip(texts, rows, strict=True):
-        assert (row != text) == (texts.count(text) > 1)
+        assert ("cut into other pieces" in row) == (row != text) == (texts.count(text) > 1)
     assert len(set(rows)) == len(rows)
+
+
+def test_more_translations_than_the_beam_is_wide_are_explained(page: "Page") -> None:  # noqa: F821
+    for beam in (1, 4):
+        opened(page, at="beam", s=TRIES["alpha"], alpha="1", beam=str(beam))
+        ended = page.locator(".results").nth(1).locator("tbody tr").count()
+        assert (f"More than {beam} have ended" in page.locator(".shown").inner_text()) == (ended > beam)
 
 
 def test_a_sentence_is_offered_in_which_the_length_penalty_decides(page: "Page") -> None:  # noqa: F821
@@ -271,6 +295,14 @@ def test_a_sentence_is_offered_whose_words_are_split(page: "Page") -> None:  # n
     page.locator(".try button").click()
     page.wait_for_function("document.querySelector('main').innerText.includes('Put together from several')")
     assert "·" in page.locator("main b").last.inner_text()
+
+
+def test_a_dot_is_explained_where_there_is_one(page: "Page") -> None:  # noqa: F821
+    for stop, names in (("encoder-pieces", ".pieces .token"), ("probabilities", ".probabilities tbody th")):
+        for sentence in (SENTENCE, TRIES["pieces"]):
+            opened(page, at=stop, s=sentence)
+            dots = any(name.startswith("·") for name in page.locator(names).all_inner_texts())
+            assert ("A dot joins" in page.locator(".shown").inner_text()) == dots
 
 
 def test_a_temperature_for_show_changes_no_word_of_what_the_model_did(page: "Page") -> None:  # noqa: F821
@@ -437,6 +469,19 @@ def test_a_network_that_is_left_out_would_fire(page: "Page") -> None:  # noqa: F
     assert bars.count() == 0 or max(shares) == 1
 
 
+def test_a_network_is_told_to_change_hardly_what_it_leaves_alike(page: "Page") -> None:  # noqa: F821
+    seen = set()
+    for layer in "1234":
+        opened(page, at="encoder-network", layer=layer)
+        for token in page.locator(".tokens button").all():
+            token.click()
+            told = page.locator(".shown p", has_text="of x and the sum is").inner_text()
+            alike = "is 1.00:" in told
+            assert ("hardly changes" in told) == alike
+            seen.add(alike)
+    assert seen == {True, False}
+
+
 def test_without_the_mask_the_same_row_stays_at_hand(page: "Page") -> None:  # noqa: F821
     opened(page, at="decoder-weights", s="A black dog chases a white dog on the bank of a river.")
     row = page.locator(".tokens [aria-pressed=true]").inner_text()
@@ -472,6 +517,29 @@ def test_old_numbers_are_told_to_be_old(page: "Page") -> None:  # noqa: F821
     new = seen[-1][2]
     assert any(busy for busy, _, _ in seen)
     assert all(busy and told for busy, told, numbers in seen if numbers != new)
+
+
+OVER = """new Promise(found => new MutationObserver(() => {
+  const told = document.querySelector('.busy span')?.getBoundingClientRect();
+  const range = document.createRange();
+  range.selectNodeContents(document.querySelector('.now .german'));
+  const over = line => line.right > told.left && line.bottom > told.top && line.top < told.bottom;
+  if (told) found([told.width > 0, [...range.getClientRects()].some(over)]);
+}).observe(document.querySelector('.now'), { childList: true, subtree: true }))"""
+
+
+@pytest.mark.parametrize("width", [PHONE["width"], 700, DESK["width"]])
+def test_that_it_computes_is_not_told_over_the_translation(visit: Visit, width: int) -> None:
+    page = opened(
+        visit.page, at="beam", s="A man in a red shirt is climbing up a very steep rock by the sea."
+    )
+    page.set_viewport_size({"width": width, "height": 800})
+    page.evaluate(f"window.over = {OVER}; 0")
+    page.get_by_label("Length penalty").press("End")
+    told, over = page.evaluate("window.over")
+    page.set_viewport_size(DESK)
+    assert told
+    assert not over
 
 
 # Of the number that is shown by a cell: its text, and how far it is from the cell, and outside of the window.

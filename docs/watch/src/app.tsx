@@ -1,7 +1,7 @@
 // The page: a sentence, its translation, the map, and the station at hand.
 
 import { type ComponentChildren, Fragment } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { partNames, sameWords } from "./breaking.tsx";
 import { Choice, Legend, percent, spelled } from "./drawing.tsx";
 import { FigureOne } from "./map.tsx";
@@ -67,6 +67,12 @@ export function App({ setting }: { setting: Setting }) {
     dark.addEventListener("change", again);
     return () => dark.removeEventListener("change", again);
   }, []);
+
+  const open = useRef(state.stop);
+  useLayoutEffect(() => {
+    if (open.current !== state.stop) fromItsTop();
+    open.current = state.stop;
+  }, [state.stop]);
 
   const { sentence, beam, alpha, prefix, leftOut } = state;
   const asked = JSON.stringify({ sentence, beam, alpha, prefix, leftOut });
@@ -149,6 +155,12 @@ const Loading = () => (
 );
 
 const toStation = () => document.getElementById("station")?.scrollIntoView();
+
+// However a stop is opened, it is seen from its top. Where nothing was scrolled and the top is in sight, nothing moves.
+function fromItsTop() {
+  const top = document.getElementById("station")?.getBoundingClientRect().top ?? 0;
+  if (scrollY > 0 || top > innerHeight / 2) toStation();
+}
 
 type Chosen = { state: State; choose: View["choose"] };
 
@@ -365,12 +377,8 @@ function Station({ view, series }: { view: View; series?: string }) {
 
 function Step(props: { view: View; to: string; class: string; children: ComponentChildren }) {
   const { view, to, children } = props;
-  const go = () => {
-    view.choose(goingTo(to, view.state.stop));
-    toStation();
-  };
   return (
-    <button type="button" class={props.class} onClick={go}>
+    <button type="button" class={props.class} onClick={() => view.choose(goingTo(to, view.state.stop))}>
       {children}
     </button>
   );

@@ -2,7 +2,7 @@
 
 import { linkHorizontal } from "d3-shape";
 import { useEffect, useState } from "preact/hooks";
-import { narrow, percent, Scrolls, Slider, shown, spelled } from "./drawing.tsx";
+import { distinct, narrow, percent, Scrolls, Slider, shown, spelled } from "./drawing.tsx";
 import type { Candidate } from "./search.ts";
 import { beginning } from "./state.ts";
 import type { Look } from "./translator.ts";
@@ -41,9 +41,19 @@ export function layOut(steps: Candidate[][], wide = ROOM.wide): Node[][] {
   return columns;
 }
 
-// A long piece keeps its end, in which German words differ.
-export const short = (piece: string, letters: number) =>
-  piece.length > letters ? `${piece.slice(0, letters - 3)}…${piece.slice(-2)}` : piece;
+// A column's pieces in so many letters. A long one keeps its end, in which German words differ, and more of it where
+// two would look alike.
+export function labels(pieces: string[], letters: number): string[] {
+  const different = [...new Set(pieces)];
+  const cut = (end: number) =>
+    different.map((piece) =>
+      piece.length > letters ? `${piece.slice(0, letters - 1 - end)}…${piece.slice(-end)}` : piece,
+    );
+  let end = 2;
+  while (end < letters - 2 && new Set(cut(end)).size < different.length) end++;
+  const names = distinct(cut(end));
+  return pieces.map((piece) => names[different.indexOf(piece)]);
+}
 
 // Tokens as words whose pieces are told apart.
 const inPieces = (tokens: number[], pieces: string[]) =>
@@ -70,6 +80,12 @@ export function Beam({ view }: { view: View }) {
   const { wide, box, letters } = narrow() ? SMALL : ROOM;
   const columns = layOut(look.steps, wide).slice(0, count);
   const nodes = columns.flat();
+  const names = columns.flatMap((column) =>
+    labels(
+      column.map((node) => spelled(tokenizer.pieces[node.token])),
+      letters,
+    ),
+  );
   const best = look.ended[0].tokens;
   const winner = nodes
     .filter((node) => node.fate === "ended")
@@ -170,7 +186,7 @@ export function Beam({ view }: { view: View }) {
               <title>{tokenizer.decode(pathTo(node).map((one) => one.token))}</title>
               <rect width={box} height={HIGH - 4} rx="4" />
               <text x="6" y="15">
-                {short(spelled(tokenizer.pieces[node.token]), letters)}
+                {names[i]}
               </text>
               <text x={box - 5} y="15" class="number">
                 {shown(node.logProb)}
@@ -199,7 +215,11 @@ export function Beam({ view }: { view: View }) {
               <tr key={i} class={i ? undefined : "chosen"}>
                 <th scope="row" lang="de">
                   {one.text}
-                  {twice.includes(one) && <small>{apart(one, look.ended, tokenizer.pieces)}</small>}
+                  {twice.includes(one) && (
+                    <small>
+                      <span lang="en">cut into other pieces:</span> {apart(one, look.ended, tokenizer.pieces)}
+                    </small>
+                  )}
                 </th>
                 <td>{shown(one.logProb)}</td>
                 <td>{penalty(one.tokens.length + 1).toFixed(2)}</td>
@@ -215,6 +235,11 @@ export function Beam({ view }: { view: View }) {
         <p class="small">
           Translations that read alike are made of other pieces: below them stand the words in which they
           differ, with a dot between the pieces. To the search they are different translations.
+        </p>
+      )}
+      {look.ended.length > look.beam && (
+        <p class="small">
+          More than {look.beam} have ended: the beam limits how many beginnings are open, not how many end.
         </p>
       )}
       {look.alpha === 0 && (

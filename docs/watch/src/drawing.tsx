@@ -30,6 +30,9 @@ export function spelled(piece: string): string {
   return word ? `·${text}` : text;
 }
 
+// Whether a dot stands in such names.
+export const joined = (names: string[]) => names.some((name) => name.startsWith("·"));
+
 // Names of which no two are alike: those that were get a small number, that of their position if no others are given.
 export const distinct = (names: string[], numbers: number[] = names.map((_, i) => i)) =>
   names.map((name, i) =>

@@ -76,8 +76,6 @@ export function FigureOne({ view }: { view: View | null }) {
   const go = (event: Event, stop: string) => {
     event.preventDefault();
     choose(goingTo(stop, state.stop));
-    const station = document.getElementById("station");
-    if (station && station.getBoundingClientRect().top > innerHeight / 2) station.scrollIntoView();
   };
   return (
     <svg

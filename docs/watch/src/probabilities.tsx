@@ -1,6 +1,6 @@
 // What comes out: a probability for every piece, and the choice of another one.
 
-import { Bar, distinct, Fold, percent, Scrolls, Slider, shown, spelled, Tokens } from "./drawing.tsx";
+import { Bar, distinct, Fold, joined, percent, Scrolls, Slider, shown, spelled, Tokens } from "./drawing.tsx";
 import { END } from "./tokenizer.ts";
 import { softmax } from "./transformer.ts";
 import { choosePosition, largestOf, namesOf, positionOf, type View } from "./view.ts";
@@ -98,7 +98,7 @@ export function Probabilities({ view }: { view: View }) {
       </Scrolls>
       <p class="small">
         The other {(model.pieces.length - best.length).toLocaleString("en")} pieces share{" "}
-        {percent(Math.max(0, rest))}. A dot joins a piece to the one before it.
+        {percent(Math.max(0, rest))}.{joined(names) && " A dot joins a piece to the one before it."}
       </p>
       {state.prefix.length > 0 && (
         <p>

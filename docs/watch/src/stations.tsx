@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { Leave, Unmasked } from "./breaking.tsx";
-import { Bar, Fold, Scrolls, Strips, shown, spelled, Tokens } from "./drawing.tsx";
+import { Bar, Fold, joined, Scrolls, Strips, shown, spelled, Tokens } from "./drawing.tsx";
 import { beginning, type Side } from "./state.ts";
 import { moments, similarity } from "./transformer.ts";
 import { choosePosition, largestOf, namesOf, piecesOf, positionOf, readOf, type View } from "./view.ts";
@@ -33,6 +33,7 @@ export function ChooseToken({ view, side }: { view: View; side: Side }) {
 export function SourcePieces({ view }: { view: View }) {
   const { look, tokenizer, model, tries, choose } = view;
   const composed = tokenizer.composed(look.source);
+  const names = look.source.map((token) => spelled(tokenizer.pieces[token]));
   const spelledInBytes = look.source.filter((token) => tokenizer.isByte(token)).length;
   return (
     <>
@@ -45,14 +46,14 @@ export function SourcePieces({ view }: { view: View }) {
       <ol class="pieces">
         {look.source.map((token, i) => (
           <li key={i}>
-            <span class="token">{spelled(tokenizer.pieces[token])}</span>
+            <span class="token">{names[i]}</span>
             <small>{token}</small>
           </li>
         ))}
       </ol>
       <p class="small">
-        A dot joins a piece to the one before it; a word's first piece holds the space before it (▁ in the
-        notebooks). The number is the row of the table in which the piece is looked up.
+        {joined(names) && "A dot joins a piece to the one before it. "}A word's first piece holds the space
+        before it (▁ in the notebooks). The number is the row of the table in which the piece is looked up.
       </p>
       <p>
         {composed.length ? (
@@ -373,11 +374,13 @@ export function Network({ view, side }: { view: View; side: Side }) {
         <b>{shown(alike)}</b>:{" "}
         {sizeOf(output) === 0
           ? "it is left out and adds nothing."
-          : alike > 0.7
-            ? "the network corrects this token and leaves most of it as it was."
-            : alike > 0.3
-              ? "the network changes this token a good deal."
-              : "the network writes this token nearly anew."}{" "}
+          : shown(alike) === "1.00"
+            ? "the network hardly changes this token."
+            : alike > 0.7
+              ? "the network corrects this token and leaves most of it as it was."
+              : alike > 0.3
+                ? "the network changes this token a good deal."
+                : "the network writes this token nearly anew."}{" "}
         The norm, which comes next, brings every sum to the same scale, however large it is.
       </p>
       <h3>What is it for?</h3>

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { apart, layOut, short } from "../src/beam.tsx";
+import { apart, labels, layOut } from "../src/beam.tsx";
 import { partName, partNames, sameWords } from "../src/breaking.tsx";
 import { distinct, percent, scaleOf, shown, spelled } from "../src/drawing.tsx";
 import { nameOf, told } from "../src/heads.ts";
@@ -203,10 +203,19 @@ test("pieces that differ are spelled differently, and so are tokens that are the
   ]);
   assert.deepEqual(distinct(["a", "red", "a"]), ["a₀", "red", "a₂"]);
   assert.deepEqual(distinct([".", "."], [46, 9940]), [".₄₆", ".₉₉₄₀"]);
-  assert.deepEqual(
-    ["kleines", "kleine", "Hund"].map((piece) => short(piece, 5)),
-    ["kl…es", "kl…ne", "Hund"],
-  );
+  assert.deepEqual(labels(["kleines", "kleine", "Hund"], 5), ["kl…es", "kl…ne", "Hund"]);
+});
+
+test("no two different pieces of a column have one label, and none is long", () => {
+  const twins = ["Snowboarder", "Snowboardfahrer", "Snowboarder", "Mann"];
+  assert.deepEqual(labels(twins, 9), ["Snowb…der", "Snowb…rer", "Snowb…der", "Mann"]);
+  for (const column of [twins, ["Sonnenschirm", "Sonnenblumenschirm"]]) {
+    for (const letters of [6, 9]) {
+      const told = labels(column, letters);
+      assert.equal(new Set(told).size, new Set(column).size);
+      assert.ok(told.every((label) => label.length <= letters + 1));
+    }
+  }
 });
 
 test("a word that is put together from pieces is told, and no other", () => {
