@@ -563,11 +563,14 @@ worse = [name for name in runs if min(apart[name]) > noise]
 better = [name for name in runs if max(apart[name]) < -noise]
 print("worse than every seed of the base:", ", ".join(worse))
 print("better:", ", ".join(better))
-for name in ("N = 4", "d_model = 256"):
+for name, times in (("N = 4", 2), ("d_model = 256", 1.05)):
     tried = [run["perplexity"] for run in record["variations"][name]["runs"] if run["seed"] == 0]
     print(f"{name} at half, once and twice the base model's factor:", ", ".join(f"{x:.2f}" for x in tried))
+    assert times * tried[0] < tried[1]  # half of it is better, by so many times
+assert abs(math.log(tried[1]) - base_mean) < noise
 bleus = {name: mean(run["bleu"] for run in each) for name, each in runs.items()}
 print(f"BLEU without dropout {bleus['dropout 0']:.1f}, with 0.1 {bleus['base']:.1f}")
+assert bleus["dropout 0"] > max(run["bleu"] for run in runs["base"])
 assert {"h = 1", "d_k = 8", "N = 1", "N = 4", "d_model = 64", "dropout 0"} <= set(worse)
 assert {"d_model = 256", "three matrices"} <= set(better)
 assert max(map(abs, apart["learned positions"])) < 0.015  # nats
