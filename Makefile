@@ -59,8 +59,8 @@ reproduce: $(READY) ## train and score the published results anew, hours on two 
 define RACES_cpu
 train-tiny train --size tiny
 train-small train --size small
-train-base train --size base --rounds 3 --batches 2
-train-base-bf16 train --size base --rounds 3 --batches 2 --precision bf16
+train-base train --size base --batches 2
+train-base-bf16 train --size base --batches 2 --precision bf16
 decode decode
 quantization quantization
 memory memory
@@ -72,6 +72,7 @@ attention-base attention --size base
 profile_steps profile_steps
 variations variations
 search search
+continued continued
 since_2017 since_2017
 ablation ablation --only R-Drop --seed 0
 endef

@@ -12,7 +12,7 @@ from functools import partial
 
 import torch
 from report import main, parser, print_table, set_up, synchronized, write
-from timing import check_equal, compare, in_turns
+from timing import check_equal, race
 from torch import Tensor
 from torch.nn import functional as F
 from workload import CONFIGS
@@ -54,7 +54,7 @@ def gradients(form: str, inputs: list[Tensor], mask: Tensor, above: Tensor) -> t
 
 def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
     """Measure, print and record."""
-    options = parser(__doc__, tuple(CONFIGS), rounds=10)
+    options = parser(__doc__, tuple(CONFIGS))
     options.add_argument("--tokens", type=int, default=2048, help="positions a batch (default %(default)s)")
     options.add_argument("--lengths", type=int, nargs="+", default=[8, 16, 24, 32, 48, 64, 96, 128, 256])
     options = options.parse_args(arguments)
@@ -66,8 +66,8 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
         norms = {form: sum(g.norm().item() for g in gradients(form, *case)) for form in FORMS}
         check_equal(norms, 1e-4)
         rounds |= {f"{form}, {n}": synchronized(partial(gradients, form, *case), device) for form in FORMS}
-    measured = in_turns(rounds, options.rounds, warm_up=3)
-    comparisons = [compare(measured, f"{READABLE}, {n}", f"{FUSED}, {n}") for n in options.lengths]
+    pairs = [(f"{READABLE}, {n}", f"{FUSED}, {n}") for n in options.lengths]
+    measured, comparisons = race(rounds, pairs, options.minutes, options.rounds, warm_up=3)
     record = write("attention", options, measured, comparisons)
     rows = [
         (n, *(f"{measured[f'{form}, {n}'].median * 1e3:.2f}" for form in FORMS), told)

@@ -59,7 +59,6 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
     seconds[COMPUTE] *= len(batches) / len(sample)
     shares = {name: seconds[name] / seconds[COMPUTE] for name in rounds}
     more = {"pairs": len(text), "batches": len(batches), "epoch_seconds": seconds, "shares": shares}
-    more["noise"] = max(each.doubt for each in measured.values()) - 1
     record = write("datapath", options, measured, [], **more)
     rows = [
         (name, f"{seconds[name]:.2f}", f"{measured[name].spread:.1%}", f"{shares[name]:.2%}")

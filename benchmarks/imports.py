@@ -10,9 +10,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from functools import partial
+from statistics import median
 
 from report import main, parser, print_table, set_up, write
-from timing import compare, in_turns
+from timing import in_turns, interval
 
 PACKAGE = "import torch, annotated"
 CODE = {
@@ -33,15 +34,19 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
     set_up(options)
     measured = in_turns({name: partial(python, code) for name, code in CODE.items()}, options.rounds)
     alone, *others = CODE
-    comparisons = [compare(measured, alone, name) for name in others]
-    more = {name: measured[name].median - measured[alone].median for name in others}
-    doubt = {c.peer: measured[c.peer].median * (c.doubt - 1) for c in comparisons}
-    # That nothing is added is what we hope for: what cannot be told from nothing is reported as such.
-    record = write("imports", options, measured, [], over=alone, added_seconds=more, doubt_seconds=doubt)
+    more = {
+        name: [mine - base for mine, base in zip(measured[name].turns, measured[alone].turns, strict=True)]
+        for name in others
+    }
+    added = {name: median(each) for name, each in more.items()}
+    bounds = {name: interval(each) for name, each in more.items()}
+    record = write("imports", options, measured, [], over=alone, added_seconds=added, bounds=bounds)
     rows = [(alone, f"{measured[alone].median:.2f}", f"{measured[alone].spread:.1%}", "")]
     for name in others:
-        added = f"{more[name]:+.3f}" if abs(more[name]) > doubt[name] else f"less than {doubt[name]:.3f}"
-        rows.append((name, f"{measured[name].median:.2f}", f"{measured[name].spread:.1%}", added))
+        found = f"{added[name]:+.3f}"
+        if bounds[name]:
+            found += " ({:+.3f} to {:+.3f})".format(*bounds[name])
+        rows.append((name, f"{measured[name].median:.2f}", f"{measured[name].spread:.1%}", found))
     print_table(("", "seconds", "spread", "added"), rows)
     return record
 

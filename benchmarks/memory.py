@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 from report import main, parser, print_table, set_up, write
-from timing import compare, in_turns
+from timing import race
 from trainees import OURS, TORCH, candidates, check
 from workload import CONFIGS, random_batches
 
@@ -62,7 +62,7 @@ def apart(options: Sequence[object], name: str) -> float:
 
 def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
     """Measure, print and record; with `--one`, print the peak of one candidate and no more."""
-    options = parser(__doc__, ("base", *(size for size in CONFIGS if size != "base")), rounds=1)
+    options = parser(__doc__, ("base", *(size for size in CONFIGS if size != "base")))
     options.add_argument("--tokens", type=int, default=4096, help="positions a batch (default %(default)s)")
     options.add_argument("--one", choices=RACE, help="measure this candidate alone, in this process")
     options = options.parse_args(arguments)
@@ -77,9 +77,11 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
     shared = ["--size", options.size, "--device", options.device, "--threads", options.threads]
     run_one = partial(apart, [*shared, "--tokens", options.tokens])
     # A candidate, run, tells its own memory: there is nothing to warm up.
-    races = {name: partial(run_one, name) for name in RACE}
-    measured = in_turns(races, options.rounds, measure=lambda race: race(), warm_up=0)
-    comparisons = [compare(measured, OURS, name) for name in RACE if name != OURS]
+    runs = {name: partial(run_one, name) for name in RACE}
+    pairs = [(OURS, name) for name in RACE if name != OURS]
+    measured, comparisons = race(
+        runs, pairs, options.minutes, options.rounds, measure=lambda run: run(), warm_up=0
+    )
     record = write("memory", options, measured, comparisons, unit="MiB")
     rows = [
         (name, f"{each.median:,.0f}", f"{each.spread:.1%}", f"{each.median / measured[TORCH].median:.2f} x")

@@ -1,10 +1,10 @@
-"""What does int8 cost in BLEU, on processors with VNNI and without?
+"""What does int8 cost in BLEU, and win in speed, on processors with VNNI and without?
 
     python benchmarks/quantization.py
 
 CTranslate2 translates with each shipped model in float32 and in int8, on the processor as it is, which must
 have VNNI, and kept to AVX2. Without VNNI two products of 8-bit numbers are added in 16 bits, and a sum that
-does not fit is cut off.
+does not fit is cut off. The two forms race on the last split, from text to text, on one thread.
 """
 
 import argparse
@@ -13,12 +13,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 from processors import kept_to
-from report import main, print_table, write
+from report import main, parser, print_table, write
+from timing import race
 
 from annotated.data import load_corpus
 from annotated.interop import CTranslate2Translator, to_ctranslate2
@@ -35,57 +37,65 @@ SPLITS = ("val", "test_2016_flickr")
 FORMS = ("float32", "int8")
 
 
-def scores(folder: Path, sentences: int | None) -> list[dict[str, object]]:
-    """Translate in this process: BLEU of each model in `folder` on each split, in each form."""
-    found = []
+def measure(folder: Path, options: argparse.Namespace) -> dict[str, list[dict[str, object]]]:
+    """Translate in this process: BLEU of each model in `folder` on each split, and the forms' speeds."""
+    scores, speeds = [], []
     for model, (pair, variant, score) in MODELS.items():
         engines = {form: CTranslate2Translator(folder / model / form) for form in FORMS}
         for split in SPLITS:
             text = load_corpus("multi30k", pair, variant=variant)[split]
-            src, tgt = text.src[:sentences], text.tgt[:sentences]
-            each = {form: score(engine.translate(src, 5, 0.0), tgt).value for form, engine in engines.items()}
-            found.append({"model": model, "split": split, **each})
-    return found
+            src, tgt = text.src[: options.sentences], text.tgt[: options.sentences]
+            runs = {form: partial(engine.translate, src, 5, 0.0) for form, engine in engines.items()}
+            scores.append(
+                {"model": model, "split": split, **{form: score(runs[form](), tgt).value for form in FORMS}}
+            )
+        measured, [told] = race(runs, [FORMS[::-1]], options.minutes / 2 / len(MODELS), options.rounds)
+        speed = {form: len(src) / each.median for form, each in measured.items()}
+        speeds.append({"model": model, **told.summary(), **speed})
+    return {"scores": scores, "speeds": speeds}
 
 
-def apart(
-    instructions: str, environment: dict[str, str], options: Sequence[object]
-) -> list[dict[str, object]]:
-    """Compute the scores in a process of its own."""
+def apart(environment: dict[str, str], options: Sequence[object]) -> dict[str, list[dict[str, object]]]:
+    """Measure in a process of its own."""
     command = [sys.executable, __file__, *map(str, options)]
-    found = json.loads(subprocess.check_output(command, env=environment, text=True))
-    return [{"instructions": instructions, **each} for each in found]
+    return json.loads(subprocess.check_output(command, env=environment, text=True))
 
 
 def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
-    """Measure, print and record; with `--one`, print the scores of this process and no more.
+    """Measure, print and record; with `--one`, print what this process measures and no more.
 
     Raises ValueError on a processor without VNNI.
     """
-    raw = argparse.RawDescriptionHelpFormatter
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    options = parser(__doc__, ("shipped",))
     options.add_argument("--sentences", type=int, help="the first of each split (default: all)")
-    options.add_argument("--one", type=Path, metavar="FOLDER", help="score the models in it, in this process")
-    options.add_argument("--json", type=Path, metavar="FILE", help="also write the record here")
+    options.add_argument("--one", type=Path, metavar="FOLDER", help="measure the models in it, here")
     options = options.parse_args(arguments)
     if options.one:
-        print(json.dumps(scores(options.one, options.sentences)))
+        print(json.dumps(measure(options.one, options)))
         return None
     if not torch.cpu.get_capabilities().get("avx512_vnni"):
         raise ValueError("this processor has no VNNI, so there is nothing to compare with")
+    sizes: dict[str, dict[str, int]] = {}
+    found: dict[str, list[dict[str, object]]] = {"scores": [], "speeds": []}
     with TemporaryDirectory() as temporary:
         for model in MODELS:
             ours = load_pretrained(model)
             for form in FORMS:
                 folder = Path(temporary) / model / form
                 to_ctranslate2(folder, ours.model, ours.src_tokenizer, ours.tgt_tokenizer, form)
-        few = ["--sentences", options.sentences] if options.sentences else []
+                sizes.setdefault(model, {})[form] = sum(file.stat().st_size for file in folder.iterdir())
+        asked = {"sentences": options.sentences, "rounds": options.rounds, "minutes": options.minutes}
+        flags = [word for name, each in asked.items() if each for word in (f"--{name}", each)]
         environments = {"VNNI": dict(os.environ), "AVX2": kept_to("avx2")}
-        found = [
-            each
-            for name, environment in environments.items()
-            for each in apart(name, environment, ["--one", temporary, *few])
-        ]
+        for name, environment in environments.items():
+            for what, rows in apart(environment, ["--one", temporary, *flags]).items():
+                found[what] += [{"instructions": name, **each} for each in rows]
+    show(found)
+    return write("quantization", options, {}, [], bytes=sizes, **found)
+
+
+def show(found: dict[str, list[dict[str, object]]]) -> None:
+    """Print two tables: BLEU, and sentences a second."""
     rows = [
         (
             f"{each['model']}, {each['split']}",
@@ -93,10 +103,19 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
             *(f"{each[form]:.2f}" for form in FORMS),
             f"{each['int8'] - each['float32']:+.2f}",
         )
-        for each in sorted(found, key=lambda each: (each["model"], each["split"]))
+        for each in sorted(found["scores"], key=lambda each: (each["model"], each["split"]))
     ]
     print_table(("BLEU", "instructions", *FORMS, "difference"), rows)
-    return write("quantization", options, {}, [], scores=found)
+    rows = [
+        (
+            each["model"],
+            each["instructions"],
+            *(f"{each[form]:,.0f}" for form in FORMS),
+            f"{each['ratio']:.2f} x ({each['low']:.2f} to {each['high']:.2f})",
+        )
+        for each in found["speeds"]
+    ]
+    print_table(("sentences/s", "instructions", *FORMS, "int8 against it"), rows)
 
 
 if __name__ == "__main__":

@@ -19,15 +19,18 @@ Candidate = TypeVar("Candidate")
 PEERS = ("annotated-transformer", "torch", "transformers", "ctranslate2", "x-transformers", "numpy")
 
 
-def parser(description: str, sizes: Sequence[str], rounds: int) -> argparse.ArgumentParser:
-    """The options that all scripts share; the first size is the default."""
+def parser(description: str, sizes: Sequence[str], rounds: int | None = None) -> argparse.ArgumentParser:
+    """The options that all scripts share, the first size by default; without `rounds`, a race's too."""
     raw = argparse.RawDescriptionHelpFormatter
     options = argparse.ArgumentParser(description=description, formatter_class=raw)
     options.add_argument("--size", choices=sizes, default=sizes[0], help="of the model (default %(default)s)")
     options.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default %(default)s")
-    options.add_argument(
-        "--rounds", type=int, default=rounds, help="of each candidate's two runs (default %(default)s)"
-    )
+    if rounds is None:
+        options.add_argument(
+            "--minutes", type=float, default=10, help="that a race may last (default %(default)s)"
+        )
+    until = "until the ratios are known, or its minutes are over" if rounds is None else "%(default)s"
+    options.add_argument("--rounds", type=int, default=rounds, help=f"of two turns each (default: {until})")
     options.add_argument("--threads", type=int, default=os.cpu_count(), help="default: one a core")
     options.add_argument("--json", type=Path, metavar="FILE", help="also write the record here")
     return options
@@ -57,10 +60,10 @@ def write(
 ) -> dict[str, object]:
     """Put together the record of a run, and keep it if asked to; `more` is added as it is.
 
-    Raises ValueError, and writes nothing, where not one comparison can be told from noise.
+    Raises ValueError, and writes nothing, where the turns are too few to tell anything.
     """
-    if comparisons and not any(comparison.told for comparison in comparisons):
-        raise ValueError("the machine is too noisy: no difference is above that of a candidate from itself")
+    if comparisons and not any(comparison.bounds for comparison in comparisons):
+        raise ValueError("too few turns to tell anything: more --minutes or --rounds would help")
     settings = {name: value for name, value in vars(options).items() if name != "json"}
     record = {
         "question": question,

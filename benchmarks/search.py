@@ -49,13 +49,15 @@ def load(model: str, split: str) -> tuple[Translator, ParallelText, str]:
     return translator, corpus[split], "none" if trained["variant"] == "tok" else "13a"
 
 
-def score(found: list[str], greedy: list[str], references: list[str], tokenize: str) -> dict:
-    """BLEU, its difference from greedy decoding, both with their intervals, and the length of the output."""
-    compared = paired_bootstrap(found, greedy, references, tokenize=tokenize)
+def score(
+    found: list[str], base: list[str], references: list[str], tokenize: str, what: str = GREEDY
+) -> dict:
+    """BLEU, its difference from that of `base`, both with their intervals, and the length of the output."""
+    compared = paired_bootstrap(found, base, references, tokenize=tokenize)
     words = [sum(len(line.split()) for line in lines) for lines in (found, references)]
     return {
         "bleu": dataclasses.asdict(compared.a),
-        "over greedy": dataclasses.asdict(compared.difference),
+        f"over {what}": dataclasses.asdict(compared.difference),
         "wins": compared.wins,
         "length": words[0] / words[1],
     }

@@ -21,7 +21,7 @@ from functools import partial
 
 import torch
 from report import main, matmul_rate, parser, print_table, selected, set_up, synchronized, write
-from timing import compare, in_turns
+from timing import race
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from trainees import Trainee, candidates, check, ours
@@ -41,7 +41,7 @@ def count_operations() -> Iterator[FlopCounterMode]:
 
 def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
     """Measure, print and record."""
-    options = parser(__doc__, tuple(CONFIGS), rounds=5)
+    options = parser(__doc__, tuple(CONFIGS))
     options.add_argument("--precision", choices=("float32", "bf16"), default="float32")
     options.add_argument("--compile", action="store_true", help="torch.compile for ours and PyTorch's")
     options.add_argument("--tokens", type=int, default=2048, help="positions a batch (default %(default)s)")
@@ -67,10 +67,10 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
             trainee.step(batch)
 
     rounds = {name: synchronized(partial(train, trainee), device) for name, trainee in trainees.items()}
-    measured = in_turns(rounds, options.rounds)
+    pairs = [(best, name) for name in rounds if best in rounds and name != best]
+    measured, comparisons = race(rounds, pairs, options.minutes, options.rounds)
     bounds = {"float32": matmul_rate(device), "bf16": matmul_rate(device, torch.bfloat16)}
     tokens = sum(batch.ntokens for batch in batches)
-    comparisons = [compare(measured, best, name) for name in measured if best in measured and name != best]
     more = {"target_tokens": tokens, "operations": work, "matmul_rate": bounds}
     record = write("train", options, measured, comparisons, **more)
     show(record, best, comparisons)

@@ -72,40 +72,76 @@ def test_candidates_take_turns_and_nobody_always_comes_first():
     assert clock.order == list("abbaabba")
 
 
+def compared(ours, peer):
+    return script("timing").compare(Clock(ours=ours, peer=peer).measured(len(ours) // 2), "ours", "peer")
+
+
 def test_the_median_and_its_ratio_by_hand():
     measured = Clock(ours=[2.0, 2.0, 2.0, 9.0], peer=[3.0, 3.0, 3.1, 2.9]).measured(2)
     assert (measured["ours"].median, measured["peer"].median) == (2.0, 3.0)
     assert measured["peer"].spread == pytest.approx((3.025 - 2.975) / 3)
-    calm = Clock(ours=[2.0] * 4, peer=[3.0] * 4).measured(2)
-    found = script("timing").compare(calm, "ours", "peer")
-    assert (found.ratio, found.doubt, found.told, str(found)) == (1.5, 1.0, True, "1.50 x")
+    found = compared([2.0] * 10, [2.8, 2.0, 3.2, 3.0, 9.0, 3.0, 2.8, 3.2, 3.0, 3.0])
+    assert (found.ratio, found.bounds, found.told) == (1.5, (1.4, 1.6), True)  # but for the least and the most
+    assert str(found) == "1.50 x (1.40 to 1.60)"
 
 
-@pytest.mark.parametrize("noisy", ["ours", "peer"])
-def test_a_difference_below_that_of_a_candidate_from_itself_is_refused(noisy):
-    turns = {"ours": [2.0] * 4, "peer": [2.2] * 4}
-    turns[noisy] = [turns[noisy][0], turns[noisy][0] * 1.3] * 2  # its second run is 30% slower than its first
-    found = script("timing").compare(Clock(**turns).measured(2), "ours", "peer")
-    assert found.doubt == pytest.approx(1.3)
+def test_the_interval_of_a_median_holds_it_19_times_of_20():
+    drawn = torch.distributions.LogNormal(0.0, 1.0).sample((4000, 10)).tolist()  # their median is 1
+    interval = script("timing").interval
+    held = sum(low <= 1 <= high for low, high in map(interval, drawn)) / len(drawn)
+    assert 0.95 < held < 0.99  # of ten values it leaves out one on each side: 1 - 22 / 1024
+    assert interval([1.0] * 5) is None
+    assert interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == (1.0, 6.0)
+
+
+def test_a_difference_that_the_interval_does_not_hold_up_is_too_close():
+    found = compared([2.0] * 6, [2.2, 1.9] * 3)
     assert not found.told
-    assert "refused" in str(found)
-    assert found.summary()["ratio"] is None
+    assert str(found) == "too close to tell: 1.02 x (0.95 to 1.10)"
 
 
-def test_nothing_is_written_where_nothing_can_be_told(tmp_path):
-    report, timing = script("report"), script("timing")
-    options = report.parser("", ["toy"], 1).parse_args(["--json", str(tmp_path / "new" / "out.json")])
-    measured = Clock(ours=[1.0, 1.5] * 2, peer=[1.1, 1.1] * 2).measured(2)
-    with pytest.raises(ValueError, match="too noisy"):
-        report.write("which", options, measured, [timing.compare(measured, "ours", "peer")])
+def test_a_drift_that_two_candidates_share_does_no_harm():
+    drift = [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]
+    found = compared(drift, [1.1 * each for each in drift])
+    assert found.told
+    assert found.width == pytest.approx(1)
+
+
+def test_nothing_is_written_after_too_few_turns(tmp_path):
+    report = script("report")
+    options = report.parser("", ["toy"]).parse_args(["--json", str(tmp_path / "new" / "out.json")])
+    found = compared([1.0] * 4, [1.1] * 4)
+    assert str(found) == "1.10 x, in too few turns"
+    with pytest.raises(ValueError, match="too few turns"):
+        report.write("which", options, {}, [found])
     assert not options.json.exists()
 
 
-def test_a_drift_that_two_candidates_share_is_noise_too():
-    drift = [1.0, 1.0, 1.0, 1.0, 1.2, 1.2, 1.2, 1.2]  # even and odd turns agree
-    measured = Clock(ours=drift, peer=[1.1 * each for each in drift]).measured(4)
-    assert measured["ours"].doubt == pytest.approx(1.2)
-    assert not script("timing").compare(measured, "ours", "peer").told
+def raced(monkeypatch, turns, minutes):
+    """Race two candidates of which every run takes a minute by the clock on the wall."""
+    timing, clock = script("timing"), Clock(**turns)
+    monkeypatch.setattr(timing.time, "monotonic", lambda: 60.0 * len(clock.order))
+    races = {name: lambda name=name: name for name in turns}
+    return timing.race(races, [("ours", "peer")], minutes, measure=clock.measure, warm_up=0)
+
+
+def test_a_race_ends_as_soon_as_its_ratio_is_known(monkeypatch, capsys):
+    measured, [found] = raced(monkeypatch, {"ours": [1.0] * 40, "peer": [1.1] * 40}, minutes=80)
+    assert len(measured["peer"].turns) == 6
+    assert found.told
+    wild = [1.0, 3.0, 1.5, *[1.1] * 37]
+    measured, [found] = raced(monkeypatch, {"ours": [1.0] * 40, "peer": wild}, minutes=80)
+    assert len(measured["peer"].turns) == 12  # two values on each side are left out of twelve
+    assert capsys.readouterr().err == ""
+
+
+def test_a_race_whose_time_is_up_says_what_it_does_not_know(monkeypatch, capsys):
+    noisy = {"ours": [1.0] * 40, "peer": [1.1, 1.3] * 20}
+    measured, [found] = raced(monkeypatch, noisy, minutes=41)
+    assert len(measured["peer"].turns) == 20  # a round takes four minutes: an eleventh would end after 44
+    assert "41 minutes are over; least is known of peer: 1.20 x (1.10 to 1.30)" in capsys.readouterr().err
+    measured, [found] = raced(monkeypatch, noisy, minutes=1)
+    assert found.bounds  # however short the time, there is an interval
 
 
 def runs_out(after):
@@ -235,7 +271,7 @@ def all_told(monkeypatch):
 
     The rate of products of bf16 is made up, because a processor without any takes minutes to measure it.
     """
-    monkeypatch.setattr(script("timing").Comparison, "told", True)
+    monkeypatch.setattr(script("timing"), "interval", lambda values: (min(values), max(values)))
     monkeypatch.setattr(script("train"), "matmul_rate", lambda *_: 1.0)
 
 
@@ -594,16 +630,20 @@ def test_quantization(tmp_path, monkeypatch, multi30k_folder):
     quantization, path = script("quantization"), tmp_path / "quantization.json"
     monkeypatch.setattr(quantization, "MODELS", dict([*quantization.MODELS.items()][:1]))
 
-    def here(name, environment, options):
-        return [{"instructions": name, **each} for each in quantization.scores(Path(options[1]), 2)]
+    def here(environment, options):
+        asked = argparse.Namespace(sentences=2, minutes=0.0, rounds=None)
+        return quantization.measure(Path(options[1]), asked)
 
     monkeypatch.setattr(quantization, "apart", here)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_vnni": True})
     quantization.run(["--json", str(path)])
-    found = json.loads(path.read_text())["scores"]
-    told = {(each["instructions"], each["model"], each["split"]) for each in found}
+    found = json.loads(path.read_text())
+    told = {(each["instructions"], each["model"], each["split"]) for each in found["scores"]}
     assert told == set(product(("VNNI", "AVX2"), quantization.MODELS, quantization.SPLITS))
-    assert all(0 < each[form] <= 100 for each in found for form in quantization.FORMS)
+    assert all(0 < each[form] <= 100 for each in found["scores"] for form in quantization.FORMS)
+    assert [each["instructions"] for each in found["speeds"]] == ["VNNI", "AVX2"]
+    assert all(each["low"] <= each["ratio"] <= each["high"] for each in found["speeds"])
+    assert all(each["int8"] < each["float32"] / 2 for each in found["bytes"].values())
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     with pytest.raises(ValueError, match="no VNNI, so there is nothing to compare"):
         quantization.run([])
@@ -630,6 +670,35 @@ def test_ablation_goes_on_and_keeps_to_its_settings(tmp_path, monkeypatch, multi
     monkeypatch.setattr(ablation, "BASE", ablation.BASE | {"epochs": 2})
     with pytest.raises(ValueError, match="recorded with other settings"):
         ablation.main()
+
+
+def test_a_shipped_model_goes_on_and_its_means_are_compared(tmp_path, monkeypatch, multi30k_folder):
+    continued, path = script("continued"), tmp_path / "continued.json"
+    real, load = load_corpus("multi30k", "en-de", variant="tok"), continued.load
+    small = {name: text.take(range(4)) for name, text in real.splits.items()}
+    monkeypatch.setattr(continued, "load_corpus", lambda *_, **__: dataclasses.replace(real, splits=small))
+
+    def few(model, split):
+        translator, text, tokenize = load(model, split)
+        return translator, text.take(range(4)), tokenize
+
+    monkeypatch.setattr(continued, "load", few)
+    *_, name = continued.CONTESTANTS
+    model, settings = continued.CONTESTANTS[name]
+    few_steps = {"epochs": 2, "average": 1, "learning_rate": 0.03, "warmup": 1}
+    monkeypatch.setitem(continued.CONTESTANTS, name, (model, settings | few_steps))
+    monkeypatch.setattr(continued, "MEANS", (1, 2, 3))
+    argv = ["continued.py", "--runs", str(tmp_path), "--json", str(path), "--only", name]
+    monkeypatch.setattr(sys, "argv", argv)
+    continued.main()
+    found = json.loads(path.read_text())[name]
+    assert found["settings"]["rdrop_weight"] == 0.0
+    for split in continued.SPLITS:
+        for each in found[split].values():
+            assert list(each) == ["1", "2", "shipped"]  # of two checkpoints there is no mean of three
+            assert each["1"]["over newest"] == {"value": 0, "low": 0, "high": 0}
+            assert each["1"]["bleu"]["value"] < each["shipped"]["bleu"]["value"]  # two updates far too large
+    assert len(list((tmp_path / "multi30k-en-de-lc-no-R-Drop" / "checkpoints").iterdir())) == 2
 
 
 @pytest.fixture

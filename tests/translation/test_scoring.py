@@ -13,12 +13,16 @@ PEER, BF16 = "torch.nn.Transformer", "annotated, bf16"
 def race(ours, medians, **settings):
     """A record with these candidates, each but ours compared with it."""
     others = [name for name in medians if name != ours]
+    ratios = {name: medians[name] / medians[ours] for name in others}
     return {
         "settings": settings,
         "machine": {"cores": 2, "processor": "a processor", "gpu": None, "versions": {"torch": "2"}},
         "target_tokens": 100,
         "candidates": {name: {"median": each} for name, each in medians.items()},
-        "comparisons": [{"ours": ours, "peer": n, "ratio": medians[n] / medians[ours]} for n in others],
+        "comparisons": [
+            {"ours": ours, "peer": name, "ratio": each, "low": each - 0.5, "high": each + 0.5}
+            for name, each in ratios.items()
+        ],
     }
 
 
@@ -49,10 +53,11 @@ def test_bf16_is_compared_with_the_faster_bf16_and_with_our_own_float32(readme):
         json.dumps(race("annotated", {PEER: 9.0, "annotated": 4.0}, precision="float32"))
     )
     rows = [line for line in script.speed_table().splitlines()[2:] if line.startswith("|")]
+    peer, base = "`torch.nn.Transformer`", "| training, the base model"
     assert rows == [
-        "| training, the base model | 25 target tokens/s | `torch.nn.Transformer` | **2.25 x** |",
-        "| training, the base model, bf16 | 50 target tokens/s | ours, in float32 | **2.00 x** |",
-        "| training, the base model, bf16 | 50 target tokens/s | `torch.nn.Transformer` | **1.50 x** |",
+        f"{base} | 25 target tokens/s | {peer} | **2.25 x** (1.75 to 2.75) |",
+        f"{base}, bf16 | 50 target tokens/s | ours, in float32 | **2.00 x** (1.50 to 2.50) |",
+        f"{base}, bf16 | 50 target tokens/s | {peer} | 1.50 x (1.00 to 2.00), too close to tell |",
     ]
 
 
@@ -68,10 +73,10 @@ def test_a_rival_has_a_row_for_each_form_that_was_raced(readme):
     (folder / "train-base.json").write_text(json.dumps(record))
     rows = [line.split(" | ")[2:] for line in script.speed_table().splitlines()[2:] if line.startswith("|")]
     assert rows == [
-        ["`torch.nn.Transformer`", "**2.25 x** |"],
-        ["`torch.nn.Transformer` with our loss", "**1.50 x** |"],
-        ["x-transformers as it comes", "**2.00 x** |"],
-        ["x-transformers with `attn_flash=True`", "**1.75 x** |"],
+        ["`torch.nn.Transformer`", "**2.25 x** (1.75 to 2.75) |"],
+        ["`torch.nn.Transformer` with our loss", "1.50 x (1.00 to 2.00), too close to tell |"],
+        ["x-transformers as it comes", "**2.00 x** (1.50 to 2.50) |"],
+        ["x-transformers with `attn_flash=True`", "**1.75 x** (1.25 to 2.25) |"],
     ]
 
 
