@@ -37,6 +37,7 @@ CONTESTANTS = {  # the shipped model to begin with, and the settings; R-Drop pas
     "multi30k-en-de-lc, no R-Drop": ("multi30k-en-de-lc", {**LOWER_CASED, "epochs": 24, "rdrop_weight": 0.0}),
 }
 MEANS = (1, 5, 10, 20)  # checkpoints, the newest
+BASES = {"newest": "1", "shipped": "shipped"}  # what the scores are compared with
 
 
 def train(model: str, settings: dict[str, object], out: Path) -> RunFolder:
@@ -49,7 +50,7 @@ def train(model: str, settings: dict[str, object], out: Path) -> RunFolder:
 
 
 def scores(model: str, run: RunFolder, split: str) -> dict[str, dict]:
-    """BLEU of the shipped model and of each mean, in each search: all compared with the newest checkpoint."""
+    """BLEU of the shipped model and of each mean, in each search, beside the newest and the shipped."""
     translator, text, tokenize = load(model, split)
     recipe = vars(read_recipe(recipe_path(model)).evaluate)
     kept = run.checkpoints()
@@ -61,10 +62,10 @@ def scores(model: str, run: RunFolder, split: str) -> dict[str, dict]:
         for which, weights in candidates.items():
             load_weights(translator.model, weights, run.path)
             lines[which] = translator.translate(text.src, **search)
-        newest = lines["1"]
-        found[name] = {
-            which: score(each, newest, text.tgt, tokenize, "newest") for which, each in lines.items()
-        }
+        found[name] = {}
+        for which, each in lines.items():
+            over = {what: score(each, lines[key], text.tgt, tokenize, what) for what, key in BASES.items()}
+            found[name][which] = over["newest"] | {"over shipped": over["shipped"]["over shipped"]}
     return found
 
 

@@ -42,6 +42,7 @@ RIVALS = {  # those candidates of the races that are not ours; and ours, with wh
     "CTranslate2": "CTranslate2 (C++, float32)",
     "annotated": "ours, in float32",
 }
+KINDS = {"train": "training", "decode": "translating", "memory": "memory", "quantization": "int8"}  # of races
 # The three comparisons that the README tells: a record, the rival in it, what was raced, and a remark.
 TOLD = (
     ("train-small", "torch.nn.Transformer", "training, d_model 256", ""),
@@ -100,13 +101,18 @@ def table(head: str, rows: Iterable[Iterable[str]]) -> str:
 
 
 def measured_on(records: Iterable[str]) -> str:
-    """A line that says on which machines the records were made."""
-    found = set()
-    for facts in (recorded(name)["machine"] for name in records):
+    """A line that says on which machine the records were made, or which of them on which."""
+    found: dict[str, dict[str, None]] = {}  # the kinds of races of each machine, in order
+    for name in records:
+        record = recorded(name)
+        facts = record["machine"]
         gpu = f", {facts['gpu']}" if facts["gpu"] else ""
-        torch = facts["versions"]["torch"]
-        found.add(f"{facts['cores']} cores, {facts['processor']}{gpu}, torch {torch}")
-    return f"\nMeasured on {'; '.join(sorted(found))}.\n"
+        where = f"{facts['cores']} cores, {facts['processor']}{gpu}, torch {facts['versions']['torch']}"
+        found.setdefault(where, {})[KINDS[record["question"]]] = None
+    if len(found) == 1:
+        return f"\nMeasured on {next(iter(found))}.\n"
+    lines = (f"{' and '.join(kinds)} on {where}" for where, kinds in found.items())
+    return f"\nMeasured: {'; '.join(lines)}.\n"
 
 
 def race_rows(name: str) -> Iterator[list[str]]:

@@ -15,6 +15,7 @@ def race(ours, medians, **settings):
     others = [name for name in medians if name != ours]
     ratios = {name: medians[name] / medians[ours] for name in others}
     return {
+        "question": "train",
         "settings": settings,
         "machine": {"cores": 2, "processor": "a processor", "gpu": None, "versions": {"torch": "2"}},
         "target_tokens": 100,
@@ -88,3 +89,15 @@ def test_a_record_from_a_gpu_names_it(readme):
     table = script.speed_table()
     assert "| training on a GPU, the base model | 25 target tokens/s |" in table
     assert table.endswith("Measured on 2 cores, a processor, a GPU, torch 2.\n")
+
+
+def test_two_machines_are_told_apart(readme):
+    script, folder = readme
+    record = race("annotated", {PEER: 9.0, "annotated": 4.0})
+    (folder / "train-base.json").write_text(json.dumps(record))
+    record["machine"]["processor"], record["question"] = "another", "memory"
+    (folder / "memory.json").write_text(json.dumps(record))
+    last = script.speed_table().splitlines()[-1]
+    assert last == (
+        "Measured: training on 2 cores, a processor, torch 2; memory on 2 cores, another, torch 2."
+    )
