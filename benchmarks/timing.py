@@ -114,7 +114,7 @@ def race(
             break
         spent = time.monotonic() - started
         if worst.bounds and spent * (done + 1) / done > 60 * minutes:
-            print(f"{minutes:g} minutes are over; least is known of {worst.peer}: {worst}", file=sys.stderr)
+            print(f"{minutes:.3g} minutes are over; least is known of {worst.peer}: {worst}", file=sys.stderr)
             break
     return measured, found
 

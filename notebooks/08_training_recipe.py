@@ -233,8 +233,9 @@ plt.show()
 #
 # Here the size of the gradients cannot be the cause, because only their signs count. Noise adds to the
 # damage, but nine of ten signs are the same with 125 times the data: the step is mostly signal, and too
-# long. And in a whole run? The schedule is equation 3 (below) with its peak, 0.03, at update 50. **Five bad
-# updates** have the learning rate 0.03 from the beginning; then the run goes on as planned.
+# long. And in a whole run? The schedule is 1.2 times equation 3 (below): such a *factor* sets the peak, here
+# 0.03 at update 50. **Five bad updates** have the learning rate 0.03 from the beginning; then the run goes
+# on as planned.
 
 
 # %%
@@ -301,10 +302,10 @@ plt.show()
 # at 0.003 do no harm. Pre-norm ends about as far behind its own warm-up, but goes on learning. (Seed 0.)*
 #
 # So neither noise nor a changing total norm is needed for the damage, and what remains is the **step size**.
-# (That a tenth of it does no harm fits all three explanations. How the gradients' sizes compare from weight
-# to weight we have not changed.) Why is the same 0.03 harmless at update 50? By then gradients cancel in
-# $m$, and the loss may be less curved (Gilmer et al., 2022); we have measured neither. Nor have we looked at
-# what is broken in the stuck model, or whether it would recover.
+# (That a tenth of it does no harm fits all three explanations. And only the total norm was held constant:
+# single weights' gradients may still have changed in size.) Why is the same 0.03 harmless at update 50? By
+# then gradients cancel in $m$, and the loss may be less curved (Gilmer et al., 2022); we have measured
+# neither. Nor have we looked at what is broken in the stuck model, or whether it would recover.
 #
 # Others disagree, too. Liu et al. (2020, "RAdam") blame the *variance* of $1/\sqrt v$, estimated from few
 # gradients. Ma and Yarats (2021) reject that, and blame the size of the first updates. Liu et al. (2020,
@@ -468,10 +469,11 @@ assert min(held["dropout 0.3"]) < min(held["neither"]) - 0.1
 # *Figure 4. Without regularisation the model memorises its 100 pairs (left), and on others soon gets worse
 # (right). Smoothing alone hardly changes that.*
 #
-# Dropout slows learning down, but it does more: its best held-out perplexity is ≈45, and without it none of
-# our four looks is below ≈57. (One seed. With 20,000 pairs, in [12](12_results.ipynb), perplexity is better
-# with dropout, but BLEU is better *without*.) Smoothing leaves the best look as it is, and makes the last
-# one a little better, perhaps because an overfitted model pays for its certainty.
+# Dropout slows learning down, but it does more: its held-out perplexity reaches ≈45, while without it none
+# of our four looks is below ≈57. (One seed. With 20,000 pairs, in [12](12_results.ipynb), perplexity is
+# better with dropout, but BLEU is better *without*.) Smoothing leaves the best look as it is, and makes the
+# last one a little better, perhaps because confident mistakes cost most, and smoothing makes it less
+# confident.
 #
 # ## Dropout, and where the paper puts it
 #
@@ -526,11 +528,11 @@ assert (orders["before the sum"] == x).all()
 # > "During training, we employed label smoothing of value ε_ls = 0.1. This hurts perplexity, as the model
 # > learns to be more unsure, but improves accuracy and BLEU score." (section 5.4)
 #
-# For one example, a loss that asks for probability 1 has no minimum: a larger logit of the right token always
-# lowers it.
-# **Label smoothing** (Szegedy et al., 2016) asks for about $1-\epsilon_{ls} = 0.9$ for the right token, and
-# spreads 0.1 evenly. The paper cites Szegedy et al., who take all $K$ tokens; it does not say whether it
-# does too. In Figure 5, `cat` is right among six symbols, with 0.4 instead of 0.1 so that it can be seen.
+# On a single training example, a loss that asks for probability 1 has no minimum: a larger logit of the
+# right token always lowers it. **Label smoothing** (Szegedy et al., 2016) asks for about $1-\epsilon_{ls} =
+# 0.9$ for the right token, and spreads 0.1 evenly. The paper cites Szegedy et al., who take all $K$ tokens;
+# it does not say whether it does too. In Figure 5, `cat` is right among six symbols, with 0.4 instead of 0.1
+# so that it can be seen.
 
 # %% tags=["figure-three-readings"]
 names = ["<s>", "</s>", "<blank>", "cat", "dog", "bird"]
@@ -634,9 +636,10 @@ for measure in ("perplexity", "bleu"):
     assert max(without[measure]) > min(base[measure])
 
 # %% [markdown]
-# Smoothing costs perplexity, as in the paper. In BLEU, 0 and 0.1 overlap, but every seed of 0.2 beats every
-# seed of 0. The rates differ, though, and where they do not, at 0.7, the one seed without smoothing has
-# *more* BLEU than that with 0.1. So how much of the gain is smoothing, and how much the rate, we cannot say.
+# A smoothing of 0.2 costs perplexity, as in the paper; between 0 and 0.1 the seeds overlap, in perplexity
+# and in BLEU. In BLEU every seed of 0.2 beats every seed of 0. But the rates differ, and where they do not,
+# at 0.7, the one seed without smoothing has *more* BLEU than that with 0.1. So how much of the gain is
+# smoothing, and how much the rate, we cannot say.
 #
 # Why might it raise BLEU? Flattening keeps the order of the tokens. So a *greedy search*, which takes the
 # likeliest token at each step, loses nothing by it; what could it gain? We look at how *certain* the models

@@ -285,20 +285,24 @@ assert clock["12 sentences, one by one"] > 2 * clock["12 sentences, one batch"]
 # 4096 by 4096 matrix (dots). Bottom: the share of bytes in calls of each intensity; between two powers of two
 # stand three bars side by side, one for each workload.*
 #
-# The fastest dot gave $P$, so this is the roof of PyTorch's default product. (*Half the bits* finds one that
-# is twice as fast on some machines: the roof would be higher, and the ridge further right.)
+# The roof is an estimate. Its slope is from a copy, which writes as much as it reads, while a product with
+# one row almost only reads; this may be why its dot lies above the line here. The fastest dot gave $P$, so
+# this is the roof of PyTorch's default product. (*Half the bits* finds one that is twice as fast on some
+# machines: the roof would be higher, and the ridge further right.)
 #
 # To decode one sentence, each step fetches every weight of the decoder for a single row. In a large model
-# that takes the time. In ours, bytes and operations explain a small part of the clock's time: the *fixed
+# that takes the time. In ours, bytes and operations explain less than half of the clock's time: the *fixed
 # cost* of many calls (Python, PyTorch) counts more. In one batch, twelve sentences share the fetched weights
 # and the fixed cost.
 #
-# A training step has most of its bytes in elementwise calls, and yet at the roof most of its time goes to
-# products. Its calls explain little of the time above the roof, tens of microseconds each. But we count every
-# elementwise result as one operation, and an exponential or a random number of dropout is many.
+# A training step has five of six bytes in *elementwise* calls (one operation per entry, like an addition),
+# and yet at the roof its products have a far larger share of the time than of the bytes: they do nearly all
+# the operations. The fixed cost of its thousand calls, ten or twenty microseconds each as in decoding,
+# explains little of its time above the roof. But we count every elementwise result as one operation, and an
+# exponential or a random number of dropout is many.
 #
-# Three remedies follow: **more rows per fetch and call** (batches), **fewer bytes per number** (bf16,
-# int8), and **fewer trips to memory for the same work** (*fused* calls, one in place of several).
+# Three remedies follow: **more rows per fetch and call** (batches), **fewer bytes per number** (bf16 has
+# two, int8 one), and **fewer trips to memory for the same work** (*fused* calls, one in place of several).
 #
 # ## FlashAttention: the softmax that runs
 #
@@ -447,11 +451,12 @@ for size in ("tiny", "small", "base"):
 
 # %% [markdown]
 # The first record is of a model of width 256 in float32 (`benchmarks/train.py`). "Readable forms" is the
-# plain step with unfused attention. "annotated" has fused attention, fused Adam and the chunked loss, not
-# `CpuKernels`. `nn.Transformer` with PyTorch's loss computes the logits of padding too. With our loss in it,
-# it is 3 to 6% behind ours, so most of the lead is the loss's. (In brackets are 95% intervals; for the base
-# model, with six turns, they are wide.) Utilisation is here of PyTorch's default float32 product, not (as
-# for the P100) of the processor's peak.
+# plain step with unfused attention (at 16 tokens a sentence, attention is not what makes it slow).
+# "annotated" has fused attention, fused Adam and the chunked loss, not `CpuKernels`. `nn.Transformer` with
+# PyTorch's loss computes the logits of padding too. With our loss in it, it is 3 to 6% behind ours, so in
+# the two smaller models most of the lead is the loss's, in the base model about half. (In brackets are 95%
+# intervals; for the base model, with six turns, they are wide.) Utilisation is here of PyTorch's default
+# float32 product, not (as for the P100) of the processor's peak.
 #
 # ## Half the bits
 #
@@ -493,8 +498,9 @@ print(f"1 + 1 + 1 ... a thousand times in bf16: {total.item():.0f};  .sum() of t
 
 # %% [markdown]
 # On the EPYC of the record, which has bf16 instructions, bf16 is four times as fast as float32. In part that
-# is the library: PyTorch's float32 product is from MKL, Intel's, and "medium" takes another, oneDNN. Where
-# "medium" has an error like float32's (as on an EPYC, where it is twice as fast), it rounds nothing to bf16.
+# is the library: PyTorch's float32 product is from MKL, Intel's, and "medium" takes another, oneDNN. In the
+# cell before, whose machine need not be the record's, an error near 2e-03 shows that "medium" rounded to
+# bf16; an error like float32's, that it rounded nothing (on one EPYC it was twice as fast even so).
 #
 # float16 has more digits but a small range: 1e-8 becomes 0, so training in float16 first multiplies the
 # loss by a large factor (*loss scaling*). bf16 has the range of float32 but only two to three decimal
@@ -558,16 +564,25 @@ assert same >= 6
 x8, y8 = torch.randint(-127, 128, (2, SIDE, SIDE), dtype=torch.int8)
 seconds = medians({"int8": lambda: torch._int_mm(x8, y8)})["int8"]
 print(f"int8 product: ≈{2 * SIDE**3 / seconds / 1e9:.0f} G operations per second")
-changes = defaultdict(list)
-for each in recorded("quantization")["scores"]:
+changes, record = defaultdict(list), recorded("quantization")
+for each in record["scores"]:
     changes[each["instructions"]].append(each["int8"] - each["float32"])
 for instructions, found in changes.items():
     print(f"with {instructions}, BLEU changes by", *(f"{change:+.2f}" for change in found))
+for each in record["speeds"]:
+    within = f"{each['ratio']:.2f} ({each['low']:.2f} to {each['high']:.2f})"
+    print(f"{each['model']}, {each['instructions']}: {within} times as fast as float32")
+    assert 1.1 < each["low"] < each["high"] < 1.4
 assert min(changes["VNNI"]) > -0.1
 assert -1.2 < min(changes["AVX2"]) < -1
 
 # %% [markdown]
-# INT8
+# (Beam 5 without a length penalty, on an Intel Xeon, one thread; "AVX2" is the same processor, kept to fewer
+# instructions.) With VNNI, x86 instructions that sum products of int8 in 32 bits, the six differences lie
+# between -0.09 and +0.20. Without it, one model loses 1.15 and 0.80 BLEU, the others change by -0.21 to
+# +0.28, which may be chance. The probable cause: AVX2 adds two products in 16 bits, and cuts off a sum that
+# does not fit (it *saturates*). A whole translation, from text to text, is 1.2 times as fast in int8 on this
+# small model, because products are only a part of its time.
 #
 # ## Decoding: latency and throughput
 #
@@ -591,10 +606,10 @@ assert calls == max(map(len, answers))  # the one batch of 12 runs as long as it
 assert speeds[12] > 2 * speeds[1]
 
 # %% [markdown]
-# A pass makes the same calls and fetches the same weights for one row and for twelve, so a batch raises
-# throughput. It raises latency too: the batch runs until its *longest* sentence is done, and the first
-# sentence waits until the batch is full. In *continuous batching* a new sentence takes the row of a
-# finished one.
+# A pass makes the same calls and fetches the same weights for one row and for twelve, and takes less than
+# twelve times as long, so a batch raises throughput. It raises latency too: each pass is longer, the batch
+# runs until its *longest* sentence is done, and the first sentence waits until the batch is full. In
+# *continuous batching* a new sentence takes the row of a finished one.
 #
 # **What the cache costs.** Each layer keeps a key and a value, d_model numbers each, for every target token
 # so far and every source token:
