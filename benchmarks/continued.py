@@ -37,7 +37,7 @@ CONTESTANTS = {  # the shipped model to begin with, and the settings; R-Drop pas
     "multi30k-en-de-lc, no R-Drop": ("multi30k-en-de-lc", {**LOWER_CASED, "epochs": 24, "rdrop_weight": 0.0}),
 }
 MEANS = (1, 5, 10, 20)  # checkpoints, the newest
-BASES = {"newest": "1", "shipped": "shipped"}  # what the scores are compared with
+BASES = {"1": "newest", "shipped": "shipped"}  # what all are compared with, and its name in the record
 
 
 def train(model: str, settings: dict[str, object], out: Path) -> RunFolder:
@@ -64,8 +64,10 @@ def scores(model: str, run: RunFolder, split: str) -> dict[str, dict]:
             lines[which] = translator.translate(text.src, **search)
         found[name] = {}
         for which, each in lines.items():
-            over = {what: score(each, lines[key], text.tgt, tokenize, what) for what, key in BASES.items()}
-            found[name][which] = over["newest"] | {"over shipped": over["shipped"]["over shipped"]}
+            newest, shipped = (
+                score(each, lines[base], text.tgt, tokenize, what) for base, what in BASES.items()
+            )
+            found[name][which] = newest | {"over shipped": shipped["over shipped"]}
     return found
 
 

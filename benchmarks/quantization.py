@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 from processors import kept_to
-from report import main, parser, print_table, write
+from report import main, print_table, write
 from timing import race
 
 from annotated.data import load_corpus
@@ -49,7 +49,7 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, list[dict[st
             scores.append(
                 {"model": model, "split": split, **{form: score(runs[form](), tgt).value for form in FORMS}}
             )
-        measured, [told] = race(runs, [FORMS[::-1]], options.minutes / 2 / len(MODELS), options.rounds)
+        measured, [told] = race(runs, [("int8", "float32")], options.minutes / 2 / len(MODELS))
         speed = {form: len(src) / each.median for form, each in measured.items()}
         speeds.append({"model": model, **told.summary(), **speed})
     return {"scores": scores, "speeds": speeds}
@@ -66,9 +66,12 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
 
     Raises ValueError on a processor without VNNI.
     """
-    options = parser(__doc__, ("shipped",))
+    raw = argparse.RawDescriptionHelpFormatter
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    options.add_argument("--minutes", type=float, default=10, help="of the races (default %(default)s)")
     options.add_argument("--sentences", type=int, help="the first of each split (default: all)")
     options.add_argument("--one", type=Path, metavar="FOLDER", help="measure the models in it, here")
+    options.add_argument("--json", type=Path, metavar="FILE", help="also write the record here")
     options = options.parse_args(arguments)
     if options.one:
         print(json.dumps(measure(options.one, options)))
@@ -84,8 +87,8 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
                 folder = Path(temporary) / model / form
                 to_ctranslate2(folder, ours.model, ours.src_tokenizer, ours.tgt_tokenizer, form)
                 sizes.setdefault(model, {})[form] = sum(file.stat().st_size for file in folder.iterdir())
-        asked = {"sentences": options.sentences, "rounds": options.rounds, "minutes": options.minutes}
-        flags = [word for name, each in asked.items() if each for word in (f"--{name}", each)]
+        flags = ["--minutes", options.minutes]
+        flags += ["--sentences", options.sentences] if options.sentences else []
         environments = {"VNNI": dict(os.environ), "AVX2": kept_to("avx2")}
         for name, environment in environments.items():
             for what, rows in apart(environment, ["--one", temporary, *flags]).items():
@@ -115,7 +118,7 @@ def show(found: dict[str, list[dict[str, object]]]) -> None:
         )
         for each in found["speeds"]
     ]
-    print_table(("sentences/s", "instructions", *FORMS, "int8 against it"), rows)
+    print_table(("sentences/s", "instructions", *FORMS, "int8 against float32"), rows)
 
 
 if __name__ == "__main__":

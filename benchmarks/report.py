@@ -63,7 +63,7 @@ def write(
     Raises ValueError, and writes nothing, where the turns are too few to tell anything.
     """
     if comparisons and not any(comparison.bounds for comparison in comparisons):
-        raise ValueError("too few turns to tell anything: more --minutes or --rounds would help")
+        raise ValueError("too few turns to tell anything: --rounds takes 3 or more")
     settings = {name: value for name, value in vars(options).items() if name != "json"}
     record = {
         "question": question,

@@ -374,10 +374,10 @@ val, test = (
 )
 fig, ax = plt.subplots(figsize=(8.5, 3.6))
 labels = [name.replace("and ", "no R-Drop, ") for name in short]
-for i, name in enumerate(short):
+for i, (name, label) in enumerate(zip(short, labels, strict=True)):
     ax.plot(val[name], [i - 0.1] * len(val[name]), "o", color="C0", label="validation text")
     ax.plot(test[name], [i + 0.1] * len(test[name]), "x", color="C1", label="test text")
-    print(f"{name:26} BLEU, mean: {mean(val[name]):.1f} on val, {mean(test[name]):.1f} on the test text")
+    print(f"{label:29} BLEU, mean: {mean(val[name]):.1f} on val, {mean(test[name]):.1f} on the test text")
 ax.set_yticks(range(len(short)), labels)
 ax.invert_yaxis()
 ax.set(title="One change at a time, an eighth of the epochs", xlabel="BLEU")

@@ -582,7 +582,7 @@ assert -1.2 < min(changes["AVX2"]) < -1
 # between -0.09 and +0.20. Without it, one model loses 1.15 and 0.80 BLEU, the others change by -0.21 to
 # +0.28, which may be chance. The probable cause: AVX2 adds two products in 16 bits, and cuts off a sum that
 # does not fit (it *saturates*). A whole translation, from text to text, is 1.2 times as fast in int8 on this
-# small model, because products are only a part of its time.
+# small model, probably because products are only a part of its time.
 #
 # ## Decoding: latency and throughput
 #

@@ -631,7 +631,7 @@ def test_quantization(tmp_path, monkeypatch, multi30k_folder):
     monkeypatch.setattr(quantization, "MODELS", dict([*quantization.MODELS.items()][:1]))
 
     def here(environment, options):
-        asked = argparse.Namespace(sentences=2, minutes=0.0, rounds=None)
+        asked = argparse.Namespace(sentences=2, minutes=0.0)
         return quantization.measure(Path(options[1]), asked)
 
     monkeypatch.setattr(quantization, "apart", here)
