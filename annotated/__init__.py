@@ -18,8 +18,13 @@ except PackageNotFoundError:  # run from a checkout that was never installed
 
 # Where each public name lives. It is imported when it is first asked for: `import annotated` stays cheap.
 _HOMES = {
-    "transformer.attention": ("MultiHeadedAttention", "attention", "clones"),
-    "transformer.masks": ("padding_mask", "subsequent_mask"),
+    "transformer.attention": (
+        "MultiHeadedAttention",
+        "attention",
+        "clones",
+        "padding_mask",
+        "subsequent_mask",
+    ),
     "transformer.layers": (
         "Embeddings",
         "LearnedPositions",
@@ -44,12 +49,12 @@ _HOMES = {
     "fast": ("CpuKernels", "smoothed_cross_entropy"),
     "tokenizers": ("SentencePieceTokenizer", "WordTokenizer"),
     "data": ("Batch", "data_gen"),
-    "translation.cache": ("DecoderCache", "KeyValueCache"),
-    "translation.eval_mode": ("evaluating",),
+    "search.cache": ("DecoderCache", "KeyValueCache"),
+    "search.inference": ("evaluating",),
     "translation.attention_maps": ("capture_attention",),
-    "translation.greedy": ("greedy_decode",),
-    "translation.beam": ("Hypothesis", "beam_search", "length_penalty"),
-    "translation.evaluation": (
+    "search.greedy": ("greedy_decode",),
+    "search.beam": ("Hypothesis", "beam_search", "length_penalty"),
+    "metrics": (
         "alignment_error_rate",
         "bleu",
         "bootstrap",
@@ -65,7 +70,7 @@ _HOMES = {
     "interop": ("from_hub",),
     "training.loop": ("SimpleLossCompute", "TrainState", "run_epoch"),
     "training.config": ("TrainingConfig",),
-    "training.run_folder": ("average_checkpoints",),
+    "training.checkpoint": ("average_checkpoints",),
     "training.train": ("train",),
     "training.trainer": ("Trainer", "TrainingError"),
 }

@@ -2,7 +2,7 @@
 
 import sys
 
-from annotated.cli.parser import main
+from annotated.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,9 +21,9 @@ import annotated
 from annotated.cli.recipes import read_recipe, recipe_path
 from annotated.data import Corpus, load_corpus
 from annotated.files import read_json, write_json
-from annotated.training.run_folder import RunFolder, average_checkpoints
+from annotated.training.checkpoint import RunFolder, average_checkpoints
+from annotated.translation.evaluate import RECORDED, score_split
 from annotated.translation.model_folder import load_model, load_weights
-from annotated.translation.scoring import RECORDED, score_split
 from annotated.translation.translator import Translator
 
 RECIPE = "multi30k-en-de-lc"

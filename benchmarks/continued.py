@@ -22,9 +22,9 @@ import annotated
 from annotated.cli.recipes import read_recipe, recipe_path
 from annotated.data import load_corpus
 from annotated.files import read_json, write_json
-from annotated.training.run_folder import RunFolder, average_checkpoints
+from annotated.training.checkpoint import RunFolder, average_checkpoints
+from annotated.translation.evaluate import RECORDED
 from annotated.translation.model_folder import find_model, load_weights, training_settings
-from annotated.translation.scoring import RECORDED
 
 BASE = {"max_tokens": 4096, "precision": "bf16", "keep": 20, "average": 10, "bleu_every": 0}
 LOWER_CASED = {"learning_rate": 0.0014, "warmup": 200}

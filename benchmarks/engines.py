@@ -16,10 +16,10 @@ from annotated.data import pad_rows
 from annotated.fast import map_in_threads
 from annotated.interop import to_ctranslate2, to_marian
 from annotated.interop.common import foreign, vocabulary
+from annotated.search.beam import beam_search
+from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import END, PAD, START
-from annotated.transformer.masks import padding_mask
-from annotated.translation.beam import beam_search
-from annotated.translation.greedy import greedy_decode
+from annotated.transformer.attention import padding_mask
 from annotated.translation.translator import Translator
 
 OURS, MARIAN, CT2 = "annotated", "Hugging Face Marian", "CTranslate2"

@@ -19,16 +19,16 @@ from torch import Tensor
 from tqdm import tqdm
 
 from annotated.data import encode_corpus, load_corpus, pad_rows
-from annotated.data.batching import Batch
+from annotated.data.batches import Batch
 from annotated.data.parallel import ParallelText
 from annotated.interop import CTranslate2Translator, load_marian, to_ctranslate2, to_marian, to_onnx, to_torch
 from annotated.interop.common import foreign
+from annotated.metrics import Score, bleu, tokenized_bleu
+from annotated.search.beam import Hypothesis
+from annotated.search.cache import DecoderCache
+from annotated.search.inference import evaluating
 from annotated.tokenizers import PAD
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.beam import Hypothesis
-from annotated.translation.cache import DecoderCache
-from annotated.translation.eval_mode import evaluating
-from annotated.translation.evaluation import Score, bleu, tokenized_bleu
 from annotated.translation.translator import Translator
 
 BEAM, ROWS = 5, 50

@@ -24,9 +24,9 @@ from train import count_operations
 from trainees import Trainee, ours, readable
 from workload import CONFIGS, random_batches
 
+from annotated.search.beam import beam_search
 from annotated.tokenizers import END
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.beam import beam_search
 
 # Which words in an operation's name tell its kind; the first kind that fits counts. Adam that is not fused is
 # made of sums and products like any others.

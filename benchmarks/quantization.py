@@ -24,7 +24,7 @@ from timing import race
 
 from annotated.data import load_corpus
 from annotated.interop import CTranslate2Translator, to_ctranslate2
-from annotated.translation.evaluation import bleu, tokenized_bleu
+from annotated.metrics import bleu, tokenized_bleu
 from annotated.translation.translator import load_pretrained
 
 # The shipped models: direction and variant of their corpus, and their score.

@@ -18,11 +18,11 @@ from torch import Tensor
 from workload import CONFIGS
 
 from annotated.plots.costs import fit_power
+from annotated.search.greedy import greedy_decode
+from annotated.search.inference import evaluating
 from annotated.tokenizers import START
-from annotated.transformer.masks import subsequent_mask
+from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.eval_mode import evaluating
-from annotated.translation.greedy import greedy_decode
 
 CACHED, UNCACHED = "with the cache", "without"
 Decode = Callable[[EncoderDecoder, Tensor, int], Tensor]

@@ -20,9 +20,9 @@ from tqdm import tqdm
 
 from annotated.data import ParallelText, load_corpus
 from annotated.files import read_json, write_json
-from annotated.translation.evaluation import paired_bootstrap
+from annotated.metrics import paired_bootstrap
+from annotated.translation.evaluate import RECORDED
 from annotated.translation.model_folder import find_model, training_settings
-from annotated.translation.scoring import RECORDED
 from annotated.translation.translator import Translator
 
 MODELS = ("multi30k-en-de", "multi30k-en-de-lc")

@@ -25,12 +25,12 @@ from variations import Task, prepare
 from annotated.data import TokenBatches
 from annotated.fast import CpuKernels
 from annotated.files import read_json, write_json
+from annotated.metrics import bleu, score_tokens
 from annotated.training.update import SummedLoss
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.transformer.schedule import factor_for, noam_scheduler
-from annotated.translation.evaluation import bleu, score_tokens
-from annotated.translation.scoring import RECORDED
+from annotated.translation.evaluate import RECORDED
 
 BASE = {"N": 2, "d_model": 128, "d_ff": 256, "h": 4, "dropout": 0.0}
 NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "17_since_2017.py"

@@ -12,10 +12,10 @@ from report import installed
 from timing import check_equal, leaving_out
 from torch import Tensor, nn
 
-from annotated.data.batching import Batch
+from annotated.data.batches import Batch
 from annotated.interop import to_torch
 from annotated.tokenizers import PAD
-from annotated.training.devices import half_precision
+from annotated.training.distributed import half_precision
 from annotated.training.loop import SimpleLossCompute
 from annotated.training.update import SummedLoss
 from annotated.transformer.attention import MultiHeadedAttention

@@ -29,16 +29,15 @@ from tqdm import tqdm
 
 from annotated.data import Corpus, TokenBatches, encode_corpus, load_corpus
 from annotated.files import read_json, write_json
+from annotated.metrics import greedy_bleu, score_tokens
 from annotated.tokenizers import SentencePieceTokenizer
 from annotated.training.config import TrainingConfig
 from annotated.training.trainer import Trainer
-from annotated.transformer.attention import MultiHeadedAttention
-from annotated.transformer.masks import Mask
+from annotated.transformer.attention import Mask, MultiHeadedAttention
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.transformer.parts import Parts, variant
 from annotated.transformer.schedule import rate
-from annotated.translation.evaluation import greedy_bleu, score_tokens
-from annotated.translation.scoring import RECORDED
+from annotated.translation.evaluate import RECORDED
 
 UPDATES = 1000  # after 500, models with dropout and with four layers had hardly begun to learn
 BASE = {"N": 2, "d_model": 128, "d_ff": 256, "h": 4, "dropout": 0.1}

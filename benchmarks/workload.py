@@ -5,7 +5,7 @@ from itertools import islice
 import torch
 
 from annotated.data import EncodedPairs, TokenBatches
-from annotated.data.batching import Batch
+from annotated.data.batches import Batch
 from annotated.tokenizers import END, START
 from annotated.transformer.model import TransformerConfig
 

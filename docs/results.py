@@ -12,9 +12,9 @@ from typing import Any
 
 from annotated.cli.recipes import read_recipe, recipe_path
 from annotated.cli.release import read_scores
-from annotated.translation.evaluation import Score
+from annotated.metrics import Score
+from annotated.translation.evaluate import RECORDED, recorded
 from annotated.translation.model_folder import WEIGHTS, shipped_model, shipped_models
-from annotated.translation.scoring import RECORDED, recorded
 from annotated.translation.tensor_files import read_tensors
 
 ROOT = Path(__file__).resolve().parents[1]

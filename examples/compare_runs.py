@@ -14,8 +14,8 @@ import matplotlib.pyplot as plt
 import annotated
 from annotated.data import own_text
 from annotated.files import read_json
-from annotated.training.run_folder import PLACES
-from annotated.translation.evaluation import Comparison
+from annotated.metrics import Comparison
+from annotated.training.checkpoint import PLACES
 
 
 def main(a: str, b: str, test: str, picture: str) -> Comparison:

@@ -73,7 +73,7 @@ from annotated.plots import plot_schedules, setup_notebook, show_source
 from annotated.tokenizers import PAD
 from annotated.transformer.layers import SublayerConnection
 from annotated.transformer.schedule import factor_for
-from annotated.translation.scoring import recorded
+from annotated.translation.evaluate import recorded
 
 setup_notebook()
 torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread

@@ -70,9 +70,9 @@ from annotated import (
 )
 from annotated.data import TokenBatches, encode_corpus, hold_out, load_corpus, read_parallel
 from annotated.data.grammar import sample, word_by_word
+from annotated.metrics import bleu, bleu_of, ngram_counts, paired_bootstrap, tokenized_bleu
 from annotated.plots import plot_learning_curves, setup_notebook
 from annotated.tokenizers import UNK, word_splitter
-from annotated.translation.evaluation import bleu, bleu_of, ngram_counts, paired_bootstrap, tokenized_bleu
 from annotated.translation.model_folder import find_model
 
 setup_notebook()

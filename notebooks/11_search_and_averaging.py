@@ -66,14 +66,14 @@ from annotated import (
 )
 from annotated.data import ParallelText, TokenBatches, encode_corpus
 from annotated.data.grammar import sample
+from annotated.metrics import score_tokens
 from annotated.plots import plot_beam, setup_notebook
+from annotated.search.beam import SentenceSearch, next_log_probs
 from annotated.transformer.schedule import noam_scheduler
-from annotated.translation.beam import SentenceSearch, next_log_probs
-from annotated.translation.evaluation import score_tokens
+from annotated.translation.evaluate import recorded
 
 # %%
 from annotated.translation.model_folder import load_weights
-from annotated.translation.scoring import recorded
 
 setup_notebook()
 torch.set_num_threads(1)  # the matrices are small, and only wait for a second thread
@@ -510,7 +510,7 @@ def unmasked(model, memory, src_mask, tokens, seen, *rest):
 embed, some = model.tgt_embed.forward, captions[:12]
 with patch.object(model.tgt_embed, "forward", lambda tokens, start: embed(tokens, start + 1)):
     shifted = [best for [best] in beams(some, beam=1)]
-with patch("annotated.translation.beam.next_log_probs", unmasked):
+with patch("annotated.search.beam.next_log_probs", unmasked):
     leaking = {beam: [best for [best] in beams(some, beam=beam)] for beam in (1, 4)}
 right = sum(best.tokens == row for best, row in zip(shifted, greedy, strict=False))
 print(f"as it is, beam 8: confirmed {confirmed([ends[0] for ends in eight])} of {len(captions)}")

@@ -59,10 +59,10 @@ from annotated.cli.recipes import recipe_path
 from annotated.cli.release import read_scores
 from annotated.data import load_corpus
 from annotated.files import read_toml
+from annotated.metrics import tokenized_bleu
 from annotated.plots import setup_notebook
-from annotated.translation.evaluation import tokenized_bleu
+from annotated.translation.evaluate import recorded, score_split
 from annotated.translation.model_folder import shipped_model
-from annotated.translation.scoring import recorded, score_split
 
 setup_notebook()
 torch.set_num_threads(1)  # the matrices are small, and only wait for a second thread

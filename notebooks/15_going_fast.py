@@ -76,7 +76,7 @@ from annotated.fast import CpuKernels
 from annotated.plots import Operands, fit_power, plot_costs, plot_roofline, setup_notebook
 from annotated.tokenizers import END, PAD, START
 from annotated.training.update import SummedLoss
-from annotated.translation.scoring import recorded
+from annotated.translation.evaluate import recorded
 
 setup_notebook()
 torch.set_num_threads(1)  # one thread: times that can be compared, and matrices as small as ours want no more

@@ -71,7 +71,7 @@ from annotated import (
 )
 from annotated.plots import plot_mask, setup_notebook, show_source
 from annotated.tokenizers import END, PAD, START
-from annotated.translation.scoring import recorded
+from annotated.translation.evaluate import recorded
 
 setup_notebook()
 torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread

@@ -68,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "target unshifted",
-        "data/batching.py",
+        "data/batches.py",
         "self.tgt_y = tgt[:, 1:]",
         "self.tgt_y = tgt[:, :-1]",
         "07_batches_and_masks",
@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "dropout left on",
-        "translation/eval_mode.py",
+        "search/inference.py",
         "            module.training = False\n",
         "            module.training = True\n",
         "09_first_example",
@@ -117,14 +117,14 @@ MUTANTS = (
     ),
     Mutant(
         "penalty inverted",
-        "translation/beam.py",
+        "search/beam.py",
         "score = log_prob / length_penalty(",
         "score = log_prob * length_penalty(",
         "11_search_and_averaging",
     ),
     Mutant(
         "n-grams found and possible exchanged",
-        "translation/evaluation.py",
+        "metrics.py",
         "BLEU.compute_bleu(total[:4], total[4:8],",
         "BLEU.compute_bleu(total[4:8], total[:4],",
         "10_translation",
@@ -138,7 +138,7 @@ MUTANTS = (
     ),
     Mutant(
         "links that must be found not counted",
-        "translation/evaluation.py",
+        "metrics.py",
         "links = len(predicted) + len(sure)",
         "links = len(predicted)",
         "13_reading_attention",

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
-from annotated.data.batching import Batch
+from annotated.data.batches import Batch
+from annotated.search.inference import evaluating
 from annotated.tokenizers import SentencePieceTokenizer
-from annotated.transformer.masks import padding_mask, subsequent_mask
+from annotated.transformer.attention import padding_mask, subsequent_mask
 from annotated.transformer.model import make_model
-from annotated.translation.eval_mode import evaluating
 
 ENGLISH = ["the dog sees a cat", "a cat sees the dog and runs", "the cat runs to the house"]
 GERMAN = ["der Hund sieht eine Katze", "eine Katze sieht den Hund und rennt", "die Katze rennt zum Haus"]

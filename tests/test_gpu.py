@@ -6,10 +6,10 @@ from tiny_runs import make_trainer
 from torch import Tensor
 from torch import distributed as dist
 
-from annotated.data.batching import Batch
+from annotated.data.batches import Batch
 from annotated.fast import quick_dropout, smoothed_cross_entropy
 from annotated.tokenizers import WordTokenizer
-from annotated.training.devices import half_precision
+from annotated.training.distributed import half_precision
 from annotated.training.rdrop import rdrop_cross_entropy
 from annotated.transformer.attention import MultiHeadedAttention, attention
 from annotated.transformer.loss import LabelSmoothing

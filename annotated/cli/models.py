@@ -3,8 +3,8 @@
 import argparse
 
 from annotated.files import creating_folder, write_json
-from annotated.training.devices import say
-from annotated.training.run_folder import average_checkpoints
+from annotated.training.checkpoint import average_checkpoints
+from annotated.training.distributed import say
 from annotated.translation.model_folder import (
     SETTINGS,
     load_model,

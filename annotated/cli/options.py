@@ -9,9 +9,9 @@ from typing import Literal
 
 from annotated.cli.flags import named, within
 from annotated.cli.recipes import Search, recipe_names
+from annotated.search.limits import MAX_BEAM, Limits
 from annotated.training.config import Preset, TrainingConfig
 from annotated.transformer.config import TransformerConfig, setting
-from annotated.translation.limits import MAX_BEAM, Limits
 
 MODEL = "model folder, or name of a shipped model"
 Quantization = Literal["float32", "float16", "bfloat16", "int16", "int8"]

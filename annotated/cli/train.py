@@ -10,8 +10,9 @@ import annotated
 from annotated.cli.flags import settings_from
 from annotated.cli.options import TrainingData
 from annotated.data import Corpus, ParallelText, load_corpus, own_corpus, read_parallel, read_tsv
+from annotated.training.checkpoint import RunFolder
 from annotated.training.config import TrainingConfig
-from annotated.training.devices import (
+from annotated.training.distributed import (
     SharedError,
     agreed,
     find_device,
@@ -21,7 +22,6 @@ from annotated.training.devices import (
     say,
 )
 from annotated.training.progress import Stopped
-from annotated.training.run_folder import RunFolder
 from annotated.transformer.config import TransformerConfig
 
 

@@ -23,10 +23,10 @@ from annotated.data import Corpus, load_corpus
 from annotated.data.corpora import languages
 from annotated.data.parallel import split_lines
 from annotated.files import json_text, naming, write_as_shell
-from annotated.training.devices import say
-from annotated.translation.limits import Limits
+from annotated.search.limits import Limits
+from annotated.training.distributed import say
+from annotated.translation.evaluate import score_split
 from annotated.translation.model_folder import find_model, training_settings
-from annotated.translation.scoring import score_split
 from annotated.translation.translator import Translator
 
 FEWEST, MOST = 16, 1000  # lines for each thread that are translated together: at first, and at most later

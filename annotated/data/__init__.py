@@ -1,6 +1,6 @@
 """Corpora, and batches made of them. The classic torchtext way is in `annotated.data.torchtext_fields`."""
 
-from annotated.data.batching import Batch, EncodedPairs, TokenBatches, data_gen, encode_corpus, pad_rows
+from annotated.data.batches import Batch, EncodedPairs, TokenBatches, data_gen, encode_corpus, pad_rows
 from annotated.data.corpora import hold_out, iwslt, load_corpus, multi30k, tatoeba
 from annotated.data.own import own_corpus, own_text
 from annotated.data.parallel import Corpus, ParallelText, read_lines, read_parallel, read_tsv, split_lines

@@ -1,6 +1,6 @@
 """The classic way: torchtext 0.6 fields, datasets, vocabularies, and an iterator that makes tight batches.
 
-It gives the same `Batch`es as `annotated.data.batching` does. All that the project needs of torchtext
+It gives the same `Batch`es as `annotated.data.batches` does. All that the project needs of torchtext
 stands here.
 """
 
@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
-from annotated.data.batching import Batch
+from annotated.data.batches import Batch
 from annotated.data.parallel import ParallelText
 from annotated.tokenizers import END, PAD, SPECIALS, START, UNK, WordTokenizer
 

@@ -14,7 +14,7 @@ Each exported folder has a README.md with the few lines that use it without this
 `pip install ".[interop]"` in the clone, and are imported when they are needed.
 """
 
-from annotated.interop.classic_post import annotated_translator, from_annotated
+from annotated.interop.classic import annotated_translator, from_annotated
 from annotated.interop.ctranslate2 import CTranslate2Translator, to_ctranslate2
 from annotated.interop.hub import from_hub, to_hub
 from annotated.interop.marian import load_marian, to_marian

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from annotated.files import creating_folder, read_json
 from annotated.interop.common import LONGEST, check_parts, foreign, vocabulary, write_readme
+from annotated.search.limits import Limits, check_search, several_sentences
 from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer, load_tokenizer, save_tokenizer
 from annotated.transformer.layers import sinusoids
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.limits import Limits, check_search, several_sentences
 from annotated.translation.model_folder import CONFIG, check_whole
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}  # its names of ours

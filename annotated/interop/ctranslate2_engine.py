@@ -19,10 +19,10 @@ from annotated.data.download import cache_folder
 from annotated.files import creating_folder, read_json, write_json
 from annotated.interop.common import foreign, vocabulary
 from annotated.interop.ctranslate2 import CTranslate2Translator, to_ctranslate2
+from annotated.search.beam import Hypothesis, length_penalty
+from annotated.search.limits import Penalty
 from annotated.tokenizers import SPECIALS, Tokenizer
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.beam import Hypothesis, length_penalty
-from annotated.translation.limits import Penalty
 from annotated.translation.model_folder import weights
 from annotated.translation.tensor_files import digest
 

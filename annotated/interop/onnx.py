@@ -24,11 +24,11 @@ from tqdm.auto import tqdm
 
 from annotated.files import creating_folder
 from annotated.interop.common import LONGEST, foreign, write_readme
+from annotated.search.cache import DecoderCache, KeyValueCache
 from annotated.tokenizers import PAD, Tokenizer, save_tokenizer
+from annotated.transformer.attention import padding_mask
 from annotated.transformer.layers import PositionalEncoding, sinusoids
-from annotated.transformer.masks import padding_mask
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.cache import DecoderCache, KeyValueCache
 from annotated.translation.model_folder import check_whole
 
 AXES = {  # of each input, those that may have any length

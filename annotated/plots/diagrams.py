@@ -6,7 +6,7 @@ from typing import NamedTuple, cast
 
 from annotated.data.trees import Tree, is_word, labelled_spans
 from annotated.plots.drawing import COLOURS, Look, axes_or_new, load, plt
-from annotated.translation.beam import Candidate
+from annotated.search.beam import Candidate
 
 INK, SOFT = "#222222", "#6b6b6b"
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from annotated.data.batching import Batch
+from annotated.data.batches import Batch
 from annotated.fast import CpuKernels
+from annotated.search.inference import evaluating
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.eval_mode import evaluating
 
 
 @dataclass

@@ -13,14 +13,14 @@ from typing import cast
 
 import torch
 
-from annotated.data.batching import TokenBatches, encode_corpus, mixed_seed
+from annotated.data.batches import TokenBatches, encode_corpus, mixed_seed
 from annotated.data.own import Text, own_corpus
 from annotated.data.parallel import Corpus, ParallelText, shortened
 from annotated.tokenizers import SentencePieceTokenizer, Tokenizer, WordTokenizer
+from annotated.training.checkpoint import LOG, RunFolder
 from annotated.training.config import HINTS, PRESETS, TrainingConfig
-from annotated.training.devices import agreed, find_device, from_first, is_first, processes, say
+from annotated.training.distributed import agreed, find_device, from_first, is_first, processes, say
 from annotated.training.progress import Stopped
-from annotated.training.run_folder import LOG, RunFolder
 from annotated.training.trainer import Trainer
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder

@@ -17,16 +17,9 @@ from typing import cast
 import torch
 from tqdm import tqdm
 
-from annotated.data.batching import TokenBatches
+from annotated.data.batches import TokenBatches
 from annotated.data.corpora import languages
-from annotated.tokenizers import Tokenizer
-from annotated.training.config import TrainingConfig
-from annotated.training.devices import SharedError, agreed, from_first, gathered, say, total
-from annotated.training.progress import Progress, progress_bar, read_progress, set_end, stop_on_interrupt
-from annotated.training.run_folder import RunFolder, average_checkpoints, load_optimizer
-from annotated.training.update import Updater, Weighed, advice, rate_at
-from annotated.transformer.model import EncoderDecoder
-from annotated.translation.evaluation import (
+from annotated.metrics import (
     TokenScores,
     bleu,
     bleu_scorer,
@@ -34,6 +27,13 @@ from annotated.translation.evaluation import (
     greedy_bleu,
     score_tokens,
 )
+from annotated.tokenizers import Tokenizer
+from annotated.training.checkpoint import RunFolder, average_checkpoints, load_optimizer
+from annotated.training.config import TrainingConfig
+from annotated.training.distributed import SharedError, agreed, from_first, gathered, say, total
+from annotated.training.progress import Progress, progress_bar, read_progress, set_end, stop_on_interrupt
+from annotated.training.update import Updater, Weighed, advice, rate_at
+from annotated.transformer.model import EncoderDecoder
 from annotated.translation.model_folder import WEIGHTS, load_weights, save_model
 from annotated.translation.tensor_files import read_tensors
 

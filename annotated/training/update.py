@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from annotated.data.batching import Batch, mixed_seed
+from annotated.data.batches import Batch, mixed_seed
 from annotated.fast import CpuKernels, smoothed_cross_entropy
+from annotated.training.checkpoint import optimizer_tensors
 from annotated.training.config import TrainingConfig
-from annotated.training.devices import half_precision, total
+from annotated.training.distributed import half_precision, total
 from annotated.training.rdrop import rdrop_cross_entropy
-from annotated.training.run_folder import optimizer_tensors
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.transformer.schedule import factor_for, rate

@@ -1,7 +1,6 @@
 """The paper and nothing else, in the order in which to read it:
 
-    attention   equation 1, and several heads of it (sections 3.2.1 and 3.2.2)
-    masks       who may see whom (section 3.2.3)
+    attention   equation 1, several heads of it, and masks (sections 3.2.1 to 3.2.3)
     layers      what surrounds attention: residuals, feed-forward network, embeddings, positions (3.1 to 3.5)
     config      how large a model is (Table 3)
     parts       what it is put together from, and a variant may replace

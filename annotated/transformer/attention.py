@@ -1,6 +1,7 @@
-"""Attention: equation 1, and several heads of it side by side.
+"""Attention: equation 1, several heads of it side by side, and masks (sections 3.2.1 to 3.2.3).
 
 Shape letters: B batch, h heads, T queries, S keys, d_k = d_model / h.
+A mask is a boolean tensor, **True where attention is allowed**, of shape (batch, 1 or queries, keys).
 """
 
 import math
@@ -13,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotated.transformer.masks import Mask
-
 if TYPE_CHECKING:
-    from annotated.translation.cache import KeyValueCache
+    from annotated.search.cache import KeyValueCache
+
+Mask = Tensor | None  # None allows everything
 
 
 def attention(
@@ -136,3 +137,22 @@ class MultiHeadedAttention(nn.Module):
             self.watchers.pop(threading.get_ident(), None)
         else:
             self.watchers[threading.get_ident()] = watcher
+
+
+def subsequent_mask(size: int, device: torch.device | str | None = None) -> Tensor:
+    """Let each position see itself and what came before it, never what follows (section 3.2.3).
+
+    Returns a bool tensor (1, size, size), query down and key across: the lower triangle, diagonal included.
+    Raises ValueError for a negative size.
+    """
+    if size < 0:
+        raise ValueError(f"subsequent_mask needs a size of 0 or more, not {size}")
+    return torch.ones(1, size, size, dtype=torch.bool, device=device).tril()
+
+
+def padding_mask(tokens: Tensor, pad: int) -> Tensor:
+    """Let every query see the real tokens and none of the padding.
+
+    `tokens` (batch, len), integer; returns a bool tensor (batch, 1, len) that serves every query alike.
+    """
+    return (tokens != pad).unsqueeze(-2)

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 
-from annotated.transformer.attention import MultiHeadedAttention, clones
+from annotated.transformer.attention import Mask, MultiHeadedAttention, clones
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.layers import Embeddings, LearnedPositions, SublayerConnection
-from annotated.transformer.masks import Mask
 from annotated.transformer.parts import parts_of
 
 if TYPE_CHECKING:
-    from annotated.translation.cache import DecoderCache, LayerCache
+    from annotated.search.cache import DecoderCache, LayerCache
 
 
 class EncoderLayer(nn.Module):

@@ -10,13 +10,9 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 
 from annotated.fast import map_in_threads
-from annotated.tokenizers import Tokenizer
-from annotated.transformer.masks import padding_mask, subsequent_mask
-from annotated.transformer.model import EncoderDecoder
-from annotated.translation.attention_maps import TranslationAttention, capture_attention, is_watched
-from annotated.translation.beam import Hypothesis, beam_search
-from annotated.translation.eval_mode import evaluating
-from annotated.translation.limits import (
+from annotated.search.beam import Hypothesis, beam_search
+from annotated.search.inference import evaluating
+from annotated.search.limits import (
     Limits,
     Penalty,
     by_length,
@@ -25,6 +21,10 @@ from annotated.translation.limits import (
     one_sentence,
     several_sentences,
 )
+from annotated.tokenizers import Tokenizer
+from annotated.transformer.attention import padding_mask, subsequent_mask
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.attention_maps import TranslationAttention, capture_attention, is_watched
 from annotated.translation.model_folder import (
     find_model,
     load_model,

@@ -23,7 +23,7 @@ PAGES = [
     "teaching.html",
 ]
 PAGES += ["search.html", "genindex.html", "api/index.html"]
-PAGES += ["api/transformer.masks.html", "api/transformer.attention.html"]
+PAGES += ["api/transformer.attention.html", "api/transformer.attention.html"]
 PAGES += sorted(str(path.relative_to(SITE)) for path in SITE.glob("notebooks/*.html"))
 OWN = ("file:", "data:", "blob:")
 # What WCAG 2.1 asks for at level AA: contrast, alternative texts, names of buttons and fields.

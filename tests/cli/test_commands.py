@@ -15,12 +15,12 @@ from command_line import TINY, complains, ends, feed
 from nasty_text import NASTY
 
 import annotated
-from annotated.cli.parser import main
+from annotated.cli.main import main
 from annotated.data import Corpus, ParallelText
 from annotated.files import read_json, write_json
 from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
+from annotated.training.checkpoint import average_checkpoints
 from annotated.training.config import TrainingConfig
-from annotated.training.run_folder import average_checkpoints
 from annotated.translation.model_folder import WEIGHTS, load_model, save_model
 from annotated.translation.tensor_files import read_tensors
 

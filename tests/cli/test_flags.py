@@ -10,8 +10,8 @@ from command_line import complains, ends
 
 from annotated import interop
 from annotated.cli.flags import PRESETS, flag_fields, flag_of, is_positional, kind_of
+from annotated.cli.main import BY_HAND, make_parser, parse
 from annotated.cli.options import COMMANDS, Data, Engine, Everywhere, Export
-from annotated.cli.parser import BY_HAND, make_parser, parse
 from annotated.data.corpora import NAMES as CORPORA
 from annotated.interop.ctranslate2 import QUANTIZATIONS
 from annotated.training.config import HINTS, TrainingConfig

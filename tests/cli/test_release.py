@@ -11,17 +11,18 @@ import pytest
 import torch
 
 from annotated.cli.flags import settings_from
-from annotated.cli.parser import main, parse
+from annotated.cli.main import main, parse
 from annotated.cli.recipes import read_recipe, recipe_names, recipe_path
 from annotated.cli.release import CARD, SCORES, card, read_scores, release
 from annotated.cli.train import remembered
 from annotated.data import TokenBatches, encode_corpus, load_corpus
 from annotated.files import read_json
+from annotated.metrics import score_tokens
+from annotated.training.checkpoint import LOG, RunFolder
 from annotated.training.config import TrainingConfig
-from annotated.training.run_folder import LOG, RunFolder
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.schedule import factor_for, rate
-from annotated.translation.evaluation import score_tokens
+from annotated.translation.evaluate import score_split
 from annotated.translation.model_folder import (
     CONFIG,
     SETTINGS,
@@ -30,7 +31,6 @@ from annotated.translation.model_folder import (
     shipped_model,
     shipped_models,
 )
-from annotated.translation.scoring import score_split
 from annotated.translation.tensor_files import read_tensors
 from annotated.translation.translator import Translator, load_pretrained
 

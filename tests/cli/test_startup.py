@@ -13,7 +13,7 @@ from annotated.cli.options import COMMANDS
 
 LOADED = """
 import atexit, sys
-from annotated.cli.parser import main
+from annotated.cli.main import main
 heavy = {"torch", "numpy", "sacrebleu", "sentencepiece", "tqdm"}
 atexit.register(lambda: print(sorted(heavy & set(sys.modules)), file=sys.stderr))
 sys.exit(main(sys.argv[1:]))

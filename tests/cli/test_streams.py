@@ -17,7 +17,7 @@ import torch
 from command_line import complains, feed
 
 from annotated.cli import translate
-from annotated.cli.parser import main
+from annotated.cli.main import main
 from annotated.files import read_json, write_json
 from annotated.interop import ctranslate2_engine
 from annotated.tokenizers import WordTokenizer

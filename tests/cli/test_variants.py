@@ -4,7 +4,7 @@ import pytest
 import torch
 from command_line import SIZES, complains, ends, feed
 
-from annotated.cli.parser import main
+from annotated.cli.main import main
 from annotated.files import read_json
 from annotated.interop import to_torch
 from annotated.transformer.parts import VARIANTS

@@ -9,11 +9,11 @@ import torch
 from annotated.data import ParallelText, TokenBatches, encode_corpus, read_lines
 from annotated.data import grammar as shipped
 from annotated.data.trees import Tree
+from annotated.metrics import bleu
 from annotated.tokenizers import WordTokenizer
 from annotated.training.config import TrainingConfig
 from annotated.training.trainer import Trainer
 from annotated.transformer.model import make_model
-from annotated.translation.evaluation import bleu
 from annotated.translation.translator import Translator
 from corpora import grammar as package
 from corpora.grammar import corpus_lines, german, lexicon, sample, text, trees, words

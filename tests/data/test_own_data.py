@@ -7,7 +7,7 @@ import pytest
 import torch
 from command_line import TINY, complains
 
-from annotated.cli.parser import main
+from annotated.cli.main import main
 from annotated.files import read_json, write_json
 from annotated.translation.model_folder import load_model
 

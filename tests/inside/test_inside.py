@@ -16,10 +16,10 @@ from page_models import STRANGE, Ask, small_translator
 
 from annotated import inside
 from annotated.data import multi30k
+from annotated.search.beam import beam_search
+from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
-from annotated.transformer.masks import padding_mask
-from annotated.translation.beam import beam_search
-from annotated.translation.greedy import greedy_decode
+from annotated.transformer.attention import padding_mask
 from annotated.translation.model_folder import weights
 from annotated.translation.translator import Translator
 from start_page import SURE, TRIES

@@ -9,12 +9,11 @@ import torch
 from page_models import STRANGE, TEXTS, Ask, page, small_translator
 from torch import Tensor, nn
 
-from annotated.transformer.attention import MultiHeadedAttention
+from annotated.search.inference import evaluating
+from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
 from annotated.transformer.layers import Embeddings, PositionalEncoding, SublayerConnection
-from annotated.transformer.masks import subsequent_mask
 from annotated.transformer.model import EncoderDecoder, Generator
 from annotated.translation.attention_maps import capture_attention
-from annotated.translation.eval_mode import evaluating
 from annotated.translation.translator import Translator
 
 LOWEST = torch.finfo(torch.float32).min  # in the place of minus infinity, which JSON lacks

@@ -11,8 +11,8 @@ from interop_models import MISSING, Bomb
 from torch import nn
 
 from annotated.interop import CTranslate2Translator, annotated_translator, from_annotated, to_ctranslate2
+from annotated.transformer.attention import padding_mask, subsequent_mask
 from annotated.transformer.layers import sinusoids
-from annotated.transformer.masks import padding_mask, subsequent_mask
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Translator
 

@@ -10,10 +10,10 @@ from annotated.data import load_corpus
 from annotated.files import read_json, write_json
 from annotated.interop import CTranslate2Translator, to_ctranslate2
 from annotated.interop.ctranslate2 import INT8
+from annotated.metrics import bleu
 from annotated.tokenizers import WordTokenizer
-from annotated.translation.evaluation import bleu
+from annotated.translation.evaluate import recorded
 from annotated.translation.model_folder import CONFIG, weights
-from annotated.translation.scoring import recorded
 from annotated.translation.translator import Translator, load_pretrained
 
 SENTENCES = [*ENGLISH, "a dog", "", "house runs the to sees cat a dog"]

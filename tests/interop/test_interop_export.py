@@ -9,7 +9,7 @@ import pytest
 import sentencepiece
 from interop_models import ENGLISH, GERMAN, MISSING, spm, subwords, taught, toy
 
-from annotated.cli.parser import main
+from annotated.cli.main import main
 from annotated.interop import (
     CTranslate2Translator,
     from_hub,

@@ -10,7 +10,7 @@ import torch
 from interop_models import MISSING, toy
 
 import annotated
-from annotated.cli.parser import main
+from annotated.cli.main import main
 from annotated.interop import from_hub, load_marian, to_hub
 from annotated.tokenizers import WordTokenizer
 from annotated.translation.model_folder import save_model

@@ -12,10 +12,10 @@ from safetensors.torch import load_file, save_file
 import annotated
 from annotated.files import read_json, write_json
 from annotated.interop import load_marian, to_marian
+from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import MarianTokenizer, WordTokenizer
+from annotated.transformer.attention import padding_mask
 from annotated.transformer.layers import sinusoids
-from annotated.transformer.masks import padding_mask
-from annotated.translation.greedy import greedy_decode
 from annotated.translation.model_folder import load_model, save_model, weights
 from annotated.translation.translator import Translator
 

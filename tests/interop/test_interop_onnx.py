@@ -5,10 +5,10 @@ import torch
 from interop_models import MISSING, toy
 
 from annotated.interop import to_onnx
+from annotated.search.cache import DecoderCache
+from annotated.search.inference import evaluating
 from annotated.tokenizers import WordTokenizer
-from annotated.transformer.masks import padding_mask
-from annotated.translation.cache import DecoderCache
-from annotated.translation.eval_mode import evaluating
+from annotated.transformer.attention import padding_mask
 
 WORDS = WordTokenizer([f"w{i}" for i in range(9)], None)
 V = len(WORDS)

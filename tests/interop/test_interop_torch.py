@@ -9,7 +9,7 @@ from torch import nn
 
 from annotated.interop import from_torch, to_torch
 from annotated.interop.torch_transformer import torch_names
-from annotated.transformer.masks import padding_mask, subsequent_mask
+from annotated.transformer.attention import padding_mask, subsequent_mask
 from annotated.translation.model_folder import weights
 
 SRC = torch.tensor([[4, 5, 6, 7, 1], [4, 5, 1, 2, 2]])

@@ -5,12 +5,12 @@ import torch
 from matplotlib.patches import FancyBboxPatch
 from torch import nn
 
-from annotated.data.batching import Batch
+from annotated.data.batches import Batch
 from annotated.data.trees import Tree
 from annotated.plots.diagrams import RIGHT, WRONG, plot_beam, plot_model_flow, plot_tree
+from annotated.search.beam import Candidate
+from annotated.search.inference import evaluating
 from annotated.transformer.model import make_model
-from annotated.translation.beam import Candidate
-from annotated.translation.eval_mode import evaluating
 
 Shapes = dict[str, tuple[int, ...]]
 

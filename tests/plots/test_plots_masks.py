@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from annotated.plots import explore_masks, plot_mask
 from annotated.plots.masks import ALLOWED, HIDDEN, PADDING, TOKEN, plot_padding, plot_tokens, wasted_share
-from annotated.transformer.masks import subsequent_mask
+from annotated.transformer.attention import subsequent_mask
 
 TOKENS = ["<s>", "the", "the", "<blank>"]
 CAUSAL = subsequent_mask(4)[0]

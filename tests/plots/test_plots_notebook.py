@@ -15,7 +15,7 @@ import pytest
 
 from annotated.plots import notebook
 from annotated.plots.notebook import chart_bundle, describe_figure, setup_notebook, show_source
-from annotated.transformer import masks
+from annotated.transformer import attention as masks
 
 alt = pytest.importorskip("altair")
 pd = pytest.importorskip("pandas")
@@ -143,7 +143,7 @@ def test_shown_source_is_the_source(shown: list[str]) -> None:
     show_source(masks.subsequent_mask, masks.padding_mask)
     module = ast.parse(Path(masks.__file__).read_text(encoding="utf-8"))
     defined = {node.name: ast.dump(node) for node in module.body if hasattr(node, "name")}
-    assert [text.partition("\n")[0] for text in shown] == ["`annotated/transformer/masks.py`"] * 2
+    assert [text.partition("\n")[0] for text in shown] == ["`annotated/transformer/attention.py`"] * 2
     wanted = [defined["subsequent_mask"], defined["padding_mask"]]
     assert [ast.dump(code_of(text).body[0]) for text in shown] == wanted
 

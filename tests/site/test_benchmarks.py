@@ -24,11 +24,11 @@ from annotated.data.parallel import Corpus, ParallelText
 from annotated.fast import map_in_threads, smoothed_cross_entropy
 from annotated.tokenizers import PAD, SentencePieceTokenizer
 from annotated.transformer.attention import MultiHeadedAttention, attention
-from annotated.transformer.masks import subsequent_mask
+from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import Decoder
 from annotated.transformer.parts import VARIANTS
-from annotated.translation.cache import DecoderCache
-from annotated.translation.beam import Hypothesis
+from annotated.search.cache import DecoderCache
+from annotated.search.beam import Hypothesis
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Translator
 

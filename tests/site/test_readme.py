@@ -16,7 +16,7 @@ import pytest
 from command_line import feed
 from torch.distributed.run import get_args_parser
 
-from annotated.cli.parser import main, make_parser
+from annotated.cli.main import main, make_parser
 from annotated.data import Corpus, multi30k
 from annotated.tokenizers import SentencePieceTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig

@@ -8,7 +8,7 @@ from command_line import complains
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.cli.parser import parse
+from annotated.cli.main import parse
 from annotated.training.config import TrainingConfig
 from annotated.transformer.schedule import rate
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import distributed as dist
 
-from annotated.training.devices import find_device, processes
+from annotated.training.distributed import find_device, processes
 
 
 @pytest.mark.parametrize("name", ["cuda:0", "gpu", ""])

@@ -16,8 +16,8 @@ import pytest
 import torch
 from tiny_runs import exit_code, log_of, make_trainer, start, steps
 
-from annotated.cli.parser import main
-from annotated.training.devices import processes
+from annotated.cli.main import main
+from annotated.training.distributed import processes
 from annotated.training.trainer import Trainer
 from annotated.training.update import SummedLoss
 from annotated.translation.model_folder import WEIGHTS

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from annotated.data.batching import Batch
+from annotated.data.batches import Batch
 from annotated.training.loop import SimpleLossCompute, TrainState, run_epoch
 from annotated.transformer.loss import LabelSmoothing
 from annotated.transformer.model import make_model

@@ -13,10 +13,10 @@ import pytest
 import torch
 from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until
 
-from annotated.cli.parser import main
+from annotated.cli.main import main
 from annotated.data import Corpus, ParallelText
 from annotated.files import read_json, write_json
-from annotated.training.run_folder import average_checkpoints
+from annotated.training.checkpoint import average_checkpoints
 from annotated.training.train import fingerprint
 from annotated.translation.model_folder import WEIGHTS, load_model
 from annotated.translation.tensor_files import read_tensors

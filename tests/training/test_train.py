@@ -8,7 +8,7 @@ import torch
 from tiny_runs import log_of, weights
 
 import annotated
-from annotated.cli.parser import main
+from annotated.cli.main import main
 from annotated.files import read_json
 from annotated.training.progress import Stopped
 from annotated.training.trainer import Trainer

@@ -10,15 +10,15 @@ import torch
 from tiny_runs import log_of, make_trainer, steps, weights
 from tqdm.notebook import tqdm_notebook
 
-from annotated.data.batching import Batch
+from annotated.data.batches import Batch
 from annotated.files import read_json
+from annotated.metrics import bleu, greedy_bleu, tokenized_bleu
 from annotated.tokenizers import WordTokenizer
-from annotated.training.devices import half_precision
+from annotated.training.distributed import half_precision
 from annotated.training.progress import stop_on_interrupt
 from annotated.training.rdrop import symmetric_divergence
 from annotated.training.update import SummedLoss
 from annotated.transformer.loss import LabelSmoothing
-from annotated.translation.evaluation import bleu, greedy_bleu, tokenized_bleu
 from annotated.translation.model_folder import WEIGHTS
 from annotated.translation.tensor_files import read_tensors
 

@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 from torch import nn
 
 from annotated.fast import CpuKernels
-from annotated.transformer.attention import MultiHeadedAttention, attention, clones
-from annotated.transformer.masks import padding_mask, subsequent_mask
+from annotated.transformer.attention import (
+    MultiHeadedAttention,
+    attention,
+    clones,
+    padding_mask,
+    subsequent_mask,
+)
 from annotated.transformer.model import make_model
 from annotated.translation.attention_maps import capture_attention
 

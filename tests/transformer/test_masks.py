@@ -3,8 +3,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated.data.batching import Batch
-from annotated.transformer.masks import padding_mask, subsequent_mask
+from annotated.data.batches import Batch
+from annotated.transformer.attention import padding_mask, subsequent_mask
 
 PAD = 2
 tokens = st.integers(0, 6)

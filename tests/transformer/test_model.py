@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from annotated.data.batching import Batch
-from annotated.transformer.attention import MultiHeadedAttention, attention
+from annotated.data.batches import Batch
+from annotated.search.inference import evaluating
+from annotated.transformer.attention import MultiHeadedAttention, attention, padding_mask, subsequent_mask
 from annotated.transformer.layers import Embeddings, PositionalEncoding, PositionwiseFeedForward
-from annotated.transformer.masks import padding_mask, subsequent_mask
 from annotated.transformer.model import (
     Decoder,
     DecoderLayer,
@@ -22,7 +22,6 @@ from annotated.transformer.model import (
     Generator,
     make_model,
 )
-from annotated.translation.eval_mode import evaluating
 
 PAD = 2
 seeds = st.integers(0, 2**32)

@@ -6,11 +6,10 @@ from small_models import WORDS, make
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotated.transformer.attention import MultiHeadedAttention
-from annotated.transformer.masks import subsequent_mask
+from annotated.search.cache import DecoderCache
+from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
 from annotated.transformer.model import make_model
 from annotated.transformer.parts import VARIANTS, Parts, variant
-from annotated.translation.cache import DecoderCache
 from annotated.translation.model_folder import load_model, save_model
 
 

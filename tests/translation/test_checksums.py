@@ -12,7 +12,7 @@ from small_models import WORDS, change, make
 
 from annotated.files import read_json
 from annotated.tokenizers import WordTokenizer
-from annotated.training.run_folder import average_checkpoints
+from annotated.training.checkpoint import average_checkpoints
 from annotated.translation import model_folder
 from annotated.translation.model_folder import CONFIG, WEIGHTS, load_model, save_model
 from annotated.translation.tensor_files import digest, read_tensors, read_with_sums, write_tensors

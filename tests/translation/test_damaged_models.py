@@ -6,7 +6,7 @@ from hashlib import sha256
 import pytest
 import torch
 
-from annotated.cli.parser import main
+from annotated.cli.main import main
 from annotated.files import read_json, write_json
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.model import make_model

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nasty_text import NASTY
 
+from annotated.search.beam import Hypothesis, beam_search
 from annotated.tokenizers import SentencePieceTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translation.beam import Hypothesis, beam_search
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Translator, by_length
 

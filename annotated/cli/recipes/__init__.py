@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from annotated.cli.flags import within
 from annotated.files import read_toml, settings_from_json
+from annotated.search.limits import MAX_BEAM, Penalty, check_search
 from annotated.transformer.config import setting
-from annotated.translation.limits import MAX_BEAM, Penalty, check_search
 
 FOLDER = Path(__file__).parent
 TABLES = ("train", "evaluate", "card")

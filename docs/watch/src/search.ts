@@ -1,4 +1,4 @@
-// Beam search (section 6.1), as annotated.translation.beam.beam_search has it.
+// Beam search (section 6.1), as annotated.search.beam.beam_search has it.
 
 import { END, START } from "./tokenizer.ts";
 import type { KeysAndValues, Sequence, Transformer } from "./transformer.ts";

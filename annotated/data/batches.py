@@ -13,7 +13,7 @@ from torch import Tensor
 
 from annotated.data.parallel import Pairs, ParallelText
 from annotated.tokenizers import PAD, Tokenizer
-from annotated.transformer.masks import padding_mask, subsequent_mask
+from annotated.transformer.attention import padding_mask, subsequent_mask
 
 
 class Batch:

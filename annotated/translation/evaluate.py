@@ -8,7 +8,7 @@ from typing import Any
 
 from annotated.data import Corpus, TokenBatches, encode_corpus
 from annotated.files import read_json
-from annotated.translation.evaluation import (
+from annotated.metrics import (
     Score,
     bleu,
     bleu_scorer,
@@ -19,7 +19,7 @@ from annotated.translation.evaluation import (
     moses_tokenized,
     score_tokens,
 )
-from annotated.translation.limits import Penalty
+from annotated.search.limits import Penalty
 from annotated.translation.translator import Translator
 
 RECORDED = Path(__file__).parents[1] / "recorded"  # a JSON file each, shipped for the notebooks

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from annotated.search.cache import DecoderCache
+from annotated.search.inference import evaluating
+from annotated.search.limits import check_count
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.cache import DecoderCache
-from annotated.translation.eval_mode import evaluating
-from annotated.translation.limits import check_count
 
 
 def mask_each(src: Tensor, src_mask: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotated.data import Batch, EncodedPairs, ParallelText, TokenBatches, data_gen, encode_corpus
-from annotated.data.batching import mixed_seed
+from annotated.data.batches import mixed_seed
 from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
 
 

@@ -6,11 +6,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from annotated.transformer.masks import padding_mask, subsequent_mask
+from annotated.search.beam import beam_search, continuations, length_penalty
+from annotated.search.cache import DecoderCache
+from annotated.search.greedy import greedy_decode
+from annotated.transformer.attention import padding_mask, subsequent_mask
 from annotated.transformer.model import make_model
-from annotated.translation.beam import beam_search, continuations, length_penalty
-from annotated.translation.cache import DecoderCache
-from annotated.translation.greedy import greedy_decode
 
 START, END, PAD = 0, 1, 2
 

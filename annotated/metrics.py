@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional as F
 
-from annotated.data.batching import Batch
+from annotated.data.batches import Batch
+from annotated.search.greedy import greedy_decode
+from annotated.search.inference import evaluating
+from annotated.search.limits import EXTRA
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.eval_mode import evaluating
-from annotated.translation.greedy import greedy_decode
-from annotated.translation.limits import EXTRA
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF

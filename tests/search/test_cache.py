@@ -2,9 +2,8 @@ from itertools import pairwise
 
 import torch
 
-from annotated.transformer.attention import MultiHeadedAttention
-from annotated.transformer.masks import subsequent_mask
-from annotated.translation.cache import DecoderCache, KeyValueCache
+from annotated.search.cache import DecoderCache, KeyValueCache
+from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
 
 
 def test_a_cache_holds_all_positions_in_order():

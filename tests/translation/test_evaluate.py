@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from annotated.translation import scoring
+from annotated.translation import evaluate as scoring
 
 ROOT = Path(__file__).parents[2]
 PEER, BF16 = "torch.nn.Transformer", "annotated, bf16"

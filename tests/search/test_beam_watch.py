@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from annotated.plots.diagrams import plot_beam
+from annotated.search.beam import Candidate, beam_search
 from annotated.transformer.model import make_model
-from annotated.translation.beam import Candidate, beam_search
 
 KEPT = {True: "kept", False: "dropped"}
 

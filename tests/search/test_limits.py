@@ -6,16 +6,16 @@ import sys
 import pytest
 import torch
 
-from annotated.cli.parser import main
+from annotated.cli.main import main
 from annotated.data import encode_corpus
-from annotated.data.batching import Batch
+from annotated.data.batches import Batch
+from annotated.metrics import greedy_bleu
+from annotated.search.beam import beam_search
+from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import WordTokenizer
-from annotated.transformer.masks import padding_mask
+from annotated.transformer.attention import padding_mask
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
 from annotated.translation.attention_maps import capture_attention
-from annotated.translation.beam import beam_search
-from annotated.translation.evaluation import greedy_bleu
-from annotated.translation.greedy import greedy_decode
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Limits, Translator
 

@@ -8,12 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
-from annotated.data.batching import Batch
+from annotated.data.batches import Batch
 from annotated.data.grammar import sample
-from annotated.tokenizers import WordTokenizer
-from annotated.transformer.masks import subsequent_mask
-from annotated.transformer.model import make_model
-from annotated.translation.evaluation import (
+from annotated.metrics import (
     alignment_error_rate,
     bleu,
     bleu_of,
@@ -28,7 +25,10 @@ from annotated.translation.evaluation import (
     score_tokens,
     tokenized_bleu,
 )
-from annotated.translation.greedy import greedy_decode
+from annotated.search.greedy import greedy_decode
+from annotated.tokenizers import WordTokenizer
+from annotated.transformer.attention import subsequent_mask
+from annotated.transformer.model import make_model
 
 PAD = 2
 REFERENCES = [

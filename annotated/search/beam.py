@@ -11,17 +11,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from annotated.transformer.model import EncoderDecoder
-from annotated.translation.cache import DecoderCache
-from annotated.translation.eval_mode import evaluating
-from annotated.translation.greedy import mask_each
-from annotated.translation.limits import (
+from annotated.search.cache import DecoderCache
+from annotated.search.greedy import mask_each
+from annotated.search.inference import evaluating
+from annotated.search.limits import (
     EXTRA,
     Penalty,
     check_count,
     check_search,
     check_tokens,
 )
+from annotated.transformer.model import EncoderDecoder
 
 
 @dataclass(frozen=True)
