@@ -9,6 +9,7 @@ from pathlib import Path
 from annotated.files import read_json
 from annotated.tokenizers.common import END, PAD, SPECIALS, START, UNK, Tokenizer
 from annotated.tokenizers.subwords import MarianTokenizer, SentencePieceTokenizer
+from annotated.tokenizers.text import normalize
 from annotated.tokenizers.words import WordTokenizer, word_splitter
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Tokenizer",
     "WordTokenizer",
     "load_tokenizer",
+    "normalize",
     "save_tokenizer",
     "word_splitter",
 ]
