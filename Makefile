@@ -150,7 +150,7 @@ test-floors: ## unit tests with the oldest versions that pyproject.toml admits (
 	build/floors/bin/$(INSTALL) uv
 	build/floors/bin/uv pip install --quiet --python build/floors --resolution lowest-direct --editable '.[dev]'
 	OMP_NUM_THREADS=1 build/floors/bin/python -m pytest -n 2 --dist loadscope -o addopts=-ra \
-	  --ignore tests/site/test_setup.py --ignore tests/plots/test_plots_pixels.py
+	  --ignore tests/site/test_setup.py
 
 release: $(READY) ## build the wheel and translate with it in an empty environment (minutes)
 	rm -rf build/release

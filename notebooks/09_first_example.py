@@ -45,6 +45,8 @@ import math
 from itertools import pairwise
 
 import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
 import torch
 
 from annotated import (
@@ -65,7 +67,7 @@ from annotated import (
 )
 
 # %%
-from annotated.plots import plot_accuracies, plot_growth, plot_learning_curves, setup_notebook
+from annotated.plots import plot_learning_curves, setup_notebook
 
 setup_notebook()
 torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
@@ -474,11 +476,19 @@ print(f"after {halfway['step']} updates: tokens right {halfway['token_accuracy']
 print(f"sequences right {halfway['exact_match']:.1%}")
 
 # %% tags=["figure-accuracies"]
-ax = plot_accuracies(records, length=LENGTH - 1)
-_, rows_right, expected = (line.get_ydata() for line in ax.get_lines())
-off = max(abs(rows_right - expected))
-ax.set_title("Tokens right, and sequences right")
+at = [record["step"] for record in records]
+tokens_right = np.array([100 * record["token_accuracy"] for record in records])
+rows_right = np.array([100 * record["exact_match"] for record in records])
+expected = 100 * (tokens_right / 100) ** (LENGTH - 1)
+plt.plot(at, tokens_right, "o-", ms=5, label="tokens right")
+plt.plot(at, rows_right, "s--", ms=5, label="sequences right")
+plt.plot(at, expected, ":", color="black", label=f"(tokens right) to the power {LENGTH - 1}")
+plt.title("Tokens right, and sequences right")
+plt.xlabel("update")
+plt.ylabel("right (%)")
+plt.legend(frameon=False)
 plt.show()
+off = max(abs(rows_right - expected))
 print(f"sequences right, and (tokens right) to the power 9: at most ≈{off:.0f} points apart")
 middle = min(records, key=lambda record: abs(record["exact_match"] - 0.5))
 print(f"after ≈{middle['step']} updates: tokens right ≈{middle['token_accuracy']:.0%}", end=", ")
@@ -613,7 +623,12 @@ symbols = [str(symbol) for symbol in example[0].tolist()]
 asks = [f"{read} → {said}" for read, said in pairwise(symbols)]
 middle = halfway["step"]
 chosen = {step: maps[step][layer, head] for step in (0, middle, UPDATES)}
-_ = plot_growth(chosen, asks, symbols, title=f"Layer {layer + 1}, head {head + 1} finds the diagonal")
+figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), sharey=True)
+for ax, (step, weights) in zip(axes, chosen.items(), strict=True):
+    grid = {"xticklabels": symbols, "yticklabels": asks, "square": True, "cbar": False}
+    sns.heatmap(weights, vmin=0, vmax=1, cmap="viridis", linewidths=1, ax=ax, **grid)
+    ax.set(title=f"update {step:,}", xlabel="key", ylabel="query" if step == 0 else "")
+figure.suptitle(f"Layer {layer + 1}, head {head + 1} finds the diagonal")
 plt.show()
 print(f"mean over all heads: own symbol ≈{own.mean():.2f}, the next one ≈{following.mean():.2f}")
 print(f"this head: own symbol ≈{own[layer, head]:.2f}, the next one ≈{following[layer, head]:.2f}")

@@ -46,6 +46,7 @@ from collections.abc import Callable
 from random import Random
 
 import matplotlib.pyplot as plt
+import seaborn as sns
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -61,7 +62,7 @@ from annotated import (
     subsequent_mask,
 )
 from annotated.data.captions import AlignedCaption, aligned_captions, map_words, word_of_piece
-from annotated.plots import plot_alignment, plot_attention, plot_by_head, setup_notebook
+from annotated.plots import plot_alignment, plot_attention, setup_notebook
 
 setup_notebook()
 torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
@@ -247,6 +248,21 @@ assert lazy < 0.4 < 0.8 < chance
 # To say a word, the model must look at its source, so we expect the alignment in the row that says the
 # word. We try both rows.
 
+
+# %%
+def draw_by_head(panels: dict[str, Tensor], title: str) -> None:
+    """Draw one number for each head, layers down and heads across, all panels on one scale."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.5 * len(panels), 4.2))
+    low, high = torch.stack(list(panels.values())).aminmax()
+    for ax, (name, grid) in zip(axes, panels.items(), strict=True):
+        layers, heads = (range(1, size + 1) for size in grid.shape)
+        style = {"annot": True, "fmt": ".2f", "cbar": False, "xticklabels": heads, "yticklabels": layers}
+        sns.heatmap(grid, vmin=low, vmax=high, cmap="viridis", linewidths=1, ax=ax, **style)
+        ax.set(title=name, xlabel="head", ylabel="layer")
+    figure.suptitle(title)
+    plt.show()
+
+
 # %% tags=["figure-aer-by-head"]
 single = {
     (row, layer, head): counts([both[row][layer, head] for both in words])
@@ -257,8 +273,7 @@ errors = {
     for row in ("reads", "says")
 }
 panels = {f"row that {row} the word": grid for row, grid in errors.items()}
-plot_by_head(panels, title="Alignment error rate: lower is better", one_scale=True)
-plt.show()
+draw_by_head(panels, "Alignment error rate: lower is better")
 assert errors["reads"][1, 1] == min(grid.min() for grid in errors.values()) < 0.25
 assert errors["says"][-1].max() < 0.5 < 0.8 < errors["reads"][-1].min()
 assert (errors["says"] < errors["reads"])[1].sum() == 3  # heads of layer 2
@@ -451,8 +466,7 @@ scores = {
     "subject": torch.minimum(gaps["near"], gaps["far"]),
     "anaphora": torch.stack(owner).mean(dim=0),
 }
-plot_by_head(scores, title="The appendix's three kinds of head in our test sentences", one_scale=True)
-plt.show()
+draw_by_head(scores, "The appendix's three kinds of head in our test sentences")
 print("layer 3, head 2, largest weight on the noun:", *(f"≈{hits[2, 1]:.0%}" for hits in structure))
 for name, to in to_keys.items():
     weights = zip(("subject", "other noun", "is"), to[:, 3, 2], strict=False)

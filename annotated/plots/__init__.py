@@ -4,9 +4,6 @@ from annotated.plots.attention import (
     explore_attention,
     plot_alignment,
     plot_attention,
-    plot_by_head,
-    plot_growth,
-    plot_heads,
     plot_split,
 )
 from annotated.plots.costs import (
@@ -27,17 +24,12 @@ from annotated.plots.positions import (
     plot_offsets,
     plot_past,
     plot_similarity,
-    plot_waves,
 )
 from annotated.plots.scaling import explore_scaling, plot_by_width, plot_soft_lookup
 from annotated.plots.training import (
-    plot_accuracies,
     plot_gradient_norms,
     plot_learning_curves,
-    plot_loss,
-    plot_losses,
     plot_schedules,
-    plot_true_dist,
 )
 
 __all__ = [
@@ -47,23 +39,17 @@ __all__ = [
     "explore_masks",
     "explore_scaling",
     "fit_power",
-    "plot_accuracies",
     "plot_against",
     "plot_alignment",
     "plot_attention",
     "plot_beam",
-    "plot_by_head",
     "plot_by_width",
     "plot_clocks",
     "plot_costs",
     "plot_distances",
     "plot_encodings",
     "plot_gradient_norms",
-    "plot_growth",
-    "plot_heads",
     "plot_learning_curves",
-    "plot_loss",
-    "plot_losses",
     "plot_mask",
     "plot_model_flow",
     "plot_offsets",
@@ -76,8 +62,6 @@ __all__ = [
     "plot_split",
     "plot_tokens",
     "plot_tree",
-    "plot_true_dist",
-    "plot_waves",
     "setup_notebook",
     "show_source",
     "wasted_share",

@@ -1,6 +1,5 @@
 """Attention in pictures: weights, query down and key across; alignments; heads; the attention explorer."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,6 @@ from annotated.plots.drawing import (
     Look,
     Tokens,
     alt,
-    as_array,
     axes_or_new,
     check_names,
     check_tokens,
@@ -66,60 +64,6 @@ def _write_numbers(image: Any, bright: float, least: float | None = None, **styl
             image.axes.text(column, row, text, ha="center", va="center", color=colour, **style)
 
 
-def plot_heads(
-    maps: Sequence[Tensor] | Tensor,
-    queries: Tokens,
-    keys: Tokens,
-    title: str = "Attention weights of every layer and head",
-) -> np.ndarray:
-    """Draw every head of every layer: layers down, heads across, all on one scale from 0 to 1.
-
-    `maps` holds a tensor (h, queries, keys) for each layer. Returns the axes, an array (layers, h). Raises
-    ValueError if there are no maps, or one does not fit the tokens or has another h.
-    """
-    if len(maps) == 0 or any(layer.dim() != 3 or len(layer) != len(maps[0]) for layer in maps):
-        shapes = [tuple(layer.shape) for layer in maps]
-        raise ValueError(f"plot_heads needs a tensor (h, queries, keys) for each layer, not {shapes}")
-    rows, columns = len(maps), len(maps[0])
-    size = (0.3 * len(keys) * columns + 2.5, 0.25 * len(queries) * rows + 2.0)
-    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, sharex=True, sharey=True)
-    for (i, j), ax in np.ndenumerate(axes):
-        image = _draw(ax, maps[i][j], queries, keys)
-        ax.set_title(f"layer {i + 1}, head {j + 1}", fontsize=12)
-        ax.label_outer()
-    figure.colorbar(image, ax=axes, label="weight", shrink=0.6)
-    figure.suptitle(title)
-    return axes
-
-
-def plot_by_head(
-    panels: Mapping[str, Tensor], title: str = "Layer by layer, head by head", one_scale: bool = False
-) -> np.ndarray:
-    """Draw one number for each head: layers down, heads across, a panel (layers, h) for each kind of number.
-
-    With `one_scale` the colours of all panels mean the same; else each goes from its own lowest number (dark)
-    to its own highest. Returns the axes of the panels. Raises ValueError if there is none, or one is not
-    (layers, h).
-    """
-    if not panels:
-        raise ValueError("plot_by_head needs at least one panel")
-    grids = {name: as_array(grid, 2, f"{name}: (layers, h)") for name, grid in panels.items()}
-    rows, columns = next(iter(grids.values())).shape
-    size = (len(grids) * (0.85 * columns + 0.9), 0.6 * rows + 1.7)
-    every = np.concatenate([grid.ravel() for grid in grids.values()])
-    limits = {"vmin": every.min(), "vmax": every.max()} if one_scale else {}
-    figure, axes = plt.subplots(1, len(grids), figsize=size, squeeze=False, layout="constrained")
-    for ax, (name, grid) in zip(axes[0], grids.items(), strict=True):
-        image = ax.imshow(grid, cmap="viridis", aspect="auto", **limits)
-        label_tokens(ax, *([str(n + 1) for n in range(count)] for count in grid.shape))
-        ax.tick_params(axis="x", rotation=0)
-        ax.set(xlabel="head", ylabel="layer", title=name)
-        draw_cell_borders(ax, *grid.shape)
-        _write_numbers(image, 0.55)
-    figure.suptitle(title)
-    return axes[0]
-
-
 def plot_alignment(
     weights: Tensor,
     queries: Tokens,
@@ -150,33 +94,6 @@ def plot_alignment(
 
 
 COLUMNS = 3  # panels in a row
-
-
-def plot_growth(
-    snapshots: Mapping[int, Tensor], queries: Tokens, keys: Tokens, title: str = "One head over training"
-) -> np.ndarray:
-    """Draw one head's weights at several updates, `COLUMNS` in a row, on one scale from 0 to 1.
-
-    `snapshots` holds (queries, keys) by update, and is drawn in its order. Returns the axes, one for each.
-    Raises ValueError if there are none, or one does not fit the tokens.
-    """
-    if not snapshots:
-        raise ValueError("plot_growth needs at least one snapshot")
-    rows = math.ceil(len(snapshots) / COLUMNS)
-    size = (10.5, 3.3 * rows)
-    figure, axes = plt.subplots(rows, COLUMNS, figsize=size, squeeze=False, layout="constrained")
-    for i, (ax, (step, weights)) in enumerate(zip(axes.flat, snapshots.items(), strict=False)):
-        image = _draw(ax, weights, queries, keys)
-        ax.set_aspect("equal")
-        ax.set_xticks(range(len(keys)), keys, rotation=0, ha="center")
-        ax.set_title(f"update {step:,}")
-        ax.set_xlabel("key" if i + COLUMNS >= len(snapshots) else "")
-        ax.set_ylabel("" if i % COLUMNS else "query")
-    for ax in axes.flat[len(snapshots) :]:
-        ax.set_axis_off()
-    figure.colorbar(image, ax=axes, label="weight", shrink=0.7)
-    figure.suptitle(title)
-    return axes.flat[: len(snapshots)]
 
 
 GAP = 0.5  # between the heads of a panel, and on each side of it; a cell is 1

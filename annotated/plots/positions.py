@@ -18,21 +18,6 @@ def plot_encodings(encodings: Tensor, ax: "plt.Axes | None" = None) -> "plt.Axes
     return ax
 
 
-def plot_waves(encodings: Tensor, dimensions: Sequence[int], ax: "plt.Axes | None" = None) -> "plt.Axes":
-    """Draw some columns of the encodings (length, d_model) as curves over the position.
-
-    Raises ValueError for a dimension that the encodings do not have.
-    """
-    values = as_array(encodings, 2, "encodings")
-    check_within(dimensions, values.shape[1], "dimension")
-    ax = axes_or_new(ax)
-    for dimension, colour in zip(dimensions, palette(len(dimensions)), strict=True):
-        ax.plot(values[:, dimension], color=colour, label=f"{dimension}")
-    ax.legend(title="dimension", loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-    ax.set(title="Each dimension is a wave of its own length", xlabel="position", ylabel="value")
-    return ax
-
-
 def plot_similarity(encodings: Tensor, ax: "plt.Axes | None" = None) -> "plt.Axes":
     """Draw the dot products of every two encodings (length, d_model): the same all along each diagonal."""
     values = as_array(encodings, 2, "encodings")

@@ -5,11 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from torch import Tensor
 
-from annotated.fast import target_entropy
-from annotated.plots.drawing import as_array, axes_or_new, check_names, load, palette, plt
-from annotated.transformer.loss import check_smoothing
+from annotated.plots.drawing import axes_or_new, palette, plt
 from annotated.transformer.schedule import rate
 
 # So that runs can be told apart without colour, too.
@@ -60,55 +57,6 @@ def _curve(records: Sequence[Record], name: str) -> tuple[list[float], list[floa
     if not found:
         raise ValueError(f"none of the {len(records)} records has a {name!r}")
     return [record["step"] for record in found], [record[name] for record in found]
-
-
-def plot_accuracies(records: Sequence[Record], length: int, ax: "plt.Axes | None" = None) -> "plt.Axes":
-    """Draw the share of tokens that are right beside the share of sequences that are right from end to end.
-
-    `records` have `step`, `token_accuracy` and `exact_match`, both from 0 to 1; `length` is how many tokens
-    a sequence needs. A dotted line shows token_accuracy ** length: what mistakes that fall independently
-    would leave. Raises ValueError if a measurement is in no record, or `length` is below 1.
-    """
-    if length < 1:
-        raise ValueError(f"a sequence has at least 1 token, not {length}")
-    ax, colours = axes_or_new(ax), palette()
-    steps, tokens = _curve(records, "token_accuracy")
-    ax.plot(steps, [100 * share for share in tokens], "o-", ms=5, color=colours[0], label="tokens right")
-    at, exact = _curve(records, "exact_match")
-    ax.plot(at, [100 * share for share in exact], "s--", ms=5, color=colours[1], label="sequences right")
-    chance, label = [100 * share**length for share in tokens], f"(tokens right) to the power {length}"
-    ax.plot(steps, chance, ":", color="black", label=label)
-    ax.set(xlabel="update", ylabel="right (%)", ylim=(-3, 103))
-    ax.set_title("Most tokens right, few sequences right")
-    ax.xaxis.set_major_formatter("{x:,.0f}")
-    ax.grid(True)
-    ax.legend(frameon=False, loc="lower right")
-    return ax
-
-
-def plot_losses(
-    runs: Mapping[str, Sequence[float]],
-    window: int = 10,
-    ax: "plt.Axes | None" = None,
-    title: str = "Training loss",
-) -> "plt.Axes":
-    """Draw the losses of several runs, each point the mean of the `window` updates up to it.
-
-    `runs` holds by name the loss of each update (nats a token), from the first on. Raises ValueError if there
-    is no run or more than can be told apart, or one has fewer losses than `window`.
-    """
-    if not 1 <= len(runs) <= len(LINES):
-        raise ValueError(f"from 1 to {len(LINES)} runs can be told apart, not {len(runs)}")
-    ax = axes_or_new(ax)
-    for (name, losses), line, colour in zip(runs.items(), LINES, palette(), strict=False):
-        if not 1 <= window <= len(losses):
-            raise ValueError(f"{name}: {len(losses)} losses are too few for means of {window}")
-        means = [sum(losses[i - window : i]) / window for i in range(window, len(losses) + 1)]
-        ax.plot(range(window, len(losses) + 1), means, linestyle=line, lw=2.5, color=colour, label=name)
-    ax.set(title=title, xlabel="update", ylabel="loss (nats a target token)", ylim=(0, None))
-    ax.grid(True)
-    ax.legend(frameon=False)
-    return ax
 
 
 def plot_schedules(
@@ -166,41 +114,4 @@ def plot_gradient_norms(norms: Mapping[str, Sequence[float]], ax: "plt.Axes | No
     ax.legend(frameon=False)
     ax.set(title="Gradient in each layer", ylabel="norm of the gradient")
     ax.set_xlabel("layer (1 is nearest the input)")
-    return ax
-
-
-def plot_loss(size: int, smoothings: Sequence[float], ax: "plt.Axes | None" = None) -> "plt.Axes":
-    """Draw cross-entropy, and its floor, against the confidence in the right token, for each smoothing.
-
-    What is left of the probability is spread evenly. The floor is the target's entropy, reached where the
-    confidence is 1 - smoothing; the divergence, which `LabelSmoothing` gives, is the height above it.
-    """
-    ax = axes_or_new(ax)
-    confidence = np.concatenate([np.linspace(0.01, 0.99, 99), 1 - np.logspace(-2.1, -6, 40)])
-    for smoothing, colour in zip(smoothings, palette(len(smoothings)), strict=True):
-        check_smoothing(size, smoothing)
-        others = np.log((1 - confidence) / (size - 2)) if smoothing else 0.0
-        losses = -(1 - smoothing) * np.log(confidence) - smoothing * others
-        ax.plot(confidence, losses, color=colour, label=f"smoothing {smoothing:g}")
-        floor = target_entropy(size, smoothing)
-        ax.axhline(floor, color=colour, lw=1.2, ls="--")
-        ax.plot(1 - smoothing, floor, "o", color=colour, ms=9, clip_on=False)
-    ax.legend(frameon=False)
-    ax.set(title="Loss and its floor (dashed)", xlim=(0, 1), ylim=(0, None))
-    ax.set(xlabel="probability given to the right token", ylabel="cross-entropy (nats)")
-    return ax
-
-
-def plot_true_dist(true_dist: Tensor, names: Sequence[str], ax: "plt.Axes | None" = None) -> "plt.Axes":
-    """Draw `LabelSmoothing.true_dist` (n, size): target positions down, symbols across, values written in."""
-    values = as_array(true_dist, 2, "true_dist")
-    check_names(names, values.shape[1], "symbols")
-    ax = axes_or_new(ax)
-    bar = {"label": "probability asked for"}
-    load("seaborn").heatmap(
-        values, vmin=0, vmax=1, cmap="viridis", annot=values.size <= 120, fmt=".2f", cbar_kws=bar, ax=ax
-    )
-    ax.set_xticks([x + 0.5 for x in range(len(names))], names, rotation=0)
-    ax.set_yticks([y + 0.5 for y in range(len(values))], map(str, range(len(values))), rotation=0)
-    ax.set(title="Target distributions", xlabel="symbol", ylabel="target position")
     return ax

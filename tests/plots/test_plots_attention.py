@@ -14,8 +14,6 @@ from annotated.plots.attention import (
     explore_attention,
     plot_alignment,
     plot_attention,
-    plot_by_head,
-    plot_heads,
     plot_split,
 )
 from annotated.plots.drawing import palette
@@ -71,63 +69,6 @@ def test_weights_that_require_a_gradient_are_drawn(weights: torch.Tensor) -> Non
 def test_weights_that_do_not_fit_the_tokens_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"3 queries \(down\) and 4 keys \(across\).*\(3, 4\)"):
         plot_attention(torch.zeros(shape), QUERIES, KEYS)
-
-
-def test_heads_stand_in_rows_of_layers() -> None:
-    maps = torch.rand(2, 5, 3, 4, generator=torch.Generator().manual_seed(0))
-    axes = plot_heads(maps, QUERIES, KEYS)
-    assert axes.shape == (2, 5)
-    for i in range(2):
-        for j in range(5):
-            assert axes[i, j].get_title() == f"layer {i + 1}, head {j + 1}"
-            np.testing.assert_array_equal(axes[i, j].images[0].get_array(), maps[i, j].numpy())
-    assert labels(axes[0, 0].yaxis) == QUERIES
-    assert labels(axes[1, 4].xaxis) == KEYS
-    assert axes[0, 0].figure.get_suptitle() == "Attention weights of every layer and head"
-
-
-def test_one_head_is_still_a_grid() -> None:
-    assert plot_heads([torch.zeros(1, 3, 4)], QUERIES, KEYS).shape == (1, 1)
-
-
-@pytest.mark.parametrize(
-    "maps",
-    [
-        [],
-        [torch.zeros(3, 4)],
-        [torch.zeros(2, 3, 4), torch.zeros(1, 3, 4)],
-        [torch.zeros(2, 3, 4), torch.zeros(2, 4, 3)],
-    ],
-)
-def test_maps_that_are_not_heads_over_the_tokens_are_refused(maps: list[torch.Tensor]) -> None:
-    with pytest.raises(ValueError, match="need"):
-        plot_heads(maps, QUERIES, KEYS)
-
-
-def test_every_head_has_its_number_at_its_layer() -> None:
-    panels = {"a": torch.tensor([[0.1, 0.25, -0.001], [0.5, 0.9, 1.0]]), "b": torch.ones(2, 3)}
-    axes = plot_by_head(panels, title="Heads")
-    for ax, (name, grid) in zip(axes, panels.items(), strict=True):
-        assert (ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) == (name, "head", "layer")
-        assert (labels(ax.yaxis), labels(ax.xaxis)) == (["1", "2"], ["1", "2", "3"])
-        np.testing.assert_array_equal(ax.images[0].get_array(), grid)
-        written = {text.get_position()[::-1]: float(text.get_text()) for text in ax.texts}
-        assert written == {(i, j): round(grid[i, j].item(), 2) + 0 for i in range(2) for j in range(3)}
-    assert "-0.00" not in [text.get_text() for text in axes[0].texts]
-
-
-def test_panels_share_a_scale_only_if_asked() -> None:
-    panels = {"a": torch.tensor([[0.0, 1.0]]), "b": torch.tensor([[2.0, 4.0]])}
-    own = [ax.images[0].get_clim() for ax in plot_by_head(panels)]
-    shared = [ax.images[0].get_clim() for ax in plot_by_head(panels, one_scale=True)]
-    assert own == [(0, 1), (2, 4)]
-    assert shared == [(0, 4), (0, 4)]
-
-
-@pytest.mark.parametrize("panels", [{}, {"a": torch.ones(3)}, {"a": torch.ones(1, 2, 3)}])
-def test_what_is_not_layers_by_heads_is_refused(panels: dict) -> None:
-    with pytest.raises(ValueError, match=r"plot_by_head|\(layers, h\)"):
-        plot_by_head(panels)
 
 
 WRITTEN, READ = ["<s>", "a", "dog"], ["ein", "Hund"]

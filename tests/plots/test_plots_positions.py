@@ -11,7 +11,6 @@ from annotated.plots.positions import (
     plot_offsets,
     plot_past,
     plot_similarity,
-    plot_waves,
 )
 from annotated.transformer.layers import sinusoids
 
@@ -45,14 +44,6 @@ def test_a_clocks_hands_show_the_pairs_of_its_row_and_of_the_row_further_on() ->
     assert all(line.get_xdata()[1] == 0 < line.get_ydata()[1] for line in ax.lines)  # at twelve
 
 
-def test_each_wave_is_a_column() -> None:
-    pe = sinusoids(30, 16)
-    ax = plot_waves(pe, [2, 5])
-    for line, dimension in zip(ax.lines, (2, 5), strict=True):
-        np.testing.assert_array_equal(line.get_ydata(), pe[:, dimension])
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["2", "5"]
-
-
 def test_similarity_is_the_same_along_a_diagonal() -> None:
     drawn = plot_similarity(sinusoids(30, 16)).images[0].get_array()
     for offset in (0, 3, 10):
@@ -75,7 +66,6 @@ def test_the_curves_over_the_offset_lie_on_one_another() -> None:
     [
         (lambda pe: plot_encodings(pe[0]), "2 dimensions"),
         (lambda pe: plot_encodings(pe[:0]), "none empty"),
-        (lambda pe: plot_waves(pe, [16]), "from 0 to 15, not 16"),
         (lambda pe: plot_offsets(pe, [-1]), "start must be from 0 to 29"),
         (lambda pe: plot_clocks(pe, [28], offset=2), "position must be from 0 to 29, not 30"),
     ],

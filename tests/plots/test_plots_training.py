@@ -3,21 +3,14 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from annotated.plots.attention import plot_growth
 from annotated.plots.training import (
-    plot_accuracies,
     plot_gradient_norms,
     plot_learning_curves,
-    plot_loss,
-    plot_losses,
     plot_schedules,
-    plot_true_dist,
 )
-from annotated.transformer.loss import LabelSmoothing
 from annotated.transformer.schedule import rate
 
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -72,25 +65,6 @@ def test_learning_curves_go_where_they_are_told() -> None:
     assert list(plot_learning_curves(RUN, axes=axes)) == list(axes)
 
 
-def test_losses_are_means_of_the_updates_up_to_each_point() -> None:
-    ax = plt.subplots()[1]
-    assert plot_losses({"one": [4.0, 2.0, 0.0, 4.0], "other": [1.0, 3.0]}, window=2, ax=ax) is ax
-    one, other = ax.get_lines()
-    assert points(one) == [(2, 3.0), (3, 1.0), (4, 2.0)]
-    assert points(other) == [(2, 2.0)]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "other"]
-    assert one.get_linestyle() != other.get_linestyle()
-
-
-def test_losses_that_cannot_be_drawn_are_refused() -> None:
-    with pytest.raises(ValueError, match="short: 2 losses are too few for means of 10"):
-        plot_losses({"short": [1.0, 2.0]})
-    with pytest.raises(ValueError, match="from 1 to 5 runs can be told apart, not 6"):
-        plot_losses({str(n): [1.0] * 10 for n in range(6)})
-    with pytest.raises(ValueError, match="not 0"):
-        plot_losses({})
-
-
 @pytest.mark.parametrize("missing", ["loss", "rate"])
 def test_a_measurement_that_no_record_has_is_named(missing: str) -> None:
     records = [{key: value for key, value in record.items() if key != missing} for record in RUN]
@@ -98,43 +72,10 @@ def test_a_measurement_that_no_record_has_is_named(missing: str) -> None:
         plot_learning_curves(records)
 
 
-def test_accuracies_are_percent_beside_what_independent_mistakes_leave() -> None:
-    tokens, rows, expected = plot_accuracies(RUN, length=2).get_lines()
-    assert points(tokens) == [(50, 50), (100, 90), (150, 100)]
-    assert points(rows) == [(50, 20), (100, 70), (150, 100)]
-    assert expected.get_ydata().tolist() == pytest.approx([25, 81, 100])
-
-
-def test_accuracies_need_a_length_and_measurements() -> None:
-    with pytest.raises(ValueError, match="at least 1 token, not 0"):
-        plot_accuracies(RUN, length=0)
-    with pytest.raises(ValueError, match="'token_accuracy'"):
-        plot_accuracies([RUN[2]], length=2)
-
-
 def heads(seed: int) -> torch.Tensor:
     """Weights (layers 2, h 3, queries, keys)."""
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(2, 3, len(QUERIES), len(KEYS), generator=generator).softmax(dim=-1)
-
-
-@pytest.mark.parametrize("count", [1, 3, 4])
-def test_growth_shows_each_update_on_one_scale(count: int) -> None:
-    snapshots = {10 * i: heads(i)[0, 0] for i in range(count)}
-    axes = plot_growth(snapshots, QUERIES, KEYS)
-    assert [ax.get_title() for ax in axes] == [f"update {step}" for step in snapshots]
-    for ax, weights in zip(axes, snapshots.values(), strict=True):
-        torch.testing.assert_close(torch.tensor(ax.images[0].get_array()), weights)
-        assert ax.images[0].get_clim() == (0, 1)
-        assert [label.get_text() for label in ax.get_xticklabels()] == KEYS
-        assert [label.get_text() for label in ax.get_yticklabels()] == QUERIES
-
-
-def test_growth_refuses_nothing_and_swapped_axes() -> None:
-    with pytest.raises(ValueError, match="at least one snapshot"):
-        plot_growth({}, QUERIES, KEYS)
-    with pytest.raises(ValueError, match="grid of shape"):
-        plot_growth({0: heads(0)[0, 0].T}, QUERIES, KEYS)
 
 
 def test_every_schedule_peaks_at_its_dot() -> None:
@@ -170,53 +111,3 @@ def test_a_curve_for_each_kind_of_model() -> None:
 
 
 NAMES = ["<s>", "</s>", "<blank>", "dog", "cat"]
-
-
-def test_the_loss_has_its_floor_at_the_targets_entropy() -> None:
-    """Cross-entropy = entropy + what LabelSmoothing gives, at every confidence that is drawn."""
-    size, smoothing = 10, 0.2
-    ax = plot_loss(size, [smoothing])
-    curve, floor, best = ax.lines
-    confidence, losses = curve.get_data()
-    rows = torch.from_numpy((1 - confidence) / (size - 2)).unsqueeze(1).repeat(1, size)
-    rows[:, 3] = torch.from_numpy(confidence)
-    criterion = LabelSmoothing(size, 0, smoothing)
-    divergence = [criterion(row.log()[None], torch.tensor([3])).item() for row in rows]
-    entropy = floor.get_ydata()[0]
-    np.testing.assert_allclose(losses - entropy, divergence, atol=1e-7)
-    assert losses.min() == pytest.approx(entropy, abs=1e-6)
-    assert (best.get_xdata()[0], best.get_ydata()[0]) == (pytest.approx(0.8), entropy)
-
-
-def test_without_smoothing_the_floor_is_zero() -> None:
-    _, floor, best = plot_loss(10, [0.0]).lines
-    assert floor.get_ydata()[0] == 0
-    assert best.get_xdata()[0] == 1
-
-
-def test_the_heatmap_is_what_the_loss_asked_for() -> None:
-    criterion = LabelSmoothing(5, 2, 0.4)
-    criterion(torch.zeros(3, 5), torch.tensor([3, 4, 2]))
-    ax = plot_true_dist(criterion.true_dist, NAMES)
-    np.testing.assert_allclose(ax.collections[0].get_array(), criterion.true_dist)
-    assert [text.get_text() for text in ax.texts][:5] == ["0.13", "0.13", "0.00", "0.60", "0.13"]
-    assert [label.get_text() for label in ax.get_xticklabels()] == NAMES
-    assert ax.yaxis_inverted()  # the first position on top
-
-
-@pytest.mark.parametrize(
-    ("draw", "message"),
-    [
-        (lambda: plot_schedules([]), "at least one"),
-        (lambda: plot_schedules(512), "needs a warmup beside d_model=512"),
-        (lambda: plot_schedules([(512, 4000)], steps=3999), "warmup=4000"),
-        (lambda: plot_schedules([(0, 4000)]), "model_size"),
-        (lambda: plot_gradient_norms({"dead": [1.0, 0.0]}), "'dead' has"),
-        (lambda: plot_gradient_norms({"none": []}), "'none' has"),
-        (lambda: plot_loss(2, [0.1]), "size 2"),
-        (lambda: plot_true_dist(torch.zeros(3, 4), NAMES), "need 4 names"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(draw, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        draw()
