@@ -97,10 +97,10 @@ bench: $(READY) ## race the package against its peers, an hour or two; trainings
 	  [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }; }
 
 images: $(READY) ## draw the pictures of the README and the notebooks
-	$(BIN)/python images/draw.py
+	$(BIN)/python tools/images/draw.py
 
 # The lock was made on Linux and names its builds alone, which `npm ci` would refuse; `install` takes the others as well.
-NPM := npm --prefix docs/watch
+NPM := npm --prefix tools/watch
 PACKAGES := $(NPM) install --no-save --silent --prefer-offline --fetch-retries=0
 
 # Whoever has no npm, or no network for it, gets the script that is committed.
@@ -108,15 +108,15 @@ watch: ## make the script of the page that shows the model's inside (npm; withou
 	@if command -v npm > /dev/null && $(PACKAGES); then $(NPM) run --silent build; \
 	else echo "no packages from npm: annotated/inside/watch.js stays as it is" >&2; fi
 
-test-watch: ## check that script: types, lint, unit tests, and that it is what docs/watch makes (npm)
+test-watch: ## check that script: types, lint, unit tests, and that it is what tools/watch makes (npm)
 	$(PACKAGES)
 	$(NPM) test
 
 site: $(READY) watch ## build the site from the executed notebooks into site/
-	$(BIN)/python docs/build.py
+	$(BIN)/python tools/site/build.py
 
 test-site: $(READY) ## read every page of the site in a browser (Chromium; minutes)
-	$(BIN)/python -m pytest docs/browser_tests
+	$(BIN)/python -m pytest tools/site/browser_tests
 
 # Two processes, one thread each. Where a notebook compares times, it counts its own processor time.
 TWO_CORES := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
@@ -150,7 +150,7 @@ test-floors: ## unit tests with the oldest versions that pyproject.toml admits (
 	build/floors/bin/$(INSTALL) uv
 	build/floors/bin/uv pip install --quiet --python build/floors --resolution lowest-direct --editable '.[dev]'
 	OMP_NUM_THREADS=1 build/floors/bin/python -m pytest -n 2 --dist loadscope -o addopts=-ra \
-	  --ignore tests/site/test_setup.py
+	  --ignore tests/tools/test_setup.py
 
 release: $(READY) ## build the wheel and translate with it in an empty environment (minutes)
 	rm -rf build/release

@@ -1,6 +1,6 @@
 """See inside a translator: a page in which a sentence goes through the model, number by number.
 
-The page's script, `watch.js`, holds the same Transformer once more, in TypeScript, made from docs/watch.
+The page's script, `watch.js`, holds the same Transformer once more, in TypeScript, made from tools/watch.
 """
 
 import base64

@@ -30,7 +30,7 @@ def race(ours, medians, **settings):
 @pytest.fixture
 def readme(tmp_path, monkeypatch):
     """The script that writes the README's tables, and a folder of records for it to read."""
-    monkeypatch.syspath_prepend(ROOT / "docs")
+    monkeypatch.syspath_prepend(ROOT / "tools/site")
     script = importlib.import_module("results")
     monkeypatch.setattr(script, "RECORDED", tmp_path)
     monkeypatch.setattr(scoring, "RECORDED", tmp_path)

@@ -1,0 +1,130 @@
+"""Every command and every block of Python in the README does what it says, or at least is understood.
+
+Commands that test, install, download or take over a minute are given to `make -n` or the argument parser; the
+others run, on a model that was never trained.
+"""
+
+import importlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import feed
+from torch.distributed.run import get_args_parser
+
+from annotated.cli.main import main, make_parser
+from annotated.data import Corpus, multi30k
+from annotated.tokenizers import SentencePieceTokenizer
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.model_folder import save_model
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ENGLISH = ["A dog runs through the snow.", "Two men are sitting on a bench.", "", "A woman reads a book."]
+
+
+def blocks(language: str) -> list[str]:
+    """The README's fenced blocks of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+
+
+def commands() -> list[str]:
+    """Each line of the README's shell blocks, without its comment."""
+    return [line.partition("  #")[0].strip() for block in blocks("bash") for line in block.splitlines()]
+
+
+@pytest.fixture
+def first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a model in runs/first that was never trained, and en.txt; it is the current one."""
+    tokenizer = SentencePieceTokenizer.train(ENGLISH * 3, 330)
+    config = TransformerConfig(len(tokenizer), len(tokenizer), N=1, d_model=8, d_ff=8, h=1, max_len=64)
+    save_model(tmp_path / "runs/first", EncoderDecoder.from_config(config), tokenizer, tokenizer)
+    (tmp_path / "en.txt").write_text("\n".join(ENGLISH) + "\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_kind_of_command_is_known():
+    assert {command.split()[0] for command in commands()} == {"make", "annotated", "conda", "torchrun"}
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make")])
+def test_make_knows_the_target(command: str):
+    result = subprocess.run(["make", "-n", *command.split()[1:]], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("annotated")])
+def test_the_parser_takes_the_command(command: str):
+    words = shlex.split(command.partition("<")[0])
+    assert make_parser().parse_args(words[1:]).command == words[1]
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("torchrun")])
+def test_torchrun_takes_the_command(command: str):
+    args = get_args_parser().parse_args(shlex.split(command)[1:])
+    assert args.module
+    assert args.training_script == "annotated"
+    assert make_parser().parse_args(args.training_script_args).command == "train"
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("annotated translate")])
+def test_translate_gives_a_line_for_a_line(command: str, first_run: Path, monkeypatch, capfd):
+    words = shlex.split(command.partition("<")[0])
+    text = (first_run / "en.txt").read_text(encoding="utf-8")
+    feed(monkeypatch, text.encode())
+    assert main(words[1:]) == 0
+    out = capfd.readouterr().out
+    assert out.count("\n") == len(ENGLISH)
+    assert out.split("\n")[2] == ""
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("annotated evaluate")])
+def test_evaluate_scores(command: str, first_run: Path, multi30k_folder: Path, monkeypatch, capsys):
+    corpus = multi30k("en-de")
+    few = {name: text.take(range(4)) for name, text in corpus.splits.items()}
+    monkeypatch.setattr(
+        "annotated.cli.translate.load_corpus", lambda *_: Corpus(corpus.name, "en", "de", few)
+    )
+    assert main(shlex.split(command)[1:]) == 0
+    printed = capsys.readouterr().out
+    assert "BLEU = " in printed
+    assert "chrF2 = " in printed
+    assert "perplexity = " in printed
+
+
+def test_conda_finds_its_file():
+    assert any("environment.yml" in command for command in commands())
+    assert (ROOT / "environment.yml").is_file()
+    assert "name: annotated\n" in (ROOT / "environment.yml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python_runs(code: str, first_run: Path, monkeypatch):
+    printed = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", printed)
+    exec(compile(code, "README.md", "exec"), {})
+    assert printed.getvalue().count("\n") == code.count("print(")
+
+
+def test_the_tables_are_those_of_the_shipped_models_and_the_records(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools/site")
+    results = importlib.import_module("results")
+    for path, tables in results.PAGES.items():
+        page = path.read_text(encoding="utf-8")
+        assert results.render(page, tables) == page, "python tools/site/results.py"
+    tables = results.PAGES[ROOT / "README.md"]
+    assert results.render(README.replace("parameters |", "weights |", 1), tables) == README
+    assert results.render(README.replace(" times**", " furlongs**"), tables) == README
+    with pytest.raises(ValueError, match="no place for the results"):
+        results.render("# annotated", tables)
+
+
+def test_links_lead_somewhere():
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", README)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
