@@ -26,7 +26,6 @@ NAMES = (
     "map",
     "multi_head_attention",
     "norm_orders",
-    "package",
     "translation",
 )
 NUMBER = re.compile(r"\d+\.?\d*")
@@ -110,13 +109,6 @@ def test_the_map_holds_the_series(maps: ModuleType) -> None:
     names = {f"{number:02d}_{re.sub('[ .-]', '_', name).lower()}" for number, name, _ in notebooks}
     written = {source.stem for source in (ROOT / "notebooks").glob("[0-9][0-9]_*.py")}
     assert written == names
-
-
-def test_the_package_map_holds_every_entry(maps: ModuleType) -> None:
-    folders = {e.name for e in (ROOT / "annotated").iterdir() if (e / "__init__.py").exists()}
-    files = {e.stem for e in (ROOT / "annotated").glob("*.py")} - {"__init__", "__main__"}
-    shown = {name for row in maps.layers() for name in row}
-    assert shown == maps.PACKAGE.keys() == folders | files
 
 
 @pytest.mark.parametrize("name", ["query", "key", "value"])

@@ -18,7 +18,7 @@ from PIL import Image
 from before import draw_before
 from canvas import Canvas
 from layers import draw_layers
-from maps import draw_package, draw_series
+from maps import draw_series
 from moving import draw_card, draw_translation
 from transformer import draw_architecture, draw_attention, draw_heads, draw_norm_orders
 
@@ -31,7 +31,6 @@ FIGURES: dict[str, Callable[[], Canvas]] = {
     "multi_head_attention": draw_heads,
     "norm_orders": draw_norm_orders,
     "map": draw_series,
-    "package": draw_package,
     "translation": draw_translation,
     "card": draw_card,
 }

@@ -1,10 +1,8 @@
-"""Two maps: the notebooks in the order of reading, and the package's modules in layers."""
+"""The map of the series: the notebooks in the order of reading."""
 
 import textwrap
-import tomllib
-from pathlib import Path
 
-from canvas import SOFT, Canvas
+from canvas import Canvas
 
 # What each row of the series is about, and its notebooks: number, name, what the reader meets there.
 SERIES = (
@@ -48,28 +46,6 @@ SERIES = (
 )
 ROW_KINDS = ("attention", "embedding", "norm", "network", "output", "plain")  # the colours of the rows
 
-# What each entry of the package holds; which row it stands in, pyproject.toml says.
-PACKAGE = {
-    "transformer": ("the paper", "attention, masks, layers, model, loss, schedule"),
-    "files": ("written whole", "or not at all"),
-    "fast": ("equal, and faster", "dropout, short attention, the loss, threads"),
-    "tokenizers": ("text to numbers", "subwords, words"),
-    "data": ("corpora, batches", "Multi30k, IWSLT, Tatoeba, your own, a built-in one"),
-    "translation": ("a model in use", "search, cache, Translator, model folder, BLEU"),
-    "training": ("a model made", "the loop, the trainer, its settings and folder"),
-    "interop": ("in and out", "PyTorch, Marian, ONNX, CTranslate2, the Hub"),
-    "plots": ("every figure", "masks, waves, heads, schedules, beams"),
-    "inside": ("watch a model", "its numbers in a page"),
-    "cli": ("the command line", "options, commands, recipes, releases"),
-}
-
-
-def layers() -> list[list[str]]:
-    """Read the rows of the package, lowest first, from the table that `lint-imports` checks."""
-    table = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
-    contract, *_ = table["tool"]["importlinter"]["contracts"]
-    return [row.split(" : ") for row in reversed(contract["layers"])]
-
 
 def draw_series() -> Canvas:
     """The notebooks, row by row, an arrow from each to the next."""
@@ -91,18 +67,3 @@ def draw_series() -> Canvas:
 def in_lines(text: str, width: int = 18) -> str:
     """The text broken into lines of at most `width` characters."""
     return textwrap.fill(text, width)
-
-
-def draw_package() -> Canvas:
-    """The package in rows, the first at the bottom: each row stands on those below it."""
-    rows = layers()
-    sheet = Canvas(1140, 88 * len(rows) + 60, "The package, from the ground up")
-    for i, row in enumerate(rows):
-        y = 24 + 88 * (len(rows) - 1 - i)
-        width = (1080 - 20 * (len(row) - 1)) / len(row)
-        for column, name in enumerate(row):
-            kind, (title, what) = ROW_KINDS[i % len(ROW_KINDS)], PACKAGE[name]
-            sheet.box(30 + (width + 20) * column, y, width, 68, kind, f"{name}: {title}", what, 14.5)
-    foot = "A module imports only from rows below its own."
-    sheet.text(30, sheet.height - 24, foot, 14, "start", SOFT)
-    return sheet
