@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["model_script", "page", "page_model", "script", "watch"]
 
 # What the script can compute: the paper's model.
-NEEDED = {"norm_first": False, "activation": "relu", "positions": "sinusoidal", "tied_embeddings": "all"}
+NEEDED = {
+    "parts": "paper",
+    "norm_first": False,
+    "activation": "relu",
+    "positions": "sinusoidal",
+    "tied_embeddings": "all",
+}
 MOST = 20_000_000  # parameters: a page of about 55 MB
 
 
@@ -90,7 +96,7 @@ def script() -> str:
 def model_script(translator: Translator) -> str:
     """Return a script that leaves `page_model(translator)` in `window.model`. Raises as `page_model` does."""
     text = json.dumps(page_model(translator), ensure_ascii=False, separators=(",", ":"))
-    text = text.replace("</", "<\\/")  # a piece may spell the end of a script element
+    text = text.replace("<", "\\u003c")  # a piece may spell a tag or a comment
     return f"window.model = {text};\n"
 
 

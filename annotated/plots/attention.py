@@ -10,6 +10,7 @@ from annotated.plots.drawing import (
     Look,
     Tokens,
     alt,
+    as_array,
     axes_or_new,
     check_names,
     check_tokens,
@@ -17,6 +18,7 @@ from annotated.plots.drawing import (
     label_tokens,
     palette,
     plt,
+    token_list,
 )
 from annotated.translation.attention_maps import AttentionMaps
 
@@ -39,7 +41,7 @@ def plot_attention(
     check_tokens(weights, queries, keys)
     ax = axes_or_new(ax, 0.65 * len(keys) + 3.0, 0.5 * len(queries) + 1.6)
     image = _draw(ax, weights, queries, keys)
-    if weights.numel() <= MOST_NUMBERED:
+    if len(queries) * len(keys) <= MOST_NUMBERED:
         _write_numbers(image, 0.48, LEAST_NUMBERED, fontsize=11)
     ax.figure.colorbar(image, ax=ax, label="weight")
     ax.set_title(title)
@@ -49,7 +51,8 @@ def plot_attention(
 def _draw(ax: "plt.Axes", weights: Tensor, queries: Tokens, keys: Tokens) -> Any:
     """Draw the cells, on a scale from 0 to 1 whatever the largest weight is, so that pictures compare."""
     check_tokens(weights, queries, keys)
-    image = ax.imshow(weights.detach().cpu().numpy(), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
+    values = as_array(weights, 2, "weights")
+    image = ax.imshow(values, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
     label_tokens(ax, queries, keys)
     draw_cell_borders(ax, len(queries), len(keys))
     return image
@@ -113,7 +116,9 @@ def plot_split(pieces: Mapping[str, Tensor], words: Sequence[str], width: int) -
         _draw_blocks(ax, blocks, colours, width)
         ax.set_title(title)
     handles = [plt.Rectangle((0, 0), 1, 1, color=colour, alpha=0.55) for colour in colours]
-    figure.legend(handles, words, loc="outside lower center", ncols=len(words), frameon=False)
+    legend = figure.legend(handles, words, loc="outside lower center", ncols=len(words), frameon=False)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
     return axes[0]
 
 
@@ -153,7 +158,8 @@ def explore_attention(maps: AttentionMaps, src_tokens: Tokens, tgt_tokens: Token
     layers = sorted({layer for _, layer in maps})
     heads = range(max(weights.size(0) for weights in maps.values()))
     menus = [_menu("kind", kinds, kinds[-1]), _menu("layer", layers, layers[-1]), _menu("head", heads, 0)]
-    texts = [alt.param(name="src", value=list(src_tokens)), alt.param(name="tgt", value=list(tgt_tokens))]
+    sides = {"src": src_tokens, "tgt": tgt_tokens}
+    texts = [alt.param(name=n, expr=token_list(tokens)) for n, tokens in sides.items()]
     # In the chart itself, so that a still of it, too, says which map is shown.
     words = "kind + ' attention, layer ' + (layer + 1) + ', head ' + (head + 1)"
     caption = (

@@ -67,6 +67,8 @@ def palette(count: int = 10) -> list[str]:
 def as_array(values: Tensor | Sequence[Any], dims: int, name: str) -> np.ndarray:
     """Return a tensor, or lists of numbers, as an array; ValueError unless it has `dims` dimensions."""
     tensor = torch.as_tensor(values).detach().cpu()
+    if tensor.dtype == torch.bfloat16:  # NumPy has no such type
+        tensor = tensor.float()
     if tensor.dim() != dims or tensor.numel() == 0:
         shape = tuple(tensor.shape)
         raise ValueError(f"{name} must have {dims} dimension{'s'[: dims > 1]}, none empty, not shape {shape}")
@@ -91,8 +93,9 @@ def check_tokens(grid: Tensor, queries: Tokens, keys: Tokens) -> None:
 
 def label_tokens(ax: "plt.Axes", queries: Tokens, keys: Tokens) -> None:
     """Write the tokens on an image's axes: queries down the left side, keys along the foot."""
-    ax.set_xticks(range(len(keys)), keys, rotation=45, ha="right", rotation_mode="anchor")
-    ax.set_yticks(range(len(queries)), queries)
+    look: Look = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    ax.set_xticks(range(len(keys)), keys, parse_math=False, **look)
+    ax.set_yticks(range(len(queries)), queries, parse_math=False)
     ax.tick_params(length=0)
     ax.set(xlabel="key", ylabel="query")
 
@@ -108,4 +111,13 @@ def draw_cell_borders(ax: "plt.Axes", rows: int, columns: int) -> None:
 
 def token_axis(tokens: Tokens, **settings: Any) -> "alt.Axis":
     """Return a chart's axis on which position n is labelled with the n-th token."""
-    return alt.Axis(labelExpr=f"{json.dumps(list(tokens), ensure_ascii=False)}[datum.value]", **settings)
+    return alt.Axis(labelExpr=f"{token_list(tokens)}[datum.value]", **settings)
+
+
+def token_list(tokens: Tokens) -> str:
+    """Return the tokens as a list in Vega's expression language.
+
+    A chart's JSON stands in a script element of the HTML that shows it, which a token of a stranger's model
+    must not close; in an expression `<` can be escaped.
+    """
+    return json.dumps(list(tokens), ensure_ascii=False).replace("<", "\\u003c")

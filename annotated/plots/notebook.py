@@ -4,6 +4,7 @@
 import ast
 import base64
 import inspect
+import json
 import os
 import re
 import sys
@@ -120,7 +121,11 @@ def chart_bundle(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     load("vl_convert")
     still, size = mimebundle.spec_to_mimebundle(spec, format="png", mode="vega-lite", ppi=STILL_PPI)
     colab = "google.colab" in sys.modules
-    live = display.html_renderer(spec) if colab else {display.VEGALITE_MIME_TYPE: spec}
+    live = {display.VEGALITE_MIME_TYPE: spec}
+    if colab:  # a stranger's text must not close the script element that holds the spec
+        text = json.dumps(spec)
+        page = display.html_renderer(spec)["text/html"]
+        live = {"text/html": page.replace(text, text.replace("<", "\\u003c"))}
     png = base64.b64encode(still["image/png"]).decode("ascii")
     return {**live, "image/png": png, "text/plain": _describe(spec)}, size
 

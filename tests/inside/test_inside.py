@@ -4,6 +4,7 @@ The page's script runs in Node, which is asked for nothing else.
 """
 
 import base64
+import json
 import math
 import os
 import re
@@ -20,6 +21,7 @@ from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
 from annotated.transformer.attention import padding_mask
+from annotated.transformer.parts import VARIANTS, Parts
 from annotated.translation.model_folder import weights
 from annotated.translation.translator import Translator
 from start_page import SURE, TRIES
@@ -43,9 +45,13 @@ def test_the_page_gets_every_weight_in_half_precision() -> None:
         ({"activation": "gelu"}, "activation='relu', not 'gelu'"),
         ({"positions": "learned"}, "positions='sinusoidal', not 'learned'"),
         ({"tied_embeddings": "target"}, "tied_embeddings='all', not 'target'"),
+        ({"parts": "variant"}, "parts='paper', not 'variant'"),
     ],
 )
-def test_a_model_that_the_page_cannot_run_is_refused(settings: dict, fault: str) -> None:
+def test_a_model_that_the_page_cannot_run_is_refused(
+    settings: dict, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(VARIANTS, "variant", Parts)
     with pytest.raises(ValueError, match=fault):
         inside.page_model(small_translator(**settings))
 
@@ -84,6 +90,16 @@ def test_the_widget_is_one_frame_that_needs_nothing_else(recwarn: pytest.Warning
     assert page.count("<script>") == page.count("</script>") == 2
     assert not re.search("""(src|href)=["']""", page.replace(inside.script(), ""))
     assert len(recwarn) == 0
+
+
+@pytest.mark.parametrize("piece", ["</script><script>alert(1)</script>", "<!--<script>"])
+def test_no_piece_ends_or_blanks_the_page(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = small_translator()
+    pieces = [*translator.src_tokenizer.scored_pieces()[:-1], (piece, -1.0)]
+    monkeypatch.setattr(SentencePieceTokenizer, "scored_pieces", lambda _: pieces)
+    script = inside.model_script(translator)
+    assert "<" not in script
+    assert json.loads(script.removeprefix("window.model = ").rstrip(";\n"))["pieces"][-1] == [piece, -1.0]
 
 
 # Pieces

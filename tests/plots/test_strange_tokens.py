@@ -1,0 +1,87 @@
+"""Tokens of a stranger's model are drawn as they are: they run nothing in a page and are no formula."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import altair as alt
+import pytest
+import torch
+from charts import texts
+
+from annotated.plots.attention import explore_attention, plot_attention
+from annotated.plots.drawing import token_axis
+from annotated.plots.notebook import chart_bundle
+from annotated.plots.training import plot_learning_curves
+
+STRANGE = ["</script><script>alert(1)</script>", "<!--<script>", "$$", r"$\foo$", "$a$", '"quoted\\"']
+PLAIN = [f"token{i}" for i in range(len(STRANGE))]
+SIZE = len(STRANGE)
+
+
+def explorer(tokens: list[str]) -> alt.LayerChart:
+    weights = torch.full((1, SIZE, SIZE), 1 / SIZE)
+    return explore_attention({("cross", 0): weights}, tokens, tokens)
+
+
+def axis_chart(tokens: list[str]) -> alt.Chart:
+    data = alt.Data(values=[{"key": i} for i in range(SIZE)])
+    return alt.Chart(data).mark_point().encode(x=alt.X("key:O", axis=token_axis(tokens)))
+
+
+def elements(page: str) -> list[int]:
+    """Count whatever opens or closes a script or a comment."""
+    return [page.lower().count(mark) for mark in ("<script", "</script", "<!--")]
+
+
+@pytest.mark.parametrize("draw", [explorer, axis_chart])
+@pytest.mark.filterwarnings("ignore:Automatically deduplicated")
+def test_no_token_runs_as_a_script(draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google.colab", ModuleType("google.colab"))
+    pages = []
+    for tokens in (STRANGE, PLAIN):
+        chart = draw(tokens)
+        chart.save(tmp_path / "chart.html")
+        saved = (tmp_path / "chart.html").read_text(encoding="utf-8")
+        pages.append([saved, chart.to_html(), chart_bundle(chart.to_dict())[0]["text/html"]])
+    for strange, plain in zip(*pages, strict=True):
+        assert elements(strange) == elements(plain)
+
+
+def test_colab_escapes_whatever_else_a_chart_holds() -> None:
+    chart = alt.Chart(alt.Data(values=[{"word": STRANGE[0]}]), title=STRANGE[1]).mark_text()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "google.colab", ModuleType("google.colab"))
+        page = chart_bundle(chart.encode(text="word:N").to_dict())[0]["text/html"]
+    assert "alert(1)" in page
+    assert "<script>alert" not in page
+    assert "<!--" not in page
+
+
+def test_the_tokens_are_read_as_they_are() -> None:
+    drawn = texts(explorer(STRANGE))
+    assert [drawn.count(token) for token in STRANGE[1:]] == [2] * (SIZE - 1)
+    assert sum(text.startswith("</script><script>") for text in drawn) == 2  # too long for the axis
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_dollar_begins_no_formula(dtype: torch.dtype) -> None:
+    ax = plot_attention(torch.full((SIZE, SIZE), 0.25, dtype=dtype), STRANGE, STRANGE)
+    ax.figure.canvas.draw()
+    assert [label.get_text() for label in ax.get_xticklabels()] == STRANGE
+    assert {text.get_text() for text in ax.texts} == {"0.25"}
+
+
+def test_numpy_weights_are_drawn() -> None:
+    weights = torch.full((2, 2), 0.5).numpy()
+    assert plot_attention(weights, ["a", "b"], ["c", "d"]).images[0].get_array().tolist() == weights.tolist()
+
+
+def test_blank_lines_of_a_log_are_passed_over_and_a_torn_one_is_named(tmp_path: Path) -> None:
+    lines = ['{"step": 1, "loss": 2.0, "rate": 0.1}', "", '{"step": 2, "loss": 1.0, "rate": 0.1}', ""]
+    (tmp_path / "log.jsonl").write_text("\n".join(lines))
+    losses, _ = plot_learning_curves(tmp_path)
+    assert losses.lines[0].get_ydata().tolist() == [2.0, 1.0]
+    (tmp_path / "log.jsonl").write_text("\n".join([*lines, '{"step": 3, "lo']))
+    with pytest.raises(ValueError, match=r"log\.jsonl, line 5"):
+        plot_learning_curves(tmp_path)
