@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import median
 
+import numpy as np
 import torch
 from report import main, parser, print_table, set_up, synchronized, write
 from timing import Measured, check_agreement, in_turns
 from torch import Tensor
 from workload import CONFIGS
 
-from annotated.plots.costs import fit_power
 from annotated.search.greedy import greedy_decode
 from annotated.search.inference import evaluating
 from annotated.tokenizers import START
@@ -47,7 +47,8 @@ def uncached(model: EncoderDecoder, src: Tensor, length: int) -> Tensor:
 
 def exponent(measured: Mapping[int, Measured], turns: slice = slice(None)) -> float:
     """The power of the length with which the time grows, over the turns given."""
-    return fit_power(list(measured), [median(each.turns[turns]) for each in measured.values()])[1]
+    times = [median(each.turns[turns]) for each in measured.values()]
+    return float(np.polyfit(np.log(list(measured)), np.log(times), 1)[0])
 
 
 def run(arguments: Sequence[str] | None = None) -> dict[str, object]:

@@ -51,11 +51,14 @@ from copy import deepcopy
 from statistics import median
 
 import matplotlib.pyplot as plt
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_flop_count
 
 # %%
 from annotated import (
@@ -73,7 +76,7 @@ from annotated import (
 )
 from annotated.data import pad_rows
 from annotated.fast import CpuKernels
-from annotated.plots import Operands, fit_power, plot_costs, plot_roofline, setup_notebook
+from annotated.plots import setup_notebook
 from annotated.tokenizers import END, PAD, START
 from annotated.training.update import SummedLoss
 from annotated.translation.evaluate import recorded
@@ -152,6 +155,55 @@ assert intensity(1) < 0.5 < 100 < intensity(256)
 #
 # `Operands` notes the operations of each call, and the bytes of its *operands and results*. Fewer bytes than
 # that come from memory, because a processor's cache still holds a part of them.
+
+
+# %%
+def attention_flops(q: Tensor, k: Tensor, v: Tensor, *_: object, **__: object) -> int:
+    """The operations of PyTorch's fused attention on a CPU, for which `flop_registry` has no formula."""
+    return sdpa_flop_count(q.shape, k.shape, v.shape)
+
+
+FLOPS = {**flop_registry, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: attention_flops}
+
+
+def tensors(tree: object) -> list[Tensor]:
+    """The tensors in nested lists, tuples and dictionaries."""
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
+# %%
+class Operands(TorchDispatchMode):
+    """Note each call of PyTorch: is it a matrix product, its operations, the bytes it reads and writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[bool, int, int]] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        out, name = func(*args, **kwargs), func.overloadpacket.__name__
+        changed = [
+            a
+            for x, a in zip(func._schema.arguments, args, strict=False)
+            if x.alias_info and x.alias_info.is_write
+        ]
+        read, written = (
+            tensors((args, {k: v for k, v in kwargs.items() if k != "out"})),
+            tensors(out) or tensors(changed),
+        )
+        if func.is_view or name == "_unsafe_view" or not written:
+            return out
+        formula = FLOPS.get(func.overloadpacket)
+        done = formula(*args, **kwargs, out_val=out) if formula else sum(x.numel() for x in written)
+        look_up = name in ("embedding", "index", "index_select", "gather")  # reads as much as it writes
+        size = sum(x.nbytes for x in [*written, *(written if look_up else read)])
+        self.calls.append((formula is not None, done, size))
+        return out
+
+    def total(self, column: int, products: Collection[bool] = (True, False)) -> int:
+        """Add up operations (1) or bytes (2) of matrix products, of other calls, or of both."""
+        return sum(call[column] for call in self.calls if call[0] in products)
+
 
 # %%
 V = 6000
@@ -267,7 +319,26 @@ print(f"one core here: {PEAK / 1e9:.0f} GFLOP/s in our fastest product, {BANDWID
 
 # %%
 dots = {f"{n} row{'s'[: n > 1]}": (intensity(n), rates[n]) for n in ROWS}
-plot_roofline(PEAK, BANDWIDTH, dots, work)
+figure, (roof, below) = plt.subplots(2, 1, figsize=(9, 6.5), sharex=True, height_ratios=(3, 2))
+ridge, grid = PEAK / BANDWIDTH, 2.0 ** np.arange(-5, 10)
+roof.plot(grid, np.minimum(PEAK, grid * BANDWIDTH) / 1e9, color="black", label="roofline: min(P, I B)")
+roof.plot(
+    *zip(*[(i, rate / 1e9) for i, rate in dots.values()], strict=True), "o", ms=9, label="measured products"
+)
+for name, (i, rate) in dots.items():
+    roof.annotate(name, (i, rate / 1e9), xytext=(9, -12), textcoords="offset points")
+for place, (name, calls) in enumerate(work.items()):
+    per_byte = [max(done, 1) / max(size, 1) for _, done, size in calls.calls]
+    shares = [100 * size / calls.total(2) for *_, size in calls.calls]
+    heights, _ = np.histogram(per_byte, grid, weights=shares)
+    left, right = grid[:-1] * 2 ** (place / len(work)), grid[:-1] * 2 ** ((place + 1) / len(work))
+    below.bar(left, heights, right - left, align="edge", label=name)
+for ax in (roof, below):
+    ax.axvline(ridge, color="black", ls=":", label=f"ridge point: P / B = {ridge:.1f}")
+    ax.legend(frameon=False)
+roof.set(yscale="log", ylabel="GFLOP/s", title="A roofline of one core, and where the calls lie")
+below.set(xscale="log", xlabel="arithmetic intensity (operations per byte)", ylabel="share of bytes (%)")
+below.set_xticks(grid[1::2], [f"1/{1 / i:.0f}" if i < 1 else f"{i:.0f}" for i in grid[1::2]])
 plt.show()
 clock = medians(runs)
 for name, calls in work.items():
@@ -369,16 +440,22 @@ forms = {
     "PyTorch's": lambda n: F.scaled_dot_product_attention(*heads(n)),
     "PyTorch's, with dropout": lambda n: F.scaled_dot_product_attention(*heads(n), dropout_p=0.1),
 }
-held = {name: (SIZES, [saved(lambda n=n, form=form: form(n)) for n in SIZES]) for name, form in forms.items()}
-plot_costs(held, "Saved activations of attention", ylabel="bytes")
+held = {name: [saved(lambda n=n, form=form: form(n)) for n in SIZES] for name, form in forms.items()}
+exponents = {name: np.polyfit(np.log(SIZES), np.log(sizes), 1)[0] for name, sizes in held.items()}
+for (name, sizes), marker in zip(held.items(), "os^", strict=True):
+    plt.loglog(SIZES, sizes, f"{marker}--", ms=8, label=f"{name}: exponent {exponents[name]:.2f}")
+plt.title("Saved activations of attention")
+plt.xlabel("length (tokens)")
+plt.ylabel("bytes")
+plt.xticks(SIZES, SIZES, minor=False)
+plt.legend(frameon=False)
 plt.show()
-exponents = {name: fit_power(*curve)[1] for name, curve in held.items()}
 assert abs(exponents["PyTorch's"] - 1) < 0.01
 assert min(exponents["unfused"], exponents["PyTorch's, with dropout"]) > 1.8
 
 # %% [markdown]
-# *Figure 2. Bytes saved for the backward pass, by length. The exponent is the slope of the dashed fit:
-# PyTorch's fused kernel grows with the length, the others nearly with its square.*
+# *Figure 2. Bytes saved for the backward pass, by length. The exponent is the slope of a straight line
+# through the points: PyTorch's fused kernel grows with the length, the others nearly with its square.*
 #
 # The triangles ask for dropout on the attention weights, as `nn.Transformer` does by default (our models do
 # not). PyTorch has no fused CPU kernel with dropout, so it computes the whole table, without a warning.

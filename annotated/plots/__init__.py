@@ -7,12 +7,8 @@ from annotated.plots.attention import (
     plot_split,
 )
 from annotated.plots.costs import (
-    Operands,
     count_parameters,
-    fit_power,
     plot_against,
-    plot_costs,
-    plot_roofline,
 )
 from annotated.plots.diagrams import plot_beam, plot_model_flow, plot_tree
 from annotated.plots.masks import explore_masks, plot_mask, plot_padding, plot_tokens, wasted_share
@@ -33,19 +29,16 @@ from annotated.plots.training import (
 )
 
 __all__ = [
-    "Operands",
     "count_parameters",
     "explore_attention",
     "explore_masks",
     "explore_scaling",
-    "fit_power",
     "plot_against",
     "plot_alignment",
     "plot_attention",
     "plot_beam",
     "plot_by_width",
     "plot_clocks",
-    "plot_costs",
     "plot_distances",
     "plot_encodings",
     "plot_gradient_norms",
@@ -55,7 +48,6 @@ __all__ = [
     "plot_offsets",
     "plot_padding",
     "plot_past",
-    "plot_roofline",
     "plot_schedules",
     "plot_similarity",
     "plot_soft_lookup",
