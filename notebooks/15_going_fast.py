@@ -318,6 +318,18 @@ PEAK, BANDWIDTH = max(rates.values()), 2 * matrix.nbytes / clock["copy"]
 print(f"one core here: {PEAK / 1e9:.0f} GFLOP/s in our fastest product, {BANDWIDTH / 1e9:.1f} GB/s")
 
 # %%
+clock = medians(runs)
+for name, calls in work.items():
+    low = sum(size for _, done, size in calls.calls if done <= size / 2) / calls.total(2)
+    print(f"{name}: ≈{low:.0%} of ≈{calls.total(2) / 1e9:.2f} GB at up to half an operation per byte;")
+    best = [(max(done / PEAK, size / BANDWIDTH), product) for product, done, size in calls.calls]
+    whole, products = sum(t for t, _ in best), sum(t for t, product in best if product)
+    print(f"    ≈{len(best):,} calls; ≈{1e3 * clock[name]:.0f} ms on the clock,", end=" ")
+    print(f"≈{1e3 * whole:.0f} ms at the roof (≈{products / whole:.0%} of them in products)")
+    assert (low > 0.75) == (name != "12 sentences, one batch")
+assert clock["12 sentences, one by one"] > 2 * clock["12 sentences, one batch"]
+
+# %%
 dots = {f"{n} row{'s'[: n > 1]}": (intensity(n), rates[n]) for n in ROWS}
 figure, (roof, below) = plt.subplots(2, 1, figsize=(9, 6.5), sharex=True, height_ratios=(3, 2))
 ridge, grid = PEAK / BANDWIDTH, 2.0 ** np.arange(-5, 10)
@@ -340,16 +352,6 @@ roof.set(yscale="log", ylabel="GFLOP/s", title="A roofline of one core, and wher
 below.set(xscale="log", xlabel="arithmetic intensity (operations per byte)", ylabel="share of bytes (%)")
 below.set_xticks(grid[1::2], [f"1/{1 / i:.0f}" if i < 1 else f"{i:.0f}" for i in grid[1::2]])
 plt.show()
-clock = medians(runs)
-for name, calls in work.items():
-    low = sum(size for _, done, size in calls.calls if done <= size / 2) / calls.total(2)
-    print(f"{name}: ≈{low:.0%} of ≈{calls.total(2) / 1e9:.2f} GB at up to half an operation per byte;")
-    best = [(max(done / PEAK, size / BANDWIDTH), product) for product, done, size in calls.calls]
-    whole, products = sum(t for t, _ in best), sum(t for t, product in best if product)
-    print(f"    ≈{len(best):,} calls; ≈{1e3 * clock[name]:.0f} ms on the clock,", end=" ")
-    print(f"≈{1e3 * whole:.0f} ms at the roof (≈{products / whole:.0%} of them in products)")
-    assert (low > 0.75) == (name != "12 sentences, one batch")
-assert clock["12 sentences, one by one"] > 2 * clock["12 sentences, one batch"]
 
 # %% [markdown]
 # *Figure 1. Top: the roofline of one core of this machine (line), and the rates measured for $n$ rows times a
@@ -447,7 +449,8 @@ for (name, sizes), marker in zip(held.items(), "os^", strict=True):
 plt.title("Saved activations of attention")
 plt.xlabel("length (tokens)")
 plt.ylabel("bytes")
-plt.xticks(SIZES, SIZES, minor=False)
+plt.xticks(SIZES, SIZES)
+plt.minorticks_off()
 plt.legend(frameon=False)
 plt.show()
 assert abs(exponents["PyTorch's"] - 1) < 0.01
