@@ -47,7 +47,7 @@ _HOMES = {
     "transformer.loss": ("LabelSmoothing",),
     "transformer.schedule": ("noam_scheduler", "rate"),
     "fast": ("CpuKernels", "smoothed_cross_entropy"),
-    "tokenizers": ("SentencePieceTokenizer", "WordTokenizer"),
+    "tokenizers": ("CharacterTokenizer", "SentencePieceTokenizer", "WordTokenizer"),
     "data": ("Batch", "data_gen"),
     "search.cache": ("DecoderCache", "KeyValueCache"),
     "search.inference": ("evaluating",),

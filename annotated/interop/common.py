@@ -12,7 +12,14 @@ from zipfile import ZipFile
 import torch
 from torch import Tensor
 
-from annotated.tokenizers import SPECIALS, MarianTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer
+from annotated.tokenizers import (
+    SPECIALS,
+    CharacterTokenizer,
+    MarianTokenizer,
+    SentencePieceTokenizer,
+    Tokenizer,
+    WordTokenizer,
+)
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.layers import sinusoids
 
@@ -149,7 +156,15 @@ tokenizer, model = MarianTokenizer.from_pretrained("."), MarianMTModel.from_pret
 found = model.generate(**tokenizer(sentence, return_tensors="pt"), num_beams=4, length_penalty=0.6)
 print(tokenizer.decode(found[0], skip_special_tokens=True))""",
 }
-MODULES = "ctranslate2", "json", "numpy", "onnxruntime", "sentencepiece", "spacy"  # that such code may import
+MODULES = (
+    "ctranslate2",
+    "json",
+    "numpy",
+    "onnxruntime",
+    "regex",
+    "sentencepiece",
+    "spacy",
+)  # that such code may import
 
 
 def check_parts(config: TransformerConfig) -> None:
@@ -160,9 +175,7 @@ def check_parts(config: TransformerConfig) -> None:
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
     """The tokens by number, spelled as they are. Raises ValueError where two are spelled alike."""
-    if isinstance(tokenizer, WordTokenizer):
-        tokens = [*SPECIALS, *tokenizer.words]
-    elif isinstance(tokenizer, MarianTokenizer):
+    if isinstance(tokenizer, WordTokenizer | CharacterTokenizer | MarianTokenizer):
         tokens = tokenizer.vocabulary
     else:
         tokens = [piece for piece, _ in cast(Any, tokenizer).scored_pieces()]
@@ -175,14 +188,14 @@ def write_readme(folder: Path, engine: str, src_tokenizer: Tokenizer, tgt_tokeni
     """Write the README.md of a folder for one of the engines in `USE`, which has these tokenizers."""
     lines = ['sentence = "A dog runs."']
     for side, tokenizer in (("src", src_tokenizer), ("tgt", tgt_tokenizer)):
-        if engine != "Marian" and not isinstance(tokenizer, WordTokenizer):
+        if engine != "Marian" and not isinstance(tokenizer, WordTokenizer | CharacterTokenizer):
             processor = f'sentencepiece.SentencePieceProcessor(model_file="{side}_tokenizer.model")'
             lines.append(f"{side} = {processor}")
         if engine == "ONNX":
             lines.append(f"{side}_names = {names(tokenizer, side)}")
     use = USE[engine].format(
         cut=cut(src_tokenizer),
-        joined='" ".join(pieces)' if isinstance(tgt_tokenizer, WordTokenizer) else "tgt.decode(pieces)",
+        joined=joined(tgt_tokenizer),
         framed=", ".join(map(str, [*src_tokenizer.before, "*tokens", *src_tokenizer.after])),
     )
     body = "\n".join([*lines, use])
@@ -196,8 +209,17 @@ def write_readme(folder: Path, engine: str, src_tokenizer: Tokenizer, tgt_tokeni
     (folder / "README.md").write_text(PAGE.format(engine=engine, packages=installed, code=code), "utf-8")
 
 
+def joined(tokenizer: Tokenizer) -> str:
+    """Return code that joins pieces as a tokenizer of the target does."""
+    if isinstance(tokenizer, CharacterTokenizer):
+        return '"".join(pieces)'
+    return '" ".join(pieces)' if isinstance(tokenizer, WordTokenizer) else "tgt.decode(pieces)"
+
+
 def cut(tokenizer: Tokenizer) -> str:
     """Code that cuts the sentence as a tokenizer of the source does."""
+    if isinstance(tokenizer, CharacterTokenizer):
+        return 'regex.findall(r"\\X", sentence)'
     if not isinstance(tokenizer, WordTokenizer):
         return "src.encode(sentence, out_type=str)"
     lower = ".lower()" if tokenizer.lower else ""
@@ -214,4 +236,5 @@ def names(tokenizer: Tokenizer, side: str) -> str:
     saved = f'json.load(open("{side}_tokenizer.json", encoding="utf-8"))'
     if isinstance(tokenizer, MarianTokenizer):
         return f'{saved}["vocabulary"]'
-    return f'"{" ".join(SPECIALS)}".split() + {saved}["words"]'
+    key = "characters" if isinstance(tokenizer, CharacterTokenizer) else "words"
+    return f'"{" ".join(SPECIALS)}".split() + {saved}["{key}"]'

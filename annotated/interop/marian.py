@@ -16,7 +16,16 @@ from annotated.files import creating_folder, read_file, read_json, settings_from
 from annotated.interop.common import LONGEST, Rows, check_parts, read_pickle, vocabulary, write_readme
 from annotated.interop.hub import find_folder
 from annotated.interop.marian_weights import marian_tensors, our_model
-from annotated.tokenizers import END, PAD, SPECIALS, START, MarianTokenizer, Tokenizer, WordTokenizer
+from annotated.tokenizers import (
+    END,
+    PAD,
+    SPECIALS,
+    START,
+    CharacterTokenizer,
+    MarianTokenizer,
+    Tokenizer,
+    WordTokenizer,
+)
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import check_whole
 from annotated.translation.tensor_files import read_tensors
@@ -165,8 +174,11 @@ def to_marian(
         if (ours := getattr(model.config, name)) != value:
             raise ValueError(f"{name} is {ours!r}; Marian's models have {value!r}")
     sides = {SRC_SPM: src_tokenizer, TGT_SPM: tgt_tokenizer}
-    if any(isinstance(tokenizer, WordTokenizer) for tokenizer in sides.values()):
-        raise ValueError("Marian's text is cut by SentencePiece; this model's tokens are words")
+    for tokenizer in sides.values():
+        if isinstance(tokenizer, WordTokenizer | CharacterTokenizer):
+            raise ValueError(
+                f"Marian's text is cut by SentencePiece; this model's tokens are {tokenizer.kind}"
+            )
     src, tgt = vocabulary(src_tokenizer), vocabulary(tgt_tokenizer)
     symbols = dict(zip(SYMBOLS, (START, END, PAD), strict=True)) | {"forced_eos_token_id": END}
     never = [[token] for token in (START, PAD, *tgt_tokenizer.forbidden_ids)]

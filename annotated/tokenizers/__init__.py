@@ -1,4 +1,4 @@
-"""Text to numbers and back: SentencePiece subwords that give every text back exactly, and words.
+"""Text to token ids and back: SentencePiece subwords, words and characters.
 
 Every vocabulary begins with the same four symbols, `<s> </s> <blank> <unk>`, numbered 0 to 3. Text never
 produces the first three, even where it spells them out.
@@ -7,6 +7,7 @@ produces the first three, even where it spells them out.
 from pathlib import Path
 
 from annotated.files import read_json
+from annotated.tokenizers.characters import CharacterTokenizer
 from annotated.tokenizers.common import END, PAD, SPECIALS, START, UNK, Tokenizer
 from annotated.tokenizers.subwords import MarianTokenizer, SentencePieceTokenizer
 from annotated.tokenizers.text import normalize
@@ -18,6 +19,7 @@ __all__ = [
     "SPECIALS",
     "START",
     "UNK",
+    "CharacterTokenizer",
     "MarianTokenizer",
     "SentencePieceTokenizer",
     "Tokenizer",
@@ -30,16 +32,16 @@ __all__ = [
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: str | Path, name: str) -> None:
-    """Save any tokenizer under `name` in `folder`, which is made if need be."""
+    """Save a tokenizer under `name` in `folder`, which is created if missing."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     tokenizer.save(Path(folder), name)
 
 
 def load_tokenizer(folder: str | Path, name: str) -> Tokenizer:
-    """Load what was saved under `name`. Raises FileNotFoundError, or ValueError if a file is corrupt."""
+    """Load a tokenizer saved under `name`. Raises FileNotFoundError, or ValueError if a file is corrupt."""
     path = Path(folder) / f"{name}.json"
     kind = read_json(path).get("kind")
-    classes = (SentencePieceTokenizer, WordTokenizer, MarianTokenizer)
+    classes = (SentencePieceTokenizer, WordTokenizer, CharacterTokenizer, MarianTokenizer)
     for cls in classes:
         if cls.kind == kind:
             return cls.load(Path(folder), name)

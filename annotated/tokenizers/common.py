@@ -1,32 +1,60 @@
-"""What all tokenizers share: the four special symbols, and how text becomes numbers and text again."""
+"""The base class of all tokenizers, and the four special symbols that begin every vocabulary."""
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
+
+from annotated.files import read_json
 
 SPECIALS = ("<s>", "</s>", "<blank>", "<unk>")
 START, END, PAD, UNK = range(4)
 
 
 @contextmanager
-def told_of(path: Path) -> Iterator[None]:
-    """Let a ValueError begin with the file that it is over."""
+def prefix_errors(path: Path) -> Iterator[None]:
+    """Put the path of a file before the message of a ValueError."""
     try:
         yield
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-class Tokenizer(ABC):
-    """What the rest of the package asks of a tokenizer.
+def count_tokens(
+    sentences: Iterable[str], split: Callable[[str], list[str]], min_freq: int, vocab_size: int | None
+) -> list[str]:
+    """Return the most frequent tokens, at most `vocab_size` with the four symbols, ties in code point order.
 
-    `before` and `after` are the symbols between which the encoder reads a sentence; `forbidden_ids` are never
-    to be generated, because they would break the line; `replaced` counts the lone surrogates that `encode`
-    has met so far.
+    Raises TypeError for a single string, whose characters would be taken for sentences.
+    """
+    if isinstance(sentences, str):
+        raise TypeError("sentences must be an iterable of strings, not one string")
+    counts = Counter(token for sentence in sentences for token in split(sentence))
+    frequent = [token for token, count in counts.items() if count >= min_freq and token not in SPECIALS]
+    frequent.sort(key=lambda token: (-counts[token], token))
+    return frequent if vocab_size is None else frequent[: max(0, vocab_size - len(SPECIALS))]
+
+
+def read_vocabulary(path: Path, key: str) -> tuple[dict[str, Any], list[str]]:
+    """Read a JSON file and the list of strings under `key`. Raises ValueError if there is none."""
+    saved = read_json(path)
+    tokens = saved.get(key)
+    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+        raise ValueError(f"{path}: {key!r} must be a list of strings")
+    return saved, tokens
+
+
+class Tokenizer(ABC):
+    """Text to token ids and back.
+
+    Attributes:
+        before, after: ids that the encoder reads before and after a sentence.
+        forbidden_ids: ids that search must not generate, because they would break the line.
+        replaced: number of lone surrogates that `encode` has replaced so far.
     """
 
     kind: ClassVar[str]
@@ -37,7 +65,7 @@ class Tokenizer(ABC):
     replaced = 0
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
-        """Number the pieces in their order. Raises ValueError unless the four symbols come first."""
+        """Number the tokens in order. Raises ValueError unless the four symbols come first."""
         if tuple(vocabulary[:4]) != SPECIALS:
             raise ValueError(
                 f"this vocabulary begins with {list(vocabulary[:4])}, but it must begin with {list(SPECIALS)}"
@@ -51,15 +79,15 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def split(self, text: str) -> list[str]:
-        """Cut text into pieces; a lone surrogate, which has no UTF-8, becomes U+FFFD."""
+        """Cut text into tokens; a lone surrogate, which has no UTF-8, becomes U+FFFD."""
 
     def encode(self, text: str, dropout: float = 0.0, random: Random | None = None) -> list[int]:
-        """Return ids without `<s>` and `</s>`; pieces that the vocabulary lacks become `<unk>`.
+        """Return ids without `<s>` and `</s>`; tokens outside the vocabulary become `<unk>`.
 
-        Raises ValueError for `dropout` where pieces are not merges that could be left out.
+        Raises ValueError for `dropout` unless the tokens are made of merges.
         """
         if dropout:
-            raise ValueError(f"dropout is {dropout}, but {self.kind} pieces are cut in one way: it must be 0")
+            raise ValueError(f"subword dropout is {dropout}, but {self.kind} are not made of merges; use 0")
         return [self._ids.get(piece, UNK) for piece in self.split(text)]
 
     @abstractmethod
@@ -67,7 +95,7 @@ class Tokenizer(ABC):
         """Return the text of `ids`; special symbols give nothing."""
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the pieces of `ids` for the axis of a figure: what is unprintable is spelled out."""
+        """Return the tokens of `ids` for the axis of a figure, unprintable characters escaped."""
         return [
             "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in self.vocabulary[i])
             for i in ids
@@ -75,12 +103,12 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def save(self, folder: Path, name: str) -> None:
-        """Write `name.json`, and files beside it that it names by their checksum."""
+        """Write `name.json`, and further files with their checksum in it."""
 
     @classmethod
     @abstractmethod
     def load(cls, folder: Path, name: str) -> Self:
-        """Read what `save` wrote. Raises FileNotFoundError, or ValueError if a file is corrupt."""
+        """Read the files of `save`. Raises FileNotFoundError, or ValueError if one is corrupt."""
 
     def _without_surrogates(self, text: str) -> str:
         text, count = re.subn("[\ud800-\udfff]", "\ufffd", text)

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import math
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from random import Random
 from typing import Any, ClassVar, Self
 
 from annotated.files import read_file, read_json, replacing, write_json
-from annotated.tokenizers.common import SPECIALS, UNK, Tokenizer, told_of
+from annotated.tokenizers.common import SPECIALS, UNK, Tokenizer, prefix_errors, read_vocabulary
 
 # SentencePiece writes a space as U+2581, so that character itself must be written in another way to come
 # back. We spell it with an escape from the private use area, which is rare in text, and spell the escape
@@ -25,6 +26,7 @@ _TRAINABLE: dict[int, str | None] = dict.fromkeys(map(ord, "\0\t\r\u2581\u2585")
 _TRAINABLE |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")  # lone surrogates
 
 _MOST_PIECES = 1_000_000  # SentencePiece's time grows with what it is asked for, however small the text
+SAMPLE = 500_000  # lines, evenly spaced: more change few pieces, but take minutes and gigabytes
 
 _TRAINING: dict[str, Any] = {
     "model_type": "bpe",
@@ -100,10 +102,10 @@ class SentencePieceTokenizer(_Subwords):
     def train(cls, sentences: Iterable[str], vocab_size: int, character_coverage: float = 0.9999) -> Self:
         """Learn `vocab_size` pieces from `sentences`; give it both languages for a shared vocabulary.
 
-        The same sentences give the same pieces. Characters outside the most frequent `character_coverage`
-        are spelled in bytes. A text too small for `vocab_size` gives as many pieces as it can, with a
-        warning. Raises ValueError if there is no text, or if `vocab_size` has no room for the four
-        symbols, 256 bytes and the text's characters.
+        The same sentences give the same pieces; of more than `SAMPLE` lines, an even sample is used.
+        Characters outside the most frequent `character_coverage` are spelled in bytes. A text too small for
+        `vocab_size` gives as many pieces as it can, with a warning. Raises ValueError if there is no text, or
+        if `vocab_size` has no room for the four symbols, 256 bytes and the text's characters.
         """
         least = len(SPECIALS) + 256
         if not least <= vocab_size <= _MOST_PIECES:
@@ -152,7 +154,7 @@ class SentencePieceTokenizer(_Subwords):
     @classmethod
     def load(cls, folder: Path, name: str) -> Self:
         model, _ = cls._read(folder, name)
-        with told_of(folder / f"{name}.model"):
+        with prefix_errors(folder / f"{name}.model"):
             return cls(model)
 
     def _escaped(self, text: str) -> str:
@@ -195,11 +197,9 @@ class MarianTokenizer(_Subwords):
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Self:
-        model, saved = cls._read(folder, name)
-        vocabulary = saved.get("vocabulary")
-        if not isinstance(vocabulary, list) or not all(isinstance(piece, str) for piece in vocabulary):
-            raise ValueError(f"{folder / name}.json is no vocabulary: it needs a list of pieces")
-        with told_of(folder / f"{name}.model"):
+        model, _ = cls._read(folder, name)
+        _, vocabulary = read_vocabulary(folder / f"{name}.json", "vocabulary")
+        with prefix_errors(folder / f"{name}.model"):
             return cls(model, vocabulary)
 
 
@@ -207,9 +207,13 @@ def _train(sentences: Iterable[str], **sizes: Any) -> bytes:
     """Have SentencePiece learn from `sentences`; returns the content of its file."""
     import sentencepiece
 
+    if isinstance(sentences, str):
+        raise TypeError("sentences must be an iterable of strings, not one string")
+
     model = io.BytesIO()
     lines = (line.translate(_TRAINABLE) for sentence in sentences for line in sentence.split("\n"))
     usable = [line for line in lines if line.strip()]
+    usable = usable[:: math.ceil(len(usable) / SAMPLE) or 1]
     if not usable:
         raise ValueError("a tokenizer cannot be trained on no text")
     try:

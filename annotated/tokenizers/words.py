@@ -1,20 +1,29 @@
 """Words as tokens, cut by spaCy's rules or at white space."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, ClassVar, Self
 
-from annotated.files import read_json, write_json
-from annotated.tokenizers.common import END, SPECIALS, START, UNK, Tokenizer, told_of
+from annotated.files import write_json
+from annotated.tokenizers.common import (
+    END,
+    SPECIALS,
+    START,
+    UNK,
+    Tokenizer,
+    count_tokens,
+    prefix_errors,
+    read_vocabulary,
+)
 
 
 class WordTokenizer(Tokenizer):
-    """Words as spaCy's rules cut them, or, with `language=None`, what white space separates.
+    """Words as spaCy's rules cut them, or, with `language=None`, tokens with white space between them.
 
-    No model is downloaded. Rare and new words become `<unk>`, and `decode` joins with spaces: unlike
-    subwords, words do not give the text back. No word holds white space, so none breaks the line.
+    Nothing is downloaded. Rare and new words become `<unk>`, and `decode` joins with spaces: unlike subwords,
+    words do not give the text back.
     """
 
     kind: ClassVar[str] = "words"
@@ -27,10 +36,9 @@ class WordTokenizer(Tokenizer):
         before: Sequence[int] = (),
         after: Sequence[int] = (END,),
     ) -> None:
-        """`words` in the order of their ids, from 4 on.
+        """Number the `words` from 4 on; the encoder reads each sentence between `before` and `after`.
 
-        Between `before` and `after` the encoder reads a sentence: its end symbol follows, but for models
-        from elsewhere that were trained otherwise. Raises ValueError if spaCy does not know `language`.
+        Raises ValueError if spaCy does not know `language`, ImportError if spaCy is missing.
         """
         super().__init__([*SPECIALS, *words])
         self.words, self.language, self.lower = list(words), language, lower
@@ -39,21 +47,28 @@ class WordTokenizer(Tokenizer):
 
     @classmethod
     def train(
-        cls, sentences: Iterable[str], language: str | None, lower: bool = False, min_freq: int = 2
+        cls,
+        sentences: Iterable[str],
+        language: str | None,
+        lower: bool = False,
+        min_freq: int = 2,
+        vocab_size: int | None = None,
     ) -> Self:
-        """Learn the words that occur at least `min_freq` times, most frequent first, ties by the alphabet."""
-        cutter = cls([], language, lower)
-        counts = Counter(word for sentence in sentences for word in cutter.split(sentence))
-        frequent = [word for word, count in counts.items() if count >= min_freq and word not in SPECIALS]
-        return cls(sorted(frequent, key=lambda word: (-counts[word], word)), language, lower)
+        """Learn the words that occur at least `min_freq` times, the most frequent first.
+
+        `vocab_size` limits their number, the four symbols included.
+        """
+        return cls(
+            count_tokens(sentences, cls([], language, lower).split, min_freq, vocab_size), language, lower
+        )
 
     def split(self, text: str) -> list[str]:
-        """Cut text into words, in small letters if `lower`; a lone surrogate becomes U+FFFD."""
+        """Cut text into words, lower-cased if `lower`; a lone surrogate becomes U+FFFD."""
         words = self._cut(self._without_surrogates(text))
         return [word.lower() for word in words] if self.lower else words
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The words of `ids`, spaces between them; `<unk>` gives itself, other special symbols nothing."""
+        """Join the words of `ids` with spaces; `<unk>` is kept, other special symbols are left out."""
         return " ".join(self.vocabulary[i] for i in ids if i >= UNK)
 
     def save(self, folder: Path, name: str) -> None:
@@ -63,25 +78,23 @@ class WordTokenizer(Tokenizer):
     @classmethod
     def load(cls, folder: Path, name: str) -> Self:
         path = folder / f"{name}.json"
-        saved = {"before": [], "after": [END], **read_json(path)}
-        lists: list[Any] = [saved.get("words"), saved["before"], saved["after"]]
-        language, lower = saved.get("language"), saved.get("lower")
-        if not (
-            all(isinstance(each, list) for each in lists)
-            and all(isinstance(word, str) for word in lists[0])
-            and all(type(i) is int and i in (START, END) for i in lists[1] + lists[2])
-            and isinstance(language, str | None)
-            and isinstance(lower, bool)
+        saved, words = read_vocabulary(path, "words")
+        around: list[Any] = [saved.get("before", []), saved.get("after", [END])]
+        if not all(
+            isinstance(ids, list) and all(type(i) is int and i in (START, END) for i in ids) for ids in around
         ):
-            raise ValueError(f"{path} is no vocabulary: it needs words, language and lower")
-        with told_of(path):
-            return cls(lists[0], language, lower, *lists[1:])
+            raise ValueError(f"{path}: 'before' and 'after' must be lists of {START} and {END}")
+        language, lower = saved.get("language"), saved.get("lower")
+        if not isinstance(language, str | None) or not isinstance(lower, bool):
+            raise ValueError(f"{path}: 'language' must be a string or null, 'lower' true or false")
+        with prefix_errors(path):
+            return cls(words, language, lower, *around)
 
 
 def word_splitter(language: str | None) -> Callable[[str], list[str]]:
-    """The function that cuts a text into words: spaCy's rules for "de", "en", ..., or white space for None.
+    """Return a function that cuts text into words: spaCy's rules for "de", "en", ..., white space for None.
 
-    Raises ImportError where spaCy is missing, ValueError where it does not know the language.
+    Raises ImportError if spaCy is missing, ValueError if it does not know the language.
     """
     if language is None:
         return str.split
@@ -89,13 +102,17 @@ def word_splitter(language: str | None) -> Callable[[str], list[str]]:
         import spacy.lang
     except ImportError:
         raise ImportError(
-            'words are cut by spaCy, which is missing: pip install ".[words]" in the clone'
+            'spaCy, which cuts words, is missing: pip install ".[words]" in the clone'
         ) from None
     if language not in (module.name for module in iter_modules(spacy.lang.__path__) if module.ispkg):
-        raise ValueError(f"spaCy knows no language {language!r}; try 'de' or 'en'")
+        raise ValueError(f"spaCy has no rules for the language {language!r}; try 'de' or 'en'")
     try:
         cut = spacy.blank(language).tokenizer
     except ImportError as error:
-        needs = str(error).partition("\n")[0]
-        raise ImportError(f"spaCy cuts {language!r} with a package that is missing: {needs}") from None
-    return lambda text: [token.text for token in cut(text) if not token.is_space]
+        package = str(error).partition("\n")[0]
+        raise ImportError(f"spaCy needs another package for {language!r}: {package}") from None
+    return partial(_words, cut)
+
+
+def _words(cut: Callable[[str], Iterable[Any]], text: str) -> list[str]:
+    return [token.text for token in cut(text) if not token.is_space]

@@ -19,7 +19,7 @@ from annotated.interop import (
     to_marian,
     to_onnx,
 )
-from annotated.tokenizers import SPECIALS, MarianTokenizer, WordTokenizer
+from annotated.tokenizers import SPECIALS, CharacterTokenizer, MarianTokenizer, WordTokenizer
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Translator
 
@@ -173,6 +173,13 @@ def test_the_same_for_words(package, tmp_path):
     src = WordTokenizer(tgt.words, "en", lower=True)
     write(package, tmp_path / "out", taught(tgt), src, tgt)
     assert say_it(tmp_path / "out", ENGLISH[0].capitalize()) == GERMAN[0] + "\n"
+
+
+@pytest.mark.parametrize("package", ["ctranslate2", "onnx"])
+def test_the_same_for_characters(package, tmp_path):
+    tokenizer = CharacterTokenizer.train([*ENGLISH, *GERMAN])
+    write(package, tmp_path / "out", taught(tokenizer), tokenizer, tokenizer)
+    assert say_it(tmp_path / "out", ENGLISH[0]) == GERMAN[0] + "\n"
 
 
 @pytest.mark.parametrize("package", ["ctranslate2", "onnx"])

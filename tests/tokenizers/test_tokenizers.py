@@ -144,7 +144,7 @@ def test_too_small_a_vocabulary_names_the_least():
 
 @pytest.mark.parametrize("language", ["zz", "../../x", "lex_attrs", "en.stop_words"])
 def test_what_is_no_language_is_named(language):
-    with pytest.raises(ValueError, match=rf"^spaCy knows no language '{language}'"):
+    with pytest.raises(ValueError, match=language):
         WordTokenizer([], language)
 
 
@@ -298,6 +298,8 @@ WORDS_ROUND = b'{"kind": "words", "words": ["a"], "language": null, "lower": fal
             for around in (b'"before": [true]', b'"after": [1.0]', b'"after": [3]', b'"before": 0')
         ),
         ("t.json", lambda data: b'{"kind": "pickle"}'),
+        ("t.json", lambda data: b'{"kind": "characters"}'),
+        ("t.json", lambda data: b'{"kind": "characters", "characters": ["a", "a"]}'),
     ],
 )
 def test_a_damaged_file_is_one_clear_line(tokenizer, tmp_path, file, damage):
