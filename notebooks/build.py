@@ -1,7 +1,8 @@
 """Build the notebooks: execute each NN_name.py (percent format) and write what comes out to NN_name.ipynb.
 
     python notebooks/build.py                 all of them
-    python notebooks/build.py 02_attention    this one
+    python notebooks/build.py 02_attention    this one; also evidence/a_question
+    python notebooks/build.py --text NAME     execute nothing; bring texts and folds up to date, outputs stay
     python notebooks/build.py --check         execute nothing; tell whether each pair is as it should be
 
 The .py is the source; the .ipynb is never edited. Repeatable outputs give the same bytes each time.
@@ -26,8 +27,9 @@ from nbformat import NotebookNode
 from traitlets import default
 
 from address import find_repository
-from figures import svg_path, take_svgs
-from pairs import METADATA, Fault, check_folder, check_pair, find_sources, read_source
+from figures import prefix, svg_path, take_svgs
+from folds import TITLE
+from pairs import METADATA, Fault, check_folder, check_pair, find_sources, read_built, read_source
 
 HERE = Path(__file__).resolve().parent
 SECONDS_PER_CELL = 600
@@ -62,7 +64,7 @@ def build(source: Path) -> Path:
 def write_svgs(source: Path, svgs: Mapping[str, str]) -> None:
     """Keep a notebook's named pictures in figures/ beside it, in the place of those kept before."""
     folder = svg_path(source, "").parent
-    for path in folder.glob(f"{source.stem[:2]}-*.svg"):
+    for path in folder.glob(f"{prefix(source.stem)}-*.svg"):
         path.unlink()
     for name, svg in svgs.items():
         folder.mkdir(exist_ok=True)
@@ -90,6 +92,19 @@ def execute(notebook: NotebookNode, source: Path) -> None:
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = merge_streams(cell.outputs)
+
+
+def refresh(source: Path) -> bool:
+    """Bring the `.ipynb` up to its source without executing it; False if its code differs."""
+    target = source.with_suffix(".ipynb")
+    built, notebook = read_built(target), read_source(source)
+    old, new = ([cell for cell in n.cells if cell.cell_type == "code"] for n in (built, notebook))
+    if [TITLE.sub("", cell.source) for cell in old[1:]] != [TITLE.sub("", cell.source) for cell in new[1:]]:
+        return False
+    for cell, executed in zip(new, old, strict=True):
+        cell.outputs, cell.execution_count = executed.outputs, executed.execution_count
+    write_atomically(target, nbformat.writes(notebook) + "\n")
+    return True
 
 
 def merge_streams(outputs: Sequence[NotebookNode]) -> list[NotebookNode]:
@@ -146,6 +161,15 @@ def build_all(sources: Sequence[Path], repository: str) -> int:
     return report(faults)
 
 
+def refresh_all(sources: Sequence[Path]) -> int:
+    """Bring each `.ipynb` up to its source; 1, and nothing is touched after it, where code differs."""
+    for source in sources:
+        if not refresh(source):
+            say(f"{source.stem}: its two files differ in code: make notebooks ONLY={source.stem}")
+            return 1
+    return 0
+
+
 def report(faults: Sequence[Fault]) -> int:
     """Tell the faults, one below the other; 1 if there are any."""
     for fault in faults:
@@ -161,16 +185,20 @@ def main(arguments: Sequence[str] | None = None, folder: Path = HERE) -> int:
     parser = argparse.ArgumentParser(description="Execute the notebooks' sources into .ipynb files.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="such as 02_attention (default: all)")
     parser.add_argument("--check", action="store_true", help="execute nothing; check the pairs")
+    parser.add_argument("--text", action="store_true", help="execute nothing; bring the texts up to date")
     options = parser.parse_args(arguments)
-    names = [Path(name).stem for name in options.names]
     sources = find_sources(folder)
-    if unknown := [name for name in names if name not in sources]:
+    known = {Path(name).stem: name for name in sources}
+    stems = [Path(name).stem for name in options.names]
+    if unknown := [stem for stem in stems if stem not in known]:
         parser.error(f"there is no notebook {', '.join(unknown)}; there are: {', '.join(sources) or 'none'}")
+    names = [known[stem] for stem in stems]
     repository = find_repository(HERE.parent / "pyproject.toml")
     if not options.check:
         if not sources:
             parser.error(f"there is no notebook in {folder}: write NN_name.py")
-        return build_all([sources[name] for name in names or sources], repository)
+        wanted = [sources[name] for name in names or sources]
+        return refresh_all(wanted) if options.text else build_all(wanted, repository)
     if status := report(check_folder(folder, repository, names)):
         return status
     say(f"pairs in order: {len(names or sources)}")

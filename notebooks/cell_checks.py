@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 
 from nbformat import NotebookNode
 
-from exercises import FOLDED, SOLUTION, TAGS, TITLE, check_exercises, nodes, role
+from exercises import TAGS, nodes
 from figures import NAMED, check_figures
+from folds import CHECK, TITLE, TITLES, fold_of, hidden
 
 LONGEST_CELL = 25
 IGNORE = "nbval-ignore-output"
@@ -38,7 +39,7 @@ def plain_python(source: NotebookNode) -> Findings:
 def short_cells(source: NotebookNode) -> Findings:
     """One idea a cell; only a class, which cannot be cut, may be longer."""
     for position, cell in code_cells(source):
-        length = len(cell.source.removeprefix(TITLE).splitlines())
+        length = len(TITLE.sub("", cell.source).splitlines())
         module = next(iter(nodes(cell.source)), ast.Module([], []))
         classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
         rest = length - sum(node.end_lineno - node.lineno + 1 for node in classes)
@@ -57,10 +58,10 @@ def known_metadata(source: NotebookNode) -> Findings:
     """No tag or comment lets a cell escape: none that skips it, and none that expects it to fail."""
     for position, cell in enumerate(source.cells, start=1):
         tags = {tag for tag in cell.metadata.get("tags", []) if not NAMED.fullmatch(tag)}
-        if strangers := tags - {IGNORE} - TAGS:
+        if strangers := tags - {IGNORE} - TAGS - TITLES.keys():
             yield position, "metadata", f"tags {sorted(strangers)} are none that a notebook may have"
-        if cell.metadata.get("jupyter", {}) != (FOLDED["jupyter"] if role(cell) == SOLUTION else {}):
-            yield position, "metadata", f'tags=["{SOLUTION}"] alone folds a cell'
+        if cell.metadata.get("jupyter", {}) != hidden(cell).get("jupyter", {}):
+            yield position, "metadata", f"only one of the tags {sorted(TITLES)} folds a cell"
         if cell.cell_type == "code" and NBVAL_COMMENT.search(cell.source):
             yield position, "metadata", f'instead of the comment, give the cell tags=["{IGNORE}"]'
 
@@ -110,15 +111,18 @@ def typed_truths(source: NotebookNode) -> Findings:
 
 
 def held_numbers(built: NotebookNode) -> Findings:
-    """What follows `≈` is not compared; an assert in the same cell holds its range instead."""
-    for position, cell in code_cells(built):
+    """What follows `≈` is not compared; an assert holds its range, in the same cell or the check below it."""
+    code = list(code_cells(built))
+    for (position, cell), (_, below) in zip(code, [*code[1:], (0, None)], strict=True):
         texts = [*_strings(cell.source), *(text for output in cell.outputs for text in _texts(output))]
-        if any(ABOUT in text for text in texts) and not _asserts(cell.source):
-            yield (
-                position,
-                "about, no assert",
-                f"{ABOUT} is not compared: assert the number's range in this cell",
-            )
+        if any(ABOUT in text for text in texts):
+            checks = [cell.source, below.source if below is not None and fold_of(below) == CHECK else ""]
+            if not any(map(_asserts, checks)):
+                yield (
+                    position,
+                    "about, no assert",
+                    f"{ABOUT} is not compared: assert the number's range here, or in a check cell below",
+                )
 
 
 SOURCE_CHECKS: list[Callable[[NotebookNode], Findings]] = [
@@ -127,7 +131,6 @@ SOURCE_CHECKS: list[Callable[[NotebookNode], Findings]] = [
     no_semicolon,
     known_metadata,
     ignored_cells,
-    check_exercises,
     typed_truths,
 ]
 BUILT_CHECKS: list[Callable[[NotebookNode], Findings]] = [

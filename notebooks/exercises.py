@@ -1,8 +1,7 @@
 """Exercises: a question, at times a stub to fill in, the folded solution, at times a test.
 
 The cells follow each other: markdown that says "Exercise", then code cells tagged `exercise` (the stub),
-`solution` (one or more) and `exercise-test`. The tag `solution` is all that a source says; `fold` adds what
-hides the code and its outputs in JupyterLab and in Colab, and the site folds by the same tag.
+`solution` (one or more) and `exercise-test`.
 """
 
 import ast
@@ -10,17 +9,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nbformat import NotebookNode, from_dict
+from nbformat import NotebookNode
 
-STUB, SOLUTION, TEST = "exercise", "solution", "exercise-test"
+from folds import SOLUTION
+
+STUB, TEST = "exercise", "exercise-test"
 TAGS = {STUB, SOLUTION, TEST}
-# Colab shows the first line in place of the code, JupyterLab puts it on the bar that stands for the cell.
-TITLE = "# @title Solution\n"
-FOLDED = {
-    "jupyter": {"source_hidden": True, "outputs_hidden": True},
-    "collapsed": True,
-    "cellView": "form",
-}
 ORDER = re.compile(rf"({STUB} )?({SOLUTION} )+({TEST} )?")
 MARKED = re.compile(r"\*\*Exercise \d+ \((easy|medium|hard)\)")
 
@@ -38,13 +32,6 @@ class Exercise(NamedTuple):
 def role(cell: NotebookNode) -> str:
     """What a cell is in an exercise: one of TAGS, or nothing."""
     return next((tag for tag in cell.metadata.get("tags", []) if tag in TAGS), "")
-
-
-def fold(cell: NotebookNode) -> None:
-    """Hide a solution and its outputs until the reader asks for them; leave any other cell as it is."""
-    if role(cell) == SOLUTION:
-        cell.source = TITLE + cell.source.removeprefix(TITLE)
-        cell.metadata.update(from_dict(FOLDED))
 
 
 def groups(notebook: NotebookNode) -> Iterator[tuple[int, int]]:
@@ -72,13 +59,18 @@ def exercises(notebook: NotebookNode) -> list[Exercise]:
 
 
 def head(notebook: NotebookNode) -> str:
-    """The code above the first section: all that an exercise with a test may build upon."""
-    code = []
+    """Return what an exercise with a test may use: the code above the first section, and all imports."""
+    code, imports, above = [], [], True
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and re.search(r"^## ", cell.source, re.MULTILINE):
-            break
-        code += [cell.source] if cell.cell_type == "code" else []
-    return "\n".join(code)
+            above = False
+        elif cell.cell_type == "code" and above:
+            code.append(cell.source)
+        elif cell.cell_type == "code" and not role(cell):
+            imports += [
+                ast.unparse(n) for n in nodes(cell.source) if isinstance(n, ast.Import | ast.ImportFrom)
+            ]
+    return "\n".join([*code, *imports])
 
 
 def check_exercises(source: NotebookNode) -> Iterator[tuple[int, str, str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from exercises import SOLUTION, role
+from folds import SOLUTION, fold_of
 
 CAPTION = re.compile(r"^\*Figure (\d+)\. [^*]+\*$", re.MULTILINE)
 NAMED = re.compile(r"figure-([a-z0-9]+(?:-[a-z0-9]+)*)")
@@ -47,7 +47,7 @@ def check_figures(built: NotebookNode) -> Iterator[tuple[int, str, str]]:
         if named and len(drawn) != 1:
             yield position, "no picture", f"figure-{named} is to draw one picture, not {len(drawn)}"
         below = built.cells[position].source if position < len(built.cells) else ""
-        if drawn and (named or numbered) and role(cell) != SOLUTION and not CAPTION.match(below):
+        if drawn and (named or numbered) and fold_of(cell) != SOLUTION and not CAPTION.match(below):
             yield position, "no caption", "right below the picture goes *Figure n. What to see.*"
 
 
@@ -74,14 +74,19 @@ def draw_chart(spec: NotebookNode) -> str:
     )
 
 
+def prefix(notebook: str) -> str:
+    """Return what a notebook's figures begin with: the number of a lesson, the whole name of evidence."""
+    return notebook[:2] if notebook[:2].isdigit() else notebook
+
+
 def svg_path(source: Path, name: str) -> Path:
     """Where a notebook's picture is kept: `figures/02-masks.svg` beside 02_attention.py."""
-    return source.parent / "figures" / f"{source.stem[:2]}-{name}.svg"
+    return source.parent / "figures" / f"{prefix(source.stem)}-{name}.svg"
 
 
 def check_svgs(built: NotebookNode, source: Path) -> Iterator[tuple[int, str, str]]:
     """Each picture with a name is kept as SVG, and no other is."""
     wanted = {svg_path(source, figure_name(cell)) for cell in built.cells if figure_name(cell)}
-    for path in wanted ^ set(svg_path(source, "x").parent.glob(f"{source.stem[:2]}-*.svg")):
+    for path in wanted ^ set(svg_path(source, "x").parent.glob(f"{prefix(source.stem)}-*.svg")):
         state = "missing" if path in wanted else "of no figure"
         yield 0, "svg", f"figures/{path.name} is {state}: build the notebook again"

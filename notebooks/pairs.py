@@ -1,14 +1,17 @@
 """What makes a notebook's two files a pair: NN_name.py, the source, and NN_name.ipynb, its cells executed.
 
+Lessons are `NN_name`, evidence is `evidence/a_question`.
+
 `check_folder` tells every way in which a pair falls short, without executing anything: a notebook that was
 never run, an output that belongs to other code, a cell that no reader has patience for. Whether the outputs
 are still true is nbval's to say.
 """
 
+import base64
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,16 +21,21 @@ from nbformat import NotebookNode
 
 from address import first_cell, with_link
 from cell_checks import BUILT_CHECKS, SOURCE_CHECKS, Findings, code_cells
-from exercises import fold
+from exercises import check_exercises
 from figures import check_svgs
+from folds import INSTALL, TITLE, fold, fold_of
+from lessons import check_lesson, is_evidence, is_lesson
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
 BARE_NAME = re.compile(r"`(\d\d_\w+)`")
-LINKED_NAME = re.compile(r"\]\((\d\d_\w+)\.ipynb")
-LINKED_SECTION = re.compile(r"\]\((\d\d_\w+)\.ipynb\),\s+\*([^*]+)\*")
+LINKED_NAME = re.compile(r"\]\(((?:\.\./|evidence/)?\w+)\.ipynb")
+LINKED_SECTION = re.compile(r"\]\(((?:\.\./|evidence/)?\w+)\.ipynb\),\s+\*([^*]+)\*")
+# The built notebook carries each drawing as PNG, so that it is whole when opened alone.
+DRAWING = re.compile(r"\]\((?:\.\./)+images/(\w+)\.svg\)")
+IMAGES = Path(__file__).resolve().parent.parent / "images"
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 # What a notebook may ask of pip: what all draw with, and with it spaCy and torchtext.
 EXTRAS = ("colab", "colab,words")
@@ -47,7 +55,7 @@ class Fault(NamedTuple):
 
 
 def read_source(path: Path) -> NotebookNode:
-    """Read a percent-format `.py` as a notebook without outputs, with solutions folded and ids that stay.
+    """Read a percent-format `.py` as a notebook without outputs, with ids that stay, folds and drawings.
 
     A cell's id is made from its own content, so that a cell put in above changes no other cell's id.
     """
@@ -57,7 +65,7 @@ def read_source(path: Path) -> NotebookNode:
 
 
 def _clean(cell: NotebookNode, seen: Counter[str]) -> NotebookNode:
-    source = cell.source.strip("\n")
+    source = TITLE.sub("", cell.source.strip("\n"))
     digest = hashlib.sha256(f"{cell.cell_type}\n{source}".encode()).hexdigest()[:12]
     seen[digest] += 1
     new = {"code": nbformat.v4.new_code_cell, "markdown": nbformat.v4.new_markdown_cell}.get(cell.cell_type)
@@ -65,18 +73,35 @@ def _clean(cell: NotebookNode, seen: Counter[str]) -> NotebookNode:
     metadata = {key: cell.metadata[key] for key in ("tags", "jupyter") if key in cell.metadata}
     made = make(source, id=f"{digest}-{seen[digest]}", metadata=metadata)
     fold(made)
+    if cell.cell_type == "markdown":
+        attach(made)
     return made
 
 
+def attach(cell: NotebookNode) -> None:
+    """Put the PNG of each drawing that the text shows into the cell, and let the text show that."""
+    if drawings := DRAWING.findall(cell.source):
+        cell.source = DRAWING.sub(r"](attachment:\1.png)", cell.source)
+        pictures = {f"{name}.png": (IMAGES / f"{name}.png").read_bytes() for name in drawings}
+        cell.attachments = nbformat.from_dict(
+            {name: {"image/png": base64.b64encode(png).decode()} for name, png in pictures.items()}
+        )
+
+
 def find_sources(folder: Path) -> dict[str, Path]:
-    """The notebooks' sources in a folder, by name, in the order of the series."""
-    return {path.stem: path for path in sorted(folder.glob("[0-9][0-9]_*.py"))}
+    """Return the notebooks' sources by name: lessons in the order of the series, then `evidence/...`."""
+    lessons = sorted(folder.glob("[0-9][0-9]_*.py"))
+    evidence = sorted((folder / "evidence").glob("[a-z]*.py"))
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in [*lessons, *evidence]}
 
 
 def check_folder(folder: Path, repository: str, names: Sequence[str] = ()) -> list[Fault]:
     """Check all notebooks of a folder, or those named; `repository` is the project's address, or empty."""
     sources = find_sources(folder)
-    built = {path.stem: path for path in sorted(folder.glob("*.ipynb"))}
+    built = {
+        path.relative_to(folder).with_suffix("").as_posix(): path
+        for path in sorted([*folder.glob("*.ipynb"), *(folder / "evidence").glob("*.ipynb")])
+    }
     wanted = [name for name in sorted({**sources, **built}) if not names or name in names]
     if not wanted:
         return [Fault(str(folder), 0, "no notebooks", "there is nothing to check")]
@@ -90,15 +115,19 @@ def check_folder(folder: Path, repository: str, names: Sequence[str] = ()) -> li
             faults.append(Fault(name, 0, "not built", f"no {name}.ipynb: make notebooks ONLY={name}"))
         else:
             faults += check_pair(sources[name], built[name], repository)
-            faults += [Fault(name, *finding) for finding in links(read_source(sources[name]), sources)]
+            faults += [Fault(name, *finding) for finding in links(sources[name], folder)]
     return faults
 
 
 def check_pair(source_path: Path, built_path: Path, repository: str) -> list[Fault]:
     """Every fault of one notebook: of its source, and of the executed file against it."""
-    name = source_path.stem
+    name = name_of(source_path)
     source = read_source(source_path)
     faults = [Fault(name, *finding) for check in SOURCE_CHECKS for finding in check(source)]
+    if not is_evidence(source_path):
+        faults += [Fault(name, *finding) for finding in check_exercises(source)]
+    if is_lesson(source_path):
+        faults += [Fault(name, *finding) for finding in check_lesson(source)]
     faults += [Fault(name, *finding) for finding in starts_with(source, repository, name)]
     try:
         built = read_built(built_path)
@@ -107,6 +136,11 @@ def check_pair(source_path: Path, built_path: Path, repository: str) -> list[Fau
     faults += [Fault(name, *finding) for finding in same_cells(source, built)]
     faults += [Fault(name, *finding) for finding in check_svgs(built, source_path)]
     return faults + [Fault(name, *finding) for check in BUILT_CHECKS for finding in check(built)]
+
+
+def name_of(path: Path) -> str:
+    """Return what a notebook is called: `02_attention`, or `evidence/a_question`."""
+    return f"evidence/{path.stem}" if is_evidence(path) else path.stem
 
 
 def read_built(path: Path) -> NotebookNode:
@@ -126,26 +160,27 @@ def starts_with(source: NotebookNode, repository: str, name: str) -> Findings:
         yield 1, "address", "the link to Colab is not that of pyproject.toml: make address"
     starts = [first_cell(repository, extras) for extras in EXTRAS]
     position, cell = next(code_cells(source), (0, None))
-    if cell is None or cell.source not in starts:
-        yield position, "first cell", f"the first code cell must be this one (make address):\n{starts[0]}"
+    if cell is None or cell.source not in starts or fold_of(cell) != INSTALL:
+        yield position, "first cell", f'the first code cell, tags=["{INSTALL}"] (make address):\n{starts[0]}'
 
 
-def links(source: NotebookNode, existing: Mapping[str, Path]) -> Findings:
+def links(path: Path, folder: Path) -> Findings:
     """A notebook that exists is named by a link to it, one that does not yet by its bare name.
 
     An italic title after a link, `[02](02_attention.ipynb), *Equation 1*`, is that of a section there.
     """
-    for position, cell in enumerate(source.cells, start=1):
+    for position, cell in enumerate(read_source(path).cells, start=1):
         if cell.cell_type == "markdown":
             for name in BARE_NAME.findall(cell.source):
-                if name in existing:
+                if (folder / f"{name}.py").exists():
                     yield position, "no link", f"`{name}` is there: [{name}]({name}.ipynb)"
             for name in LINKED_NAME.findall(cell.source):
-                if name not in existing:
+                if not (path.parent / f"{name}.py").exists():
                     yield position, "dead link", f"there is no {name}: name it `{name}`"
             for name, title in LINKED_SECTION.findall(cell.source):
                 title = " ".join(title.split())
-                if name in existing and title not in headings(existing[name]):
+                there = path.parent / f"{name}.py"
+                if there.exists() and title not in headings(there):
                     yield position, "no such section", f"{name} has no section {title!r}"
 
 
@@ -160,8 +195,8 @@ def same_cells(source: NotebookNode, built: NotebookNode) -> Findings:
     if len(source.cells) != len(built.cells):
         yield 0, "cells", f"the source has {len(source.cells)}, the .ipynb {len(built.cells)}: build it again"
     for position, (cell, other) in enumerate(zip(source.cells, built.cells, strict=False), start=1):
-        for key in ("cell_type", "source", "metadata", "id"):
-            if cell[key] != other.get(key):
+        for key in ("cell_type", "source", "metadata", "id", "attachments"):
+            if cell.get(key) != other.get(key):
                 yield position, f"other {key}", "the .ipynb differs from the .py: build it again"
     if built.metadata != METADATA:
         yield 0, "notebook metadata", f"{sorted(built.metadata)} is not what the builder writes"

@@ -16,7 +16,8 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from exercises import SOLUTION, STUB, groups, role
+from exercises import STUB, groups, role
+from folds import SOLUTION
 
 HERE = Path(__file__).resolve().parent
 ABOUT = """**Student edition.** The exercises' solutions are taken out. Write into the cells below each

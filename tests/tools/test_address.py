@@ -1,10 +1,9 @@
 """One address, in pyproject.toml: what the first cell does without the package, and where the links lead."""
 
-import os
+import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -12,69 +11,32 @@ from packaging.requirements import Requirement
 
 import address
 import pairs
+from folds import TITLE
 
 ROOT = Path(__file__).parents[2]
 HUB = "https://github.com/someone/annotated"
-PIP = """import sys
-print("Collecting", sys.argv[-1])
-print("a warning", file=sys.stderr)
-sys.exit(sys.argv[-1].endswith("nowhere"))
-"""
 
 
-def run_first_cell(
-    folder: Path, repository: str = "", spec: str | None = None, package: str = ""
-) -> subprocess.CompletedProcess:
-    """The first cell in a fresh interpreter that sees `package` as `annotated`, and a pip that only talks."""
-    (folder / "pip.py").write_text(PIP)
-    if package:
-        (folder / "annotated.py").write_text(package)
-    environment = {name: value for name, value in os.environ.items() if name != "ANNOTATED_SPEC"}
-    environment |= {"PYTHONPATH": str(folder)} | ({"ANNOTATED_SPEC": spec} if spec else {})
-    # -S: nothing that is installed is seen, so that `annotated` is missing; and pip is the one above.
-    code = address.first_cell(repository).replace('"-m", "pip"', '"-S", "-m", "pip"')
-    command = [sys.executable, "-S", "-c", code + "\nprint('annotated' in sys.modules)"]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+def run_first_cell(repository: str = "", missing: bool = True) -> list[tuple[str, str]]:
+    """The magics that the first cell runs, where the package is missing or not."""
+    ran: list[tuple[str, str]] = []
+    shell = SimpleNamespace(run_line_magic=lambda name, line: ran.append((name, line)))
+    code = address.first_cell(repository).replace(
+        '"annotated"', '"no_such_package"' if missing else '"annotated"'
+    )
+    exec(code, {"get_ipython": lambda: shell})
+    return ran
 
 
-def asked_for(done: subprocess.CompletedProcess) -> Requirement:
-    """What pip was told to install, as the reader saw it."""
-    assert done.stdout.splitlines()[1:] == ["a warning", "False"], done.stderr
-    return Requirement(done.stdout.splitlines()[0].removeprefix("Collecting "))
+def test_the_first_cell_installs_only_where_the_package_is_missing() -> None:
+    assert run_first_cell(missing=False) == []
+    assert run_first_cell() == [("pip", "install -q 'annotated-transformer[colab]'")]
 
 
-def test_the_first_cell_is_silent_where_the_package_is_there() -> None:
-    command = [sys.executable, "-c", address.first_cell("")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout + done.stderr == ""
-
-
-def test_the_first_cell_installs_from_annotated_spec_and_shows_it(tmp_path: Path) -> None:
-    wanted = asked_for(run_first_cell(tmp_path, HUB, "git+file://localhost/somewhere"))
-    assert (wanted.name, wanted.extras) == ("annotated-transformer", {"colab"})
-    assert wanted.url == "git+file://localhost/somewhere"
-
-
-def test_the_first_cell_installs_from_the_repository_once_there_is_one(tmp_path: Path) -> None:
-    assert asked_for(run_first_cell(tmp_path, HUB)).url == f"git+{HUB}"
-
-
-def test_a_strangers_package_of_that_name_is_not_taken_for_ours(tmp_path: Path) -> None:
-    assert asked_for(run_first_cell(tmp_path, HUB, package="def annotate(): ...")).url == f"git+{HUB}"
-
-
-def test_without_an_address_the_first_cell_says_what_to_do(tmp_path: Path) -> None:
-    done = run_first_cell(tmp_path)
-    assert done.stdout == ""
-    say, todo = done.stderr.splitlines()[-2:]
-    assert say.startswith("RuntimeError: ")
-    assert todo == "%env ANNOTATED_SPEC=git+https://..."
-
-
-def test_a_failed_installation_stops_the_first_cell(tmp_path: Path) -> None:
-    done = run_first_cell(tmp_path, spec="nowhere")
-    assert done.stdout.startswith("Collecting")
-    assert "RuntimeError: pip could not install annotated" in done.stderr
+def test_the_first_cell_installs_from_the_repository_once_there_is_one() -> None:
+    [(magic, line)] = run_first_cell(HUB)
+    *options, wanted = shlex.split(line)
+    assert (magic, options, Requirement(wanted).url) == ("pip", ["install", "-q"], f"git+{HUB}")
 
 
 def test_the_extras_of_the_first_cells_are_those_of_the_project() -> None:
@@ -91,7 +53,7 @@ def project(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "README.md", tmp_path)
     cells = [
         "# %% [markdown]\n# # Tiny\n#\n# **A start.**",
-        f"# %%\n{address.first_cell('', pairs.EXTRAS[1])}",
+        f'# %% tags=["install"]\n{TITLE.sub("", address.first_cell("", pairs.EXTRAS[1]))}',
     ]
     cells += ["# %%\nprint(1)", "# %% [markdown]\n# Exercise", '# %% tags=["solution"]\nx = 1']
     source = tmp_path / "notebooks/00_tiny.py"

@@ -12,6 +12,7 @@ from nbformat import NotebookNode
 from tiny_runs import FORKED
 
 import exercises
+import folds
 import pairs
 import student
 
@@ -85,12 +86,20 @@ def test_a_solution_and_its_outputs_are_folded_and_nothing_else_is(tmp_path: Pat
     cells = read(tmp_path, *GOOD).cells
     [solution] = [cell for cell in cells if cell.metadata.get("jupyter")]
     assert solution.source.startswith("# @title Solution\ndef add")
-    assert solution.metadata == {
-        "tags": ["solution"],
-        "jupyter": {"source_hidden": True, "outputs_hidden": True},
-        "collapsed": True,
-        "cellView": "form",
-    }
+    assert solution.metadata == {"tags": ["solution"], **folds.ALL_HIDDEN}
+
+
+def test_a_check_is_folded_but_shows_why_it_fails(tmp_path: Path) -> None:
+    check = read(tmp_path, '# %% tags=["check"]\nassert two == 2\n').cells[-1]
+    assert check.source == "# @title Check\nassert two == 2"
+    assert check.metadata.jupyter == {"source_hidden": True}
+
+
+def test_an_exercise_may_use_every_import_of_its_notebook(tmp_path: Path) -> None:
+    head = exercises.head(read(tmp_path, "# %%\nimport math\n\nx = math.pi\n"))
+    assert "import math" in head
+    assert "three" not in head
+    assert "x =" not in head
 
 
 def test_a_source_that_an_editor_wrote_back_is_folded_once(tmp_path: Path) -> None:
@@ -151,11 +160,11 @@ def test_one_command_writes_the_whole_series_without_a_solution(tmp_path: Path) 
     out = tmp_path / "student"
     for _ in range(2):  # made anew, too
         student.main(["--out", str(out)])
-    names = {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
+    names = {path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")}
     assert {path.name for path in out.iterdir()} == names
     for path in out.iterdir():
         tags = [cell["metadata"].get("tags", []) for cell in json.loads(path.read_text())["cells"]]
-        assert not any(exercises.SOLUTION in each for each in tags)
+        assert not any(folds.SOLUTION in each for each in tags)
 
 
 def test_a_students_work_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

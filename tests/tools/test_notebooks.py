@@ -1,5 +1,6 @@
 """The pair check names every fault put in; the builder repeats itself, and stops at a failing cell."""
 
+import base64
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from nbformat.v4 import new_output
 
 import address
 import build
+import lessons
 import pairs
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +25,7 @@ CHART = "application/vnd.vegalite.v5+json"
 
 
 def notebook_text(*cells: str, start: str = START, end: str = EXERCISE) -> str:
-    return "\n".join(["# %% [markdown]\n# # Tiny\n", f"# %%\n{start}\n", *cells, end])
+    return "\n".join(["# %% [markdown]\n# # Tiny\n", f'# %% tags=["install"]\n{start}\n', *cells, end])
 
 
 def write_pair(
@@ -56,6 +58,7 @@ def test_a_good_pair_has_no_fault(tmp_path: Path) -> None:
         'x = 0.25\nprint(f"≈{x}")\nassert 0.2 < x < 0.3',
         'from torch.testing import assert_close\nprint("≈1")\nassert_close(1, 1)',
         "x = 1  # ≈1",
+        'print("≈0.25")\n\n# %% tags=["check"]\nassert 0.2 < 0.25 < 0.3',
         'print("equal:", 1 == 1)',
         'print(f"equal: {1 == 1}")',
         'def f(mask):\n    """Attend where mask: True."""',
@@ -83,6 +86,10 @@ SOURCE_FAULTS = [
     ("metadata", notebook_text('# %% jupyter={"source_hidden": true}\nx = 1\n')),
     ("about, no assert", notebook_text('# %%\nprint(f"≈{0.1:.2f}")\n')),
     ("about, no assert", notebook_text('# %%\nprint("about ≈0.25")\n')),
+    (
+        "about, no assert",
+        notebook_text('# %%\nprint("≈1")\n\n# %%\nx = 1\n\n# %% tags=["check"]\nassert 1\n'),
+    ),
     ("typed truth", notebook_text('# %%\nprint("equal: True")\n')),
     ("typed truth", notebook_text('# %%\nx = 1\nprint(f"{x} as predicted: False, alas")\n')),
     ("too many ignored", notebook_text(IGNORED, VERDICT, *[PLAIN] * 3)),
@@ -97,6 +104,81 @@ SOURCE_FAULTS = [
 def test_faults_of_the_source_are_named(tmp_path: Path, name: str, text: str) -> None:
     write_pair(tmp_path, text)
     assert names(tmp_path) == [name]
+
+
+LESSON = [
+    "# %% [markdown]\n# **Before you run this:** more, or less?\n",
+    "# %%\nx = 1\n",
+    '# %% tags=["check"]\nassert x == 1\n',
+    "# %% [markdown]\n# ## What you can now say\n#\n# One.\n",
+]
+
+
+def lesson_faults(folder: Path, *cells: str, minutes: int = 1) -> list[str]:
+    path = folder / "00_tiny.py"
+    text = notebook_text(*cells).replace("# # Tiny\n", f"# # Tiny\n#\n# *{minutes} minutes to read, ...*\n")
+    path.write_text(text, encoding="utf-8")
+    return [name for _, name, _ in lessons.check_lesson(pairs.read_source(path))]
+
+
+@pytest.mark.parametrize(
+    ("cell", "change", "fault"),
+    [
+        (0, "", []),
+        (0, "# %% [markdown]\n# More, or less?\n", ["no prediction"]),
+        (1, "# %%\nx = 1\nassert x == 1\n", ["proof in the open"]),
+        (1, "# %%\nx = 1  # noqa: E501\n", ["proof in the open"]),
+        (1, "# %%\n# fmt: off\nx = 1\n", ["proof in the open"]),
+        (1, "# %%\nimport torch\n\ntorch.testing.assert_close(1, 1)\n", ["proof in the open"]),
+        (3, "# %% [markdown]\n# ## The end\n", ["no closing"]),
+    ],
+)
+def test_what_a_lesson_lacks_is_named(tmp_path: Path, cell: int, change: str, fault: list[str]) -> None:
+    cells = list(LESSON)
+    cells[cell] = change or cells[cell]
+    assert lesson_faults(tmp_path, *cells) == fault
+
+
+def test_a_lesson_states_the_minutes_that_words_and_visible_code_take(tmp_path: Path) -> None:
+    prose = "# %% [markdown]\n# " + "word " * 1200 + "\n"
+    code = "# %%\n" + "x = 1\n" * 24
+    folded = '# %% tags=["check"]\n' + "assert x\n" * 24
+    assert lesson_faults(tmp_path, *LESSON, prose, code, folded, minutes=10) == []
+    assert lesson_faults(tmp_path, *LESSON, prose, code, folded, minutes=13) == ["minutes"]
+
+
+def test_evidence_is_a_pair_without_exercises_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    write_pair(tmp_path, notebook_text(PLAIN, "# %% [markdown]\n# [Why](evidence/why.ipynb)\n"))
+    (tmp_path / "evidence").mkdir()
+    for suffix in (".py", ".ipynb"):
+        (tmp_path / f"00_tiny{suffix}").rename(tmp_path / f"evidence/why{suffix}")
+    write_pair(tmp_path, notebook_text(PLAIN, "# %% [markdown]\n# [Why](evidence/why.ipynb)\n"))
+    assert list(pairs.find_sources(tmp_path)) == ["00_tiny", "evidence/why"]
+    assert [str(fault) for fault in pairs.check_folder(tmp_path, "")] == [
+        "evidence/why, cell 4: dead link: there is no evidence/why: name it `evidence/why`"
+    ]
+    assert build.main(["--check", "00_tiny"], tmp_path) == 0
+
+
+def test_texts_are_brought_up_to_date_without_a_run(tmp_path: Path) -> None:
+    write_pair(tmp_path, notebook_text(PLAIN), prints("1\n"))
+    source = tmp_path / "00_tiny.py"
+    source.write_text(source.read_text().replace("# # Tiny", "# # Small"))
+    assert build.main(["--text"], tmp_path) == 0
+    assert pairs.read_built(tmp_path / "00_tiny.ipynb").cells[2].outputs[0].text == "1\n"
+    assert names(tmp_path) == []
+    source.write_text(source.read_text().replace("x = 1", "x = 2"))
+    assert build.main(["--text"], tmp_path) == 1
+    assert "other source" in names(tmp_path)
+
+
+def test_a_drawing_comes_with_the_notebook(tmp_path: Path) -> None:
+    write_pair(tmp_path, notebook_text("# %% [markdown]\n# ![Attention](../images/attention.svg)\n"))
+    assert names(tmp_path) == []
+    cell = pairs.read_built(tmp_path / "00_tiny.ipynb").cells[2]
+    assert cell.source == "![Attention](attachment:attention.png)"
+    png = base64.b64decode(cell.attachments["attention.png"]["image/png"])
+    assert png == (ROOT / "images/attention.png").read_bytes()
 
 
 def output(cell: int, **content: object) -> Callable[[NotebookNode], object]:

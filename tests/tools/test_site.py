@@ -17,6 +17,7 @@ from pygments.lexers import PythonLexer
 
 from checking import check_site
 from extension import LineFormatter, add_dark, public, to_rest
+from folds import TITLES
 from gallery import write_gallery
 from notebook_pages import VEGA, as_html, fold, to_page
 from reference_pages import Series, code_link, glossary_entry, question
@@ -144,15 +145,23 @@ def test_text_stays_as_it_is(tmp_path: Path) -> None:
     assert as_html(stream, "", tmp_path) is stream
 
 
-def test_solutions_and_the_installation_are_folded_and_nothing_else() -> None:
-    cells = [nbformat.v4.new_code_cell(text) for text in ("os.environ['ANNOTATED_SPEC']", "1 + 1", "2 + 2")]
-    cells[2].metadata["jupyter"] = {"source_hidden": True}
-    cells[2].source = "# @title Solution\n2 + 2"
-    notebook = nbformat.v4.new_notebook(cells=cells)
+def test_what_a_notebook_folds_is_folded_and_nothing_else() -> None:
+    cells = [nbformat.v4.new_code_cell(f"# @title {tag}\n1", metadata={"tags": [tag]}) for tag in TITLES]
+    notebook = nbformat.v4.new_notebook(cells=[*cells, nbformat.v4.new_code_cell("2 + 2")])
     fold(notebook)
-    tags = [cell.metadata.get("tags", []) for cell in notebook.cells]
-    assert tags == [["hide-input"], [], ["hide-cell"]]
-    assert cells[2].source == "2 + 2"
+    assert [cell.metadata.get("tags", []) for cell in notebook.cells] == [
+        *(["hide-cell", t] for t in TITLES),
+        [],
+    ]
+    assert {cell.source for cell in cells} == {"1"}
+
+
+def test_an_attached_drawing_is_the_sites_own(tmp_path: Path) -> None:
+    text = nbformat.v4.new_markdown_cell("![A map](attachment:map.png)", attachments={"map.png": {}})
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Why?"), text])
+    to_page(notebook, "why", tmp_path, "../../")
+    assert notebook.cells[1].source == "![A map](../../images/map.svg)"
+    assert "attachments" not in notebook.cells[1]
 
 
 def test_a_page_has_its_downloads_below_the_title_and_its_terms_at_the_end(tmp_path: Path) -> None:

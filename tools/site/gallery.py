@@ -7,14 +7,14 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from notebook_pages import figure_name, picture
-from sources import fill, notebooks, slug, title_of, with_sections
+from sources import evidence, fill, notebooks, slug, title_of, with_sections
 
 FIGURE = """<p class="figure">{picture}</p>
 
 {caption}
 
 <a href="{files}.svg" download>{name}.svg</a> · <a href="{files}.png" download>{name}.png</a> ·
-[{title}, *{section}*](notebooks/{notebook}#{anchor})
+[{title}, *{section}*]({notebook}#{anchor})
 
 <details class="lines">
 <summary>The lines that draw it</summary>
@@ -30,9 +30,13 @@ FIGURE = """<p class="figure">{picture}</p>
 def write_gallery(root: Path, folder: Path) -> None:
     """Fill the page, and put beside the pictures, which `write_notebooks` has put there, the SVG of each."""
     pictures = folder / "_static/figures"
-    found = [text for path, notebook in notebooks(root) for text in figures(path, notebook, pictures)]
+    found = [
+        text
+        for path, notebook in [*notebooks(root), *evidence(root)]
+        for text in figures(path.relative_to(root), notebook, pictures)
+    ]
     fill(folder / "gallery.md", FIGURES="\n".join(found))
-    for svg in (root / "notebooks/figures").glob("*.svg"):
+    for svg in (root / "notebooks").rglob("figures/*.svg"):
         shutil.copy(svg, pictures)
 
 
@@ -50,7 +54,7 @@ def figures(path: Path, notebook: NotebookNode, pictures: Path) -> Iterator[str]
                 name=name,
                 title=title,
                 section=section,
-                notebook=path.name,
+                notebook=path.as_posix(),
                 anchor=slug(section),
                 code=cell.source,
             )

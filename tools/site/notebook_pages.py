@@ -1,5 +1,5 @@
 """Each executed notebook as a page: its figures as files with alternative texts, charts live with a still
-beneath, solutions folded with their outputs."""
+beneath, what a notebook folds folded."""
 
 import base64
 import hashlib
@@ -12,30 +12,42 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from sources import notebooks, terms_in, with_sections
+from figures import figure_name as tagged_name
+from figures import prefix
+from folds import CHECK, INSTALL, SOLUTION, TITLE, fold_of
+from sources import evidence, notebooks, terms_in, with_sections
 
 VEGA = "application/vnd.vegalite.v5+json"
-SCRIPTS = '<script defer src="../_static/vega.js"></script><script defer src="../_static/charts.js"></script>'
-INSTALLS = {"tags": ["hide-input"], "mystnb": {"code_prompt_show": "Installation, where it is missing"}}
-SOLUTION = {"tags": ["hide-cell"], "mystnb": {"code_prompt_show": "Show a solution"}}
-# What Colab shows in place of a folded cell; a page has words of its own there.
-TITLE = re.compile(r"\A# @title .*\n")
+SCRIPTS = (
+    '<script defer src="{up}_static/vega.js"></script><script defer src="{up}_static/charts.js"></script>'
+)
+PROMPTS = {
+    INSTALL: "Installation, where it is missing",
+    SOLUTION: "Show a solution",
+    CHECK: "Show what checks this",
+}
+ATTACHED = re.compile(r"\(attachment:(\w+)\.png\)")
 
 
 def write_notebooks(root: Path, folder: Path) -> None:
     """Write the page of every notebook that there is, and beside the built page what is to be downloaded."""
     downloads = folder / "_extra/notebooks"
     downloads.mkdir(parents=True)
-    (folder / "notebooks").mkdir()
-    for path, notebook in notebooks(root):
-        to_page(notebook, path.stem, folder / "_static/figures")
-        nbformat.write(notebook, folder / "notebooks" / path.name)
+    for place in (folder / "notebooks/evidence", downloads / "evidence"):
+        place.mkdir(parents=True)
+    for path, notebook in [*notebooks(root), *evidence(root)]:
+        place = path.parent.relative_to(root)
+        to_page(notebook, path.stem, folder / "_static/figures", "../" * len(place.parts))
+        nbformat.write(notebook, folder / place / path.name)
         for file in (path, path.with_suffix(".py")):
-            shutil.copyfile(file, downloads / file.name)
+            shutil.copyfile(file, folder / "_extra" / place / file.name)
 
 
-def to_page(notebook: NotebookNode, name: str, figures: Path) -> None:
-    """Change a notebook into what its page shows. Figures are written to the folder `figures`."""
+def to_page(notebook: NotebookNode, name: str, figures: Path, up: str = "../") -> None:
+    """Change a notebook into what its page shows; `up` leads from there to the site's root.
+
+    Figures are written to the folder `figures`.
+    """
     title = notebook.cells[0]
     heading, _, rest = title.source.partition("\n")
     # The link to Colab is in the notebook's own title.
@@ -51,32 +63,32 @@ def to_page(notebook: NotebookNode, name: str, figures: Path) -> None:
     for section, cell in with_sections(notebook):
         if cell.cell_type == "code":
             picture = figure_name(cell, name)
-            cell.outputs = [as_html(output, section, figures, picture) for output in cell.outputs]
+            cell.outputs = [as_html(output, section, figures, picture, up) for output in cell.outputs]
+        elif cell.pop("attachments", None):  # as SVG, with a twin in dark colours
+            cell.source = ATTACHED.sub(rf"({up}images/\1.svg)", cell.source)
 
 
 def figure_name(cell: NotebookNode, notebook: str) -> str:
     """The name of a figure's files, `02-masks`, where the cell that draws it has the tag `figure-masks`."""
-    for tag in cell.metadata.get("tags", []):
-        if tag.startswith("figure-"):
-            return f"{notebook[:2]}-{tag.removeprefix('figure-')}"
-    return ""
+    tag = tagged_name(cell)
+    return f"{prefix(notebook)}-{tag}" if tag else ""
 
 
 def fold(notebook: NotebookNode) -> None:
-    """Fold what a reader of the page need not see at once: the installation; solutions with their outputs."""
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    for cell in code:
-        if cell.metadata.get("jupyter", {}).get("source_hidden"):
-            cell.metadata = nbformat.from_dict(SOLUTION)
+    """Fold what the notebook folds: installation, checks, solutions with their outputs."""
+    for cell in notebook.cells:
+        if kind := fold_of(cell):
+            tags = ["hide-cell", kind]
+            cell.metadata = nbformat.from_dict({"tags": tags, "mystnb": {"code_prompt_show": PROMPTS[kind]}})
             cell.source = TITLE.sub("", cell.source)
-    if code and "ANNOTATED_SPEC" in code[0].source:
-        code[0].metadata = nbformat.from_dict(INSTALLS)
 
 
 # ---- pictures
 
 
-def as_html(output: NotebookNode, section: str, figures: Path, name: str = "") -> NotebookNode:
+def as_html(
+    output: NotebookNode, section: str, figures: Path, name: str = "", up: str = "../"
+) -> NotebookNode:
     """An output as a notebook's page shows it; one without a picture stays as it is.
 
     `section`, the heading above, describes a picture that has no words of its own. The picture goes into the
@@ -86,12 +98,12 @@ def as_html(output: NotebookNode, section: str, figures: Path, name: str = "") -
     data = output.get("data", {})
     if "image/png" not in data:
         return output
-    shown = picture(output, section, figures, name, "../_static/figures")
+    shown = picture(output, section, figures, name, f"{up}_static/figures")
     if VEGA in data:
         spec = {"description": words_of(output, section), **data[VEGA]}
         text = json.dumps(spec, ensure_ascii=False).replace("</", "<\\/")
         still = f'<div class="drawing">{shown}</div><script type="application/json">{text}</script>'
-        shown = f'<div class="chart">{still}</div>{SCRIPTS}'
+        shown = f'<div class="chart">{still}</div>{SCRIPTS.format(up=up)}'
     else:
         shown = f'<p class="figure">{shown}</p>'
     return nbformat.v4.new_output("display_data", {"text/html": shown})

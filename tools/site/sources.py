@@ -28,6 +28,12 @@ def notebooks(root: Path) -> list[tuple[Path, NotebookNode]]:
     return [(path, nbformat.read(path, as_version=4)) for path in paths]
 
 
+def evidence(root: Path) -> list[tuple[Path, NotebookNode]]:
+    """Read the executed notebooks that answer a question each, with their paths."""
+    paths = sorted((root / "notebooks/evidence").glob("*.ipynb"))
+    return [(path, nbformat.read(path, as_version=4)) for path in paths]
+
+
 def title_of(notebook: NotebookNode) -> str:
     """The heading of a notebook."""
     return headings(notebook.cells[0])[0]

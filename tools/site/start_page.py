@@ -9,7 +9,7 @@ import torch
 
 from annotated import inside
 from annotated.translation.translator import Translator, load_pretrained
-from sources import fill, notebooks, title_of
+from sources import evidence, fill, notebooks, title_of
 
 MODEL = "multi30k-en-de"
 SENTENCES = (
@@ -68,7 +68,12 @@ def write_start_page(root: Path, folder: Path) -> None:
     """Put the series and translations into the start page; write beside it the page that shows them made."""
     translator = load_pretrained(MODEL)
     write_watch(translator, folder)
-    texts = {"FIRST": SENTENCES[0], "ROWS": translations(translator), "SERIES": series(root)}
+    texts = {
+        "FIRST": SENTENCES[0],
+        "ROWS": translations(translator),
+        "SERIES": series(root),
+        "EVIDENCE": questions(root),
+    }
     fill(folder / "index.md", **texts)
 
 
@@ -96,6 +101,17 @@ def series(root: Path) -> str:
     for path, notebook in notebooks(root):
         opening = " ".join(notebook.cells[0].source.split()).split("**")[1:2]
         rows.append(f"| [{title_of(notebook)}](notebooks/{path.name}) | {' '.join(opening)} |")
+    return "\n".join(rows)
+
+
+def questions(root: Path) -> str:
+    """A table of the evidence: each question, a link, and the answer that its notebook opens with."""
+    rows = ["| | |", "| --- | --- |"]
+    for path, notebook in evidence(root):
+        answer = notebook.cells[0].source.split("\n\n")[1]
+        rows.append(
+            f"| [{title_of(notebook)}](notebooks/evidence/{path.name}) | {' '.join(answer.split())} |"
+        )
     return "\n".join(rows)
 
 
