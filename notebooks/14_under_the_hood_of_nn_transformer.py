@@ -16,29 +16,11 @@
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017).
 
-# %%
-# Where the package is missing, as in Colab, this installs it. Where it is installed, nothing happens.
-import os
-import subprocess
-import sys
+# %% tags=["install"]
+from importlib.util import find_spec
 
-try:
-    import annotated
-
-    annotated.make_model  # PyPI has a stranger's `annotated`, which has none
-except (ImportError, AttributeError):
-    where = os.environ.get("ANNOTATED_SPEC", "")
-    if not where:
-        todo = "%env ANNOTATED_SPEC=git+https://..."
-        raise RuntimeError(f"To say where pip finds annotated, run in a cell above:\n{todo}") from None
-    package = f"annotated-transformer[colab] @ {where}"
-    command = [sys.executable, "-m", "pip", "install", package]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
-        for line in pip.stdout:
-            print(line, end="")
-    if pip.returncode:
-        raise RuntimeError("pip could not install annotated: its reason stands above") from None
-    sys.modules.pop("annotated", None)
+if not find_spec("annotated"):
+    get_ipython().run_line_magic("pip", "install -q 'annotated-transformer[colab]'")
 
 # %%
 import warnings
