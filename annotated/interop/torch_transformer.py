@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from annotated.interop.common import check_parts
 from annotated.transformer.layers import ACTIVATIONS
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
-from annotated.translation.model_folder import check_rebuilds, load_weights, weights
+from annotated.translation.model_folder import check_can_be_saved, load_weights, weights
 
 # What PyTorch calls each attention of a layer, and what we call it.
 ATTENTIONS = {
@@ -45,7 +45,7 @@ def to_torch(model: EncoderDecoder) -> nn.Transformer:
     would normalise a second time. Raises ValueError for a model that its settings do not describe, and
     for a variant.
     """
-    check_rebuilds(model)
+    check_can_be_saved(model)
     check_parts(model.config)
     theirs, own = torch_stacks(model.config), weights(model)
     theirs.to(next(model.parameters()))

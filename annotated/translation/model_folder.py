@@ -11,54 +11,82 @@ of the same settings and tokenizers, as in a run's folder, a whole model remains
 import dataclasses
 import hashlib
 import json
+import threading
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from annotated.files import read_json, settings_from_json, write_json
+from annotated.search.inference import evaluating
 from annotated.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
-from annotated.transformer.layers import PositionalEncoding, sinusoids
-from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.transformer.parts import Parts, parts_of
+from annotated.transformer.attention import subsequent_mask
+from annotated.transformer.config import TransformerConfig
+from annotated.transformer.model import EncoderDecoder
 from annotated.translation.tensor_files import check_tensors, read_with_sums, write_tensors
 
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 SETTINGS = "training.json"  # of the run that trained it, if there was one
-COMPARABLE = (bool, int, float, str, tuple, FunctionType, BuiltinFunctionType)
 
 
 def weights(model: EncoderDecoder) -> dict[str, Tensor]:
-    """A model's parameters by name, each shared matrix once."""
+    """Return a model's parameters by name, each shared matrix once."""
     return dict(model.named_parameters())
 
 
-def rebuilt(config: TransformerConfig) -> EncoderDecoder:
-    """The model that these settings bring back, on the meta device; all share it, so nobody may change it."""
-    return build_on_meta(config, type(parts_of(config)))  # type: ignore[arg-type]  # a class has a hash
+def state(model: EncoderDecoder) -> dict[str, Tensor]:
+    """Return a model's parameters and persistent buffers by name, each shared tensor once."""
+    tensors: dict[int, tuple[str, Tensor]] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if isinstance(tensor, Tensor):  # not what `get_extra_state` gives
+            tensors.setdefault(id(tensor), (name, tensor))
+    return dict(tensors.values())
 
 
-@lru_cache(maxsize=4)  # a run asks for it at each checkpoint, and building takes longer than saving
-def build_on_meta(config: TransformerConfig, parts: type[Parts]) -> EncoderDecoder:
-    """Build a model without memory for its weights; `parts` are those that the settings name now."""
-    with torch.device("meta"):
-        return EncoderDecoder.from_config(config)
+class KeepUninitialized(TorchFunctionMode):
+    """Skip drawing parameters at random, which takes most of the time of building a model to be loaded."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (Tensor.uniform_, Tensor.normal_) and isinstance(args[0], nn.Parameter):
+            return args[0]
+        return func(*args, **kwargs or {})
+
+
+def build(config: TransformerConfig) -> EncoderDecoder:
+    """Build a model in float32 on the CPU whose parameters are yet to be loaded.
+
+    All else that its parts hold is made as their constructors make it; the random generator stays as it is.
+    """
+    default = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float32)
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"), KeepUninitialized():
+            if config.parts != "paper" or config.positions == "learned":
+                return EncoderDecoder.from_config(config)
+            # Sinusoids grow when they are needed; a stranger's settings must not ask for any number ahead.
+            positions = min(config.max_len, TransformerConfig.max_len)
+            model = EncoderDecoder.from_config(dataclasses.replace(config, max_len=positions))
+            model.config = config
+            return model
+    finally:
+        torch.set_default_dtype(default)
 
 
 def wanted_weights(config: TransformerConfig, source: object) -> Iterator[tuple[str, Tensor]]:
-    """The name of each weight of a model with these settings, and a tensor of its shape that takes no memory.
+    """Yield the name of each weight of a model of the paper's parts, and a tensor of its shape on "meta".
 
     One after the other, because settings can ask for any number of layers: a comparison with tensors that
     exist stops at the first that does not. Raises ValueError for a shape beyond all memory.
     """
     try:
-        model = rebuilt(dataclasses.replace(config, N=1))
+        with torch.device("meta"):
+            model = EncoderDecoder.from_config(dataclasses.replace(config, N=1))
     except RuntimeError as error:
         raise ValueError(f"{source}: no model can be built from these settings: {error}") from None
     for name, parameter in weights(model).items():
@@ -67,64 +95,127 @@ def wanted_weights(config: TransformerConfig, source: object) -> Iterator[tuple[
 
 
 def load_weights(model: EncoderDecoder, tensors: Mapping[str, Tensor], source: object) -> None:
-    """Copy weights, which come from `source`, into a model, all or none. Raises as `check_tensors` does."""
-    own = weights(model)
+    """Copy parameters and buffers, which come from `source`, into a model, all or none.
+
+    Raises ValueError as `check_tensors` does.
+    """
+    own = state(model)
     check_tensors(tensors, own.items(), source)
     with torch.no_grad():
-        for name, parameter in own.items():
-            parameter.copy_(tensors[name])
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
 
 
 def model_with(config: TransformerConfig, tensors: Mapping[str, Tensor], source: object) -> EncoderDecoder:
-    """Build the model of these settings and weights, on the CPU, after a look whether they belong together.
+    """Build the model of these settings and weights, in float32 on the CPU, after checking that they match.
 
-    It takes the memory of its weights in float32, whatever the settings say: nothing is drawn at random, and
-    no more sinusoids are made ahead than by default. Raises ValueError as `check_tensors` does.
+    Settings of the paper's parts take no more memory than the weights. Raises ValueError as `check_tensors`
+    does.
     """
-    check_tensors(tensors, wanted_weights(config, source), source)
-    with torch.device("meta"):
-        model = EncoderDecoder.from_config(config)
-    whole: dict[str, Any] = {"device": "cpu", "copy": True, "memory_format": torch.contiguous_format}
-    real = {p: nn.Parameter(tensors[name].to(dtype=p.dtype, **whole)) for name, p in weights(model).items()}
-    for module in model.modules():
-        for name, parameter in list(module.named_parameters(recurse=False)):
-            setattr(module, name, real[parameter])  # one that several share stays one
-        if isinstance(module, PositionalEncoding):
-            module.pe = sinusoids(min(config.max_len, TransformerConfig.max_len), config.d_model)
+    if config.parts == "paper":
+        check_tensors(tensors, wanted_weights(config, source), source)
+    model = build(config)
+    load_weights(model, tensors, source)
     return model
 
 
 # ---- what is saved is what was trained
 
 
-def check_rebuilds(model: EncoderDecoder) -> None:
-    """Raise ValueError naming the first part of a model that its settings and weights would not bring back.
+def check_can_be_saved(model: EncoderDecoder, train: bool = False) -> None:
+    """Raise ValueError, naming the module, for a model that a model folder would bring back as another.
 
-    Nothing else is kept, here and in the formats of other libraries: a part of another class, or with another
-    activation, would come back as the one that `from_config` builds. So would what `torch.compile` wraps.
+    A folder keeps the settings, the parameters and the persistent buffers. Loading calls the constructors
+    again, with whatever they make: plain attributes, tensors, functions, buffers with `persistent=False`.
+    So a variant may hold anything that its constructor makes alike each time, and anything that changes, or
+    is drawn at random, as a parameter or a buffer. The slopes of ALiBi and a running mean, for example:
+
+        self.slopes = 2.0 ** -torch.arange(1, h + 1)  # made by every constructor
+        self.register_buffer("mean", torch.zeros(d_model))  # changed by `self.mean.lerp_(...)` in `forward`
+
+    The check builds the model again, loads its weights and compares both on a random batch. With `train` it
+    does so once more after the copy has computed in training mode: saving must keep what training changes.
     """
     if not isinstance(getattr(model, "config", None), TransformerConfig):
         raise ValueError("the model has no settings: build it with make_model or EncoderDecoder.from_config")
-    whole = rebuilt(model.config)
-    ours, theirs = (dict(each.named_modules(remove_duplicate=False)) for each in (model, whole))
-    for name in [*theirs, *ours]:
-        found, wanted = traits(ours.get(name)), traits(theirs.get(name))
-        for trait, value in wanted.items():
-            if found.get(trait) != value:
-                is_, would = (getattr(each, "__name__", each) for each in (found.get(trait), value))
-                raise ValueError(
-                    f"{name or 'the model'}: its {trait} is {is_}, but the settings would bring back {would}"
-                )
-    check_tensors(weights(model), weights(whole).items(), "the model")
+    if not isinstance(model, EncoderDecoder):
+        raise ValueError(f"the model is wrapped in {type(model).__name__}: save what is inside of it")
+    device = next(model.parameters()).device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        with evaluating(model):
+            before = calls(model)
+        copy = copied(model)
+        with evaluating(copy):
+            compare(before, calls(copy))
+        if train:
+            with torch.no_grad():
+                calls(copy.train())
+            with evaluating(copy), evaluating(again := copied(copy)):
+                compare(calls(copy), calls(again))
 
 
-def traits(module: nn.Module | None) -> dict[str, object]:
-    """What else decides what a module computes: its class, plain attributes, a `forward` of its own."""
-    found: dict[str, object] = {"class": type(module), "forward": None}
-    for name, value in ({} if module is None else vars(module)).items():
-        if isinstance(value, COMPARABLE) and name != "training" and not name.startswith("_"):
-            found[name] = value
-    return found
+def copied(model: EncoderDecoder) -> EncoderDecoder:
+    """Build a model again as loading does, with these parameters and buffers, on the same device."""
+    like = next(model.parameters())
+    copy = build(model.config)
+    load_weights(copy, {name: tensor.detach().cpu() for name, tensor in state(model).items()}, "the model")
+    return copy.to(like.device) if like.dtype == torch.float32 else copy.to(like)
+
+
+@dataclass
+class Call:
+    """One call of a module, while a model computes."""
+
+    name: str
+    kind: str
+    inputs: list[Any]
+    output: Any
+
+
+def calls(model: EncoderDecoder) -> list[Call]:
+    """Run a model on a random batch and record the calls of its modules, in the order in which they end."""
+    c, device, thread = model.config, next(model.parameters()).device, threading.get_ident()
+    names = {module: name for name, module in model.named_modules()}
+    ended: list[Call] = []
+
+    def record(module: nn.Module, inputs: Any, output: Any) -> None:
+        if threading.get_ident() == thread:  # others may use the model meanwhile
+            output = output.clone() if isinstance(output, Tensor) else output
+            ended.append(Call(names[module], type(module).__name__, list(inputs), output))
+
+    hooks = [module.register_forward_hook(record) for module in names]
+    try:
+        torch.manual_seed(0)
+        length = min(16, model.max_positions or 16)
+        src, tgt = (torch.randint(size, (2, length)).to(device) for size in (c.src_vocab, c.tgt_vocab))
+        states = model.forward(src, tgt, None, subsequent_mask(length, device))  # compiled or not
+        ended.append(Call("", type(model).__name__, [], model.generator(states)))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return ended
+
+
+def compare(before: list[Call], after: list[Call]) -> None:
+    """Raise ValueError naming the first module that makes something else of the same inputs."""
+    again = {name: [call for call in after if call.name == name] for name in {call.name for call in after}}
+    for ours in before:
+        theirs = again[ours.name].pop(0) if again.get(ours.name) else ours
+        if differ(ours.output, theirs.output) and not differ(ours.inputs, theirs.inputs):
+            raise ValueError(
+                f"{ours.name or 'the model'} ({ours.kind}) would not come back as it is. Loading calls the "
+                f"constructors that the settings name, here of {theirs.kind}, then fills in parameters and "
+                "persistent buffers: register what differs as one of them, or build it in a variant's Parts"
+            )
+
+
+def differ(ours: Any, theirs: Any) -> bool:
+    """Whether two tensors, or two of a list, are further apart than rounding."""
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) != len(theirs) or any(map(differ, ours, theirs))
+    if not (isinstance(ours, Tensor) and isinstance(theirs, Tensor)):
+        return False  # left to the modules that use it
+    return ours.shape != theirs.shape or not torch.allclose(ours, theirs, 1e-4, 1e-5, equal_nan=True)
 
 
 def check_vocabularies(
@@ -138,7 +229,7 @@ def check_vocabularies(
 
 def check_whole(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:
     """Raise ValueError for a model that would come back as another, or tokenizers that do not fit it."""
-    check_rebuilds(model)
+    check_can_be_saved(model)
     check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
 
 
@@ -158,7 +249,7 @@ def save_model(
         save_tokenizer(tokenizer, folder, name)
     settings = {"format": FORMAT, "model": dataclasses.asdict(model.config), "tokenizers": names}
     write_json(folder / CONFIG, settings)
-    write_tensors(folder / WEIGHTS, weights(model), described(folder, names))
+    write_tensors(folder / WEIGHTS, state(model), described(folder, names))
 
 
 def described(folder: Path, names: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from annotated.files import naming, replacing
 
@@ -64,20 +64,27 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
 def check_tensors(
     tensors: Mapping[str, Tensor], wanted: Iterable[tuple[str, Tensor]], source: object
 ) -> None:
-    """Raise ValueError naming a tensor that is missing, surplus, not of the shape `wanted`, or holds anything
-    but floating-point numbers of 16, 32 or 64 bits that are finite in the type `wanted`."""
+    """Raise ValueError naming a tensor that is missing, surplus, or not of the shape and type `wanted`.
+
+    Floating-point numbers may have 16, 32 or 64 bits, and must be finite in the type wanted, except in a
+    buffer that was not finite when it was made, such as a mask.
+    """
     names = set()
-    for name, tensor in wanted:
+    for name, own in wanted:
         names.add(name)
         if name not in tensors:
             raise ValueError(f"{source}: tensor {name} is missing")
-        found = tensors[name]
-        if found.shape != tensor.shape:
-            shapes = f"{tuple(found.shape)}, but the settings ask for {tuple(tensor.shape)}"
+        tensor = tensors[name]
+        if tensor.shape != own.shape:
+            shapes = f"{tuple(tensor.shape)}, but the settings ask for {tuple(own.shape)}"
             raise ValueError(f"{source}: tensor {name} has shape {shapes}")
-        if found.dtype not in FLOATS:
-            raise ValueError(f"{source}: tensor {name} is {found.dtype}, not float of 16, 32 or 64 bits")
-        if not torch.stack(found.aminmax()).to(tensor.dtype).isfinite().all():
+        floats = own.is_floating_point()
+        if tensor.dtype not in (FLOATS if floats else (own.dtype,)):
+            kind = "float of 16, 32 or 64 bits" if floats else str(own.dtype)
+            raise ValueError(f"{source}: tensor {name} is {tensor.dtype}, not {kind}")
+        finite = isinstance(own, nn.Parameter) or bool(own.isfinite().all())
+        bounds = tensor.aminmax() if floats and finite and tensor.numel() else ()  # NaN, if there is one
+        if not all(bound.to(own.dtype).isfinite() for bound in bounds):
             raise ValueError(f"{source}: tensor {name} holds numbers that are not finite")
     for name in tensors:
         if name not in names:
