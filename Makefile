@@ -96,8 +96,8 @@ bench: $(READY) ## race the package against its peers, an hour or two; trainings
 	    || failed="$$failed $$record"; done; \
 	  [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }; }
 
-images: $(READY) ## draw the pictures of the README and the notebooks
-	$(BIN)/python tools/images/draw.py
+images: $(READY) ## render the drawings in images/ as PNG
+	$(BIN)/python tools/images.py
 
 # The lock was made on Linux and names its builds alone, which `npm ci` would refuse; `install` takes the others as well.
 NPM := npm --prefix tools/watch

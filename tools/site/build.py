@@ -17,9 +17,8 @@ import altair
 import vl_convert
 from sphinx.cmd.build import build_main
 
-sys.path += [str(Path(__file__).resolve().parents[2] / folder) for folder in ("notebooks", "tools/images")]
+sys.path.append(str(Path(__file__).resolve().parents[2] / "notebooks"))
 
-from canvas import darkened
 from checking import check_site
 from gallery import write_gallery
 from notebook_pages import write_notebooks
@@ -57,10 +56,7 @@ def stage(root: Path, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(root / "tools/site/pages", folder)
     shutil.copytree(root / "tools/site/static", folder / "_static")
-    shutil.copytree(root / "images", folder / "images", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    for drawing in sorted((folder / "images").glob("*.svg")):
-        dark = darkened(drawing.read_text(encoding="utf-8"))
-        drawing.with_suffix(".dark.svg").write_text(dark, encoding="utf-8")
+    shutil.copytree(root / "images", folder / "images")
     shutil.copy(root / "tools/site/conf.py", folder)
     shutil.copy(root / "images/card.png", folder / "_static")
     shutil.copy(root / "CHANGELOG.md", folder / "changelog.md")

@@ -4,7 +4,6 @@ import html
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urljoin
 
@@ -15,7 +14,6 @@ from sphinx.highlighting import PygmentsBridge
 
 import annotated
 from annotated import data, interop, plots, tokenizers
-from sources import terms_for
 
 QUOTED = re.compile(r"(?<![`\w:])`([^`]+)`(?!`)")
 SECTION = re.compile(r"(Args|Parameters|Returns|Raises):$")
@@ -26,7 +24,6 @@ CARD = "_static/card.png"
 def setup(app: Sphinx) -> None:
     """Let Sphinx use what stands below."""
     PygmentsBridge.html_formatter = LineFormatter
-    app.connect("doctree-read", add_dark, priority=400)  # before images are collected, at 500
     app.connect("html-page-context", add_card)
     app.connect("autodoc-process-docstring", to_rest, priority=400)  # before napoleon, at 500
 
@@ -35,21 +32,8 @@ def setup(app: Sphinx) -> None:
 
 
 def to_rest(app: object, what: str, name: str, item: object, options: object, lines: list[str]) -> None:
-    """Change a docstring's lines: `name` becomes a link where it is public, code otherwise, examples literal.
-
-    What the glossary explains gets a link to it.
-    """
+    """Turn a docstring's lines into reST: public names become links, examples literal blocks."""
     lines[:] = mark_examples([QUOTED.sub(quoted, escaped(line)) for line in lines])
-    if terms := terms_for(short_name(name)):
-        lines += ["", f"In the glossary: {', '.join(f':term:`{term}`' for term in terms)}.", ""]
-
-
-def short_name(name: str) -> str:
-    """`annotated.data.Batch.to` -> `Batch.to`; nothing for what is not public."""
-    for short, home in public().items():
-        if name == home or name.startswith(f"{home}."):
-            return short + name.removeprefix(home)
-    return ""
 
 
 def escaped(line: str) -> str:
@@ -100,18 +84,6 @@ class LineFormatter(HtmlFormatter):
             (1, f'<span class="line" style="--indent: {indent}">{line}</span>')
             for indent, line in zip(indents, lines, strict=True)
         )
-
-
-def add_dark(app: object, tree: nodes.document) -> None:
-    """Put beside each drawing its twin in dark colours; the theme shows the one of the two that fits."""
-    for drawing in list(tree.findall(nodes.image)):
-        path = PurePosixPath(drawing["uri"])
-        if path.match("images/*.svg"):
-            dark = drawing.deepcopy()
-            dark["uri"] = str(path.with_suffix(".dark.svg"))
-            drawing["classes"].append("only-light")
-            dark["classes"].append("only-dark")
-            drawing.replace_self([drawing, dark])
 
 
 def add_card(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document) -> None:

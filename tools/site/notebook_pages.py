@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 from figures import figure_name as tagged_name
 from figures import prefix
 from folds import CHECK, INSTALL, SOLUTION, TITLE, fold_of
-from sources import evidence, notebooks, terms_in, with_sections
+from sources import evidence, notebooks, with_sections
 
 VEGA = "application/vnd.vegalite.v5+json"
 SCRIPTS = (
@@ -56,9 +56,6 @@ def to_page(notebook: NotebookNode, name: str, figures: Path, up: str = "../") -
         f'<a href="{name}.py" download>Script (.py)</a></p>\n'
     )
     title.source = f"{heading}\n\n{bar}\n{rest}"
-    if terms := terms_in(name):
-        words = f"*In the glossary:* {' · '.join(f'{{term}}`{term}`' for term in terms)}"
-        notebook.cells.append(nbformat.v4.new_markdown_cell(words))
     fold(notebook)
     for section, cell in with_sections(notebook):
         if cell.cell_type == "code":

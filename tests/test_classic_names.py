@@ -1,0 +1,45 @@
+"""The names of "The Annotated Transformer" (2018 and 2022) come from `annotated`, with the same arguments."""
+
+import inspect
+from operator import attrgetter
+
+import pytest
+
+import annotated
+
+# The arguments that a reader of that post (2022) types, in their order.
+ARGUMENTS = {
+    "EncoderDecoder": "encoder decoder src_embed tgt_embed generator",
+    "Generator": "d_model vocab",
+    "Encoder": "layer N",
+    "Decoder": "layer N",
+    "EncoderLayer": "size self_attn feed_forward dropout",
+    "DecoderLayer": "size self_attn src_attn feed_forward dropout",
+    "clones": "module N",
+    "SublayerConnection": "size dropout",
+    "subsequent_mask": "size",
+    "attention": "query key value mask dropout",
+    "MultiHeadedAttention": "h d_model dropout",
+    "PositionwiseFeedForward": "d_model d_ff dropout",
+    "Embeddings": "d_model vocab",
+    "PositionalEncoding": "d_model dropout max_len",
+    "make_model": "src_vocab tgt_vocab N d_model d_ff h dropout",
+    "Batch": "src tgt pad",
+    "Batch.make_std_mask": "tgt pad",
+    "TrainState": "step accum_step samples tokens",
+    "run_epoch": "data_iter model loss_compute optimizer scheduler mode accum_iter train_state",
+    "rate": "step model_size factor warmup",
+    "LabelSmoothing": "size padding_idx smoothing",
+    "data_gen": "V batch_size nbatches",
+    "SimpleLossCompute": "generator criterion",
+    "greedy_decode": "model src src_mask max_len start_symbol",
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_a_classic_name_takes_the_same_arguments(name: str) -> None:
+    parameters = inspect.signature(attrgetter(name)(annotated)).parameters
+    wanted = ARGUMENTS[name].split()
+    assert list(parameters)[: len(wanted)] == wanted
+    rest = list(parameters.values())[len(wanted) :]
+    assert all(p.default is not p.empty or p.kind is p.VAR_KEYWORD for p in rest)
