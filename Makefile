@@ -40,16 +40,16 @@ lab: $(READY) ## open the notebooks in JupyterLab
 	$(BIN)/python -m jupyterlab --LabApp.default_url=/lab/tree/notebooks
 
 notebooks: $(READY) ## execute the notebooks and write them with their outputs (ONLY=02_attention: this one)
-	$(BIN)/python notebooks/build.py $(ONLY)
+	$(BIN)/python tools/notebooks/build.py $(ONLY)
 
 student: $(READY) ## write the notebooks without their solutions into student/
-	$(BIN)/python notebooks/student.py
+	$(BIN)/python tools/notebooks/student.py
 
 address: $(READY) ## put the address of pyproject.toml into first cells, links to Colab and README
-	$(BIN)/python notebooks/address.py
+	$(BIN)/python tools/notebooks/address.py
 
 mutants: $(READY) ## break the package in several ways and show that a notebook notices each
-	$(BIN)/python notebooks/mutants.py
+	$(BIN)/python tools/notebooks/mutants.py
 
 reproduce: $(READY) ## train and score the published results anew, hours on two cores (ONLY=multi30k-en-de-lc: this one)
 	@for name in $(or $(ONLY),$(patsubst annotated/cli/recipes/%.toml,%,$(wildcard annotated/cli/recipes/*.toml))); do \
@@ -123,7 +123,7 @@ TWO_CORES := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
 
 test: lint ## lint, unit tests, pair check, notebooks compared with their outputs
 	$(TWO_CORES)
-	$(BIN)/python notebooks/build.py --check
+	$(BIN)/python tools/notebooks/build.py --check
 	$(TWO_CORES) $(NBVAL) notebooks
 
 # The processes that tests start are measured too: coverage begins in each Python that has its variable.

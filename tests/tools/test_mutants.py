@@ -1,4 +1,4 @@
-"""The faults of notebooks/mutants.py still fit the code that they are to break."""
+"""The faults of tools/notebooks/mutants.py still fit the code that they are to break."""
 
 import shutil
 from pathlib import Path

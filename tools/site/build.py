@@ -17,7 +17,7 @@ import altair
 import vl_convert
 from sphinx.cmd.build import build_main
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "notebooks"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "notebooks"))
 
 from checking import check_site
 from gallery import write_gallery

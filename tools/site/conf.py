@@ -10,7 +10,6 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ex
 exclude_patterns = ["_static", "_extra"]
 nb_execution_mode = "off"
 nb_merge_streams = True
-suppress_warnings = ["toc.empty_glob"]  # evidence may have no notebook yet
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "attrs_inline"]
 myst_heading_anchors = 3
 mathjax_path = "mathjax/tex-chtml.js"

@@ -74,6 +74,7 @@ def write_start_page(root: Path, folder: Path) -> None:
         "SERIES": series(root),
         "EVIDENCE": questions(root),
     }
+    texts["EVIDENCE"] = "\n".join(f"notebooks/evidence/{path.stem}" for path, _ in evidence(root))
     fill(folder / "index.md", **texts)
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-
 from conftest import SITE
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from conftest import SITE
 from test_pages import DESK, OWN, PHONE, RULES, Visit
 
 from annotated import load_pretrained
 from annotated.inside import watch
-from conftest import SITE
 from start_page import TRIES
 
 LINK = (SITE / "watch.html").as_uri()

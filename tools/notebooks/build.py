@@ -1,9 +1,9 @@
 """Build the notebooks: execute each NN_name.py (percent format) and write what comes out to NN_name.ipynb.
 
-    python notebooks/build.py                 all of them
-    python notebooks/build.py 02_attention    this one; also evidence/a_question
-    python notebooks/build.py --text NAME     execute nothing; bring texts and folds up to date, outputs stay
-    python notebooks/build.py --check         execute nothing; tell whether each pair is as it should be
+    python tools/notebooks/build.py                 all of them
+    python tools/notebooks/build.py 02_attention    this one; also evidence/a_question
+    python tools/notebooks/build.py --text NAME     execute nothing; update texts and folds, keep outputs
+    python tools/notebooks/build.py --check         execute nothing; tell whether each pair is as it should be
 
 The .py is the source; the .ipynb is never edited. Repeatable outputs give the same bytes each time.
 Exit code 1: a cell failed, or a pair is not as it should be. Exit code 2: there is no such notebook.
@@ -31,7 +31,8 @@ from figures import prefix, svg_path, take_svgs
 from folds import TITLE
 from pairs import METADATA, Fault, check_folder, check_pair, find_sources, read_built, read_source
 
-HERE = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = ROOT / "notebooks"
 SECONDS_PER_CELL = 600
 
 
@@ -181,7 +182,7 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def main(arguments: Sequence[str] | None = None, folder: Path = HERE) -> int:
+def main(arguments: Sequence[str] | None = None, folder: Path = NOTEBOOKS) -> int:
     parser = argparse.ArgumentParser(description="Execute the notebooks' sources into .ipynb files.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="such as 02_attention (default: all)")
     parser.add_argument("--check", action="store_true", help="execute nothing; check the pairs")
@@ -193,7 +194,7 @@ def main(arguments: Sequence[str] | None = None, folder: Path = HERE) -> int:
     if unknown := [stem for stem in stems if stem not in known]:
         parser.error(f"there is no notebook {', '.join(unknown)}; there are: {', '.join(sources) or 'none'}")
     names = [known[stem] for stem in stems]
-    repository = find_repository(HERE.parent / "pyproject.toml")
+    repository = find_repository(ROOT / "pyproject.toml")
     if not options.check:
         if not sources:
             parser.error(f"there is no notebook in {folder}: write NN_name.py")

@@ -1,7 +1,7 @@
 """Write the student edition: the executed notebooks without the solutions, into student/.
 
-    python notebooks/student.py              into student/
-    python notebooks/student.py --out DIR    elsewhere
+    python tools/notebooks/student.py              into student/
+    python tools/notebooks/student.py --out DIR    elsewhere
 
 In the place of a solution stands the exercise's stub, or an empty cell; its test follows, ready to run. What
 is in the folder already may hold a student's work: it stays as it is, and is named.
@@ -19,7 +19,8 @@ from nbformat import NotebookNode
 from exercises import STUB, groups, role
 from folds import SOLUTION
 
-HERE = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = ROOT / "notebooks"
 ABOUT = """**Student edition.** The exercises' solutions are taken out. Write into the cells below each
 exercise; where a test follows, it passes when you are done. Until then its cell ends in an error, and those
 below it run all the same. The solutions are in the notebook of the same name under `notebooks/`."""
@@ -67,9 +68,9 @@ def write_editions(built: Path, out: Path) -> tuple[list[Path], list[Path]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write the notebooks without their solutions.")
-    parser.add_argument("--out", type=Path, default=HERE.parent / "student", help="default: student/")
+    parser.add_argument("--out", type=Path, default=ROOT / "student", help="default: student/")
     out = parser.parse_args(arguments).out
-    written, kept = write_editions(HERE, out)
+    written, kept = write_editions(NOTEBOOKS, out)
     print(f"{len(written)} notebooks in {out}", file=sys.stderr)
     if kept:
         names = ", ".join(path.name for path in kept)

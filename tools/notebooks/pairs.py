@@ -35,7 +35,7 @@ LINKED_NAME = re.compile(r"\]\(((?:\.\./|evidence/)?\w+)\.ipynb")
 LINKED_SECTION = re.compile(r"\]\(((?:\.\./|evidence/)?\w+)\.ipynb\),\s+\*([^*]+)\*")
 # The built notebook carries each drawing as PNG, so that it is whole when opened alone.
 DRAWING = re.compile(r"\]\((?:\.\./)+images/(\w+)\.svg\)")
-IMAGES = Path(__file__).resolve().parent.parent / "images"
+IMAGES = Path(__file__).resolve().parents[2] / "images"
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 # What a notebook may ask of pip: what all draw with, and with it spaCy and torchtext.
 EXTRAS = ("colab", "colab,words")

@@ -1,6 +1,6 @@
 """Where the project is: first cells and links to Colab, made from `Repository` in pyproject.toml.
 
-    python notebooks/address.py    put them into the notebooks, both files of each, and into the README
+    python tools/notebooks/address.py    put them into the notebooks, both files of each, and into the README
 
 Nothing is executed: outputs stay. Exit code 1: a notebook is to be built first, because its two files differ.
 """
@@ -94,4 +94,4 @@ def write_all(root: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(write_all(Path(__file__).resolve().parents[1]))
+    sys.exit(write_all(Path(__file__).resolve().parents[2]))

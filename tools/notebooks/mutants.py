@@ -1,7 +1,7 @@
 """Break the package in several ways, each in a copy, and show that the notebook which teaches each fails.
 
-    python notebooks/mutants.py            all of them
-    python notebooks/mutants.py norm       those whose name holds this
+    python tools/notebooks/mutants.py            all of them
+    python tools/notebooks/mutants.py norm       those whose name holds this
 
 A notebook that still runs to its end would teach something that it does not check. Exit code 1: one did.
 """
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Mutant(NamedTuple):
@@ -178,12 +178,12 @@ def apply(mutant: Mutant, package: Path) -> None:
 
 def run(mutant: Mutant, folder: Path) -> str | None:
     """Where the notebook failed in a copy of the project with this fault; None if it did not."""
-    for name in ("annotated", "notebooks", "images"):
+    for name in ("annotated", "notebooks", "images", "tools/notebooks"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     apply(mutant, folder / "annotated")
     found = subprocess.run(
-        [sys.executable, "notebooks/build.py", mutant.notebook],
+        [sys.executable, "tools/notebooks/build.py", mutant.notebook],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(folder)},
         capture_output=True,
