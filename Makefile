@@ -37,10 +37,10 @@ $(READY): $(INSTALLED)
 	@touch $@
 
 lab: $(READY) ## open the notebooks in JupyterLab
-	$(BIN)/python -m jupyterlab --LabApp.default_url=/lab/tree/notebooks
+	$(BIN)/python -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) --LabApp.default_url=/lab/tree/notebooks
 
-notebooks: $(READY) ## execute the notebooks and write them with their outputs (ONLY=02_attention: this one)
-	$(BIN)/python tools/notebooks/build.py $(ONLY)
+notebooks: $(READY) ## execute the notebooks and write them with their outputs (ONLY=02_attention: this one; FORCE=1: over edited ones)
+	$(BIN)/python tools/notebooks/build.py $(if $(FORCE),--force) $(ONLY)
 
 student: $(READY) ## write the notebooks without their solutions into student/
 	$(BIN)/python tools/notebooks/student.py

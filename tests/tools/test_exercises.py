@@ -167,16 +167,22 @@ def test_one_command_writes_the_whole_series_without_a_solution(tmp_path: Path) 
         assert not any(folds.SOLUTION in each for each in tags)
 
 
-def test_a_students_work_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_students_work_is_kept_and_the_rest_refreshed(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     student.main(["--out", str(tmp_path)])
-    mine, untouched = sorted(tmp_path.iterdir())[:2]
+    mine, executed, torn = sorted(tmp_path.iterdir())[:3]
     mine.write_text(mine.read_text().replace("Student edition", "My own edition"))
-    before = mine.read_bytes(), untouched.read_bytes()
-    (tmp_path / "thesis.txt").touch()
+    torn.write_text("{")
+    run = nbformat.read(executed, as_version=4)
+    run.cells[-1].metadata["mark"] = 1
+    nbformat.write(run, executed)
+    before = mine.read_bytes(), torn.read_bytes()
+    monkeypatch.setattr(student, "ABOUT", "A newer edition.")
     capsys.readouterr()
     student.main(["--out", str(tmp_path)])
-    assert (mine.read_bytes(), untouched.read_bytes()) == before
-    assert (tmp_path / "thesis.txt").exists()
+    assert (mine.read_bytes(), torn.read_bytes()) == before
+    assert "A newer edition." in executed.read_text()
     said = capsys.readouterr().err
     assert mine.name in said
-    assert untouched.name not in said
+    assert executed.name not in said

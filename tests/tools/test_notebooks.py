@@ -1,6 +1,7 @@
 """The pair check names every fault put in; the builder repeats itself, and stops at a failing cell."""
 
 import base64
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -297,6 +298,28 @@ def test_a_failing_cell_is_told_and_the_old_notebook_stays(
     assert "\x1b" not in told
     assert (tmp_path / "00_tiny.ipynb").read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00_tiny.ipynb", "00_tiny.py"]
+
+
+def test_an_edit_of_the_built_notebook_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*arguments: str) -> None:
+        subprocess.run(
+            ["git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=e", *arguments], check=True
+        )
+
+    builds: list[Path] = []
+    monkeypatch.setattr(build, "build_all", lambda sources, repository: builds.extend(sources) or 0)
+    write_pair(tmp_path, notebook_text(PLAIN))
+    built, source = tmp_path / "00_tiny.ipynb", tmp_path / "00_tiny.py"
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    assert build.main([], tmp_path) == 0
+    built.write_text(built.read_text().replace("x = 1", "x = 7"))
+    assert build.main(["00_tiny"], tmp_path) == build.main([], tmp_path) == 1
+    assert len(builds) == 1
+    assert build.main(["--force"], tmp_path) == 0
+    source.write_text(source.read_text().replace("x = 1", "x = 2"))  # from which the notebook may be built
+    assert build.main([], tmp_path) == 0
 
 
 def test_what_was_never_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -3,6 +3,7 @@
     python tools/notebooks/build.py                 all of them
     python tools/notebooks/build.py 02_attention    this one; also evidence/a_question
     python tools/notebooks/build.py --text NAME     execute nothing; update texts and folds, keep outputs
+    python tools/notebooks/build.py --force         overwrite .ipynb files that were edited by hand, too
     python tools/notebooks/build.py --check         execute nothing; tell whether each pair is as it should be
 
 The .py is the source; the .ipynb is never edited. Repeatable outputs give the same bytes each time.
@@ -12,6 +13,7 @@ Exit code 1: a cell failed, or a pair is not as it should be. Exit code 2: there
 import argparse
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -146,6 +148,24 @@ def write_atomically(target: Path, text: str) -> None:
         raise
 
 
+def edited_by_hand(source: Path) -> bool:
+    """Return whether the `.ipynb` has edits that are neither in `source` nor in git.
+
+    An `.ipynb` as committed loses nothing, and one whose source changed too was most likely built from it.
+    """
+    target = source.with_suffix(".ipynb")
+    if not target.exists() or not changed_since_commit(target) or changed_since_commit(source):
+        return False
+    cells, built = read_source(source).cells, nbformat.read(target, as_version=4).cells
+    return [cell.source for cell in cells] != [cell.source for cell in built]
+
+
+def changed_since_commit(path: Path) -> bool:
+    """Return whether git knows the file with another content."""
+    command = ["git", "diff", "--quiet", "HEAD", "--", path.name]
+    return subprocess.run(command, cwd=path.parent, capture_output=True).returncode == 1
+
+
 def build_all(sources: Sequence[Path], repository: str) -> int:
     """Build one after the other, telling on stderr how it goes; 0 if all ran and each pair is faultless."""
     faults = []
@@ -185,6 +205,7 @@ def say(text: str) -> None:
 def main(arguments: Sequence[str] | None = None, folder: Path = NOTEBOOKS) -> int:
     parser = argparse.ArgumentParser(description="Execute the notebooks' sources into .ipynb files.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="such as 02_attention (default: all)")
+    parser.add_argument("--force", action="store_true", help="overwrite an .ipynb that was edited by hand")
     parser.add_argument("--check", action="store_true", help="execute nothing; check the pairs")
     parser.add_argument("--text", action="store_true", help="execute nothing; bring the texts up to date")
     options = parser.parse_args(arguments)
@@ -199,6 +220,11 @@ def main(arguments: Sequence[str] | None = None, folder: Path = NOTEBOOKS) -> in
         if not sources:
             parser.error(f"there is no notebook in {folder}: write NN_name.py")
         wanted = [sources[name] for name in names or sources]
+        if not options.force and (edited := [path for path in wanted if edited_by_hand(path)]):
+            for path in edited:
+                say(f"{path.stem}.ipynb was edited and {path.name} was not: building would lose the edit.")
+            say("Make the edit in the .py instead, or add --force (make notebooks FORCE=1).")
+            return 1
         return refresh_all(wanted) if options.text else build_all(wanted, repository)
     if status := report(check_folder(folder, repository, names)):
         return status

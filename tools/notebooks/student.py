@@ -3,11 +3,12 @@
     python tools/notebooks/student.py              into student/
     python tools/notebooks/student.py --out DIR    elsewhere
 
-In the place of a solution stands the exercise's stub, or an empty cell; its test follows, ready to run. What
-is in the folder already may hold a student's work: it stays as it is, and is named.
+In the place of a solution stands the exercise's stub, or an empty cell; its test follows, ready to run. A
+notebook in the folder in which a student has written stays as it is, and is named; others are written anew.
 """
 
 import argparse
+import hashlib
 import re
 import sys
 from collections.abc import Sequence
@@ -45,20 +46,35 @@ def student_edition(notebook: NotebookNode) -> NotebookNode:
         done = end
     about = nbformat.v4.new_markdown_cell(ABOUT, id="student-edition")
     notebook.cells = [*cells[:1], about, *cells[1:], *notebook.cells[done:]]
+    notebook.metadata["student_edition"] = fingerprint(notebook)
     return notebook
+
+
+def fingerprint(notebook: NotebookNode) -> str:
+    """Return a checksum of what the cells say, whatever their outputs."""
+    return hashlib.sha256("\0".join(cell.source for cell in notebook.cells).encode()).hexdigest()
+
+
+def is_untouched(path: Path) -> bool:
+    """Return whether a notebook of the edition says what it said when it was written."""
+    try:
+        notebook = nbformat.read(path, as_version=4)
+    except (nbformat.reader.NotJSONError, ValueError):
+        return False
+    return notebook.metadata.get("student_edition") == fingerprint(notebook)
 
 
 def write_editions(built: Path, out: Path) -> tuple[list[Path], list[Path]]:
     """Write the student edition of every notebook of the folder `built` into `out`; returns what was written.
 
-    The second list has those that were there already and are not the same: they stay as they are.
+    The second list has those that a student has changed: they stay as they are.
     """
     out.mkdir(parents=True, exist_ok=True)
     written, kept = [], []
     for path in sorted(built.glob("[0-9][0-9]_*.ipynb")):
         text = nbformat.writes(student_edition(nbformat.read(path, as_version=4))) + "\n"
         target = out / path.name
-        if target.exists() and target.read_text(encoding="utf-8") != text:
+        if target.exists() and target.read_text(encoding="utf-8") != text and not is_untouched(target):
             kept.append(target)
         else:
             target.write_text(text, encoding="utf-8", newline="\n")
@@ -74,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{len(written)} notebooks in {out}", file=sys.stderr)
     if kept:
         names = ", ".join(path.name for path in kept)
-        print(f"kept as they are, because they differ: {names}; rename one to get it anew", file=sys.stderr)
+        print(f"kept, because somebody wrote in them: {names}; rename one to get it anew", file=sys.stderr)
     return 0
 
 
