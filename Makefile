@@ -65,16 +65,8 @@ decode decode
 quantization quantization
 memory memory
 scaling scaling --rounds 6
-imports imports
-datapath datapath
 attention-tiny attention --size tiny
 attention-base attention --size base
-profile_steps profile_steps
-variations variations
-search search
-continued continued
-since_2017 since_2017
-ablation ablation --only R-Drop --seed 0
 endef
 define RACES_cuda
 train-base-cuda train --device cuda --size base --tokens 16384
@@ -85,11 +77,10 @@ train-big-bf16-cuda train --device cuda --size big --tokens 16384 --precision bf
 decode-cuda decode --device cuda
 memory-cuda memory --device cuda
 scaling-cuda scaling --device cuda --rounds 6
-profile_steps-cuda profile_steps --device cuda --size base --tokens 16384
 endef
 export RACES = $(RACES_$(DEVICE))
 
-bench: $(READY) ## race the package against its peers, an hour or two; trainings that are recorded stay (DEVICE=cuda: those of a GPU)
+bench: $(READY) ## race the package against its peers, an hour or two (DEVICE=cuda: those of a GPU)
 	@[ -n "$$RACES" ] || { echo "DEVICE is cpu or cuda, not $(DEVICE)" >&2; exit 2; }
 	@echo "$$RACES" | { failed=; while read -r record script settings; do \
 	  $(BIN)/python benchmarks/$$script.py $$settings --json annotated/recorded/$$record.json < /dev/null \

@@ -581,7 +581,7 @@ assert of_five[15] < min(alone[10:])
 # different starts may use the same hidden unit for different things.
 #
 # And in BLEU? We trained two shipped models further, one with R-Drop (explained in [12](12_results.ipynb))
-# and one without, and kept the last 20 checkpoints, one an epoch (`benchmarks/continued.py`). Each mean is
+# and one without, and kept the last 20 checkpoints, one an epoch (record `continued`). Each mean is
 # compared with the newest checkpoint on the same sentences, both with a beam of 5.
 
 # %%

@@ -346,7 +346,7 @@ assert max(late) - min(late) > 0.5
 # line). The BLEU of single checkpoints jumps by more than half a point.*
 #
 # It looks as if R-Drop helped. But without a *control* one cannot tell. A full run takes hours, so we first
-# ran an eighth of the epochs, three seeds each (`benchmarks/ablation.py`): 14 with R-Drop from the ninth on,
+# ran an eighth of the epochs, three seeds each (record `ablation`): 14 with R-Drop from the ninth on,
 # and 20 without, which pass the text through the model as often.
 
 # %% tags=["figure-ablation"]
@@ -382,7 +382,7 @@ assert val["and a warm-up of 100"][0] < val["and three matrices"][0] < val["no R
 # rate does not suit it. None of this is advice for a long run.
 #
 # So we also trained the finished model further: 12 epochs with R-Drop, or 24 without; and `multi30k-en-de`,
-# 26 epochs with it (`benchmarks/continued.py`).
+# 26 epochs with it (record `continued`).
 
 # %%
 further = recorded("continued")
@@ -544,7 +544,7 @@ assert correlation(everything) > correlation(others) + 0.05
 # Ours are small models: two layers of width 128, four heads, $d_{ff} = 256$, dropout 0.1, 1,000 updates on
 # the built-in German-English corpus, one change at a time. Each row has the **learning rate that suits it**:
 # of equation 3 times 0.35, 0.7 and 1.4, the best on the validation text. We show the peak of that rate, and
-# scores on the test text (`benchmarks/variations.py`). The base and both rows of smoothing have three seeds,
+# scores on the test text (record `variations`). The base and both rows of smoothing have three seeds,
 # the others one.
 
 # %%

@@ -563,7 +563,7 @@ for name, each in settings.items():
 # All warm up for 100 updates to a learning rate of 0.003, the better of two tried for the *paper's* model;
 # then it falls as $1/\sqrt{step}$, or along the cosine. The batches come in the same order. We chose what
 # *all parts* and *one stack* contain after first runs with these seeds, and added *rotary and SwiGLU* and
-# *Adam, cosine* later. (`python benchmarks/since_2017.py`)
+# *Adam, cosine* later. (Record `since_2017`.)
 #
 # Ten comparisons are ten chances of a false alarm. So the interval is wider than for one (Dunnett's test).
 # Unlucky *paper* runs would still move all ten in one direction. The noise of a run is estimated from all

@@ -117,14 +117,6 @@ def test_every_listed_target_exists_and_first_sets_up_what_it_needs(target: str)
         assert recipe.index("-m venv --clear .venv") < recipe.index(".venv/bin/")
 
 
-def test_every_record_of_the_package_comes_from_a_race_of_make_bench() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    races = re.findall(r"^define RACES_\w+\n(.*?)^endef", makefile, re.MULTILINE | re.DOTALL)
-    records = [race.split()[0] for device in races for race in device.splitlines()]
-    assert len(set(records)) == len(records)
-    assert set(records) >= {path.stem for path in (ROOT / "annotated" / "recorded").iterdir()}
-
-
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A folder with what `make setup` reads, and an environment without any stamp."""
