@@ -14,6 +14,7 @@ from annotated.training.config import Preset, TrainingConfig
 from annotated.transformer.config import TransformerConfig, setting
 
 MODEL = "model folder, or name of a shipped model"
+Kind = Literal["subwords", "words", "chars", "spaces"]
 Quantization = Literal["float32", "float16", "bfloat16", "int16", "int8"]
 
 
@@ -34,16 +35,25 @@ class Everywhere:
 class Data:
     """The text."""
 
-    corpus: Literal["multi30k", "iwslt", "tatoeba", "grammar", "own"] | None = setting(
-        None, "source of the sentences (multi30k, or with --src own)"
+    corpus: str | None = setting(
+        None,
+        "source of the sentences: multi30k, iwslt, tatoeba, grammar, own, or hf:NAME or hf:NAME:CONFIG, "
+        "a dataset of the Hugging Face Hub (multi30k, or with --src own)",
+        metavar="NAME",
     )
     path: Path | None = setting(None, "place of iwslt or tatoeba on your disk")
     pair: str | None = setting(None, "source and target language (en-de; of your own text unknown)")
     variant: Literal["raw", "tok"] | None = setting(
         None, "form of multi30k: raw, or tokenised and lower-cased (raw)"
     )
-    src: Path | None = setting(None, "text of your own instead: a sentence a line, or a .tsv with both sides")
+    src: Path | None = setting(
+        None,
+        "text of your own instead: a sentence a line, or both sides in a .tsv, .csv, .jsonl or .parquet file",
+    )
     tgt: Path | None = setting(None, "translation of --src, line by line")
+    columns: str | None = setting(
+        None, "names of the columns of source and target, with a comma between them", metavar="SRC,TGT"
+    )
 
 
 @dataclass(kw_only=True)
@@ -52,6 +62,9 @@ class TrainingData(Data):
 
     val_src: Path | None = setting(None, "text to validate on; without it, 5% of --src is held out")
     val_tgt: Path | None = setting(None, "translation of --val-src")
+    keep_equal: bool | None = setting(
+        None, "pairs of --src and --tgt with equal sides are kept (only with chars or spaces on a side)"
+    )
 
 
 @dataclass(kw_only=True)
@@ -62,11 +75,21 @@ class Train:
     init_from: str | None = setting(
         None, "model that lends its weights, settings and tokenizers to begin with", metavar="MODEL"
     )
-    tokenizer: Literal["subwords", "words"] = setting("subwords", "units that text is cut into")
-    vocab: int = setting(
-        8000,
-        "number of subwords, shared by both languages if all embeddings are tied",
-        type=within(260, 10**6),
+    tokenizer: Kind = setting(
+        "subwords",
+        "units of text; chars are grapheme clusters, spaces are for text that is cut already, "
+        "words need --pair for spaCy's rules and are cut at white space without it",
+    )
+    src_tokenizer: Kind | None = setting(None, "units of the source, if not those of --tokenizer")
+    tgt_tokenizer: Kind | None = setting(None, "units of the target, if not those of --tokenizer")
+    vocab: int | None = setting(
+        None,
+        "number of tokens at most, shared by both sides if all embeddings are tied "
+        "(8000 subwords; all words that occur twice; all chars and spaces)",
+        type=within(5, 10**6),
+    )
+    cache: Path | None = setting(
+        None, "folder for the encoded text, shared by processes and later runs (in memory)", metavar="FOLDER"
     )
 
 

@@ -9,7 +9,8 @@ import torch
 import annotated
 from annotated.cli.flags import settings_from
 from annotated.cli.options import TrainingData
-from annotated.data import Corpus, ParallelText, load_corpus, own_corpus, read_parallel, read_tsv
+from annotated.data import Corpus, ParallelText, load_corpus, own_corpus, read_pairs, read_parallel
+from annotated.data.parallel import TABLES
 from annotated.training.checkpoint import RunFolder
 from annotated.training.config import TrainingConfig
 from annotated.training.distributed import (
@@ -49,7 +50,18 @@ def run_training(args: argparse.Namespace, device: torch.device) -> int:
                 say(f"there is no run in {run.path} to go on with: a new one begins")
     with agreed("; every node needs the text, in the same place"):
         corpus = training_corpus(args)
-    given = {name: getattr(args, name) for name in ("preset", "tokenizer", "vocab", "init_from", "resume")}
+    names = (
+        "preset",
+        "tokenizer",
+        "src_tokenizer",
+        "tgt_tokenizer",
+        "vocab",
+        "keep_equal",
+        "init_from",
+        "resume",
+        "cache",
+    )
+    given = {name: getattr(args, name) for name in names}
     settings = settings_from(TransformerConfig, args) | settings_from(TrainingConfig, args)
     try:
         annotated.train(corpus, args.out, device=device, notes=remembered(args), **given, **settings)
@@ -67,36 +79,41 @@ def remembered(args: argparse.Namespace) -> dict[str, object]:
 
 def training_corpus(args: argparse.Namespace) -> Corpus:
     """The user's own files, or a corpus by name; what no flag says of that, `args` is told."""
-    text = own_pairs(args.src, args.tgt, "", "train")
-    val = own_pairs(args.val_src, args.val_tgt, "val-", "val")
+    columns = args.columns and args.columns.split(",")
+    text = own_pairs(args.src, args.tgt, "", "train", columns)
+    val = own_pairs(args.val_src, args.val_tgt, "val-", "val", columns)
     if text is None:
         if val is not None:
             raise ValueError("--val-src goes with --src, which is missing")
         if args.corpus == "own":
-            raise ValueError("--corpus own needs --src, and --tgt if that is no .tsv file")
+            raise ValueError("--corpus own needs --src, and --tgt if that does not hold both sides")
         args.corpus, args.pair = args.corpus or "multi30k", args.pair or "en-de"
-        return load_corpus(args.corpus, args.pair, args.path, args.variant)
+        return load_corpus(args.corpus, args.pair, args.path, args.variant, columns)
     if args.corpus not in (None, "own"):
         raise ValueError(f"give one of the two, --corpus {args.corpus} or --src {args.src}, not both")
     args.corpus = "own"
-    return own_corpus(text, val, args.pair)
+    if args.keep_equal is None:
+        kinds = {args.src_tokenizer or args.tokenizer, args.tgt_tokenizer or args.tokenizer}
+        args.keep_equal = not kinds.isdisjoint(("chars", "spaces"))
+    return own_corpus(text, val, args.pair, args.keep_equal)
 
 
-def own_pairs(src: Path | None, tgt: Path | None, flag: str, name: str) -> ParallelText | None:
-    """Read the user's pair of files, or one .tsv file that holds both sides; None if none is given."""
+def own_pairs(
+    src: Path | None, tgt: Path | None, flag: str, name: str, columns: list[str] | None
+) -> ParallelText | None:
+    """Read the user's pair of files, or one file that holds both sides; None if none is given."""
     if src is None and tgt is None:
         return None
-    both = [path for path in (src, tgt) if path is not None and ".tsv" in path.suffixes]
+    both = [path for path in (src, tgt) if path is not None and {".tsv", *TABLES} & {*path.suffixes}]
     if both and tgt is not None:
         raise ValueError(f"{both[0]} holds both sides: give it as --{flag}src, without --{flag}tgt")
     if both:
-        return read_tsv(both[0], name)
+        return read_pairs(both[0], columns, name)
     if src is None or tgt is None:
-        python = "annotated.train(zip(frame[SOURCE], frame[TARGET]), ...)"
-        csv = src is not None and ".csv" in src.suffixes
-        note = f"; columns of a .csv are read in Python: {python}" if csv else ""
-        pair = f"--{flag}src and --{flag}tgt"
-        raise ValueError(f"{pair} belong together, unless the first is a .tsv file{note}")
+        suffixes = ", ".join((".tsv", *TABLES))
+        raise ValueError(
+            f"--{flag}src and --{flag}tgt belong together, unless the first is a {suffixes} file"
+        )
     if src.resolve() == tgt.resolve():
         raise ValueError(f"--{flag}src and --{flag}tgt are one file, {src}")
     return read_parallel(src, tgt, name)

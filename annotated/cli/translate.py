@@ -196,7 +196,8 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
     if pair and args.pair not in (None, pair):
         raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
     pair = args.pair or pair
-    text = own_pairs(args.src, args.tgt, "", "own")
+    columns = args.columns and args.columns.split(",")
+    text = own_pairs(args.src, args.tgt, "", "own", columns)
     if text is not None:
         return Corpus("own", *languages(pair), {"own": text}), "own"
     if corpus == "own":
@@ -204,7 +205,7 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
         raise ValueError(f"{args.model} was trained on files of your own: {what}")
     if corpus == trained.get("corpus", corpus):
         args.path, args.variant = (getattr(args, n) or trained.get(n) for n in ("path", "variant"))
-    return load_corpus(corpus, pair or "en-de", args.path, args.variant), args.split
+    return load_corpus(corpus, pair or "en-de", args.path, args.variant, columns), args.split
 
 
 def same_file(one: Path, other: Path) -> bool:

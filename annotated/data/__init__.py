@@ -1,15 +1,25 @@
-"""Corpora, and batches made of them. The classic torchtext way is in `annotated.data.torchtext_fields`."""
+"""Corpora of sentence pairs, and batches made of them."""
 
-from annotated.data.batches import Batch, EncodedPairs, TokenBatches, data_gen, encode_corpus, pad_rows
+from annotated.data.batches import Batch, TokenBatches, data_gen, pad_rows
 from annotated.data.corpora import hold_out, iwslt, load_corpus, multi30k, tatoeba
+from annotated.data.encoding import EncodedPairs, SubwordDropout, encode_corpus
 from annotated.data.own import own_corpus, own_text
-from annotated.data.parallel import Corpus, ParallelText, read_lines, read_parallel, read_tsv, split_lines
+from annotated.data.parallel import (
+    Corpus,
+    ParallelText,
+    read_lines,
+    read_pairs,
+    read_parallel,
+    read_tsv,
+    split_lines,
+)
 
 __all__ = [
     "Batch",
     "Corpus",
     "EncodedPairs",
     "ParallelText",
+    "SubwordDropout",
     "TokenBatches",
     "data_gen",
     "encode_corpus",
@@ -21,6 +31,7 @@ __all__ = [
     "own_text",
     "pad_rows",
     "read_lines",
+    "read_pairs",
     "read_parallel",
     "read_tsv",
     "split_lines",

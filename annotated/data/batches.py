@@ -6,13 +6,15 @@ of the batches, follow from (seed, epoch) alone: training can be taken up again 
 
 import zlib
 from collections.abc import Iterator, Sequence
+from copy import copy
 from random import Random
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from annotated.data.parallel import Pairs, ParallelText
-from annotated.tokenizers import PAD, Tokenizer
+from annotated.data.encoding import EncodedPairs, SubwordDropout
+from annotated.tokenizers import PAD
 from annotated.transformer.attention import padding_mask, subsequent_mask
 
 
@@ -26,13 +28,13 @@ class Batch:
         src: source tokens (batch, src_len), int64, padded with `pad`.
         tgt: target tokens (batch, tgt_len), from `<s>` to `</s>`, padded likewise; None at inference.
         pad: the padding symbol's number.
-        lines: for each row the line of the corpus that it came from, so that an error can name it.
+        lines: for each row its line in the corpus, for error messages.
 
     Attributes:
         src_mask: bool (batch, 1, src_len).
         tgt, tgt_y: int64 (batch, tgt_len - 1).
         tgt_mask: bool (batch, tgt_len - 1, tgt_len - 1), padding and future hidden.
-        ntokens: how many target tokens are predicted, padding not counted.
+        ntokens: number of target tokens to predict, without padding.
     """
 
     def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = 2, lines: list[int] | None = None):
@@ -58,19 +60,21 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """Move every tensor to `device`, in place; returns the batch itself."""
-        # Nobody waits for what comes back from a GPU, so copying must.
-        there = torch.device(device).type != "cpu"
+        # Copies from a GPU must block: nothing waits for them.
+        non_blocking = torch.device(device).type != "cpu"
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
-                setattr(self, name, value.to(device, non_blocking=there))
+                setattr(self, name, value.to(device, non_blocking=non_blocking))
         return self
 
 
 def data_gen(V: int, batch_size: int, nbatches: int, length: int = 10) -> Iterator[Batch]:
-    """The copy task: `nbatches` batches of `batch_size` random rows, from torch's global random stream.
+    """Generate `nbatches` batches of `batch_size` random rows for the copy task.
 
-    Each row has `length` symbols from 1 to V - 1, the first always 1, as a start symbol; nothing is
-    padding (0). Raises ValueError if V leaves no symbol, or length none to predict.
+    Each row has `length` symbols from 1 to V - 1, from torch's global generator; the first is always 1, as a
+    start symbol, and nothing is padding (0).
+
+    Raises ValueError if V leaves no symbol, or length none to predict.
     """
     if V < 2 or length < 2:
         raise ValueError(f"the copy task needs V and length of 2 or more, not {V} and {length}")
@@ -83,58 +87,31 @@ def data_gen(V: int, batch_size: int, nbatches: int, length: int = 10) -> Iterat
     return (batch() for _ in range(nbatches))
 
 
-class EncodedPairs(Pairs[list[int]]):
-    """Sentence pairs as numbers, the source ending with `</s>`, the target between `<s>` and `</s>`."""
-
-
-def encode_corpus(
-    text: ParallelText,
-    src_tokenizer: Tokenizer,
-    tgt_tokenizer: Tokenizer,
-    max_len: int | None = None,
-    dropout: float = 0.0,
-    seed: int = 0,
-) -> EncodedPairs:
-    """Numbers for `text`, without the pairs that have more than `max_len` tokens on a side.
-
-    `<s>` and `</s>` are not counted; the pairs left out are, in `dropped`, beside those left out before.
-    `dropout` leaves out merges at random (`SentencePieceTokenizer.encode`), the same ones for the same
-    `seed`: give each epoch its own. Raises ValueError if no pair is left.
-    """
-    random = Random(seed)
-    src = [src_tokenizer.encode(sentence, dropout, random) for sentence in text.src]
-    tgt = [tgt_tokenizer.encode(sentence, dropout, random) for sentence in text.tgt]
-    widths = [max(map(len, pair)) for pair in zip(src, tgt, strict=True)]
-    kept = [i for i, width in enumerate(widths) if max_len is None or width <= max_len]
-    if not kept:
-        raise ValueError(f"{text.name}: none of {len(text):,} pairs has at most {max_len} tokens a side")
-    text = text.without({f"more than {max_len} tokens": sorted({*range(len(text))}.difference(kept))})
-    return EncodedPairs(
-        [[*src_tokenizer.before, *src[i], *src_tokenizer.after] for i in kept],
-        [[tgt_tokenizer.start, *tgt[i], tgt_tokenizer.end] for i in kept],
-        text.lines,
-        text.name,
-        text.dropped,
-    )
-
-
 class TokenBatches:
     """Cuts `pairs` into batches of at most `max_tokens` positions a side, padding counted.
 
     A batch's size is its rows times the length of its longest sentence, source or target. Every pair comes
-    once an epoch, and each epoch has the same number of batches, `len(self)`.
+    once an epoch, and each epoch has the same number of batches, `len(self)`. With `dropout`, rows are cut
+    anew in each epoch when their batch is made, and may then be longer.
+
+    Raises ValueError if there are no pairs, or naming the line of a pair longer than `max_tokens`.
     """
 
     def __init__(
-        self, pairs: EncodedPairs, max_tokens: int, pad: int = PAD, seed: int = 0, shuffle: bool = True
+        self,
+        pairs: EncodedPairs,
+        max_tokens: int,
+        pad: int = PAD,
+        seed: int = 0,
+        shuffle: bool = True,
+        dropout: SubwordDropout | None = None,
     ) -> None:
-        """Raises ValueError if there are no pairs, or naming the line of a pair longer than `max_tokens`."""
         if not len(pairs):
             raise ValueError(f"{pairs.name}: no pairs to make batches of")
         self.pairs, self.max_tokens, self.pad, self.seed, self.shuffle = pairs, max_tokens, pad, seed, shuffle
+        self.dropout, self.current = dropout, 0
         # How many positions each pair takes, (pairs, 2): the decoder does not read the target's last token.
-        src, tgt = [len(ids) for ids in pairs.src], [len(ids) - 1 for ids in pairs.tgt]
-        self._lengths = torch.tensor([src, tgt]).T
+        self._lengths = torch.from_numpy(np.stack([pairs.src.lengths, pairs.tgt.lengths - 1], axis=1))
         self._widths = self._lengths.amax(dim=1)
         tokens, longest = map(int, self._widths.max(dim=0))
         if tokens > max_tokens:
@@ -143,7 +120,7 @@ class TokenBatches:
                 f"max_tokens={max_tokens:,}; raise it, or drop long pairs with max_len"
             )
         widths, start = self._widths.sort(descending=True).values.tolist(), 0
-        self._sizes: list[int] = []  # how many rows each batch takes from pairs sorted from long to short
+        self._sizes: list[int] = []  # rows of each batch, taken from pairs sorted from long to short
         while start < len(widths):
             self._sizes.append(min(max_tokens // widths[start], len(widths) - start))
             start += self._sizes[-1]
@@ -155,7 +132,7 @@ class TokenBatches:
         return f"TokenBatches({self.pairs.name}, {len(self):,} batches of at most {self.max_tokens:,} tokens)"
 
     def batches(self, epoch: int) -> list[list[int]]:
-        """The batches of an epoch, each as indices of pairs, in random order unless `shuffle` is False."""
+        """Return the batches of an epoch as indices of pairs, in random order unless `shuffle` is False."""
         generator = torch.Generator().manual_seed(mixed_seed(self.seed, epoch))
         count = len(self.pairs)
         order = torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
@@ -165,29 +142,39 @@ class TokenBatches:
             return batches
         return [batches[i] for i in torch.randperm(len(batches), generator=generator)]
 
+    def at(self, epoch: int) -> "TokenBatches":
+        """Return the same batches with the subword dropout of an epoch."""
+        other = copy(self)
+        other.current = epoch
+        return other
+
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch as tensors, from batch number `start` on."""
-        return map(self.collate, self.batches(epoch)[start:])
+        """Iterate over the batches of an epoch as tensors, from batch number `start` on."""
+        return map(self.at(epoch).collate, self.batches(epoch)[start:])
 
     def collate(self, indices: Sequence[int]) -> Batch:
-        """The pairs at `indices` as one padded batch: src (rows, src_len), tgt (rows, tgt_len - 1), int64."""
-        src = pad_rows([self.pairs.src[i] for i in indices], self.pad)
-        tgt = pad_rows([self.pairs.tgt[i] for i in indices], self.pad)
-        return Batch(src, tgt, self.pad, lines=[self.pairs.lines[i] for i in indices])
+        """Make a batch of the pairs at `indices`: src (rows, src_len), tgt (rows, tgt_len - 1), int64."""
+        src, tgt = ([rows[i] for i in indices] for rows in (self.pairs.src, self.pairs.tgt))
+        if cut := self.dropout:
+            chances = [Random(mixed_seed(self.seed, self.current, i)) for i in indices]
+            src = [cut(row, cut.src_tokenizer, chance) for row, chance in zip(src, chances, strict=True)]
+            tgt = [cut(row, cut.tgt_tokenizer, chance) for row, chance in zip(tgt, chances, strict=True)]
+        lines = [self.pairs.lines[i] for i in indices]
+        return Batch(pad_rows(src, self.pad), pad_rows(tgt, self.pad), self.pad, lines)
 
     def padding_share(self, epoch: int = 0) -> float:
-        """Which share of all positions that the model sees in an epoch, source and target, is padding."""
+        """Compute the share of padding in all positions of an epoch, source and target."""
         lengths = [self._lengths[batch] for batch in self.batches(epoch)]
         positions = sum(len(batch) * int(batch.amax(dim=0).sum()) for batch in lengths)
         return 1 - int(self._lengths.sum()) / positions
 
 
 def mixed_seed(*numbers: int) -> int:
-    """A seed of 32 bits, as many as torch keeps, for each (seed, epoch) or (seed, step, batch)."""
+    """Mix numbers, such as (seed, epoch), into a seed of 32 bits, as many as torch keeps."""
     return zlib.crc32(" ".join(map(str, numbers)).encode())
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
-    """Rows of unequal length as one int64 tensor (len(rows), longest), filled up with `pad` on the right."""
+    """Pad rows on the right to one int64 tensor (len(rows), longest)."""
     width = max(map(len, rows))
     return torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows], dtype=torch.int64)

@@ -1,36 +1,62 @@
-"""Every corpus by its name, and how splits are held out; Multi30k, IWSLT and Tatoeba.
+"""Corpora by name: Multi30k, IWSLT, Tatoeba, the built-in grammar, and any of the Hugging Face Hub.
 
-None of the three is shipped. Multi30k, 29,000 image captions in English and German (task 1 of the public
-repository `multi30k/dataset`), is for research and education, not for commercial use. IWSLT 2016 and 2017 are
-transcribed talks (WIT3); their organisers publish no checksum, so none is verified.
+Only the grammar comes with the package. Multi30k, 29,000 image captions in English and German (task 1 of the
+public repository `multi30k/dataset`), is for research and education, not for commercial use. IWSLT 2016 and
+2017 are transcribed talks (WIT3).
 """
 
 import hashlib
+import os
 import re
+import sys
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 from xml.etree import ElementTree
 
-from annotated.data.download import cache_folder, download, find, looked_in, sha256_check
+import platformdirs
+import torch
+
 from annotated.data.grammar import grammar
-from annotated.data.parallel import Corpus, ParallelText, align, read_parallel, read_tsv, split_lines
+from annotated.data.parallel import (
+    Corpus,
+    ParallelText,
+    align,
+    import_datasets,
+    read_parallel,
+    read_tsv,
+    split_lines,
+    table_pairs,
+)
 
 NAMES = ("multi30k", "iwslt", "tatoeba", "grammar")
+HUB = "hf:"
 
 
 def load_corpus(
-    name: str, pair: str = "de-en", path: str | Path | None = None, variant: str | None = None
+    name: str,
+    pair: str = "de-en",
+    path: str | Path | None = None,
+    variant: str | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Corpus:
-    """The corpus `name` in the direction of `pair`; `path` is its file or folder (`iwslt`, `tatoeba`).
+    """Load a corpus by name, in the direction of `pair`.
+
+    Args:
+        name: multi30k, iwslt, tatoeba or grammar, or hf:NAME or hf:NAME:CONFIG for a dataset of the Hub.
+        pair: source and target language.
+        path: file or folder of iwslt or tatoeba.
+        variant: "raw" or "tok", of multi30k alone.
+        columns: names of source and target in a dataset of the Hub, if not the languages of `pair`.
 
     Raises ValueError for an unknown name, or an argument that the corpus does not take.
     """
+    if name.startswith(HUB):
+        return from_datasets(name, pair, columns)
     if name not in NAMES:
-        raise ValueError(f"unknown corpus {name!r}; known: {', '.join(NAMES)}")
+        raise ValueError(f"unknown corpus {name!r}; known: {', '.join(NAMES)}, hf:NAME")
     if variant and name != "multi30k":
         raise ValueError(f"{name} has no variant {variant!r}; only multi30k has variants")
     if path and name in ("multi30k", "grammar"):
@@ -39,14 +65,39 @@ def load_corpus(
         return multi30k(pair, variant or "raw")
     if name == "grammar":
         return grammar(pair)
+    if path is None:
+        raise ValueError(f"{name} needs a path: it is read from your disk")
     return iwslt(path, pair) if name == "iwslt" else tatoeba(path, pair)
 
 
-def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
-    """Split `text` into "train" and each of `names`, so that no source sentence stands in two of them.
+def from_datasets(name: str, pair: str, columns: Sequence[str] | None = None) -> Corpus:
+    """Load hf:NAME or hf:NAME:CONFIG by `datasets`, which keeps downloads in its own cache (`$HF_HOME`).
 
-    Each of `names` gets 5% of the different source sentences, 2,000 at most, whatever their order. What
-    `text` dropped is reported by train. Raises ValueError if there are too few different sentences.
+    Its split validation becomes val, and without one `hold_out` makes it. Raises ValueError for a dataset
+    without a split train, without the columns, or that cannot be loaded.
+    """
+    datasets = import_datasets()
+    dataset, _, config = name.removeprefix(HUB).partition(":")
+    try:
+        tables = datasets.load_dataset(dataset, config or None)
+    except (ValueError, OSError, datasets.exceptions.DatasetGenerationError) as error:
+        raise ValueError(f"{name} cannot be loaded: {error}") from None
+    if "train" not in tables:
+        raise ValueError(f"{name} has no split 'train'; its splits are {', '.join(tables)}")
+    splits = {
+        {"validation": "val"}.get(split, split): table_pairs(table, columns or pair.split("-"), split, name)
+        for split, table in tables.items()
+    }
+    if "val" not in splits:
+        splits |= hold_out(splits["train"], "val")
+    return Corpus(name, *languages(pair), splits)
+
+
+def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
+    """Split `text` into "train" and each of `names`, so that no two splits share a source sentence.
+
+    Each of `names` gets 5% of the different source sentences, 2,000 at most, in any order of the pairs the
+    same. The counts of dropped pairs go to train. Raises ValueError for too few different sentences.
     """
     sources = sorted(set(text.src), key=lambda sentence: hashlib.sha256(sentence.encode()).digest())
     if len(sources) <= len(names):
@@ -62,20 +113,17 @@ def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
 
 
 def languages(pair: str | None) -> tuple[str | None, str | None]:
-    """Source and target of a pair such as de-en; twice None of None. Raises ValueError for something else."""
+    """Split a pair such as de-en into its languages, None into twice None. Raises ValueError otherwise."""
     if pair is None:
         return None, None
     src, dash, tgt = str(pair).partition("-")
     if not (dash and all(re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*", side) for side in (src, tgt))):
-        raise ValueError(f"{pair!r} is no pair of language codes such as 'de-en'")
+        raise ValueError(f"{pair!r} is not a pair of language codes such as 'de-en'")
     return src, tgt
 
 
 def tatoeba(path: str | Path | None, pair: str = "de-en") -> Corpus:
-    """Sentences of language learners: `english<TAB>translation`, with or without a column of attribution.
-
-    It is split into train, val and test by `hold_out`: the same file always in the same way.
-    """
+    """Read sentences of language learners, `english<TAB>translation`, and split them by `hold_out`."""
     if path is None:
         raise ValueError("tatoeba needs a path: the tab-separated file of sentence pairs")
     src, tgt = languages(pair)
@@ -111,12 +159,12 @@ _SHA256 = {
 
 
 def multi30k(pair: str = "en-de", variant: str = "raw") -> Corpus:
-    """The corpus, in the direction of `pair`: train, val, test_2016_flickr and, raw only, test_2017_flickr.
+    """Load Multi30k: the splits train, val, test_2016_flickr and, raw only, test_2017_flickr.
 
-    `variant` is "raw", or "tok" for the lower-cased, normalised and tokenised text that published tables
-    use. Looked for in `$ANNOTATED_DATA/multi30k`, then in the cache folder, then downloaded; every file's
-    checksum is verified. Raises ValueError for another pair or variant or a damaged file, FileNotFoundError
-    if it cannot be downloaded.
+    `variant` is "raw", or "tok" for the lower-cased, normalised and tokenised text of published tables. Files
+    are read from `$ANNOTATED_DATA/multi30k` or the platform's cache folder, and downloaded into that if they
+    are missing; their checksums are verified. Raises ValueError for another pair or variant or a damaged
+    file, FileNotFoundError if one cannot be downloaded.
     """
     if pair not in ("en-de", "de-en"):
         raise ValueError(f"multi30k has no pair {pair!r}; it has en-de and de-en")
@@ -125,56 +173,47 @@ def multi30k(pair: str = "en-de", variant: str = "raw") -> Corpus:
     src, tgt = pair.split("-")
     splits = {}
     for name in ("train", "val", "test_2016_flickr", *(["test_2017_flickr"] if variant == "raw" else [])):
-        one, other = (_file(f"{variant}/{name}{_ENDINGS[variant].format(side)}") for side in (src, tgt))
+        one, other = (find_file(f"{variant}/{name}{_ENDINGS[variant].format(side)}") for side in (src, tgt))
         splits[name] = read_parallel(one, other, name)
     return Corpus("multi30k", src, tgt, splits)
 
 
-def _file(name: str) -> Path:
-    relative = f"data/task1/{name}"
-    check = sha256_check(_SHA256[name])
-    path = find("multi30k", relative)
+def find_file(name: str) -> Path:
+    """Return the path of a file of Multi30k, downloaded if need be."""
+    relative = f"multi30k/data/task1/{name}"
+    cache = Path(platformdirs.user_cache_dir("annotated")) / relative
+    places = [Path(os.environ["ANNOTATED_DATA"]) / relative] if os.environ.get("ANNOTATED_DATA") else []
+    path = next((place for place in [*places, cache] if place.exists()), None)
     if path is None:
-        start = name.partition("/")[0]
-        others = [Path(each).name for each in _SHA256 if each.startswith(start) and each != name]
-        note = f", and beside it {', '.join(others)}; {looked_in('multi30k')}"
-        return download(f"{_URL}/{relative}", cache_folder("multi30k") / relative, check, note)
-    try:
-        check(path, str(path))
-    except ValueError as error:
-        raise ValueError(f"{error}; delete it, and it is downloaded anew") from None
+        url = f"{_URL}/data/task1/{name}"
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            torch.hub.download_url_to_file(url, str(cache), _SHA256[name], progress=sys.stderr.isatty())
+        except (OSError, RuntimeError) as error:
+            paths = " or ".join(map(str, [*places, cache]))
+            raise FileNotFoundError(f"{url} cannot be downloaded ({error}); save it as {paths}") from None
+        return cache
+    if hashlib.sha256(path.read_bytes()).hexdigest() != _SHA256[name]:
+        raise ValueError(f"{path} is damaged or another version: its SHA-256 is not {_SHA256[name]}")
     return path
 
 
 # ---- IWSLT
 
-# The organisers moved their archives more than once. Where this address fails, the archives of a whole
-# year, from their page https://wit3.fbk.eu, can be put into the folder that the error names.
-_ARCHIVE = "https://wit3.fbk.eu/archive/{release}/texts/{languages}/{pair}.tgz"
-_RELEASES = {2016: "2016-01", 2017: "2017-01-trnted"}
-_MULTILINGUAL = "DeEnItNlRo-DeEnItNlRo.tgz"  # the inner archive of 2017's release for five languages
-
 _TAG_LINE = re.compile(
     r"\s*</?(url|speaker|talkid|title|description|keywords|transcript|reviewer|translator|doc)\b"
 )
-_LARGEST = 1 << 30  # bytes of text in all; the organisers' corpora have a tenth of it
 
 
-def iwslt(source: str | Path | None = None, pair: str = "de-en", year: int = 2016) -> Corpus:
-    """The splits train, val (the organisers' dev2010) and each test set under its own name (tst2010, ...).
+def iwslt(path: str | Path, pair: str = "de-en") -> Corpus:
+    """Read IWSLT 2016 or 2017: train, val (the organisers' dev2010) and each test set by name (tst2010, ...).
 
-    `source` is a folder of the unpacked files, the pair's .tgz or the .tgz of a whole release; without it,
-    `<year>/<pair>`, `<year>/<pair>.tgz` and `<year>/<release>.tgz` are looked for in `$ANNOTATED_DATA/iwslt`
-    and the cache folder, and last downloaded. A test set of which one side is not there (its references were
-    not published) is left out. Line numbers are those of the training file, and of the sentences in
-    a test set. Raises FileNotFoundError; ValueError for another year, an archive that is none, or files
-    that do not match.
+    `path` is the folder of the unpacked files, or the pair's .tgz. A test set without references is left out.
+    Line numbers are those of the training file, and of the sentences in a test set. Raises FileNotFoundError;
+    ValueError for files that are damaged or do not match.
     """
-    if year not in _RELEASES:
-        raise ValueError(f"iwslt has no year {year}; it has {' and '.join(map(str, _RELEASES))}")
     src, tgt = languages(pair)
-    path = Path(source) if source else _archive(pair, year)
-    files = _read(path, pair)
+    files = read_archive(Path(path), pair)
     tests = sorted({name.partition(f".{pair}.")[0] for name in files if name.endswith(".xml")})
     splits = {}
     for stem in ("train.tags", *tests):
@@ -192,68 +231,32 @@ def iwslt(source: str | Path | None = None, pair: str = "de-en", year: int = 201
     return Corpus("iwslt", src, tgt, splits)
 
 
-def _archive(pair: str, year: int) -> Path:
-    release = _RELEASES[year]
-    names = (pair, f"{pair}.tgz", f"{release}.tgz", "2017-01-trnmted.tgz")
-    url = _ARCHIVE.format(release=release, languages=pair.replace("-", "/"), pair=pair)
-    note = f"; {looked_in('iwslt')}"
-    return find("iwslt", *(f"{year}/{name}" for name in names)) or download(
-        url, cache_folder("iwslt") / f"{year}/{pair}.tgz", _check_archive, note
-    )
-
-
-def _check_archive(path: Path, name: str) -> None:
-    if not tarfile.is_tarfile(path):
-        raise ValueError(f"{name} is no .tgz archive")
-
-
-def _read(path: Path, pair: str) -> dict[str, bytes]:
-    """The contents of the pair's files, by name.
-
-    An archive is never unpacked: what is wanted is read by name, so that no member can end up elsewhere.
-    """
+def read_archive(path: Path, pair: str) -> dict[str, bytes]:
+    """Read the pair's files in a folder or a .tgz, by name; nothing is unpacked to the disk."""
     wanted = re.compile(rf"(train\.tags|IWSLT\d+\.TED\.\w+)\.{pair}\.({pair.replace('-', '|')})(\.xml)?")
     if path.is_dir():
         return {file.name: file.read_bytes() for file in path.rglob("*") if wanted.fullmatch(file.name)}
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such folder or archive; iwslt wants a folder or a .tgz")
-    files, size = {}, 0
     try:
-        with path.open("rb") as file:
-            for member, content in _members(file, wanted, {f"{pair}.tgz", _MULTILINGUAL}):
-                size += member.size
-                if size > _LARGEST:
-                    raise ValueError(
-                        f"{path}: {member.name} makes it {size:,} bytes of text; no corpus is as large"
-                    )
-                files[Path(member.name).name] = content.read()
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path} is not a whole .tgz archive: {str(error).partition(':')[0]}") from None
-    return files
-
-
-def _members(
-    file: IO[bytes], wanted: re.Pattern[str], inner: set[str]
-) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
-    """Open the files wanted, also those in an archive with one of the names `inner`, but no deeper."""
-    with tarfile.open(fileobj=file) as archive:
-        for member in archive:
-            name = Path(member.name).name
-            content = archive.extractfile(member) if member.isfile() else None
-            if content and name in inner:
-                yield from _members(content, wanted, set())
-            elif content and wanted.fullmatch(name):
-                yield member, content
+        with tarfile.open(path) as archive:
+            members = [member for member in archive if member.isfile()]
+            named = {Path(member.name).name: member for member in members}
+            return {
+                name: content.read()
+                for name, member in named.items()
+                if wanted.fullmatch(name) and (content := archive.extractfile(member))
+            }
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is not a whole .tgz archive: {error}") from None
 
 
 def _training_lines(data: bytes, name: str) -> list[tuple[int, str]]:
-    """The sentences, without the lines that tell of the talk (title, speaker, ...)."""
+    """Return the sentences with their lines, without metadata of the talks (title, speaker, ...)."""
     lines = enumerate(split_lines(data, name), start=1)
     return [(number, line.strip()) for number, line in lines if not _TAG_LINE.match(line)]
 
 
 def _segments(data: bytes, name: str) -> list[tuple[int, str]]:
-    """The sentences of an XML test set, numbered through."""
+    """Return the sentences of an XML test set, numbered from 1."""
     try:
         root = ElementTree.fromstring(data)
     except ElementTree.ParseError as error:

@@ -1,36 +1,44 @@
-"""Parallel text: sentences and their translations, line by line, and how they are read from files.
+"""Parallel text: sentence pairs with their line numbers, and how they are read from files.
 
-A line ends at LF and nowhere else: NEL, U+2028, vertical tabs and form feeds are characters of a sentence.
-One CR before the LF (as Windows writes) and a byte order mark at the start of a file are dropped.
+A line ends at LF and nowhere else (at CR in a file without LF): NEL, U+2028, vertical tabs and form feeds are
+characters of a sentence. Sentences are normalized (`annotated.tokenizers.text`), so that stray carriage
+returns, spaces and byte order marks neither reach a model nor hide that two sentences are the same.
 """
 
 import gzip
+import re
+import sys
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from annotated.files import naming
+from annotated.tokenizers.text import normalize
 
 Name = str | PathLike[str]  # of a file
 Sentence = TypeVar("Sentence")
 
-GZIP = b"\x1f\x8b"  # with which such a file begins, whatever its name
+GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
+TABLES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}  # suffixes, loaders
 
 
 @dataclass(frozen=True)
 class Pairs(Generic[Sentence]):
-    """Sentence pairs: `src[i]` is translated by `tgt[i]`.
+    """Sentence pairs: `tgt[i]` is the translation of `src[i]`.
 
-    `lines[i]` is the line, from 1, of the source file in which pair i stood; `dropped` counts the pairs that
-    were left out, by reason; `where` is what errors call the text, if not `name`. Raises ValueError where the
-    three lists differ in length.
+    Attributes:
+        src, tgt: the sentences.
+        lines: for each pair, its line in the source file, from 1.
+        name: name of the text, such as its split.
+        dropped: number of pairs left out, by reason.
+        where: place of the text for error messages, if not `name`.
     """
 
-    src: list[Sentence]
-    tgt: list[Sentence]
+    src: Sequence[Sentence]
+    tgt: Sequence[Sentence]
     lines: list[int]
     name: str
     dropped: dict[str, int] = field(default_factory=dict)
@@ -40,7 +48,7 @@ class Pairs(Generic[Sentence]):
         if not len(self.src) == len(self.tgt) == len(self.lines):
             raise ValueError(
                 f"{self.name}: {len(self.src):,} source sentences, {len(self.tgt):,} target sentences and "
-                f"{len(self.lines):,} line numbers; all three must be as many"
+                f"{len(self.lines):,} line numbers; there must be as many of each"
             )
 
     def __len__(self) -> int:
@@ -50,7 +58,7 @@ class Pairs(Generic[Sentence]):
         return f"{type(self).__name__}({self.name}, {len(self):,} pairs)"
 
     def report(self) -> str:
-        """Lines for a person: `train: 28,990 pairs`, below it `  dropped 7: an empty side, ...`."""
+        """Return a summary: `train: 28,990 pairs`, then `  dropped 7: an empty side, ...` for each reason."""
         reasons = (f"  dropped {count:,}: {reason}" for reason, count in self.dropped.items() if count)
         return "\n".join([f"{self.name}: {len(self):,} pair{'s' * (len(self) != 1)}", *reasons])
 
@@ -58,17 +66,20 @@ class Pairs(Generic[Sentence]):
 class ParallelText(Pairs[str]):
     """Sentence pairs as text."""
 
+    src: list[str]
+    tgt: list[str]
+
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return zip(self.src, self.tgt, strict=True)
 
     def take(self, indices: Iterable[int], name: str | None = None) -> "ParallelText":
-        """The pairs at `indices`, in that order, with their line numbers and nothing counted as dropped."""
+        """Return the pairs at `indices`, in that order, with their line numbers and nothing dropped."""
         chosen = list(indices)
         src, tgt = ([side[i] for i in chosen] for side in (self.src, self.tgt))
         return ParallelText(src, tgt, [self.lines[i] for i in chosen], name or self.name, where=self.where)
 
     def without(self, faults: Mapping[str, Sequence[int]]) -> "ParallelText":
-        """The pairs but those at the indices of each fault, counted. Raises ValueError if none is left."""
+        """Drop and count the pairs at the indices of each fault. Raises ValueError if no pair is left."""
         counts = {self.described(name, where): len(where) for name, where in faults.items() if where}
         left = self.take(sorted({*range(len(self))}.difference(*faults.values())))
         if not left:
@@ -77,7 +88,7 @@ class ParallelText(Pairs[str]):
         return replace(left, dropped=self.dropped | counts)
 
     def described(self, reason: str, where: Sequence[int]) -> str:
-        """Say why the pairs at those indices are left out, with the first of them as an example."""
+        """Return a reason for dropping the pairs at indices `where`, with the first of them as an example."""
         first, at = where[0], "first in" if len(where) > 1 else "in"
         src, tgt = shortened(self.src[first]), shortened(self.tgt[first])
         return f"{reason}, {at} line {self.lines[first]:,}: {src!r} | {tgt!r}"
@@ -85,16 +96,16 @@ class ParallelText(Pairs[str]):
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus in its splits: `corpus["train"]`, `corpus["val"]`, ..."""
+    """The splits of a corpus: `corpus["train"]`, `corpus["val"]`, ..."""
 
     name: str
-    src_language: str | None  # None where nobody has named it
+    src_language: str | None  # None if unknown
     tgt_language: str | None
     splits: dict[str, ParallelText]
 
     @property
     def pair(self) -> str | None:
-        """The languages as `load_corpus` takes them, such as "de-en"."""
+        """The two languages, such as "de-en"; None if they are unknown."""
         return f"{self.src_language}-{self.tgt_language}" if self.src_language else None
 
     def __repr__(self) -> str:
@@ -108,31 +119,92 @@ class Corpus:
 
 
 def read_parallel(src_path: Name, tgt_path: Name, name: str | None = None) -> ParallelText:
-    """Two files, plain or .gz, line i of the one translated by line i of the other.
+    """Read two files, plain or gzip, of which line i of one translates line i of the other.
 
-    A pair with an empty side is dropped and counted in `dropped`. Raises FileNotFoundError; ValueError
-    naming the files where they have different numbers of lines or no pair at all, and the file and line
-    where it is not UTF-8.
+    Pairs with an empty side are dropped and counted. Raises FileNotFoundError; ValueError if the files differ
+    in their number of lines, have no pair, or are not UTF-8.
     """
     src, tgt = (list(enumerate(read_lines(path), start=1)) for path in (src_path, tgt_path))
     return align(src, tgt, name or Path(src_path).name, (str(src_path), str(tgt_path)))
 
 
-def read_tsv(path: Name, name: str | None = None) -> ParallelText:
-    """A file, plain or .gz, with `source<TAB>target` in each line.
+def read_pairs(path: Name, columns: Sequence[str] | None = None, name: str | None = None) -> ParallelText:
+    """Read a file that holds both sides: .tsv without names, .csv, .jsonl or .parquet with names of columns.
 
-    Further columns (an attribution) are not read. Pairs with an empty side, and wholly empty lines, are
-    dropped and counted. Raises as `read_parallel` does, and ValueError naming the line that has no second
-    column, or where the pairs begin only with the second: most lines have a number, then two more columns.
+    Each may be compressed by gzip (not .parquet). `columns` are the names of source and target; without them,
+    the file must have two columns. Raises as `read_tsv` does.
     """
-    rows = [line.split("\t") for line in read_lines(path)]
-    for number, columns in enumerate(rows, start=1):
-        if len(columns) < 2 and columns[0].strip():
+    suffixes = [suffix for suffix in Path(path).suffixes if suffix != ".gz"]
+    loader = TABLES.get(suffixes[-1]) if suffixes else None
+    if loader is None:
+        return read_tsv(path, name)
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    datasets = import_datasets()
+    with tempfile.TemporaryDirectory() as cache:
+        try:
+            table = datasets.load_dataset(loader, data_files=str(path), split="train", cache_dir=cache)
+        except (ValueError, OSError, datasets.exceptions.DatasetGenerationError) as error:
+            raise ValueError(f"{path} cannot be read as {loader}: {error.__cause__ or error}") from None
+        return table_pairs(table, columns, name or Path(path).name, str(path))
+
+
+def import_datasets() -> Any:
+    """Import `datasets`; its progress bars are for terminals. Raises ImportError with a way to install it."""
+    try:
+        import datasets
+    except ImportError:
+        raise ImportError('datasets is missing: pip install ".[data]" in the clone') from None
+    if sys.stderr is None or not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    return datasets
+
+
+def table_pairs(table: Any, columns: Sequence[str] | None, name: str, where: str) -> ParallelText:
+    """Make parallel text of two columns, or fields such as translation.de, of a `datasets.Dataset`.
+
+    Raises ValueError if there is no such column, naming those that there are.
+    """
+    table = table.flatten()
+    names = table.column_names
+    wanted = [
+        next((name for name in names if name == column or name.endswith(f".{column}")), column)
+        for column in columns or (names if len(names) == 2 else ())
+    ]
+    if len(wanted) != 2 or not {*wanted} <= {*names}:
+        raise ValueError(f"{where}: name the columns of source and target; there are {', '.join(names)}")
+    src, tgt = (table[column] for column in wanted)
+    rows = ((i, one, other) for i, (one, other) in enumerate(zip(src, tgt, strict=True), start=1))
+    return filled(rows, name, where)
+
+
+def read_tsv(path: Name, name: str | None = None) -> ParallelText:
+    """Read a file, plain or gzip, with `source<TAB>target` in each line.
+
+    Further columns are ignored. Quotes around a side are removed where all sides have them or where they
+    protect doubled quotes, as pandas and spreadsheets write. Pairs with an empty side are dropped.
+
+    Raises as `read_parallel` does, and ValueError for a line without a tab, or a first column of numbers.
+    """
+    rows = [line.split("\t")[:3] for line in read_lines(path)]
+    for number, row in enumerate(rows, start=1):
+        if len(row) < 2 and row[0].strip():
             raise ValueError(f"{path}, line {number}: no tab; each line must be source<TAB>target")
-    if 2 * sum(len(columns) > 2 and columns[0].strip().isdigit() for columns in rows) > len(rows):
+    if 2 * sum(len(row) > 2 and row[0].strip().isdigit() for row in rows) > len(rows):
         raise ValueError(f"{path}: the first column holds numbers; the first two must be source and target")
-    pairs = ((number, row[0], "".join(row[1:2])) for number, row in enumerate(rows, start=1))
+    sides = [row[:2] if len(row) > 1 else ["", ""] for row in rows]
+    always = all(QUOTED.fullmatch(side) for row in sides for side in row if side)
+    pairs = ((i, unquote(src, always), unquote(tgt, always)) for i, (src, tgt) in enumerate(sides, start=1))
     return filled(pairs, name or Path(path).name, str(path))
+
+
+QUOTED = re.compile('"((?:[^"]|"")*)"')
+
+
+def unquote(side: str, always: bool) -> str:
+    """Remove the quotes of CSV around a side; unless `always`, only if it has doubled quotes inside."""
+    quoted = QUOTED.fullmatch(side)
+    return quoted[1].replace('""', '"') if quoted and (always or '""' in quoted[1]) else side
 
 
 def align(
@@ -142,44 +214,40 @@ def align(
     if len(src) != len(tgt):
         raise ValueError(
             f"{where[0]} has {len(src):,} lines, but {where[1]} has {len(tgt):,}; "
-            "line i of the one must be the translation of line i of the other"
+            "line i of one must be the translation of line i of the other"
         )
     pairs = ((number, one, other) for (number, one), (_, other) in zip(src, tgt, strict=True))
     return filled(pairs, name, " and ".join(where))
 
 
-def filled(pairs: Iterable[tuple[int, str, str]], name: str, where: str) -> ParallelText:
-    """The pairs (line number, source, target) with both sides filled; the others are counted."""
-    rows = list(pairs)
-    if not any(src.strip() and tgt.strip() for _, src, tgt in rows):
+def filled(pairs: Iterable[tuple[int, str | None, str | None]], name: str, where: str) -> ParallelText:
+    """Normalize pairs (line number, source, target), and drop and count those with an empty side."""
+    rows = [(line, normalize(src or ""), normalize(tgt or "")) for line, src, tgt in pairs]
+    if not rows:
+        raise ValueError(f"{where}: no sentence pairs (an iterator gives its pairs only once)")
+    if not any(src and tgt for _, src, tgt in rows):
         raise ValueError(f"{where}: no sentence pair with both sides filled")
     lines, src, tgt = (list(column) for column in zip(*rows, strict=True))
     text = ParallelText(src, tgt, lines, name, where=where)
-    return text.without(
-        {"an empty side": [i for i, pair in enumerate(text) if not all(map(str.strip, pair))]}
-    )
+    return text.without({"an empty side": [i for i, pair in enumerate(text) if not all(pair)]})
 
 
 def read_lines(path: Name) -> list[str]:
-    """The lines of a UTF-8 file, plain or compressed by gzip.
-
-    Raises FileNotFoundError, ValueError that names file and line, OSError for what the memory cannot hold.
-    """
+    """Read the lines of a file in UTF-8, plain or gzip. Raises FileNotFoundError, or ValueError."""
     path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; a file with one sentence a line is wanted")
-    with naming(path):
-        data = path.read_bytes()
-        if path.suffix == ".gz" or data.startswith(GZIP):
-            try:
-                data = gzip.decompress(data)
-            except (OSError, EOFError, zlib.error) as error:
-                raise ValueError(f"{path} is not a whole gzip file: {error}") from None
-        return split_lines(data, str(path))
+    data = path.read_bytes()
+    if path.suffix == ".gz" or data.startswith(GZIP):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"{path} is not a whole gzip file: {error}") from None
+    if b"\n" not in data:
+        data = data.replace(b"\r", b"\n")
+    return split_lines(data, str(path))
 
 
 def split_lines(data: bytes, name: str, after: int = 0) -> list[str]:
-    """Bytes to lines, cut at LF alone; `name` is what an error calls them, `after` how many came before them.
+    """Split UTF-8 bytes at LF and drop CRs before it; `after` lines came before, in a file called `name`.
 
     Raises ValueError for bytes that are not UTF-8.
     """
@@ -187,19 +255,17 @@ def split_lines(data: bytes, name: str, after: int = 0) -> list[str]:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = after + data.count(b"\n", 0, error.start) + 1
-        what, encoding = "text in Latin-1, as on older Windows,", "latin1"
-        if b"\0" in data:
-            what, encoding = "there are zero bytes as in UTF-16, which, if this is text,", "utf16"
+        encoding = "utf16" if b"\0" in data else "latin1"
         raise ValueError(
-            f"{name}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8; {what} is converted by "
-            f"iconv -f {encoding} -t utf8"
+            f"{name}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8; if the file is {encoding}, "
+            f"convert it with iconv -f {encoding} -t utf8"
         ) from None
     lines = (text if after else text.removeprefix("\ufeff")).split("\n")
     if not lines[-1]:
         lines.pop()  # what follows the last LF is not a line
-    return [line.removesuffix("\r") for line in lines]
+    return [line.rstrip("\r") for line in lines]
 
 
 def shortened(sentence: str, length: int = 40) -> str:
-    """Return the sentence, or its beginning and three dots, in at most so many characters."""
+    """Return a sentence, or its beginning and three dots, in at most `length` characters."""
     return sentence if len(sentence) <= length else sentence[: length - 3] + "..."

@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import torch
 
-from annotated.data.download import cache_folder
 from annotated.files import creating_folder, read_json, write_json
 from annotated.interop.common import foreign, vocabulary
 from annotated.interop.ctranslate2 import CTranslate2Translator, to_ctranslate2
@@ -120,7 +120,7 @@ def converted(
     Processes that convert at once do not mix: each writes a folder of its own, and one of them stays.
     """
     parts = model, src_tokenizer, tgt_tokenizer
-    folder = cache_folder("ctranslate2") / checksum(*parts, quantization)
+    folder = Path(platformdirs.user_cache_dir("annotated")) / "ctranslate2" / checksum(*parts, quantization)
     for _ in range(TRIES):
         try:
             if read_json(folder / SUMS) != sums(folder / MODEL):

@@ -4,6 +4,7 @@ Every vocabulary begins with the same four symbols, `<s> </s> <blank> <unk>`, nu
 produces the first three, even where it spells them out.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from annotated.files import read_json
@@ -15,6 +16,7 @@ from annotated.tokenizers.words import WordTokenizer, word_splitter
 
 __all__ = [
     "END",
+    "KINDS",
     "PAD",
     "SPECIALS",
     "START",
@@ -27,8 +29,31 @@ __all__ = [
     "load_tokenizer",
     "normalize",
     "save_tokenizer",
+    "train_tokenizer",
     "word_splitter",
 ]
+
+
+KINDS = ("subwords", "words", "chars", "spaces")
+
+
+def train_tokenizer(
+    kind: str, sentences: Iterable[str], vocab_size: int | None = None, language: str | None = None
+) -> Tokenizer:
+    """Learn a tokenizer of a kind: subwords, words (of `language`), chars, or spaces for tokens already cut.
+
+    Without `vocab_size`, 8,000 subwords, all words that occur twice, or all others are learned.
+    Raises ValueError for another kind, and as each tokenizer's `train` does.
+    """
+    if kind == "subwords":
+        return SentencePieceTokenizer.train(sentences, 8000 if vocab_size is None else vocab_size)
+    if kind == "chars":
+        return CharacterTokenizer.train(sentences, vocab_size)
+    if kind == "words":
+        return WordTokenizer.train(sentences, language, vocab_size=vocab_size)
+    if kind == "spaces":
+        return WordTokenizer.train(sentences, None, min_freq=1, vocab_size=vocab_size)
+    raise ValueError(f"the kind of tokenizer must be one of {', '.join(KINDS)}, not {kind!r}")
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: str | Path, name: str) -> None:

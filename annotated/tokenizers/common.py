@@ -90,6 +90,10 @@ class Tokenizer(ABC):
             raise ValueError(f"subword dropout is {dropout}, but {self.kind} are not made of merges; use 0")
         return [self._ids.get(piece, UNK) for piece in self.split(text)]
 
+    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Encode many sentences, without dropout."""
+        return [self.encode(sentence) for sentence in sentences]
+
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`; special symbols give nothing."""

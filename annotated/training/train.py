@@ -7,16 +7,17 @@ import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import fields
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 import torch
 
-from annotated.data.batches import TokenBatches, encode_corpus, mixed_seed
+from annotated.data.batches import TokenBatches
+from annotated.data.encoding import SubwordDropout, encode_corpus
 from annotated.data.own import Text, own_corpus
-from annotated.data.parallel import Corpus, ParallelText, shortened
-from annotated.tokenizers import SentencePieceTokenizer, Tokenizer, WordTokenizer
+from annotated.data.parallel import Corpus, shortened
+from annotated.tokenizers import KINDS, Tokenizer, train_tokenizer
 from annotated.training.checkpoint import LOG, RunFolder
 from annotated.training.config import HINTS, PRESETS, TrainingConfig
 from annotated.training.distributed import agreed, find_device, from_first, is_first, processes, say
@@ -27,7 +28,6 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.translation.model_folder import find_model, load_model
 from annotated.translation.translator import Translator
 
-VOCAB = (260, 10**6)  # subwords at least and at most
 FEW = 20  # updates in an epoch, below which the user is told
 
 
@@ -39,11 +39,15 @@ def train(
     validation: Text | None = None,
     pair: str | None = None,
     tokenizer: str = "subwords",
-    vocab: int = 8000,
+    src_tokenizer: str | None = None,
+    tgt_tokenizer: str | None = None,
+    vocab: int | None = None,
+    keep_equal: bool | None = None,
     init_from: str | Path | None = None,
     resume: bool = False,
     device: str | torch.device = "auto",
     notes: dict[str, object] | None = None,
+    cache: str | Path | None = None,
     **settings: object,
 ) -> Translator:
     """Train a model that translates, into the folder `out`; returns its translator.
@@ -62,44 +66,54 @@ def train(
         preset: the settings to start from, tiny, base or big.
         validation: pairs to validate on, in the same forms; without them, 5% of the corpus are held out.
         pair: the languages, such as "en-de", where they are known.
-        tokenizer: what text is cut into, subwords or words.
-        vocab: how many subwords, shared by both languages if all embeddings are tied.
+        tokenizer: units that text is cut into: subwords, words, chars (grapheme clusters), or spaces for text
+            that is cut already, with spaces between tokens.
+        src_tokenizer, tgt_tokenizer: the same for one side alone.
+        vocab: number of tokens at most; without it 8,000 subwords, all words that occur twice, or all others.
+            Both sides share a vocabulary if all embeddings are tied, as they are for subwords.
+        keep_equal: whether to keep pairs with equal sides; without it, if a side has chars or spaces.
         init_from: model to start from, with its settings and tokenizers: its folder, or a shipped one's name.
         resume: go on with the run in `out`, with the same arguments; start it if there is none.
         device: where to compute: auto, cpu, cuda or mps.
         notes: further settings to remember in training.json.
+        cache: folder for the encoded text, which processes and later runs on the same text share; without it
+            each process keeps it in memory.
         settings: fields of `TrainingConfig` and `TransformerConfig`.
 
     Messages and a progress bar go to standard error. Raises ValueError, in one line, for what cannot be and
     for text that was not read as it was meant (see `own_corpus`); Stopped, a KeyboardInterrupt, after Ctrl-C,
     with the run saved; else as `Trainer.train` does.
     """
+    kinds = (src_tokenizer or tokenizer, tgt_tokenizer or tokenizer)
     for name, value, choices in (
         ("preset", preset, PRESETS),
-        ("tokenizer", tokenizer, ("subwords", "words")),
+        *(("tokenizer", kind, KINDS) for kind in kinds),
     ):
         if value not in choices:
             raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
-    if type(vocab) is not int or not VOCAB[0] <= vocab <= VOCAB[1]:
-        raise ValueError(f"vocab must be a whole number from {VOCAB[0]} to {VOCAB[1]}, not {vocab!r}")
+    if vocab is None and "subwords" in kinds:
+        vocab = 8000
+    if keep_equal is None:
+        keep_equal = not {"chars", "spaces"}.isdisjoint(kinds)
     shape, training = split_settings(settings)
     config = getattr(TrainingConfig, preset)(**training)
     run, notes = RunFolder(out), notes or {}
     start_at = None if init_from is None else str(init_from)
     given = {"tokenizer": tokenizer, "vocab": vocab, "preset": preset, "init_from": start_at}
+    given |= {"src_tokenizer": src_tokenizer, "tgt_tokenizer": tgt_tokenizer, "keep_equal": keep_equal}
 
     def start(text: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
         cut = notes.get("variant") != "tok"
         torch.manual_seed(config.seed)
         return model_to_go_on_with(run, resume, start_at, shape) or new_model(
-            text, preset, shape, tokenizer == "words", vocab, cut
+            text, preset, shape, kinds, vocab, cut
         )
 
     place = device if isinstance(device, torch.device) else find_device(device)
     with processes(place):
         # A function of its own: a process that leaves the group while it still holds the trainer may hang.
-        read = partial(own_corpus, corpus, validation, pair)
-        return train_on(read, start, run, config, place, {**given, **shape, **notes}, resume)
+        read = partial(own_corpus, corpus, validation, pair, keep_equal)
+        return train_on(read, start, run, config, place, {**given, **shape, **notes}, resume, cache)
 
 
 def train_on(
@@ -110,6 +124,7 @@ def train_on(
     device: torch.device,
     notes: dict[str, object],
     resume: bool,
+    cache: str | Path | None = None,
 ) -> Translator:
     """Train as one of the processes that have been joined; only the first needs the folder, each the text."""
     with agreed():
@@ -130,24 +145,22 @@ def train_on(
     room = min(config.max_tokens, model.max_positions or config.max_tokens)
     limit = min(config.max_sentence, room - around)
 
-    def batches(split: str, epoch: int = 0) -> TokenBatches:
-        dropout = config.subword_dropout if split == "train" else 0.0
-        pairs = encode_corpus(corpus[split], src, tgt, limit, dropout, mixed_seed(config.seed, epoch))
-        if epoch == 0:
-            say(pairs.report())
-            if split == "train":
-                say(first_pair(corpus))
-        return TokenBatches(pairs, config.max_tokens, seed=config.seed, shuffle=split == "train")
+    def batches(split: str) -> TokenBatches:
+        pairs, rate = encode_corpus(corpus[split], src, tgt, limit, cache), config.subword_dropout
+        say(pairs.report())
+        if split != "train":
+            return TokenBatches(pairs, config.max_tokens, shuffle=False)
+        say(first_pair(corpus))
+        dropout = SubwordDropout(src, tgt, rate, limit) if rate else None
+        return TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
 
-    training = lru_cache(maxsize=1)(partial(batches, "train"))
-    with agreed():
-        training(0)  # what is wrong with it is told before the run begins
+    with agreed():  # what is wrong with the text is told before the run begins
+        training = batches("train")
         validation = batches("val") if "val" in corpus.splits else None
-    each = training if config.subword_dropout else lambda _: training(0)
     notes = {"corpus": corpus.name, "pair": corpus.pair, **notes}
     text = fingerprint(corpus)
-    trainer = Trainer(model, (src, tgt), each, validation, config, run.path, device, notes, text)
-    updates = math.ceil(len(training(0)) / trainer.progress.update_batches)
+    trainer = Trainer(model, (src, tgt), training.at, validation, config, run.path, device, notes, text)
+    updates = math.ceil(len(training) / trainer.progress.update_batches)
     if updates < FEW:
         say(f"few updates in an epoch, {updates}: smaller batches (max_tokens) make more of them")
     trainer.train(resume)
@@ -186,13 +199,18 @@ def model_to_go_on_with(
 
 
 def new_model(
-    corpus: Corpus, preset: str, settings: dict[str, object], words: bool, vocab: int, cut: bool
+    corpus: Corpus,
+    preset: str,
+    settings: dict[str, object],
+    kinds: tuple[str, str],
+    vocab: int | None,
+    cut: bool,
 ) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
-    """Build a new model; unless all its embeddings are tied, each language has a vocabulary of its own."""
-    if words:
+    """Build a new model; unless all its embeddings are tied, each side has a vocabulary of its own."""
+    if kinds != ("subwords", "subwords"):
         settings = {"tied_embeddings": "target", **settings}  # two vocabularies
     joint = settings.get("tied_embeddings", TransformerConfig.tied_embeddings) == "all"
-    src, tgt = new_words(corpus, joint, cut) if words else new_subwords(corpus["train"], joint, vocab)
+    src, tgt = new_tokenizers(corpus, kinds, joint, vocab, cut)
     config = getattr(TransformerConfig, preset)(len(src), len(tgt), **settings)
     try:
         return EncoderDecoder.from_config(config), src, tgt
@@ -201,23 +219,23 @@ def new_model(
         raise ValueError(f"no model of these sizes can be built here: {why}") from None
 
 
-def new_words(corpus: Corpus, joint: bool, cut: bool) -> list[Tokenizer]:
-    """Learn the words of each language from the training text; text already cut is taken as it is."""
-    if joint:
-        raise ValueError("words make two vocabularies: use --tied-embeddings target or none with them")
-    if cut and corpus.pair is None:
-        raise ValueError("words are cut by the rules of a language: name the two with --pair, such as de-en")
+def new_tokenizers(
+    corpus: Corpus, kinds: tuple[str, str], joint: bool, vocab: int | None, cut: bool
+) -> list[Tokenizer]:
+    """Learn a tokenizer from both sides of the training text together, or one from each."""
     text = corpus["train"]
-    sides = ((text.src, corpus.src_language), (text.tgt, corpus.tgt_language))
-    return [WordTokenizer.train(side, language if cut else None) for side, language in sides]
-
-
-def new_subwords(text: ParallelText, joint: bool, vocab: int) -> list[Tokenizer]:
-    """Learn subwords from the training text, of both languages together or of each apart."""
+    languages = (corpus.src_language, corpus.tgt_language) if cut else (None, None)
+    if joint and (kinds[0] != kinds[1] or (kinds[0] == "words" and languages[0] != languages[1])):
+        raise ValueError(
+            "two tokenizers make two vocabularies: use --tied-embeddings target or none with them"
+        )
+    sides = [[*text.src, *text.tgt]] if joint else [text.src, text.tgt]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        sides = [[*text.src, *text.tgt]] if joint else [text.src, text.tgt]
-        learned = [SentencePieceTokenizer.train(side, vocab) for side in sides]
+        learned = [
+            train_tokenizer(kind, side, vocab, language)
+            for kind, side, language in zip(kinds, sides, languages, strict=False)
+        ]
     for warning in caught:
         say(str(warning.message))
     return [learned[0], learned[-1]]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from annotated.data import Corpus, TokenBatches, encode_corpus
 from annotated.files import read_json
 from annotated.metrics import (
@@ -94,7 +96,9 @@ def score_split(
     if not tokenized and moses_knows(language):
         older = moses_tokenized(found, language), moses_tokenized(text.tgt, language)
     pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer)
-    batches = TokenBatches(pairs, max(4096, max(map(len, pairs.src + pairs.tgt))), shuffle=False)
+    batches = TokenBatches(
+        pairs, max(4096, int(np.maximum(pairs.src.lengths, pairs.tgt.lengths).max())), shuffle=False
+    )
     tokens = score_tokens(translator.model, batches.epoch(0))
     results = Results(
         corpus.name,

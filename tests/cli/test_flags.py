@@ -12,7 +12,6 @@ from annotated import interop
 from annotated.cli.flags import PRESETS, flag_fields, flag_of, is_positional, kind_of
 from annotated.cli.main import BY_HAND, make_parser, parse
 from annotated.cli.options import COMMANDS, Data, Engine, Everywhere, Export
-from annotated.data.corpora import NAMES as CORPORA
 from annotated.interop.ctranslate2 import QUANTIZATIONS
 from annotated.training.config import HINTS, TrainingConfig
 from annotated.transformer.model import TransformerConfig
@@ -169,7 +168,6 @@ def test_choices_are_those_of_the_modules_that_take_them():
     kinds = {
         field.name: kind_of(field.type) for settings in (Data, Engine, Export) for field in fields(settings)
     }
-    assert kinds["corpus"]["choices"] == (*CORPORA, "own")
     assert all(callable(getattr(interop, f"to_{name}")) for name in kinds["to"]["choices"])
     assert kinds["quantization"]["choices"] == QUANTIZATIONS
 

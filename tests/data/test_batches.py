@@ -6,9 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated.data import Batch, EncodedPairs, ParallelText, TokenBatches, data_gen, encode_corpus
+from annotated.data import Batch, EncodedPairs, TokenBatches, data_gen
 from annotated.data.batches import mixed_seed
-from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
 
 
 def pairs_of(lengths):
@@ -126,30 +125,6 @@ def test_a_pair_that_fits_no_batch_is_named():
 def test_no_pairs_is_an_error():
     with pytest.raises(ValueError, match="no pairs"):
         TokenBatches(EncodedPairs([], [], [], "empty"), 100)
-
-
-def test_encoding_adds_the_symbols_and_drops_long_pairs():
-    text = ParallelText(["a b", "a b c", "a"], ["x", "y", "x y z"], [1, 4, 9], "mine", {"an empty side": 2})
-    words = WordTokenizer(list("abcxyz"), None)
-    pairs = encode_corpus(text, words, words, max_len=2)
-    assert (pairs.src, pairs.tgt, pairs.lines) == ([[4, 5, 1]], [[0, 7, 1]], [1])
-    why = "more than 2 tokens, first in line 4: 'a b c' | 'y'"
-    assert pairs.report() == f"mine: 1 pair\n  dropped 2: an empty side\n  dropped 2: {why}"
-    assert len(encode_corpus(text, words, words)) == 3
-    with pytest.raises(ValueError, match="none of 3 pairs has at most 0 tokens"):
-        encode_corpus(text, words, words, max_len=0)
-
-
-def test_encoding_with_dropout_is_repeatable():
-    text = ParallelText(
-        ["the cat and the dog sing"] * 20, ["die Katze und der Hund singen"] * 20, [*range(20)], "mine"
-    )
-    with pytest.warns(UserWarning, match="fewer"):
-        tokenizer = SentencePieceTokenizer.train(text.src + text.tgt, 1000)
-    first = encode_corpus(text, tokenizer, tokenizer, dropout=0.2, seed=3)
-    assert encode_corpus(text, tokenizer, tokenizer, dropout=0.2, seed=3) == first
-    assert encode_corpus(text, tokenizer, tokenizer, dropout=0.2, seed=4) != first
-    assert {tokenizer.decode(ids) for ids in first.src} == {text.src[0]}
 
 
 def test_the_work_of_an_epoch_grows_with_the_number_of_pairs_and_no_faster():

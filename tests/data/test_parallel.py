@@ -1,10 +1,11 @@
+import csv
 import gzip
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.data import Corpus, ParallelText, read_lines, read_parallel, read_tsv, split_lines
+from annotated.data import Corpus, ParallelText, read_lines, read_pairs, read_parallel, read_tsv, split_lines
 
 
 def write(path, data):
@@ -27,7 +28,7 @@ def test_a_line_ends_at_lf_alone(lines):
         (b"a\n\nb\n", ["a", "", "b"]),
         ("a\u2028b\x85c\vd\fe\x1cf\n".encode(), ["a\u2028b\x85c\vd\fe\x1cf"]),
         (b"a\r\nb\r\n", ["a", "b"]),
-        (b"a\rb\r\r\n", ["a\rb\r"]),
+        (b"a\rb\r\r\n", ["a\rb"]),
         ("\ufeffa\n\ufeffb\n".encode(), ["a", "\ufeffb"]),
         (b"\0\t\n", ["\0\t"]),
     ],
@@ -65,11 +66,18 @@ def test_a_damaged_gzip_file_is_named(tmp_path, damage):
         read_lines(path)
 
 
-def test_missing_files_and_folders_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="missing"):
-        read_lines(tmp_path / "missing")
-    with pytest.raises(ValueError, match="is a folder"):
-        read_lines(tmp_path)
+@pytest.mark.parametrize("read", [read_lines, read_pairs])
+def test_a_missing_file_is_named(read, tmp_path):
+    for name in ("missing", "missing.csv"):
+        with pytest.raises(FileNotFoundError, match=name):
+            read(tmp_path / name)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r\r\n", b"\r", b" \t\n", b"\xe2\x80\x8b\n"])
+def test_line_ends_do_not_reach_the_text(end, tmp_path):
+    data = b"".join(side + end for side in (b"a dog", b"a cat"))
+    text = read_parallel(write(tmp_path / "src", data), write(tmp_path / "tgt", data), "mine")
+    assert list(text) == [("a dog", "a dog"), ("a cat", "a cat")]
 
 
 def test_empty_sides_are_dropped_counted_and_keep_the_line_numbers(tmp_path):
@@ -104,6 +112,65 @@ def test_tsv_reads_two_columns_and_ignores_further_ones(tmp_path):
     assert list(text) == [("a", "A"), ("b", "B")]
     assert text.lines == [1, 2]
     assert sum(text.dropped.values()) == 3
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_quotes_of_a_spreadsheet_are_not_text(quoting, tmp_path):
+    pairs = [
+        ('He said "hello" to me', "Er sagte hallo"),
+        ("plain", 'schlicht "so"'),
+        ('"Quoted."', "„Zitiert.“"),
+    ]
+    with (tmp_path / "t.tsv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter="\t", quoting=quoting).writerows(pairs)
+    assert list(read_tsv(tmp_path / "t.tsv")) == pairs
+
+
+def test_quotes_of_a_text_are_kept(tmp_path):
+    data = '"Hello," he said.\t"Hallo", sagte er.\n"Yes."\t"Ja."\nSay "so\tSag "so\n'
+    assert list(read_tsv(write(tmp_path / "t.tsv", data.encode()))) == [
+        ('"Hello," he said.', '"Hallo", sagte er.'),
+        ('"Yes."', '"Ja."'),
+        ('Say "so', 'Sag "so'),
+    ]
+
+
+def test_a_column_of_numbers_is_no_source(tmp_path):
+    """As in the files of Tatoeba, or those that pandas writes with its index."""
+    with pytest.raises(ValueError, match="numbers"):
+        read_tsv(write(tmp_path / "t.tsv", b"1\ta\tA\n2\tb\tB\n"))
+    assert len(read_tsv(write(tmp_path / "t.tsv", b"1\tone\n2\ttwo\n"))) == 2
+
+
+ROWS = [("a dog", "ein Hund"), ('say "so"', "sag, so"), ("two\nlines", "zwei Zeilen")]
+
+
+def write_table(path):
+    """Write `ROWS` with the columns id, de and en, in the format that the name says."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"id": range(3), "de": [tgt for _, tgt in ROWS], "en": [src for src, _ in ROWS]})
+    if ".csv" in path.name:
+        frame.to_csv(path, index=False)
+    elif ".jsonl" in path.name:
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_parquet(path)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.jsonl", "t.jsonl.gz", "t.parquet"])
+def test_tables_are_read_by_the_names_of_their_columns(name, tmp_path):
+    write_table(tmp_path / name)
+    text = read_pairs(tmp_path / name, ("en", "de"))
+    assert list(text) == [*ROWS[:2], ("two lines", "zwei Zeilen")]
+    assert text.lines == [1, 2, 3]
+    for columns in (None, ("en", "fr")):
+        with pytest.raises(ValueError, match="id, de, en"):
+            read_pairs(tmp_path / name, columns)
+
+
+def test_a_damaged_table_is_one_line(tmp_path):
+    with pytest.raises(ValueError, match=r"^[^\n]*t\.jsonl[^\n]*$"):
+        read_pairs(write(tmp_path / "t.jsonl", b'{"en": "a"\nnothing'))
 
 
 def test_tsv_line_without_a_tab_is_named(tmp_path):

@@ -20,7 +20,18 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 ASKED_FOR = {"torch", "jupyter", "jupytext", "matplotlib", "seaborn", "altair", "nbval", "spacy", "torchtext"}
-HEAVY = {"spacy", "torchtext", "pandas", "matplotlib", "seaborn", "altair", "vl_convert", "transformers"}
+HEAVY = {
+    "datasets",
+    "pyarrow",
+    "spacy",
+    "torchtext",
+    "pandas",
+    "matplotlib",
+    "seaborn",
+    "altair",
+    "vl_convert",
+    "transformers",
+}
 HEAVY |= {"sentencepiece", "sacrebleu", "sacremoses"}
 TEST_COMMAND = "make test"
 
@@ -159,13 +170,11 @@ before = set(sys.modules)
 import annotated
 print(*sys.modules.keys() - before)
 """
-# One module is there for torchtext alone, and nothing but a notebook imports it.
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 import annotated
 for module in pkgutil.walk_packages(annotated.__path__, "annotated."):
-    if module.name != "annotated.data.torchtext_fields":
-        importlib.import_module(module.name)
+    importlib.import_module(module.name)
 print(*sys.modules)
 """
 

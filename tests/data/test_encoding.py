@@ -1,0 +1,143 @@
+"""Token ids of a corpus: packed, cached, and cut anew by subword dropout."""
+
+import subprocess
+import sys
+import warnings
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotated.data import EncodedPairs, ParallelText, SubwordDropout, TokenBatches, encode_corpus
+from annotated.data import encoding as module
+from annotated.data.encoding import TokenRows
+from annotated.tokenizers import CharacterTokenizer, SentencePieceTokenizer, WordTokenizer
+
+TEXT = ParallelText(
+    [f"the cat and the dog sing {i} songs" for i in range(30)],
+    [f"die Katze und der Hund singen {i} Lieder" for i in range(30)],
+    [*range(1, 31)],
+    "mine",
+)
+
+
+@pytest.fixture(scope="module")
+def subwords():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return SentencePieceTokenizer.train(TEXT.src + TEXT.tgt, 1000)
+
+
+@given(st.lists(st.lists(st.integers(0, 2**31 - 1))))
+def test_packed_rows_are_the_rows(rows):
+    packed = TokenRows.of(rows)
+    assert list(packed) == rows == packed
+    assert packed.lengths.tolist() == list(map(len, rows))
+    kept = np.arange(len(rows))[::-2].copy()
+    assert list(packed.take(kept)) == rows[::-2]
+    assert packed[1:3] == rows[1:3]
+    if rows:
+        assert packed[-1] == rows[-1]
+
+
+def test_encoding_adds_the_symbols_and_drops_long_pairs():
+    text = ParallelText(["a b", "a b c", "a"], ["x", "y", "x y z"], [1, 4, 9], "mine", {"an empty side": 2})
+    words = WordTokenizer(list("abcxyz"), None)
+    pairs = encode_corpus(text, words, words, max_len=2)
+    assert (list(pairs.src), list(pairs.tgt), pairs.lines) == ([[4, 5, 1]], [[0, 7, 1]], [1])
+    why = "more than 2 tokens, first in line 4: 'a b c' | 'y'"
+    assert pairs.report() == f"mine: 1 pair\n  dropped 2: an empty side\n  dropped 2: {why}"
+    assert len(encode_corpus(text, words, words)) == 3
+    with pytest.raises(ValueError, match="none of 3 pairs has at most 0 tokens"):
+        encode_corpus(text, words, words, max_len=0)
+
+
+def test_each_side_has_its_own_tokenizer(subwords, monkeypatch):
+    characters = CharacterTokenizer.train(TEXT.tgt)
+    one = [subwords.encode(sentence) for sentence in TEXT.src]
+    monkeypatch.setattr(module, "CHUNK", 7)  # the last chunk is not full
+    pairs = encode_corpus(TEXT, subwords, characters)
+    assert list(pairs.src) == [[*row, 1] for row in one]
+    assert list(pairs.tgt) == [[0, *characters.encode(sentence), 1] for sentence in TEXT.tgt]
+
+
+def test_cached_pairs_are_those_that_were_encoded(subwords, tmp_path, monkeypatch):
+    characters = CharacterTokenizer.train(TEXT.tgt)
+    plain = encode_corpus(TEXT, subwords, characters, max_len=40)
+    assert encode_corpus(TEXT, subwords, characters, 40, tmp_path) == plain
+    with monkeypatch.context() as patch:  # now nothing is encoded
+        patch.setattr(TokenRows, "of", None)
+        cached = encode_corpus(TEXT, subwords, characters, 40, tmp_path)
+    assert cached == plain
+    assert isinstance(cached.src.ids, np.memmap)
+    others = ParallelText(TEXT.src, [*TEXT.tgt[:-1], "anders"], TEXT.lines, "mine")
+    assert encode_corpus(others, subwords, characters, None, tmp_path).tgt[-1] != plain.tgt[-1]
+    assert encode_corpus(TEXT, characters, characters, None, tmp_path).src != plain.src
+
+
+def test_processes_that_encode_at_one_time_share_one_copy(tmp_path):
+    code = (
+        "import sys; from annotated.data import *; from annotated.tokenizers import *\n"
+        "text = ParallelText(['a b'] * 30000, ['b'] * 30000, [*range(30000)], 'mine')\n"
+        "words = WordTokenizer(['a', 'b'], None)\n"
+        "print(sum(map(sum, encode_corpus(text, words, words, cache=sys.argv[1]).src)))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [run.communicate()[0].strip() for run in runs] == [str((4 + 5 + 1) * 30000)] * 2
+    assert len(list(tmp_path.glob("*.npy"))) == 2
+
+
+# ---- subword dropout
+
+
+def epoch(batches, number):
+    """The rows of an epoch by line: source, and target without its end."""
+    return {
+        line: (src, tgt)
+        for batch in batches.epoch(number)
+        for line, src, tgt in zip(batch.lines, batch.src.tolist(), batch.tgt.tolist(), strict=True)
+    }
+
+
+def test_dropout_cuts_the_same_text_anew_in_each_epoch(subwords):
+    pairs = encode_corpus(TEXT, subwords, subwords)
+    batches = TokenBatches(pairs, 200, seed=5, dropout=SubwordDropout(subwords, subwords, 0.3, 200))
+    first, again, second = (epoch(batches, number) for number in (1, 1, 2))
+    assert first == again
+    assert first != second
+    for rows in (first, second):
+        for line, (src, tgt) in rows.items():
+            assert subwords.decode(src) == TEXT.src[line - 1]
+            assert subwords.decode(tgt) == TEXT.tgt[line - 1]
+            assert 1 in src
+            assert tgt[0] == 0
+
+
+def test_dropout_of_a_pair_is_the_same_in_any_batch(subwords):
+    """So it is with another number of processes, or where a run is taken up again."""
+    pairs = encode_corpus(TEXT, subwords, subwords)
+    dropout = SubwordDropout(subwords, subwords, 0.3, 200)
+    together = TokenBatches(pairs, 200, seed=5, dropout=dropout).at(3).collate(range(30))
+    alone = [TokenBatches(pairs, 200, seed=5, dropout=dropout).at(3).collate([i]) for i in range(30)]
+    for i, batch in enumerate(alone):
+        assert together.src[i, : batch.src.size(1)].tolist() == batch.src[0].tolist()
+
+
+def test_what_dropout_makes_too_long_stays_whole(subwords):
+    row = [*subwords.encode(TEXT.src[0]), 1]
+    assert SubwordDropout(subwords, subwords, 1.0, len(row) - 1)(row, subwords, Random(0)) == row
+    assert len(SubwordDropout(subwords, subwords, 1.0, 999)(row, subwords, Random(0))) > len(row)
+
+
+def test_dropout_of_tokens_without_merges_is_refused(subwords):
+    with pytest.raises(ValueError, match="dropout"):
+        SubwordDropout(subwords, WordTokenizer([], None), 0.1, 9)
+
+
+def test_pairs_of_lists_are_packed():
+    pairs = EncodedPairs([[4, 1]], [[0, 5, 1]], [1], "mine")
+    assert isinstance(pairs.src, TokenRows)
+    assert (list(pairs.src), list(pairs.tgt)) == ([[4, 1]], [[0, 5, 1]])
