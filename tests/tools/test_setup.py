@@ -10,7 +10,6 @@ from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -19,7 +18,6 @@ ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-ASKED_FOR = {"torch", "jupyter", "jupytext", "matplotlib", "seaborn", "altair", "nbval", "spacy", "torchtext"}
 HEAVY = {
     "datasets",
     "pyarrow",
@@ -33,7 +31,6 @@ HEAVY = {
     "transformers",
 }
 HEAVY |= {"sentencepiece", "sacrebleu", "sacremoses"}
-TEST_COMMAND = "make test"
 
 
 def named() -> dict[str, Requirement]:
@@ -48,10 +45,6 @@ def locked() -> dict[str, Version]:
     lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
     pins = [line.split("==") for line in lines if not line.startswith("#")]
     return {canonicalize_name(name): Version(version) for name, version in pins}
-
-
-def test_what_was_asked_for_is_in_the_list() -> None:
-    assert named().keys() >= ASKED_FOR
 
 
 def test_everything_named_is_locked_at_a_version_that_will_do() -> None:
@@ -72,38 +65,6 @@ def test_everything_that_those_need_is_locked_too() -> None:
     assert holes == {}
 
 
-def test_no_pin_names_the_build_of_one_machine() -> None:
-    assert [name for name, version in locked().items() if version.local] == []
-
-
-def test_the_types_are_there_for_who_installs_the_package() -> None:
-    assert (ROOT / "annotated" / "py.typed").is_file()
-    assert "py.typed" in PYPROJECT["tool"]["setuptools"]["package-data"]["annotated"]
-
-
-def test_the_interpreters_agree() -> None:
-    python = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][0]
-    assert python.removeprefix("python=") in PROJECT["requires-python"]
-
-
-def test_conda_has_no_second_list() -> None:
-    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
-    python, pip, rest = environment["dependencies"]
-    assert (python.partition("=")[0], pip, list(rest)) == ("python", "pip", ["pip"])
-    extras = re.fullmatch(r"-e \.\[([a-z,]+)\]", *rest["pip"]).group(1).split(",")
-    assert set(extras) <= EXTRAS.keys()
-
-
-def test_ci_runs_the_test_command_of_the_readme_and_the_makefile() -> None:
-    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    assert TEST_COMMAND in script
-    assert os.access(ROOT / ".ci" / "run", os.X_OK)
-    assert "test" in listed_targets()
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```\w*\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
-    assert any(re.search(rf"^{TEST_COMMAND}\b", block, re.MULTILINE) for block in blocks)
-
-
 def make(*arguments: str, folder: Path = ROOT) -> str:
     command = ["make", "--no-print-directory", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
@@ -113,11 +74,6 @@ def make(*arguments: str, folder: Path = ROOT) -> str:
 def listed_targets() -> list[str]:
     """What `make` alone lists: a name, and a line on what it does."""
     return [re.fullmatch(r"  make ([\w-]+) +\S.*", line).group(1) for line in make().splitlines()]
-
-
-def test_make_lists_every_target() -> None:
-    declared = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE).group(1).split()
-    assert sorted(listed_targets()) == sorted(declared)
 
 
 @pytest.mark.parametrize("target", listed_targets())
