@@ -18,7 +18,7 @@ const { metafile, outputFiles } = await build({
   jsx: "automatic",
   jsxImportSource: "preact",
   loader: { ".css": "text" },
-  banner: { js: "// Built from docs/watch; not to be edited.\nfunction annotatedWatch() {" },
+  banner: { js: "// Built from tools/watch; not to be edited.\nfunction annotatedWatch() {" },
   footer: {
     js: `return watch; }
 if (typeof module === "undefined") annotatedWatch(); else module.exports = annotatedWatch();`,
@@ -41,7 +41,7 @@ for (const [name, text] of [
   const path = new URL(`../../annotated/inside/${name}`, import.meta.url);
   if (!process.argv.includes("--check")) writeFileSync(path, text);
   else if (readFileSync(path, "utf8") !== text) {
-    console.error(`annotated/inside/${name} is not what docs/watch makes: make watch, and commit it`);
+    console.error(`annotated/inside/${name} is not what tools/watch makes: make watch, and commit it`);
     process.exitCode = 1;
   }
 }
