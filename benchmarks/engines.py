@@ -15,7 +15,7 @@ from torch import Tensor
 from annotated.data import pad_rows
 from annotated.fast import map_in_threads
 from annotated.interop import to_ctranslate2, to_marian
-from annotated.interop.common import foreign, vocabulary
+from annotated.interop.export import import_library, vocabulary
 from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import END, PAD, START
@@ -78,7 +78,7 @@ def ours(translator: Translator, beam: int, alpha: float, limit: int, device: to
 
 def marian(folder: Path, beam: int, alpha: float, limit: int, device: torch.device) -> Search:
     """`generate` of transformers, in inference mode."""
-    transformers = foreign("transformers")
+    transformers = import_library("transformers")
     transformers.utils.logging.disable_progress_bar()
     model = transformers.MarianMTModel.from_pretrained(folder).to(device).eval()
 
@@ -110,7 +110,9 @@ def ctranslate2(
     **threads: int,
 ) -> Decode:
     """Its engine in float32; it makes its own batches of `rows` sentences, of like length too."""
-    engine = foreign("ctranslate2").Translator(str(folder), device.type, compute_type="float32", **threads)
+    engine = import_library("ctranslate2").Translator(
+        str(folder), device.type, compute_type="float32", **threads
+    )
     src_pieces, tgt_pieces = vocabulary(translator.src_tokenizer), vocabulary(translator.tgt_tokenizer)
     numbers = {piece: i for i, piece in enumerate(tgt_pieces)}
     never = [[tgt_pieces[i]] for i in translator.forbidden]

@@ -5,21 +5,21 @@
 Two files make one: paste test.en test.de > test.tsv
 """
 
+import argparse
 import json
 import sys
 from pathlib import Path
-
-import matplotlib.pyplot as plt
 
 import annotated
 from annotated.data import own_text
 from annotated.files import read_json
 from annotated.metrics import Comparison
+from annotated.plots.drawing import plt
 from annotated.training.checkpoint import PLACES
 
 
 def main(a: str, b: str, test: str, picture: str) -> Comparison:
-    """Print and draw the comparison; `test` is text that neither run has seen, a line source<TAB>target."""
+    """Print and draw the comparison of two run folders on a TSV file of sentence pairs."""
     for run in (a, b):
         if not (Path(run) / "log.jsonl").is_file():
             raise ValueError(
@@ -40,8 +40,8 @@ def main(a: str, b: str, test: str, picture: str) -> Comparison:
     plt.savefig(picture)
     print(f"{picture}: validation losses")
 
-    found = [annotated.Translator.load(run).translate(text.src) for run in (a, b)]
-    scores = annotated.paired_bootstrap(*found, text.tgt)
+    translations = [annotated.Translator.load(run).translate(text.src) for run in (a, b)]
+    scores = annotated.paired_bootstrap(*translations, text.tgt)
     d = scores.difference
     print(f"BLEU {scores.a.value:.1f} of {a}, {scores.b.value:.1f} of {b}, on {len(text):,} sentences")
     print(f"{a} less {b}: {d.value:+.1f}, in 95% of resampled test sets from {d.low:+.1f} to {d.high:+.1f}")
@@ -49,9 +49,13 @@ def main(a: str, b: str, test: str, picture: str) -> Comparison:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 5:
-        sys.exit(__doc__)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("a", help="folder of a run")
+    parser.add_argument("b", help="folder of another")
+    parser.add_argument("test", help="text that neither run has seen, lines of source<TAB>target")
+    parser.add_argument("picture", help="file for the curves, such as curves.png or curves.svg")
     try:
-        main(*sys.argv[1:])
-    except (ValueError, OSError) as error:
+        main(**vars(parser.parse_args()))
+    except (ValueError, OSError, ImportError) as error:
         sys.exit(str(error))

@@ -17,8 +17,8 @@ import platformdirs
 import torch
 
 from annotated.files import creating_folder, read_json, write_json
-from annotated.interop.common import foreign, vocabulary
 from annotated.interop.ctranslate2 import CTranslate2Translator, to_ctranslate2
+from annotated.interop.export import import_library, vocabulary
 from annotated.search.beam import Hypothesis, length_penalty
 from annotated.search.limits import Penalty
 from annotated.tokenizers import SPECIALS, Tokenizer
@@ -47,7 +47,7 @@ class CTranslate2Engine:
     def __init__(
         self, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer, quantization: str
     ):
-        self.name = f"CTranslate2 {foreign('ctranslate2').__version__}, {quantization}"
+        self.name = f"CTranslate2 {import_library('ctranslate2').__version__}, {quantization}"
         device = next(model.parameters()).device
         if device.type != "cpu":
             raise ValueError(f"engine='ctranslate2' computes on the CPU, but the model is on {device}")
@@ -140,7 +140,7 @@ def checksum(
     """The SHA-256 of all that decides what is written for a model, and of the version that writes it."""
     tensors = {name: tensor.detach().contiguous() for name, tensor in weights(model).items()}
     sides = [(t.kind, vocabulary(t), t.before, t.after) for t in (src_tokenizer, tgt_tokenizer)]
-    version = foreign("ctranslate2").__version__
+    version = import_library("ctranslate2").__version__
     said = json.dumps([digest(tensors), dataclasses.asdict(model.config), sides, quantization, version])
     return hashlib.sha256(said.encode()).hexdigest()
 

@@ -1,40 +1,33 @@
 """Marian's translation models as Hugging Face keeps them (`Helsinki-NLP/opus-mt-*`), read and written.
 
-Same model, three habits apart. Marian lays sines in the first half of d_model and cosines in the second, we
-take turns: d_model is permuted throughout, which changes nothing else. Its padding symbol begins a
-translation: here that row of the embedding is `<s>`, and `<blank>` is a row of its own. And its tokens have
-other numbers, ours begin with four symbols.
+The same model, with three differences. Marian puts sines in the first half of d_model and cosines in the
+second, we alternate: d_model is permuted, which changes nothing else. Its padding symbol begins translations:
+here that row of the embedding is `<s>`, and `<blank>` a row of its own. Our tokens begin with four symbols.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from safetensors.torch import save
+from torch import Tensor
 
 from annotated.files import creating_folder, read_file, read_json, settings_from_json, write_json
-from annotated.interop.common import LONGEST, Rows, check_parts, read_pickle, vocabulary, write_readme
+from annotated.interop.export import POSITIONS, Subwords, check_parts, vocabulary, write_readme
 from annotated.interop.hub import find_folder
-from annotated.interop.marian_weights import marian_tensors, our_model
-from annotated.tokenizers import (
-    END,
-    PAD,
-    SPECIALS,
-    START,
-    CharacterTokenizer,
-    MarianTokenizer,
-    Tokenizer,
-    WordTokenizer,
-)
+from annotated.interop.tensors import Rows, check_sinusoids, load_tensors, rename_tensors, select_rows
+from annotated.tokenizers import END, PAD, SPECIALS, START, MarianTokenizer, Tokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translation.model_folder import check_whole
+from annotated.translation.model_folder import check_whole, model_with, wanted_weights, weights
 from annotated.translation.tensor_files import read_tensors
 
 CONFIG, WEIGHTS, OLD_WEIGHTS = "config.json", "model.safetensors", "pytorch_model.bin"
 VOCAB, TGT_VOCAB, SRC_SPM, TGT_SPM = "vocab.json", "target_vocab.json", "source.spm", "target.spm"
 FILES = (CONFIG, WEIGHTS, VOCAB, TGT_VOCAB, SRC_SPM, TGT_SPM)
 
-# What a Marian model must have set for ours to compute the same, and why.
+# Settings with one value that our model computes the same with, and why.
 FIXED = {
     "model_type": ("marian", "this reads Marian's models alone"),
     "scale_embedding": (True, "our embeddings are multiplied by sqrt(d_model)"),
@@ -45,9 +38,9 @@ FIXED = {
     "encoder_layerdrop": (0, "we leave out no whole layer in training"),
     "decoder_layerdrop": (0, "we leave out no whole layer in training"),
 }
-# Our names of settings, and Marian's: first those that it has for each stack, after whose name they stand.
-TWICE = {"N": "layers", "d_ff": "ffn_dim", "h": "attention_heads"}
-ONCE = {
+# Our names of settings, and Marian's: those of each stack, which begin with its name, and those of the model.
+STACK_SETTINGS = {"N": "layers", "d_ff": "ffn_dim", "h": "attention_heads"}
+MODEL_SETTINGS = {
     "d_model": "d_model",
     "dropout": "dropout",
     "attention_dropout": "attention_dropout",
@@ -60,102 +53,181 @@ TIED: dict[tuple[bool, ...], str] = {(True, True): "all", (False, True): "target
 SYMBOLS = "decoder_start_token_id", "eos_token_id", "pad_token_id"
 RECIPE = "load it with transformers' MarianMTModel and save_pretrained(): that writes safetensors"
 
+# Our name of each part of a layer, and Marian's; an encoder layer's second norm is its last.
+PARTS = {
+    "src_attn": "encoder_attn",
+    **{f"linears.{i}": f"{name}_proj" for i, name in enumerate(["q", "k", "v", "out"])},
+    "feed_forward.w_1": "fc1",
+    "feed_forward.w_2": "fc2",
+    "sublayer.0.norm": "self_attn_layer_norm",
+    "sublayer.1.norm": "encoder_attn_layer_norm",
+    "sublayer.2.norm": "final_layer_norm",
+}
+SRC, TGT = "src_embed.0.lut.weight", "tgt_embed.0.lut.weight"
+OUTPUT, BIAS = "generator.proj.weight", "generator.proj.bias"
+ENCODER, DECODER = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+SHARED, HEAD, HEAD_BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
+# For each way of tying, our matrices and Marian's names of each, of which a file has at least one.
+MATRICES: dict[str, dict[str, tuple[str, ...]]] = {
+    "all": {SRC: (SHARED, ENCODER, DECODER, HEAD)},
+    "target": {SRC: (ENCODER,), TGT: (DECODER, HEAD)},
+    "none": {SRC: (ENCODER,), TGT: (DECODER,), OUTPUT: (HEAD,)},
+}
+SINUSOIDS = {"model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"}
+UNREACHABLE = -1e4  # a logit whose exponential is 0, yet finite in half precision
+
+
+# ---- in
+
 
 def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianTokenizer, MarianTokenizer]:
-    """A Marian model of Hugging Face's, from its folder or by its name there, with both its tokenizers.
+    """Load a Marian model, from its folder or by its name at Hugging Face, with both tokenizers.
 
         translate = Translator(*load_marian("Helsinki-NLP/opus-mt-en-de"))
 
-    The model is in evaluation mode. Tokens have our numbers: `tokenizer.vocabulary` tells which is which.
-
-    Raises FileNotFoundError for what is neither on disk nor to be had, and ValueError that names a setting
-    that we have not, a tensor that is missing, surplus or of the wrong shape, or a file that is damaged.
+    The model is in evaluation mode. Tokens have our numbers, in the order of `tokenizer.vocabulary`. Raises
+    FileNotFoundError for a missing file, and ValueError naming a setting that our model lacks, a tensor that
+    is missing, surplus or of the wrong shape, or a damaged file.
     """
     folder = find_folder(name_or_folder, FILES)
     if not (folder / WEIGHTS).is_file():
         folder = find_folder(name_or_folder, (*FILES, OLD_WEIGHTS))
-    settings = read_json(folder / CONFIG)
-    ours = our_settings(settings, folder / CONFIG)
+    path = folder / CONFIG
+    settings = read_json(path)
+    ours = convert_settings(settings, path)
     pieces = read_vocabularies(folder, settings, ours["tied_embeddings"] == "all")
-    symbols = symbols_of(settings, pieces[1], folder / CONFIG)
-    (src_rows, src), (tgt_rows, tgt) = (renumbering(side, symbols, folder) for side in pieces)
+    symbols = find_symbols(settings, pieces[1], path)
+    (src_rows, src), (tgt_rows, tgt) = (renumber(side, symbols, folder) for side in pieces)
     sizes = {"src_vocab": len(src), "tgt_vocab": len(tgt)}
-    config = settings_from_json(TransformerConfig, sizes | ours, folder / CONFIG)
+    config = settings_from_json(TransformerConfig, sizes | ours, path)
     old = not (folder / WEIGHTS).is_file() and (folder / OLD_WEIGHTS).is_file()
     source = folder / (OLD_WEIGHTS if old else WEIGHTS)
-    tensors = read_pickle(source, RECIPE) if old else read_tensors(source)
-    model = our_model(tensors, config, src_rows, tgt_rows, source)
+    tensors = load_tensors(source, RECIPE) if old else read_tensors(source)
+    model = convert_model(tensors, config, src_rows, tgt_rows, source)
     src_tokenizer = MarianTokenizer(read_file(folder / SRC_SPM), src)
     return model, src_tokenizer, MarianTokenizer(read_file(folder / TGT_SPM), tgt)
 
 
-def our_settings(settings: Mapping[str, Any], source: Path) -> dict[str, Any]:
-    """The fields of a `TransformerConfig` that stand for Marian's settings, but the sizes of vocabularies.
+def convert_settings(settings: Mapping[str, Any], source: Path) -> dict[str, Any]:
+    """Convert Marian's settings to fields of `TransformerConfig`, except the sizes of the vocabularies.
 
-    Raises ValueError naming a setting that is missing, or that no model of ours could have.
+    Raises ValueError naming a setting that is missing, or has a value that our model lacks.
     """
-    stacks = [f"{stack}_{name}" for name in TWICE.values() for stack in ("encoder", "decoder")]
-    others = ("model_type", "scale_embedding", "activation_function", "vocab_size")
-    for name in (*ONCE.values(), *stacks, *others):
+    stacks = [f"{stack}_{name}" for name in STACK_SETTINGS.values() for stack in ("encoder", "decoder")]
+    for name in (*MODEL_SETTINGS.values(), *stacks, "model_type", "scale_embedding", "activation_function"):
         if name not in settings:
             raise ValueError(f"{source}: the setting {name!r} is missing")
-    for name in ("vocab_size", "decoder_vocab_size"):
-        if not isinstance(settings.get(name, 0) or 0, int):
-            raise ValueError(f"{source}: {name} must be a number, not {settings[name]!r}")
-    encoder = {ours: settings[f"encoder_{theirs}"] for ours, theirs in TWICE.items()}
-    decoder = {f"decoder_{TWICE[ours]}": (value, "our stacks are alike") for ours, value in encoder.items()}
-    for name, (value, why) in (FIXED | decoder).items():
+    encoder = {ours: settings[f"encoder_{theirs}"] for ours, theirs in STACK_SETTINGS.items()}
+    equal = {f"decoder_{STACK_SETTINGS[n]}": (value, "our stacks are alike") for n, value in encoder.items()}
+    for name, (value, why) in (FIXED | equal).items():
         if settings.get(name, value) != value:
             raise ValueError(f"{source}: {name} is {settings[name]!r}, but must be {value!r}: {why}")
     if (activation := settings["activation_function"]) not in list(ACTIVATIONS):
         raise ValueError(f"{source}: activation {activation!r} is none of {', '.join(ACTIVATIONS)}")
     tied = TIED.get(tuple(settings.get(name, True) is not False for name in SHARING))
     if tied is None:
-        says = "embeddings shared by both sides, but not with the output; ours share all"
-        raise ValueError(f"{source}: {says}")
-    once = {ours: settings[theirs] for ours, theirs in ONCE.items()}
-    return once | encoder | {"activation": ACTIVATIONS[activation], "tied_embeddings": tied}
+        raise ValueError(f"{source}: both sides share embeddings, but not with the output; ours share all")
+    model = {ours: settings[theirs] for ours, theirs in MODEL_SETTINGS.items()}
+    return model | encoder | {"activation": ACTIVATIONS[activation], "tied_embeddings": tied}
 
 
 def read_vocabularies(folder: Path, settings: Mapping[str, Any], shared: bool) -> list[list[str]]:
-    """Both sides' pieces, in the order of their numbers; one file serves both unless there are two."""
-    src_size = settings["vocab_size"]
+    """Read the pieces of both sides, in the order of their numbers; one file may serve both."""
+    second, pieces = TGT_VOCAB if (folder / TGT_VOCAB).exists() else VOCAB, []
+    src_size = settings.get("vocab_size")
     tgt_size = src_size if shared else settings.get("decoder_vocab_size") or src_size
-    second = TGT_VOCAB if (folder / TGT_VOCAB).exists() else VOCAB
-    found = []
     for path, size in ((folder / VOCAB, src_size), (folder / second, tgt_size)):
         numbers = read_json(path)
-        given = {number for number in numbers.values() if isinstance(number, int)}
-        if len(numbers) != size or given != set(range(size)):
+        integers = [number for number in numbers.values() if isinstance(number, int)]
+        if len(numbers) != size or sorted(integers) != list(range(len(numbers))):
             raise ValueError(f"{path} must give {size} pieces the numbers from 0 on")
-        found.append(sorted(numbers, key=numbers.__getitem__))
-    if shared and found[0] != found[1]:
+        pieces.append(sorted(numbers, key=numbers.__getitem__))
+    if shared and pieces[0] != pieces[1]:
         raise ValueError(f"{folder}: two vocabularies, but embeddings that both sides share")
-    return found
+    return pieces
 
 
-def symbols_of(settings: Mapping[str, Any], tgt: Sequence[str], source: Path) -> list[str | None]:
-    """The pieces that serve as our four symbols; None for padding where its piece begins translations too."""
-    found = []
+def find_symbols(settings: Mapping[str, Any], tgt: Sequence[str], source: Path) -> list[str | None]:
+    """Return the pieces of our four symbols; None for padding where its piece begins translations too."""
+    pieces = []
     for name in SYMBOLS:
         number = settings.get(name)
         if not isinstance(number, int) or number not in range(len(tgt)):
             raise ValueError(f"{source}: {name} must be the number of a piece, not {number!r}")
-        found.append(tgt[number])
-    start, end, pad = found
+        pieces.append(tgt[number])
+    start, end, pad = pieces
     if end in (start, pad):
-        raise ValueError(f"{source}: {end} ends a translation, and begins it or pads it too; ours ends alone")
+        raise ValueError(
+            f"{source}: {end!r} ends a translation, and begins it or pads it too; ours ends alone"
+        )
     return [start, end, None if pad == start else pad, "<unk>"]
 
 
-def renumbering(pieces: Sequence[str], symbols: Sequence[str | None], folder: Path) -> tuple[Rows, list[str]]:
-    """For each of our tokens its number at Marian's, and its name: our symbols, then the others."""
+def renumber(pieces: Sequence[str], symbols: Sequence[str | None], folder: Path) -> tuple[Rows, list[str]]:
+    """Return Marian's number of each of our tokens, and its name: our symbols, then the other pieces."""
     for symbol in (symbols[END], "<unk>"):
         if symbol not in pieces:
-            raise ValueError(f"{folder}: the vocabulary has no {symbol}")
+            raise ValueError(f"{folder}: the vocabulary has no {symbol!r}")
     first = [pieces.index(symbol) if symbol in pieces else None for symbol in symbols]
     others = [number for number in range(len(pieces)) if number not in first]
     return [*first, *others], [*SPECIALS, *(pieces[number] for number in others)]
+
+
+def convert_model(
+    tensors: Mapping[str, Tensor], config: TransformerConfig, src_rows: Rows, tgt_rows: Rows, source: Path
+) -> EncoderDecoder:
+    """Return the model of Marian's tensors, in evaluation mode; the rows are Marian's numbers of our tokens.
+
+    Raises ValueError naming a tensor that is missing, surplus or of the wrong shape, or is no sinusoids.
+    """
+    names, ignored = {BIAS: HEAD_BIAS}, {*SINUSOIDS}
+    for ours, aliases in MATRICES[config.tied_embeddings].items():
+        names[ours], *others = [name for name in aliases if name in tensors] or aliases[:1]
+        for other in others:
+            if not torch.equal(tensors[names[ours]], tensors[other]):
+                raise ValueError(f"{source}: {names[ours]} and {other} must be one matrix, by the settings")
+        ignored.update(others)
+    layers = ((ours, marian_name(ours)) for ours, _ in wanted_weights(config, source) if ".layers." in ours)
+    found = rename_tensors(tensors, chain(names.items(), layers), source, ignored)
+    found[BIAS] = found[BIAS].flatten()
+    for name in found.keys() & {SRC, TGT, OUTPUT, BIAS}:
+        rows = src_rows if name == SRC else tgt_rows
+        size, shape = len(set(rows) - {None}), tuple(found[name].shape)
+        if shape[:1] != (size,):
+            raise ValueError(f"{source}: {name} has shape {shape}, but there are {size} pieces")
+        fill = UNREACHABLE if name == BIAS and found[name].is_floating_point() else 0.0
+        found[name] = select_rows(found[name], rows, fill)
+    order = sines_first(found[SRC].size(-1))  # the settings may claim another width
+    model = model_with(config, dict(permute(found, order.argsort())), source)
+    for name in tensors.keys() & SINUSOIDS:
+        check_sinusoids(tensors[name], config.d_model, f"{source}: tensor {name}", 1e-3, order)
+    return model.eval()
+
+
+def marian_name(name: str) -> str:
+    """Return Marian's name of a parameter of a layer."""
+    if name.startswith("encoder"):
+        name = name.replace("sublayer.1", "sublayer.2")
+    for ours, theirs in PARTS.items():
+        name = name.replace(ours, theirs)
+    return f"model.{name}"
+
+
+def sines_first(d_model: int) -> Tensor:
+    """Return our dimensions in Marian's order: those with a sine, then those with a cosine."""
+    return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
+
+
+def permute(tensors: Mapping[str, Tensor], order: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield tensors with the d_model axis in another order; one of another width is left for later checks."""
+    for name, tensor in tensors.items():
+        # d_model is the rows of maps whose outputs are added up and of norms, the columns of all other maps.
+        axis = 0 if name.rpartition(".")[0].endswith(("linears.3", "w_2", "norm")) else 1
+        fits = tensor.dim() > axis and tensor.size(axis) == len(order)
+        yield name, tensor.index_select(axis, order.to(tensor.device)) if fits else tensor
+
+
+# ---- out
 
 
 def to_marian(
@@ -163,10 +235,9 @@ def to_marian(
 ) -> None:
     """Write a new folder that transformers' `MarianMTModel` and `MarianTokenizer` load.
 
-    Tokens keep their numbers. Text is cut alike, unless it spells out a symbol such as `</s>` or holds `▁`:
-    to our tokenizers that is text like any other, to theirs it may be the symbol. Raises FileExistsError, and
-    ValueError naming what Marian has not: a variant's parts, pre-norm, learned positions, another
-    layer_norm_eps than 1e-5, words in the place of subwords.
+    Tokens keep their numbers. Text that spells a symbol such as `</s>`, or holds `▁`, may be read as the
+    symbol there; all other text is split alike. Raises FileExistsError, and ValueError naming what Marian
+    lacks: variants, pre-norm, learned positions, a layer_norm_eps other than 1e-5, words as tokens.
     """
     check_whole(model, src_tokenizer, tgt_tokenizer)
     check_parts(model.config)
@@ -175,11 +246,9 @@ def to_marian(
             raise ValueError(f"{name} is {ours!r}; Marian's models have {value!r}")
     sides = {SRC_SPM: src_tokenizer, TGT_SPM: tgt_tokenizer}
     for tokenizer in sides.values():
-        if isinstance(tokenizer, WordTokenizer | CharacterTokenizer):
-            raise ValueError(
-                f"Marian's text is cut by SentencePiece; this model's tokens are {tokenizer.kind}"
-            )
-    src, tgt = vocabulary(src_tokenizer), vocabulary(tgt_tokenizer)
+        if not isinstance(tokenizer, Subwords):
+            raise ValueError(f"Marian's text is cut by SentencePiece; this model has {tokenizer.kind}")
+    src, tgt = map(vocabulary, sides.values())
     symbols = dict(zip(SYMBOLS, (START, END, PAD), strict=True)) | {"forced_eos_token_id": END}
     never = [[token] for token in (START, PAD, *tgt_tokenizer.forbidden_ids)]
     tokenizer_settings = {
@@ -198,13 +267,13 @@ def to_marian(
         if src != tgt:
             write_json(new / TGT_VOCAB, {piece: i for i, piece in enumerate(tgt)})
         for file, tokenizer in sides.items():
-            (new / file).write_bytes(cast(MarianTokenizer, tokenizer).model)
+            (new / file).write_bytes(cast(Subwords, tokenizer).model)
         write_readme(new, "Marian", src_tokenizer, tgt_tokenizer)
         (new / WEIGHTS).write_bytes(save(marian_tensors(model), metadata={"format": "pt"}))
 
 
 def marian_settings(config: TransformerConfig) -> dict[str, Any]:
-    """Marian's settings for a model of ours."""
+    """Return Marian's settings for a model of ours."""
     sharing = next(how for how, name in TIED.items() if name == config.tied_embeddings)
     stacks = ("encoder", "decoder")
     return {
@@ -213,10 +282,22 @@ def marian_settings(config: TransformerConfig) -> dict[str, Any]:
         "decoder_vocab_size": config.tgt_vocab,
         "activation_function": config.activation,
         **{name: value for name, (value, _) in FIXED.items()},
-        **{theirs: getattr(config, ours) for ours, theirs in ONCE.items()},
-        **{f"{s}_{theirs}": getattr(config, ours) for ours, theirs in TWICE.items() for s in stacks},
-        "max_position_embeddings": LONGEST,  # Marian's code makes each by hand whenever it loads a model
+        **{theirs: getattr(config, ours) for ours, theirs in MODEL_SETTINGS.items()},
+        **{f"{s}_{theirs}": getattr(config, ours) for ours, theirs in STACK_SETTINGS.items() for s in stacks},
+        "max_position_embeddings": POSITIONS,  # Marian's code fills the table slowly when it loads a model
         **dict(zip(SHARING, sharing, strict=True)),
         "is_encoder_decoder": True,
         "dtype": "float32",
     }
+
+
+def marian_tensors(model: EncoderDecoder) -> dict[str, Tensor]:
+    """Return a model's weights under Marian's names, in Marian's order of dimensions."""
+    tied = model.config.tied_embeddings
+    names = {BIAS: HEAD_BIAS, **{ours: aliases[0] for ours, aliases in MATRICES[tied].items()}}
+    own = {name: tensor.detach().float().cpu() for name, tensor in weights(model).items()}
+    found = dict(permute(own, sines_first(model.config.d_model))) | {BIAS: own[BIAS].unsqueeze(0)}
+    theirs = {names.get(name, marian_name(name)): tensor.contiguous() for name, tensor in found.items()}
+    if tied == "target":  # transformers before 5.4 reads the output by itself
+        theirs[HEAD] = theirs[DECODER].clone()
+    return theirs

@@ -1,8 +1,8 @@
 """`torch.nn.Transformer`, both ways: the same two stacks under PyTorch's names.
 
-PyTorch's module is the two stacks alone: it takes embedded states and gives states, so embeddings, positions
-and generator stay with us. Its weights are ours, but that it keeps queries', keys' and values' maps in one
-matrix. Its boolean masks are the opposite of ours: True where attention is *forbidden*.
+PyTorch's module is the two stacks alone: it maps states to states, so embeddings, positions and generator are
+ours. Its weights are ours too, except that it keeps the maps of queries, keys and values in one matrix. Its
+boolean masks are the opposite of ours: True where attention is *forbidden*.
 """
 
 from itertools import product
@@ -11,26 +11,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.interop.common import check_parts
+from annotated.interop.export import check_parts
 from annotated.transformer.layers import ACTIVATIONS
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
 from annotated.translation.model_folder import check_can_be_saved, load_weights, weights
 
-# What PyTorch calls each attention of a layer, and what we call it.
+# PyTorch's name of each attention of a layer, and ours.
 ATTENTIONS = {
     "encoder": {"self_attn": "self_attn"},
     "decoder": {"self_attn": "self_attn", "multihead_attn": "src_attn"},
 }
 FEED_FORWARD = {"linear1": "w_1", "linear2": "w_2"}
 MODULES = {"relu": nn.ReLU, "gelu": nn.GELU, "swish": nn.SiLU}  # PyTorch's activations that are modules
-# What no tensor tells of a module, and both have.
+# Traits of modules that no tensor shows.
 TRAITS = {"num_heads", "add_zero_attn", "dropout", "p", "eps", "norm_first", "activation"}
 
 
 def to_torch(model: EncoderDecoder) -> nn.Transformer:
-    """PyTorch's Transformer with a copy of this model's two stacks, on the same device.
+    """Return PyTorch's Transformer with a copy of this model's two stacks, on the same device.
 
-    It takes what our embeddings give, (batch, len, d_model), and gives what our decoder does:
+    It maps the outputs of our embeddings, (batch, len, d_model), to that of our decoder:
 
         hidden = ~src_mask[:, 0]  # (batch, src_len), True at padding
         to_torch(model)(
@@ -41,9 +41,8 @@ def to_torch(model: EncoderDecoder) -> nn.Transformer:
             memory_key_padding_mask=hidden,
         )
 
-    In post-norm it has no final norms, as in section 3.1; those that PyTorch's constructor adds of itself
-    would normalise a second time. Raises ValueError for a model that its settings do not describe, and
-    for a variant.
+    In post-norm it has no final norms, as in section 3.1; PyTorch's constructor would add them. Raises
+    ValueError for a variant, and for a model that its settings do not describe.
     """
     check_can_be_saved(model)
     check_parts(model.config)
@@ -58,18 +57,13 @@ def to_torch(model: EncoderDecoder) -> nn.Transformer:
 def from_torch(
     transformer: nn.Transformer, src_vocab: int, tgt_vocab: int, **settings: Any
 ) -> EncoderDecoder:
-    """A model with a copy of the two stacks of PyTorch's Transformer; embeddings and generator are new.
+    """Return a model with a copy of the stacks of PyTorch's Transformer; embeddings and generator are new.
 
-    `settings` are those fields of `TransformerConfig` that PyTorch's module says nothing about:
-    `tied_embeddings` (by default "none"), `positions`, `max_len`.
-
-    Raises ValueError that names what PyTorch's module has and ours has not, such as the final norms that its
-    constructor adds in post-norm.
+    `settings` are the fields of `TransformerConfig` that PyTorch's module does not decide:
+    `tied_embeddings` (by default "none"), `positions`, `max_len`. Raises ValueError naming what our model
+    lacks, such as the final norms that PyTorch's constructor adds in post-norm.
     """
-    found = settings_of(transformer)
-    if clash := found.keys() & settings.keys():
-        raise ValueError(f"{', '.join(sorted(clash))}: already decided by the torch.nn.Transformer")
-    model = make_model(src_vocab, tgt_vocab, **found, **settings)
+    model = make_model(src_vocab, tgt_vocab, **infer_settings(transformer), **settings)
     check_modules(transformer, model.config)
     tensors = weights(model) | split_weights(transformer, model.config)
     load_weights(model.to(next(transformer.parameters())), tensors, "torch.nn.Transformer")
@@ -77,7 +71,7 @@ def from_torch(
 
 
 def torch_stacks(c: TransformerConfig) -> nn.Transformer:
-    """PyTorch's Transformer of these settings, its weights drawn at random."""
+    """Build PyTorch's Transformer of these settings, with random weights."""
     options: dict[str, Any] = {
         "dim_feedforward": c.d_ff,
         "dropout": c.dropout,
@@ -98,7 +92,7 @@ def torch_stacks(c: TransformerConfig) -> nn.Transformer:
 
 
 def torch_names(config: TransformerConfig) -> dict[str, list[str]]:
-    """PyTorch's name of each tensor of the stacks, and our names of the parts that it joins, in order."""
+    """Map PyTorch's name of each tensor of the stacks to our names of its parts, in order."""
     names = {}
     for stack, i, kind in product(ATTENTIONS, range(config.N), ("weight", "bias")):
         layer = f"{stack}.layers.{i}"
@@ -116,7 +110,7 @@ def torch_names(config: TransformerConfig) -> dict[str, list[str]]:
 
 
 def split_weights(transformer: nn.Transformer, config: TransformerConfig) -> dict[str, Tensor]:
-    """The tensors of PyTorch's stacks under our names. Raises ValueError for one too many or too few."""
+    """Split the tensors of PyTorch's stacks into ours. Raises ValueError for one too many or too few."""
     state, names = transformer.state_dict(), torch_names(config)
     if surplus := [name for name in state if name not in names]:
         raise ValueError(f"torch.nn.Transformer: tensor {surplus[0]} has no place in our model")
@@ -129,29 +123,21 @@ def split_weights(transformer: nn.Transformer, config: TransformerConfig) -> dic
     }
 
 
-def settings_of(transformer: nn.Transformer) -> dict[str, Any]:
-    """The fields of `TransformerConfig` that a torch.nn.Transformer decides, by its first layer.
+def infer_settings(transformer: nn.Transformer) -> dict[str, Any]:
+    """Infer the fields of `TransformerConfig` that PyTorch's module decides, from its first layer.
 
-    Raises ValueError for stacks that are not PyTorch's, of two heights, or do not end as ours do.
+    Raises ValueError for stacks of two heights, or that do not end as ours do.
     """
-    check_class("encoder", transformer.encoder, nn.TransformerEncoder)
-    check_class("decoder", transformer.decoder, nn.TransformerDecoder)
+    first: Any = transformer.encoder.layers[0]
     N, others = len(transformer.encoder.layers), len(transformer.decoder.layers)
     if others != N:
         raise ValueError(f"{N} encoder and {others} decoder layers: our N is one number for both")
-    first: Any = transformer.encoder.layers[0]
-    parts = dict(first.named_modules())
-    for name, wanted in nn.TransformerEncoderLayer(1, 1, device="meta").named_modules():
-        check_class(f"encoder.layers.0.{name}".rstrip("."), parts.get(name), type(wanted))
     for stack in ATTENTIONS:
-        norm = getattr(transformer, stack).norm
-        if first.norm_first and norm is None:
-            raise ValueError(f"the {stack} is pre-norm without a final norm; ours ends with one")
-        if norm is not None and not first.norm_first:
-            its = f"torch.nn.Transformer{stack.capitalize()}"
+        if (getattr(transformer, stack).norm is None) == first.norm_first:
+            name = f"torch.nn.Transformer{stack.capitalize()}"
             raise ValueError(
-                f"the {stack} is post-norm and has a final norm besides, which section 3.1 has not: build it "
-                f"as custom_{stack}={its}({its}Layer(...), {N}, norm=None)"
+                f"the {stack} must end with a norm in pre-norm, and without one in post-norm (section 3.1): "
+                f"build it as custom_{stack}={name}({name}Layer(...), {N}, norm=...)"
             )
     return {
         "N": N,
@@ -161,7 +147,7 @@ def settings_of(transformer: nn.Transformer) -> dict[str, Any]:
         "dropout": first.dropout1.p,  # dropout1, dropout2, ... act on sub-layers' outputs
         "attention_dropout": first.self_attn.dropout,
         "relu_dropout": first.dropout.p,
-        "activation": read(first, "activation"),
+        "activation": read_trait(first, "activation"),
         "norm_first": first.norm_first,
         "layer_norm_eps": first.norm1.eps,
     }
@@ -169,31 +155,26 @@ def settings_of(transformer: nn.Transformer) -> dict[str, Any]:
 
 def check_modules(transformer: nn.Transformer, config: TransformerConfig) -> None:
     """Raise ValueError naming a module that does not compute as the settings of the first layer say."""
-    found: dict[str, Any] = dict(transformer.named_modules())
+    modules: dict[str, Any] = dict(transformer.named_modules())
     with torch.device("meta"):
-        pattern = torch_stacks(config)
-    for name, wanted in pattern.named_modules():
-        check_class(name, found.get(name), type(wanted))
-        for trait in sorted(TRAITS & vars(wanted).keys()):
-            theirs, ours = (read(module, trait) for module in (found[name], wanted))
+        expected = torch_stacks(config)
+    for name, module in expected.named_modules():
+        if not isinstance(modules.get(name), type(module)):
+            kinds = type(modules.get(name)).__name__, type(module).__name__
+            raise ValueError(f"{name} is {kinds[0]}, but must be torch.nn.{kinds[1]}")
+        for trait in sorted(TRAITS & vars(module).keys()):
+            theirs, ours = (read_trait(each, trait) for each in (modules[name], module))
             if theirs != ours:
-                would = f"in our model it would be {ours}: our layers are all alike"
-                raise ValueError(f"{name}.{trait} is {theirs}, but {would}")
+                raise ValueError(f"{name}.{trait} is {theirs}, but {ours} in the first layer: ours are alike")
 
 
-def check_class(name: str, module: object, wanted: type) -> None:
-    """Raise ValueError for a module that is not of the class `wanted`."""
-    if not isinstance(module, wanted):
-        raise ValueError(f"{name} is {type(module).__name__}, but must be torch.nn.{wanted.__name__}")
-
-
-def read(module: Any, trait: str) -> object:
-    """A trait of a module, an activation by its name. Raises ValueError for one that we have not."""
-    found = getattr(module, trait)
+def read_trait(module: Any, trait: str) -> object:
+    """Return a trait of a module, an activation by its name. Raises ValueError for one that ours lacks."""
+    value = getattr(module, trait)
     if trait != "activation":
-        return found
-    exact = getattr(found, "approximate", "none") == "none"  # GELU may be an approximation of itself
+        return value
+    exact = getattr(value, "approximate", "none") == "none"
     for name, ours in ACTIVATIONS.items():
-        if found is ours or (isinstance(found, MODULES[name]) and exact):
+        if value is ours or (isinstance(value, MODULES[name]) and exact):
             return name
-    raise ValueError(f"activation {found}: ours are {', '.join(ACTIVATIONS)}")
+    raise ValueError(f"activation {value}: ours are {', '.join(ACTIVATIONS)}")

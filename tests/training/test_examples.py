@@ -92,3 +92,14 @@ def test_what_is_no_run_is_not_compared(other, tsv, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["x", str(tmp_path / other), other, tsv, "curves.png"])
     with pytest.raises(SystemExit, match=f"{other} is not the folder of a run"):
         runpy.run_path(str(EXAMPLES / "compare_runs.py"), run_name="__main__")
+
+
+def test_comparing_without_matplotlib_names_the_extra(tsv, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    run.mkdir()
+    for name, text in {"log.jsonl": '{"step": 1, "validation_loss": 1.0}', "training.json": "{}"}.items():
+        (run / name).write_text(text)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    monkeypatch.setattr(sys, "argv", ["x", str(run), str(run), tsv, "curves.png"])
+    with pytest.raises(SystemExit, match="notebooks"):
+        runpy.run_path(str(EXAMPLES / "compare_runs.py"), run_name="__main__")

@@ -1,0 +1,97 @@
+"""Tensors of other programs: loaded without running code, renamed, reordered, compared with sinusoids."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import torch
+from torch import Tensor
+
+from annotated.transformer.config import TransformerConfig
+from annotated.transformer.layers import sinusoids
+
+ALIASES = 4  # names that one matrix may have in a checkpoint: Marian's embeddings have four
+Rows = Sequence[int | None]  # for each of our tokens its number elsewhere, or None where there is none
+
+
+def load_tensors(path: Path, recipe: str) -> dict[str, Tensor]:
+    """Load tensors by name from a `torch.save` file with `weights_only=True`.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: for a damaged file, for tensors that claim more memory than the file holds, and, with the
+            `recipe` for writing a file that can be read, for anything but tensors by name.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing")
+    check_archive(path)
+    try:
+        state: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:  # other files raise errors of every kind
+        state = None
+    named = isinstance(state, Mapping) and all(isinstance(name, str) for name in state)
+    if not named or not all(map(is_dense, state.values())):
+        raise ValueError(f"{path} is not a file of tensors by name, and nothing else is unpickled; {recipe}")
+    claimed, size = sum(tensor.nbytes for tensor in state.values()), path.stat().st_size
+    if claimed > ALIASES * size:
+        raise ValueError(f"{path}: its tensors claim {claimed:,} bytes, but the file has {size:,}")
+    return dict(state)
+
+
+def check_archive(path: Path) -> None:
+    """Raise ValueError for an archive of `torch.save` that is damaged or compressed.
+
+    `torch.load` compares no checksums. Files from before PyTorch 1.6 are no archives, and have none.
+    """
+    intact = True
+    with suppress(Exception), ZipFile(path) as archive:  # other files raise errors of every kind
+        intact = sum(record.file_size for record in archive.infolist()) <= path.stat().st_size
+        intact = intact and archive.testzip() is None
+    if not intact:
+        raise ValueError(f"{path} is damaged: its content does not match its checksums")
+
+
+def is_dense(tensor: Any) -> bool:
+    """Return whether this is a tensor that stores all of its numbers."""
+    dense = isinstance(tensor, Tensor) and tensor.layout is torch.strided
+    return dense and not tensor.is_meta and not tensor.is_nested
+
+
+def rename_tensors(
+    tensors: Mapping[str, Tensor],
+    names: Iterable[tuple[str, str]],
+    source: object,
+    ignored: Collection[str] = (),
+) -> dict[str, Tensor]:
+    """Return the tensors under our names; `names` yields each of our names with the other program's.
+
+    Raises ValueError naming a tensor that is missing, or that is neither in `names` nor `ignored`.
+    """
+    renamed, used = {}, set(ignored)
+    for ours, theirs in names:
+        if theirs not in tensors:
+            raise ValueError(f"{source}: tensor {theirs} is missing")
+        renamed[ours] = tensors[theirs]
+        used.add(theirs)
+    if surplus := sorted(tensors.keys() - used):
+        raise ValueError(f"{source}: tensor {surplus[0]!r} has no place in our model")
+    return renamed
+
+
+def check_sinusoids(
+    table: Tensor, d_model: int, name: str, atol: float, order: Tensor | slice = slice(None)
+) -> None:
+    """Raise ValueError unless `table` (positions, d_model) is sinusoids, dimensions in this `order`."""
+    table = torch.atleast_1d(table)[: TransformerConfig.max_len].float().cpu()  # further rows are not used
+    expected = sinusoids(len(table), d_model)[:, order]
+    if table.shape != expected.shape or not torch.allclose(table, expected, atol=atol):
+        raise ValueError(f"{name} does not hold the sinusoids of section 3.5")
+
+
+def select_rows(tensor: Tensor, rows: Rows, fill: float = 0.0) -> Tensor:
+    """Return the rows of a tensor in the order of our tokens; where there is none, a row of `fill`."""
+    selected = tensor[[row or 0 for row in rows]]
+    missing = torch.tensor([row is None for row in rows], device=tensor.device)
+    return selected.masked_fill(missing.view(-1, *[1] * (tensor.dim() - 1)), fill)
