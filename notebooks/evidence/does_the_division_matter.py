@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Does dividing by √d_k still matter after the first updates?
 #
-# Yes. On a task that takes 23 to 80 updates with the division, the same model needs two to four times as
-# many without it at width 64, and at width 256 it has not learned the task after 300.
+# Yes. At width 64, the same small model needs two to four times as many updates without the division, or more
+# than 300. At width 256 it learns the task in about 30 updates with the division, and not in 300 without it.
 #
 # *A minute or two to run.* The lesson that this belongs to is [02_attention](../02_attention.ipynb).
 
@@ -124,12 +124,12 @@ for d_model, rate in ((64, 1e-3), (64, 3e-3), (256, 1e-3)):
 mean = {key: sum(two) / 2 for key, two in needed.items()}
 for d_model, rate in ((64, 1e-3), (64, 3e-3), (256, 1e-3)):
     assert 15 < mean[d_model, rate, "divided"] < 110
-    assert all(n <= 300 for n in needed[d_model, rate, "divided"] + needed[d_model, rate, "small start"])
+    assert max(needed[d_model, rate, "divided"]) <= 300
 for rate in (1e-3, 3e-3):
-    assert 1.7 < mean[64, rate, "not divided"] / mean[64, rate, "divided"] < 6
+    assert mean[64, rate, "not divided"] > 1.7 * mean[64, rate, "divided"]
     assert 0.5 < mean[64, rate, "small start"] / mean[64, rate, "divided"] < 1.7
-assert all(n > 300 for n in needed[256, 1e-3, "not divided"])
-assert mean[256, 1e-3, "small start"] > 2 * mean[256, 1e-3, "divided"]
+assert min(needed[256, 1e-3, "not divided"]) > 300
+assert mean[256, 1e-3, "small start"] > 3 * mean[256, 1e-3, "divided"]
 
 # %% [markdown]
 # ## What it says
@@ -137,12 +137,13 @@ assert mean[256, 1e-3, "small start"] > 2 * mean[256, 1e-3, "divided"]
 # **Without the division, learning is slower at width 64, and at width 256 it does not happen in time.** The
 # models are otherwise the same and see the same data.
 #
-# **The start explains all of it at width 64, and not at 256.** With a small $W^Q$ the narrow model learns as
-# fast as the paper's. The wide one learns, but takes several times as long.
+# **At width 64, the start explains all of it; at width 256 it does not.** With a small $W^Q$, the narrow
+# model learns as fast as the paper's. The wide one still needs many times as long, although its scores are
+# the same at the start.
 #
 # The rest is the size of the steps. Adam moves each weight by about the learning rate, however large the
 # gradient is. Without the division, such a step in $W^Q$ moves the scores $\sqrt{d_k}$ times as far: 8 times
 # at width 64, 16 times at 256. So the division also sets how far an update moves the attention.
 #
-# **What it does not say.** One task, post-norm, Adam with one rate for all weights. With a rate of its own
-# for $W^Q$, a model could make up for the division; nobody would want to find that rate.
+# **What it does not say.** This is one small task, with post-norm and one learning rate for all weights. A
+# rate of its own for $W^Q$ might make up for the division.
