@@ -114,7 +114,7 @@ needed = {
 
 # %%
 print("updates until 95% are right, two seeds")
-print(f"{'width':>5} {'rate':>6} " + "".join(f"{name:>20}" for name in variants))
+print(f"{'width':>5} {'rate':>6} " + "".join(f"{name:>24}" for name in variants))
 for d_model, rate in ((64, 1e-3), (64, 3e-3), (256, 1e-3)):
     results = [needed[d_model, rate, name] for name in variants]
     texts = [", ".join("not in 300" if n > 300 else f"≈{n}" for n in two) for two in results]
