@@ -1,63 +1,22 @@
-"""How good a model is: BLEU and chrF of its translations, perplexity and accuracy of its predictions."""
+"""Scores of text: BLEU, chrF, error rates, exact matches, and how far another test set might move them.
 
-import math
+`METRICS` has the scores of text by name. Each is a sum over sentences of a few counts, and a function of that
+sum, so that `bootstrap` can draw other test sets from one.
+"""
+
 import re
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
+import numpy as np
 import torch
-from torch.nn import functional as F
-
-from annotated.data.batches import Batch
-from annotated.search.greedy import greedy_decode
-from annotated.search.inference import evaluating
-from annotated.search.limits import EXTRA
-from annotated.tokenizers import Tokenizer
-from annotated.transformer.model import EncoderDecoder
-
-if TYPE_CHECKING:
-    from sacrebleu.metrics import BLEU, CHRF
-
-
-@dataclass(frozen=True)
-class TokenScores:
-    """How well a model predicts reference tokens, each given those before it; padding is not counted."""
-
-    loss: float  # mean cross-entropy in nats a token, without label smoothing
-    accuracy: float  # share of tokens that were the model's first choice
-    ntokens: int  # tokens scored
-
-    @property
-    def perplexity(self) -> float:
-        """exp(loss): as unsure as a choice among so many equally likely tokens. Per token, as in Table 3."""
-        return math.exp(self.loss)
-
-
-def score_tokens(model: EncoderDecoder, batches: Iterable[Batch], pad: int = 2) -> TokenScores:
-    """Score every target token of the batches, in evaluation mode and without gradients.
-
-    Raises ValueError where there is no token to score.
-    """
-    device = next(model.parameters()).device
-    loss, correct, ntokens = 0.0, 0, 0
-    with evaluating(model):
-        for batch in batches:
-            batch.to(device)
-            states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-            real = batch.tgt_y != pad
-            log_probs = model.generator(states[real])  # (ntokens, vocab)
-            loss += F.nll_loss(log_probs, batch.tgt_y[real], reduction="sum").item()
-            correct += int((log_probs.argmax(dim=-1) == batch.tgt_y[real]).sum())
-            ntokens += batch.ntokens
-    if not ntokens:
-        raise ValueError("there are no target tokens to score")
-    return TokenScores(loss / ntokens, correct / ntokens, ntokens)
 
 
 @dataclass(frozen=True)
 class Score:
-    """A corpus score from 0 to 100, with the signature by which others can compute the same."""
+    """A corpus score, as a rule from 0 to 100, with the signature by which others can compute the same."""
 
     name: str
     value: float
@@ -71,75 +30,45 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A score on the whole test set, and the bounds of the middle 95% of what resampled test sets give."""
+class Metric:
+    """A score of text, computed from counts of each sentence that can be added up."""
 
-    value: float
-    low: float
-    high: float
+    name: str
+    count: Callable[[Sequence[str], Sequence[str]], Any]  # hypotheses, references -> (sentences, counts)
+    value: Callable[[Any], float]  # counts, added up -> score
+    signature: Callable[[], str]
+    lower_is_better: bool = False
 
+    def counts(self, hypotheses: Sequence[str], references: Sequence[str]) -> Any:
+        """Return the counts of each sentence, float64 (sentences, counts).
 
-def check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Raise ValueError unless there is one reference for each of one or more hypotheses."""
-    if len(hypotheses) != len(references) or not references:
-        raise ValueError(
-            f"scores need one reference for each hypothesis, not {len(references)} for {len(hypotheses)}"
-        )
+        Raises ValueError for a single string, and unless there is one reference for each hypothesis.
+        """
+        if isinstance(hypotheses, str) or isinstance(references, str):
+            raise ValueError("scores take lists of sentences; put a single one into a list")
+        if len(hypotheses) != len(references) or not len(references):
+            sizes = f"{len(references)} for {len(hypotheses)}"
+            raise ValueError(f"scores need one reference for each hypothesis, not {sizes}")
+        return np.array(self.count(list(hypotheses), list(references)), dtype=float)
 
-
-# Languages whose words 13a, which goes by spaces, would not find: it counts a Thai sentence as one word. For
-# Thai, Lao, Khmer and Burmese sacreBLEU cuts no words without a download.
-TOKENIZERS = {"zh": "zh", "yue": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
-TOKENIZERS |= dict.fromkeys(("th", "lo", "km", "my"), "char")
-
-
-def bleu_tokenizer(language: str | None) -> str:
-    """sacreBLEU's tokenizer for a target language such as "de" or "zh-Hant"; 13a for one not known."""
-    return TOKENIZERS.get(re.split("[-_]", (language or "").lower())[0], "13a")
-
-
-def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
-    """sacreBLEU's BLEU of raw, detokenised text, cased: what papers should report today.
-
-    `tokenize` is one of sacreBLEU's, as `bleu_tokenizer` finds it. Raises as `bleu_scorer` does.
-    """
-    return score_by(bleu_scorer(tokenize), hypotheses, references)
+    def __call__(self, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+        """Score a corpus."""
+        value = self.value(self.counts(hypotheses, references).sum(axis=0))
+        return Score(self.name, value, self.signature())
 
 
-def greedy_bleu(
-    model: EncoderDecoder,
-    batches: Iterable[Batch],
-    tokenizer: Tokenizer,
-    measure: Callable[[Sequence[str], Sequence[str]], Score] = bleu,
-) -> Score:
-    """BLEU of greedy translations of the batches' sources; references are the targets, decoded again."""
-    device = next(model.parameters()).device
-    never = (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
-    found: list[str] = []
-    references: list[str] = []
-    for batch in batches:
-        batch.to(device)
-        longest = batch.src.size(1) + EXTRA
-        rows = greedy_decode(model, batch.src, batch.src_mask, longest, tokenizer.start, tokenizer.end, never)
-        found += map(tokenizer.decode, rows.tolist())
-        references += map(tokenizer.decode, batch.tgt_y.tolist())
-    return measure(found, references)
+def sacrebleu_metric(scorer: Any) -> Metric:
+    """Make a metric of one of sacreBLEU's, from the statistics by which sacreBLEU resamples."""
+    return Metric(
+        scorer.corpus_score(["a"], [["a"]]).name,
+        lambda hypotheses, references: scorer._extract_corpus_statistics(hypotheses, [references]),
+        lambda total: scorer._compute_score_from_stats(total).score,
+        lambda: str(scorer.get_signature()),
+    )
 
 
-def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """BLEU of text that is already tokenised, as multi-bleu.perl has it, for comparison with older tables."""
-    return bleu(hypotheses, references, "none")
-
-
-def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """sacreBLEU's chrF2: agreement in characters, which half-right word endings earn a share of."""
-    from sacrebleu.metrics import CHRF
-
-    return score_by(CHRF(), hypotheses, references)
-
-
-def bleu_scorer(tokenize: str, **options: Any) -> "BLEU":
-    """sacreBLEU's BLEU with one of its tokenizers.
+def bleu_metric(tokenize: str = "13a") -> Metric:
+    """BLEU with one of sacreBLEU's tokenizers.
 
     Raises ValueError that lists them, ImportError where a package is missing that one needs, OSError where
     its file cannot be downloaded.
@@ -150,23 +79,100 @@ def bleu_scorer(tokenize: str, **options: Any) -> "BLEU":
         raise ValueError(f"sacreBLEU has no tokenizer {tokenize!r}; it has {', '.join(BLEU.TOKENIZERS)}")
     try:
         # `force` says that tokenised text is so on purpose, which sacreBLEU would otherwise warn of.
-        return BLEU(tokenize=tokenize, force=True, **options)
+        return sacrebleu_metric(BLEU(tokenize=tokenize, force=True))
     except RuntimeError:
         extra = f'pip install "sacrebleu[{tokenize.partition("-")[0]}]"'
         raise ImportError(f"BLEU by {tokenize} needs more packages: {extra}, or take char") from None
-    except OSError as error:
-        raise OSError(f"BLEU by {tokenize} needs a file that cannot be downloaded: {error}") from None
 
 
-def score_by(scorer: "BLEU | CHRF", hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Score with one of sacreBLEU's metrics. Raises as `check_lengths` does."""
-    check_lengths(hypotheses, references)
-    result = scorer.corpus_score(list(hypotheses), [list(references)])
-    return Score(result.name, result.score, str(scorer.get_signature()))
+def chrf_metric() -> Metric:
+    """chrF2: agreement in characters, which gives partial credit for inflection."""
+    from sacrebleu.metrics import CHRF
+
+    return sacrebleu_metric(CHRF())
+
+
+def error_rate(name: str, characters: bool = False) -> Metric:
+    """Edits (substitutions, deletions, insertions) for 100 words or characters of the references.
+
+    Words are what white space separates, so this is the token error rate of tokenised text.
+    """
+
+    def count(hypotheses: Sequence[str], references: Sequence[str]) -> list[list[float]]:
+        import jiwer
+
+        align = jiwer.process_characters if characters else jiwer.process_words
+        found = align(list(references), list(hypotheses))
+        edits = [
+            sum(
+                max(chunk.ref_end_idx - chunk.ref_start_idx, chunk.hyp_end_idx - chunk.hyp_start_idx)
+                for chunk in chunks
+                if chunk.type != "equal"
+            )
+            for chunks in found.alignments
+        ]
+        return [[errors, len(words)] for errors, words in zip(edits, found.references, strict=True)]
+
+    unit = "characters" if characters else "words"
+    return Metric(name, count, percentage, lambda: f"edits per 100 {unit}", lower_is_better=True)
+
+
+def percentage(total: Any) -> float:
+    """Return the first of two sums as a percentage of the second."""
+    return 100 * float(total[0]) / max(1.0, float(total[1]))
+
+
+def matches(hypotheses: Sequence[str], references: Sequence[str], equal: bool = True) -> list[list[float]]:
+    """Count the hypotheses that are (not) their reference, word by word."""
+    return [
+        [(hypothesis.split() == reference.split()) == equal, 1]
+        for hypothesis, reference in zip(hypotheses, references, strict=True)
+    ]
+
+
+METRICS: dict[str, Callable[[], Metric]] = {
+    "bleu": bleu_metric,
+    "chrf": chrf_metric,
+    "wer": partial(error_rate, "WER"),
+    "cer": partial(error_rate, "CER", characters=True),
+    "exact": lambda: Metric("exact", matches, percentage, lambda: "percent of the sentences"),
+    "ser": lambda: Metric(
+        "SER", partial(matches, equal=False), percentage, lambda: "percent of the sentences", True
+    ),
+}
+
+
+# Languages whose words 13a, which goes by spaces, would not find: it counts a Thai sentence as one word. For
+# Thai, Lao, Khmer and Burmese sacreBLEU cuts no words without a download.
+TOKENIZERS = {"zh": "zh", "yue": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+TOKENIZERS |= dict.fromkeys(("th", "lo", "km", "my"), "char")
+
+
+def bleu_tokenizer(language: str | None) -> str:
+    """Find sacreBLEU's tokenizer for a target language such as "de" or "zh-Hant"; 13a for one not known."""
+    return TOKENIZERS.get(re.split("[-_]", (language or "").lower())[0], "13a")
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
+    """Compute sacreBLEU's BLEU of raw, detokenised text, cased: what papers should report today.
+
+    `tokenize` is one of sacreBLEU's, as `bleu_tokenizer` finds it. Raises as `bleu_metric` does.
+    """
+    return bleu_metric(tokenize)(hypotheses, references)
+
+
+def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Compute BLEU of text that is already tokenised, as multi-bleu.perl does, as older tables have it."""
+    return bleu(hypotheses, references, "none")
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Compute sacreBLEU's chrF2: agreement in characters, which gives partial credit for inflection."""
+    return chrf_metric()(hypotheses, references)
 
 
 def moses_knows(language: str | None) -> bool:
-    """Whether Moses has rules for a language, and spaces separate its words."""
+    """Return whether Moses has rules for a language, and spaces separate its words."""
     from sacremoses.corpus import NonbreakingPrefixes
 
     return bleu_tokenizer(language) == "13a" and language in NonbreakingPrefixes().available_langs.values()
@@ -178,6 +184,18 @@ def moses_tokenized(sentences: Iterable[str], language: str) -> list[str]:
 
     normalizer, tokenizer = MosesPunctNormalizer(lang=language), MosesTokenizer(lang=language)
     return [tokenizer.tokenize(normalizer.normalize(s.lower()), return_str=True) for s in sentences]
+
+
+# ---- other test sets
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A score on the whole test set, and the bounds of the middle 95% of what resampled test sets give."""
+
+    value: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -197,20 +215,23 @@ def paired_bootstrap(
     samples: int = 1000,
     seed: int = 0,
     tokenize: str = "13a",
+    metric: Metric | None = None,
 ) -> Comparison:
-    """Compare two systems' BLEU on test sets drawn from this one, with replacement (Koehn 2004).
+    """Compare two systems on test sets drawn from this one, with replacement (Koehn 2004).
 
-    Both are scored on the same draws, so that a hard sentence is hard for both. `tokenize` is sacreBLEU's:
-    "none" for tokenised text. Raises ValueError unless each hypothesis has a reference, and for no sample.
+    Both are scored on the same draws, so that a hard sentence is hard for both. `metric` is by default BLEU
+    with sacreBLEU's tokenizer `tokenize`: "none" for tokenised text. Raises ValueError unless each hypothesis
+    has a reference.
     """
-    (on_all_a, on_draws_a), (on_all_b, on_draws_b) = (
-        resampled_bleu(hypotheses, references, samples, seed, tokenize) for hypotheses in (a, b)
+    metric = metric or bleu_metric(tokenize)
+    (all_a, draws_a), (all_b, draws_b) = (
+        resample(metric, hypotheses, references, samples, seed) for hypotheses in (a, b)
     )
     return Comparison(
-        interval(on_all_a, on_draws_a),
-        interval(on_all_b, on_draws_b),
-        difference=interval(on_all_a - on_all_b, on_draws_a - on_draws_b),
-        wins=(on_draws_a > on_draws_b).double().mean().item(),
+        interval(all_a, draws_a),
+        interval(all_b, draws_b),
+        difference=interval(all_a - all_b, draws_a - draws_b),
+        wins=float((draws_a > draws_b).mean()),
     )
 
 
@@ -220,54 +241,56 @@ def bootstrap(
     samples: int = 1000,
     seed: int = 0,
     tokenize: str = "13a",
+    metric: Metric | None = None,
 ) -> Interval:
-    """One system's BLEU, and how far another test set might have moved it; else as `paired_bootstrap`."""
-    return interval(*resampled_bleu(hypotheses, references, samples, seed, tokenize))
+    """Compute a system's score and its 95% interval over other test sets; else as `paired_bootstrap`."""
+    return interval(*resample(metric or bleu_metric(tokenize), hypotheses, references, samples, seed))
 
 
-def resampled_bleu(
-    hypotheses: Sequence[str], references: Sequence[str], samples: int, seed: int, tokenize: str
-) -> tuple[float, torch.Tensor]:
-    """A system's BLEU, and that on test sets drawn with replacement (samples,), the same for each `seed`."""
-    if samples < 1:
-        raise ValueError(f"the bootstrap needs at least 1 sample, not {samples}")
-    counts, size = ngram_counts(hypotheses, references, tokenize), len(references)
-    generator = torch.Generator().manual_seed(seed)
-    draws = (torch.randint(size, (size,), generator=generator) for _ in range(samples))
-    return bleu_of(counts), torch.tensor([bleu_of(counts[draw]) for draw in draws])
+def bounded(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Score a corpus with its 95% interval."""
+    bounds = bootstrap(hypotheses, references, metric=metric)
+    return replace(metric(hypotheses, references), low=bounds.low, high=bounds.high)
 
 
-def ngram_counts(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> torch.Tensor:
-    """All that BLEU needs to know of each sentence, int64 (sentences, 10).
-
-    Columns: n-grams of lengths 1 to 4 that the reference has too; all those n-grams; the two lengths.
-    """
-    check_lengths(hypotheses, references)
-    scorer = bleu_scorer(tokenize, effective_order=True)  # changes no count, only hushes a warning
-    scores = (scorer.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True))
-    return torch.tensor([[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scores])
+def resample(
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[str], samples: int, seed: int
+) -> tuple[float, Any]:
+    """Return a system's score, and those on test sets drawn as sacreBLEU draws them, float64 (samples,)."""
+    counts = metric.counts(hypotheses, references)
+    draws = np.random.default_rng(seed).choice(len(counts), (samples, len(counts)))
+    return metric.value(counts.sum(axis=0)), np.array([metric.value(counts[draw].sum(0)) for draw in draws])
 
 
-def bleu_of(counts: torch.Tensor) -> float:
-    """The corpus BLEU of sentences whose `ngram_counts` (sentences, 10) these are."""
-    from sacrebleu.metrics import BLEU
-
-    total = counts.sum(dim=0).tolist()
-    return BLEU.compute_bleu(total[:4], total[4:8], total[8], total[9], smooth_method="exp").score
-
-
-def interval(value: float, scores: torch.Tensor) -> Interval:
-    """The middle 95% of the scores (samples,)."""
-    low, high = scores.double().quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+def interval(value: float, scores: Any) -> Interval:
+    """Return the middle 95% of the scores (samples,)."""
+    low, high = np.quantile(scores, [0.025, 0.975]).tolist()
     return Interval(value, low, high)
 
 
-def alignment_error_rate(predicted: Set[Any], sure: Set[Any], possible: Set[Any] | None = None) -> float:
-    """The share of wrong links (Och and Ney 2003): 1 - (|A & S| + |A & P|) / (|A| + |S|), from 0 to 1.
+def ngram_counts(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> torch.Tensor:
+    """Return all that BLEU needs to know of each sentence, int64 (sentences, 10).
 
-    A link is a pair (source position, target position); over a corpus, put the sentence's number before it.
-    A is `predicted`; S, the links that must be found, is `sure`; P are these and those `possible`, which may
-    be found besides. With nothing found and nothing to find, nothing is wrong: 0.
+    Columns: n-grams of lengths 1 to 4 that the reference has too; all those n-grams; the two lengths.
+    """
+    counts = torch.tensor(bleu_metric(tokenize).counts(hypotheses, references)).long()
+    return counts.roll(-2, dims=1)  # sacreBLEU begins with the lengths
+
+
+def bleu_of(counts: torch.Tensor) -> float:
+    """Compute the corpus BLEU of sentences from their `ngram_counts` (sentences, 10)."""
+    return bleu_metric().value(counts.sum(dim=0).roll(2).tolist())
+
+
+# ---- alignments
+
+
+def alignment_error_rate(predicted: Set[Any], sure: Set[Any], possible: Set[Any] | None = None) -> float:
+    """Compute the share of wrong links, 1 - (|A & S| + |A & P|) / (|A| + |S|), from 0 to 1.
+
+    After Och and Ney (2003). A link is a pair (source position, target position); over a corpus, put the
+    sentence's number before it. A is `predicted`; S, the links that must be found, is `sure`; P are these and
+    those `possible`, which may be found besides. With nothing found and nothing to find, nothing is wrong: 0.
     """
     allowed = sure if possible is None else sure | possible
     links = len(predicted) + len(sure)

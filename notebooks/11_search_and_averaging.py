@@ -48,7 +48,6 @@ from annotated import (
 )
 from annotated.data import ParallelText, TokenBatches, encode_corpus
 from annotated.data.grammar import sample
-from annotated.metrics import score_tokens
 from annotated.plots import plot_beam, setup_notebook
 from annotated.search.beam import SentenceSearch, next_log_probs
 from annotated.transformer.schedule import noam_scheduler
@@ -56,6 +55,7 @@ from annotated.translation.evaluate import recorded
 
 # %%
 from annotated.translation.model_folder import load_weights
+from annotated.validation import score_tokens
 
 setup_notebook()
 torch.set_num_threads(1)  # the matrices are small, and only wait for a second thread

@@ -63,8 +63,8 @@ from annotated.data.trees import (
     read_tree,
     score_brackets,
 )
-from annotated.metrics import score_tokens
 from annotated.plots import plot_tree, setup_notebook
+from annotated.validation import score_tokens
 
 setup_notebook()
 torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread

@@ -6,29 +6,29 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics import BLEU, CHRF
 
 from annotated.data.batches import Batch
 from annotated.data.grammar import sample
 from annotated.metrics import (
+    METRICS,
     alignment_error_rate,
     bleu,
     bleu_of,
     bleu_tokenizer,
     bootstrap,
     chrf,
-    greedy_bleu,
     moses_knows,
     moses_tokenized,
     ngram_counts,
     paired_bootstrap,
-    score_tokens,
     tokenized_bleu,
 )
 from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import make_model
+from annotated.validation import greedy_bleu, score_tokens
 
 PAD = 2
 REFERENCES = [
@@ -185,19 +185,76 @@ def test_the_bootstrap_repeats_with_its_seed():
     assert one == two != other
 
 
-def test_a_bootstrap_needs_a_sample():
-    for systems, ask in (((GOOD, BAD), paired_bootstrap), ((GOOD,), bootstrap)):
-        with pytest.raises(ValueError, match="at least 1 sample, not 0"):
-            ask(*systems, REFERENCES, samples=0)
-
-
 def test_one_system_has_the_interval_that_it_has_beside_another():
     for tokenize in ("13a", "none"):
         found = bootstrap(GOOD, REFERENCES, 100, 3, tokenize)
         assert found == paired_bootstrap(GOOD, BAD, REFERENCES, 100, 3, tokenize).a
 
 
+@pytest.mark.parametrize("name", ["bleu", "chrf"])
+def test_intervals_are_sacrebleus(name):
+    """By its own bootstrap, whose seed is 12345, on the same draws."""
+    scorer = {"bleu": BLEU, "chrf": CHRF}[name]()
+    expected = scorer.corpus_score(GOOD * 20, [REFERENCES * 20], n_bootstrap=1000)
+    found = bootstrap(GOOD * 20, REFERENCES * 20, 1000, 12345, metric=METRICS[name]())
+    assert found.value == pytest.approx(expected.score)
+    assert (found.high - found.low) / 2 == pytest.approx(expected._ci, rel=0.02)
+
+
+# ---- error rates
+
+
+def edits(one, other):
+    """Levenshtein's distance, by its definition."""
+    if not one or not other:
+        return len(one) + len(other)
+    same = edits(one[1:], other[1:]) + (one[0] != other[0])
+    return min(same, edits(one[1:], other) + 1, edits(one, other[1:]) + 1)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(*2 * [st.text("ab ", max_size=6)]), min_size=1, max_size=4))
+def test_error_rates_are_edits_by_length(pairs):
+    hypotheses, references = zip(*pairs, strict=True)
+    for name, split in (("wer", str.split), ("cer", lambda text: list(text.strip()))):
+        errors = sum(edits(split(h), split(r)) for h, r in pairs)
+        length = max(1, sum(len(split(r)) for r in references))
+        assert METRICS[name]()(hypotheses, references).value == pytest.approx(100 * errors / length)
+    exact = 100 * sum(h.split() == r.split() for h, r in pairs) / len(pairs)
+    assert METRICS["exact"]()(hypotheses, references).value == pytest.approx(exact)
+    assert METRICS["ser"]()(hypotheses, references).value == pytest.approx(100 - exact)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_tells_good_from_bad(name):
+    metric = METRICS[name]()
+    best, worst = metric(REFERENCES, REFERENCES).value, metric(["x"] * 5, REFERENCES).value
+    assert (best < worst) == metric.lower_is_better
+    assert metric(GOOD, REFERENCES).signature
+    assert paired_bootstrap(GOOD, GOOD, REFERENCES, 5, metric=metric).wins == 0
+    with pytest.raises(ValueError, match="lists of sentences"):
+        metric("A dog runs.", "A dog runs.")
+
+
 # ---- translations while training
+
+
+def test_greedy_bleu_does_not_depend_on_the_batch():
+    words = WordTokenizer([f"w{i}" for i in range(6)], None)
+    torch.manual_seed(0)
+    model = make_model(10, 10, N=1, d_model=16, d_ff=16, h=2)
+    with torch.no_grad():
+        model.generator.proj.bias[words.end] -= 100  # no translation ends by itself
+    src = torch.tensor([[4, 1, *[PAD] * 28], [*[5] * 29, 1]])
+    found = []
+
+    def measure(hypotheses, references):
+        found.append([len(line.split()) for line in hypotheses])
+        return bleu(hypotheses, references)
+
+    greedy_bleu(model, [Batch(src, src, PAD)], words, measure)
+    greedy_bleu(model, [Batch(src[:1, :2], src[:1], PAD), Batch(src[1:], src[1:], PAD)], words, measure)
+    assert found[0] == found[1] == [2 + 49, 30 + 49]
 
 
 def test_greedy_bleu_is_the_bleu_of_greedy_translations():
@@ -207,7 +264,8 @@ def test_greedy_bleu_is_the_bleu_of_greedy_translations():
     src = torch.tensor([[4, 5, 6, 1], [7, 1, PAD, PAD], [8, 9, 1, PAD]])
     mask = (src != PAD).unsqueeze(1)
     rows = greedy_decode(model, src, mask, 54, words.start, words.end, forbidden=(words.start, words.pad))
-    found = [words.decode(row) for row in rows.tolist()]
+    limits = (mask.sum(dim=(1, 2)) + 50).tolist()
+    found = [words.decode(row[:limit]) for row, limit in zip(rows.tolist(), limits, strict=True)]
 
     def batch(translations):
         tgt = [[words.start, *words.encode(line), words.end] for line in translations]

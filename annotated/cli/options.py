@@ -97,8 +97,8 @@ class Train:
 class Engine:
     """What computes a search."""
 
-    engine: Literal["pytorch", "ctranslate2"] = setting(
-        "pytorch", "library that searches: PyTorch, or CTranslate2, which is faster on a CPU"
+    engine: Literal["auto", "pytorch", "ctranslate2"] = setting(
+        "auto", "library that searches: CTranslate2 is faster on a CPU, and auto takes it for many sentences"
     )
     quantization: Quantization = setting("float32", "number format of the matrices in CTranslate2")
 

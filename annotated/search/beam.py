@@ -17,7 +17,6 @@ from annotated.search.inference import evaluating
 from annotated.search.limits import (
     EXTRA,
     Penalty,
-    check_count,
     check_search,
     check_tokens,
 )
@@ -104,8 +103,8 @@ def beam_search(
     if max_len is None:
         max_len = [length + EXTRA for length in src_mask.sum(dim=(1, 2)).tolist()]
     limits = max_len if isinstance(max_len, Sequence) else [max_len] * len(src)
-    for limit in limits:
-        check_count("max_len", limit)
+    if min(limits, default=1) < 1:
+        raise ValueError(f"max_len must be at least 1, not {min(limits)}")
     rules = beam, n_best, alpha, penalty
     watches = [None if watch is None else partial(watch, i) for i in range(len(src))]
     searches = [

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from annotated.search.cache import DecoderCache
 from annotated.search.inference import evaluating
-from annotated.search.limits import check_count
 from annotated.transformer.model import EncoderDecoder
 
 
@@ -39,7 +38,8 @@ def greedy_decode(
     Returns int64 (B, at most max_len), each row beginning with `start_symbol`.
     No gradients are kept. Raises ValueError for a `max_len` below 1 and a mask of another shape.
     """
-    check_count("max_len", max_len)
+    if max_len < 1:
+        raise ValueError(f"max_len must be at least 1, not {max_len}")
     max_len = min(max_len, (model.max_positions or max_len) + 1)  # the last token is not read
     src_mask = None if src_mask is None else mask_each(src, src_mask)
     with evaluating(model):

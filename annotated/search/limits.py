@@ -8,8 +8,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from numbers import Integral, Real
-from typing import Any, Literal, get_args
+from typing import Literal
 
 from annotated.transformer.config import setting
 
@@ -22,24 +21,12 @@ Penalty = Literal["gnmt", "power"]
 # ---- settings that are refused
 
 
-def check_count(name: str, value: Any, most: int | None = None) -> None:
-    """Raise ValueError unless `value` is a whole number from 1 to `most`."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise ValueError(f"{name} must be a whole number, not {value!r}")
-    if int(value) < 1:
-        raise ValueError(f"{name} must be at least 1, not {value}")
-    if most is not None and int(value) > most:
-        raise ValueError(f"{name} must be at most {most}, not {value}")
-
-
-def check_search(beam: Any, n_best: Any, alpha: Any) -> None:
-    """Raise ValueError for settings with which no beam search could be made."""
-    check_count("beam", beam, MAX_BEAM)
-    check_count("n_best", n_best, beam)
-    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not math.isfinite(alpha):
-        raise ValueError(f"alpha must be a number, not {alpha!r}")
-    if alpha < 0:
-        raise ValueError(f"alpha must not be negative, not {alpha}: long sentences would be penalised twice")
+def check_search(beam: int, n_best: int, alpha: float) -> None:
+    """Raise ValueError for a beam outside 1 to 256, an n_best above it, or a negative alpha."""
+    if not 1 <= n_best <= beam <= MAX_BEAM:
+        raise ValueError(f"1 <= n_best <= beam <= {MAX_BEAM} must hold, but n_best={n_best} and beam={beam}")
+    if not 0 <= alpha < math.inf:
+        raise ValueError(f"alpha must not be negative and must be finite, not {alpha}")
 
 
 def check_tokens(
@@ -72,10 +59,10 @@ class Limits:
     )
 
     def __post_init__(self) -> None:
-        check_count("max_source", self.max_source)
-        check_count("max_length", self.max_length)
-        if self.too_long not in (choices := get_args(Limits.__annotations__["too_long"])):
-            raise ValueError(f"too_long must be one of {', '.join(choices)}, not {self.too_long!r}")
+        if min(self.max_source, self.max_length) < 1:
+            raise ValueError(f"max_source and max_length must be at least 1, not {self}")
+        if self.too_long not in ("cut", "refuse"):
+            raise ValueError(f"too_long must be cut or refuse, not {self.too_long!r}")
 
     def within(self, positions: int | None) -> "Limits":
         """The limits of a model that has so many positions; None stands for any number."""
@@ -102,28 +89,15 @@ class Limits:
         return min(source + EXTRA, self.max_length)
 
 
-def one_sentence(sentence: object) -> str:
-    """The sentence itself. Raises ValueError for anything but one string."""
-    if not isinstance(sentence, str):
-        raise ValueError(f"this takes one sentence, not {type(sentence).__name__}; translate() takes a list")
-    return sentence
-
-
-def several_sentences(sentences: object) -> list[str]:
-    """A list of the sentences. Raises ValueError that names the first that is no string, or what is no list.
-
-    A table is none: it would give its columns' names.
-    """
-    if isinstance(sentences, str):
-        raise ValueError("translate takes a list of sentences; for one, call the translator itself")
-    table = isinstance(sentences, Mapping) or getattr(sentences, "ndim", 1) != 1
-    if table or isinstance(sentences, bytes) or not isinstance(sentences, Iterable):
-        column = "; of a table, give one column" if table else ""
-        raise ValueError(f"translate takes a list of sentences, not {type(sentences).__name__}{column}")
+def several_sentences(sentences: Iterable[str]) -> list[str]:
+    """List the sentences. Raises ValueError for one string, and for a table, which would give its columns."""
+    if isinstance(sentences, str | bytes | Mapping) or getattr(sentences, "ndim", 1) != 1:
+        kind = type(sentences).__name__
+        raise ValueError(f"translate takes a list of sentences or one column of a table, not {kind}")
     listed = list(sentences)
     for i, sentence in enumerate(listed):
         if not isinstance(sentence, str):
-            raise ValueError(f"sentences[{i}] must be a string, not {sentence!r:.40}")
+            raise TypeError(f"sentences[{i}] must be a string, not {sentence!r:.40}")
     return listed
 
 

@@ -20,12 +20,9 @@ from tqdm import tqdm
 from annotated.data.batches import TokenBatches
 from annotated.data.corpora import languages
 from annotated.metrics import (
-    TokenScores,
     bleu,
-    bleu_scorer,
+    bleu_metric,
     bleu_tokenizer,
-    greedy_bleu,
-    score_tokens,
 )
 from annotated.tokenizers import Tokenizer
 from annotated.training.checkpoint import RunFolder, average_checkpoints, load_optimizer
@@ -36,6 +33,7 @@ from annotated.training.update import Updater, Weighed, advice, rate_at
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.model_folder import WEIGHTS, load_weights, save_model
 from annotated.translation.tensor_files import read_tensors
+from annotated.validation import TokenScores, greedy_bleu, score_tokens
 
 
 class TrainingError(SharedError):
@@ -80,7 +78,7 @@ class Trainer:
         tokenize = "none" if tokenized else bleu_tokenizer(language)
         self.measure = partial(bleu, tokenize=tokenize)  # the one that `annotated evaluate` will have
         if config.bleu_every:
-            bleu_scorer(tokenize)  # what it needs must be here before the work begins
+            bleu_metric(tokenize)  # what it needs must be here before the work begins
 
     # ---- the run
 

@@ -1,7 +1,5 @@
 """What a model scores on a split of a corpus: all that `annotated evaluate` prints and writes."""
 
-import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,17 +10,17 @@ from annotated.data import Corpus, TokenBatches, encode_corpus
 from annotated.files import read_json
 from annotated.metrics import (
     Score,
-    bleu,
-    bleu_scorer,
+    bleu_metric,
     bleu_tokenizer,
-    bootstrap,
+    bounded,
     chrf,
     moses_knows,
     moses_tokenized,
-    score_tokens,
 )
 from annotated.search.limits import Penalty
+from annotated.tokenizers import normalize
 from annotated.translation.translator import Translator
+from annotated.validation import score_tokens
 
 RECORDED = Path(__file__).parents[1] / "recorded"  # a JSON file each, shipped for the notebooks
 
@@ -83,18 +81,19 @@ def score_split(
     """Translate a split and score that; returns the scores and the translations.
 
     `tokenized` text is tokenised and lower-cased already; for other text, `tokenize` names sacreBLEU's
-    tokenizer, if not the language's. Raises ValueError for an unknown split, and as `bleu_scorer` does.
+    tokenizer, if not the language's. Raises ValueError for an unknown split, and as `bleu_metric` does.
     """
     text = corpus[split]
     if tokenized and tokenize:
         raise ValueError(f"this text is tokenised already: its BLEU takes no tokenizer {tokenize!r}")
     tokenize = tokenize or bleu_tokenizer(corpus.tgt_language)
-    bleu_scorer(tokenize)
+    measure = bleu_metric(tokenize)
     found = translator.translate(text.src, beam, alpha, penalty, progress=progress)
+    references = [normalize(line, translator.normalization) for line in text.tgt]
     language = corpus.tgt_language or ""
-    older = (found, text.tgt) if tokenized else None
+    older = (found, references) if tokenized else None
     if not tokenized and moses_knows(language):
-        older = moses_tokenized(found, language), moses_tokenized(text.tgt, language)
+        older = moses_tokenized(found, language), moses_tokenized(references, language)
     pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer)
     batches = TokenBatches(
         pairs, max(4096, int(np.maximum(pairs.src.lengths, pairs.tgt.lengths).max())), shuffle=False
@@ -108,16 +107,10 @@ def score_split(
         beam,
         alpha,
         penalty,
-        None if tokenized else bounded_bleu(found, text.tgt, tokenize),
-        bounded_bleu(*older, "none") if older else None,
-        chrf(found, text.tgt),
+        None if tokenized else bounded(measure, found, references),
+        bounded(bleu_metric("none"), *older) if older else None,
+        chrf(found, references),
         tokens.perplexity,
         tokens.accuracy,
     )
     return results, found
-
-
-def bounded_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> Score:
-    """A BLEU score with its 95% interval."""
-    found = bootstrap(hypotheses, references, tokenize=tokenize)
-    return dataclasses.replace(bleu(hypotheses, references, tokenize), low=found.low, high=found.high)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from torch.overrides import TorchFunctionMode
 from annotated.files import read_json, settings_from_json, write_json
 from annotated.search.inference import evaluating
 from annotated.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
+from annotated.tokenizers.text import Form
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
@@ -237,9 +238,17 @@ def check_whole(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: 
 
 
 def save_model(
-    folder: Path, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
+    folder: Path,
+    model: EncoderDecoder,
+    src_tokenizer: Tokenizer,
+    tgt_tokenizer: Tokenizer,
+    *,
+    normalization: Form = "NFC",
 ) -> None:
-    """Write a model folder. Raises ValueError as `check_whole` does, and then writes nothing."""
+    """Write a model folder; `normalization` is the form of the text that the model was trained on.
+
+    Raises ValueError as `check_whole` does, and then writes nothing.
+    """
     check_whole(model, src_tokenizer, tgt_tokenizer)
     folder = Path(folder)
     joint = src_tokenizer is tgt_tokenizer  # it is stored once
@@ -248,22 +257,24 @@ def save_model(
     for name, tokenizer in {names["src"]: src_tokenizer, names["tgt"]: tgt_tokenizer}.items():
         save_tokenizer(tokenizer, folder, name)
     settings = {"format": FORMAT, "model": dataclasses.asdict(model.config), "tokenizers": names}
+    if normalization != "NFC":
+        settings["normalization"] = normalization
     write_json(folder / CONFIG, settings)
     write_tensors(folder / WEIGHTS, state(model), described(folder, names))
 
 
 def described(folder: Path, names: Mapping[str, str]) -> dict[str, str]:
-    """The SHA-256 of what each JSON file says that tells what the weights mean: settings and tokenizers.
+    """Compute the SHA-256 of the settings and the tokenizers, by file, whatever the layout of their JSON.
 
-    Its bytes may change on the way: line ends, for one. It has the checksum of a tokenizer's second file.
+    A tokenizer's JSON holds the checksum of its second file.
     """
     files = [CONFIG, *(f"{name}.json" for name in sorted(set(names.values())))]
-    said = {file: json.dumps(read_json(folder / file), sort_keys=True) for file in files}
-    return {file: hashlib.sha256(text.encode()).hexdigest() for file, text in said.items()}
+    contents = {file: json.dumps(read_json(folder / file), sort_keys=True) for file in files}
+    return {file: hashlib.sha256(text.encode()).hexdigest() for file, text in contents.items()}
 
 
 def read_config(folder: Path) -> tuple[TransformerConfig, dict[str, str]]:
-    """The settings of the model in a folder, and its tokenizers' names. Raises as `load_model` does."""
+    """Read the settings of the model in a folder, and its tokenizers' names. Raises as `load_model` does."""
     path = folder / CONFIG
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no model: there is no {CONFIG} in it")
@@ -281,6 +292,14 @@ def read_config(folder: Path) -> tuple[TransformerConfig, dict[str, str]]:
             raise ValueError(f"{path}: tokenizers.{side} must be tokenizer or {side}_tokenizer")
     config = settings_from_json(TransformerConfig, settings["model"], path)
     return config, {side: names[side] for side in ("src", "tgt")}
+
+
+def read_normalization(folder: Path) -> Form:
+    """Read the form to which the text of a model is normalised. Raises ValueError for an unknown one."""
+    form = read_json(folder / CONFIG).get("normalization", "NFC")
+    if form not in get_args(Form):
+        raise ValueError(f"{folder / CONFIG}: normalization must be NFC or NFKC, not {form!r}")
+    return form
 
 
 def load_model(
@@ -309,13 +328,13 @@ def load_model(
 
 
 def shipped_models() -> list[str]:
-    """The names of the models that come with the package."""
+    """List the models that come with the package."""
     folder = resources.files("annotated") / "pretrained"
     return sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
 
 
 def shipped_model(name: str) -> Path:
-    """The folder of a model that comes with the package. Raises ValueError that lists the names."""
+    """Find a model that comes with the package by its name. Raises ValueError that lists the names."""
     if name not in shipped_models():
         names = ", ".join(shipped_models()) or "none yet"
         raise ValueError(f"{name!r} is not the name of a shipped model; they are: {names}")
@@ -323,7 +342,7 @@ def shipped_model(name: str) -> Path:
 
 
 def find_model(name_or_folder: str | Path) -> Path:
-    """The folder of a model, on disk or shipped. Raises FileNotFoundError that lists the shipped models."""
+    """Find a model on disk or, by its name, a shipped one. Raises FileNotFoundError that lists those."""
     if Path(name_or_folder).is_dir():
         return Path(name_or_folder)
     try:

@@ -1,9 +1,12 @@
 """Text in, text out: a trained model with its tokenizers and its search."""
 
+import os
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import platformdirs
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -12,22 +15,16 @@ from tqdm.auto import tqdm
 from annotated.fast import map_in_threads
 from annotated.search.beam import Hypothesis, beam_search
 from annotated.search.inference import evaluating
-from annotated.search.limits import (
-    Limits,
-    Penalty,
-    by_length,
-    check_count,
-    check_search,
-    one_sentence,
-    several_sentences,
-)
-from annotated.tokenizers import Tokenizer
+from annotated.search.limits import Limits, Penalty, by_length, check_search, several_sentences
+from annotated.tokenizers import Tokenizer, normalize
+from annotated.tokenizers.text import Form
 from annotated.transformer.attention import padding_mask, subsequent_mask
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.attention_maps import TranslationAttention, capture_attention, is_watched
 from annotated.translation.model_folder import (
     find_model,
     load_model,
+    read_normalization,
     shipped_model,
     shipped_models,
     training_settings,
@@ -38,20 +35,31 @@ if TYPE_CHECKING:
 
     from annotated.interop.ctranslate2_engine import CTranslate2Engine
 
+ENGINES = "auto", "pytorch", "ctranslate2"
+MANY = 128  # sentences of a call that pay for converting a model and loading CTranslate2
+
 
 class Translator:
-    """Translates sentences: `Translator.load("runs/first")("A dog runs.")`.
+    """Translate sentences: `Translator.load("runs/first")("A dog runs.")`.
 
-    The defaults are the paper's search: beam 4, length penalty alpha 0.6 (section 6.1). With
-    `lower_cased`, for a model that has seen only lower-cased, tokenised text, cased text is refused. `pair`,
-    such as "en-de", is what it translates, where that is known. `limits` are the fields of `Limits`: no
-    sentence is read beyond `max_source` tokens or translated into more than `max_length`, each 1,024 unless
-    the model has fewer positions; `too_long` says whether a longer one is cut, with a warning, or refused.
+    The defaults are the paper's search: beam 4, length penalty alpha 0.6 (section 6.1). Text is normalised
+    by `tokenizers.normalize` in the form `normalization` before the model reads it.
 
-    With `engine="ctranslate2"` that library searches, with the weights as they are now and the matrices in
-    `quantization`, and finds what our own search would (see `interop.ctranslate2_engine`); `model` stays here
-    beside it, and shows attention and scores text. Raises ImportError where CTranslate2 is missing, and
-    ValueError for a model on another device than the CPU, or one that `to_ctranslate2` refuses.
+    `engine` names who searches. "ctranslate2" is that library, which finds what our own search finds (see
+    `interop.ctranslate2_engine`), with the matrices in `quantization`. "auto" takes it for calls of at least
+    128 sentences where it is installed and the model is the paper's, in float32 on a CPU, without hooks;
+    "pytorch" never. `model` shows attention and scores text in any case, and where its weights change they
+    are converted anew, in the folder `cache` if that is given.
+
+    Args:
+        lower_cased: the model has read lower-cased, tokenised text alone, so that capitals are refused.
+        pair: the languages, such as "en-de", where they are known.
+        limits: fields of `Limits`. No sentence is read beyond `max_source` tokens or translated into more
+            than `max_length`, each 1,024 unless the model has fewer positions; `too_long` says whether a
+            longer one is cut, with a warning, or refused.
+
+    Raises ImportError where CTranslate2 is asked for and missing, and ValueError for a model that it cannot
+    compute.
     """
 
     def __init__(
@@ -61,50 +69,65 @@ class Translator:
         tgt_tokenizer: Tokenizer,
         lower_cased: bool = False,
         pair: str | None = None,
-        engine: Literal["pytorch", "ctranslate2"] = "pytorch",
+        engine: Literal["auto", "pytorch", "ctranslate2"] = "auto",
         quantization: str = "float32",
+        normalization: Form = "NFC",
+        cache: Path | None = None,
         **limits: Any,
     ):
+        if engine not in ENGINES:
+            raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
+        if engine != "ctranslate2" and quantization != "float32":
+            raise ValueError(f"quantization={quantization!r} takes engine='ctranslate2'")
+        if unknown := limits.keys() - vars(Limits()).keys():
+            raise TypeError(
+                f"Translator has no option {', '.join(sorted(unknown))}; a beam goes to translate()"
+            )
         self.model = model
         self.src_tokenizer = src_tokenizer
         self.tgt_tokenizer = tgt_tokenizer
         self.lower_cased = lower_cased
         self.pair = pair
+        self.engine = engine
+        self.quantization = quantization
+        self.normalization = normalization
+        self.cache = cache
         self.limits = Limits(**limits).within(model.max_positions)
-        self.engine: CTranslate2Engine | None = None
-        if engine == "ctranslate2":
-            from annotated.interop import ctranslate2_engine  # belongs to an extra
-
-            self.engine = ctranslate2_engine.CTranslate2Engine(
-                model, src_tokenizer, tgt_tokenizer, quantization
-            )
-        elif engine != "pytorch":
-            raise ValueError(f"engine must be pytorch or ctranslate2, not {engine!r}")
-        elif quantization != "float32":
-            raise ValueError(f"quantization={quantization!r} takes engine='ctranslate2'")
+        self._ctranslate2 = self.load_engine() if engine == "ctranslate2" else None
 
     @classmethod
     def load(
         cls, name_or_folder: str | Path, device: str | torch.device = "cpu", **options: Any
     ) -> "Translator":
-        """From a model folder, or by the name of a shipped model; `options` are those of the class.
+        """Load a model folder, or a shipped model by its name; `options` are those of the class.
 
-        Raises as `load_model` and the class do.
+        `device` "auto" is the GPU if there is one. Raises as `load_model` and the class do.
         """
         folder = find_model(name_or_folder)
         settings = training_settings(folder)
-        lower_cased = settings.get("variant") == "tok"
-        return cls(*load_model(folder, device), lower_cased, settings.get("pair"), **options)
+        options = {
+            "lower_cased": settings.get("variant") == "tok",
+            "pair": settings.get("pair"),
+            "normalization": read_normalization(folder),
+            "cache": engine_cache(folder),
+            **options,
+        }
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        return cls(*load_model(folder, device), **options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_ctranslate2": None}  # a copy converts again when it is used
 
     def __repr__(self) -> str:
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         pair = f"{self.pair}, " if self.pair else ""
-        by = f" by {self.engine}" if self.engine else ""
+        by = f" by {self._ctranslate2}" if self._ctranslate2 else ""
         return f"Translator({pair}{parameters:,} parameters, on {self.device}{by}, {self.limits})"
 
     def __call__(self, sentence: str, beam: int = 4, alpha: float = 0.6) -> str:
-        """Translate one sentence. Raises ValueError for anything but one string."""
-        return self.translate([one_sentence(sentence)], beam, alpha)[0]
+        """Translate one sentence."""
+        return self.translate([sentence], beam, alpha)[0]
 
     def translate(
         self,
@@ -117,21 +140,21 @@ class Translator:
         progress: bool = False,
         first_line: int = 1,
     ) -> list[str]:
-        """Translate sentences, one for one and in order; one of white space alone gives an empty one.
+        """Translate sentences, one for one and in order; one without a visible character gives "".
 
         Every translation begins with the words of `prefix`. Sentences of like length are searched together,
         at most about `max_tokens` source tokens in a batch, each counted `beam` times; on a CPU, as many
         batches side by side as PyTorch has threads, each with memory of its own. Messages count the lines
-        from `first_line` on; with `progress`, a bar shows how far it is. Raises ValueError for what is no
-        list of strings, a prefix that could not be written, scores that are not finite, and as `beam_search`.
+        from `first_line` on; with `progress`, a bar shows how far it is. Raises ValueError for a single
+        string or a table, a prefix that is too long, scores that are not finite, and as `beam_search`.
         """
-        found = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress, first_line)
-        return [self.tgt_tokenizer.decode(ends[0].tokens) if ends else "" for ends in found]
+        results = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress, first_line)
+        return [self.tgt_tokenizer.decode(best[0].tokens) if best else "" for best in results]
 
     def n_best(self, sentence: str, n: int = 4, alpha: float = 0.6) -> list[tuple[str, float]]:
-        """The best `n` translations that a beam of `n` finds, each with its score, the best first."""
-        [found] = self.search([one_sentence(sentence)], beam=n, alpha=alpha, n_best=n)
-        return [(self.tgt_tokenizer.decode(end.tokens), end.score) for end in found]
+        """Return the best `n` translations that a beam of `n` finds, each with its score, the best first."""
+        [best] = self.search([sentence], beam=n, alpha=alpha, n_best=n)
+        return [(self.tgt_tokenizer.decode(hypothesis.tokens), hypothesis.score) for hypothesis in best]
 
     def search(
         self,
@@ -145,69 +168,116 @@ class Translator:
         progress: bool = False,
         first_line: int = 1,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence, in order and best first; none for one of white space alone."""
-        sentences = several_sentences(sentences)
+        """Return the hypotheses of each sentence, best first; none without a visible character."""
+        texts = [normalize(sentence, self.normalization) for sentence in several_sentences(sentences)]
         check_search(beam, n_best, alpha)
-        check_count("max_tokens", max_tokens)
-        encoded = {
-            i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(sentences) if text.strip()
-        }
-        limits = {i: self.limits.longest(len(tokens)) for i, tokens in encoded.items()}
-        begun = self.begin(prefix)
-        settings: Any = {"beam": beam, "alpha": alpha, "penalty": penalty, "n_best": n_best}
-        engine = None if begun or is_watched(self.model) else self.engine
-
-        def search_batch(indices: list[int]) -> dict[int, list[Hypothesis]]:
-            asked = [encoded[i] for i in indices], [limits[i] for i in indices]
-            known = engine.search(*asked, **settings) if engine else [None] * len(indices)
-            found = {i: ends for i, ends in zip(indices, known, strict=True) if ends is not None}
-            left = [i for i in indices if i not in found]
-            if left:
-                src = self.batch([encoded[i] for i in left])
-                ours = beam_search(
-                    self.model,
-                    src,
-                    padding_mask(src, self.src_tokenizer.pad),
-                    [limits[i] for i in left],
-                    self.tgt_tokenizer.start,
-                    self.tgt_tokenizer.end,
-                    prefixes=[begun] * len(left),
-                    forbidden=self.forbidden,
-                    **settings,
-                )
-                found |= zip(left, ours, strict=True)
-            return found
-
+        encoded = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
+        begun = self.begin(normalize(prefix, self.normalization))
+        engine = None if begun or is_watched(self.model) else self.engine_for(len(encoded))
         batches = list(by_length(encoded, max(1, max_tokens // beam)))
         if len(batches) > 1 and is_watched(self.model):
             raise ValueError(
                 f"this takes {len(batches)} batches, and capture_attention keeps the maps of one pass: "
                 "translate them one by one, or ask for the `attention` of each"
             )
-        each = map_in_threads if self.device.type == "cpu" else map
-        results: dict[int, list[Hypothesis]] = {}
+
+        def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
+            sources = [encoded[i] for i in batch]
+            return self.search_tokens(sources, begun, engine, beam, alpha, penalty, n_best)
+
+        results: list[list[Hypothesis]] = [[] for _ in texts]
+        run = map_in_threads if self.device.type == "cpu" else map
         with (
             evaluating(self.model),  # around all batches: the first to end must not switch dropout on again
-            tqdm(total=len(sentences), unit="line", disable=None if progress else True) as bar,
+            tqdm(total=len(texts), unit="line", disable=None if progress else True) as bar,
         ):
-            bar.update(len(sentences) - len(encoded))
-            for found in each(search_batch, batches):
-                results |= found
-                bar.update(len(found))
+            bar.update(len(texts) - len(encoded))
+            for batch, found in zip(batches, run(search_batch, batches), strict=True):
+                for i, hypotheses in zip(batch, found, strict=True):
+                    results[i] = hypotheses
+                bar.update(len(batch))
         for i in encoded:
             if not results[i]:  # each comparison with NaN was false
                 raise ValueError(
                     f"line {first_line + i} has no translation: the model's scores are not finite; its "
                     f"weights are damaged, or too large for {next(self.model.parameters()).dtype}"
                 )
-        return [results.get(i, []) for i in range(len(sentences))]
+        return results
+
+    def search_tokens(
+        self,
+        sources: list[list[int]],
+        prefix: list[int],
+        engine: "CTranslate2Engine | None",
+        beam: int,
+        alpha: float,
+        penalty: Penalty,
+        n_best: int,
+    ) -> list[list[Hypothesis]]:
+        """Search one batch of encoded sentences; what the engine cannot decide is left to `beam_search`."""
+        limits = [self.limits.longest(len(source)) for source in sources]
+        results: list[Any] = [None] * len(sources)
+        if engine is not None:
+            results = engine.search(sources, limits, beam, alpha, penalty, n_best)
+        rest = [i for i, hypotheses in enumerate(results) if hypotheses is None]
+        if rest:
+            src = self.batch([sources[i] for i in rest])
+            found = beam_search(
+                self.model,
+                src,
+                padding_mask(src, self.src_tokenizer.pad),
+                [limits[i] for i in rest],
+                self.tgt_tokenizer.start,
+                self.tgt_tokenizer.end,
+                beam,
+                alpha,
+                penalty,
+                n_best,
+                prefixes=[prefix] * len(rest),
+                forbidden=self.forbidden,
+            )
+            for i, hypotheses in zip(rest, found, strict=True):
+                results[i] = hypotheses
+        return results
+
+    def engine_for(self, sentences: int) -> "CTranslate2Engine | None":
+        """Get the engine for a call of so many sentences; None for our own search."""
+        many = sentences >= MANY
+        if self.engine == "pytorch" or (self.engine == "auto" and not (many and self.suits_engine())):
+            return None
+        if self._ctranslate2 is None or not self._ctranslate2.fits(self.model, thorough=many):
+            try:
+                self._ctranslate2 = self.load_engine()
+            except (ImportError, ValueError):
+                if self.engine == "ctranslate2":
+                    raise
+                return None
+        return self._ctranslate2
+
+    def suits_engine(self) -> bool:
+        """Whether CTranslate2 is installed and computes all that this model does."""
+        modules = self.model.modules()
+        return (
+            find_spec("ctranslate2") is not None
+            and all(p.device.type == "cpu" and p.dtype == torch.float32 for p in self.model.parameters())
+            and not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+            and not torch.is_autocast_enabled("cpu")
+        )
+
+    def load_engine(self) -> "CTranslate2Engine":
+        """Load CTranslate2 with the weights as they are now."""
+        from annotated.interop.ctranslate2_engine import CTranslate2Engine  # belongs to an extra
+
+        parts = self.model, self.src_tokenizer, self.tgt_tokenizer
+        return CTranslate2Engine(*parts, self.quantization, self.cache)
 
     def encode(self, sentence: str, name: str = "the sentence") -> list[int]:
-        """A source sentence as the model reads it: its tokens, and as a rule the end symbol after them.
+        """Return a source sentence as the model reads it: its tokens between the tokenizer's symbols.
 
-        One over `max_source` is cut or refused; messages call it `name`. Raises ValueError for cased text
+        One over `max_source` is cut or refused; messages call it `name`. Raises ValueError for capitals
         where the model reads only lower-cased text.
         """
+        sentence = normalize(sentence, self.normalization)
         if self.lower_cased and sentence != sentence.lower():
             raise ValueError(
                 f"{sentence[:40]!r} has capitals, but this model reads lower-cased, tokenised text "
@@ -219,14 +289,10 @@ class Translator:
         return [*tokenizer.before, *tokens, *tokenizer.after]
 
     def begin(self, translation: str) -> list[int]:
-        """The tokens of a translation's beginning, or of all of it but its end symbol.
+        """Return the tokens of a translation's beginning, or of all of it but its end symbol.
 
-        Raises ValueError for what is no string, or no translation could be: too long, or of several lines.
+        Raises ValueError for one that is too long, or has several lines.
         """
-        if not isinstance(translation, str):
-            raise ValueError(
-                f"a translation or its prefix must be a string, not {type(translation).__name__}"
-            )
         tokens = self.tgt_tokenizer.encode(translation)
         if len(tokens) >= self.limits.max_length:
             size = f"{len(tokens):,} tokens, but with its end max_length is {self.limits.max_length:,}"
@@ -246,24 +312,23 @@ class Translator:
         return next(self.model.parameters()).device
 
     def pass_tokenized(self) -> None:
-        """Take text for lower-cased and tokenised. Raises ValueError for a model that reads normal text."""
+        """Raise ValueError for a model that reads normal text, because the text is tokenised."""
         if not self.lower_cased:
             raise ValueError(
                 "this model reads normal text, and does not want it tokenised: leave that out; for tokenised "
                 f"text there is {shipped_for(self.pair, 'tok')}"
             )
-        self.lower_cased = False
 
     @property
     def forbidden(self) -> tuple[int, ...]:
-        """Tokens that a translation never contains: start, padding, and whatever would break the line."""
+        """List the tokens that no translation contains: start, padding, and whatever would break the line."""
         tokenizer = self.tgt_tokenizer
         return (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
 
     def attention(self, sentence: str, translation: str | None = None) -> "TranslationAttention":
-        """Where each head looked while `translation`, by default our own, was written; raises as `begin`."""
+        """Record where each head looks while `translation`, by default ours, is written."""
         translation = self(sentence) if translation is None else translation
-        src = self.batch([self.encode(one_sentence(sentence))])
+        src = self.batch([self.encode(sentence)])
         tgt = [self.tgt_tokenizer.start, *self.begin(translation)]
         tokens = torch.tensor([tgt], device=src.device)
         masks = padding_mask(src, self.src_tokenizer.pad), subsequent_mask(tokens.size(1), tokens.device)
@@ -277,10 +342,17 @@ class Translator:
 
     def show_attention(self, sentence: str, translation: str | None = None) -> "alt.LayerChart":
         """Draw `attention(sentence, translation)`: every layer, head and kind, to choose from by menus."""
-        seen = self.attention(sentence, translation)
         from annotated.plots import explore_attention  # altair is heavy, and belongs to an extra
 
+        seen = self.attention(sentence, translation)
         return explore_attention(seen.maps, seen.src_tokens, seen.tgt_tokens)
+
+
+def engine_cache(folder: Path) -> Path | None:
+    """Choose where a model's copy for CTranslate2 is kept: beside it, or in the user's cache if shipped."""
+    if folder.name in shipped_models() and folder == shipped_model(folder.name):
+        return platformdirs.user_cache_path("annotated") / "ctranslate2" / folder.name
+    return folder / "ctranslate2" if os.access(folder, os.W_OK) else None
 
 
 def load_pretrained(name: str, device: str | torch.device = "cpu", **options: Any) -> Translator:

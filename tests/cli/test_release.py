@@ -17,7 +17,6 @@ from annotated.cli.release import CARD, SCORES, card, read_scores, release
 from annotated.cli.train import remembered
 from annotated.data import TokenBatches, encode_corpus, load_corpus
 from annotated.files import read_json
-from annotated.metrics import score_tokens
 from annotated.training.checkpoint import LOG, RunFolder
 from annotated.training.config import TrainingConfig
 from annotated.transformer.config import TransformerConfig
@@ -33,6 +32,7 @@ from annotated.translation.model_folder import (
 )
 from annotated.translation.tensor_files import read_tensors
 from annotated.translation.translator import Translator, load_pretrained
+from annotated.validation import score_tokens
 
 RECIPE = """
 [card]

@@ -16,12 +16,12 @@ from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until
 import annotated
 from annotated.data import TokenBatches
 from annotated.files import read_json
-from annotated.metrics import TokenScores, score_tokens
 from annotated.training.checkpoint import average_checkpoints
 from annotated.training.config import TrainingConfig
 from annotated.training.trainer import Trainer, TrainingError
 from annotated.translation.model_folder import WEIGHTS, load_model
 from annotated.translation.tensor_files import read_tensors
+from annotated.validation import TokenScores, score_tokens
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

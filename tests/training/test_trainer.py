@@ -12,7 +12,7 @@ from tqdm.notebook import tqdm_notebook
 
 from annotated.data.batches import Batch
 from annotated.files import read_json
-from annotated.metrics import bleu, greedy_bleu, tokenized_bleu
+from annotated.metrics import bleu, tokenized_bleu
 from annotated.tokenizers import WordTokenizer
 from annotated.training.distributed import half_precision
 from annotated.training.progress import stop_on_interrupt
@@ -21,6 +21,7 @@ from annotated.training.update import SummedLoss
 from annotated.transformer.loss import LabelSmoothing
 from annotated.translation.model_folder import WEIGHTS
 from annotated.translation.tensor_files import read_tensors
+from annotated.validation import greedy_bleu
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
