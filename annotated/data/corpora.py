@@ -226,8 +226,8 @@ def iwslt(path: str | Path, pair: str = "de-en") -> Corpus:
             raise FileNotFoundError(f"{path} holds no {missing[0]}")
         last = stem.rpartition(".")[2]
         split = {"tags": "train", "dev2010": "val"}.get(last, last)
-        one, other = (read(files[name], name) for name in names)
-        splits[split] = align(one, other, split, (names[0], names[1]))
+        (lines, one), (_, other) = (zip(*read(files[name], name), strict=True) for name in names)
+        splits[split] = align(one, other, lines, split, (names[0], names[1]))
     return Corpus("iwslt", src, tgt, splits)
 
 

@@ -124,8 +124,10 @@ def read_parallel(src_path: Name, tgt_path: Name, name: str | None = None) -> Pa
     Pairs with an empty side are dropped and counted. Raises FileNotFoundError; ValueError if the files differ
     in their number of lines, have no pair, or are not UTF-8.
     """
-    src, tgt = (list(enumerate(read_lines(path), start=1)) for path in (src_path, tgt_path))
-    return align(src, tgt, name or Path(src_path).name, (str(src_path), str(tgt_path)))
+    src, tgt = (read_lines(path) for path in (src_path, tgt_path))
+    return align(
+        src, tgt, range(1, len(src) + 1), name or Path(src_path).name, (str(src_path), str(tgt_path))
+    )
 
 
 def read_pairs(path: Name, columns: Sequence[str] | None = None, name: str | None = None) -> ParallelText:
@@ -208,27 +210,32 @@ def unquote(side: str, always: bool) -> str:
 
 
 def align(
-    src: Sequence[tuple[int, str]], tgt: Sequence[tuple[int, str]], name: str, where: tuple[str, str]
+    src: Sequence[str], tgt: Sequence[str], lines: Iterable[int], name: str, where: tuple[str, str]
 ) -> ParallelText:
-    """Pair two lists of (line number, sentence), called `where` in errors, as `read_parallel` does."""
+    """Pair sentences, of sources called `where` in errors, as `read_parallel` does."""
     if len(src) != len(tgt):
         raise ValueError(
             f"{where[0]} has {len(src):,} lines, but {where[1]} has {len(tgt):,}; "
             "line i of one must be the translation of line i of the other"
         )
-    pairs = ((number, one, other) for (number, one), (_, other) in zip(src, tgt, strict=True))
-    return filled(pairs, name, " and ".join(where))
+    return filled(zip(lines, src, tgt, strict=True), name, " and ".join(where))
 
 
 def filled(pairs: Iterable[tuple[int, str | None, str | None]], name: str, where: str) -> ParallelText:
     """Normalize pairs (line number, source, target), and drop and count those with an empty side."""
-    rows = [(line, normalize(src or ""), normalize(tgt or "")) for line, src, tgt in pairs]
-    if not rows:
+    lines: list[int] = []
+    sources: list[str] = []
+    targets: list[str] = []
+    for line, src, tgt in pairs:
+        lines.append(line)
+        for sentence, side in ((src or "", sources), (tgt or "", targets)):
+            normalized = normalize(sentence)
+            side.append(sentence if sentence == normalized else normalized)  # most are: no second copy
+    if not lines:
         raise ValueError(f"{where}: no sentence pairs (an iterator gives its pairs only once)")
-    if not any(src and tgt for _, src, tgt in rows):
+    if not any(map(all, zip(sources, targets, strict=True))):
         raise ValueError(f"{where}: no sentence pair with both sides filled")
-    lines, src, tgt = (list(column) for column in zip(*rows, strict=True))
-    text = ParallelText(src, tgt, lines, name, where=where)
+    text = ParallelText(sources, targets, lines, name, where=where)
     return text.without({"an empty side": [i for i, pair in enumerate(text) if not all(pair)]})
 
 
