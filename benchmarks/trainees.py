@@ -17,7 +17,7 @@ from annotated.interop import to_torch
 from annotated.tokenizers import PAD
 from annotated.training.distributed import half_precision
 from annotated.training.loop import SimpleLossCompute
-from annotated.training.update import SummedLoss
+from annotated.training.loss import SummedLoss
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.loss import LabelSmoothing
 from annotated.transformer.model import EncoderDecoder, TransformerConfig

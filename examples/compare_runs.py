@@ -15,7 +15,7 @@ from annotated.data import own_text
 from annotated.files import read_json
 from annotated.metrics import Comparison
 from annotated.plots.drawing import plt
-from annotated.training.checkpoint import PLACES
+from annotated.training.run_folder import PLACES
 
 
 def main(a: str, b: str, test: str, picture: str) -> Comparison:

@@ -165,7 +165,7 @@ print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 # %% tags=["nbval-ignore-output"]
 folder = Path(tempfile.mkdtemp()) / "run"  # for a run that you want to keep, name a folder of your own
 trainer = Trainer(model, (bpe, bpe), lambda epoch: quarters[epoch], val_batches, settings, folder)
-_ = trainer.train()
+_ = trainer.fit()
 
 # %% [markdown]
 # ### Two curves, two losses

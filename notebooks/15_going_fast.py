@@ -60,7 +60,7 @@ from annotated.data import pad_rows
 from annotated.fast import CpuKernels
 from annotated.plots import setup_notebook
 from annotated.tokenizers import END, PAD, START
-from annotated.training.update import SummedLoss
+from annotated.training.loss import SummedLoss
 from annotated.translation.evaluate import recorded
 
 setup_notebook()

@@ -10,7 +10,7 @@ from annotated.data.batches import Batch
 from annotated.fast import quick_dropout, smoothed_cross_entropy
 from annotated.tokenizers import WordTokenizer
 from annotated.training.distributed import half_precision
-from annotated.training.rdrop import rdrop_cross_entropy
+from annotated.training.loss import rdrop_cross_entropy
 from annotated.transformer.attention import MultiHeadedAttention, attention
 from annotated.transformer.loss import LabelSmoothing
 from annotated.transformer.model import EncoderDecoder, make_model
@@ -127,10 +127,10 @@ def test_the_losses_of_chunks_are_the_readable_ones(device, chunk):
 
 def test_a_training_with_the_fused_optimizer_is_that_of_the_cpu(device, tmp_path):
     settings = {"max_steps": 6, "model": {"dropout": 0.0}, "dtype": torch.float64}
-    make_trainer(tmp_path / "cpu", **settings).train()
+    make_trainer(tmp_path / "cpu", **settings).fit()
     trainer = make_trainer(tmp_path / "there", device=device, **settings)
-    assert trainer.updater.optimizer.defaults["fused"]
-    trainer.train()
+    assert trainer.optimizer.defaults["fused"]
+    trainer.fit()
     assert next(trainer.model.parameters()).device.type == device
     expected = read_tensors(tmp_path / "cpu" / WEIGHTS)
     for name, tensor in read_tensors(tmp_path / "there" / WEIGHTS).items():
@@ -140,11 +140,11 @@ def test_a_training_with_the_fused_optimizer_is_that_of_the_cpu(device, tmp_path
 def test_one_rank_trains_as_no_group_does(device, tmp_path):
     """Gradients and losses go through the group's backend: NCCL on a GPU."""
     settings = {"max_steps": 4, "model": {"dropout": 0.0}, "dtype": torch.float64, "device": device}
-    make_trainer(tmp_path / "alone", **settings).train()
+    make_trainer(tmp_path / "alone", **settings).fit()
     backend = "nccl" if device == "cuda" else "gloo"
     dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
     try:
-        make_trainer(tmp_path / "group", **settings).train()
+        make_trainer(tmp_path / "group", **settings).fit()
     finally:
         dist.destroy_process_group()
     expected = read_tensors(tmp_path / "alone" / WEIGHTS)

@@ -87,7 +87,7 @@ def train_until(out, event, part, count, resume=False, **settings):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(watch)
-    make_trainer(out, **settings).train(resume)
+    make_trainer(out, **settings).fit(resume)
 
 
 def start(function, *args, **kwargs):

@@ -147,6 +147,8 @@ def settings_in(path: Path, name: str, parser: Parser) -> dict[str, object]:
     """
     command = parser.commands[name]
     values = read_toml(path) if path.suffix == ".toml" else read_json(path)
+    if path.name == "training.json":
+        values.pop("notes", None)  # what a user of `annotated.train` wanted to remember is no setting
     if any(isinstance(value, dict) for value in values.values()):
         tables = list(dict.fromkeys([*parser.commands, *TABLES]))
         for key, value in values.items():

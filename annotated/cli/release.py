@@ -14,8 +14,8 @@ from annotated.cli.recipes import Card, read_recipe, recipe_path
 from annotated.cli.train import choose_device, training_corpus
 from annotated.data import load_corpus
 from annotated.files import creating_folder, read_json, write_json
-from annotated.training.checkpoint import LOG, RunFolder
 from annotated.training.distributed import is_first, say
+from annotated.training.run_folder import LOG, RunFolder
 from annotated.translation.evaluate import Results, score_split
 from annotated.translation.model_folder import SETTINGS, WEIGHTS, load_model, save_model
 from annotated.translation.tensor_files import read_tensors

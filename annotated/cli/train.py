@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -11,18 +12,16 @@ from annotated.cli.flags import settings_from
 from annotated.cli.options import TrainingData
 from annotated.data import Corpus, ParallelText, load_corpus, own_corpus, read_pairs, read_parallel
 from annotated.data.parallel import TABLES
-from annotated.training.checkpoint import RunFolder
 from annotated.training.config import TrainingConfig
 from annotated.training.distributed import (
-    SharedError,
-    agreed,
+    DistributedError,
+    broadcast,
     find_device,
-    from_first,
-    is_first,
-    processes,
+    process_group,
+    raise_on_all_ranks,
     say,
 )
-from annotated.training.progress import Stopped
+from annotated.training.train import Stopped
 from annotated.transformer.config import TransformerConfig
 
 
@@ -30,10 +29,10 @@ def train(args: argparse.Namespace) -> int:
     """Train a model; see `annotated train --help`. Returns the exit code, 130 after Ctrl-C."""
     device = choose_device(args)
     try:
-        with processes(device):
+        with process_group(device):
             # A function of its own: a process that leaves the group while it still holds the model may hang.
-            return run_training(from_first(args), device)
-    except SharedError as error:
+            return run_training(broadcast(args), device)
+    except DistributedError as error:
         if int(os.environ.get("LOCAL_RANK", 0)):  # the first process of this machine says it
             return 2
         raise ValueError(error) from None
@@ -41,30 +40,14 @@ def train(args: argparse.Namespace) -> int:
 
 def run_training(args: argparse.Namespace, device: torch.device) -> int:
     """Train as one of the processes that `train` has joined."""
-    with agreed():
-        if is_first():  # before the text is read, or even fetched
-            run = RunFolder(args.out)
-            if not args.resume:
-                run.check_empty()
-            elif run.newest() is None:
-                say(f"there is no run in {run.path} to go on with: a new one begins")
-    with agreed("; every node needs the text, in the same place"):
-        corpus = training_corpus(args)
-    names = (
-        "preset",
-        "tokenizer",
-        "src_tokenizer",
-        "tgt_tokenizer",
-        "vocab",
-        "keep_equal",
-        "init_from",
-        "resume",
-        "cache",
-    )
-    given = {name: getattr(args, name) for name in names}
-    settings = settings_from(TransformerConfig, args) | settings_from(TrainingConfig, args)
+    with raise_on_all_ranks():
+        name_corpus(args)
+    names = ("preset", "tokenizer", "src_tokenizer", "tgt_tokenizer", "vocab", "keep_equal", "init_from")
+    settings = {name: getattr(args, name) for name in (*names, "resume", "cache")}
+    settings |= settings_from(TransformerConfig, args) | settings_from(TrainingConfig, args)
+    corpus = partial(training_corpus, args)
     try:
-        annotated.train(corpus, args.out, device=device, notes=remembered(args), **given, **settings)
+        annotated.train(corpus, args.out, device=device, notes=remembered(args), **settings)
     except Stopped as stopped:
         say(str(stopped))
         return 130
@@ -74,27 +57,35 @@ def run_training(args: argparse.Namespace, device: torch.device) -> int:
 def remembered(args: argparse.Namespace) -> dict[str, object]:
     """The flags of the text, as JSON, for a run that is resumed; files by their full path."""
     values = settings_from(TrainingData, args)
+    values.pop("keep_equal", None)  # an argument of annotated.train, which remembers it
     return {name: str(v.absolute()) if isinstance(v, Path) else v for name, v in values.items()}
 
 
-def training_corpus(args: argparse.Namespace) -> Corpus:
-    """The user's own files, or a corpus by name; what no flag says of that, `args` is told."""
-    columns = args.columns and args.columns.split(",")
-    text = own_pairs(args.src, args.tgt, "", "train", columns)
-    val = own_pairs(args.val_src, args.val_tgt, "val-", "val", columns)
-    if text is None:
-        if val is not None:
+def name_corpus(args: argparse.Namespace) -> None:
+    """Set what the flags of the text imply: the corpus, and the languages of one that has them."""
+    if args.src is None and args.tgt is None:
+        if args.val_src is not None or args.val_tgt is not None:
             raise ValueError("--val-src goes with --src, which is missing")
         if args.corpus == "own":
             raise ValueError("--corpus own needs --src, and --tgt if that does not hold both sides")
         args.corpus, args.pair = args.corpus or "multi30k", args.pair or "en-de"
-        return load_corpus(args.corpus, args.pair, args.path, args.variant, columns)
-    if args.corpus not in (None, "own"):
+    elif args.corpus not in (None, "own"):
         raise ValueError(f"give one of the two, --corpus {args.corpus} or --src {args.src}, not both")
-    args.corpus = "own"
-    if args.keep_equal is None:
-        kinds = {args.src_tokenizer or args.tokenizer, args.tgt_tokenizer or args.tokenizer}
-        args.keep_equal = not kinds.isdisjoint(("chars", "spaces"))
+    else:
+        args.corpus = "own"
+        if args.keep_equal is None:
+            kinds = {args.src_tokenizer or args.tokenizer, args.tgt_tokenizer or args.tokenizer}
+            args.keep_equal = not kinds.isdisjoint(("chars", "spaces"))
+
+
+def training_corpus(args: argparse.Namespace) -> Corpus:
+    """Read the user's own files, or a corpus by name."""
+    name_corpus(args)
+    columns = args.columns and args.columns.split(",")
+    text = own_pairs(args.src, args.tgt, "", "train", columns)
+    if text is None:
+        return load_corpus(args.corpus, args.pair, args.path, args.variant, columns)
+    val = own_pairs(args.val_src, args.val_tgt, "val-", "val", columns)
     return own_corpus(text, val, args.pair, args.keep_equal)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from annotated.interop.export import import_library
-from annotated.training.checkpoint import LOG
+from annotated.training.run_folder import LOG
 from annotated.translation.model_folder import CONFIG, SETTINGS, WEIGHTS, find_model, training_settings
 from annotated.translation.translator import Translator
 

@@ -1,284 +1,188 @@
-"""The folder of a training run: what is in it, and how it survives being killed at any moment.
+"""A checkpoint of a run: a model folder that also holds the optimizer's state and the position of the run."""
 
-It is a model folder (the newest weights, or their average at the end) that also holds
-
-    training.json                settings of the run, as `--config` takes them
-    log.jsonl                    a line each `log_every` updates and each validation, with the epoch from 1
-                                 (from 0 in older runs, but for validation), in nats a target token: "loss" is
-                                 what is trained, the smoothed divergence (and what `rdrop_weight` adds),
-                                 "validation_loss" the cross-entropy without smoothing
-    checkpoints/step-00001234/   a model folder with the optimizer's state and the position in the data
-    tensorboard/                 the log for TensorBoard, if asked for
-    run.lock                     empty; held by the process that trains
-"""
-
-import dataclasses
-import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 from torch import Tensor
+from torch import distributed as dist
 from torch.optim import Adam
 
-from annotated.files import creating_folder, naming, read_json, remove_folder, remove_partials, write_json
+from annotated.files import read_json, settings_from_json, write_json
 from annotated.tokenizers import Tokenizer
-from annotated.training.config import CHANGEABLE, TrainingConfig
-from annotated.training.progress import PROGRESS, Progress, read_progress
-from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translation.model_folder import CONFIG, SETTINGS, WEIGHTS, read_config, save_model, weights
-from annotated.translation.tensor_files import check_tensors, read_tensors, write_tensors
+from annotated.training.config import TrainingConfig
+from annotated.training.distributed import broadcast
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.model_folder import CONFIG, WEIGHTS, read_config, save_model
+from annotated.translation.tensor_files import check_tensors, read_tensors, read_with_sums, write_tensors
 
-LOG, LOCK = "log.jsonl", "run.lock"
-OPTIMIZER = "optimizer.safetensors"
-
-# Settings that say where the text lies. A resumed run is held to the text itself.
-PLACES = ("path", "src", "tgt", "val_src", "val_tgt")
+OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
 
 
-class RunFolder:
-    """A run on disk. Of several processes, only the first may call `locked`, `open`, `save` and `log`."""
+@dataclass
+class Progress:
+    """The position of a run: all that a checkpoint must hold besides weights and the optimizer's state."""
 
-    def __init__(self, path: str | Path):
-        self.path = Path(path)
-        self.board: Any = None
+    step: int = 0  # updates made
+    epoch: int = 0  # the current epoch, from 0
+    batches: int = 0  # batches of it that were trained on
+    epoch_batches: int = 0  # its number of batches; at its start, that of the previous epoch
+    update_batches: int = 1  # batches in an update, of all processes
+    text: str = ""  # checksum of the text to train and validate on; "" is unknown
+    seconds: float = 0.0  # spent on updates, interruptions not counted
+    loss: float = 0.0  # summed since the last line of the log
+    tokens: int = 0  # target tokens since then
+    total_tokens: int = 0  # target tokens since the start
+    validation_loss: float | None = None  # of exactly these weights, if they were validated
+    best: float | None = None  # lowest validation loss at the end of an epoch
+    stale: int = 0  # epochs since then
+    off_schedule: bool = False  # saved because the run stopped here, not because a checkpoint was due
 
-    def __repr__(self) -> str:
-        return f"RunFolder({str(self.path)!r}, {len(self.checkpoints())} checkpoints)"
-
-    def checkpoints(self) -> list[Path]:
-        """The run's whole checkpoints, oldest first: folders of exactly that name."""
-        named = (self.path / "checkpoints").glob("step-" + 8 * "[0-9]")
-        return sorted(folder for folder in named if folder.is_dir())
-
-    def newest(self) -> Path | None:
-        """The newest whole checkpoint, if there is one."""
-        return next(reversed(self.checkpoints()), None)
-
-    def settings(self) -> dict[str, Any]:
-        """Read what the run was begun with."""
-        return read_json(self.path / SETTINGS)
-
-    def warmup(self) -> int:
-        """Read the warm-up that the run was begun with. Raises ValueError where its settings name none."""
-        warmup = self.settings().get("warmup")
-        if type(warmup) is not int or warmup < 1:
-            raise ValueError(f"{self.path / SETTINGS}: warmup must be a number of updates, not {warmup!r}")
-        return warmup
-
-    def select_checkpoints(self, count: int, of: str, off_schedule: bool = False) -> list[Path]:
-        """`count` checkpoints: of "last" the newest, of "best" those with the lowest validation losses.
-
-        With `off_schedule`, one saved only because the run stopped there counts too, if it is the newest.
-        """
-        found = {}
-        for folder in self.checkpoints():
-            with self.reading(folder):
-                found[folder] = read_progress(folder)
-        counted = [f for f in found if not found[f].off_schedule or (off_schedule and f == self.newest())]
-        if of == "best":
-            losses = {f: loss for f in counted if (loss := found[f].validation_loss) is not None}
-            counted = sorted(losses, key=losses.__getitem__, reverse=True)
-        return counted[-count:]
-
-    def check_empty(self) -> None:
-        """Raise ValueError where the folder already holds a run, a model, or files of the user's."""
-        if self.checkpoints() or (self.path / CONFIG).exists():
+    @classmethod
+    def load(cls, checkpoint: Path) -> "Progress":
+        """Read the position of a checkpoint. Raises ValueError for one of another version of annotated."""
+        values = read_json(checkpoint / PROGRESS)
+        values.pop("log_bytes", None)  # of 0.2.0
+        if "position" in values:
             raise ValueError(
-                f"{self.path} already holds a run or a model; resume the run, or choose another folder"
+                f"{checkpoint} is of annotated 0.1 and cannot be resumed; begin another run with "
+                f"--init-from {checkpoint}"
             )
-        self.check_ours()
+        return settings_from_json(cls, values, checkpoint / PROGRESS)
 
-    def check_ours(self) -> None:
-        """Raise ValueError where the folder holds no run, but files that one would replace or mix with."""
-        if not (self.path / LOCK).exists() and not self.checkpoints():
-            files = sorted(path.name for path in self.path.glob("[!.]*"))
-            if files:
-                raise ValueError(f"{self.path} holds {files[0]}, but no run; choose a new or an empty folder")
+    @property
+    def current_epoch(self) -> int:
+        """The epoch of the latest update, counted from 1."""
+        return self.epoch + (self.batches > 0)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes from the run, until this one ends, however it does.
+    def finished(self, config: TrainingConfig) -> bool:
+        """Return whether the run has come to its end."""
+        stale = config.patience > 0 and self.stale >= config.patience
+        return self.step >= config.max_steps or self.epoch >= config.epochs or stale
 
-        Raises ValueError where one is at work on it, and as `check_ours` does.
-        """
-        self.check_ours()
-        self.path.mkdir(parents=True, exist_ok=True)
-        try:
-            held = FileLock(self.path / LOCK).acquire(timeout=0)
-        except Timeout:
-            busy = f"another process trains in {self.path}; wait for it, or choose another folder"
-            raise ValueError(busy) from None
-        with held:
-            yield
+    def last_step(self, config: TrainingConfig) -> int:
+        """Compute the update that ends the run, unless patience ends it earlier."""
+        done, whole = (math.ceil(n / self.update_batches) for n in (self.batches, self.epoch_batches))
+        return min(config.max_steps, self.step - done + whole * (config.epochs - self.epoch))
 
-    @contextmanager
-    def reading(self, checkpoint: Path) -> Iterator[None]:
-        """Let an error over a checkpoint's files say how the run goes on without it."""
-        try:
-            yield
-        except (ValueError, FileNotFoundError) as error:
-            others = [folder for folder in self.checkpoints() if folder != checkpoint]
-            way_out = "there is no other checkpoint"
-            if others:
-                way_out = f"delete the folder {checkpoint}, and the run goes on from {others[-1].name}"
-            raise ValueError(f"{error}; {way_out}") from None
-
-    def check_goes_on(
-        self, settings: dict[str, object], mine: Progress, found: Progress, processes: int
-    ) -> int:
-        """Raise ValueError where the run cannot go on exactly with these settings, text and processes.
-
-        `mine` tells the text and the batches of an update as they would be now, `found` as the checkpoint has
-        them. Returns how many of those batches a process takes.
-        """
-        size, same_text = found.update_batches, mine.text and mine.text == found.text
-        free = {*CHANGEABLE, *(PLACES if same_text else ())}
-        if mine.update_batches == size:
-            free.add("accumulate")
-        # A run of an older version does not name all settings: it had the defaults of the others.
-        defaults = {field.name: field.default for field in dataclasses.fields(TrainingConfig)}
-        for name, value in {**defaults, **self.settings()}.items():
-            if name in settings and name not in free and settings[name] != value:
-                raise ValueError(
-                    f"{self.path} was begun with {name} = {value!r}, not {settings[name]!r}; a resumed run "
-                    f"keeps its settings, but for {', '.join(CHANGEABLE)}"
-                )
-        if found.text not in ("", mine.text):
+    def begin_epoch(self, batches: int) -> None:
+        """Set the number of batches of the current epoch. Raises ValueError where it changed in its midst."""
+        if self.batches and not self.batches < batches == self.epoch_batches:
             raise ValueError(
-                f"{self.path} was begun with other text to train or validate on; resume it with that, or "
-                f"begin another run with --init-from {self.path}"
+                f"the run is at batch {self.batches:,} of an epoch of {self.epoch_batches:,}, which now has "
+                f"{batches:,}; resume it with the data of its beginning"
             )
-        if size % processes:
-            counts = ", ".join(str(n) for n in range(1, size + 1) if size % n == 0)
-            raise ValueError(
-                f"{self.path}: an update is made of {size} batches, which {processes} processes cannot "
-                f"share evenly; resume it with as many processes as one of {counts}"
-            )
-        return size // processes
+        self.epoch_batches = batches
 
-    def open(self, settings: dict[str, object], progress: Progress) -> None:
-        """Get ready to go on from `progress`: undo what a killed process logged later or left half done."""
-        (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
-        with (self.path / LOG).open("ab") as log:
-            log.truncate(min(progress.log_bytes, log.tell()))
-        for folder in (self.path, self.path / "checkpoints"):
-            remove_partials(folder)
-        write_json(self.path / SETTINGS, settings)
-        if settings["tensorboard"]:
-            self.board = tensorboard_writer(self.path / "tensorboard", progress.step + 1)
-
-    def close(self) -> None:
-        """End the thread that writes for TensorBoard, if there is one."""
-        if self.board is not None:
-            self.board.close()
-            self.board = None
-
-    def save(
-        self,
-        model: EncoderDecoder,
-        tokenizers: Sequence[Tokenizer],
-        optimizer: Adam,
-        progress: Progress,
-        config: TrainingConfig,
-    ) -> None:
-        """Write a checkpoint, make its weights the run's, and drop those that `config` does not keep."""
-        with creating_folder(self.path / "checkpoints" / f"step-{progress.step:08d}") as folder:
-            write_tensors(folder / OPTIMIZER, optimizer_tensors(model, optimizer))
-            write_json(folder / PROGRESS, dataclasses.asdict(progress))
-            save_model(folder, model, *tokenizers)
-        save_model(self.path, model, *tokenizers)
-        self.drop(config)
-
-    def note(self, progress: Progress, config: TrainingConfig) -> None:
-        """Let the newest checkpoint know how it was validated, and drop what that makes superfluous."""
-        write_json(self.checkpoints()[-1] / PROGRESS, dataclasses.asdict(progress))
-        self.drop(config)
-
-    def drop(self, config: TrainingConfig) -> None:
-        """Remove all checkpoints but the newest and those that `config` keeps."""
-        kept = {self.newest(), *self.select_checkpoints(config.keep, config.average_of)}
-        for old in self.checkpoints():
-            if old not in kept:
-                remove_folder(old)
-
-    def log(self, record: dict[str, float], progress: Progress) -> None:
-        """Add a line to the log, and to TensorBoard's if asked for; `progress` learns the new length."""
-        p = progress
-        line = {"step": p.step, "epoch": p.current_epoch, **record, "seconds": round(p.seconds, 3)}
-        with naming(self.path / LOG), (self.path / LOG).open("ab") as file:
-            file.write((json.dumps(line) + "\n").encode())
-            file.flush()
-            os.fsync(file.fileno())
-            p.log_bytes = file.tell()
-        if self.board is not None:
-            for name, value in record.items():
-                self.board.add_scalar(name, value, p.step)
-            self.board.flush()
+    def minutes_left(self, config: TrainingConfig) -> float:
+        """Estimate the time to the end from the mean time of an update."""
+        return self.seconds / 60 / max(self.step, 1) * (self.last_step(config) - self.step)
 
 
-def tensorboard_writer(folder: Path, first_step: int) -> object:
-    """Write for TensorBoard, hiding what was written before from `first_step` on. Raises ImportError."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ImportError('TensorBoard is missing: pip install ".[dev]" in the clone') from None
-    return SummaryWriter(folder, purge_step=first_step)
+def save_checkpoint(
+    folder: Path,
+    model: EncoderDecoder,
+    tokenizers: Sequence[Tokenizer],
+    optimizer: Adam,
+    progress: Progress,
+) -> None:
+    """Write a checkpoint; the optimizer's file names the weights that it belongs to."""
+    save_model(folder, model, *tokenizers)
+    write_tensors(
+        folder / OPTIMIZER, optimizer_tensors(model, optimizer), {WEIGHTS: sha256(folder / WEIGHTS)}
+    )
+    write_json(folder / PROGRESS, asdict(progress))
+
+
+def sha256(path: Path) -> str:
+    """Compute the checksum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_whole(checkpoint: Path) -> None:
+    """Raise ValueError or FileNotFoundError where files of a checkpoint are damaged or of another step."""
+    read_json(checkpoint / CONFIG)
+    step = read_json(checkpoint / PROGRESS).get("step")
+    read_tensors(checkpoint / WEIGHTS)
+    tensors, sums = read_with_sums(checkpoint / OPTIMIZER)
+    steps = [int(tensor) for name, tensor in tensors.items() if name.endswith(".step")]
+    same_weights = sums.get(WEIGHTS) in (None, sha256(checkpoint / WEIGHTS))  # None: written by 0.2.0
+    if not same_weights or (steps and max(steps) != step):
+        raise ValueError(f"{checkpoint}: {WEIGHTS}, {OPTIMIZER} and {PROGRESS} are not of one step")
 
 
 def optimizer_tensors(model: EncoderDecoder, optimizer: Adam) -> dict[str, Tensor]:
-    """Adam's step and moments by the name of the parameter."""
+    """Return Adam's step and moments by parameter name; a parameter without gradients has none."""
     return {
         f"{name}.{part}": value
-        for name, parameter in weights(model).items()
-        for part, value in optimizer.state[parameter].items()
+        for name, parameter in model.named_parameters()
+        for part, value in optimizer.state.get(parameter, {}).items()
     }
 
 
 def load_optimizer(optimizer: Adam, model: EncoderDecoder, checkpoint: Path) -> None:
-    """Set Adam's step and moments. Raises ValueError naming the file and what is wrong with it."""
-    path, own = checkpoint / OPTIMIZER, weights(model)
-    tensors = read_tensors(path)
-    wanted: dict[str, Tensor] = {}
-    for name, parameter in own.items():
-        moments = {f"{name}.exp_avg": parameter, f"{name}.exp_avg_sq": parameter}
-        wanted |= {f"{name}.step": torch.zeros(()), **moments}
-    check_tensors(tensors, wanted.items(), path)
+    """Load Adam's step and moments. Raises ValueError that names the tensor that does not fit the model."""
+    tensors = read_tensors(checkpoint / OPTIMIZER)
+    expected: dict[str, Tensor] = {}
+    for name, parameter in model.named_parameters():
+        parts = {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
+        if any(f"{name}.{part}" in tensors for part in parts):  # else it had no gradient
+            expected |= {f"{name}.{part}": tensor for part, tensor in parts.items()}
+    check_tensors(tensors, expected.items(), checkpoint / OPTIMIZER)
+    parameters = dict(model.named_parameters())
     for name, tensor in tensors.items():
         whose, _, part = name.rpartition(".")
-        optimizer.state[own[whose]][part] = tensor.to(own[whose].device, copy=True)
+        optimizer.state[parameters[whose]][part] = tensor.to(parameters[whose].device, copy=True)
+
+
+def broadcast_state(model: EncoderDecoder, optimizer: Adam | None = None) -> None:
+    """Copy the first process's weights, buffers and optimizer state to all processes."""
+    if not dist.is_initialized():
+        return
+    tensors = dict(model.named_parameters()) | dict(model.named_buffers())
+    if optimizer is not None:
+        names = broadcast(list(optimizer_tensors(model, optimizer)))
+        for name in names if dist.get_rank() else ():
+            whose, _, part = name.rpartition(".")
+            like = tensors[whose]
+            zeros = torch.zeros((), device=like.device) if part == "step" else torch.zeros_like(like)
+            optimizer.state[like][part] = zeros.detach()
+        tensors |= {name: optimizer_tensors(model, optimizer)[name] for name in names}
+    for name in sorted(tensors):
+        dist.broadcast(tensors[name].detach(), 0)
 
 
 # ---- the mean of checkpoints
 
 
-def meaning(folder: Path) -> tuple[TransformerConfig, list[dict[str, Any]]]:
-    """What the weights in a folder mean: the settings, and what the tokenizers' files say."""
-    config, names = read_config(folder)
-    return config, [read_json(folder / f"{name}.json") for name in names.values()]
-
-
 def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
-    """The arithmetic mean of the weights in several model folders (section 6.1), in their own dtype.
+    """Compute the arithmetic mean of the weights in several model folders (section 6.1), in their own dtype.
 
-    Raises ValueError for no folders, and naming the folder where tensors, settings or tokenizers differ.
+    Raises ValueError for no folders, and for folders whose tensors, settings or tokenizers differ.
     """
     if not folders:
         raise ValueError("there are no checkpoints to average")
-    first = read_tensors(Path(folders[0]) / WEIGHTS)
+    paths = [Path(folder) for folder in folders]
+    first, model = read_tensors(paths[0] / WEIGHTS), model_files(paths[0])
     total = {name: tensor.double() for name, tensor in first.items()}  # float64: their order does not show
-    for folder in folders[1:]:
-        tensors = read_tensors(Path(folder) / WEIGHTS)
+    for path in paths[1:]:
+        tensors = read_tensors(path / WEIGHTS)
         for name in [*first, *tensors]:
-            here, there = (tuple(t[name].shape) if name in t else None for t in (tensors, first))
-            if here != there:
-                raise ValueError(f"{folder}: tensor {name} has shape {here}, but {there} in {folders[0]}")
-        if meaning(Path(folder)) != meaning(Path(folders[0])):
-            raise ValueError(f"{folder} and {folders[0]} are two models: their settings or tokenizers differ")
+            shape, expected = (tuple(t[name].shape) if name in t else None for t in (tensors, first))
+            if shape != expected:
+                raise ValueError(f"{path}: tensor {name} has shape {shape}, but {expected} in {paths[0]}")
+        if model_files(path) != model:
+            raise ValueError(f"{path} and {paths[0]} are two models: their settings or tokenizers differ")
         for name, tensor in tensors.items():
             total[name] += tensor
-    return {name: (tensor / len(folders)).to(first[name].dtype) for name, tensor in total.items()}
+    return {name: (tensor / len(paths)).to(first[name].dtype) for name, tensor in total.items()}
+
+
+def model_files(folder: Path) -> list[object]:
+    """Read the settings and tokenizers that give a folder's weights their meaning."""
+    config, names = read_config(folder)
+    return [config, *(read_json(folder / f"{name}.json") for name in names.values())]

@@ -1,123 +1,53 @@
-"""Where to compute, how precisely, and in how many processes and threads."""
+"""Devices, precision, and the processes that `torchrun` starts."""
 
+import inspect
 import os
 import platform
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import distributed as dist
+from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from tqdm import tqdm
+from tqdm.auto import tqdm as auto_tqdm
 
 Item = TypeVar("Item")
 
 
-class SharedError(RuntimeError):
-    """What ends all processes of a run at once, with the same message in each of them."""
+class DistributedError(RuntimeError):
+    """An error that every process of a run raises, with the same message."""
 
 
-def find_device(name: str) -> torch.device:
-    """A device by name, "auto" for the best there is. Raises ValueError for one that is not there."""
-    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    name = next(name for name in found if found[name]) if name == "auto" else name
-    if name not in found:
-        raise ValueError(f"the device must be auto, {', '.join(found)}, not {name!r}")
-    if not found[name]:
-        raise ValueError(f"there is no {name} device here; use --device auto or cpu")
-    if name != "cuda":
-        return torch.device(name)
-    number, count = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
-    if number >= count:
-        raise ValueError(f"process {number} of {node()} has no GPU: use --nproc-per-node {count} at most")
-    return torch.device(name, number)
+def find_device(device: str | torch.device = "auto") -> torch.device:
+    """Return a device by name, such as "cpu", "cuda" or "cuda:1"; "auto" is the best there is.
 
-
-def node() -> str:
-    """The machine that this process runs on, and its number where `torchrun` joins several."""
-    return f"node {os.environ.get('GROUP_RANK', 0)} ({platform.node()})"
-
-
-@contextmanager
-def processes(device: torch.device) -> Iterator[None]:
-    """Join the other processes, where `torchrun` started several, unless they are joined already.
-
-    Raises SharedError if one of them is lost while the block runs.
+    Under `torchrun`, "cuda" is the GPU of this process. Raises ValueError for a device that is missing.
     """
-    if int(os.environ.get("WORLD_SIZE", 1)) == 1 or dist.is_initialized():
-        yield
-        return
-    if device.type == "cuda":
-        torch.cuda.set_device(device)  # otherwise NCCL takes the first GPU in every process
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if device == "auto":
+        device = next(name for name, present in available.items() if present)
     try:
-        yield
-    except BaseException as error:
-        for each in (error, error.__context__):
-            if each is not None:
-                traceback.clear_frames(each.__traceback__)  # to leave while they hold the model may hang
-        if isinstance(error, dist.DistError) or "gloo/transport" in str(error):  # gloo has no class for it
-            lost = f"{node()} has lost another process of this run, which says why; --resume goes on from the"
-            raise SharedError(f"{lost} newest checkpoint") from None
-        raise
-    finally:
-        dist.destroy_process_group()
-
-
-def gathered(value: Item) -> list[Item]:
-    """The value of every process, in all of them; without other processes, just this one."""
-    if not dist.is_initialized():
-        return [value]
-    values = [value] * dist.get_world_size()
-    dist.all_gather_object(values, value)
-    return values
-
-
-def from_first(value: Item) -> Item:
-    """The value of the first process, in all of them."""
-    return gathered(value)[0]
-
-
-def total(value: float, device: torch.device) -> float:
-    """The sum of a number over all processes."""
-    if not dist.is_initialized():
-        return value
-    number = torch.tensor(float(value), dtype=torch.float64, device=device)
-    dist.all_reduce(number)
-    return number.item()
-
-
-def is_first() -> bool:
-    """Tell whether this is the first of the processes that `torchrun` started, or the only one."""
-    return int(os.environ.get("RANK", 0)) == 0
-
-
-def say(text: str) -> None:
-    """Tell the user something, on standard error, from the first process only; a progress bar stays whole."""
-    if is_first():
-        tqdm.write(text, file=sys.stderr)
-
-
-@contextmanager
-def agreed(remedy: str = "") -> Iterator[None]:
-    """Let an error of one process end all: each of them raises SharedError with its node, it and `remedy`.
-
-    The block must not wait for other processes. Without others, an error stays as it is.
-    """
-    if not dist.is_initialized():
-        yield
-        return
-    message = None
-    try:
-        yield
-    except (ValueError, OSError, ImportError) as error:
-        message = f"{node()}: {error}{remedy}"
-    for found in gathered(message):
-        if found:
-            raise SharedError(found)
+        found = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"the device must be auto, {', '.join(available)}, not {device!r}") from None
+    if not available.get(found.type, True):
+        raise ValueError(f"there is no {found.type} device on this machine; use auto or cpu")
+    if found.type == "cuda":
+        index, count = (
+            _int("LOCAL_RANK", 0) if found.index is None else found.index,
+            torch.cuda.device_count(),
+        )
+        if index >= count:
+            raise ValueError(f"{node()} has no GPU {index}; use --nproc-per-node {count} at most")
+        return torch.device("cuda", index)
+    return found
 
 
 @contextmanager
@@ -137,3 +67,167 @@ def half_precision(device: torch.device) -> Iterator[None]:
             yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def default_torch_state(device: torch.device) -> Iterator[None]:
+    """Run a block with gradients and float32, and restore PyTorch's global state after it.
+
+    That is the random state, the default dtype, the number of threads and the gradient mode.
+    """
+    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    gpus = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(gpus), torch.inference_mode(False), torch.enable_grad():
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_num_threads(threads)
+
+
+# ---- processes
+
+
+def _int(name: str, default: int) -> int:
+    """Read a whole number from the environment; an empty variable counts as unset."""
+    return int(os.environ.get(name) or default)
+
+
+def is_first() -> bool:
+    """Return whether this is the first process of the run, or the only one."""
+    return _int("WORLD_SIZE", 1) == 1 or _int("RANK", 0) == 0
+
+
+def node() -> str:
+    """Name this machine, with its number among those that `torchrun` joins."""
+    return f"node {_int('GROUP_RANK', 0)} ({platform.node()})"
+
+
+def say(text: str) -> None:
+    """Print a message on standard error, from the first process only, without breaking a progress bar."""
+    if not is_first() or sys.stderr is None or sys.stderr.closed:
+        return
+    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+    tqdm.write(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)
+
+
+def progress_bar(step: int, total: int) -> tqdm:
+    """Open a bar of updates, in the first process, on a terminal or in a notebook."""
+    silent = not is_first() or sys.stderr is None or sys.stderr.closed
+    return auto_tqdm(initial=step, total=total, unit="update", disable=silent or None)  # None: on a terminal
+
+
+@contextmanager
+def process_group(device: torch.device) -> Iterator[None]:
+    """Join the processes that `torchrun` started while the block runs, if it did and they have not joined.
+
+    Raises DistributedError where another process is lost.
+    """
+    if _int("WORLD_SIZE", 1) == 1 or dist.is_initialized():
+        yield
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # otherwise NCCL takes the first GPU in every process
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield
+    except BaseException as error:
+        for each in (error, error.__context__):
+            if each is not None:
+                traceback.clear_frames(
+                    each.__traceback__
+                )  # leaving the group while holding the model may hang
+        if isinstance(error, dist.DistError) or "gloo/transport" in str(error):  # gloo has no class for it
+            raise DistributedError(
+                f"{node()} has lost another process of this run, which says why; --resume goes on from the "
+                "newest checkpoint"
+            ) from None
+        raise
+    finally:
+        dist.destroy_process_group()
+
+
+def data_parallel(module: nn.Module, variant: bool) -> nn.Module:
+    """Wrap a module so that processes add up its gradients, if there are several.
+
+    The paper's model uses all its parameters, and its buffers are constants; those of a `variant` may differ.
+    """
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return module
+    wrapper: Any = nn.parallel.DistributedDataParallel
+    names = inspect.signature(wrapper).parameters  # torch 2.13 has renamed the setting
+    buffers = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
+    return wrapper(module, find_unused_parameters=variant, **{buffers: variant})
+
+
+def all_gather(value: Item) -> list[Item]:
+    """Return the value of every process, to all of them."""
+    if not dist.is_initialized():
+        return [value]
+    values = [value] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+def broadcast(value: Item) -> Item:
+    """Return the value of the first process, to all of them."""
+    values = [value]
+    if dist.is_initialized():
+        dist.broadcast_object_list(values)
+    return values[0]
+
+
+def all_reduce(numbers: Sequence[float], device: torch.device) -> list[float]:
+    """Sum each of the numbers over all processes, in float64."""
+    if not dist.is_initialized():
+        return list(numbers)
+    tensor = torch.tensor(numbers, dtype=torch.float64, device=device)
+    dist.all_reduce(tensor)
+    return tensor.tolist()
+
+
+@contextmanager
+def raise_on_all_ranks(hint: str = "") -> Iterator[None]:
+    """Raise the error of one process in all of them, as a DistributedError that names its node.
+
+    The block must not communicate. In a single process, an error stays as it is.
+    """
+    if not dist.is_initialized():
+        yield
+        return
+    message = None
+    try:
+        yield
+    except (ValueError, OSError, ImportError) as error:
+        message = f"{node()}: {error}{hint}"
+    for text in all_gather(message):
+        if text:
+            raise DistributedError(text)
+
+
+@contextmanager
+def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C or SIGTERM ask for a stop after the current update; a second one stops at once.
+
+    Yields a function that returns whether a stop was asked for. Only the main thread receives signals;
+    in another nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    asked = False
+    at_once: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+
+    def ask(number: int, _: object) -> None:
+        nonlocal asked
+        asked = True
+        if not dist.is_torchelastic_launched():  # torchrun repeats a Ctrl-C that its processes got already
+            signal.signal(number, at_once[number])
+
+    before = {number: signal.signal(number, ask) for number in at_once}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

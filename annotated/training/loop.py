@@ -1,6 +1,6 @@
-"""The training loop as readers know it: `run_epoch` with `SimpleLossCompute` (section 5).
+"""The classic training loop: `run_epoch` with `SimpleLossCompute` (section 5).
 
-`annotated.training.trainer` holds the one for long runs, with checkpoints, a log and several processes.
+`annotated.training.trainer` has the loop of long runs, with checkpoints, a log and several processes.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ from annotated.transformer.model import EncoderDecoder
 
 @dataclass
 class TrainState:
-    """What a run has seen so far."""
+    """Counts of what a run has trained on."""
 
     step: int = 0  # batches
     accum_step: int = 0  # updates of the weights

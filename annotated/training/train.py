@@ -1,13 +1,9 @@
 """From sentence pairs to a translator in one call."""
 
-import difflib
 import hashlib
-import math
 import shutil
-import warnings
 from collections.abc import Callable
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -18,21 +14,33 @@ from annotated.data.encoding import SubwordDropout, encode_corpus
 from annotated.data.own import Text, own_corpus
 from annotated.data.parallel import Corpus, shortened
 from annotated.tokenizers import KINDS, Tokenizer, train_tokenizer
-from annotated.training.checkpoint import LOG, RunFolder
-from annotated.training.config import HINTS, PRESETS, TrainingConfig
-from annotated.training.distributed import agreed, find_device, from_first, is_first, processes, say
-from annotated.training.progress import Stopped
+from annotated.training.config import TrainingConfig
+from annotated.training.distributed import (
+    broadcast,
+    default_torch_state,
+    find_device,
+    is_first,
+    process_group,
+    raise_on_all_ranks,
+    say,
+)
+from annotated.training.run_folder import LOG, PLACES, RunFolder
 from annotated.training.trainer import Trainer
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.model_folder import find_model, load_model
 from annotated.translation.translator import Translator
 
-FEW = 20  # updates in an epoch, below which the user is told
+Settings = dict[str, object]
+Start = tuple[EncoderDecoder, Tokenizer, Tokenizer]
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM ended a run after it was saved; the message says where, and how to resume it."""
 
 
 def train(
-    corpus: Corpus | Text,
+    corpus: Corpus | Text | Callable[[], Corpus],
     out: str | Path,
     preset: str = "tiny",
     *,
@@ -46,11 +54,11 @@ def train(
     init_from: str | Path | None = None,
     resume: bool = False,
     device: str | torch.device = "auto",
-    notes: dict[str, object] | None = None,
+    notes: Settings | None = None,
     cache: str | Path | None = None,
     **settings: object,
 ) -> Translator:
-    """Train a model that translates, into the folder `out`; returns its translator.
+    """Train a translation model in the folder `out`, and return its translator.
 
         translate = annotated.train([("A dog.", "Ein Hund."), ...], "runs/mine", epochs=20)
         translate = annotated.train(zip(frame["en"], frame["de"]), "runs/mine")       # a frame of pandas
@@ -61,168 +69,136 @@ def train(
 
     Args:
         corpus: sentence pairs, in any form that `annotated.data.own_text` takes: an iterable of pairs, the
-            path of a TSV file or those of two files; or a `Corpus`, such as `load_corpus` gives.
+            path of a TSV file or those of two files; or a `Corpus`, such as `load_corpus` returns, or a
+            function that returns one.
         out: a new or an empty folder, or with `resume` that of the run (see `RunFolder`).
-        preset: the settings to start from, tiny, base or big.
-        validation: pairs to validate on, in the same forms; without them, 5% of the corpus are held out.
+        preset: the settings to start from: tiny, base or big.
+        validation: pairs to validate on, in the same forms; by default 5% of the corpus are held out.
         pair: the languages, such as "en-de", where they are known.
-        tokenizer: units that text is cut into: subwords, words, chars (grapheme clusters), or spaces for text
-            that is cut already, with spaces between tokens.
+        tokenizer: units of the text: subwords, words, chars (grapheme clusters), or spaces for text that is
+            cut already, with spaces between tokens.
         src_tokenizer, tgt_tokenizer: the same for one side alone.
-        vocab: number of tokens at most; without it 8,000 subwords, all words that occur twice, or all others.
+        vocab: number of tokens at most; by default 8,000 subwords, all words that occur twice, or all others.
             Both sides share a vocabulary if all embeddings are tied, as they are for subwords.
-        keep_equal: whether to keep pairs with equal sides; without it, if a side has chars or spaces.
-        init_from: model to start from, with its settings and tokenizers: its folder, or a shipped one's name.
+        keep_equal: whether to keep pairs with equal sides; by default, if a side has chars or spaces.
+        init_from: model to start from, with its settings and tokenizers: a folder, or a shipped model's name.
         resume: go on with the run in `out`, with the same arguments; start it if there is none.
-        device: where to compute: auto, cpu, cuda or mps.
-        notes: further settings to remember in training.json.
-        cache: folder for the encoded text, which processes and later runs on the same text share; without it
+        device: auto, cpu, cuda, cuda:1, ... or mps.
+        notes: anything else to remember in training.json.
+        cache: folder for the encoded text, which processes and later runs on the same text share; by default
             each process keeps it in memory.
         settings: fields of `TrainingConfig` and `TransformerConfig`.
 
-    Messages and a progress bar go to standard error. Raises ValueError, in one line, for what cannot be and
-    for text that was not read as it was meant (see `own_corpus`); Stopped, a KeyboardInterrupt, after Ctrl-C,
-    with the run saved; else as `Trainer.train` does.
+    Messages and a progress bar go to standard error. PyTorch's global state (random numbers, threads, default
+    dtype, gradient mode) is restored afterwards.
+
+    Raises:
+        ValueError: for settings that contradict each other, and for text that was not read as it was meant.
+        Stopped: a KeyboardInterrupt, after Ctrl-C, with the run saved.
+        TrainingError: where the loss or its gradient is not finite.
     """
     kinds = (src_tokenizer or tokenizer, tgt_tokenizer or tokenizer)
-    for name, value, choices in (
-        ("preset", preset, PRESETS),
-        *(("tokenizer", kind, KINDS) for kind in kinds),
-    ):
-        if value not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(f"the tokenizer must be one of {', '.join(KINDS)}, not {kind!r}")
     if vocab is None and "subwords" in kinds:
         vocab = 8000
     if keep_equal is None:
         keep_equal = not {"chars", "spaces"}.isdisjoint(kinds)
     shape, training = split_settings(settings)
     config = getattr(TrainingConfig, preset)(**training)
-    run, notes = RunFolder(out), notes or {}
-    start_at = None if init_from is None else str(init_from)
-    given = {"tokenizer": tokenizer, "vocab": vocab, "preset": preset, "init_from": start_at}
-    given |= {"src_tokenizer": src_tokenizer, "tgt_tokenizer": tgt_tokenizer, "keep_equal": keep_equal}
+    if init_from is not None and Path(init_from).expanduser().is_dir():
+        init_from = str(Path(init_from).expanduser().absolute())
+    known, other = split_notes(notes or {})
+    notes = {"tokenizer": tokenizer, "vocab": vocab, "preset": preset, "init_from": init_from}
+    notes |= {"src_tokenizer": src_tokenizer, "tgt_tokenizer": tgt_tokenizer, "keep_equal": keep_equal}
+    run, device = RunFolder(out), find_device(device)
 
-    def start(text: Corpus) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
-        cut = notes.get("variant") != "tok"
+    def read() -> Corpus:
+        return corpus() if callable(corpus) else own_corpus(corpus, validation, pair, keep_equal)
+
+    def start(text: Corpus) -> Start:
         torch.manual_seed(config.seed)
-        return model_to_go_on_with(run, resume, start_at, shape) or new_model(
-            text, preset, shape, kinds, vocab, cut
-        )
+        if resume and (checkpoint := run.newest()):
+            return load_start(checkpoint, shape)
+        if init_from is not None:
+            return load_start(find_model(init_from), shape)
+        return new_model(text, preset, shape, kinds, vocab, known.get("variant") != "tok")
 
-    place = device if isinstance(device, torch.device) else find_device(device)
-    with processes(place):
+    with process_group(device), default_torch_state(device):
         # A function of its own: a process that leaves the group while it still holds the trainer may hang.
-        read = partial(own_corpus, corpus, validation, pair, keep_equal)
-        return train_on(read, start, run, config, place, {**given, **shape, **notes}, resume, cache)
+        return fit(read, start, run, config, device, {**notes, **shape, **known, **other}, resume, cache)
 
 
-def train_on(
+def fit(
     read: Callable[[], Corpus],
-    start: Callable[[Corpus], tuple[EncoderDecoder, Tokenizer, Tokenizer]],
+    start: Callable[[Corpus], Start],
     run: RunFolder,
     config: TrainingConfig,
     device: torch.device,
-    notes: dict[str, object],
+    notes: Settings,
     resume: bool,
-    cache: str | Path | None = None,
+    cache: str | Path | None,
 ) -> Translator:
-    """Train as one of the processes that have been joined; only the first needs the folder, each the text."""
-    with agreed():
-        if is_first() and run.path.is_file():
-            raise ValueError(f"{run.path} is a file; name a folder")
-        if is_first() and not resume:
-            run.check_empty()
-    with agreed("; every node needs the text, in the same place"):
-        corpus = read()
-    with agreed():
-        model, *sides = start(corpus) if is_first() else (None,)
-    shape, (src, tgt) = from_first((model and model.config, sides))
-    model = model or EncoderDecoder.from_config(cast(TransformerConfig, shape))
-    count = sum(p.numel() for p in model.parameters())
-    say(f"{count:,} parameters, on {device}; each {config.log_every} updates a line in {run.path / LOG}")
-    # With the symbols around it, a source or a target as it is read, it must fit into a batch and the model.
-    around = max(1, len(src.before + src.after))
-    room = min(config.max_tokens, model.max_positions or config.max_tokens)
-    limit = min(config.max_sentence, room - around)
+    """Train as one of the processes that have joined; only the first needs the folder, each the text."""
+    with run.open(resume):
+        with raise_on_all_ranks("; every node needs the text, in the same place"):
+            corpus = read()
+        with raise_on_all_ranks():
+            model, *sides = start(corpus) if is_first() else (None,)
+        shape, (src, tgt) = broadcast((model and model.config, sides))
+        model = model or EncoderDecoder.from_config(cast(TransformerConfig, shape))
+        count = sum(p.numel() for p in model.parameters())
+        say(f"{count:,} parameters, on {device}; the log is {run.path / LOG}")
+        # A sentence must fit into a batch and the model, with the symbols around it.
+        room = min(config.max_tokens, model.max_positions or config.max_tokens)
+        limit = min(config.max_sentence, room - max(1, len(src.before + src.after)))
 
-    def batches(split: str) -> TokenBatches:
-        pairs, rate = encode_corpus(corpus[split], src, tgt, limit, cache), config.subword_dropout
-        say(pairs.report())
-        if split != "train":
-            return TokenBatches(pairs, config.max_tokens, shuffle=False)
-        say(first_pair(corpus))
-        dropout = SubwordDropout(src, tgt, rate, limit) if rate else None
-        return TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
+        def batches(split: str) -> TokenBatches:
+            pairs, rate = encode_corpus(corpus[split], src, tgt, limit, cache), config.subword_dropout
+            say(pairs.report())
+            if split != "train":
+                return TokenBatches(pairs, config.max_tokens, shuffle=False)
+            say(first_pair(corpus))
+            dropout = SubwordDropout(src, tgt, rate, limit) if rate else None
+            return TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
 
-    with agreed():  # what is wrong with the text is told before the run begins
-        training = batches("train")
-        validation = batches("val") if "val" in corpus.splits else None
-    notes = {"corpus": corpus.name, "pair": corpus.pair, **notes}
-    text = fingerprint(corpus)
-    trainer = Trainer(model, (src, tgt), training.at, validation, config, run.path, device, notes, text)
-    updates = math.ceil(len(training) / trainer.progress.update_batches)
-    if updates < FEW:
-        say(f"few updates in an epoch, {updates}: smaller batches (max_tokens) make more of them")
-    trainer.train(resume)
-    where = f"at step {trainer.progress.step}: the model is in {run.path}"
-    if not trainer.finished():
-        raise Stopped(f"stopped {where}; --resume, in Python resume=True, goes on")
-    say(f"finished {where}")
-    if trainer.updater.world > 1:  # the mean of the checkpoints is the first process's
-        trainer.updater.share_state(begun=False)
-    return Translator(model.eval(), src, tgt, notes.get("variant") == "tok", corpus.pair)
+        with raise_on_all_ranks():
+            training = batches("train")
+            validation = batches("val") if "val" in corpus.splits else None
+        notes = {"corpus": corpus.name, "pair": corpus.pair, **notes}
+        text = fingerprint(corpus)
+        trainer = Trainer(model, (src, tgt), training.at, validation, config, run, device, notes, text)
+        translator = Translator(model, src, tgt, notes.get("variant") == "tok", corpus.pair)
+        trainer.fit(resume)
+    end = f"at step {trainer.progress.step}: the model is in {run.path}"
+    if not trainer.progress.finished(config):
+        raise Stopped(f"stopped {end}; --resume, in Python resume=True, goes on")
+    say(f"finished {end}")
+    model.eval()
+    return translator
 
 
-def model_to_go_on_with(
-    run: RunFolder, resume: bool, init_from: str | Path | None, settings: dict[str, object]
-) -> tuple[EncoderDecoder, Tokenizer, Tokenizer] | None:
-    """Load the model of the run to resume, or else `init_from`; None where there is neither.
-
-    Raises ValueError for one of the `settings` that the model has not.
-    """
-    start = run.newest() if resume else None
-    if start is not None:
-        with run.reading(start):
-            found = load_model(start)
-    elif init_from is not None:
-        start = find_model(init_from)
-        found = load_model(start)
-    else:
-        return None
+def load_start(folder: Path, settings: Settings) -> Start:
+    """Load the model to start from. Raises ValueError where it has other `settings`."""
+    start = load_model(folder)
     for name, value in settings.items():
-        if value != (own := getattr(found[0].config, name)):
-            raise ValueError(
-                f"{name} is {own!r} in {start}, not {value!r}: "
-                "a model keeps the settings it was made with; leave that one out"
-            )
-    return found
+        if value != (own := getattr(start[0].config, name)):
+            raise ValueError(f"{name} is {own!r} in {folder}, not {value!r}: a model keeps its settings")
+    return start
 
 
 def new_model(
-    corpus: Corpus,
-    preset: str,
-    settings: dict[str, object],
-    kinds: tuple[str, str],
-    vocab: int | None,
-    cut: bool,
-) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
-    """Build a new model; unless all its embeddings are tied, each side has a vocabulary of its own."""
+    corpus: Corpus, preset: str, settings: Settings, kinds: tuple[str, str], vocab: int | None, cut: bool
+) -> Start:
+    """Build a new model and learn its tokenizers from the training text.
+
+    Unless all embeddings are tied, each side has a vocabulary of its own. Words are cut by the rules of their
+    language, or with `cut` false at spaces.
+    """
     if kinds != ("subwords", "subwords"):
-        settings = {"tied_embeddings": "target", **settings}  # two vocabularies
+        settings = {"tied_embeddings": "target", **settings}
     joint = settings.get("tied_embeddings", TransformerConfig.tied_embeddings) == "all"
-    src, tgt = new_tokenizers(corpus, kinds, joint, vocab, cut)
-    config = getattr(TransformerConfig, preset)(len(src), len(tgt), **settings)
-    try:
-        return EncoderDecoder.from_config(config), src, tgt
-    except (RuntimeError, MemoryError) as error:  # larger than the memory
-        why = str(error).partition("\n")[0]
-        raise ValueError(f"no model of these sizes can be built here: {why}") from None
-
-
-def new_tokenizers(
-    corpus: Corpus, kinds: tuple[str, str], joint: bool, vocab: int | None, cut: bool
-) -> list[Tokenizer]:
-    """Learn a tokenizer from both sides of the training text together, or one from each."""
     text = corpus["train"]
     languages = (corpus.src_language, corpus.tgt_language) if cut else (None, None)
     if joint and (kinds[0] != kinds[1] or (kinds[0] == "words" and languages[0] != languages[1])):
@@ -230,40 +206,41 @@ def new_tokenizers(
             "two tokenizers make two vocabularies: use --tied-embeddings target or none with them"
         )
     sides = [[*text.src, *text.tgt]] if joint else [text.src, text.tgt]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        learned = [
-            train_tokenizer(kind, side, vocab, language)
-            for kind, side, language in zip(kinds, sides, languages, strict=False)
-        ]
-    for warning in caught:
-        say(str(warning.message))
-    return [learned[0], learned[-1]]
+    learned: list[Tokenizer] = [
+        train_tokenizer(kind, side, vocab, language)
+        for kind, side, language in zip(kinds, sides, languages, strict=False)
+    ]
+    config = getattr(TransformerConfig, preset)(len(learned[0]), len(learned[-1]), **settings)
+    return EncoderDecoder.from_config(config), learned[0], learned[-1]
 
 
 def first_pair(corpus: Corpus) -> str:
-    """Show the first pair to be trained on, source → target, in a line of the terminal."""
+    """Show the first pair to train on in a line of the terminal."""
     src, tgt = next(iter(corpus["train"]))
-    one, other = (f"{name}: " if name else "" for name in (corpus.src_language, corpus.tgt_language))
-    frame = f"  such as {one}'' → {other}''"
-    room = max(20, (shutil.get_terminal_size().columns - len(frame)) // 2)
-    return f"  such as {one}{shortened(src, room)!r} → {other}{shortened(tgt, room)!r}"
+    names = [f"{name}: " if name else "" for name in (corpus.src_language, corpus.tgt_language)]
+    room = max(20, (shutil.get_terminal_size().columns - len("  such as '' → ''" + "".join(names))) // 2)
+    return f"  such as {names[0]}{shortened(src, room)!r} → {names[1]}{shortened(tgt, room)!r}"
 
 
-def split_settings(settings: dict[str, object]) -> tuple[dict[str, object], dict[str, object]]:
-    """Tell settings of the model from those of training. Raises ValueError for one that is neither."""
-    known = [
-        {field.name for field in fields(kind)} - {"src_vocab", "tgt_vocab"}
-        for kind in (TransformerConfig, TrainingConfig)
-    ]
+def split_settings(settings: Settings) -> tuple[Settings, Settings]:
+    """Split settings into those of the model and those of training; NumPy's numbers become Python's."""
+    settings = {name: getattr(value, "item", lambda value=value: value)() for name, value in settings.items()}
+    shape, training = ({field.name for field in fields(kind)} for kind in (TransformerConfig, TrainingConfig))
+    shape -= {"src_vocab", "tgt_vocab"}
     for name in settings:
-        if name not in set.union(*known):
-            names = sorted({*(train.__kwdefaults__ or ())}.union(*known))
-            near = HINTS.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), None)
-            hint = f"did you mean {near}?" if near else "`annotated train --help` lists all"
-            raise ValueError(f"unknown setting {name!r}; {hint}")
-    shape, training = ({name: settings[name] for name in settings if name in each} for each in known)
-    return shape, training
+        if name not in shape | training:
+            raise TypeError(f"train() got an unexpected keyword argument {name!r}")
+    return tuple({name: settings[name] for name in settings if name in kind} for kind in (shape, training))  # type: ignore[return-value]
+
+
+def split_notes(notes: Settings) -> tuple[Settings, Settings]:
+    """Split notes into the text's settings, as the command has them, and the rest, under the key "notes"."""
+    known = {name: notes[name] for name in notes if name in ("corpus", "pair", "variant", *PLACES)}
+    for name, value in known.items():
+        if not isinstance(value, str | None):
+            raise ValueError(f"the note {name} must be text, not {value!r}")
+    other = {name: notes[name] for name in notes if name not in known}
+    return known, {"notes": other} if other else {}
 
 
 def fingerprint(corpus: Corpus) -> str:

@@ -17,8 +17,8 @@ from annotated.cli.release import CARD, SCORES, card, read_scores, release
 from annotated.cli.train import remembered
 from annotated.data import TokenBatches, encode_corpus, load_corpus
 from annotated.files import read_json
-from annotated.training.checkpoint import LOG, RunFolder
 from annotated.training.config import TrainingConfig
+from annotated.training.run_folder import LOG, RunFolder
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.schedule import factor_for, rate
 from annotated.translation.evaluate import score_split

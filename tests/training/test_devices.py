@@ -4,13 +4,20 @@ import pytest
 import torch
 from torch import distributed as dist
 
-from annotated.training.distributed import find_device, processes
+from annotated.training.distributed import find_device, is_first, process_group
 
 
-@pytest.mark.parametrize("name", ["cuda:0", "gpu", ""])
+@pytest.mark.parametrize("name", ["gpu", ""])
 def test_a_device_that_does_not_exist_is_a_clear_error(name):
     with pytest.raises(ValueError, match=f"must be auto, cuda, mps, cpu, not '{name}'"):
         find_device(name)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", torch.device("cuda")])
+def test_a_device_that_is_not_here_is_a_clear_error(device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="there is no cuda device"):
+        find_device(device)
 
 
 def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
@@ -18,9 +25,19 @@ def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert find_device("auto") == find_device("cuda") == torch.device("cuda", 1)
+    assert find_device("cuda:0") == torch.device("cuda", 0)
     monkeypatch.setenv("LOCAL_RANK", "2")
-    with pytest.raises(ValueError, match=r"process 2 of node 0 .* has no GPU: use --nproc-per-node 2"):
+    with pytest.raises(ValueError, match=r"node 0 .* has no GPU 2; use --nproc-per-node 2"):
         find_device("cuda")
+
+
+@pytest.mark.parametrize("variables", [{"RANK": "1"}, {"WORLD_SIZE": ""}, {"RANK": "1", "WORLD_SIZE": "1"}])
+def test_variables_that_name_no_other_process_mean_a_single_one(variables, monkeypatch):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with process_group(torch.device("cpu")):
+        assert is_first()
+        assert not dist.is_initialized()
 
 
 def test_a_process_takes_its_gpu_before_it_meets_the_others(monkeypatch):
@@ -30,10 +47,10 @@ def test_a_process_takes_its_gpu_before_it_meets_the_others(monkeypatch):
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: done.append(device))
     monkeypatch.setattr(dist, "init_process_group", lambda backend: done.append(backend))
     monkeypatch.setattr(dist, "destroy_process_group", lambda: done.append("over"))
-    with processes(torch.device("cuda", 1)):
+    with process_group(torch.device("cuda", 1)):
         pass
     assert done == [torch.device("cuda", 1), "cpu:gloo,cuda:nccl", "over"]
     done.clear()
-    with processes(torch.device("cpu")):
+    with process_group(torch.device("cpu")):
         pass
     assert done == ["gloo", "over"]

@@ -17,9 +17,9 @@ import torch
 from tiny_runs import exit_code, log_of, make_trainer, start, steps
 
 from annotated.cli.main import main
-from annotated.training.distributed import processes
+from annotated.training.distributed import process_group
+from annotated.training.loss import SummedLoss
 from annotated.training.trainer import Trainer
-from annotated.training.update import SummedLoss
 from annotated.translation.model_folder import WEIGHTS
 from annotated.translation.tensor_files import read_tensors
 
@@ -51,13 +51,13 @@ def work(rank, port, outs, sent=None, at=None, resume=False, texts=("", ""), rui
 
     def interrupted(self, *arguments):
         report(self, *arguments)
-        if self.progress.step == at and rank == 1:
+        if self.progress.step == at - (sent != signal.SIGKILL) and rank == 1:
             os.kill(os.getpid(), sent)
 
     Trainer.report = interrupted
     code = 1
     try:
-        with processes(torch.device("cpu")):
+        with process_group(torch.device("cpu")):
             code = train(outs[rank], texts[rank], resume, settings)
     except Exception as error:
         (outs[0].parent / f"error-{rank}").write_text(f"{type(error).__name__}: {error}", encoding="utf-8")
@@ -67,8 +67,8 @@ def work(rank, port, outs, sent=None, at=None, resume=False, texts=("", ""), rui
 def train(out, text, resume, settings):
     """Train as far as it goes."""
     trainer = make_trainer(out, text=text, **{**EXACT, **settings})
-    trainer.train(resume)
-    return 0 if trainer.finished() else 7
+    trainer.fit(resume)
+    return 0 if trainer.progress.finished(trainer.config) else 7
 
 
 def two_processes(*outs, **settings):
@@ -91,17 +91,18 @@ def assert_close(out, expected):
 def alone(tmp_path_factory):
     """A run of one process with two batches an update."""
     out = tmp_path_factory.mktemp("alone") / "run"
-    make_trainer(out, accumulate=2, **EXACT).train()
+    make_trainer(out, accumulate=2, **EXACT).fit()
     return out
 
 
 @pytest.mark.parametrize(("accumulate", "count", "rest"), [(1, 50, 1), (2, 50, 3)])
 def test_two_processes_are_one_with_twice_the_batches(accumulate, count, rest, tmp_path):
-    alone = make_trainer(tmp_path / "alone", accumulate=2 * accumulate, count=count, **EXACT)
+    exact = {**EXACT, "bleu_every": 3}
+    alone = make_trainer(tmp_path / "alone", accumulate=2 * accumulate, count=count, **exact)
     # The last update of an epoch has `rest` batches: one process has fewer than the other, or none.
     assert len(alone.epoch_batches(0)) % (2 * accumulate) == rest
-    alone.train()
-    assert two_processes(tmp_path / "both", accumulate=accumulate, count=count) == [0, 0]
+    alone.fit()
+    assert two_processes(tmp_path / "both", accumulate=accumulate, count=count, bleu_every=3) == [0, 0]
     assert_close(tmp_path / "both", tmp_path / "alone")
 
 
@@ -118,7 +119,7 @@ def test_one_process_killed_ends_the_other_at_once(alone, tmp_path):
     out = tmp_path / "both"
     assert two_processes(out, sent=signal.SIGKILL, at=6) == [1, -signal.SIGKILL]
     said = (tmp_path / "error-0").read_text(encoding="utf-8")
-    assert said.startswith("SharedError: node 0 (")
+    assert said.startswith("DistributedError: node 0 (")
     assert "has lost another process" in said
     assert "--resume" in said
     assert two_processes(out, resume=True) == [0, 0]
@@ -137,9 +138,9 @@ def test_only_the_first_process_needs_the_folder(alone, tmp_path):
 
 def test_other_numbers_of_processes_make_the_same_updates(alone, tmp_path, capfd):
     out = tmp_path / "run"
-    make_trainer(out, accumulate=2, max_steps=3, **EXACT).train()
+    make_trainer(out, accumulate=2, max_steps=3, **EXACT).fit()
     assert two_processes(out, resume=True, accumulate=2, max_steps=6) == [0, 0]
-    make_trainer(out, accumulate=1, **EXACT).train(resume=True)  # what the two of them had
+    make_trainer(out, accumulate=1, **EXACT).fit(resume=True)  # what the two of them had
     assert "an update keeps its 2 batches: accumulate is now 2" in capfd.readouterr().err
     for name, tensor in read_tensors(out / WEIGHTS).items():
         torch.testing.assert_close(tensor, read_tensors(alone / WEIGHTS)[name], rtol=0, atol=1e-9)
@@ -147,23 +148,23 @@ def test_other_numbers_of_processes_make_the_same_updates(alone, tmp_path, capfd
 
 def test_updates_that_cannot_be_shared_are_refused_by_all(tmp_path):
     out = tmp_path / "run"
-    make_trainer(out, accumulate=3, max_steps=2, **EXACT).train()
+    make_trainer(out, accumulate=3, max_steps=2, **EXACT).fit()
     assert two_processes(out, resume=True, accumulate=3) == [1, 1]
     for rank in range(2):
         said = (tmp_path / f"error-{rank}").read_text(encoding="utf-8")
-        assert said.startswith("SharedError: node 0 (")
-        assert "made of 3 batches, which 2 processes cannot share evenly" in said
-        assert said.endswith("as many processes as one of 1, 3")
+        assert said.startswith("DistributedError: node 0 (")
+        assert "2 processes cannot share the 3 batches of an update evenly" in said
+        assert said.endswith("one of 1, 3 processes")
     with pytest.raises(ValueError, match="accumulate = 3, not 2"):  # that would be other updates
-        make_trainer(out, accumulate=2, **EXACT).train(resume=True)
+        make_trainer(out, accumulate=2, **EXACT).fit(resume=True)
 
 
 def test_other_text_on_a_node_ends_both(tmp_path):
     assert two_processes(tmp_path / "run", texts=("a", "b")) == [1, 1]
     for rank in range(2):
         said = (tmp_path / f"error-{rank}").read_text(encoding="utf-8")
-        assert said.startswith("SharedError: node 1 (")
-        assert said.endswith("text is another than on the first node; copy the text of the first node")
+        assert said.startswith("DistributedError: node 1 (")
+        assert said.endswith("differs from that of the first node; copy the text of the first node")
 
 
 def test_a_loss_that_is_not_finite_ends_both_with_one_message(tmp_path):
@@ -204,10 +205,10 @@ def torchrun(nodes, *flags):
     return [process.returncode for process in started], said
 
 
-def train_alone(text, steps, out=None):
+def train_alone(text, steps, out=None, *more):
     """Train in one process with two batches an update, into `out` or beside the text; the weights."""
     out = out or text / "alone"
-    flags = ["train", *files(text), *SHAPE.split(), "--accumulate", "2", "--max-steps", str(steps)]
+    flags = ["train", *files(text), *SHAPE.split(), *more, "--accumulate", "2", "--max-steps", str(steps)]
     assert main([*flags, "--out", str(out)]) == 0
     return read_tensors(out / WEIGHTS)
 
@@ -218,12 +219,13 @@ def files(folder):
 
 def test_torchrun_starts_the_command(tmp_path, one_thread):
     write_text(tmp_path / "node")
-    flags = ["train", *files(tmp_path / "node"), *SHAPE.split(), "--max-steps", "4", "--out", "both"]
+    words = ["--tokenizer", "words", "--pair", "en-de"]
+    flags = ["train", *files(tmp_path / "node"), *SHAPE.split(), *words, "--max-steps", "4", "--out", "both"]
     codes, [said] = torchrun([tmp_path / "node"], *flags)
     assert codes == [0], said
     assert said.count("the model is in") == 1  # of two processes, one speaks
     both = read_tensors(tmp_path / "node" / "both" / WEIGHTS)
-    torch.testing.assert_close(both, train_alone(tmp_path / "node", 4), rtol=0, atol=1e-5)
+    torch.testing.assert_close(both, train_alone(tmp_path / "node", 4, None, *words), rtol=0, atol=1e-5)
 
 
 def test_two_nodes_resume_what_one_of_them_has(tmp_path, one_thread):

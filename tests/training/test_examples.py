@@ -12,7 +12,7 @@ import annotated
 from annotated.files import read_json, write_json
 from annotated.interop import to_marian
 from annotated.tokenizers import SentencePieceTokenizer
-from annotated.training.progress import Stopped
+from annotated.training.train import Stopped
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PAIRS = [(f"the cat number {i} sees a dog", f"die Katze {i} sieht einen Hund") for i in range(60)]

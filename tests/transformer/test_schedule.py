@@ -5,8 +5,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.training.config import TrainingConfig
-from annotated.training.update import steepest
 from annotated.transformer.schedule import factor_for, noam_scheduler, rate
 
 
@@ -30,12 +28,6 @@ def test_the_peak_is_at_the_end_of_warmup(warmup, model_size):
 def test_a_factor_gives_the_peak_it_is_for(peak, model_size, warmup):
     factor = factor_for(peak, model_size, warmup)
     assert math.isclose(rate(warmup, model_size, factor, warmup), peak, rel_tol=1e-12)
-
-
-def test_no_preset_is_steeper_than_post_norm_bears():
-    widths = {"tiny": 128, "base": 512, "big": 1024}
-    for name, width in widths.items():
-        assert getattr(TrainingConfig, name)().learning_rate < steepest(width)
 
 
 def test_the_papers_base_model_peaks_at_7e_4():

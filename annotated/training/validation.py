@@ -1,0 +1,59 @@
+"""Validation, which the processes of a run share."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import distributed as dist
+
+from annotated.data.batches import Batch, TokenBatches
+from annotated.data.corpora import languages
+from annotated.metrics import Score, bleu, bleu_tokenizer
+from annotated.tokenizers import Tokenizer
+from annotated.training.distributed import all_gather, all_reduce
+from annotated.transformer.model import EncoderDecoder
+from annotated.validation import TokenScores, greedy_bleu, score_tokens
+
+
+class Validation:
+    """Score a model on `batches`: each process its share, and the sums are those of all.
+
+    `notes` name the languages ("pair") and tokenised text ("variant"), by which BLEU counts words.
+    """
+
+    def __init__(self, batches: TokenBatches, tokenizer: Tokenizer, notes: Mapping[str, object]):
+        rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        self.batches, self.plan, self.tokenizer = batches, batches.batches(0)[rank::world], tokenizer
+        pair = notes.get("pair")
+        language = languages(None if pair is None else str(pair))[1]
+        self.bleu_tokenizer = "none" if notes.get("variant") == "tok" else bleu_tokenizer(language)
+
+    def share(self) -> list[Batch]:
+        """Return the batches of this process."""
+        return [self.batches.collate(indices) for indices in self.plan]
+
+    def score(self, model: EncoderDecoder) -> TokenScores:
+        """Compute the cross-entropy and the accuracy of the model's predictions."""
+        batches, device = self.share(), next(model.parameters()).device
+        scores = score_tokens(model, batches, self.tokenizer.pad) if batches else TokenScores(0.0, 0.0, 0)
+        if not dist.is_initialized():
+            return scores
+        n = scores.ntokens
+        loss, correct, ntokens = all_reduce([scores.loss * n, scores.accuracy * n, n], device)
+        return TokenScores(loss / ntokens, correct / ntokens, int(ntokens))
+
+    def bleu(self, model: EncoderDecoder) -> float:
+        """Compute the BLEU of greedy translations, with the words of `annotated evaluate`."""
+        return greedy_bleu(model, self.share(), self.tokenizer, self.measure_bleu).value
+
+    def measure_bleu(self, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+        """Compute the BLEU of the sentences of all processes."""
+        parts = all_gather((list(hypotheses), list(references)))
+        both = [[sentence for part in parts for sentence in part[side]] for side in (0, 1)]
+        return bleu(both[0], both[1], self.bleu_tokenizer)
+
+    def rehearse(self, model: EncoderDecoder, with_bleu: bool) -> None:
+        """Raise now whatever would be raised after the first epoch; processes do not communicate."""
+        with torch.random.fork_rng([]):
+            score_tokens(model, [self.batches.collate(self.batches.batches(0)[0])], self.tokenizer.pad)
+        if with_bleu:
+            bleu(["a"], ["a"], self.bleu_tokenizer)
