@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from annotated.tokenizers import SentencePieceTokenizer
+from annotated.tokenizers import SentencePieceTokenizer, normalize
 from annotated.translation.model_folder import weights
 from annotated.translation.translator import Translator
 
@@ -109,6 +109,6 @@ def watch(translator: Translator, sentence: str = "A dog runs.", height: int = 9
     from IPython.display import HTML
 
     scripts = f"<script>{model_script(translator)}</script><script>{script()}</script>"
-    text = html.escape(page(scripts, sentence=sentence))
+    text = html.escape(page(scripts, sentence=normalize(sentence, translator.normalization)))
     style = f"width: 100%; height: {height}px; border: 0"
     return HTML(f'<div><iframe title="See inside" style="{style}" srcdoc="{text}"></iframe></div>')

@@ -104,7 +104,9 @@ class Translator:
         `device` "auto" is the GPU if there is one. Raises as `load_model` and the class do.
         """
         folder = find_model(name_or_folder)
-        settings = training_settings(folder)
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        parts, settings = load_model(folder, device), training_settings(folder)
         options = {
             "lower_cased": settings.get("variant") == "tok",
             "pair": settings.get("pair"),
@@ -112,9 +114,7 @@ class Translator:
             "cache": engine_cache(folder),
             **options,
         }
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(*load_model(folder, device), **options)
+        return cls(*parts, **options)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_ctranslate2": None}  # a copy converts again when it is used
@@ -280,8 +280,8 @@ class Translator:
         sentence = normalize(sentence, self.normalization)
         if self.lower_cased and sentence != sentence.lower():
             raise ValueError(
-                f"{sentence[:40]!r} has capitals, but this model reads lower-cased, tokenised text "
-                f"(translate --tokenized); for normal text there is {shipped_for(self.pair, 'raw')}"
+                f"{sentence[:40]!r} has capitals, but this model reads lower-cased, tokenised text; "
+                f"for normal text there is {shipped_for(self.pair, 'raw')}"
             )
         tokenizer = self.src_tokenizer
         around = len(tokenizer.before + tokenizer.after)
