@@ -1,4 +1,4 @@
-"""Every command and every block of Python in the README does what it says, or at least is understood.
+"""Every command and every block of Python in README and in the pages about training and Python is right.
 
 Commands that test, install, download or take over a minute are given to `make -n` or the argument parser; the
 others run, on a model that was never trained.
@@ -23,33 +23,39 @@ from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import save_model
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+NAMES = ("README.md", "tools/site/pages/train.md", "tools/site/pages/python.md")
+PAGES = [(ROOT / name).read_text(encoding="utf-8") for name in NAMES]
 ENGLISH = ["A dog runs through the snow.", "Two men are sitting on a bench.", "", "A woman reads a book."]
 
 
 def blocks(language: str) -> list[str]:
-    """The README's fenced blocks of one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+    """The fenced blocks of one language, each once."""
+    pattern = re.compile(rf"^```{language}\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+    return list(dict.fromkeys(block for page in PAGES for block in pattern.findall(page)))
 
 
 def commands() -> list[str]:
-    """Each line of the README's shell blocks, without its comment."""
-    return [line.partition("  #")[0].strip() for block in blocks("bash") for line in block.splitlines()]
+    """Each line of the shell blocks, without its comment."""
+    lines = (line.partition("  #")[0].strip() for block in blocks("bash") for line in block.splitlines())
+    return list(dict.fromkeys(lines))
 
 
 @pytest.fixture
 def first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a model in runs/first that was never trained, and en.txt; it is the current one."""
+    """A folder with models in runs/ that were never trained, and text for them; it is the current one."""
     tokenizer = SentencePieceTokenizer.train(ENGLISH * 3, 330)
     config = TransformerConfig(len(tokenizer), len(tokenizer), N=1, d_model=8, d_ff=8, h=1, max_len=64)
-    save_model(tmp_path / "runs/first", EncoderDecoder.from_config(config), tokenizer, tokenizer)
+    for run in ("first", "mine"):
+        save_model(tmp_path / "runs" / run, EncoderDecoder.from_config(config), tokenizer, tokenizer)
+    for side in ("en", "de"):
+        (tmp_path / f"test.{side}").write_text("A dog runs.\nTwo men sit.\n", encoding="utf-8")
     (tmp_path / "en.txt").write_text("\n".join(ENGLISH) + "\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def test_every_kind_of_command_is_known():
-    assert {command.split()[0] for command in commands()} == {"make", "annotated", "conda", "torchrun"}
+    assert {command.split()[0] for command in commands()} == {"make", "annotated", "torchrun"}
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make")])
@@ -97,12 +103,6 @@ def test_evaluate_scores(command: str, first_run: Path, multi30k_folder: Path, m
     assert "perplexity = " in printed
 
 
-def test_conda_finds_its_file():
-    assert any("environment.yml" in command for command in commands())
-    assert (ROOT / "environment.yml").is_file()
-    assert "name: annotated\n" in (ROOT / "environment.yml").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("code", blocks("python"))
 def test_python_runs(code: str, first_run: Path, monkeypatch):
     printed = io.StringIO()
@@ -120,6 +120,6 @@ def test_the_tables_are_those_of_the_shipped_models_and_the_records(monkeypatch)
 
 
 def test_links_lead_somewhere():
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", README)
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", PAGES[0])
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
