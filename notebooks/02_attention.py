@@ -1,20 +1,21 @@
 # %% [markdown]
 # # 02 · Attention
 #
-# **We soften a dictionary until it is equation 1 of the paper, measure why it is scaled, and learn to
-# hide what must not be seen.**
+# **You turn a Python dictionary into equation 1 of the paper, compute it for *a cat runs*, and hide words
+# from it with masks.**
 #
 # Previous: [01_why_attention](01_why_attention.ipynb) · Next:
 # [03_multi_head_attention](03_multi_head_attention.ipynb)
 #
-# *23 minutes to read, 20 seconds to run, the exercises extra.*
+# *32 minutes to read, half a minute to run.*
 #
 # - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`.
-# - **After:** you can write scaled dot-product attention yourself, with masks; you know why the scores
-#   are divided by $\sqrt{d_k}$, and how one empty row fills a model with NaN.
+# - **After:** you can write scaled dot-product attention with masks from memory, and you know what each of
+#   its four steps is for.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). This is its section 3.2.1, and from
-# 3.2.3 the decoder's mask; indented sentences are quoted from it.
+# This is section 3.2.1 of the paper (Vaswani et al., 2017), and the decoder's mask from section 3.2.3.
+# Indented sentences are the paper's. A number after `≈` may differ on your processor. Folded cells called
+# *Check* test what the text claims; you can skip them.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -22,643 +23,694 @@ from importlib.util import find_spec
 if not find_spec("annotated"):
     get_ipython().run_line_magic("pip", "install -q 'annotated-transformer[colab]'")
 
-# %%
-import math
-from collections.abc import Callable
-from itertools import product
-
-import matplotlib.pyplot as plt
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
-from torch.testing import assert_close
-
-from annotated import Batch, attention, load_pretrained, padding_mask, subsequent_mask
-from annotated.plots import (
-    explore_masks,
-    plot_attention,
-    plot_by_width,
-    plot_soft_lookup,
-    setup_notebook,
-    show_source,
-)
-from annotated.plots.scaling import PLAIN, SCALED, explore_scaling
-
-setup_notebook()
-torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
-
 # %% [markdown]
-# ## A look-up that may blend
+# ## A dictionary that can guess
 #
-# > "An attention function can be described as mapping a query and a set of key-value pairs to an output,
-# > where the query, keys, values, and output are all vectors." (section 3.2)
-#
-# A Python dictionary does nearly that. It holds **values** under **keys**; ask it with a **query** that
-# equals a key, and it returns the value. Here are the cars that cross a bridge, counted four times a day.
+# Somebody counted the cars that cross a bridge, four times a day. A Python dictionary keeps the counts. It
+# holds **values** under **keys**: you ask with a **query**, and if the query equals a key, you get the
+# value.
 
 # %%
-cars = {0: 3.0, 6: 14.0, 12: 22.0, 18: 28.0}  # hour of the day: cars a minute
+cars = {0: 3.0, 6: 14.0, 12: 22.0, 18: 28.0}  # hour of the day: cars per minute
 print("12 o'clock:", cars.get(12))
 print("14 o'clock:", cars.get(14))
 
 # %% [markdown]
-# With 22 cars a minute at noon and 28 at six in the evening, a person would say 24 for 14 o'clock. For a
-# dictionary, two keys are equal or not. We want *nearly equal* to count too.
+# At 12 there were 22 cars, and at 18 there were 28. So for 14 you would guess 24. The dictionary guesses
+# nothing, because 14 is not one of its keys. Let us build one that can guess.
 #
-# So we make each hour a vector of length 1, a point on the dial of a 24-hour clock. The dot product of
-# two such vectors is 1 for the same hour, 0 for six hours apart, -1 for twelve. It is the **score** (or
-# *logit*) of a key. For a weighted mean of the values we need weights that are positive and add up to 1.
-# The **softmax** makes them out of any scores:
-#
-# $$\mathrm{softmax}(s)_i = \frac{e^{s_i}}{\sum_j e^{s_j}}$$
-#
-# Only *differences* of scores count, because adding the same number to all of them cancels. One setting
-# is left: the **temperature** $\tau$, by which the scores are divided first. A high temperature makes the
-# weights nearly equal; a low one gives the highest score nearly all the weight.
-
+# First, we need to say how well a query fits a key. We put each hour on the dial of a 24-hour clock, so
+# that it becomes a point with two coordinates. The dot product of two such points is 1 if they are the same
+# hour, 0 if they are six hours apart, and −1 if they are twelve hours apart. We call it the **score** of
+# the key.
 
 # %%
-def on_the_dial(hours: Tensor) -> Tensor:
-    """Hours (...) -> points on a circle of radius 1 (..., 2)."""
+import math
+
+import torch
+
+torch.set_num_threads(1)  # our matrices are too small for more
+
+
+def on_the_dial(hours):
+    """Hours (n,) -> points on a circle of radius 1, (n, 2)."""
     angle = hours * (2 * math.pi / 24)
     return torch.stack([angle.cos(), angle.sin()], dim=-1)
 
 
-def soft_lookup(query: Tensor, keys: Tensor, values: Tensor, tau: float) -> Tensor:
-    """Queries (..., d), keys (n, d), values (n,) -> answers (...), at temperature tau."""
-    weights = (query @ keys.T / tau).softmax(dim=-1)  # (..., n)
-    return weights @ values
+keys = on_the_dial(torch.tensor(list(cars)))  # (4, 2)
+values = torch.tensor(list(cars.values()))  # (4,)
+query = on_the_dial(torch.tensor([14.0]))  # (1, 2)
+scores = query @ keys.T  # (1, 4)
+print("scores of", list(cars), "for 14 o'clock:", [round(s, 2) for s in scores[0].tolist()])
 
+# %% [markdown]
+# The key 12 fits best, then 18. Second, we turn the scores into **weights**, which are positive and add up
+# to
+# 1. The **softmax** does that:
+#
+# $$\mathrm{softmax}(s)_i = \frac{e^{s_i}}{\sum_j e^{s_j}}$$
+#
+# Third, we take the mean of all values with these weights. Before the softmax, we divide the scores by a
+# number $\tau$, the **temperature**. Watch what it does.
+#
+# **Before you run this:** with $\tau = 1000$, all scores become nearly 0. What is the answer then? And what
+# is it with $\tau = 0.01$?
 
-keys, values = on_the_dial(torch.tensor([*cars.keys()])), torch.tensor([*cars.values()])  # (4, 2), (4,)
-query = on_the_dial(torch.tensor(14.0))  # (2,)
-print("scores:", [round(score, 2) for score in (keys @ query).tolist()])
-for tau in (1000, 1, 0.25, 0.001):
-    print(f"temperature {tau:6}: {soft_lookup(query, keys, values, tau):.2f} cars at 14 o'clock")
+# %%
+for tau in (1000, 1, 0.25, 0.01):
+    weights = (query @ keys.T / tau).softmax(dim=-1)  # (1, 4)
+    answer = (weights @ values).item()
+    print(f"τ = {tau:5}: weights {[round(w, 2) for w in weights[0].tolist()]}, {answer:.1f} cars")
+
+# %% tags=["check"]
+assert abs((query @ keys.T / 1000).softmax(dim=-1) @ values - values.mean()).item() < 0.02
+assert abs((query @ keys.T / 0.01).softmax(dim=-1) @ values - 22).item() < 0.01
+assert abs((keys @ keys.T / 0.01).softmax(dim=-1) @ values - values).max() < 1e-3  # cold: the dictionary
 
 # %% tags=["figure-soft-lookup"]
+import matplotlib.pyplot as plt
+
+from annotated.plots import setup_notebook
+
+setup_notebook()
 hours = torch.linspace(0, 24, 193)
-answers = {f"τ = {tau}": soft_lookup(on_the_dial(hours), keys, values, tau) for tau in (1000, 1, 0.25, 0.02)}
-plot_soft_lookup(
-    list(cars), list(cars.values()), hours.tolist(), answers,
-    xlabel="hour asked for", ylabel="cars a minute", title="A dictionary made soft",
-).set_xticks(range(0, 25, 6))  # fmt: skip
+fig, ax = plt.subplots(figsize=(8, 4))
+for tau, style in ((1000, ":"), (1, "--"), (0.25, "-"), (0.02, "-.")):
+    ax.plot(hours, (on_the_dial(hours) @ keys.T / tau).softmax(dim=-1) @ values, style, label=f"τ = {tau}")
+ax.plot(list(cars), list(cars.values()), "o", color="black", markersize=9, label="in the dictionary")
+ax.set(xlabel="hour asked for", ylabel="cars per minute", title="A dictionary made soft")
+ax.set_xticks(range(0, 25, 6))
+ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 plt.show()
-assert_close(soft_lookup(keys, keys, values, 0.001), values)  # cold enough, it is the dictionary
 
 # %% [markdown]
-# *Figure 1. What the look-up answers: the lower the temperature, the closer it comes to the four entries
-# (dots).*
+# *Figure 1. The answer for every hour of the day. At a high temperature it is the mean of all values. At a
+# low temperature it is the value of the nearest key.*
 #
-# So **as $\tau$ goes to 0, this look-up becomes the dictionary**, for the keys that it holds, if all have the
-# same length. (Otherwise a long key can win.)
+# At a high temperature all weights are equal, and every question gets the same answer. At a low temperature
+# one key gets all the weight, and we have the dictionary back. In between, the look-up blends.
 #
-# Why not a low temperature? Because we want to *learn* the vectors, and learning needs a gradient.
+# Why is blending worth the trouble? Because it is smooth. If you move the query a little, the answer moves
+# a little. So there is a gradient, and a network can *learn* where to look. A dictionary cannot be trained.
+#
+# **To keep:** attention is a dictionary made soft. It scores the query against every key, turns the scores
+# into weights with a softmax, and returns the weighted mean of the values.
+
+# %% [markdown]
+# ## Equation 1 for *a cat runs*
+#
+# > "An attention function can be described as mapping a query and a set of key-value pairs to an output,
+# > where the query, keys, values, and output are all vectors." (section 3.2)
+#
+# In a Transformer, the words of a sentence do what the hours did. Each word has a query, a key and a value.
+# Three learned matrices make them from the word's vector. [00_start_here](00_start_here.ipynb) trained a
+# tiny model on eight sentences. Here are its three matrices for *a cat runs*, in the first head. A row is a
+# word.
+
+# %%
+words = ["a", "cat", "runs"]
+Q = torch.tensor([[1.58, 0.50], [0.28, -0.53], [-0.09, -0.51]])  # what each word looks for
+K = torch.tensor([[0.88, 0.40], [0.08, 0.75], [-1.16, 0.03]])  # what each word offers
+V = torch.tensor([[0.88, 0.38], [-1.04, -0.39], [-0.43, -0.62]])  # what each word hands over
+
+
+def show(title, matrix, rows=words, columns=words, digits=2):
+    """Print a matrix with a name for each row and column."""
+    print(f"{title}\n{'':10}" + "".join(f"{column:>8}" for column in columns))
+    for row, numbers in zip(rows, matrix.tolist(), strict=True):
+        print(f"  {row:8}" + "".join(f"{number:8.{digits}f}" for number in numbers))
+
+
+# %% [markdown]
+# Now the three steps again. The matrix product $QK^\top$ computes all nine scores at once: row *cat*,
+# column *a* is the dot product of the query of *cat* with the key of *a*. The temperature is $\sqrt{d_k}$,
+# where $d_k = 2$ is the number of columns of $Q$ and $K$.
+#
+# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{QK^\top}{\sqrt{d_k}}\right)V \qquad (1)$$
+
+# %%
+scores = Q @ K.T / math.sqrt(2)  # (3, 2) @ (2, 3) -> (3, 3)
+weights = scores.softmax(dim=-1)  # (3, 3): each row adds up to 1
+output = weights @ V  # (3, 3) @ (3, 2) -> (3, 2)
+show("scores, divided by the square root of 2", scores)
+show("weights", weights)
+show("output", output, columns=["", ""])
+
+# %% tags=["check"]
+from torch.testing import assert_close
+
+assert [f"{w:.2f}" for w in weights[1]] == ["0.40", "0.30", "0.30"]
+assert [f"{number:.2f}" for number in output[1]] == ["-0.09", "-0.15"]
+assert_close(weights.sum(dim=-1), torch.ones(3))
+for i in range(3):  # equation 1 as a loop
+    powers = [math.exp(sum(a * b for a, b in zip(Q[i], K[j], strict=True)) / math.sqrt(2)) for j in range(3)]
+    assert_close(output[i], sum(power / sum(powers) * V[j] for j, power in enumerate(powers)))
+
+# %% [markdown]
+# You met the row of *cat* in 00: its weights are 0.40, 0.30 and 0.30. With a pocket calculator, check the
+# first number of its output: $0.40 \cdot 0.88 + 0.30 \cdot (-1.04) + 0.30 \cdot (-0.43) = -0.09$. (Some
+# scores differ from those in 00 in the last digit, because our $Q$ and $K$ are rounded.)
+#
+# ![Scaled dot-product attention: queries times keys, scale, mask, softmax, the product with the
+# values](../images/attention.svg)
+#
+# *Figure 2. The same steps as a drawing, with three queries and four keys. Cells that are struck out are
+# hidden by a mask, which is the second half of this lesson.*
+#
+# As a function, it is three lines. T is the number of queries and S is the number of keys. In our example
+# both are 3, because the sentence looks at itself. But they may differ: when the decoder writes German, the
+# queries are German words, and the keys and values are English ones. The three dots stand for any
+# dimensions in front, such as the sentences of a batch.
 
 
 # %%
-def slope(tau: float) -> float:
-    """How much the answer at 14 o'clock changes with the query: the norm of its gradient."""
-    query = on_the_dial(torch.tensor(14.0)).requires_grad_()
-    soft_lookup(query, keys, values, tau).backward()
-    return query.grad.norm().item()
+def attention_without_mask(query, key, value):
+    """(..., T, d_k), (..., S, d_k) and (..., S, d_v) -> (..., T, d_v)."""
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (..., T, S)
+    weights = scores.softmax(dim=-1)  # (..., T, S)
+    return weights @ value  # (..., T, d_v)
 
 
-for tau in (1000, 1, 0.25, 0.02, 0.001):
-    print(f"temperature {tau:6}: gradient {slope(tau):.4f}")
-assert slope(0.001) == 0
-assert slope(1000) < 0.02 < 1 < slope(0.25)
+print("as above:", torch.equal(attention_without_mask(Q, K, V), output))
 
 # %% [markdown]
-# The gradient vanishes at both ends. At a high temperature, the answer is always the mean of all. At a
-# low one, one key has all the weight (unless two nearly tie), and a small change of the query changes
-# nothing: the softmax is **saturated**.
+# ### Why a softmax?
 #
-# ## Equation 1
-#
-# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{QK^\top}{\sqrt{d_k}}\right)V$$
-#
-# It is our look-up at temperature $\sqrt{d_k}$. The rows of $Q$, $K$ and $V$ are queries and keys of $d_k$
-# numbers, and values of $d_v$.
-#
-# ![Scaled dot-product attention: queries times keys, scale, mask, softmax, the product
-# with the values](../images/attention.svg)
-#
-# *Figure 2. The paper's Figure 2, left, with its matrices. Three queries look at four keys; struck out
-# are the cells that a mask hides (below).*
-#
-# A small example with $d_k = 4$:
+# There are other ways to make weights from scores. Let us try them on the row of *a*, whose scores are
+# 1.12, 0.35 and −1.29.
 
 # %%
-Q = torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 2.0, 2.0, 0.0]])  # (2, 4): one row a query
-K = torch.tensor([[2.0, 0.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0]])  # (3, 4)
-V = torch.tensor([[10.0, 0.0], [0.0, 10.0], [0.0, 20.0]])  # (3, 2): one row a key
-scores = Q @ K.T / math.sqrt(4)  # (2, 3): one row a query, one column a key
-weights = scores.softmax(dim=-1)  # (2, 3): every row sums to 1
-output = weights @ V  # (2, 2)
-for name, matrix in {"scores": scores, "weights": weights, "output": output}.items():
-    print(f"{name:8}", [[round(number, 2) for number in row] for row in matrix.tolist()])
-e2 = math.exp(2)  # the first row by hand: scores 2, 0, 0
-assert_close(weights[0], torch.tensor([e2, 1, 1]) / (e2 + 2))
+row = scores[0]
+ways = {
+    "softmax": row.softmax(dim=-1),
+    "score / sum of scores": row / row.sum(),
+    "negatives to 0, then / sum": row.relu() / row.relu().sum(),
+    "all on the largest": (row == row.max()).float(),
+    "sigmoid of each": row.sigmoid(),
+}
+for name, made in ways.items():
+    print(f"{name:27}", [round(w, 2) for w in made.tolist()], f"sum {made.sum():.2f}")
+
+# %% tags=["check"]
+assert min(ways["score / sum of scores"]) < 0 < 1 < max(ways["score / sum of scores"])
+assert ways["negatives to 0, then / sum"][2] == 0
+assert ways["sigmoid of each"].sum() > 1.3
+learnable = row.clone().requires_grad_()
+(learnable.relu() / learnable.relu().sum())[0].backward()
+assert learnable.grad[2] == 0
 
 # %% [markdown]
-# The package has these three lines, two `if` for masks (below; `check_mask` refuses any that is not
-# boolean), and one for dropout, which sets random weights to 0 in training ([08](08_training_recipe.ipynb)).
-# In its comments, T is the number of queries, S that of keys, and dots are any dimensions in front.
-# PyTorch's `F.scaled_dot_product_attention` chooses among several kernels, most of them *fused*, and does not
-# return the weights.
+# - **Dividing by the sum** gives −6.63 here, because scores can be negative and can cancel. That is no
+#   mean.
+# - **Setting negatives to 0** gives *runs* the weight 0 and the gradient 0. If all scores are negative, it
+#   divides 0 by 0.
+# - **All on the largest** is the dictionary again, without a gradient.
+# - **A sigmoid** is positive and smooth, but the weights do not add up to 1. In a sentence that is twice as
+#   long, the output is about twice as large.
+#
+# The exponential function makes every score positive, and dividing by the sum makes the weights add up to
+# 1. Every weight gets a gradient. One more property is useful: adding the same number to all scores changes
+#    nothing, because it cancels. Only *differences* between scores count. (Softmax is not the only choice
+#    that can be trained. ReLU and sigmoid come close to it when they are also divided by the length of the
+#    sentence: [Wortsman et al., 2023](https://arxiv.org/abs/2309.08586); [Ramapuram et al.,
+#    2024](https://arxiv.org/abs/2409.04431).)
+
+# %% [markdown]
+# ## It is a mean, and a mean forgets
+#
+# Every output is a weighted mean of the values. That tells you what attention cannot do.
+#
+# **Before you run this:** we give *cat* three sentences to look at: *a cat runs*, *runs a cat*, and *a cat
+# runs a cat runs*. Which of the outputs will differ?
 
 # %%
-show_source(attention, docstring=False)
-assert_close(attention(Q, K, V), (output, weights))
-assert_close(F.scaled_dot_product_attention(Q, K, V), output)
+cat = Q[1:2]  # the query of *cat*, (1, 2)
+for sentence in ([0, 1, 2], [2, 0, 1], [0, 1, 2, 0, 1, 2]):
+    found = attention_without_mask(cat, K[sentence], V[sentence])
+    print(f"{' '.join(words[i] for i in sentence):24}", [round(number, 2) for number in found[0].tolist()])
 
-# %% [markdown]
-# Each English word gets a vector of random numbers, and its German translation the same vector plus noise.
-# The verb *saw* is two words in German, *hat ... gesehen*. Queries from one sentence and keys from the other
-# make **encoder-decoder attention** (cross-attention).
-
-# %% tags=["figure-weights"]
-english, german, meant = (
-    sentence.split()
-    for sentence in (
-        "Yesterday the dog saw the little cat .",
-        "Gestern hat der Hund die kleine Katze gesehen .",
-        "Yesterday saw the dog the little cat saw .",  # for each German word, its English one
-    )
-)
+# %% tags=["check"]
+for sentence in ([2, 0, 1], [0, 1, 2, 0, 1, 2]):
+    assert_close(attention_without_mask(cat, K[sentence], V[sentence]), output[1:2])
 _ = torch.manual_seed(0)
-d_k, d_v = 16, 6
-vector = {word: torch.randn(d_k) for word in dict.fromkeys(english)}
-Q = torch.stack([vector[word] for word in english])  # (8, 16)
-K = torch.stack([vector[word] for word in meant]) + 0.5 * torch.randn(len(german), d_k)  # (9, 16)
-V = torch.randn(len(german), d_v)  # (9, 6)
-output, weights = attention(Q, K, V)
-ax = plot_attention(weights, english, german, title="Where each English word looks")
-ax.set(xlabel="key (German)", ylabel="query (English)")
-plt.show()
-assert weights[english.index("cat")].argmax() == german.index("Katze")
+q, k, v = torch.randn(50, 16), torch.randn(20, 16), torch.randn(20, 8)
+mixed = attention_without_mask(q, k, v)
+assert (v.amin(dim=0) <= mixed).all()
+assert (mixed <= v.amax(dim=0)).all()
 
 # %% [markdown]
-# *Figure 3. Weights of English words (rows) on German words (columns).*
+# None of them. All three outputs are the same.
 #
-# *saw* must share its weight between *hat* and *gesehen*. Both rows *the* are equal, because the same
-# word is the same query wherever it stands. (That *dog* looks at *die* is chance: the vectors are random.)
+# - **Attention does not see order.** A sum does not depend on the order of its terms. So the model adds the
+#   position to each word's vector ([05_positional_encoding](05_positional_encoding.ipynb)).
+# - **Attention does not count.** If every word occurs twice, each gets half the weight, and the mean is the
+#   same as before.
+# - **Attention does not exceed its values.** No entry of the output is larger than the largest entry of
+#   that column of $V$, or smaller than the smallest. To compute something new from the mean, the model has
+#   a feed-forward network ([04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)).
 #
-# ### What attention cannot do
+# **To keep:** attention moves information between words by taking means. It does not see order and does not
+# count.
+
+# %% [markdown]
+# ## Why divide by √d_k?
 #
-# **Without a mask, it does not know the order.** Shuffle the keys together with their values, and nothing
-# changes. In self-attention, shuffling the words shuffles the outputs in the same way (**permutation
-# equivariance**). Order has to be added ([05_positional_encoding](05_positional_encoding.ipynb)).
+# Our heads are 2 numbers wide. The paper's are 64 wide, so a score is a sum of 64 products instead of 2. In
+# 00 you saw what follows: the typical score of random vectors grows like $\sqrt{d_k}$, and is about 8 at
+# 64.
 #
-# **It averages, and never adds up.** No coordinate of an output leaves the range of that coordinate in
-# $V$. Repeat every key and value, and the output stays the same.
+# What does a softmax do with scores of that size? We let random queries look at nine random keys, and note
+# two numbers. The **largest weight** says how much one key dominates. The **slope** says how strongly the
+# weights react when you nudge the scores. (It is the norm of the softmax's derivatives,
+# $\partial w_i / \partial s_j = w_i (1 - w_i)$ for $i = j$, and $-w_i w_j$ for $i \neq j$.)
 #
-# **It ignores what all keys share.** Add the same vector $c$ to every key: each score of a query grows by
-# the same $q \cdot c$, which cancels in the softmax. So if a linear map makes the keys, its bias gets no
-# gradient.
+# **Before you run this:** which of the two curves without the division goes up, and which goes down?
 
 
 # %%
-def self_attention(sentence: str) -> dict[str, Tensor]:
-    """What each word becomes after looking at all words of its sentence, itself among them."""
-    words = sentence.split()
-    x = torch.stack([vector[word] for word in words])
-    return dict(zip(words, attention(x, x, x)[0], strict=True))
+def largest_and_slope(scores):
+    """Scores (n, 9) -> the mean of the largest weight, and of the norm of the softmax's derivatives."""
+    w = scores.softmax(dim=-1)
+    derivatives = torch.diag_embed(w) - w.unsqueeze(-1) * w.unsqueeze(-2)  # (n, 9, 9)
+    return w.amax(dim=-1).mean().item(), derivatives.norm(dim=(-2, -1)).mean().item()
 
 
-assert_close(self_attention("the dog saw the cat"), self_attention("the cat saw the dog"))
-shuffled = torch.randperm(len(K))
-assert_close(attention(Q, K[shuffled], V[shuffled])[0], output)
-assert_close(attention(Q, torch.cat([K, K]), torch.cat([V, V]))[0], output)  # every word twice
-assert (V.amin(dim=0) <= output).all()
-assert (output <= V.amax(dim=0)).all()
-
-to_key = nn.Linear(d_k, d_k)
-attention(Q, to_key(K), V)[0].square().sum().backward()
-weight, bias = to_key.weight.grad.abs().max().item(), to_key.bias.grad.abs().max().item()
-print(f"largest gradient in the layer that makes keys: weight ≈{weight:.2f}, bias ≈{bias:.0e}")
-assert bias < 1e-5 < 0.01 < weight
-
-# %% [markdown]
-# ## Why divide by the square root of $d_k$
-#
-# > "We suspect that for large values of $d_k$, the dot products grow large in magnitude, pushing the
-# > softmax function into regions where it has extremely small gradients."
-#
-# We measure each half, on 2,000 random queries with nine keys each.
-#
-# **Do the dot products grow?** Let the entries of $q$ and $k$ be independent, with mean 0 and variance 1
-# (the paper's footnote 4; PyTorch's `nn.Linear` starts with 1/3). Then $q \cdot k$ is a sum of $d_k$ products
-# of variance 1, so its variance is $d_k$. At the paper's $d_k = 64$, the standard deviation of a score is 8.
-# Dividing by $\sqrt{d_k}$ makes it 1 for every width.
-#
-# **Does the softmax lose its gradient?** Its derivatives form the *Jacobian*,
-# $\partial w_i/\partial s_j = w_i\,([i=j]-w_j)$, where $[i=j]$ is 1 if $i=j$ and else 0. It multiplies
-# every gradient on the way back to the scores. When one weight is near 1, every entry is near 0. We call its
-# norm the **response** of the weights.
-
-# %%
-QUERIES, KEYS = 2000, 9
+_ = torch.manual_seed(0)
 widths = [2**n for n in range(11)]  # 1, 2, 4, ... 1024
-_ = torch.manual_seed(0)
-products, all_keys = {}, {}
+measured = {"not divided": [], "divided": []}
 for d_k in widths:
-    q, all_keys[d_k] = torch.randn(QUERIES, 1, d_k), torch.randn(QUERIES, KEYS, d_k)
-    products[d_k] = (q @ all_keys[d_k].mT).squeeze(1)  # (2000, 9)
-
-
-def jacobian(w: Tensor) -> Tensor:
-    """The softmax's derivatives, where its weights are w: (..., n) -> (..., n, n)."""
-    return torch.diag_embed(w) - w.unsqueeze(-1) * w.unsqueeze(-2)
-
-
-print(" d_k  divided by   std. dev.   largest weight   response (means)")
-for d_k, scale in ((64, 1), (64, 8), (1024, 1), (1024, 32)):
-    s = products[d_k] / scale
-    w = s.softmax(dim=-1)
-    largest, norm = w.amax(dim=-1).mean().item(), jacobian(w).norm(dim=(-2, -1)).mean().item()
-    print(f"{d_k:4} {scale:11} {f'≈{s.std():.2f}':>11}           ≈{largest:.2f}      ≈{norm:.3f}")
-    assert abs(s.std() * scale / math.sqrt(d_k) - 1) < 0.05
-    assert (largest > 0.8 and norm < 0.2) if scale == 1 else (largest < 0.4 and norm > 0.3)
+    scores = (torch.randn(2000, 1, d_k) @ torch.randn(2000, 9, d_k).mT).squeeze(1)  # (2000, 9)
+    measured["not divided"].append(largest_and_slope(scores))
+    measured["divided"].append(largest_and_slope(scores / math.sqrt(d_k)))
 
 # %% tags=["figure-scaling"]
-plain = {d_k: products[d_k].softmax(dim=-1) for d_k in widths}  # (2000, 9) each
-scaled = {d_k: (products[d_k] / math.sqrt(d_k)).softmax(dim=-1) for d_k in widths}
-
-
-def typical(measure: Callable, weights: dict[int, Tensor]) -> Tensor:
-    """The median over the queries, at each width."""
-    return torch.stack([measure(weights[d_k]).median() for d_k in widths])
-
-
-def entropy(w: Tensor) -> Tensor:
-    """Bits: nine equal weights have log2(9) = 3.17, a single winner has 0."""
-    return torch.special.entr(w).sum(dim=-1) / math.log(2)
-
-
-def response(w: Tensor) -> Tensor:
-    return jacobian(w).norm(dim=(-2, -1))
-
-
-by_autograd = torch.autograd.functional.jacobian(lambda s: s.softmax(dim=-1), products[4][0])
-assert_close(jacobian(products[4][0].softmax(dim=-1)), by_autograd)
-bits, moves = ({PLAIN: typical(f, plain), SCALED: typical(f, scaled)} for f in (entropy, response))
-q, k = torch.randn(1024), torch.randn(KEYS, 1024)  # one query: its first d_k entries, whatever d_k is
-one_query = torch.stack([k[:, :d_k] @ q[:d_k] for d_k in widths])  # (11, 9)
-explore_scaling(widths, one_query, german, bits, moves)
-
-# %% [markdown]
-# *Figure 4. Left: one random query's scores (the words are only labels) and weights at $d_k = 64$, the
-# dashed line (in Jupyter, a slider moves it). Without the division (blue) one key takes nearly all the
-# weight. Right: the median query. Entropy says how evenly the weight is spread.*
-#
-# ### A lottery
-#
-# Training adds up the gradients of many queries. We send a random gradient into the output and measure
-# what arrives at the softmax's input, of which the paper speaks, and then at the query, on its way to the
-# parameters that make the queries.
-
-# %%
-_ = torch.manual_seed(0)
-arriving = {place: {PLAIN: [], SCALED: []} for place in ("softmax", "query")}
-for d_k in widths:
-    V, into_output = torch.randn(QUERIES, KEYS, 64), torch.randn(QUERIES, 64, 1) / 8
-    for name, weights, scale in ((PLAIN, plain[d_k], 1), (SCALED, scaled[d_k], math.sqrt(d_k))):
-        at_softmax = jacobian(weights) @ (V @ into_output)  # (2000, 9, 1), the chain rule
-        at_query = at_softmax.mT @ all_keys[d_k] / scale  # (2000, 1, d_k)
-        arriving["softmax"][name].append(at_softmax.norm(dim=(-2, -1)))  # (2000,)
-        arriving["query"][name].append(at_query.norm(dim=(-2, -1)))
-
-for n, (place, kinds) in product((6, 10), arriving.items()):
-    for name, norms in kinds.items():
-        mean, median = norms[n].mean(), norms[n].median()
-        tenth = (norms[n].topk(QUERIES // 10).values.sum() / norms[n].sum()).item()
-        shown = f"mean ≈{mean:.3f}, median ≈{median:.0e}, top tenth has ≈{tenth:.0%}"
-        print(f"d_k = {widths[n]:4}, at the {place:7}, {name:10}: {shown}")
-        assert (tenth > (0.35, 0.75)[n == 10]) if name == PLAIN else (tenth < 0.25)
-
-best, second = products[1024].topk(2).values.unbind(dim=-1)
-lead, winners = best - second, arriving["query"][PLAIN][10].topk(QUERIES // 10).indices
-print(f"the best key leads by ≈{lead[winners].median():.0f} in that tenth, by ≈{lead.median():.0f} in all")
-assert lead[winners].median() < 0.2 * lead.median()
-
-# %% tags=["figure-gradients"]
-figure, axes = plt.subplots(1, 2, figsize=(14, 4.5), sharey=True)
-curves = {
-    place: {
-        name: {f.__name__: torch.stack([f(norm) for norm in norms]) for f in (torch.mean, torch.median)}
-        for name, norms in kinds.items()
-    }
-    for place, kinds in arriving.items()
-}
-for ax, (place, kinds) in zip(axes, curves.items(), strict=True):
-    plot_by_width(widths, kinds, ax, "gradient norm", f"At the {place}")
-axes[0].get_legend().remove()
+fig, axes = plt.subplots(1, 2, figsize=(11, 3.8))
+for name, style in (("not divided", "o-"), ("divided", "s--")):
+    for ax, numbers in zip(axes, zip(*measured[name], strict=True), strict=True):
+        ax.plot(widths, numbers, style, label=name)
+for ax, title in zip(axes, ("largest of nine weights", "slope of the weights"), strict=True):
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(widths[::2], widths[::2])
+    ax.set(title=title, xlabel="$d_k$", ylim=(0, None))
+axes[1].legend(loc="lower left", frameon=False)
 plt.show()
-assert curves["softmax"][PLAIN]["mean"][10] < 0.2 * curves["softmax"][SCALED]["mean"][10]
-for n in (6, 10):
-    assert 2 < curves["query"][PLAIN]["mean"][n] / curves["query"][SCALED]["mean"][n] < 5
-assert curves["query"][PLAIN]["median"][10] < 1e-3 < 0.2 < curves["query"][PLAIN]["median"][6]
+for d_k in (2, 64, 1024):
+    plain, divided = (measured[name][widths.index(d_k)] for name in ("not divided", "divided"))
+    print(f"d_k = {d_k:4}: largest weight ≈{plain[0]:.2f}, divided ≈{divided[0]:.2f};", end=" ")
+    print(f"slope ≈{plain[1]:.2f}, divided ≈{divided[1]:.2f}")
 
 # %% [markdown]
-# *Figure 5. The gradient at the softmax's input and at the query. With the division it hardly depends on the
-# width. Without it, the median collapses in both places, but the mean falls only at the softmax.*
+# *Figure 3. Means over 2,000 random queries. Without the division, wider heads have one dominant key and a
+# small slope. With it, both curves stay level.*
+
+# %% tags=["check"]
+for name, (largest, slope) in {name: pairs[6] for name, pairs in measured.items()}.items():
+    assert (largest > 0.8 and slope < 0.2) if name == "not divided" else (largest < 0.4 and slope > 0.3)
+for name, (largest, slope) in {name: pairs[10] for name, pairs in measured.items()}.items():
+    assert (largest > 0.9 and slope < 0.1) if name == "not divided" else (largest < 0.4 and slope > 0.3)
+assert abs(measured["not divided"][1][0] - measured["divided"][1][0]) < 0.2
+assert max(slope for _, slope in measured["divided"][1:]) < 1.3 * min(s for _, s in measured["divided"][1:])
+
+# %% [markdown]
+# At the paper's width of 64, one of nine keys already gets most of the weight, before the model has learned
+# anything. The softmax has picked a winner by chance. And the slope is small, so the other keys have little
+# chance to catch up. A softmax in this state is called *saturated*. This is the paper's reason:
 #
-# At the softmax, the paper's suspicion holds on these random vectors: without the division, the mean falls
-# to 0.4 of the divided one at the paper's $d_k = 64$, and to about a ninth at 1024. But on its way to the
-# query, the gradient is multiplied by the keys, whose length is about $\sqrt{d_k}$ (the division divides
-# it by that again). So at the query the undivided mean is about three times *larger*. What is lost is not
-# its size but its even share, in a **lottery**: a tenth of the queries, those whose two best keys are
-# nearly tied, hold about 48% of the gradient at 64, and 87% at 1024, where most others get almost none.
-# Each update then learns from few. (We have not trained without the division.)
+# > "We suspect that for large values of $d_k$, the dot products grow large in magnitude, pushing the
+# > softmax function into regions where it has extremely small gradients. To counteract this effect, we
+# > scale the dot products by $1/\sqrt{d_k}$." (section 3.2.1)
 #
-# *Do the weights stay as soft as the division makes them?* Trained queries and keys are not independent.
-# We compare the entropy of a trained model's weights with that of random scores of standard deviation 1.
-# Each of its layers has four attentions side by side, its *heads* ([03](03_multi_head_attention.ipynb)).
+# **To keep:** wide heads make large scores, large scores make the softmax pick one key too early, and
+# dividing by $\sqrt{d_k}$ undoes it.
+#
+# *Does it still matter after the first updates? Yes, and the start is only half of the reason. We trained
+# small models with and without the division:
+# [Does dividing by √d_k still matter?](evidence/does_the_division_matter.ipynb)*
+
+# %% [markdown]
+# ### The other kind of attention
+#
+# The score need not be a dot product. Bahdanau and colleagues (2014), who brought attention into
+# translation, used a small network: $v^\top \tanh(A q + B k)$. This is **additive attention**. It needs no
+# division, since tanh keeps its terms between −1 and 1. So why did the paper not use it?
+#
+# > "While the two are similar in theoretical complexity, dot-product attention is much faster and more
+# > space-efficient in practice, since it can be implemented using highly optimized matrix multiplication
+# > code." (section 3.2.1)
+#
+# We can measure that. Additive attention needs a hidden vector for each *pair* of a query and a key.
 
 # %%
-seen = load_pretrained("multi30k-en-de").attention("A young woman is throwing a ball to a small brown dog.")
-for kind in ("encoder", "cross"):
-    heads = torch.cat([entropy(seen.maps[kind, n]).mean(dim=-1) for n in range(4)])  # (16,)
-    chance = entropy(torch.randn(10_000, seen.maps[kind, 0].size(-1)).softmax(dim=-1)).mean()
-    sharper = int((heads < chance).sum())
-    print(
-        f"{kind:7}: {sharper} of {len(heads)} heads have less entropy than random scores (≈{chance:.1f} bits)"
-    )
-    assert sharper >= 12
+import timeit
 
-# %% [markdown]
-# No: in this sentence, most heads are sharper than random vectors. The division sets only where training
-# starts.
-#
-# **Exercise 1 (easy).** Somebody divides by $d_k$ instead of $\sqrt{d_k}$. What is the median entropy of
-# the nine weights then, at $d_k = 4$ and at 1024? Is the temperature now too high or too low? (Use
-# `products` and `entropy`.)
-
-# %% tags=["solution"]
-for d_k in (4, 1024):
-    too_soft = (products[d_k] / d_k).softmax(dim=-1)
-    print(f"d_k = {d_k:4}: {entropy(too_soft).median():.2f} of at most {math.log2(KEYS):.2f} bits")
-assert entropy(too_soft).median() > 0.99 * math.log2(KEYS)
-print("scores of standard deviation 1 / sqrt(d_k): too hot at the start, the mean of everything")
-# Training correlates q and k, and then q · k can grow like d_k: µP divides by d_k (Yang et al., 2021).
-
-# %% [markdown]
-# **Exercise 2 (hard).** Write the backward pass of equation 1 (without a mask): given the gradient at the
-# output, return those at $Q$, $K$ and $V$.
-
-
-# %% tags=["exercise"]
-def attention_backward(Q: Tensor, K: Tensor, V: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Q (T, d_k), K (S, d_k), V (S, d_v), gradient at the output (T, d_v) -> gradients at Q, K and V."""
-    raise NotImplementedError
-
-
-# %% tags=["solution"]
-def attention_backward(Q: Tensor, K: Tensor, V: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    scale = 1 / math.sqrt(Q.size(-1))
-    weights = (Q @ K.T * scale).softmax(dim=-1)  # (T, S)
-    at_weights = grad @ V.T  # (T, S)
-    # (diag(w) - w w^T) g = w * (g - w . g), for each row
-    at_scores = weights * (at_weights - (weights * at_weights).sum(dim=-1, keepdim=True))
-    return at_scores @ K * scale, at_scores.T @ Q * scale, weights.T @ grad
-
-
-# %% tags=["exercise-test"]
-tried = [torch.randn(*size, requires_grad=True) for size in ((5, 8), (7, 8), (7, 3))]
-grad_in = torch.randn(5, 3)
-wanted_grads = torch.autograd.grad(attention(*tried)[0], tried, grad_in)
-with torch.no_grad():
-    assert_close(attention_backward(*tried, grad_in), wanted_grads)
-    error = (attention_backward(*tried, grad_in)[0] - wanted_grads[0]).abs().max()
-print(f"gradient at Q: largest difference from autograd ≈{error:.0e}")
-
-# %% [markdown]
-# ## The other kind: additive attention
-#
-# Bahdanau's score ([01](01_why_attention.ipynb)) is a small network, $v^\top\tanh(Aq+Bk)$, with $d$ values of
-# `tanh` for each score. Dot products are "much faster and more space-efficient in practice", but additive
-# attention "outperforms dot product attention without scaling for larger values of $d_k$" (section 3.2.1,
-# after Britz et al., 2017).
-#
-# ## Masks: who may look at whom
-#
-# Sentences differ in length, and tensors are rectangular. So short sentences are filled up with a special
-# token, the **padding**, here `<blank>`. (`<s>` and `</s>` mark where a translation starts and ends.)
-
-# %%
-sources = [german, ["Der", "Hund", "schläft", "."]]
-targets = [["<s>", *english, "</s>"], ["<s>", "The", "dog", "is", "asleep", ".", "</s>"]]
-words = ["<s>", "</s>", "<blank>", *sorted({w for s in sources + targets for w in s if w[0] != "<"})]
-number = {word: n for n, word in enumerate(words)}
-
-
-def numbered(sentences: list[list[str]]) -> Tensor:
-    """Sentences -> token numbers (batch, len), the short ones filled up with <blank>."""
-    rows = [torch.tensor([number[word] for word in sentence]) for sentence in sentences]
-    return pad_sequence(rows, batch_first=True, padding_value=number["<blank>"])
-
-
-src, tgt = numbered(sources), numbered(targets)
-print(*(words[n] for n in src[1]))
-
-# %% [markdown]
-# The softmax does not know that `<blank>` means nothing. Of three remedies one is right: multiply the
-# *scores* of the padding by 0, multiply its *weights* by 0, or set its scores to $-\infty$.
-
-# %%
 _ = torch.manual_seed(0)
-embed = nn.Embedding(len(words), 16)  # a table: a random vector for each token
-with torch.no_grad():
-    x, y = embed(src[1]), embed(tgt[1, 1:6])  # German (9, 16), five of them blanks; English (5, 16)
-real = src[1] != number["<blank>"]
-wanted = attention(y, x[real], x[real])[0]  # what comes out if there is no padding
+q, k = torch.randn(512, 64), torch.randn(512, 64)  # 512 words that look at 512 words
+A, B, v = torch.randn(64, 64) / 8, torch.randn(64, 64) / 8, torch.randn(64) / 8
 
-scores = y @ x.T / math.sqrt(16)  # (5, 9)
-mended = {
+
+def additive_scores(q, k):
+    hidden = torch.tanh((q @ A).unsqueeze(1) + (k @ B).unsqueeze(0))  # (512, 512, 64)
+    return hidden @ v  # (512, 512)
+
+
+seconds = {}
+for name, score in (("dot product", lambda q, k: q @ k.T / 8), ("additive", additive_scores)):
+    seconds[name] = min(timeit.repeat(lambda score=score: score(q, k), number=3, repeat=5)) / 3
+print(f"numbers to keep: {512 * 512:,} against {512 * 512 * 64:,}")
+print(f"time: additive takes ≈{seconds['additive'] / seconds['dot product']:.0f} times as long")
+
+# %% tags=["check"]
+assert seconds["additive"] > 3 * seconds["dot product"]
+assert_close(additive_scores(q, k)[3, 5], v @ torch.tanh(A.T @ q[3] + B.T @ k[5]))
+
+# %% [markdown]
+# Both do about $512 \cdot 512 \cdot 64$ multiplications. But the dot products are one matrix product, and
+# additive attention has to write 64 numbers for every pair into memory and compute a tanh of each.
+
+# %% [markdown]
+# ## Masks: hiding words
+#
+# Sentences differ in length, but a tensor is rectangular. So short sentences are filled up with a filler
+# token, the **padding**. We call it `<blank>`. Suppose the longest sentence of our batch has five words.
+# Then *a cat runs* becomes *a cat runs `<blank>` `<blank>`*.
+#
+# The filler means nothing, but the model does not know that. It has a vector like every token, and so it
+# has a key and a value. How can we keep *cat* from looking at it? There are three obvious ways: multiply
+# the *scores* of the filler by 0, multiply its *weights* by 0, or set its scores to $-\infty$.
+#
+# **Before you run this:** one of the three is right. Which one?
+
+# %%
+filled = [*words, "<blank>", "<blank>"]
+K5 = torch.cat([K, torch.tensor([[0.6, 0.2]]).expand(2, 2)])  # two fillers have keys ...
+V5 = torch.cat([V, torch.tensor([[1.0, -1.0]]).expand(2, 2)])  # ... and values
+real = torch.tensor([True, True, True, False, False])
+
+scores = Q @ K5.T / math.sqrt(2)  # (3, 5)
+remedies = {
     "no remedy": scores.softmax(dim=-1),
     "scores times 0": (scores * real).softmax(dim=-1),
     "weights times 0": scores.softmax(dim=-1) * real,
     "scores to -infinity": scores.masked_fill(~real, -math.inf).softmax(dim=-1),
 }
-for name, w in mended.items():
-    error, blank, whole = (w @ x - wanted)[2].abs().max(), w[2, ~real].sum(), w[2].sum()
-    print(f"{name:19}: 'is' gives {blank:4.0%} to blanks, {whole:4.0%} in all; its largest error {error:.2f}")
-assert_close(attention(y, x, x, real)[0], wanted)
+for name, w in remedies.items():
+    print(f"{name:20} weights of cat {[round(x, 2) for x in w[1].tolist()]}, sum {w[1].sum():.2f}")
+print(f"{'without any filler':20} weights of cat {[round(x, 2) for x in weights[1].tolist()]}")
+
+# %% tags=["check"]
+weights = (Q @ K.T / math.sqrt(2)).softmax(dim=-1)
+for name, w in remedies.items():
+    assert torch.allclose(w[:, :3], weights) == (name == "scores to -infinity")
+    assert (w[:, 3:] == 0).all() == (name in ("weights times 0", "scores to -infinity"))
+    assert torch.allclose(w.sum(dim=-1), torch.ones(3)) == (name != "weights times 0")
 
 # %% [markdown]
-# A score of 0 does not hide a key, because $e^0 = 1$. Only $e^{-\infty}$ is 0. It has to be set *before*
-# the softmax, so that the other keys share all the weight. `real` is a **mask**: boolean, `True` where
-# attention is allowed.
+# Only the last one gives the weights that we had without filler. A score of 0 hides nothing, because $e^0 =
+# 1$. A weight that is set to 0 *after* the softmax has already taken its share from the others, so the rest
+# no longer adds up to 1. With a score of $-\infty$ *before* the softmax, $e^{-\infty} = 0$, and the real
+# words share all of the weight.
+#
+# `real` is a **mask**. In this series a mask is boolean, and `True` means "may be looked at".
+#
+# ### The causal mask
+#
+# The decoder needs a second kind of mask. In training it reads the right translation, shifted by one: at
+# the position of `<s>` it has to predict *eine*, at *eine* it has to predict *Katze*, and so on. All
+# positions are trained at once. So each position must not see what comes after it, because that is the
+# answer.
 #
 # > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property."
 # > (section 3.2.3)
 #
-# *Leftward* is from later words to earlier ones. In training, the decoder is given the whole correct
-# translation (**teacher forcing**). Its input is shifted: position $t$ reads word $t$ and predicts word
-# $t+1$. So it may see the keys up to $t$. The **causal mask** hides those that follow, "setting to −∞" their
-# scores. In two ways:
+# *Leftward* means from later words to earlier ones. The mask that prevents it is a triangle. Row *eine* is
+# `True` for `<s>` and *eine*, the words that have been written so far.
 
 # %%
-n = 5
-lower = torch.ones(n, n, dtype=torch.bool).tril()  # as in the package
-not_upper = torch.ones(n, n).triu(diagonal=1) == 0  # triu marks what is forbidden
-print(lower.int())
-assert (subsequent_mask(n)[0] == lower).all()
-assert (subsequent_mask(n)[0] == not_upper).all()
+german = ["<s>", "eine", "Katze", "rennt"]
+causal = torch.ones(4, 4, dtype=torch.bool).tril()  # tril keeps the lower triangle
+show("1 where the row may look at the column", causal.int(), german, german, digits=0)
 
 # %% [markdown]
-# A mask that is wrong by one diagonal raises no error. The test: change the last word and see which
-# outputs change.
+# A mask that is wrong by one raises no error. The model trains, and something is quietly broken. But there
+# is a simple test: change the last word, and see which outputs change.
+#
+# **Before you run this:** `tril(diagonal=1)` keeps one more diagonal, and `tril(diagonal=-1)` keeps one
+# less. Which rows will notice that the last word has changed?
 
 
 # %%
-def reached_by_last_word(mask: Tensor) -> list[int]:
-    """The positions, counted from 0, whose output changes when only the last word does."""
-    queries, x = torch.randn(2, n, 16)
-    changed = x.clone()
-    changed[-1] += 1
-    moved = attention(queries, x, x, mask)[0] != attention(queries, changed, changed, mask)[0]
-    return moved.any(dim=-1).nonzero().flatten().tolist()
+def changed_by_last_word(mask):
+    """The words whose output changes when only the last word does."""
+    _ = torch.manual_seed(0)
+    x = torch.randn(4, 16)
+    other = x.clone()
+    other[-1] += 1  # another last word
+    outputs = []
+    for keys in (x, other):
+        scores = (x @ keys.T / 4).masked_fill(~mask, -math.inf)
+        outputs.append(scores.softmax(dim=-1).nan_to_num() @ keys)
+    moved = (outputs[0] != outputs[1]).any(dim=-1)
+    return [word for word, m in zip(german, moved, strict=True) if m]
 
 
-_ = torch.manual_seed(0)
-ones = torch.ones(n, n, dtype=torch.bool)
-for name, shift in (("right", 0), ("one too far", 1), ("one too short", -1)):
-    print(f"{name:14} the last word reaches outputs {reached_by_last_word(ones.tril(diagonal=shift))}")
-assert reached_by_last_word(subsequent_mask(n)[0]) == [4]
+for name, diagonal in (("right", 0), ("one too far", 1), ("one too short", -1)):
+    mask = torch.ones(4, 4, dtype=torch.bool).tril(diagonal=diagonal)
+    print(f"{name:14} changing rennt changes the output of {changed_by_last_word(mask)}")
+
+# %% tags=["check"]
+from annotated import attention, padding_mask, subsequent_mask
+
+ones = torch.ones(4, 4, dtype=torch.bool)
+assert changed_by_last_word(causal) == ["rennt"]
+assert changed_by_last_word(ones.tril(diagonal=1)) == ["Katze", "rennt"]
+assert changed_by_last_word(ones.tril(diagonal=-1)) == []
+assert torch.equal(subsequent_mask(4)[0], causal)
 
 # %% [markdown]
-# "One too far" lets position 3 see word 4, which it has to predict: such a model learns to copy the
-# answer ([07_batches_and_masks](07_batches_and_masks.ipynb)). The class `Batch` joins both masks by `&`. With
-# padding at the end, the causal mask alone would do: each real query stands before the padding.
+# With the right mask, only *rennt* itself notices. With one diagonal too many, *Katze* sees *rennt*, the
+# very word that it has to predict. The loss becomes wonderfully small, and the model is useless. (The
+# queries here come from the old words, so that we see only what flows through the keys.)
+#
+# Both masks together are one `&`: a position may look where the causal mask *and* the padding mask allow
+# it.
 
 # %% tags=["figure-masks"]
-batch = Batch(src, tgt, pad=number["<blank>"])  # cuts off the target's last column: nothing follows it
-tokens = [words[n] for n in batch.tgt[1]]  # the short sentence, as the decoder reads it
-padding = padding_mask(batch.tgt, pad=number["<blank>"])  # (2, 1, 9): one row serves every query
-causal = subsequent_mask(batch.tgt.size(1))  # (1, 9, 9): one triangle serves every sentence
-assert (batch.tgt_mask == (padding & causal)).all()
-assert batch.tgt_mask[1].sum(dim=-1).tolist() == [1, 2, 3, 4, 5, 6, 7, 7, 7]  # keys that each query sees
-assert (batch.tgt_mask[1] == causal[0])[:7].all()  # the real queries
+from annotated.plots import explore_masks
 
-masks = {"padding": padding[1], "causal": causal[0], "padding & causal": batch.tgt_mask[1]}
-explore_masks(masks, tokens, tokens, query=3)
+tokens = [*german, "<blank>", "<blank>"]
+padding = torch.tensor([[word != "<blank>" for word in tokens]])  # (1, 6): one row serves every query
+causal = torch.ones(6, 6, dtype=torch.bool).tril()
+masks = {"padding": padding, "causal": causal, "padding & causal": padding & causal}
+explore_masks(masks, tokens, tokens, query=2, title="Blue: may be looked at")
 
 # %% [markdown]
-# *Figure 6. Three masks for one sentence. A row is what one query sees: coloured keys may be looked at,
-# grey ones are hidden. Padding hides columns, the causal mask a triangle. The last two differ only in the
-# rows of `<blank>`, which the loss leaves out.*
-#
+# *Figure 4. Three masks for a German sentence with two fillers. Rows look at columns. The row of Katze is
+# bright; in a live notebook, point at another row.*
+
+# %% tags=["check"]
+numbers = torch.tensor([[1, 2, 3, 4, 0, 0]])
+assert torch.equal(padding_mask(numbers, pad=0)[0], padding)
+assert (padding & causal).sum(dim=-1).tolist() == [1, 2, 3, 4, 4, 4]
+
+# %% [markdown]
+# **To keep:** a mask hides a key by giving it the lowest score *before* the softmax. Padding hides columns,
+# and the causal mask hides a triangle.
+
+# %% [markdown]
 # ### Which way round?
 #
-# `True` means "may attend" here. We give the same mask, `[True, True, False]`, to several functions and
-# read off which keys get weight. (With the identity matrix as values, the output *is* the weights.)
+# In our masks, `True` means "may be looked at". Other functions read it the other way. We give the same
+# mask, `[True, True, False]`, to several functions, and look at which keys get a weight. (Where a function
+# does not return the weights, we give it the identity matrix as values, so that the output *is* the
+# weights.)
 
 # %%
+from torch import nn
+from torch.nn import functional as F
+
 _ = torch.manual_seed(0)
-x, identity = torch.randn(1, 3, 4), torch.eye(3).unsqueeze(0)
-mha = nn.MultiheadAttention(4, num_heads=1, batch_first=True)
-mask = torch.tensor([True, True, False])
-square = mask.expand(3, 3)
-sdpa = F.scaled_dot_product_attention
+x, mask = torch.randn(1, 3, 4), torch.tensor([True, True, False])
+square, identity = mask.expand(3, 3), torch.eye(3).unsqueeze(0)
+theirs = nn.MultiheadAttention(4, num_heads=1, batch_first=True)
 readings = {
-    "annotated": attention(x, x, x, mask)[1],
-    "F.scaled_dot_product_attention, attn_mask": sdpa(x, x, identity, square),
-    "nn.MultiheadAttention, attn_mask": mha(x, x, x, attn_mask=square)[1],
-    "nn.MultiheadAttention, key_padding_mask": mha(x, x, x, key_padding_mask=mask.unsqueeze(0))[1],
-    "F.scaled_dot_product_attention, mask.float()": sdpa(x, x, identity, square.float()),
+    "ours": attention(x, x, x, mask)[1],
+    "F.scaled_dot_product_attention": F.scaled_dot_product_attention(x, x, identity, square),
+    "nn.MultiheadAttention, attn_mask": theirs(x, x, x, attn_mask=square)[1],
+    "nn.MultiheadAttention, key_padding_mask": theirs(x, x, x, key_padding_mask=mask.unsqueeze(0))[1],
+    "F.scaled..., mask.float()": F.scaled_dot_product_attention(x, x, identity, square.float()),
 }
-seen = {name: (weights[0, 0] > 0).nonzero().flatten().tolist() for name, weights in readings.items()}
-for name, keys_seen in seen.items():
-    print(f"{name:46} sees keys {keys_seen}")
-assert list(seen.values()) == [[0, 1]] * 2 + [[2]] * 2 + [[0, 1, 2]]
+for name, seen in readings.items():
+    print(f"{name:41} looks at keys {(seen[0, 0] > 0).nonzero().flatten().tolist()}")
+
+# %% tags=["check"]
+looked = [(seen[0, 0] > 0).nonzero().flatten().tolist() for seen in readings.values()]
+assert looked == [[0, 1], [0, 1], [2], [2], [0, 1, 2]]
 
 # %% [markdown]
-# PyTorch has both conventions: `True` hides in `nn.MultiheadAttention` and shows in
-# `F.scaled_dot_product_attention`. In the last line, a mask of floats is *added* to the scores, so 1.0 and
-# 0.0 hide nothing.
-#
-# ### A row with nothing to see
-#
-# "One too short" had a first row with no key allowed. With
-# all scores at $-\infty$, the weights are $0/0$, NaN. Does it matter, if nobody reads that row? Here the
-# last of three queries sees nothing and is left out of the loss:
+# PyTorch has both conventions. In `nn.MultiheadAttention`, `True` *hides*. In
+# `F.scaled_dot_product_attention`, `True` *shows*. And a mask of floating-point numbers is added to the
+# scores, so ones and zeros hide nothing. Nothing of this raises an error. That is why our function accepts
+# boolean masks only.
 
+# %% [markdown]
+# ## A row with nothing to see
+#
+# One case is left. What if a query may look at *nothing*? It happens: "one too short" did it to the row
+# `<s>`, and a batch may contain an empty sentence. Then all scores of the row are $-\infty$, and the
+# softmax divides 0 by 0. The result is NaN, "not a number".
+#
+# You might say: nobody reads that row, we leave it out of the loss.
+#
+# **Before you run this:** the loss below uses the first two rows only. Will it be NaN? And will the
+# gradient be?
 
 # %%
-def with_infinity(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
-    """Equation 1, the forbidden scores set to -infinity, as section 3.2.3 words it."""
-    scores = Q @ K.T / math.sqrt(Q.size(-1))
-    return scores.masked_fill(~mask, -math.inf).softmax(dim=-1) @ V
-
-
 mask = torch.tensor([[True, True, True], [True, True, False], [False, False, False]])
+_ = torch.manual_seed(0)
 x = torch.randn(3, 4)
-make_values = nn.Linear(4, 4)  # some layer below
-loss = with_infinity(x, x, make_values(x), mask)[:2].square().sum()  # the last row is left out
+make_values = nn.Linear(4, 4)  # some layer below, whose weights we train
+scores = (x @ x.T / 2).masked_fill(~mask, -math.inf)
+output = scores.softmax(dim=-1) @ make_values(x)
+loss = output[:2].square().mean()  # the empty row is left out
 loss.backward()
-spoilt = int(make_values.weight.grad.isnan().sum())
-print(f"loss ≈{loss:.2f}; weights of the layer below whose gradient is NaN: {spoilt} of 16")
+print(f"loss {loss.item():.2f}")
+print("gradient of the layer below:", make_values.weight.grad[0].tolist())
+
+# %% tags=["check"]
 assert loss.isfinite()
-assert spoilt == 16
+assert output[2].isnan().all()
+assert make_values.weight.grad.isnan().all()
 
 # %% [markdown]
-# The loss is finite, but **every weight below the values has a gradient of NaN**: the backward pass
-# multiplies the empty row's NaN by a gradient of 0, and NaN times 0 is NaN.
+# The loss is a number, and **every gradient is NaN**. After one update, all weights of that layer are NaN,
+# and the model is lost. Why? On the way back, the weights of the empty row, which are NaN, are multiplied
+# by its gradient, which is 0. And NaN times 0 is NaN.
 #
-# So we take the lowest *finite* number instead of $-\infty$. In the
-# empty row all scores are equal, so the softmax gives each key a third: the query that may see *nothing*
-# sees *everything*. So the package also sets forbidden weights to 0 after the softmax.
+# The remedy has two halves. First, use the lowest *finite* number in the place of $-\infty$. In ordinary
+# rows this changes nothing, and in an empty row the softmax gives equal weights instead of NaN. But equal
+# weights are wrong, too: a query that may see nothing would see everything. So second, set the forbidden
+# weights to 0 after the softmax. Here is the whole function, as the package has it:
 
 # %%
-lowest = torch.finfo(torch.float32).min
-scores = torch.randn(3, 3)
-finite = scores.masked_fill(~mask, lowest).softmax(dim=-1)
-infinite = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
-assert_close(finite[:2], infinite[:2], rtol=0, atol=0)
-print("empty row, lowest finite number:", [round(w, 2) for w in finite[2].tolist()])
+from annotated.plots import show_source
 
-q, k, v = (torch.randn(3, 4, requires_grad=True) for _ in range(3))
-output, weights = attention(q, k, v, mask)
-print("empty row, the package:         ", weights[2].tolist())
-with_row = torch.autograd.grad(output.square().sum(), (q, k, v))
-without = torch.autograd.grad(attention(q[:2], k, v, mask[:2])[0].square().sum(), (q, k, v))
-assert_close(with_row, without)  # all gradients as if that query had never been asked
+show_source(attention, docstring=False)
 
 # %% [markdown]
-# **Exercise 3 (medium).** Write attention yourself: equation 1 with a mask, for any dimensions in front.
-# `K.mT` transposes the last two dimensions, `K.T` all of them. A query that may see nothing gets zeros, and
-# no gradient may be NaN.
+# You know every line but two. `check_mask` refuses a mask that is not boolean. `dropout` sets random
+# weights to 0 during training ([08_training_recipe](08_training_recipe.ipynb)).
+
+# %%
+output, weights = attention(x, x, make_values(x), mask)
+make_values.weight.grad = None
+output.square().sum().backward()
+print("weights of the empty row:", weights[2].tolist())
+print("gradients that are NaN:", make_values.weight.grad.isnan().sum().item())
+
+# %% tags=["check"]
+assert (weights[2] == 0).all()
+assert_close(attention(Q, K, V)[0], attention_without_mask(Q, K, V))
+q, k, v = (torch.randn(3, 4, requires_grad=True) for _ in range(3))
+assert_close(attention(q, k, v, mask)[0][:2], F.scaled_dot_product_attention(q, k, v, mask)[:2])
+with_row = torch.autograd.grad(attention(q, k, v, mask)[0].square().sum(), (q, k, v))
+without = torch.autograd.grad(attention(q[:2], k, v, mask[:2])[0].square().sum(), (q, k, v))
+assert_close(with_row, without)  # all gradients are as if that query had never been asked
+
+# %% [markdown]
+# **To keep:** one empty row with $-\infty$ fills a model with NaN, even if nobody reads it. The lowest
+# finite number, and zeros after the softmax, are safe.
+
+# %% [markdown]
+# ## What you can now say
+#
+# - Attention is a dictionary made soft: scores, softmax, weighted mean. Since it is a mean, it does not see
+#   order and does not count.
+# - The scores are divided by $\sqrt{d_k}$, because otherwise wide heads would make them large, and the
+#   softmax would pick one key before it has learned anything.
+# - A mask gives hidden keys the lowest score before the softmax. A row that hides everything must give
+#   zeros.
+#
+# **Deeper:** [Does dividing by √d_k still matter after the first
+# updates?](evidence/does_the_division_matter.ipynb)
+#
+# **Next:** [03_multi_head_attention](03_multi_head_attention.ipynb): why one attention is not enough, and
+# how eight of them run side by side.
+
+# %% [markdown]
+# ## Exercises
+#
+# **Exercise 1 (easy).** Predict. A colleague moves a decoder from `nn.MultiheadAttention` to
+# `F.scaled_dot_product_attention` and passes the same causal mask as before. There is no error. What does
+# each position see now? What will he see in the training loss, and what in the translations?
+
+# %% tags=["solution"]
+hides = torch.ones(4, 4, dtype=torch.bool).triu(diagonal=1)  # right for nn.MultiheadAttention: True hides
+show("now 1 means: may be looked at", hides.int(), german, german, digits=0)
+# Each position sees only the future, and the last one sees nothing. At every position but the last, the word
+# to predict is visible, so the training loss becomes very small. When the model translates, there is no
+# future yet: it has learned to copy a word that does not exist, and writes nonsense.
+
+# %% [markdown]
+# **Exercise 2 (medium).** Write attention yourself: equation 1 with a mask, for any dimensions in front. A
+# query that may look at nothing gets zeros, and no gradient may be NaN.
 
 
 # %% tags=["exercise"]
-def my_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
-    """Q (..., T, d_k), K (..., S, d_k), V (..., S, d_v), mask (T, S), True: may attend -> (..., T, d_v)."""
+def my_attention(query, key, value, mask):
+    """(..., T, d_k), (..., S, d_k), (..., S, d_v) and bool (T, S), True: may look -> (..., T, d_v)."""
     raise NotImplementedError
 
 
 # %% tags=["solution"]
-def my_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
-    scores = Q @ K.mT / math.sqrt(Q.size(-1))  # (..., T, S)
+def my_attention(query, key, value, mask):
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (..., T, S)
     scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)  # -1e9 does not exist in float16
     weights = scores.softmax(dim=-1).masked_fill(~mask, 0.0)
-    return weights @ V
+    return weights @ value
 
 
 # %% tags=["exercise-test"]
+_ = torch.manual_seed(0)
 sizes = ((2, 3, 5, 16), (2, 3, 4, 16), (2, 3, 4, 8))  # 2 sentences, 3 heads, 5 queries, 4 keys
 tried = [torch.randn(*size, requires_grad=True) for size in sizes]
 allowed = torch.rand(5, 4) < 0.5
 allowed[:, 0], allowed[2] = True, False  # every query sees a key, but the third sees none
-given = my_attention(*tried, allowed)
-rows = [0, 1, 3, 4]
+given, rows = my_attention(*tried, allowed), [0, 1, 3, 4]
 kernel = F.scaled_dot_product_attention(*tried, attn_mask=allowed)
 assert_close(given[:, :, 2], torch.zeros(2, 3, 8), msg="the query that may see nothing must get zeros")
 wrong = "rows that see a key differ from PyTorch's: look at the scale, the mask, the softmax's dimension"
 assert_close(given[:, :, rows], kernel[:, :, rows], msg=wrong)
 given.sum().backward()
 assert all(t.grad.isfinite().all() for t in tried), "a gradient is NaN, though the output is right"
-print(f"{given[:, :, rows].numel()} outputs as PyTorch's kernel gives them; 48 zeros where no key is seen")
+print(f"{given[:, :, rows].numel()} outputs as PyTorch's kernel gives them, and zeros where no key is seen")
+
+# %% [markdown]
+# **Exercise 3 (hard).** Explore. Among $n$ keys, one is the right one, and all others have the same, lower
+# score. By how much must the right score be higher, so that its weight is one half? Find the formula, and
+# look at how it grows. What does it mean for a model that was trained on sentences of 30 words and now
+# reads 3,000?
+
+
+# %% tags=["exercise"]
+def lead_needed(n):
+    """The difference of scores that gives one of n keys the weight 0.5."""
+    raise NotImplementedError
+
+
+# %% tags=["solution"]
+def lead_needed(n):
+    return math.log(n - 1)  # e^lead / (e^lead + n - 1) = 1/2
+
+
+for n in (3, 30, 300, 3000):
+    print(f"{n:5} keys: a lead of {lead_needed(n):.1f}")
+# Each ten times as many keys cost 2.3 more. A head whose best key leads by 3.4 gives it half of the weight
+# among 30 words, and only 1% among 3,000: the right word drowns in the crowd.
+
+# %% tags=["exercise-test"]
+for n in (2, 10, 1000):
+    scores = torch.zeros(n, dtype=torch.float64)
+    scores[0] = lead_needed(n)
+    assert abs(scores.softmax(dim=0)[0] - 0.5) < 1e-6, f"with {n} keys the weight is not one half"
+print("one half each time")
