@@ -23,7 +23,6 @@ from annotated.plots.positions import (
 )
 from annotated.plots.scaling import explore_scaling, plot_by_width, plot_soft_lookup
 from annotated.plots.training import (
-    plot_gradient_norms,
     plot_learning_curves,
     plot_schedules,
 )
@@ -41,7 +40,6 @@ __all__ = [
     "plot_clocks",
     "plot_distances",
     "plot_encodings",
-    "plot_gradient_norms",
     "plot_learning_curves",
     "plot_mask",
     "plot_model_flow",

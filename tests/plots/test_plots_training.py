@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from annotated.plots.training import (
-    plot_gradient_norms,
     plot_learning_curves,
     plot_schedules,
 )
@@ -98,16 +97,6 @@ def test_one_schedule_needs_no_list() -> None:
     alone, listed = plot_schedules(512, 4000), plot_schedules([(512, 4000)])
     for one, other in zip(alone.get_lines(), listed.get_lines(), strict=True):
         assert one.get_xydata().tolist() == other.get_xydata().tolist()
-
-
-def test_a_curve_for_each_kind_of_model() -> None:
-    ax = plot_gradient_norms({"post-norm": [0.1, 1.0, 10.0], "pre-norm": [2.0, 1.5, 1.0]})
-    assert [list(line.get_ydata()) for line in ax.lines] == [[0.1, 1.0, 10.0], [2.0, 1.5, 1.0]]
-    assert all(list(line.get_xdata()) == [1, 2, 3] for line in ax.lines)
-    assert ax.get_yscale() == "log"
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["post-norm", "pre-norm"]
-    # Told apart by more than colour.
-    assert len({line.get_marker() for line in ax.lines}) == 2
 
 
 NAMES = ["<s>", "</s>", "<blank>", "dog", "cat"]

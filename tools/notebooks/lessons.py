@@ -10,7 +10,11 @@ from exercises import TEST, groups, role
 from folds import fold_of
 
 # The lessons that have this form; the others follow one by one.
-IN_THIS_FORM = {"00_start_here", "02_attention"}
+IN_THIS_FORM = {
+    "00_start_here",
+    "02_attention",
+    "06_the_full_model",
+}
 PROOF = re.compile(r"^\s*assert\b|#\s*(?:fmt:|noqa)|\bassert_\w+\(", re.MULTILINE)
 PREDICTION = "**Before you run this:**"
 CLOSING = "## What you can now say"
