@@ -37,12 +37,14 @@ class Data:
 
     corpus: str | None = setting(
         None,
-        "source of the sentences: multi30k, iwslt, tatoeba, grammar, own, or hf:NAME or hf:NAME:CONFIG, "
-        "a dataset of the Hugging Face Hub (multi30k, or with --src own)",
+        "source of the sentences: multi30k, sigmorphon2020, iwslt, tatoeba, grammar, own, or hf:NAME or "
+        "hf:NAME:CONFIG, a dataset of the Hugging Face Hub (multi30k, or with --src own)",
         metavar="NAME",
     )
     path: Path | None = setting(None, "place of iwslt or tatoeba on your disk")
-    pair: str | None = setting(None, "source and target language (en-de; of your own text unknown)")
+    pair: str | None = setting(
+        None, "source and target language, of sigmorphon2020 just fre, ... (en-de; of your own text unknown)"
+    )
     variant: Literal["raw", "tok"] | None = setting(
         None, "form of multi30k: raw, or tokenised and lower-cased (raw)"
     )

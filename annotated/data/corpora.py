@@ -1,8 +1,9 @@
-"""Corpora by name: Multi30k, IWSLT, Tatoeba, the built-in grammar, and any of the Hugging Face Hub.
+"""Corpora by name: Multi30k, SIGMORPHON 2020, IWSLT, Tatoeba, the built-in grammar, and any of the Hub.
 
-Only the grammar comes with the package. Multi30k, 29,000 image captions in English and German (task 1 of the
-public repository `multi30k/dataset`), is for research and education, not for commercial use. IWSLT 2016 and
-2017 are transcribed talks (WIT3).
+Only the grammar comes with the package. Multi30k, 29,000 image captions in English, German and French (task 1
+of the public repository `multi30k/dataset`), is for research and education, not for commercial use.
+SIGMORPHON 2020 (task 1 of `sigmorphon/2020`) has 3,600 words to train on, with their phones, in each of 15
+languages; it is from Wiktionary and CC BY-SA. IWSLT 2016 and 2017 are transcribed talks (WIT3).
 """
 
 import hashlib
@@ -25,13 +26,14 @@ from annotated.data.parallel import (
     ParallelText,
     align,
     import_datasets,
+    read_lines,
     read_parallel,
     read_tsv,
     split_lines,
     table_pairs,
 )
 
-NAMES = ("multi30k", "iwslt", "tatoeba", "grammar")
+NAMES = ("multi30k", "sigmorphon2020", "iwslt", "tatoeba", "grammar")
 HUB = "hf:"
 
 
@@ -45,8 +47,9 @@ def load_corpus(
     """Load a corpus by name, in the direction of `pair`.
 
     Args:
-        name: multi30k, iwslt, tatoeba or grammar, or hf:NAME or hf:NAME:CONFIG for a dataset of the Hub.
-        pair: source and target language.
+        name: multi30k, sigmorphon2020, iwslt, tatoeba or grammar, or hf:NAME or hf:NAME:CONFIG for a dataset
+            of the Hub.
+        pair: source and target language; of sigmorphon2020 the language, such as "fre".
         path: file or folder of iwslt or tatoeba.
         variant: "raw" or "tok", of multi30k alone.
         columns: names of source and target in a dataset of the Hub, if not the languages of `pair`.
@@ -59,10 +62,12 @@ def load_corpus(
         raise ValueError(f"unknown corpus {name!r}; known: {', '.join(NAMES)}, hf:NAME")
     if variant and name != "multi30k":
         raise ValueError(f"{name} has no variant {variant!r}; only multi30k has variants")
-    if path and name in ("multi30k", "grammar"):
+    if path and name not in ("iwslt", "tatoeba"):
         raise ValueError(f"{name} is not read from a path, but {path} was given")
     if name == "multi30k":
         return multi30k(pair, variant or "raw")
+    if name == "sigmorphon2020":
+        return sigmorphon2020(pair)
     if name == "grammar":
         return grammar(pair)
     if path is None:
@@ -135,66 +140,78 @@ def tatoeba(path: str | Path | None, pair: str = "de-en") -> Corpus:
     return Corpus("tatoeba", src, tgt, hold_out(text, "val", "test"))
 
 
-# ---- Multi30k
+# ---- public repositories, of which each file's checksum is known
 
-_REVISION = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
-_URL = f"https://raw.githubusercontent.com/multi30k/dataset/{_REVISION}"
+CHECKSUMS = Path(__file__).with_name("checksums.txt")  # as sha256sum writes them
+_GITHUB = "https://raw.githubusercontent.com"
+_MULTI30K = f"{_GITHUB}/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a"
+_SIGMORPHON = f"{_GITHUB}/sigmorphon/2020/3d9bb3658b6a964ccd127e2a6781665262516bf6/task1"
 _ENDINGS = {"raw": ".{}.gz", "tok": ".lc.norm.tok.{}"}
-_SHA256 = {
-    "raw/test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
-    "raw/test_2016_flickr.en.gz": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
-    "raw/test_2017_flickr.de.gz": "a2c89666db00c495cd8513b9d708d5a3acc205d7de312ef2bf5fb7ebc1540aee",
-    "raw/test_2017_flickr.en.gz": "76a444ee25172e72695cddb13ae4a3bda59430617be88e0bb46b60504f054074",
-    "raw/train.de.gz": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
-    "raw/train.en.gz": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
-    "raw/val.de.gz": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
-    "raw/val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
-    "tok/test_2016_flickr.lc.norm.tok.de": "c6a33d39d48f9f510de147651316cd9d918e09ad0219df734a2f16b6baccacc4",
-    "tok/test_2016_flickr.lc.norm.tok.en": "5b7f32627cf99eced828311b955dae9800bb52bc8b91cf8b6526829e605b29d2",
-    "tok/train.lc.norm.tok.de": "cb5a23529b65ec2061f1dc446192a9c37382b63cc75f81a0be59d34894b3a505",
-    "tok/train.lc.norm.tok.en": "08925f8e0572bcd5a006702fc5fe20e2d77c6917d4eebd576fc20de6693c2119",
-    "tok/val.lc.norm.tok.de": "97232bd273eceb7207f689527386a97e4be2616b18ada47576bdaf96c8ae1f00",
-    "tok/val.lc.norm.tok.en": "46573ce391ae227f1c72f873392436a20ef18e0a6d518098cfbd70b77c8572ec",
-}
 
 
 def multi30k(pair: str = "en-de", variant: str = "raw") -> Corpus:
-    """Load Multi30k: the splits train, val, test_2016_flickr and, raw only, test_2017_flickr.
+    """Load Multi30k: the splits train, val, test_2016_flickr and test_2017_flickr.
 
-    `variant` is "raw", or "tok" for the lower-cased, normalised and tokenised text of published tables. Files
-    are read from `$ANNOTATED_DATA/multi30k` or the platform's cache folder, and downloaded into that if they
-    are missing; their checksums are verified. Raises ValueError for another pair or variant or a damaged
-    file, FileNotFoundError if one cannot be downloaded.
+    The languages are en, de and fr. `variant` is "raw", or "tok" for the lower-cased, normalized and
+    tokenized text of published tables, which has no German test_2017_flickr. Raises as `find_file` does, and
+    ValueError for another pair or variant.
     """
-    if pair not in ("en-de", "de-en"):
-        raise ValueError(f"multi30k has no pair {pair!r}; it has en-de and de-en")
+    src, tgt = languages(pair)
+    if src == tgt or not {src, tgt} <= {"en", "de", "fr"}:
+        raise ValueError(f"multi30k has no pair {pair!r}; its languages are en, de and fr")
     if variant not in _ENDINGS:
         raise ValueError(f"multi30k has no variant {variant!r}; it has {' and '.join(_ENDINGS)}")
-    src, tgt = pair.split("-")
+    names = ["train", "val", "test_2016_flickr", "test_2017_flickr"]
+    if variant == "tok" and "de" in (src, tgt):
+        names.remove("test_2017_flickr")
     splits = {}
-    for name in ("train", "val", "test_2016_flickr", *(["test_2017_flickr"] if variant == "raw" else [])):
-        one, other = (find_file(f"{variant}/{name}{_ENDINGS[variant].format(side)}") for side in (src, tgt))
-        splits[name] = read_parallel(one, other, name)
+    for name in names:
+        files = [f"data/task1/{variant}/{name}{_ENDINGS[variant].format(side)}" for side in (src, tgt)]
+        paths = [find_file(f"multi30k/{file}", f"{_MULTI30K}/{file}") for file in files]
+        splits[name] = read_parallel(paths[0], paths[1], name)
     return Corpus("multi30k", src, tgt, splits)
 
 
-def find_file(name: str) -> Path:
-    """Return the path of a file of Multi30k, downloaded if need be."""
-    relative = f"multi30k/data/task1/{name}"
-    cache = Path(platformdirs.user_cache_dir("annotated")) / relative
-    places = [Path(os.environ["ANNOTATED_DATA"]) / relative] if os.environ.get("ANNOTATED_DATA") else []
+def sigmorphon2020(pair: str) -> Corpus:
+    """Load words and their phones in one of 15 languages: the splits train, val (the task's dev) and test.
+
+    Phones are separated by spaces. `pair` is the language, such as "fre" or "fre-ipa": ady, arm, bul, dut,
+    fre, geo, gre, hin, hun, ice, jpn, kor, lit, rum or vie. Raises as `find_file` does.
+    """
+    language = pair.removesuffix("-ipa")
+    splits = {}
+    for split in ("train", "dev", "test"):
+        file = f"{language}_{split}.tsv"
+        path = find_file(f"sigmorphon2020/{file}", f"{_SIGMORPHON}/data/{split}/{file}")
+        name = {"dev": "val"}.get(split, split)
+        splits[name] = read_tsv(path, name)
+    return Corpus("sigmorphon2020", language, "ipa", splits)
+
+
+def find_file(name: str, url: str) -> Path:
+    """Return the path of a file whose checksum is known, downloaded from `url` if need be.
+
+    It is looked for in `$ANNOTATED_DATA` and the platform's cache folder, and saved in the latter. Raises
+    ValueError for an unknown name or a damaged file, FileNotFoundError for one that cannot be downloaded.
+    """
+    checksums = {path: digest for digest, path in map(str.split, read_lines(CHECKSUMS))}
+    if name not in checksums:
+        folder = name.partition("/")[0]
+        known = ", ".join(path for path in checksums if path.startswith(folder) and "train" in path)
+        raise ValueError(f"there is no file {name}; there are {known}")
+    cache = Path(platformdirs.user_cache_dir("annotated")) / name
+    places = [Path(os.environ["ANNOTATED_DATA"]) / name] if os.environ.get("ANNOTATED_DATA") else []
     path = next((place for place in [*places, cache] if place.exists()), None)
     if path is None:
-        url = f"{_URL}/data/task1/{name}"
         cache.parent.mkdir(parents=True, exist_ok=True)
         try:
-            torch.hub.download_url_to_file(url, str(cache), _SHA256[name], progress=sys.stderr.isatty())
+            torch.hub.download_url_to_file(url, str(cache), checksums[name], progress=sys.stderr.isatty())
         except (OSError, RuntimeError) as error:
             paths = " or ".join(map(str, [*places, cache]))
             raise FileNotFoundError(f"{url} cannot be downloaded ({error}); save it as {paths}") from None
         return cache
-    if hashlib.sha256(path.read_bytes()).hexdigest() != _SHA256[name]:
-        raise ValueError(f"{path} is damaged or another version: its SHA-256 is not {_SHA256[name]}")
+    if hashlib.sha256(path.read_bytes()).hexdigest() != checksums[name]:
+        raise ValueError(f"{path} is damaged or another version: its SHA-256 is not {checksums[name]}")
     return path
 
 

@@ -166,7 +166,7 @@ def fit(
         with raise_on_all_ranks():
             training = batches("train")
             validation = batches("val") if "val" in corpus.splits else None
-        notes = {"corpus": corpus.name, "pair": corpus.pair, **notes}
+        notes = {**notes, "corpus": corpus.name, "pair": corpus.pair}
         text = fingerprint(corpus)
         trainer = Trainer(model, (src, tgt), training.at, validation, config, run, device, notes, text)
         translator = Translator(model, src, tgt, notes.get("variant") == "tok", corpus.pair)

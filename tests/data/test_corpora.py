@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 import io
 import json
@@ -6,7 +7,7 @@ import tarfile
 
 import pytest
 
-from annotated.data import ParallelText, corpora, hold_out, iwslt, load_corpus, multi30k, tatoeba
+from annotated.data import ParallelText, corpora, hold_out, iwslt, load_corpus, multi30k, read_lines, tatoeba
 
 TRAIN_DE = """<url>http://example.org/talk</url>
 <keywords>talks, Tests</keywords>
@@ -190,7 +191,8 @@ def test_holding_out_depends_on_the_sentences_alone():
         ({"name": "iwslt"}, "needs a path"),
         ({"name": "multi30k", "variant": "bpe"}, "no variant"),
         ({"name": "tatoeba", "path": "x", "pair": "de"}, "not a pair of language codes"),
-        ({"name": "multi30k", "pair": "en-fr"}, "no pair 'en-fr'"),
+        ({"name": "multi30k", "pair": "en-cs"}, "no pair 'en-cs'"),
+        ({"name": "sigmorphon2020", "pair": "ger"}, "fre_train"),
     ],
 )
 def test_load_corpus_says_what_is_wrong(arguments, message):
@@ -205,51 +207,64 @@ def test_grammar_by_name_is_in_the_direction_asked_for():
 
 
 @pytest.fixture
-def tiny_multi30k(tmp_path, monkeypatch):
-    """The files of a Multi30k of three lines each, in a folder that stands for the public repository."""
+def web(tmp_path, monkeypatch):
+    """A folder that stands for GitHub, with every public file in three lines, and the checksums of those."""
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache"))
     monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path / "mine"))
-    files = {
-        name: f"{name} eins\nzwei\ndrei\n".encode() for name in corpora._SHA256 if name.startswith("tok")
-    }
-    checksums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    monkeypatch.setattr(corpora, "_SHA256", checksums)
-    monkeypatch.setattr(corpora, "_URL", (tmp_path / "web").as_uri())
-    for name, data in files.items():
-        path = tmp_path / "web" / "data" / "task1" / name
+    web, lines = tmp_path / "web", []
+    monkeypatch.setattr(corpora, "_MULTI30K", (web / "multi30k").as_uri())
+    monkeypatch.setattr(corpora, "_SIGMORPHON", (web / "sigmorphon2020").as_uri())
+    for line in read_lines(corpora.CHECKSUMS):
+        name = line.split()[1]
+        text = f"{name} eins\nzwei\ndrei\n" if "multi30k" in name else "eins\ta i n s\nzwei\tz v ai\n"
+        content = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
+        lines.append(f"{hashlib.sha256(content).hexdigest()}  {name}\n")
+        path = web / name
+        if name.startswith("sigmorphon"):
+            split = path.stem.partition("_")[2]
+            path = web / "sigmorphon2020" / "data" / split / path.name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return tmp_path
+        path.write_bytes(content)
+    (tmp_path / "checksums.txt").write_text("".join(lines))
+    monkeypatch.setattr(corpora, "CHECKSUMS", tmp_path / "checksums.txt")
+    return web
 
 
-def test_multi30k_is_downloaded_once(tiny_multi30k):
+def test_multi30k_is_downloaded_once(web):
     first = multi30k("en-de", "tok")
-    assert first["val"].src[0] == "tok/val.lc.norm.tok.en eins"
-    assert first["val"].tgt[0] == "tok/val.lc.norm.tok.de eins"
-    shutil.rmtree(tiny_multi30k / "web")
+    assert first["val"].src[0] == "multi30k/data/task1/tok/val.lc.norm.tok.en eins"
+    assert first["val"].tgt[0] == "multi30k/data/task1/tok/val.lc.norm.tok.de eins"
+    shutil.rmtree(web)
     assert multi30k("de-en", "tok")["val"].src == first["val"].tgt
 
 
-def test_a_damaged_download_is_not_kept(tiny_multi30k):
-    path = tiny_multi30k / "web" / "data" / "task1" / "tok" / "val.lc.norm.tok.de"
+def test_a_damaged_download_is_not_kept(web, tmp_path):
+    path = web / "multi30k" / "data" / "task1" / "tok" / "val.lc.norm.tok.de"
     path.write_bytes(b"<html>moved</html>")
     with pytest.raises(FileNotFoundError, match=str(path)):
         multi30k("en-de", "tok")
-    assert not list((tiny_multi30k / "cache").rglob("*val.lc.norm.tok.de*"))
+    assert not list((tmp_path / "cache").rglob("*val.lc.norm.tok.de*"))
 
 
-def test_multi30k_by_hand_in_the_readers_folder_needs_no_network(tiny_multi30k):
-    mine = tiny_multi30k / "mine" / "multi30k"
-    shutil.copytree(tiny_multi30k / "web", mine)
-    shutil.rmtree(tiny_multi30k / "web")
+def test_multi30k_by_hand_in_the_readers_folder_needs_no_network(web, tmp_path):
+    web.rename(tmp_path / "mine")
     assert len(multi30k("en-de", "tok")["train"]) == 3
-    path = mine / "data" / "task1" / "tok" / "val.lc.norm.tok.de"
+    path = tmp_path / "mine" / "multi30k" / "data" / "task1" / "tok" / "val.lc.norm.tok.de"
     path.write_bytes(b"something else\n")
     with pytest.raises(ValueError, match=str(path)):
         multi30k("en-de", "tok")
     path.unlink()
     with pytest.raises(FileNotFoundError, match=f"save it as {path}"):
         multi30k("en-de", "tok")
+
+
+def test_words_and_phones_are_downloaded_by_language(web):
+    corpus = load_corpus("sigmorphon2020", "hin")
+    assert list(corpus.splits) == ["train", "val", "test"]
+    assert list(corpus["val"]) == [("eins", "a i n s"), ("zwei", "z v ai")]
+    assert corpus.pair == "hin-ipa"
+    shutil.rmtree(web)
+    assert load_corpus("sigmorphon2020", corpus.pair) == corpus
 
 
 def test_the_real_multi30k(multi30k_folder):
@@ -264,3 +279,15 @@ def test_the_real_multi30k(multi30k_folder):
     assert raw["val"].src == turned["val"].tgt
     assert list(tok.splits) == ["train", "val", "test_2016_flickr"]
     assert tok["val"].src == [src.lower() for src in tok["val"].src]
+    french = multi30k("en-fr", "tok")
+    assert french["train"].src == tok["train"].src
+    assert len(french["test_2017_flickr"]) == 1_000
+
+
+def test_the_real_words_and_phones(multi30k_folder):
+    """Pairs with equal sides are words that are spelled as they are spoken."""
+    if not (multi30k_folder.parent / "sigmorphon2020").exists():
+        pytest.skip("SIGMORPHON 2020 is not in $ANNOTATED_DATA")
+    corpus = load_corpus("sigmorphon2020", "fre")
+    assert [len(split) for split in corpus.splits.values()] == [3600, 450, 450]
+    assert corpus["train"].tgt[0] == "a b ɑ̃ d ɔ n e"

@@ -172,11 +172,10 @@ def test_own_text_and_a_corpus_exclude_each_other(files, tmp_path, capfd):
     complains([*out, "--corpus", "own"], capfd, "--corpus own needs --src")
 
 
-def test_a_vocabulary_that_the_text_does_not_reach_is_told(files, tmp_path, capfd):
+def test_a_vocabulary_that_the_text_does_not_reach_is_told(files, tmp_path):
     asked = ["train", *files, "--out", str(tmp_path / "o"), *SMALL, "--vocab", "90000"]
-    assert main(asked) == 0
-    size = load_model(tmp_path / "o")[0].config.tgt_vocab
-    assert f"the text yields {size:,} pieces, fewer than the 90,000 asked for" in capfd.readouterr().err
+    with pytest.warns(UserWarning, match="fewer than the 90,000 asked for"):
+        assert main(asked) == 0
 
 
 @pytest.mark.parametrize("vocab", [-5, 0, 1, 2**31 - 1, 10**14])
@@ -190,8 +189,3 @@ def test_an_impossible_size_is_one_line(flag, files, tmp_path, capfd):
     name = flag.removeprefix("--").replace("-", "_")
     asked = ["train", *files, "--out", tmp_path / "o", *SMALL, flag]
     complains([*asked, 10**25], capfd, f"{name} must be a whole number from 1 to 2^31 - 1, not {10**25}")
-
-
-def test_a_model_larger_than_the_memory_is_one_line(files, tmp_path, capfd):
-    asked = ["train", *files, "--out", tmp_path / "o", *SMALL, "--d-model", 2**30]
-    complains(asked, capfd, "no model of these sizes can be built here")

@@ -54,7 +54,8 @@ def work(rank, port, outs, sent=None, at=None, resume=False, texts=("", ""), rui
         if self.progress.step == at - (sent != signal.SIGKILL) and rank == 1:
             os.kill(os.getpid(), sent)
 
-    Trainer.report = interrupted
+    if sent is not None:
+        Trainer.report = interrupted
     code = 1
     try:
         with process_group(torch.device("cpu")):

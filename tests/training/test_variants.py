@@ -131,7 +131,7 @@ def test_a_variant_trains_and_resumes_exactly_or_is_refused_at_once(methods, tmp
     make_trainer(tmp_path / "run", model={"parts": "tried"}, max_steps=10).fit(resume=True)
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")
     loaded = load_model(tmp_path / "run")[0]
-    batch = next(trainer.validation.epoch(0))
+    batch = next(trainer.validation.batches.epoch(0))
     inputs = batch.src, batch.tgt, batch.src_mask, batch.tgt_mask
     assert torch.equal(trainer.model.eval()(*inputs), loaded(*inputs))
 
