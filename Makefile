@@ -15,7 +15,7 @@ INSTALL := python -m pip install --quiet --disable-pip-version-check
 
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with notebooks/nbval_sanitize.cfg --nbval-cell-timeout 600
 
-.PHONY: help setup lab notebooks student address mutants reproduce bench images watch test-watch site test-site test-processors test-floors lock release test coverage lint format clean
+.PHONY: help setup lab notebooks student address mutants reproduce bench images watch test-watch site book test-site test-processors test-floors lock release test coverage lint format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -105,6 +105,9 @@ test-watch: ## check that script: types, lint, unit tests, and that it is what t
 
 site: $(READY) watch ## build the site from the executed notebooks into site/
 	$(BIN)/python tools/site/build.py
+
+book: site ## print the lessons from the site as site/annotated.pdf (Chromium)
+	$(BIN)/python tools/site/book.py
 
 test-site: $(READY) ## read every page of the site in a browser (Chromium; minutes)
 	$(BIN)/python -m pytest tools/site/browser_tests

@@ -21,6 +21,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "notebooks"))
 
 from checking import check_site
 from gallery import write_gallery
+from machines import write_markdown
 from notebook_pages import write_notebooks
 from reference_pages import write_references
 from start_page import write_start_page
@@ -61,7 +62,14 @@ def stage(root: Path, folder: Path) -> None:
     shutil.copy(root / "images/card.png", folder / "_static")
     shutil.copy(root / "CHANGELOG.md", folder / "changelog.md")
     copy_scripts(folder / "_static", folder.parent)
-    for write in (write_notebooks, write_gallery, write_teaching, write_references, write_start_page):
+    for write in (
+        write_notebooks,
+        write_markdown,
+        write_gallery,
+        write_teaching,
+        write_references,
+        write_start_page,
+    ):
         write(root, folder)
 
 

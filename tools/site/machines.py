@@ -1,0 +1,50 @@
+"""For programs that read: the Markdown of each notebook beside its page, and `llms.txt`, which lists them."""
+
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+from notebook_pages import ATTACHED
+from sources import evidence, notebooks, title_of
+
+HEAD = """\
+# annotated
+
+> "Attention Is All You Need" (Vaswani et al., 2017), explained in notebooks that run, with a small package.
+
+Each page's Markdown has its text, its code and what the code printed.
+"""
+
+
+def write_markdown(root: Path, folder: Path) -> None:
+    """Write `NAME.md` beside the page of each notebook, and `llms.txt` at the site's root."""
+    extra = folder / "_extra"
+    text = HEAD
+    for title, found in (("Lessons", notebooks(root)), ("Evidence", evidence(root))):
+        text += f"\n## {title}\n\n"
+        for path, notebook in found:
+            page = path.relative_to(root).with_suffix(".md")
+            (extra / page).write_text(as_markdown(notebook), encoding="utf-8")
+            opening = " ".join(notebook.cells[0].source.split("\n\n")[1].replace("**", "").split())
+            text += f"- [{title_of(notebook)}]({page}): {opening}\n"
+    (extra / "llms.txt").write_text(text, encoding="utf-8")
+
+
+def as_markdown(notebook: NotebookNode) -> str:
+    """Return a notebook's text, its code and its printed outputs as Markdown; pictures stay links."""
+    return "\n\n".join(part for cell in notebook.cells for part in parts(cell)) + "\n"
+
+
+def parts(cell: NotebookNode) -> list[str]:
+    """Return the paragraphs that a cell becomes."""
+    if cell.cell_type == "markdown":
+        return [ATTACHED.sub(r"(../images/\1.svg)", cell.source)]
+    printed = [
+        output.get("text") or output.get("data", {}).get("text/plain", "")
+        for output in cell.outputs
+        if output.output_type in ("stream", "execute_result")
+    ]
+    return [
+        f"```python\n{cell.source}\n```",
+        *(f"```\n{text.rstrip()}\n```" for text in printed if text.strip()),
+    ]
