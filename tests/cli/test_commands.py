@@ -138,10 +138,10 @@ def test_wrong_values(capfd, tmp_path, files):
     complains([*out, "--keep", "0"], capfd, "keep must be at least 1")
     complains([*out, "--smoothing", "nan"], capfd, "smoothing must be in [0, 1), not nan")
     for pair in ("ende", "en_de", "english-german", "-de", "e-de"):
-        complains([*out, f"--pair={pair}"], capfd, f"{pair!r} is no pair of language codes such as 'de-en'")
+        complains([*out, f"--pair={pair}"], capfd, f"{pair!r} is not a pair of language codes")
     complains([*out, "--val-src", "x"], capfd, "--val-src and --val-tgt belong together")
     complains(out[:5], capfd, "--src and --tgt belong together")
-    complains([*out, "--vocab", "100"], capfd, "--vocab: must be a whole number from 260")
+    complains([*out, "--vocab", "100"], capfd, "vocab_size must be from 260 to 1,000,000, not 100")
     assert not (tmp_path / "run").exists()
     capfd.readouterr()
     assert ends([*out, *TINY, "--h", "3"]) == 2
@@ -170,7 +170,7 @@ def test_an_unknown_split_names_the_known(capfd, run, monkeypatch):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_device_that_is_not_there(capfd, run):
-    complains(["translate", "--model", run, "--device", "cuda"], capfd, "no cuda device here", "auto or cpu")
+    complains(["translate", "--model", run, "--device", "cuda"], capfd, "no cuda device", "auto or cpu")
 
 
 @pytest.mark.parametrize("name", ["config.json", WEIGHTS, "tokenizer.json", "tokenizer.model"])
@@ -234,10 +234,16 @@ def test_one_file_with_both_sides(files, text, tmp_path, run, capfd):
     assert "BLEU" in capfd.readouterr().out
 
 
-def test_subword_dropout_and_long_sentences(files, tmp_path, capfd):
-    out = ["--out", str(tmp_path / "o"), *TINY, "--max-tokens", "14", "--subword-dropout", "0.1"]
+def test_subword_dropout_and_long_sentences(files, text, tmp_path, capfd):
+    long = "the cat " * 20
+    for name in ("a.en", "a.de"):
+        (tmp_path / name).write_text(
+            (text / name).read_text(encoding="utf-8") + long + "\n", encoding="utf-8"
+        )
+    files = ["--src", str(tmp_path / "a.en"), "--tgt", str(tmp_path / "a.de"), "--keep-equal"]
+    out = ["--out", str(tmp_path / "o"), *TINY, "--max-sentence", "20", "--subword-dropout", "0.1"]
     assert main(["train", *files, *out]) == 0
-    assert "more than 13 tokens" in capfd.readouterr().err
+    assert "more than 20 tokens" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -257,7 +263,7 @@ def test_each_language_has_a_vocabulary_of_its_own(flags, kind, files, tmp_path,
 
 
 def test_words_are_not_tied_across_languages(files, tmp_path, capfd):
-    flags = ["--tokenizer", "words", "--tied-embeddings", "all"]
+    flags = ["--tokenizer", "words", "--pair", "en-de", "--tied-embeddings", "all"]
     complains(["train", *files, "--out", tmp_path / "o", *flags], capfd, "--tied-embeddings target")
 
 
@@ -352,11 +358,11 @@ def test_a_model_is_scored_on_what_it_was_trained_for(run, tmp_path, capfd, monk
     corpus = Corpus("grammar", "de", "en", {"val": text})
     monkeypatch.setattr("annotated.cli.translate.load_corpus", lambda *a: asked.append(a) or corpus)
     assert main(["evaluate", "--model", str(folder), "--beam", "1"]) == 0
-    assert asked == [("grammar", "de-en", None, None)]
+    assert asked == [("grammar", "de-en", None, None, None)]
     complains(["evaluate", "--model", folder, "--pair", "en-de"], capfd, "to translate de-en, not en-de")
     write_json(folder / "training.json", {"epochs": 2})  # a run begun from Python, which names no corpus
     assert main(["evaluate", "--model", str(folder), "--beam", "1"]) == 0
-    assert asked[1:] == [("multi30k", "en-de", None, None)]
+    assert asked[1:] == [("multi30k", "en-de", None, None, None)]
 
 
 def test_averaging(run, tmp_path, capfd):
@@ -401,13 +407,14 @@ def test_what_comes_of_a_run_reads_the_text_it_was_trained_on(which, run, tmp_pa
     }
     write_json(tmp_path / "run" / "training.json", settings)
     folder, *_ = (tmp_path / "run" / "checkpoints").iterdir()
+    write_json(folder / "training.json", settings)
     if which == "the mean":
         assert main(["average", str(folder), "--out", str(tmp_path / "mean")]) == 0
         folder = tmp_path / "mean"
     feed(monkeypatch, b"Ein Hund .\n")
-    complains(["translate", "--model", folder], capfd, "has capitals", "--tokenized")
+    complains(["translate", "--model", folder], capfd, "has capitals")
     asked = []
     corpus = Corpus("multi30k", "de", "en", {"val": ParallelText(["a cat"], ["eine katze"], [1], "val")})
     monkeypatch.setattr("annotated.cli.translate.load_corpus", lambda *a: asked.append(a) or corpus)
     assert main(["evaluate", "--model", str(folder), "--beam", "1"]) == 0
-    assert asked == [("multi30k", "de-en", None, "tok")]
+    assert asked == [("multi30k", "de-en", None, "tok", None)]

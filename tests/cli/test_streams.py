@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -325,7 +326,7 @@ def test_what_cannot_be_written_is_refused_before_the_work(model, files, tmp_pat
     complains([*asked, "--save", tmp_path / "link"], capfd, f"would replace {tmp_path / 'a.de'}")
     (tmp_path / "hard").hardlink_to(tmp_path / "a.de")
     complains([*asked, "--save", tmp_path / "hard"], capfd, f"would replace {tmp_path / 'a.de'}")
-    for path in model.iterdir():
+    for path in filter(Path.is_file, model.iterdir()):
         complains([*asked, "--save", path], capfd, f"would replace {path}")
     (tmp_path / "parts.py").touch()
     variants = ["--variants", tmp_path / "parts.py"]

@@ -123,10 +123,10 @@ MUTANTS = (
         "11_search_and_averaging",
     ),
     Mutant(
-        "n-grams found and possible exchanged",
+        "hypotheses and references exchanged",
         "metrics.py",
-        "BLEU.compute_bleu(total[:4], total[4:8],",
-        "BLEU.compute_bleu(total[4:8], total[:4],",
+        "scorer._extract_corpus_statistics(hypotheses, [references])",
+        "scorer._extract_corpus_statistics(references, [hypotheses])",
         "10_translation",
     ),
     Mutant(
