@@ -554,8 +554,8 @@ assert row.softmax(dim=-1)[2] > 0.98
 # **To keep:** wide heads make large scores, large scores make the softmax pick one too early, and dividing by
 # $\sqrt{d_k}$ undoes it.
 #
-# *Does it still matter later in training? Yes: without the division, a small model needs two to four times as
-# many updates, or does not learn at all. We measured it in
+# *Does it still matter later in training? Yes: without the division, a small model needs more than twice as
+# many updates. We measured it in
 # [Does dividing by √d_k still matter after the first updates?](evidence/does_the_division_matter.ipynb) More
 # about masks and scores in [02_attention](02_attention.ipynb).*
 
