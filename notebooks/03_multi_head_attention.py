@@ -1,20 +1,22 @@
 # %% [markdown]
 # # 03 · Multi-head attention
 #
-# **We prove that one head cannot subtract as long as it looks by position, subtract with two heads, and take
-# the four linear maps of the real layer apart.**
+# **You see what one attention cannot do, let two of them subtract, and write the layer that runs eight side
+# by side, with the two lines in which most people go wrong.**
 #
 # Previous: [02_attention](02_attention.ipynb) · Next:
 # [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)
 #
-# *23 minutes to read, half a minute to run, the exercises extra.*
+# *25 minutes to read, half a minute to run.*
 #
 # - **Before:** you know equation 1, its masks, and that its output is a weighted mean
 #   ([02_attention](02_attention.ipynb)).
-# - **After:** you know what averaging inhibits, what each of the four linear maps is for, what heads cost,
-#   and the three ways in which the model uses the layer.
+# - **After:** you can write multi-head attention, and you know what each of its four matrices does, what
+#   heads cost, and where the model uses them.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). These are its sections 3.2.2 and 3.2.3.
+# These are sections 3.2.2 and 3.2.3 of the paper (Vaswani et al., 2017). Indented sentences are the
+# paper's. A number after `≈` may differ on your processor. Folded cells called *Check* test what the text
+# claims.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -22,620 +24,564 @@ from importlib.util import find_spec
 if not find_spec("annotated"):
     get_ipython().run_line_magic("pip", "install -q 'annotated-transformer[colab]'")
 
-# %%
-import math
+# %% [markdown]
+# ## Four heads, four views
+#
+# The translator that comes with the package has four **heads** in each attention layer. Each head is an
+# attention of its own. Here is what the four heads of its last layer look at while it translates one
+# sentence into German.
 
+# %% tags=["figure-four-heads"]
 import matplotlib.pyplot as plt
-import torch
-from torch import Tensor, nn
-from torch.testing import assert_close
-from torch.utils.flop_counter import FlopCounterMode
+import seaborn
 
-from annotated import (
-    Batch,
-    MultiHeadedAttention,
-    attention,
-    capture_attention,
-    clones,
-    evaluating,
-    load_pretrained,
-)
-from annotated.plots import plot_split, setup_notebook
+from annotated import load_pretrained
+from annotated.plots import setup_notebook
 
 setup_notebook()
-torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
+translator = load_pretrained("multi30k-en-de")
+seen = translator.attention("A man throws a ball to a dog.")
+heads = seen.maps["cross", 3]  # (heads, German, English)
+written = [*seen.tgt_tokens[1:], "</s>"]
+steps = [f"{read} → {wrote}" for read, wrote in zip(seen.tgt_tokens, written, strict=True)]
+fig, axes = plt.subplots(1, 4, figsize=(16, 4.2), sharey=True)
+look = {"cmap": "Blues", "vmin": 0, "vmax": 1, "cbar": False, "linewidths": 1}
+for number, (ax, weights) in enumerate(zip(axes, heads, strict=True), start=1):
+    seaborn.heatmap(weights, xticklabels=seen.src_tokens, yticklabels=steps, ax=ax, **look)
+    ax.set(title=f"head {number}")
+    ax.tick_params(axis="y", rotation=0)
+plt.show()
+
+# %% [markdown]
+# *Figure 1. Each row is a step of writing: the German token that was read last, and the one that is
+# written. Columns are English tokens. The darker a cell, the more this head looks there.*
+
+# %% tags=["check"]
+different = [(heads[i] - heads[j]).abs().sum(dim=-1).mean().item() for i in range(4) for j in range(i)]
+assert min(different) > 0.3  # of at most 2: no two heads look alike
+einen = heads[:, written.index("▁einen")]
+assert [seen.src_tokens[i] for i in einen.argmax(dim=-1)][1::2] == ["▁ball", "▁a"]
+
+# %% [markdown]
+# No two heads look at the same things. Take the step that writes *einen*, the German *a* before *Ball*.
+# Head 4 looks at *a*. Head 2 already looks at *ball*, because the form of the German article depends on the
+# noun. Both facts are needed at the same time. Why does that take two heads?
+#
+# > "Multi-head attention allows the model to jointly attend to information from different representation
+# > subspaces at different positions. With a single attention head, averaging inhibits this." (section
+# > 3.2.2)
+#
+# That is a dense sentence. By the end of this lesson, every word of it will be clear. We begin with the
+# last part: what does averaging inhibit?
 
 # %% [markdown]
 # ## What one head cannot do
 #
-# > "Multi-head attention allows the model to jointly attend to information from different representation
-# > subspaces at different positions. With a single attention head, averaging inhibits this." (section 3.2.2)
-#
-# What does averaging inhibit? Here are eight temperatures of one day. For each hour we want to know how
-# much warmer it is than three hours before. (The hour before 0 h is 21 h.)
+# Here are eight temperatures of one day. For each hour, we want to know how much warmer it is than three
+# hours before. (The hour before 0 o'clock is 21 o'clock.)
 
 # %%
-hours = [f"{hour} h" for hour in range(0, 24, 3)]
-degrees = torch.tensor([9.0, 8.0, 11.0, 15.0, 19.0, 20.0, 16.0, 12.0])  # (8,)
+import torch
+from torch import nn
+
+from annotated import attention
+
+torch.set_num_threads(1)  # our matrices are too small for more
+degrees = torch.tensor([9.0, 8.0, 11.0, 15.0, 19.0, 20.0, 16.0, 12.0])  # at 0, 3, 6, ... 21 o'clock
 warmer = degrees - degrees.roll(1)
 print("degrees:", [int(d) for d in degrees])
 print("warmer: ", [int(d) for d in warmer])
 
 # %% [markdown]
-# The answer needs two temperatures. So we let a head attend to this hour and the one before, with half of
-# the weight on each. The key of each hour is a one-hot vector: 1 at its position, 0 elsewhere.
+# Attention can bring two hours together. Let the key of each hour be a vector with a single 1 at its
+# position. A query with two large numbers, at its own position and at the one before, then looks at exactly
+# these two.
+#
+# **Before you run this:** the head looks at 15 degrees and at 11 degrees, with weight 0.5 each. What comes
+# out?
 
 # %%
-position = torch.eye(8)  # (8, 8): the key of each hour
-now, before = position, position.roll(1, dims=0)  # queries; row t of `before` is the key at t - 1
-both, _ = attention(50 * (now + before), position, degrees.unsqueeze(-1))  # 50: nothing for other keys
-print("one head gets:", [round(number, 1) for number in both.flatten().tolist()])
-assert_close(both.flatten(), (degrees + degrees.roll(1)) / 2)
+position = torch.eye(8)  # (8, 8): row t is the key of hour t
+now, before = 50 * position, 50 * position.roll(1, dims=0)  # 50 leaves nothing for other keys
+blend, _ = attention(now + before, position, degrees.unsqueeze(-1))  # (8, 1)
+print("one head:", [round(d, 1) for d in blend.flatten().tolist()])
+
+# %% tags=["check"]
+from torch.testing import assert_close
+
+assert_close(blend.flatten(), (degrees + degrees.roll(1)) / 2)
 
 # %% [markdown]
-# The head gets the mean of the two, which cannot tell 15 and 15 from 10 and 20. Could other weights give the
-# difference? Not if they depend on positions alone, as here.
+# Out comes the mean, 13. And from 13 alone, nobody can tell whether it was 11 and 15, or 15 and 11, or
+# twice
+# 13. The two temperatures have been blended, and blending cannot be undone. That is what "averaging
+#     inhibits" means.
 #
-# In a real layer each hour $s$ is a vector: one entry is its temperature $x_s$, the others tell its
-# position. A real head multiplies each value by learned matrices (next section). In one entry of its
-# output, hour $s$ then counts as a number $m\,x_s + p_s$: $m$ is learned, and $p_s$ depends on the
-# position alone. The output for hour $t$ is the mean of these numbers with weights $w_{ts}$, so $x_s$
-# enters it with the factor $w_{ts}\,m$. Weights are never negative: **all factors of one head have the
-# same sign**, that of $m$. But a difference needs a $+1$ and a $-1$. One head cannot subtract.
+# Would other weights help? For a difference we need $+1$ times one hour and $-1$ times the other. But
+# attention weights come from a softmax, and **a weight is never negative**. A learned matrix may flip the
+# sign of the values, but then it flips the sign of *both* hours. So one head that looks by position can
+# add, but it cannot subtract.
 #
-# The factors of a random head of the package's layer are the derivatives of its outputs:
+# Two heads can. One looks at this hour, one at the hour before, and afterwards we take one minus the other.
 
 # %%
-_ = torch.manual_seed(0)
-one_head = MultiHeadedAttention(h=1, d_model=64, dropout=0.0)
-where = torch.randn(1, 8, 64)
-where[..., 0] = 0  # no temperature in queries and keys
+head_now, _ = attention(now, position, degrees.unsqueeze(-1))
+head_before, _ = attention(before, position, degrees.unsqueeze(-1))
+print("two heads:", [round(d) for d in (head_now - head_before).flatten().tolist()])
 
-
-def answer(temperatures: Tensor) -> Tensor:
-    """Entry 0 of the layer's output, for eight temperatures in entry 0 of its values."""
-    x = torch.cat([temperatures.view(1, 8, 1), where[..., 1:]], dim=-1)
-    return one_head(where, where, x)[0, :, 0]
-
-
-factors = torch.autograd.functional.jacobian(answer, degrees)  # (8, 8)
-print(f"all 64 factors lie between ≈{factors.min():.4f} and ≈{factors.max():.4f}")
-assert factors.min() * factors.max() > 0
+# %% tags=["check"]
+assert_close((head_now - head_before).flatten(), warmer, rtol=0, atol=1e-4)
 
 # %% [markdown]
-# With **two heads** it is easy. One attends to this hour, the other to the hour before, and we multiply
-# their outputs by 1 and by −1.
+# The matrix that combines the heads may have any sign, and it treats each head separately. What one head
+# blends, two heads keep apart.
+#
+# **To keep:** one head returns one mean. Several heads return several means, side by side, and a learned
+# matrix can compare them.
+#
+# *Do networks find this by themselves, and is there really no way with one head? We trained them:
+# [Is one head enough?](evidence/is_one_head_enough.ipynb)*
+
+# %% [markdown]
+# ## Each head has matrices of its own
+#
+# We told our heads where to look. In a Transformer they learn it, because each head makes queries, keys and
+# values with its own three matrices:
+#
+# > "Instead of performing a single attention function with $d_{model}$-dimensional keys, values and
+# > queries, we found it beneficial to linearly project the queries, keys and values $h$ times with
+# > different, learned linear projections to $d_k$, $d_k$ and $d_v$ dimensions, respectively." (section
+# > 3.2.2)
+#
+# $$\mathrm{head}_i = \mathrm{Attention}(QW^Q_i,\; KW^K_i,\; VW^V_i)$$
+# $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(\mathrm{head}_1, \ldots, \mathrm{head}_h)\,W^O$$
+#
+# The heads *share* the width. In the base model, $d_{model} = 512$ and $h = 8$, so each head is $d_k = 512
+# / 8 = 64$ numbers wide. In our tiny model of [00_start_here](00_start_here.ipynb), $d_{model} = 4$ and $h
+# = 2$, so each head is 2 numbers wide. Here are its matrices, and $x$, the three vectors of *a cat runs*.
 
 # %%
-head_now, _ = attention(50 * now, position, degrees.unsqueeze(-1))
-head_before, _ = attention(50 * before, position, degrees.unsqueeze(-1))
-difference = 1 * head_now - 1 * head_before
-print("two heads:", [round(number) for number in difference.flatten().tolist()])
-assert_close(difference.flatten(), warmer, rtol=0, atol=1e-4)
+from annotated import sinusoids
+
+words = ["a", "cat", "runs"]
+rows = [[-0.6, -0.1, -0.5, -0.4], [0.0, 0.6, 0.4, -0.2], [-0.1, 0.2, 0.2, 0.1]]  # of the embedding table
+x = torch.tensor(rows) * 2 + sinusoids(3, 4)  # (3, 4): times the root of 4, plus the positions
+W_Q = torch.tensor(
+    [[-0.5, -0.2, -0.1, -0.6], [0.5, 0, 0.9, 0.2], [-0.5, -0.3, 0.1, -0.2], [0.4, -0.2, 0.1, 0.2]]
+)
+W_K = torch.tensor(
+    [[0.2, -0.3, 0, 0.6], [0.6, 0.4, 0.7, 0.4], [-0.8, 0.3, -0.4, -0.2], [-0.8, 0.1, -0.3, 0.4]]
+)
+W_V = torch.tensor(
+    [[-0.6, 0.1, 0, 0.3], [-0.2, 0.1, 0.3, -0.2], [-0.3, -0.5, -0.5, 0.5], [0.1, -0.4, 0.3, -0.1]]
+)
+W_O = torch.tensor(
+    [[0.6, 0, -0.3, 0.2], [0.1, -0.2, -0.6, 0.2], [-0.7, 0.2, -0.7, 0.7], [-0.4, 0.2, -0.7, 0.1]]
+)
+
+
+def show(title, matrix, columns=()):
+    """Print a matrix to two decimals, one row for each word."""
+    print(title + "".join(f"{column:>8}" for column in columns))
+    for word, numbers in zip(words, matrix.tolist(), strict=True):
+        print(f"  {word:8}" + "".join(f"{number:8.2f}" for number in numbers))
+
 
 # %% [markdown]
-# **Attention weights are never negative, but each head has its own $m$, of either sign.**
-#
-# Does a *layer* of the model need a second head? There, the input of each sub-layer is added to its output
-# (the **residual connection**, [06_the_full_model](06_the_full_model.ipynb)). That brings $x_t$, so one
-# head with $m = -1$ is enough to subtract the hour before. It does not help with $x_{t-1} - x_{t-2}$,
-# where both signs must come from heads (or from two layers).
-#
-# **Exercise 1 (easy).** How fast does the warming change? At each hour that is $x_{t-1} - 2x_t + x_{t+1}$.
-# How many heads does it need? Build it with `attention`, without a residual connection.
+# Each matrix is $4 \times 4$, and it holds both heads: the first two columns belong to head 1, the last two
+# to head 2. Now we follow the paper's formula, head by head.
 
-# %% tags=["solution"]
-neighbours, _ = attention(50 * (before + before.T), position, degrees.unsqueeze(-1))  # the mean of both
-bent = 2 * neighbours - 2 * head_now
-assert_close(bent.flatten(), degrees.roll(1) - 2 * degrees + degrees.roll(-1), rtol=0, atol=1e-4)
-# Two heads. One takes all entries with a positive factor, blended, the other all with a negative factor.
-# So two are enough for any weighted sum, with fixed factors, of one number per position.
+# %%
+heads = []
+for i, columns in enumerate((slice(0, 2), slice(2, 4)), start=1):
+    q, k, v = x @ W_Q[:, columns], x @ W_K[:, columns], x @ W_V[:, columns]  # each (3, 2)
+    output, weights = attention(q, k, v)  # (3, 2), (3, 3)
+    heads.append(output)
+    show(f"head {i} looks at", weights, words)
+by_hand = torch.cat(heads, dim=-1) @ W_O  # (3, 4) @ (4, 4)
+show("side by side, times W^O", by_hand)
+
+# %% tags=["check"]
+assert [f"{w:.2f}" for w in weights[1]] == ["0.55", "0.36", "0.09"]
+assert [f"{number:.2f}" for number in by_hand[1]] == ["-0.28", "0.05", "0.04", "0.30"]
 
 # %% [markdown]
-# ## Twenty-five matrices, or four
+# These are the numbers of 00. In head 1, *cat* looks at all three words about equally: 0.40, 0.30, 0.30. In
+# head 2, it looks mostly at *a*: 0.55. So *cat* gets two different means of the sentence, and $W^O$ mixes
+# them into four new numbers.
 #
-# We told our heads where to look. In the model, they learn it:
+# In the quote at the top, this is the "different representation subspaces at different positions". A
+# *subspace* is what a head's matrices let through: 64 numbers, computed from all 512. The *positions* are
+# where it looks.
 #
-# > "... we found it beneficial to linearly project the queries, keys and values h times with different,
-# > learned linear projections to dk, dk and dv dimensions, respectively." (section 3.2.2)
+# ### Twenty-five matrices, or four
 #
-# $$\mathrm{head}_i = \mathrm{Attention}(QW^Q_i,\; KW^K_i,\; VW^V_i) \qquad
-# \mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(\mathrm{head}_1, \ldots, \mathrm{head}_h)\,W^O$$
-#
-# With $d_{model} = 512$ and $h = 8$, the heads *share* the width: $d_k = d_v = d_{model} / h = 64$. Each
-# $W^Q_i$, $W^K_i$, $W^V_i$ is $512 \times 64$, and $W^O$ is $512 \times 512$: $3 \cdot 8 + 1 = 25$
-# matrices.
+# With eight heads, the formula has $3 \cdot 8 + 1 = 25$ matrices. Code has four. Why? Because multiplying
+# $x$ by eight narrow matrices is the same as multiplying it *once* by a wide one, in which the eight stand
+# side by side. That is what we just did with columns. One wide product also runs much faster than eight
+# narrow ones.
 #
 # ![Multi-head attention with its four linear maps](../images/multi_head_attention.svg)
 #
-# *Figure 1. The paper's Figure 2 (right), with shapes. Follow S, the number of keys: attention sums over it.*
-
-# %%
-d_model, h = 512, 8
-d_k = d_model // h
-_ = torch.manual_seed(0)
-W_Q, W_K, W_V = torch.randn(3, h, d_model, d_k) / math.sqrt(d_model)  # (8, 512, 64) each: one matrix per head
-W_O = torch.randn(d_model, d_model) / math.sqrt(d_model)
-
-
-def multi_head(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
-    """Section 3.2.2, head by head: (T, d_model) and two (S, d_model) -> (T, d_model)."""
-    heads = [attention(Q @ W_Q[i], K @ W_K[i], V @ W_V[i])[0] for i in range(h)]  # (T, d_k) each
-    return torch.cat(heads, dim=-1) @ W_O
-
-
-x, y = torch.randn(5, d_model), torch.randn(7, d_model)  # five queries; seven keys, which are the values too
-by_the_paper = multi_head(x, y, y)
-print("out:", tuple(by_the_paper.shape), " matrices:", len(W_Q) + len(W_K) + len(W_V) + 1)
+# *Figure 2. The paper's Figure 2 (right), with shapes. T queries look at S keys.*
 
 # %% [markdown]
-# **Why does code have four?** Because eight products with eight narrow matrices are *one* product with the
-# eight side by side. Three linear maps hold $W^Q_1 \ldots W^Q_8$, and so on; the fourth is $W^O$. We put our
-# 25 into the package's layer. (`nn.Linear` computes $xW^\top$, so each matrix goes in transposed, and head
-# $i$ is 64 *rows* of `.weight`.)
-
-# %%
-layer = MultiHeadedAttention(h, d_model, dropout=0.0)
-side_by_side = [torch.cat(list(W), dim=-1) for W in (W_Q, W_K, W_V)]  # (512, 512) each
-for linear, W in zip(layer.linears, [*side_by_side, W_O], strict=True):
-    nn.init.zeros_(linear.bias)  # the paper's formula has none
-    linear.weight.data.copy_(W.T)
-assert_close(layer(x[None], y[None], y[None])[0], by_the_paper)
-print("25 matrices found in four of size", tuple(layer.linears[0].weight.shape))
-
-# %% [markdown]
-# ### What is each of the four for?
+# ## Cutting into heads: `view`, then `transpose`
 #
-# **$W^Q$ and $W^K$** decide what a token looks for. Without them, queries and keys are the tokens, and among
-# vectors of about equal length each one has the largest dot product with itself:
+# After the wide product, each word has four numbers. They have to become two heads with two numbers each.
+# And the heads must come *before* the words, because a matrix product treats everything in front of the
+# last two dimensions separately. So the shape must become (heads, words, numbers).
+#
+# **Before you run this:** `view` gives the same numbers another shape, without moving any of them. Can it
+# go straight from (3, 4) to (2, 3, 2)?
 
 # %%
-_ = torch.manual_seed(0)
-tokens = torch.randn(100, d_k)  # 100 random tokens, 64 wide
-_, bare = attention(tokens, tokens, tokens)  # no projections
-_, projected = attention(tokens @ torch.randn(d_k, d_k) / 8, tokens @ torch.randn(d_k, d_k) / 8, tokens)
-for name, weights in {"without W^Q and W^K": bare, "with them, random": projected}.items():
-    print(f"{name:20} mean weight of a token on itself ≈{weights.diagonal().mean():.2f}")
-assert bare.diagonal().mean() > 0.8
-assert projected.diagonal().mean() < 0.1
+numbers = torch.tensor([[10, 11, 12, 13], [20, 21, 22, 23], [30, 31, 32, 33]])  # a, cat, runs
+right = numbers.view(3, 2, 2).transpose(0, 1)  # (T, d_model) -> (T, h, d_k) -> (h, T, d_k)
+wrong = numbers.view(2, 3, 2)  # (T, d_model) -> (h, T, d_k)
+print("right, head 1:", right[0].tolist())
+print("wrong, head 1:", wrong[0].tolist())
 
-# %% [markdown]
-# Random maps end this preference: 0.01 is an even share of 100 tokens.
-#
-# **$W^V$ and $W^O$** decide what is passed on, and where it goes. What makes a token easy to *find* (its
-# key) need not be what one wants to *know* about it (its value). Without $W^V$, head 3 could pass on only
-# its own 64 of the 512 entries; without $W^O$, what it finds would stay in these 64.
-
-
-# %%
-def reach(W_V: Tensor, W_O: Tensor) -> tuple[int, int]:
-    """Of 512 input entries, those that head 3 passes on; of 8 heads, those that output entry 0 depends on."""
-    values = torch.randn(7, d_model, requires_grad=True)
-    (values @ W_V).unflatten(-1, (h, d_k))[:, 2].sum().backward()  # head 3, before any weighting
-    found = torch.randn(h, d_k, requires_grad=True)  # what the heads found, for one query
-    (found.flatten() @ W_O)[0].backward()
-    return int((values.grad != 0).any(dim=0).sum()), int((found.grad != 0).any(dim=1).sum())
-
-
-identity = torch.eye(d_model)
-for name, maps in {"both": (side_by_side[2], W_O), "neither": (identity, identity)}.items():
-    entries, heads = reach(*maps)
-    print(f"{name:8} head 3 reads {entries} of 512 entries; entry 0 of the output depends on {heads} of 8")
-assert reach(side_by_side[2], W_O) == (512, 8)
-assert reach(identity, identity) == (64, 1)
-
-# %% [markdown]
-# Without $W^O$, the heads *now* and *before* could not be subtracted: they would stand in different entries.
-#
-# Cut $W^O$ into eight blocks $W^O_i$ of 64 rows. To concatenate the heads and multiply by $W^O$ is to take
-# the sum $\sum_i \mathrm{head}_i W^O_i$: a layer is a **sum** of heads. Let $A$
-# be the weights of head $i$. They are plain numbers, so $A\,(VW^V_i)\,W^O_i = A\,V\,(W^V_i W^O_i)$: only the
-# product matters, a $512 \times 512$ matrix of rank at most 64. A head passes on at most 64 directions of
-# 512. Likewise, the scores $QW^Q_i\,(KW^K_i)^\top = Q\,(W^Q_i W^{K\top}_i)\,K^\top$ contain only the product
-# of $W^Q_i$ and $W^K_i$.
-
-# %%
-total = torch.zeros(5, d_model)
-for i in torch.randperm(h).tolist():  # in any order
-    head, _ = attention(x @ W_Q[i], y @ W_K[i], y @ W_V[i])  # (5, 64)
-    total += head @ W_O[i * d_k : (i + 1) * d_k]  # (64, 512): what this head adds to every token
-assert_close(total, by_the_paper, rtol=1e-4, atol=1e-4)
-product = W_V[2].double() @ W_O[128:192].double()  # head 3: (512, 512)
-print("rank of W^V_3 W^O_3:", int(torch.linalg.matrix_rank(product)), "of 512")
-
-# %% [markdown]
-# ## Splitting into heads
-#
-# Each projection gives 512 numbers per token, which have to become 8 heads of 64. A small example has four
-# words of eight numbers, and two heads of four.
-
-# %% tags=["figure-cut"]
-words = ["the", "dog", "saw", "him"]
-numbers = torch.arange(4 * 8).view(4, 8)  # (T, d_model): each number is its own place in memory
-right = numbers.view(4, 2, 4).transpose(0, 1)  # (T, h, d_k) -> (h, T, d_k)
-wrong = numbers.view(2, 4, 4)  # straight to (h, T, d_k)
-panels = {"The projection": numbers[None], "view, then transpose": right, "view alone": wrong}
-plot_split(panels, words, width=8)
-plt.show()
+# %% tags=["check"]
 assert right.shape == wrong.shape
-assert (right // 8 == torch.arange(4).unsqueeze(-1)).all()  # row t holds numbers of word t, in every head
-assert (wrong[0] // 8).unique().tolist() == [0, 1]
+assert right[0].tolist() == numbers[:, :2].tolist()
+assert wrong[0].tolist() == [[10, 11], [12, 13], [20, 21]]
 
 # %% [markdown]
-# *Figure 2. Where 32 numbers go; the colour is the word. In the middle each head has half of every word. On
-# the right head 1 has all of "the" and "dog", and nothing of "saw" and "him".*
+# ![Above: view cuts each word in two, transpose collects the halves by head. Below: view alone puts all of
+# "a" and half of "cat" into head 1](../images/split.svg)
 #
-# Both have the same shape, and neither raises an error. Which inputs does each output depend on?
+# *Figure 3. Above: `view` cuts each word into two halves, and `transpose` collects the first halves in head
+# 1 and the second halves in head 2. Below: `view` alone mixes the words.*
+#
+# It runs, it has the right shape, and it is wrong. Head 1 should have half of every word. Instead it has
+# all of *a*, half of *cat* and nothing of *runs*. A model with this mistake still trains, only badly. You
+# will not find it by looking at shapes.
+
+# %% [markdown]
+# ## The layer
+#
+# Now you have all the pieces. Here is the layer, as 00 has it, with a comment on each step:
+
+
+# %%
+class MultiHeadedAttention(nn.Module):
+    """h attentions side by side, between three linear maps and a fourth."""
+
+    def __init__(self, h, d_model):
+        super().__init__()
+        self.h, self.d_k = h, d_model // h
+        self.linears = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(4))  # W^Q, W^K, W^V, W^O
+
+    def split(self, x):  # (B, T, d_model) -> (B, T, h, d_k) -> (B, h, T, d_k)
+        return x.view(x.size(0), x.size(1), self.h, self.d_k).transpose(1, 2)
+
+    def join(self, x):  # (B, h, T, d_k) -> (B, T, h, d_k) -> (B, T, d_model)
+        return x.transpose(1, 2).flatten(2)
+
+    def forward(self, query, key, value, mask=None):  # (B, T, d_model), two (B, S, d_model), (B, 1 or T, S)
+        w_q, w_k, w_v, w_o = self.linears
+        q, k, v = self.split(w_q(query)), self.split(w_k(key)), self.split(w_v(value))
+        if mask is not None:
+            mask = mask.unsqueeze(1)  # (B, 1, 1 or T, S): the same for every head
+        heads, self.weights = attention(q, k, v, mask)  # (B, h, T, d_k), (B, h, T, S)
+        return w_o(self.join(heads))  # (B, T, d_model)
+
+
+# %% [markdown]
+# There are three things to notice.
+#
+# - **`attention` did not change.** It is the function of 02. The heads are one more dimension in front,
+#   like the sentences of a batch, so all heads of all sentences are computed at once.
+# - **The mask needs `unsqueeze(1)`.** The scores have the shape (B, h, T, S), and the mask has (B, 1 or T,
+#   S). Without the extra dimension, PyTorch would take the batch for the heads.
+# - **`join` undoes `split`**, in the opposite order: first `transpose`, then `flatten`.
+#
+# We give the layer the matrices of the tiny model. (`nn.Linear` keeps its matrix transposed, and it adds a
+# bias, which the paper's formula does not have.)
+
+# %%
+layer = MultiHeadedAttention(h=2, d_model=4)
+for linear, W in zip(layer.linears, (W_Q, W_K, W_V, W_O), strict=True):
+    linear.weight.data, linear.bias.data = W.T, torch.zeros(4)
+with torch.no_grad():
+    output = layer(x[None], x[None], x[None])[0]  # a batch of one sentence, which looks at itself
+show("the layer", output)
+print(f"largest difference from the formula, head by head: {(output - by_hand).abs().max():.6f}")
+
+# %% tags=["check"]
+import annotated
+
+assert_close(output, by_hand)
+theirs = annotated.MultiHeadedAttention(h=4, d_model=16, dropout=0.0)
+mine = MultiHeadedAttention(h=4, d_model=16)
+_ = mine.load_state_dict(theirs.state_dict())
+_ = torch.manual_seed(0)
+a, b = torch.randn(3, 5, 16), torch.randn(3, 7, 16)
+some = torch.arange(7) < torch.tensor([7, 4, 2])[:, None, None]  # (3, 1, 7)
+assert_close(mine(a, b, b, some), theirs(a, b, b, some))
+
+# %% [markdown]
+# The package's own layer has the same four matrices and the same two lines for `split` and `join`. It adds
+# dropout, a faster kernel, and a memory of earlier keys for translation
+# ([11_search_and_averaging](11_search_and_averaging.ipynb)).
+#
+# How would you notice a wrong `split` in your own code? Ask which words an output depends on. Change one
+# word, and see which outputs move.
+#
+# **Before you run this:** a sentence of four words, two heads, and the wrong `split`. Which outputs will
+# move when the last word changes?
 
 
 # %%
 class ViewAlone(MultiHeadedAttention):
-    """The same layer with heads cut wrongly, and joined by the same mistake backwards."""
+    """The mistake: heads cut, and joined again, by a change of shape alone."""
 
-    def split(self, x: Tensor) -> Tensor:
+    def split(self, x):
         return x.reshape(x.size(0), self.h, x.size(1), self.d_k)
 
-    def join(self, x: Tensor) -> Tensor:
+    def join(self, x):
         return x.reshape(x.size(0), x.size(2), self.h * self.d_k)
 
 
-def depends_on(kind: type, h: int) -> list[list[int]]:
-    """For each of eight tokens, those that its output depends on."""
-    torch.manual_seed(0)
-    attend = kind(h, d_model=16, dropout=0.0)
-    jacobian = torch.autograd.functional.jacobian(
-        lambda x: attend(x, x, x).sum(dim=-1)[0], torch.randn(1, 8, 16)
-    )
-    return [row.abs().sum(dim=-1).nonzero().flatten().tolist() for row in jacobian[:, 0]]
+for kind in (MultiHeadedAttention, ViewAlone):
+    _ = torch.manual_seed(0)
+    model, sentence = kind(h=2, d_model=16), torch.randn(1, 4, 16)
+    other = sentence.clone()
+    other[0, 3] += 1  # another last word
+    moved = (model(sentence, sentence, sentence) != model(other, other, other))[0].any(dim=-1)
+    print(f"{kind.__name__:21} the last word reaches words {moved.nonzero().flatten().tolist()}")
 
-
-for kind, heads in ((MultiHeadedAttention, 2), (ViewAlone, 2), (ViewAlone, 8)):
-    print(f"{kind.__name__:20} {heads} heads: token 1 depends on tokens {depends_on(kind, heads)[1]}")
-assert depends_on(MultiHeadedAttention, 2) == [list(range(8))] * 8
-assert depends_on(ViewAlone, 2) == [[0, 1, 2, 3]] * 4 + [[4, 5, 6, 7]] * 4
-assert depends_on(ViewAlone, 8) == [[t] for t in range(8)]
+# %% tags=["check"]
+assert moved.tolist() == [False, False, True, True]
+package = annotated.MultiHeadedAttention(h=2, d_model=16, dropout=0.0)
+moved = (package(sentence, sentence, sentence) != package(other, other, other))[0].any(dim=-1)
+assert moved.all()
 
 # %% [markdown]
-# With two heads the sentence falls into halves that exchange nothing. With eight, each token is alone.
+# With the wrong `split`, the sentence falls apart into two halves that exchange nothing. With as many heads
+# as words, every word would be alone.
 #
-# **Exercise 2 (medium).** Write multi-head attention without a loop over the heads. All heads have the same
-# mask.
+# **To keep:** one wide product per matrix; `view`, then `transpose`; attention for all heads at once;
+# `transpose`, then `flatten`; and $W^O$.
+
+# %% [markdown]
+# ## What W^O does, and what heads cost
+#
+# $W^O$ has four rows. The first two meet the numbers of head 1, and the last two those of head 2. So we can
+# write the product as a sum: what head 1 adds, plus what head 2 adds.
+
+# %%
+from_1, from_2 = heads[0] @ W_O[:2], heads[1] @ W_O[2:]  # (3, 2) @ (2, 4) -> (3, 4)
+show("what head 1 adds", from_1)
+show("what head 2 adds", from_2)
+show("sum", from_1 + from_2)
+
+# %% tags=["check"]
+assert_close(from_1 + from_2, by_hand)
+
+# %% [markdown]
+# **A multi-head layer is a sum of heads.** Each head reads from all $d_{model}$ numbers of the words it
+# looks at, and writes to all $d_{model}$ numbers of the word that is looking. Without $W^O$, head 1 could
+# write only into the first two numbers, and our two temperatures would never meet in one number to be
+# subtracted.
+#
+# Are eight heads more expensive than one? The paper says no:
+#
+# > "Due to the reduced dimension of each head, the total computational cost is similar to that of
+# > single-head attention with full dimensionality." (section 3.2.2)
+#
+# We can count. PyTorch counts the operations of all matrix products, here for 32 words.
+
+# %%
+from torch.utils.flop_counter import FlopCounterMode
+
+costs = {}
+for h in (1, 8, 32):
+    model, sentence = MultiHeadedAttention(h, d_model=512), torch.randn(1, 32, 512)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        _ = model(sentence, sentence, sentence)
+    costs[h] = sum(p.numel() for p in model.parameters()), counter.get_total_flops()
+    print(f"{h:2} heads of {512 // h:3}: {costs[h][0]:,} parameters, {costs[h][1]:,} operations,", end=" ")
+    print(f"{model.weights.numel():6,} attention weights")
+
+# %% tags=["check"]
+assert costs[1] == costs[8] == costs[32]
+assert costs[8][1] == 4 * 2 * 32 * 512**2 + 2 * 2 * 32**2 * 512  # four maps; scores and means
+
+# %% [markdown]
+# Parameters and operations are the same, because eight heads do eight products of an eighth of the width.
+# Only the number of attention weights grows.
+#
+# If heads are free, why not take 512 of them? Because they get narrow. A head that is one number wide
+# cannot ask precise questions. The paper tried it (Table 3, rows A; BLEU measures the quality of
+# translations, and higher is better):
+#
+# | heads $h$ | width $d_k$ | BLEU |
+# | --- | --- | --- |
+# | 1 | 512 | 24.9 |
+# | 4 | 128 | 25.5 |
+# | 8 | 64 | 25.8 |
+# | 16 | 32 | 25.8 |
+# | 32 | 16 | 25.4 |
+#
+# Two heads were enough for one difference. But a word in a sentence needs many things at the same time, and
+# each of them takes a head or two.
+
+# %% [markdown]
+# ## The three uses
+#
+# The Transformer uses this layer in three places. The layer is the same, and only its inputs differ.
+#
+# > "In 'encoder-decoder attention' layers, the queries come from the previous decoder layer, and the memory
+# > keys and values come from the output of the encoder." (section 3.2.3)
+#
+# | use | queries | keys and values | the mask hides |
+# | --- | --- | --- | --- |
+# | encoder self-attention | English | English | padding |
+# | decoder self-attention | German | German | padding, and what comes later |
+# | encoder-decoder attention, or *cross-attention* | German | English | padding of the English |
+#
+# A mask has a column for each *key*. So cross-attention takes the mask of the *source*, although its
+# queries are German. It hides no future, because the whole English sentence is known. Here are all three
+# for *a cat runs*, in the shipped translator.
+
+# %% tags=["figure-three-uses"]
+seen = translator.attention("A cat runs.")
+english, german = seen.src_tokens, seen.tgt_tokens
+uses = {"encoder": (english, english), "decoder": (german, german), "cross": (german, english)}
+fig, axes = plt.subplots(1, 3, figsize=(14, 3.9))
+for ax, (use, (queries, keys)) in zip(axes, uses.items(), strict=True):
+    weights = seen.maps[use, 3].mean(dim=0)  # last layer, mean of the heads: (queries, keys)
+    hidden = (weights == 0).numpy() if use == "decoder" else None
+    look = {"annot": True, "fmt": ".2f", "cmap": "Blues", "vmin": 0, "vmax": 1, "cbar": False}
+    seaborn.heatmap(weights, mask=hidden, ax=ax, **look)
+    ax.set_xticklabels(keys, rotation=0)
+    ax.set_yticklabels(queries, rotation=0)
+    ax.set(title=f"{use}: {len(queries)} queries, {len(keys)} keys", facecolor="lightgray")
+plt.show()
+
+# %% [markdown]
+# *Figure 4. The three uses, in the last layer. Gray cells are hidden by the causal mask. A row is the token
+# that looks. In the decoder this is the token read last, so the row Katze (cat) is about to write rennt
+# (runs).*
+
+# %% tags=["check"]
+cross = seen.maps["cross", 3].mean(dim=0)
+assert german[2] == "▁Katze"
+assert english[cross[2].argmax()] == "▁runs"
+assert seen.maps["decoder", 3].triu(diagonal=1).abs().max() == 0
+for weights in seen.maps.values():
+    assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
+
+# %% [markdown]
+# On the right, the row `▁Katze` looks at `▁runs`, the word that it is about to translate. In the other two
+# panels, much of the weight lies on the period and on `</s>` or `<s>`. Weights have to add up to 1, so a
+# head that needs nothing must look somewhere. More about how to read such pictures, and how not to:
+# [13_reading_attention](13_reading_attention.ipynb).
+
+# %% [markdown]
+# ## What you can now say
+#
+# - One head returns one weighted mean, and blends what it looks at. Several heads keep apart what one would
+#   blend.
+# - In code, the matrices of all heads stand side by side in four wide ones. `view` and then `transpose` cut
+#   into heads; `view` alone mixes the words, without an error.
+# - The heads share the width, so eight cost as much as one. $W^O$ adds up what they found.
+# - The model uses the layer in three places, which differ in where queries and keys come from.
+#
+# **Deeper:** [Is one head enough?](evidence/is_one_head_enough.ipynb)
+#
+# **Next:** [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb): what happens to a word
+# after it has looked around.
+
+# %% [markdown]
+# ## Exercises
+#
+# **Exercise 1 (easy).** Predict. Somebody leaves out $W^Q$ and $W^K$ to save parameters, so that the
+# queries and keys of self-attention are the words' vectors themselves. Where will each word look? Try it
+# with 100 random vectors of width 64.
+
+# %% tags=["solution"]
+_ = torch.manual_seed(0)
+vectors = torch.randn(100, 64)
+_, bare = attention(vectors, vectors, vectors)
+_, mapped = attention(vectors @ torch.randn(64, 64) / 8, vectors @ torch.randn(64, 64) / 8, vectors)
+for name, weights in (("without W^Q and W^K", bare), ("with random ones", mapped)):
+    print(f"{name:20} mean weight of a word on itself ≈{weights.diagonal().mean():.2f}")
+# At itself: nothing has a larger dot product with a vector than a vector like it. And the scores would be
+# symmetric: if "it" looks at "cat", then "cat" would have to look at "it".
+assert bare.diagonal().mean() > 0.8
+assert mapped.diagonal().mean() < 0.1
+
+# %% [markdown]
+# **Exercise 2 (medium).** Write multi-head attention as one function, without a loop over the heads. All
+# heads have the same mask.
 
 
 # %% tags=["exercise"]
-def my_multi_head(query: Tensor, memory: Tensor, weights: list[Tensor], h: int, mask: Tensor) -> Tensor:
-    """Section 3.2.2 for a batch: (B, T, d_model), (B, S, d_model), mask (B, T, S) -> (B, T, d_model).
+def multi_head(query, memory, weights, h, mask):
+    """(B, T, d_model), (B, S, d_model), bool (B, T, S) -> (B, T, d_model).
 
-    `weights` are W^Q, W^K, W^V (all heads side by side) and W^O, to multiply rows with from the right.
+    `weights` are W^Q, W^K, W^V and W^O, each (d_model, d_model), to multiply rows with from the right.
     """
     raise NotImplementedError
 
 
 # %% tags=["solution"]
-def my_multi_head(query: Tensor, memory: Tensor, weights: list[Tensor], h: int, mask: Tensor) -> Tensor:
-    def split(x: Tensor) -> Tensor:
+def multi_head(query, memory, weights, h, mask):
+    def split(x):
         return x.unflatten(-1, (h, -1)).transpose(1, 2)  # (B, T, d_model) -> (B, h, T, d_k)
 
     W_Q, W_K, W_V, W_O = weights
     q, k, v = split(query @ W_Q), split(memory @ W_K), split(memory @ W_V)
-    heads, _ = attention(q, k, v, mask.unsqueeze(1))  # mask (B, 1, T, S): the same for every head
-    return heads.transpose(1, 2).flatten(2) @ W_O  # side by side again
+    heads, _ = attention(q, k, v, mask.unsqueeze(1))
+    return heads.transpose(1, 2).flatten(2) @ W_O
 
-
-# The package's `MultiHeadedAttention` does the same, with biases, dropout and PyTorch's fused kernel.
 
 # %% tags=["exercise-test"]
 _ = torch.manual_seed(0)
-reference = MultiHeadedAttention(h=3, d_model=12, dropout=0.0)
+reference = annotated.MultiHeadedAttention(h=3, d_model=12, dropout=0.0)
 for linear in reference.linears:
-    nn.init.normal_(linear.weight)
     nn.init.zeros_(linear.bias)
 queries, states = torch.randn(3, 5, 12), torch.randn(3, 7, 12)
-mask = torch.arange(7) < torch.tensor([7, 4, 2])[:, None, None]  # sentences of 7, 4 and 2 tokens
-mask = mask.expand(3, 5, 7)
-mine = my_multi_head(queries, states, [linear.weight.T for linear in reference.linears], 3, mask)
-assert_close(mine, reference(queries, states, states, mask))
+allowed = (torch.arange(7) < torch.tensor([7, 4, 2])[:, None, None]).expand(3, 5, 7)
+mine = multi_head(queries, states, [linear.weight.T for linear in reference.linears], 3, allowed)
+assert_close(mine, reference(queries, states, states, allowed))
+print("equal to the package's layer, for sentences of 7, 4 and 2 words")
 
 # %% [markdown]
-# ## What heads cost
-#
-# > "Due to the reduced dimension of each head, the total computational cost is similar to that of single-head
-# > attention with full dimensionality." (section 3.2.2)
-#
-# We count the operations of the matrix products, for 32 tokens. Multiplications and additions count
-# separately, so a multiply-add of [01](01_why_attention.ipynb) is two.
-
-# %%
-x = torch.randn(1, 32, d_model)
-cost = {}
-for heads in (1, 8, 32):
-    counted = MultiHeadedAttention(heads, d_model, dropout=0.0)
-    kept = []
-    counted.on_weights = kept.append  # to see the weights, which also keeps PyTorch from its fused kernel
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        counted(x, x, x)
-    parameters = sum(p.numel() for p in counted.parameters())
-    cost[heads] = parameters, counter.get_total_flops()
-    print(f"{heads:2} heads: {parameters:,} parameters, {cost[heads][1]:,} operations,", end=" ")
-    print(f"{kept[0].numel():6,} weights")
-    assert kept[0].numel() == heads * 32 * 32
-assert cost[1] == cost[8] == cost[32]
-assert cost[8][1] == 4 * 2 * 32 * d_model**2 + 2 * 2 * 32**2 * d_model  # projections; scores and blend
-
-# %% [markdown]
-# The costs are equal, because $h$ heads do $h$ products of width $d_{model} / h$. What grows is the number
-# of attention weights.
-#
-# ### What a narrow head gives up
-#
-# > "While single-head attention is 0.9 BLEU worse than the best setting, quality also drops off with too many
-# > heads." (section 6.2)
-#
-# BLEU is a score of translations, out of 100; higher is better. Table 3, rows A, has 24.9 with 1 head, 25.5
-# with 4, 25.8 with 8 and with 16, and 25.4 with 32. The **low-rank bottleneck** (Bhojanapalli et al., 2020)
-# may explain the drop: scores are a product of two matrices of width $d_k$, so with more than $d_k$ tokens
-# some patterns of weights are out of reach. We have not tested that.
-#
-# ### Fewer key heads than query heads
-#
-# While a decoder writes, it keeps the keys and values of all earlier tokens, the **key/value cache**:
-# $2 \cdot 512 = 1{,}024$ numbers per token and layer. **Multi-query attention** (Shazeer, 2019) has $h$ query
-# heads but *one* key head and *one* value head: 128 numbers. **Grouped-query attention** (Ainslie et al.,
-# 2023) has a key and a value head for each group of query heads.
-#
-# **Exercise 3 (hard).** Write grouped-query attention. With one group it is multi-query attention.
+# **Exercise 3 (hard).** Explore. While a decoder writes, it keeps the keys and values of all earlier
+# tokens. With $d_{model} = 512$ that is 1,024 numbers for each token and layer. **Grouped-query attention**
+# (Ainslie et al., 2023) lets several query heads share one head of keys and values. Write it. How many
+# numbers are kept with 8 query heads and 2 groups? And what might get worse?
 
 
 # %% tags=["exercise"]
-def grouped_query(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Projected queries (B, h, T, d_k), keys and values (B, groups, S, d_k) -> heads (B, h, T, d_k).
+def grouped_query(q, k, v):
+    """Queries (B, h, T, d_k), keys and values (B, groups, S, d_k) -> heads (B, h, T, d_k).
 
-    Heads 0 to h / groups - 1 share the first key and value head, and so on. No key is copied for it.
+    The first h / groups query heads share the first head of keys and values, and so on.
     """
     raise NotImplementedError
 
 
 # %% tags=["solution"]
-def grouped_query(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def grouped_query(q, k, v):
     q = q.unflatten(1, (k.size(1), -1))  # (B, groups, h / groups, T, d_k)
-    heads, _ = attention(q, k.unsqueeze(2), v.unsqueeze(2))  # (B, groups, 1, S, d_k): broadcast, not copied
+    heads, _ = attention(q, k.unsqueeze(2), v.unsqueeze(2))  # keys and values broadcast, not copied
     return heads.flatten(1, 2)
 
+
+# Two groups of width 64 keep 2 * 2 * 64 = 256 numbers, a quarter. With one group ("multi-query attention",
+# Shazeer, 2019) it is an eighth. Heads of a group can still ask different questions, but they find their
+# answers by the same keys and get the same values, so they can specialize less.
 
 # %% tags=["exercise-test"]
 _ = torch.manual_seed(0)
 q = torch.randn(2, 8, 5, 16)
 for groups in (1, 2, 8):
     k, v = torch.randn(2, 2, groups, 7, 16)
-    share = 8 // groups  # query heads per group
-    as_many = [kept.repeat_interleave(share, dim=1) for kept in (k, v)]  # equal heads, h of them
-    assert_close(grouped_query(q, k, v), attention(q, *as_many)[0])
-
-# %% [markdown]
-# ## Equal at birth
-#
-# The four linear maps come from `clones`, which makes deep copies: at first $W^Q = W^K = W^V = W^O$.
-# (`make_model` draws all anew right after.) Equal *maps* stand in different places of the formula, so their
-# gradients differ, and they part. Equal *heads* do not. This layer has both:
-
-# %%
-_ = torch.manual_seed(0)
-equal = MultiHeadedAttention(h=4, d_model=16, dropout=0.0).double()
-first = equal.linears[0]
-first.weight.data = first.weight.data[:4].repeat(4, 1)  # the rows of head 1, four times
-first.bias.data = first.bias.data[:4].repeat(4)
-equal.linears = clones(first, 4)
-to_output = equal.linears[3]
-to_output.weight.data = to_output.weight.data[:, :4].repeat(1, 4)  # and the columns for head 1
-optimizer = torch.optim.SGD(equal.parameters(), lr=0.1)
-for _ in range(20):
-    x = torch.randn(8, 6, 16, dtype=torch.float64)
-    optimizer.zero_grad()
-    (equal(x, x, x) - x.roll(1, dims=1)).square().mean().backward()
-    optimizer.step()
-apart = (equal.linears[0].weight - equal.linears[1].weight).abs().max().item()
-heads = equal.linears[0].weight.detach().view(4, 4, 16)
-between = (heads - heads[:1]).abs().max().item()
-print(f"after 20 updates: W^Q and W^K differ by up to ≈{apart:.4f}, the heads by ≈{between:.0e}")
-assert apart > 1e-4
-assert between < 1e-9
-
-# %% [markdown]
-# Without dropout, equal heads always get the same gradient, and four do the work of one. **Random initial
-# numbers make heads different**: they break the symmetry.
-#
-# ## Do they find it by themselves?
-#
-# Back to the temperatures. We train layers of width 16 on random days, from five seeds each. Queries and
-# keys are made from the position alone, as in the proof. Temperatures have variance 1, and the loss is the
-# mean squared error: to answer $x_t$ alone costs 1. One head can do no better: its two factors have the
-# same sign, so one of them is wrong, and is best at 0.
-
-# %%
-places = torch.zeros(1, 8, 16)
-places[..., 1:9] = torch.eye(8)  # entry 0 is the temperature's, then a 1 at the position
-
-
-def train(
-    seed: int, h: int, earlier: int = 0, residual: bool = False, by_position: bool = True
-) -> tuple[MultiHeadedAttention, float]:
-    """A layer trained on x[t - earlier] - x[t - earlier - 1], and its mean loss over the last 20 updates."""
-    torch.manual_seed(seed)
-    attend, losses = MultiHeadedAttention(h, 16, dropout=0.0), []
-    optimizer = torch.optim.Adam(attend.parameters(), lr=0.01, fused=True)
-    for _ in range(400):
-        x = places.repeat(64, 1, 1)
-        x[..., 0] = days = torch.randn(64, 8)  # 64 random days
-        where = places.expand(64, 8, 16) if by_position else x
-        answer = attend(where, where, x)[..., 0] + residual * days
-        loss = (answer - days.roll(earlier, 1) + days.roll(earlier + 1, 1)).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return attend, sum(losses[-20:]) / 20
-
-
-# %%
-settings = {  # what each is trained on, and the loss that we expect
-    "x[t] - x[t-1], one head": ({"h": 1}, 1),
-    "x[t] - x[t-1], two heads": ({"h": 2}, 0),
-    "x[t] - x[t-1], one head, residual": ({"h": 1, "residual": True}, 0),
-    "x[t-1] - x[t-2], one head, residual": ({"h": 1, "residual": True, "earlier": 1}, 1),
-}
-runs = {}
-for name, (setting, expected) in settings.items():
-    runs[name] = [train(seed, **setting) for seed in range(5)]
-    print(f"{name:36} losses", *(f"≈{loss:.2f}" for _, loss in runs[name]))
-    assert all(abs(loss - expected) < 0.1 for _, loss in runs[name])
-
-# %% [markdown]
-# From every seed, one head fails as proved, and two find the difference. Where do they look? We would guess:
-# one at this hour, one at the hour before.
-
-# %%
-pairs = [layer for layer, _ in runs["x[t] - x[t-1], two heads"]]
-seen = []
-for pair in pairs:
-    pair.on_weights = seen.append
-    with torch.no_grad():
-        pair(places, places, places)
-print("largest weight of a row, mean, by seed:", *(f"≈{maps.amax(dim=-1).mean():.2f}" for maps in seen))
-maps = seen[2][0]  # the third seed: (2, 8, 8)
-to_value, to_output = pairs[2].linears[2:]
-halves = (slice(0, 8), slice(8, 16))  # the entries of head 1, and of head 2
-m = torch.stack([to_output.weight[0, half] @ to_value.weight[half, 0] for half in halves]).detach()
-together = torch.einsum("h,hts->ts", m, maps)  # (8, 8): how much of x[s] is in the answer at t
-print(f"third seed: m ≈{m[0]:.2f} and ≈{m[1]:.2f}")
-assert all(maps.amax(dim=-1).mean() < 0.8 for maps in seen)
-assert m.abs().min() > 1.1
-assert m.sum().abs() < 0.1
-
-# %% tags=["figure-two-heads"]
-figure, axes = plt.subplots(1, 3, figsize=(14, 4.6))
-for ax, head, number in zip(axes, maps, (1, 2), strict=False):
-    image = ax.imshow(head, vmin=0, vmax=0.4)
-    ax.set_title(f"head {number}: weights")
-figure.colorbar(image, ax=axes[:2]).ax.set_title("weight", fontsize="medium")
-image = axes[2].imshow(together, cmap="PuOr", vmin=-1.2, vmax=1.2)
-axes[2].set_title("both, times their m, added up")
-figure.colorbar(image, ax=axes[2]).ax.set_title("factor", fontsize="medium")
-for ax in axes:
-    ax.set_xticks(range(8), hours, rotation=60)
-    ax.set_yticks(range(8), hours)
-    ax.set(xlabel="key", ylabel="query")
-plt.show()
-assert_close(together, now - before, rtol=0, atol=0.1)
-
-# %% [markdown]
-# *Figure 3. Third seed: the two heads are blurred; what the layer computes with them is sharp, +1 at the
-# hour itself, −1 at the hour before.*
-#
-# The guess is half right: each head prefers one diagonal, but with only a third of its weight. The rest is
-# spread alike in both heads and cancels, because $m_1 = -m_2$. **A head's map shows where it looks, not
-# what the layer takes from there** ([13](13_reading_attention.ipynb)).
-#
-# ### A way round the proof
-#
-# In the model, queries and keys see the temperatures too. We train one head that way:
-
-# %%
-free = [train(seed, h=1, by_position=False) for seed in range(5)]
-print("x[t] - x[t-1], one head: losses", *(f"≈{loss:.2f}" for _, loss in free))
-to_value, to_output = free[4][0].linears[2:]
-m, *p = (to_output.weight @ to_value.weight)[0, :9].tolist()
-print(f"fifth seed: m ≈{m:.1f}, and values by position", *(f"≈{number:.1f}" for number in p))
-assert min(loss for _, loss in free[:4]) > 0.9
-assert free[4][1] < 0.1
-assert min(abs(number) for number in p) > 4 * abs(m)
-
-# %% [markdown]
-# Four seeds fail as before. In the fifth, the values depend far more on the position than on the
-# temperature, so the temperatures must act through the *weights*. The simplest such way, built by hand:
-# give the hours alternating signs $\sigma_s = \pm 1$. Let hour $t$ score $\alpha\,\sigma_t\,x_s$ at $s =
-# t$ and $s = t - 1$, and far less elsewhere. Let the value of $s$ be $2\sigma_s / \alpha$, without its
-# temperature ($m = 0$). With values $\pm c$ and scores $u$, $v$, a softmax gives $c\,(e^u - e^v)/(e^u +
-# e^v) = c \tanh\frac{u - v}{2}$:
-#
-# $$\frac{2}{\alpha} \tanh\frac{\alpha\,(x_t - x_{t-1})}{2}
-# \approx x_t - x_{t-1} \quad \text{for small } \alpha.$$
-
-# %%
-sign, alpha = torch.tensor([1.0, -1.0] * 4).unsqueeze(-1), 0.1
-queries = math.sqrt(9) * torch.cat([alpha * sign, 50 * (now + before)], dim=1)  # (8, 9)
-keys = torch.cat([degrees.unsqueeze(-1), position], dim=1)  # (8, 9): the temperature, then the position
-by_trick, _ = attention(queries, keys, 2 / alpha * sign)
-print("one head, by the trick:", [round(number, 2) for number in by_trick.flatten().tolist()])
-assert_close(by_trick.flatten(), 2 / alpha * (alpha * warmer / 2).tanh(), rtol=0, atol=1e-3)
-assert_close(by_trick.flatten(), warmer, rtol=0, atol=0.1)
-
-# %% [markdown]
-# So one head comes as close as we like, on a bounded range, with values that grow as $1 / \alpha$.
-#
-# ## The three uses
-#
-# The *encoder* reads the source sentence; its output is the decoder's **memory**. The *decoder* writes the
-# target one token at a time, and reads what it has written. Attention has three uses there:
-#
-# > "In 'encoder-decoder attention' layers, the queries come from the previous decoder layer, and the memory
-# > keys and values come from the output of the encoder." (section 3.2.3)
-#
-# | use | queries from | keys and values from | mask hides |
-# | --- | --- | --- | --- |
-# | encoder self-attention | source | source | padding of the source |
-# | decoder self-attention | target | target | padding of the target, and the future |
-# | encoder-decoder attention ("cross") | target | memory | padding of the source |
-#
-# A mask has a column for each *key*, so encoder-decoder attention takes the *source's* mask. It hides no
-# future, because the whole source is known. Here is the package's trained translator, with two sentences:
-
-# %%
-translator = load_pretrained("multi30k-en-de")
-english = ["A young woman is throwing a ball to a small brown dog.", "A dog is sleeping."]
-pieces = translator.tgt_tokenizer
-# The encoder's input: token numbers of the English, padded to one length.
-source = translator.batch([translator.encode(line) for line in english])
-# The decoder's input: the model's own German (`begin` gives its tokens) between <s> and </s>.
-german = [[pieces.start, *translator.begin(translator(line)), pieces.end] for line in english]
-target = translator.batch(german)
-batch = Batch(source, target, pad=pieces.pad)  # makes the masks
-# One pass through the model, which keeps the weights of every attention layer.
-with evaluating(translator.model), capture_attention(translator.model) as captured:
-    translator.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-masks = {"encoder": batch.src_mask, "decoder": batch.tgt_mask, "cross": batch.src_mask}
-for kind, mask in masks.items():
-    weights = captured[kind, 0]  # first layer: (2, 4, queries, keys)
-    outside = weights.masked_fill(mask.unsqueeze(1), 0).max().item()
-    print(f"{kind:8} weights {tuple(weights.shape)}  mask {tuple(mask.shape)}  hidden keys get {outside}")
-    assert outside == 0
-    assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
-
-# %% [markdown]
-# Below, `▁` marks the start of a word. In the first two panels much weight lies on `.`, `</s>` and `<s>`.
-# Weights sum to 1, so a head that needs nothing must put them somewhere: probably these are **attention
-# sinks** ([13](13_reading_attention.ipynb)).
-
-# %% tags=["figure-three-uses"]
-from annotated.plots.drawing import draw_cell_borders, label_tokens
-
-src = translator.src_tokenizer.pieces(batch.src[1].tolist())[:8]  # the short sentence and some of its padding
-tgt = pieces.pieces(batch.tgt[1].tolist())[:7]
-axes_of = {"encoder": (src[:6], src), "decoder": (tgt[:5], tgt), "cross": (tgt[:5], src)}  # queries, keys
-figure, axes = plt.subplots(1, 3, figsize=(15, 4.4))
-for ax, (kind, (queries, keys)) in zip(axes, axes_of.items(), strict=True):
-    shown = slice(len(queries)), slice(len(keys))
-    weights = captured[kind, 3][1].mean(dim=0)[shown]  # last layer, mean of its four heads
-    allowed = masks[kind][1].expand(masks[kind].size(-1), -1)[shown]
-    ax.imshow(weights.masked_fill(~allowed, math.nan), vmin=0, vmax=1, aspect="auto")
-    label_tokens(ax, queries, keys)
-    draw_cell_borders(ax, len(queries), len(keys))
-    ax.set(title={"cross": "encoder-decoder"}.get(kind, f"{kind} self-attention"), facecolor="#d9d9d9")
-figure.colorbar(axes[0].images[0], ax=axes, label="weight")
-plt.show()
-assert tgt[2:4] == ["▁Hund", "▁schläft"]
-assert src[captured["cross", 3][1, :, 2].mean(dim=0).argmax()] == "▁sleeping"
-
-# %% [markdown]
-# *Figure 4. "A dog is sleeping.", last layer, mean of four heads. Grey is hidden: padding (`<blank>`), and
-# the future in the middle, where the row `<s>` has one key left and must give it 1. On the right, the row
-# `▁Hund` is about to write `▁schläft`, and looks at `▁sleeping`.*
+    copied = [kept.repeat_interleave(8 // groups, dim=1) for kept in (k, v)]
+    assert_close(grouped_query(q, k, v), attention(q, *copied)[0])
+print("equal to attention with copied keys and values, for 1, 2 and 8 groups")

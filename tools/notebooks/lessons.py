@@ -13,6 +13,7 @@ from folds import fold_of
 IN_THIS_FORM = {
     "00_start_here",
     "02_attention",
+    "03_multi_head_attention",
     "06_the_full_model",
 }
 PROOF = re.compile(r"^\s*assert\b|#\s*(?:fmt:|noqa)|\bassert_\w+\(", re.MULTILINE)
