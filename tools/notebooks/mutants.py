@@ -155,14 +155,14 @@ MUTANTS = (
         "transformer/model.py",
         '"norm_first": c.norm_first, "norm": parts.norm()}',
         '"norm_first": c.norm_first}',
-        "17_since_2017",
+        "evidence/which_changes_since_2017_pay",
     ),
     Mutant(
         "a variant's attention across forgotten",
         "transformer/model.py",
         "src_attn = parts.cross_attention() or src_attn",
         "src_attn = src_attn",
-        "17_since_2017",
+        "evidence/which_changes_since_2017_pay",
     ),
 )
 
