@@ -15,6 +15,8 @@ IN_THIS_FORM = {
     "02_attention",
     "03_multi_head_attention",
     "06_the_full_model",
+    "09_first_example",
+    "11_search_and_averaging",
     "15_going_fast",
     "17_since_2017",
 }
