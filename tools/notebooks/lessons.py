@@ -12,6 +12,7 @@ from folds import fold_of
 # The lessons that have this form; the others follow one by one.
 IN_THIS_FORM = {
     "00_start_here",
+    "01_why_attention",
     "02_attention",
     "03_multi_head_attention",
     "06_the_full_model",
