@@ -1,7 +1,8 @@
 # %% [markdown]
 # # How far does a gradient reach?
 #
-# In an untrained RNN, each word back multiplies the gradient by about 0.43, so that two millionths are left after 16 words; in attention the distance does not matter. Trained to remember one symbol across 16
+# In an untrained RNN, each word back multiplies the gradient by about 0.43, so that two millionths are left
+# after 16 words; in attention the distance does not matter. Trained to remember one symbol across 16
 # others, RNN and LSTM fail in 250 updates; an LSTM with open gates, dilated convolutions and attention
 # succeed.
 #
@@ -266,8 +267,9 @@ assert median(controlled["attention, head start"]) < min(50, 0.7 * median(needed
 assert sum(n < 250 for n in controlled["LSTM, bias of 6"]) >= 2
 
 # %% [markdown]
-# Both guesses hold. The head start removes attention's delay: it was the mean over $n$ words, not the path. And
-# with gates that are open far enough, the LSTM learns at 64, too, although its path is as long as before.
+# Both guesses hold. The head start removes attention's delay: it was the mean over $n$ words, not the path.
+# And with gates that are open far enough, the LSTM learns at 64, too, although its path is as long as
+# before.
 #
 # **What it does not say.** The task is made for a look-up, and the first word is marked, which only
 # attention needs. The paper calls path length "one key factor" (section 4), and that is what these runs
