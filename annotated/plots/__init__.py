@@ -13,14 +13,7 @@ from annotated.plots.costs import (
 from annotated.plots.diagrams import plot_beam, plot_model_flow, plot_tree
 from annotated.plots.masks import explore_masks, plot_mask, plot_padding, plot_tokens, wasted_share
 from annotated.plots.notebook import setup_notebook, show_source
-from annotated.plots.positions import (
-    plot_clocks,
-    plot_distances,
-    plot_encodings,
-    plot_offsets,
-    plot_past,
-    plot_similarity,
-)
+from annotated.plots.positions import plot_encodings
 from annotated.plots.scaling import explore_scaling, plot_by_width, plot_soft_lookup
 from annotated.plots.training import (
     plot_learning_curves,
@@ -37,17 +30,12 @@ __all__ = [
     "plot_attention",
     "plot_beam",
     "plot_by_width",
-    "plot_clocks",
-    "plot_distances",
     "plot_encodings",
     "plot_learning_curves",
     "plot_mask",
     "plot_model_flow",
-    "plot_offsets",
     "plot_padding",
-    "plot_past",
     "plot_schedules",
-    "plot_similarity",
     "plot_soft_lookup",
     "plot_split",
     "plot_tokens",

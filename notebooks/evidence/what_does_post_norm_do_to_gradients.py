@@ -202,4 +202,4 @@ assert torch.allclose(model(*inputs), changed(*inputs), atol=1e-5)  # the forwar
 #
 # **What it does not say.** Adam divides each gradient by its own size, so a gradient that is five times
 # smaller does not mean learning that is five times slower. What post-norm does to *training* is the subject
-# of [08_training_recipe](../08_training_recipe.ipynb). And all models here are untrained.
+# of [Why warm-up?](why_warm_up.ipynb). And all models here are untrained.
