@@ -326,10 +326,11 @@ assert seconds[80][0] > 2 * seconds[80][1]
 assert seconds[80][0] / seconds[20][0] > 1.3 * seconds[80][1] / seconds[20][1]
 
 # %% [markdown]
-# With a cache, twice the length takes about twice the time. Without it, it takes about four times as long.
-# For $T$ tokens, the loop without a cache pushes $1 + 2 + \dots + T$ positions through the layers, about $T^2
-# / 2$, and the loop with a cache pushes $T$. (The attention itself still looks at all earlier positions. Its
-# work falls from about $T^3$ to $T^2$.)
+# With a cache, twice the length takes about twice the time. Without it, it takes about three times as long
+# here, and four times for long rows. Count the positions that go through the layers. For $T$ tokens, the loop
+# with a cache pushes $T$ of them, and the loop without one pushes $1 + 2 + \dots + T$, which is about half of
+# $T^2$. (The attention itself still looks at all earlier positions. Its work falls from about $T^3$ to
+# $T^2$.)
 #
 # The price is memory. For every position, each of the $N$ layers keeps a key and a value of $d_{model}$
 # numbers. So $B$ sentences with $k$ hypotheses each need
@@ -386,7 +387,7 @@ from annotated import DecoderCache
 
 
 def penalty(length, alpha):
-    """The length penalty; 1 for alpha 0. The section after next explains it."""
+    """The length penalty; 1 for alpha 0. It is explained below."""
     return ((5 + length) / 6) ** alpha
 
 

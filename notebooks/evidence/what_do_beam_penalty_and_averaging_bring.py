@@ -83,12 +83,13 @@ assert over(en_de, "beam 50, none")["high"] < 0
 # %% tags=["figure-beams"]
 labels = {"none": "no penalty", "gnmt 0.6": "the paper's, α = 0.6", "length": "mean per token"}
 fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4))
-for (name, label), style in zip(labels.items(), ("o-", "s--", "^:"), strict=True):
+for (name, label), style, shift in zip(labels.items(), ("o-", "s--", "^:"), (0.95, 1, 1.05), strict=True):
     found = [en_de["greedy"], *(en_de[f"beam {beam}, {name}"] for beam in BEAMS)]
     left.plot((1, *BEAMS), [each["log_prob"] for each in found], style, label=label)
     values = [each["over greedy"] for each in found]
     error = [[v["value"] - v["low"] for v in values], [v["high"] - v["value"] for v in values]]
-    right.errorbar((1, *BEAMS), [v["value"] for v in values], error, fmt=style, capsize=3, label=label)
+    beside = [shift * beam for beam in (1, *BEAMS)]
+    right.errorbar(beside, [v["value"] for v in values], error, fmt=style, capsize=3, label=label)
 right.axhline(0, color="grey", lw=1)
 for ax in (left, right):
     ax.set(xscale="log", xlabel="beam")
@@ -101,7 +102,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. `multi30k-en-de` on test, beams of 1 to 50. Left: higher is more probable. Right: the bars are
-# 95% intervals.*
+# 95% intervals, drawn side by side.*
 
 # %%
 for name in ("greedy", "beam 5, none", "beam 50, none", "beam 50, gnmt 0.6", "beam 50, length"):
