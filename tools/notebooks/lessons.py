@@ -20,6 +20,7 @@ IN_THIS_FORM = {
     "08_training_recipe",
     "09_first_example",
     "11_search_and_averaging",
+    "12_results",
     "15_going_fast",
     "17_since_2017",
 }
