@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import glob
+import hashlib
 import json
 import os
 import shutil
@@ -124,6 +125,12 @@ def read_file(path: Path) -> bytes:
         raise ValueError(f"{path} is a pipe or a device; a file is wanted")
     with naming(path):
         return path.read_bytes()
+
+
+def sha256(path: Path) -> str:
+    """Compute the checksum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from annotated.search.limits import EXTRA
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.model import EncoderDecoder
 
+CHUNK = 1024  # tokens whose predictions are in memory at a time
+
 
 @dataclass(frozen=True)
 class TokenScores:
@@ -41,9 +43,10 @@ def score_tokens(model: EncoderDecoder, batches: Iterable[Batch], pad: int = 2) 
             batch.to(device)
             states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
             real = batch.tgt_y != pad
-            log_probs = model.generator(states[real])  # (ntokens, vocab)
-            loss += F.nll_loss(log_probs, batch.tgt_y[real], reduction="sum").item()
-            correct += int((log_probs.argmax(dim=-1) == batch.tgt_y[real]).sum())
+            for rows, tgt_y in zip(states[real].split(CHUNK), batch.tgt_y[real].split(CHUNK), strict=True):
+                log_probs = model.generator(rows)  # (CHUNK, vocab)
+                loss += F.nll_loss(log_probs, tgt_y, reduction="sum").item()
+                correct += int((log_probs.argmax(dim=-1) == tgt_y).sum())
             ntokens += batch.ntokens
     if not ntokens:
         raise ValueError("there are no target tokens to score")

@@ -10,8 +10,9 @@ import torch
 import annotated
 from annotated.cli.flags import settings_from
 from annotated.cli.options import TrainingData
-from annotated.data import Corpus, ParallelText, load_corpus, own_corpus, read_pairs, read_parallel
-from annotated.data.parallel import TABLES
+from annotated.data import Corpus, load_corpus, own_corpus
+from annotated.data.own import Text
+from annotated.data.reading import TABLES
 from annotated.training.config import TrainingConfig
 from annotated.training.distributed import (
     DistributedError,
@@ -82,24 +83,22 @@ def training_corpus(args: argparse.Namespace) -> Corpus:
     """Read the user's own files, or a corpus by name."""
     name_corpus(args)
     columns = args.columns and args.columns.split(",")
-    text = own_pairs(args.src, args.tgt, "", "train", columns)
+    text = own_files(args.src, args.tgt, "")
     if text is None:
-        return load_corpus(args.corpus, args.pair, args.path, args.variant, columns)
-    val = own_pairs(args.val_src, args.val_tgt, "val-", "val", columns)
-    return own_corpus(text, val, args.pair, args.keep_equal)
+        return load_corpus(args.corpus, args.pair, args.path, args.variant, columns, args.cache)
+    val = own_files(args.val_src, args.val_tgt, "val-")
+    return own_corpus(text, val, args.pair, args.keep_equal, columns, args.cache)
 
 
-def own_pairs(
-    src: Path | None, tgt: Path | None, flag: str, name: str, columns: list[str] | None
-) -> ParallelText | None:
-    """Read the user's pair of files, or one file that holds both sides; None if none is given."""
+def own_files(src: Path | None, tgt: Path | None, flag: str) -> Text | None:
+    """Return the user's pair of files, or one file that holds both sides; None if none is given."""
     if src is None and tgt is None:
         return None
     both = [path for path in (src, tgt) if path is not None and {".tsv", *TABLES} & {*path.suffixes}]
     if both and tgt is not None:
         raise ValueError(f"{both[0]} holds both sides: give it as --{flag}src, without --{flag}tgt")
     if both:
-        return read_pairs(both[0], columns, name)
+        return both[0]
     if src is None or tgt is None:
         suffixes = ", ".join((".tsv", *TABLES))
         raise ValueError(
@@ -107,7 +106,7 @@ def own_pairs(
         )
     if src.resolve() == tgt.resolve():
         raise ValueError(f"--{flag}src and --{flag}tgt are one file, {src}")
-    return read_parallel(src, tgt, name)
+    return src, tgt
 
 
 def choose_device(args: argparse.Namespace) -> torch.device:

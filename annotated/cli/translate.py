@@ -18,10 +18,10 @@ from tqdm import tqdm
 from annotated.cli.flags import settings_from
 from annotated.cli.options import Engine
 from annotated.cli.recipes import Search
-from annotated.cli.train import choose_device, own_pairs
-from annotated.data import Corpus, load_corpus
+from annotated.cli.train import choose_device, own_files
+from annotated.data import Corpus, load_corpus, own_text
 from annotated.data.corpora import languages
-from annotated.data.parallel import split_lines
+from annotated.data.reading import split_lines
 from annotated.files import json_text, naming, write_as_shell
 from annotated.search.limits import Limits
 from annotated.training.distributed import say
@@ -197,9 +197,9 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
         raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
     pair = args.pair or pair
     columns = args.columns and args.columns.split(",")
-    text = own_pairs(args.src, args.tgt, "", "own", columns)
-    if text is not None:
-        return Corpus("own", *languages(pair), {"own": text}), "own"
+    files = own_files(args.src, args.tgt, "")
+    if files is not None:
+        return Corpus("own", *languages(pair), {"own": own_text(files, "own", columns)}), "own"
     if corpus == "own":
         what = "give --src and --tgt, of text that it has not read, or --corpus"
         raise ValueError(f"{args.model} was trained on files of your own: {what}")

@@ -4,15 +4,8 @@ from annotated.data.batches import Batch, TokenBatches, data_gen, pad_rows
 from annotated.data.corpora import hold_out, iwslt, load_corpus, multi30k, tatoeba
 from annotated.data.encoding import EncodedPairs, SubwordDropout, encode_corpus
 from annotated.data.own import own_corpus, own_text
-from annotated.data.parallel import (
-    Corpus,
-    ParallelText,
-    read_lines,
-    read_pairs,
-    read_parallel,
-    read_tsv,
-    split_lines,
-)
+from annotated.data.parallel import Corpus, ParallelText
+from annotated.data.reading import read_lines, read_pairs, read_parallel, read_tsv, split_lines
 
 __all__ = [
     "Batch",

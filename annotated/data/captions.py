@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from annotated.data.grammar import surface
-from annotated.data.parallel import read_lines
+from annotated.data.reading import read_lines
 
 FILE = Path(__file__).with_name("captions.txt")
 

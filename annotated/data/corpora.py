@@ -17,14 +17,15 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import platformdirs
 import torch
 
 from annotated.data.grammar import grammar
-from annotated.data.parallel import (
-    Corpus,
-    ParallelText,
+from annotated.data.parallel import Corpus, ParallelText, cached_corpus
+from annotated.data.reading import (
     align,
+    filled,
     import_datasets,
     read_lines,
     read_parallel,
@@ -43,6 +44,7 @@ def load_corpus(
     path: str | Path | None = None,
     variant: str | None = None,
     columns: Sequence[str] | None = None,
+    cache: str | Path | None = None,
 ) -> Corpus:
     """Load a corpus by name, in the direction of `pair`.
 
@@ -53,11 +55,12 @@ def load_corpus(
         path: file or folder of iwslt or tatoeba.
         variant: "raw" or "tok", of multi30k alone.
         columns: names of source and target in a dataset of the Hub, if not the languages of `pair`.
+        cache: folder for the text of a dataset of the Hub.
 
     Raises ValueError for an unknown name, or an argument that the corpus does not take.
     """
     if name.startswith(HUB):
-        return from_datasets(name, pair, columns)
+        return from_datasets(name, pair, columns, cache)
     if name not in NAMES:
         raise ValueError(f"unknown corpus {name!r}; known: {', '.join(NAMES)}, hf:NAME")
     if variant and name != "multi30k":
@@ -75,7 +78,9 @@ def load_corpus(
     return iwslt(path, pair) if name == "iwslt" else tatoeba(path, pair)
 
 
-def from_datasets(name: str, pair: str, columns: Sequence[str] | None = None) -> Corpus:
+def from_datasets(
+    name: str, pair: str, columns: Sequence[str] | None = None, cache: str | Path | None = None
+) -> Corpus:
     """Load hf:NAME or hf:NAME:CONFIG by `datasets`, which keeps downloads in its own cache (`$HF_HOME`).
 
     Its split validation becomes val, and without one `hold_out` makes it. Raises ValueError for a dataset
@@ -89,13 +94,21 @@ def from_datasets(name: str, pair: str, columns: Sequence[str] | None = None) ->
         raise ValueError(f"{name} cannot be loaded: {error}") from None
     if "train" not in tables:
         raise ValueError(f"{name} has no split 'train'; its splits are {', '.join(tables)}")
-    splits = {
-        {"validation": "val"}.get(split, split): table_pairs(table, columns or pair.split("-"), split, name)
-        for split, table in tables.items()
-    }
-    if "val" not in splits:
-        splits |= hold_out(splits["train"], "val")
-    return Corpus(name, *languages(pair), splits)
+
+    def read() -> Corpus:
+        sides = columns or pair.split("-")
+        splits = {
+            {"validation": "val"}.get(split, split): table_pairs(table, sides, split, name)
+            for split, table in tables.items()
+        }
+        if "val" not in splits:
+            splits |= hold_out(splits["train"], "val")
+        return Corpus(name, *languages(pair), splits)
+
+    if cache is None:
+        return read()
+    prints = [table._fingerprint for table in tables.values()]
+    return cached_corpus(cache, lambda: [name, pair, columns, *prints], read)
 
 
 def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
@@ -104,17 +117,17 @@ def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
     Each of `names` gets 5% of the different source sentences, 2,000 at most, in any order of the pairs the
     same. The counts of dropped pairs go to train. Raises ValueError for too few different sentences.
     """
-    sources = sorted(set(text.src), key=lambda sentence: hashlib.sha256(sentence.encode()).digest())
+    digests = (hashlib.sha256(sentence.encode(errors="surrogatepass")).digest()[:8] for sentence in text.src)
+    numbers = np.fromiter((int.from_bytes(digest) for digest in digests), np.uint64, len(text))
+    sources, source_of = np.unique(numbers, return_inverse=True)
     if len(sources) <= len(names):
         wanted = " and ".join(("train", *names))
         raise ValueError(f"{text.name}: {len(sources)} different source sentences are too few for {wanted}")
     size = min(2000, max(1, len(sources) // 20))
-    split_of = {source: name for k, name in enumerate(names) for source in sources[k * size : (k + 1) * size]}
-    rows: dict[str, list[int]] = {name: [] for name in ("train", *names)}
-    for i, source in enumerate(text.src):
-        rows[split_of.get(source, "train")].append(i)
-    splits = {name: text.take(indices, name) for name, indices in rows.items()}
-    return splits | {"train": replace(splits["train"], dropped=text.dropped)}
+    split_of = np.minimum(source_of // size, len(names))
+    train = text.take(np.flatnonzero(split_of == len(names)), "train")
+    held_out = {name: text.take(np.flatnonzero(split_of == k), name) for k, name in enumerate(names)}
+    return {"train": replace(train, dropped=text.dropped), **held_out}
 
 
 def languages(pair: str | None) -> tuple[str | None, str | None]:
@@ -244,7 +257,7 @@ def iwslt(path: str | Path, pair: str = "de-en") -> Corpus:
         last = stem.rpartition(".")[2]
         split = {"tags": "train", "dev2010": "val"}.get(last, last)
         (lines, one), (_, other) = (zip(*read(files[name], name), strict=True) for name in names)
-        splits[split] = align(one, other, lines, split, (names[0], names[1]))
+        splits[split] = filled(align(one, other, (names[0], names[1]), lines), split, " and ".join(names))
     return Corpus("iwslt", src, tgt, splits)
 
 

@@ -3,64 +3,21 @@
 import hashlib
 import tempfile
 from array import array
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import eq
+from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 from filelock import FileLock
-from tqdm import tqdm
 
 from annotated.data.parallel import Pairs, ParallelText
+from annotated.data.rows import CHUNK, TokenRows, checksum, progress
 from annotated.files import replacing
 from annotated.tokenizers import UNK, Tokenizer
-
-CHUNK = 10_000  # sentences that are encoded together
-
-
-class TokenRows(Sequence[list[int]]):
-    """Rows of token ids in one int32 array: 4 bytes a token, and shared where it is memory-mapped.
-
-    Attributes:
-        ids: the ids of all rows, int32.
-        starts, lengths: for each row, its place in `ids` and its number of ids, int64 (rows,).
-    """
-
-    def __init__(self, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
-        self.ids, self.starts, self.lengths = ids, starts, lengths
-
-    @classmethod
-    def of(cls, rows: Iterable[Sequence[int]]) -> "TokenRows":
-        """Copy rows of ids."""
-        ids, lengths = array("i"), array("q")
-        for row in rows:
-            ids.extend(row)
-            lengths.append(len(row))
-        return cls.packed(np.asarray(ids), np.asarray(lengths))
-
-    @classmethod
-    def packed(cls, ids: np.ndarray, lengths: np.ndarray) -> "TokenRows":
-        """Wrap the ids of rows that follow one another."""
-        return cls(ids, np.cumsum(lengths) - lengths, lengths)
-
-    def take(self, indices: np.ndarray) -> "TokenRows":
-        """Select rows; their ids are not copied."""
-        return TokenRows(self.ids, self.starts[indices], self.lengths[indices])
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        return self.ids[self.starts[index] : self.starts[index] + self.lengths[index]].tolist()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
 
 
 class EncodedPairs(Pairs[list[int]]):
@@ -109,32 +66,42 @@ def encode_sentences(
     cache: str | Path | None = None,
 ) -> TokenRows:
     """Encode sentences, each between the ids `before` and `after`; a bar shows the progress in large text."""
-    path = None if cache is None else Path(cache) / f"{checksum(sentences, tokenizer)}.npy"
+
+    def write(file: Any) -> None:
+        """Write the ids of all rows, then the rows' lengths."""
+        lengths = array("i")
+        with progress("encoding", "sentences", len(sentences)) as bar:
+            for start in range(0, len(sentences), CHUNK):
+                encoded = tokenizer.encode_batch(sentences[start : start + CHUNK])
+                rows = [[*before, *row, *after] for row in encoded]
+                file.write(array("i", chain.from_iterable(rows)).tobytes())
+                lengths.extend(map(len, rows))
+                bar.update(len(rows))
+        file.write(lengths.tobytes())
+
+    if cache is None:
+        memory = BytesIO()
+        write(memory)
+        saved = np.frombuffer(memory.getbuffer(), np.int32)
+    else:
+        path = Path(cache) / f"{cache_key(sentences, tokenizer)}.ids"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_suffix(".lock")):
+            if not path.exists():
+                with replacing(path) as partial, partial.open("wb") as file:
+                    write(file)
+        saved = np.memmap(path, np.int32, "r")
     count = len(sentences)
-    with FileLock(path.with_suffix(".lock")) if path else nullcontext():
-        if path is None or not path.exists():
-            chunks = (sentences[start : start + CHUNK] for start in range(0, count, CHUNK))
-            rows = (row for chunk in chunks for row in tokenizer.encode_batch(chunk))
-            hidden = None if count > 10 * CHUNK else True  # None: shown on a terminal alone
-            bar = tqdm(rows, "encoding", count, leave=False, unit=" sentences", disable=hidden)
-            encoded = TokenRows.of([*before, *row, *after] for row in bar)
-            if path is None:
-                return encoded
-            with replacing(path) as partial, partial.open("wb") as file:
-                np.save(file, np.concatenate([encoded.lengths.astype(np.int32), encoded.ids]))
-    saved = np.load(path, mmap_mode="r")
-    return TokenRows.packed(saved[count:], saved[:count].astype(np.int64))
+    return TokenRows.packed(saved[:-count], saved[-count:].astype(np.int64))
 
 
-def checksum(sentences: Iterable[str], tokenizer: Tokenizer) -> str:
+def cache_key(sentences: Sequence[str], tokenizer: Tokenizer) -> str:
     """Compute a checksum of sentences and of all files of a tokenizer."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(checksum(sentences).encode())
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save(Path(folder), "tokenizer")
         for path in sorted(Path(folder).iterdir()):
             digest.update(path.read_bytes())
-    for sentence in sentences:
-        digest.update(sentence.encode(errors="surrogatepass") + b"\n")
     return digest.hexdigest()
 
 

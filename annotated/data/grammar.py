@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from annotated.data.parallel import Corpus, ParallelText, read_lines
+from annotated.data.parallel import Corpus, ParallelText
+from annotated.data.reading import read_lines
 from annotated.data.trees import Tree
 
 FILE = Path(__file__).with_name("grammar.tsv.gz")

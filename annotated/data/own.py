@@ -1,25 +1,35 @@
 """Text of one's own as a corpus: any iterable of pairs, or files."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any, cast
 
 from annotated.data.corpora import hold_out, languages
-from annotated.data.parallel import Corpus, Name, ParallelText, filled, read_pairs, read_parallel
+from annotated.data.parallel import Corpus, ParallelText, cached_corpus
+from annotated.data.reading import Name, filled, read_pairs, read_parallel
+from annotated.files import sha256
 
 # Pairs, the path of a file that holds both sides, or the paths of two files.
 Text = ParallelText | Iterable[tuple[str, str]] | Name | tuple[Name, Name]
 
+SAMPLE = 100_000  # sentences that tell which side has which language
 HEADER = {"source", "target", "src", "tgt", "input", "output", "text", "translation"}
 
 
 def own_corpus(
-    text: Corpus | Text, validation: Text | None = None, pair: str | None = None, keep_equal: bool = False
+    text: Corpus | Text,
+    validation: Text | None = None,
+    pair: str | None = None,
+    keep_equal: bool = False,
+    columns: Sequence[str] | None = None,
+    cache: str | Path | None = None,
 ) -> Corpus:
     """Make a corpus with the splits train and val of text in any form that `own_text` takes.
 
     Without `validation`, 5% of the different source sentences, 2,000 at most, become val. `pair` names the
-    languages, such as "de-en". A corpus is returned as it is.
+    languages, such as "de-en". A corpus is returned as it is. What was read from files is kept in the folder
+    `cache`, as long as the files stay the same.
 
     Column names, pairs with equal sides (unless `keep_equal`) and, in train, pairs of val are dropped and
     counted. Raises ValueError if most pairs have equal sides, or if source and target are swapped.
@@ -28,17 +38,35 @@ def own_corpus(
         if validation is not None or pair not in (None, text.pair):
             raise ValueError(f"{text.name} has its own splits and the pair {text.pair}; give it alone")
         return text
-    train = drop_faults(own_text(text, "train"), pair, keep_equal)
-    if validation is None:
-        return Corpus("own", *languages(pair), hold_out(train, "val"))
-    val = drop_faults(own_text(validation, "val"), pair, keep_equal)
-    check_sides(train, val)
-    held_out = set(val)
-    train = train.without({"also in the validation text": [i for i, p in enumerate(train) if p in held_out]})
-    return Corpus("own", *languages(pair), {"train": train, "val": val})
+
+    def read() -> Corpus:
+        train = drop_faults(own_text(text, "train", columns), pair, keep_equal)
+        if validation is None:
+            return Corpus("own", *languages(pair), hold_out(train, "val"))
+        val = drop_faults(own_text(validation, "val", columns), pair, keep_equal)
+        check_sides(train, val)
+        held_out = set(val)
+        copies = [i for i, pair in enumerate(train) if pair in held_out]
+        train = train.without({"also in the validation text": copies})
+        return Corpus("own", *languages(pair), {"train": train, "val": val})
+
+    def key() -> object:
+        return [pair, keep_equal, columns, *map(checksums, (text, validation))]
+
+    if cache is None or checksums(text) is None:
+        return read()
+    return cached_corpus(cache, key, read)
 
 
-def own_text(text: Text, name: str) -> ParallelText:
+def checksums(text: Any) -> list[str] | None:
+    """Compute the checksums of the files that text is read from; None if it is not read from files."""
+    paths = text if isinstance(text, tuple | list) else [text]
+    if not all(isinstance(path, str | PathLike) for path in paths):
+        return None
+    return [sha256(Path(path)) for path in paths]
+
+
+def own_text(text: Text, name: str, columns: Sequence[str] | None = None) -> ParallelText:
     """Make parallel text of an iterable of pairs, of a file with both sides, or of two files.
 
         own_text([("A dog.", "Ein Hund."), ("A cat.", "Eine Katze.")], "mine")
@@ -53,7 +81,7 @@ def own_text(text: Text, name: str) -> ParallelText:
     if isinstance(text, ParallelText):
         return text
     if isinstance(text, str | PathLike):
-        return read_pairs(text, name=name)
+        return read_pairs(text, columns, name)
     if isinstance(text, tuple | list) and len(text) == 2 and all(isinstance(x, str | PathLike) for x in text):
         src, tgt = cast(tuple[Name, Name], text)
         return read_parallel(src, tgt, name)
@@ -105,7 +133,7 @@ def check_sides(train: ParallelText, val: ParallelText) -> None:
     That is assumed if each side of `val` shares more than twice as many words with the other side of `train`.
     """
     src, tgt, val_src, val_tgt = (
-        {word for sentence in side for word in sentence.split()}
+        {word for sentence in side[:SAMPLE] for word in sentence.split()}
         for side in (train.src, train.tgt, val.src, val.tgt)
     )
     if len(val_src & tgt) > 2 * len(val_src & src) and len(val_tgt & src) > 2 * len(val_tgt & tgt):

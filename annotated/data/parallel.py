@@ -1,28 +1,22 @@
-"""Parallel text: sentence pairs with their line numbers, and how they are read from files.
+"""Sentence pairs with their line numbers, and corpora made of them."""
 
-A line ends at LF and nowhere else (at CR in a file without LF): NEL, U+2028, vertical tabs and form feeds are
-characters of a sentence. Sentences are normalized (`annotated.tokenizers.text`), so that stray carriage
-returns, spaces and byte order marks neither reach a model nor hide that two sentences are the same.
-"""
-
-import gzip
-import re
-import sys
-import tempfile
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import hashlib
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from os import PathLike
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from annotated.tokenizers.text import normalize
+import numpy as np
+from filelock import FileLock
 
-Name = str | PathLike[str]  # of a file
+from annotated.data.rows import Rows, TextRows
+from annotated.files import creating_folder, read_json, write_json
+
 Sentence = TypeVar("Sentence")
 
-GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
-TABLES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}  # suffixes, loaders
+FORMAT = 1  # of cached text: another number, whenever text is read otherwise than before
 
 
 @dataclass(frozen=True)
@@ -39,7 +33,7 @@ class Pairs(Generic[Sentence]):
 
     src: Sequence[Sentence]
     tgt: Sequence[Sentence]
-    lines: list[int]
+    lines: Sequence[int]
     name: str
     dropped: dict[str, int] = field(default_factory=dict)
     where: str = ""
@@ -66,32 +60,40 @@ class Pairs(Generic[Sentence]):
 class ParallelText(Pairs[str]):
     """Sentence pairs as text."""
 
-    src: list[str]
-    tgt: list[str]
-
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return zip(self.src, self.tgt, strict=True)
 
     def take(self, indices: Iterable[int], name: str | None = None) -> "ParallelText":
         """Return the pairs at `indices`, in that order, with their line numbers and nothing dropped."""
-        chosen = list(indices)
-        src, tgt = ([side[i] for i in chosen] for side in (self.src, self.tgt))
-        return ParallelText(src, tgt, [self.lines[i] for i in chosen], name or self.name, where=self.where)
+        rows = np.fromiter(indices, np.int64)
+        src, tgt, lines = (select(x, rows) for x in (self.src, self.tgt, self.lines))
+        return ParallelText(src, tgt, lines, name or self.name, where=self.where)
 
     def without(self, faults: Mapping[str, Sequence[int]]) -> "ParallelText":
         """Drop and count the pairs at the indices of each fault. Raises ValueError if no pair is left."""
-        counts = {self.described(name, where): len(where) for name, where in faults.items() if where}
-        left = self.take(sorted({*range(len(self))}.difference(*faults.values())))
-        if not left:
+        counts = {self._example(name, where): len(where) for name, where in faults.items() if len(where)}
+        kept = np.ones(len(self), bool)
+        for where in faults.values():
+            kept[np.asarray(where, np.int64)] = False
+        if not kept.any():
             why = "; ".join(f"{count:,} {reason}" for reason, count in counts.items())
             raise ValueError(f"{self.where or self.name}: no pair is left: {why}")
-        return replace(left, dropped=self.dropped | counts)
+        return replace(self.take(np.flatnonzero(kept)), dropped=self.dropped | counts)
 
-    def described(self, reason: str, where: Sequence[int]) -> str:
+    def _example(self, reason: str, where: Sequence[int]) -> str:
         """Return a reason for dropping the pairs at indices `where`, with the first of them as an example."""
         first, at = where[0], "first in" if len(where) > 1 else "in"
         src, tgt = shortened(self.src[first]), shortened(self.tgt[first])
         return f"{reason}, {at} line {self.lines[first]:,}: {src!r} | {tgt!r}"
+
+
+def select(items: Sequence[Any], rows: np.ndarray) -> Any:
+    """Select some of the items, in a sequence of the same kind."""
+    if isinstance(items, Rows):
+        return items.take(rows)
+    if isinstance(items, array):
+        return array(items.typecode, np.asarray(items)[rows].tobytes())
+    return [items[i] for i in rows]
 
 
 @dataclass(frozen=True)
@@ -117,160 +119,62 @@ class Corpus:
             raise ValueError(f"{self.name} has no split {split!r}; its splits are {', '.join(self.splits)}")
         return self.splits[split]
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the sentences to train and to validate on, wherever they were read from."""
+        digest = hashlib.sha256()
+        for split in ("train", "val"):
+            for pair in self.splits.get(split, ()):
+                digest.update("\n".join([split, *pair, ""]).encode())
+        return digest.hexdigest()
 
-def read_parallel(src_path: Name, tgt_path: Name, name: str | None = None) -> ParallelText:
-    """Read two files, plain or gzip, of which line i of one translates line i of the other.
+    def save(self, folder: Path) -> None:
+        """Write the splits as text, a file a side, and what else there is to know of them."""
+        names = ("name", "src_language", "tgt_language")
+        meta: dict[str, Any] = {name: getattr(self, name) for name in names}
+        meta |= {"fingerprint": self.fingerprint, "splits": {}}
+        for split, text in self.splits.items():
+            meta["splits"][split] = {"name": text.name, "dropped": text.dropped, "where": text.where}
+            sizes = []
+            for side in ("src", "tgt"):
+                rows = TextRows.of(getattr(text, side))
+                (folder / f"{split}.{side}").write_bytes(rows.data.data)
+                sizes.append(rows.lengths)
+            np.save(folder / f"{split}.npy", np.stack([np.asarray(text.lines, np.int64), *sizes]))
+        write_json(folder / "corpus.json", meta)
 
-    Pairs with an empty side are dropped and counted. Raises FileNotFoundError; ValueError if the files differ
-    in their number of lines, have no pair, or are not UTF-8.
+    @classmethod
+    def load(cls, folder: Path) -> "Corpus":
+        """Read what `save` wrote; the text stays on the disk until it is needed."""
+        meta, splits = read_json(folder / "corpus.json"), {}
+        for split, about in meta.pop("splits").items():
+            lines, *sizes = np.load(folder / f"{split}.npy")
+            src, tgt = (
+                TextRows.packed(np.memmap(folder / f"{split}.{side}", np.uint8, "r"), lengths)
+                for side, lengths in zip(("src", "tgt"), sizes, strict=True)
+            )
+            splits[split] = ParallelText(src, tgt, array("q", lines.tobytes()), **about)
+        fingerprint = meta.pop("fingerprint")
+        corpus = cls(**meta, splits=splits)
+        vars(corpus)["fingerprint"] = fingerprint  # known without reading the text
+        return corpus
+
+
+def cached_corpus(cache: str | Path, key: Callable[[], object], read: Callable[[], Corpus]) -> Corpus:
+    """Read a corpus once, and keep it in the folder `cache` under a checksum of what it is made from.
+
+    Raises ValueError if `key()`, the checksums of that, is another after reading.
     """
-    src, tgt = (read_lines(path) for path in (src_path, tgt_path))
-    return align(
-        src, tgt, range(1, len(src) + 1), name or Path(src_path).name, (str(src_path), str(tgt_path))
-    )
-
-
-def read_pairs(path: Name, columns: Sequence[str] | None = None, name: str | None = None) -> ParallelText:
-    """Read a file that holds both sides: .tsv without names, .csv, .jsonl or .parquet with names of columns.
-
-    Each may be compressed by gzip (not .parquet). `columns` are the names of source and target; without them,
-    the file must have two columns. Raises as `read_tsv` does.
-    """
-    suffixes = [suffix for suffix in Path(path).suffixes if suffix != ".gz"]
-    loader = TABLES.get(suffixes[-1]) if suffixes else None
-    if loader is None:
-        return read_tsv(path, name)
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    datasets = import_datasets()
-    with tempfile.TemporaryDirectory() as cache:
-        try:
-            table = datasets.load_dataset(loader, data_files=str(path), split="train", cache_dir=cache)
-        except (ValueError, OSError, datasets.exceptions.DatasetGenerationError) as error:
-            raise ValueError(f"{path} cannot be read as {loader}: {error.__cause__ or error}") from None
-        return table_pairs(table, columns, name or Path(path).name, str(path))
-
-
-def import_datasets() -> Any:
-    """Import `datasets`; its progress bars are for terminals. Raises ImportError with a way to install it."""
-    try:
-        import datasets
-    except ImportError:
-        raise ImportError('datasets is missing: pip install ".[data]" in the clone') from None
-    if sys.stderr is None or not sys.stderr.isatty():
-        datasets.disable_progress_bars()
-    return datasets
-
-
-def table_pairs(table: Any, columns: Sequence[str] | None, name: str, where: str) -> ParallelText:
-    """Make parallel text of two columns, or fields such as translation.de, of a `datasets.Dataset`.
-
-    Raises ValueError if there is no such column, naming those that there are.
-    """
-    table = table.flatten()
-    names = table.column_names
-    wanted = [
-        next((name for name in names if name == column or name.endswith(f".{column}")), column)
-        for column in columns or (names if len(names) == 2 else ())
-    ]
-    if len(wanted) != 2 or not {*wanted} <= {*names}:
-        raise ValueError(f"{where}: name the columns of source and target; there are {', '.join(names)}")
-    src, tgt = (table[column] for column in wanted)
-    rows = ((i, one, other) for i, (one, other) in enumerate(zip(src, tgt, strict=True), start=1))
-    return filled(rows, name, where)
-
-
-def read_tsv(path: Name, name: str | None = None) -> ParallelText:
-    """Read a file, plain or gzip, with `source<TAB>target` in each line.
-
-    Further columns are ignored. Quotes around a side are removed where all sides have them or where they
-    protect doubled quotes, as pandas and spreadsheets write. Pairs with an empty side are dropped.
-
-    Raises as `read_parallel` does, and ValueError for a line without a tab, or a first column of numbers.
-    """
-    rows = [line.split("\t")[:3] for line in read_lines(path)]
-    for number, row in enumerate(rows, start=1):
-        if len(row) < 2 and row[0].strip():
-            raise ValueError(f"{path}, line {number}: no tab; each line must be source<TAB>target")
-    if 2 * sum(len(row) > 2 and row[0].strip().isdigit() for row in rows) > len(rows):
-        raise ValueError(f"{path}: the first column holds numbers; the first two must be source and target")
-    sides = [row[:2] if len(row) > 1 else ["", ""] for row in rows]
-    always = all(QUOTED.fullmatch(side) for row in sides for side in row if side)
-    pairs = ((i, unquote(src, always), unquote(tgt, always)) for i, (src, tgt) in enumerate(sides, start=1))
-    return filled(pairs, name or Path(path).name, str(path))
-
-
-QUOTED = re.compile('"((?:[^"]|"")*)"')
-
-
-def unquote(side: str, always: bool) -> str:
-    """Remove the quotes of CSV around a side; unless `always`, only if it has doubled quotes inside."""
-    quoted = QUOTED.fullmatch(side)
-    return quoted[1].replace('""', '"') if quoted and (always or '""' in quoted[1]) else side
-
-
-def align(
-    src: Sequence[str], tgt: Sequence[str], lines: Iterable[int], name: str, where: tuple[str, str]
-) -> ParallelText:
-    """Pair sentences, of sources called `where` in errors, as `read_parallel` does."""
-    if len(src) != len(tgt):
-        raise ValueError(
-            f"{where[0]} has {len(src):,} lines, but {where[1]} has {len(tgt):,}; "
-            "line i of one must be the translation of line i of the other"
-        )
-    return filled(zip(lines, src, tgt, strict=True), name, " and ".join(where))
-
-
-def filled(pairs: Iterable[tuple[int, str | None, str | None]], name: str, where: str) -> ParallelText:
-    """Normalize pairs (line number, source, target), and drop and count those with an empty side."""
-    lines: list[int] = []
-    sources: list[str] = []
-    targets: list[str] = []
-    for line, src, tgt in pairs:
-        lines.append(line)
-        for sentence, side in ((src or "", sources), (tgt or "", targets)):
-            normalized = normalize(sentence)
-            side.append(sentence if sentence == normalized else normalized)  # most are: no second copy
-    if not lines:
-        raise ValueError(f"{where}: no sentence pairs (an iterator gives its pairs only once)")
-    if not any(map(all, zip(sources, targets, strict=True))):
-        raise ValueError(f"{where}: no sentence pair with both sides filled")
-    text = ParallelText(sources, targets, lines, name, where=where)
-    return text.without({"an empty side": [i for i, pair in enumerate(text) if not all(pair)]})
-
-
-def read_lines(path: Name) -> list[str]:
-    """Read the lines of a file in UTF-8, plain or gzip. Raises FileNotFoundError, or ValueError."""
-    path = Path(path)
-    data = path.read_bytes()
-    if path.suffix == ".gz" or data.startswith(GZIP):
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{path} is not a whole gzip file: {error}") from None
-    if b"\n" not in data:
-        data = data.replace(b"\r", b"\n")
-    return split_lines(data, str(path))
-
-
-def split_lines(data: bytes, name: str, after: int = 0) -> list[str]:
-    """Split UTF-8 bytes at LF and drop CRs before it; `after` lines came before, in a file called `name`.
-
-    Raises ValueError for bytes that are not UTF-8.
-    """
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = after + data.count(b"\n", 0, error.start) + 1
-        encoding = "utf16" if b"\0" in data else "latin1"
-        raise ValueError(
-            f"{name}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8; if the file is {encoding}, "
-            f"convert it with iconv -f {encoding} -t utf8"
-        ) from None
-    lines = (text if after else text.removeprefix("\ufeff")).split("\n")
-    if not lines[-1]:
-        lines.pop()  # what follows the last LF is not a line
-    return [line.rstrip("\r") for line in lines]
+    name = f"{FORMAT} {key()}"
+    folder = Path(cache).absolute() / f"text-{hashlib.sha256(name.encode()).hexdigest()}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_suffix(".lock")):
+        if not folder.exists():
+            with creating_folder(folder) as partial:
+                read().save(partial)
+                if name != f"{FORMAT} {key()}":
+                    raise ValueError("the text has changed while it was read")
+    return Corpus.load(folder)
 
 
 def shortened(sentence: str, length: int = 40) -> str:

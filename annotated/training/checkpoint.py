@@ -1,6 +1,5 @@
 """A checkpoint of a run: a model folder that also holds the optimizer's state and the position of the run."""
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +10,7 @@ from torch import Tensor
 from torch import distributed as dist
 from torch.optim import Adam
 
-from annotated.files import read_json, settings_from_json, write_json
+from annotated.files import read_json, settings_from_json, sha256, write_json
 from annotated.tokenizers import Tokenizer
 from annotated.training.config import TrainingConfig
 from annotated.training.distributed import broadcast
@@ -95,12 +94,6 @@ def save_checkpoint(
         folder / OPTIMIZER, optimizer_tensors(model, optimizer), {WEIGHTS: sha256(folder / WEIGHTS)}
     )
     write_json(folder / PROGRESS, asdict(progress))
-
-
-def sha256(path: Path) -> str:
-    """Compute the checksum of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_whole(checkpoint: Path) -> None:

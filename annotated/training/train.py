@@ -1,9 +1,12 @@
 """From sentence pairs to a translator in one call."""
 
 import hashlib
+import math
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +16,9 @@ from annotated.data.batches import TokenBatches
 from annotated.data.encoding import SubwordDropout, encode_corpus
 from annotated.data.own import Text, own_corpus
 from annotated.data.parallel import Corpus, shortened
-from annotated.tokenizers import KINDS, Tokenizer, train_tokenizer
+from annotated.files import creating_folder
+from annotated.tokenizers import KINDS, Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
+from annotated.tokenizers.subwords import SAMPLE
 from annotated.training.config import TrainingConfig
 from annotated.training.distributed import (
     broadcast,
@@ -115,7 +120,7 @@ def train(
     run, device = RunFolder(out), find_device(device)
 
     def read() -> Corpus:
-        return corpus() if callable(corpus) else own_corpus(corpus, validation, pair, keep_equal)
+        return corpus() if callable(corpus) else own_corpus(corpus, validation, pair, keep_equal, cache=cache)
 
     def start(text: Corpus) -> Start:
         torch.manual_seed(config.seed)
@@ -123,7 +128,7 @@ def train(
             return load_start(checkpoint, shape)
         if init_from is not None:
             return load_start(find_model(init_from), shape)
-        return new_model(text, preset, shape, kinds, vocab, known.get("variant") != "tok")
+        return new_model(text, preset, shape, kinds, vocab, known.get("variant") != "tok", cache)
 
     with process_group(device), default_torch_state(device):
         # A function of its own: a process that leaves the group while it still holds the trainer may hang.
@@ -167,7 +172,7 @@ def fit(
             training = batches("train")
             validation = batches("val") if "val" in corpus.splits else None
         notes = {**notes, "corpus": corpus.name, "pair": corpus.pair}
-        text = fingerprint(corpus)
+        text = corpus.fingerprint
         trainer = Trainer(model, (src, tgt), training.at, validation, config, run, device, notes, text)
         translator = Translator(model, src, tgt, notes.get("variant") == "tok", corpus.pair)
         trainer.fit(resume)
@@ -189,7 +194,13 @@ def load_start(folder: Path, settings: Settings) -> Start:
 
 
 def new_model(
-    corpus: Corpus, preset: str, settings: Settings, kinds: tuple[str, str], vocab: int | None, cut: bool
+    corpus: Corpus,
+    preset: str,
+    settings: Settings,
+    kinds: tuple[str, str],
+    vocab: int | None,
+    cut: bool,
+    cache: str | Path | None = None,
 ) -> Start:
     """Build a new model and learn its tokenizers from the training text.
 
@@ -205,13 +216,27 @@ def new_model(
         raise ValueError(
             "two tokenizers make two vocabularies: use --tied-embeddings target or none with them"
         )
-    sides = [[*text.src, *text.tgt]] if joint else [text.src, text.tgt]
-    learned: list[Tokenizer] = [
-        train_tokenizer(kind, side, vocab, language)
-        for kind, side, language in zip(kinds, sides, languages, strict=False)
-    ]
-    config = getattr(TransformerConfig, preset)(len(learned[0]), len(learned[-1]), **settings)
-    return EncoderDecoder.from_config(config), learned[0], learned[-1]
+
+    def learn(kind: str, language: str | None, *sides: str) -> Tokenizer:
+        texts = [getattr(text, side) for side in sides]
+        every = math.ceil(sum(map(len, texts)) / SAMPLE) if kind == "subwords" else 1
+        if cache is None:
+            return train_tokenizer(kind, chain(*(text[::every] for text in texts)), vocab, language)
+        key = hashlib.sha256(f"{corpus.fingerprint} {kind} {language} {sides} {vocab}".encode()).hexdigest()
+        folder = Path(cache) / f"tokenizer-{key}"
+        if not folder.exists():
+            tokenizer = train_tokenizer(kind, chain(*(text[::every] for text in texts)), vocab, language)
+            with suppress(FileExistsError), creating_folder(folder) as partial:
+                save_tokenizer(tokenizer, partial, "tokenizer")
+        return load_tokenizer(folder, "tokenizer")
+
+    sides = ("src", "tgt")
+    if joint:
+        src = tgt = learn(kinds[0], languages[0], *sides)
+    else:
+        src, tgt = (learn(*each) for each in zip(kinds, languages, sides, strict=True))
+    config = getattr(TransformerConfig, preset)(len(src), len(tgt), **settings)
+    return EncoderDecoder.from_config(config), src, tgt
 
 
 def first_pair(corpus: Corpus) -> str:
@@ -241,12 +266,3 @@ def split_notes(notes: Settings) -> tuple[Settings, Settings]:
             raise ValueError(f"the note {name} must be text, not {value!r}")
     other = {name: notes[name] for name in notes if name not in known}
     return known, {"notes": other} if other else {}
-
-
-def fingerprint(corpus: Corpus) -> str:
-    """Compute the SHA-256 of the sentences to train and to validate on, wherever they were read from."""
-    digest = hashlib.sha256()
-    for split in ("train", "val"):
-        for pair in corpus.splits.get(split, ()):
-            digest.update("\n".join([split, *pair, ""]).encode())
-    return digest.hexdigest()

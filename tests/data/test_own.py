@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.data import Corpus, ParallelText, own_corpus, own_text
+from annotated.data import Corpus, ParallelText, own, own_corpus, own_text
 from annotated.data.own import check_sides, drop_faults
 
 PAIRS = [(f"the cat sees {i} dogs", f"die Katze sieht {i} Hunde") for i in range(40)]
@@ -47,7 +47,7 @@ def test_every_form_is_the_same_text(given, files):
     found = own_text(given(files), "mine")
     assert list(found) == PAIRS
     assert all(type(side) is str for pair in found for side in pair)
-    assert found.lines == [*range(1, 41)]
+    assert list(found.lines) == [*range(1, 41)]
     assert found.name == "mine"
 
 
@@ -71,7 +71,7 @@ def test_frames_and_datasets_are_one_line():
 @pytest.mark.parametrize("missing", [None, float("nan"), "", "  ", "\u200b", "\ufeff", "\u00a0\r"])
 def test_a_missing_side_is_dropped_and_counted(missing):
     text = own_text([PAIRS[0], ("a", missing), PAIRS[1], (missing, "b")], "mine")
-    assert (list(text), text.lines) == (PAIRS[:2], [1, 3])
+    assert (list(text), list(text.lines)) == (PAIRS[:2], [1, 3])
     assert sum(text.dropped.values()) == 2
 
 
@@ -162,6 +162,46 @@ def test_every_pair_is_kept_in_its_order_or_counted(train, val):
     assert set(found) == set(train) - set(val)
     assert list(found) == [train[line - 1] for line in found.lines]
     assert len(found) + sum(found.dropped.values()) == len(train)
+
+
+def test_cached_text_is_the_text_and_is_read_once(files, tmp_path, monkeypatch):
+    (files / "val.tsv").write_text("a\u0308\tb\n\t\nc\td\n", encoding="utf-8")
+    for validation in (None, files / "val.tsv"):
+        given = ((files / "a.en", files / "a.de"), validation, "en-de")
+        plain = own_corpus(*given)
+        assert own_corpus(*given, cache=tmp_path / "cache") == plain
+        with monkeypatch.context() as patch:
+            patch.setattr(own, "own_text", None)
+            cached = own_corpus(*given, cache=tmp_path / "cache")
+        assert cached == plain
+        assert cached.fingerprint == plain.fingerprint
+        assert [text.report() for text in cached.splits.values()] == [
+            text.report() for text in plain.splits.values()
+        ]
+
+
+def test_text_that_has_changed_is_read_again(files, tmp_path):
+    first = own_corpus(files / "both.tsv", cache=tmp_path)
+    assert len(own_corpus(files / "both.tsv", cache=tmp_path, keep_equal=True)["train"]) == len(
+        first["train"]
+    )
+    with (files / "both.tsv").open("a", encoding="utf-8") as file:
+        file.write("a cat\teine Katze\n")
+    assert len(own_corpus(files / "both.tsv", cache=tmp_path)["train"]) == len(first["train"]) + 1
+
+
+def test_text_that_changes_while_it_is_read_is_refused(files, tmp_path, monkeypatch):
+    read = own.own_text
+
+    def meddled(path, *arguments):
+        text = read(path, *arguments)
+        path.write_text("a cat\teine Katze\n", encoding="utf-8")
+        return text
+
+    monkeypatch.setattr(own, "own_text", meddled)
+    with pytest.raises(ValueError, match="changed while"):
+        own_corpus(files / "both.tsv", cache=tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("text-*/corpus.json"))
 
 
 # ---- faults

@@ -85,7 +85,7 @@ def test_empty_sides_are_dropped_counted_and_keep_the_line_numbers(tmp_path):
     tgt = write(tmp_path / "tgt", b"A\nB\nC\nD\n\n")
     text = read_parallel(src, tgt, "mine")
     assert list(text) == [("a", "A"), ("c", "C")]
-    assert text.lines == [1, 3]
+    assert list(text.lines) == [1, 3]
     assert sum(text.dropped.values()) == 3
     assert text.report() == "mine: 2 pairs\n  dropped 3: an empty side, first in line 2: '' | 'B'"
 
@@ -110,7 +110,7 @@ def test_no_pair_at_all_is_an_error(tmp_path):
 def test_tsv_reads_two_columns_and_ignores_further_ones(tmp_path):
     text = read_tsv(write(tmp_path / "t.tsv", b"a\tA\r\nb\tB\tCC-BY #1\n\n\tC\nd\t\n"))
     assert list(text) == [("a", "A"), ("b", "B")]
-    assert text.lines == [1, 2]
+    assert list(text.lines) == [1, 2]
     assert sum(text.dropped.values()) == 3
 
 
@@ -162,7 +162,7 @@ def test_tables_are_read_by_the_names_of_their_columns(name, tmp_path):
     write_table(tmp_path / name)
     text = read_pairs(tmp_path / name, ("en", "de"))
     assert list(text) == [*ROWS[:2], ("two lines", "zwei Zeilen")]
-    assert text.lines == [1, 2, 3]
+    assert list(text.lines) == [1, 2, 3]
     for columns in (None, ("en", "fr")):
         with pytest.raises(ValueError, match="id, de, en"):
             read_pairs(tmp_path / name, columns)

@@ -17,7 +17,6 @@ from annotated.cli.main import main
 from annotated.data import Corpus, ParallelText
 from annotated.files import read_json, write_json
 from annotated.training.checkpoint import average_checkpoints
-from annotated.training.train import fingerprint
 from annotated.translation.model_folder import WEIGHTS, load_model
 from annotated.translation.tensor_files import read_tensors
 
@@ -356,10 +355,10 @@ def test_a_fingerprint_is_of_each_sentence_on_each_side_of_each_split():
         train, held = ParallelText([src], [tgt], [1], "x"), ParallelText([val], ["d"], [2], "y")
         return Corpus(name, "en", "de", {"train": train, "val": held, **other})
 
-    known = fingerprint(corpus())
-    assert known == fingerprint(corpus(name="other", test=ParallelText(["e"], ["f"], [1], "z")))
+    known = corpus().fingerprint
+    assert known == corpus(name="other", test=ParallelText(["e"], ["f"], [1], "z")).fingerprint
     others = [corpus(src="A"), corpus(tgt="B"), corpus(val="C"), corpus(src="b", tgt="a")]
-    assert known not in {fingerprint(each) for each in others}
+    assert known not in {each.fingerprint for each in others}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,203 @@
+"""Read sentence pairs from files, one line at a time.
+
+A line ends at LF and nowhere else (at CR in a file without LF): NEL, U+2028, vertical tabs and form feeds are
+characters of a sentence. Sentences are normalized (`annotated.tokenizers.text`), so that stray carriage
+returns, spaces and byte order marks neither reach a model nor hide that two sentences are the same.
+"""
+
+import gzip
+import io
+import re
+import sys
+import tempfile
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from annotated.data.parallel import ParallelText
+from annotated.data.rows import TextRows, progress
+from annotated.tokenizers.text import normalize
+
+Name = str | PathLike[str]  # of a file
+Row = tuple[int, str | None, str | None]  # line number, source, target
+
+GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
+TABLES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}  # suffixes, loaders
+
+
+def read_parallel(src_path: Name, tgt_path: Name, name: str | None = None) -> ParallelText:
+    """Read two files, plain or gzip, of which line i of one translates line i of the other.
+
+    Pairs with an empty side are dropped and counted. Raises FileNotFoundError; ValueError if the files differ
+    in their number of lines, have no pair, or are not UTF-8.
+    """
+    where = (str(src_path), str(tgt_path))
+    rows = align(iterate_lines(src_path), iterate_lines(tgt_path), where)
+    return filled(rows, name or Path(src_path).name, " and ".join(where))
+
+
+def read_pairs(path: Name, columns: Sequence[str] | None = None, name: str | None = None) -> ParallelText:
+    """Read a file that holds both sides: .tsv without names, .csv, .jsonl or .parquet with names of columns.
+
+    Each may be compressed by gzip (not .parquet). `columns` are the names of source and target; without them,
+    the file must have two columns. Raises as `read_tsv` does.
+    """
+    suffixes = [suffix for suffix in Path(path).suffixes if suffix != ".gz"]
+    loader = TABLES.get(suffixes[-1]) if suffixes else None
+    if loader is None:
+        return read_tsv(path, name)
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    datasets = import_datasets()
+    with tempfile.TemporaryDirectory() as cache:
+        try:
+            table = datasets.load_dataset(loader, data_files=str(path), split="train", cache_dir=cache)
+        except (ValueError, OSError, datasets.exceptions.DatasetGenerationError) as error:
+            raise ValueError(f"{path} cannot be read as {loader}: {error.__cause__ or error}") from None
+        return table_pairs(table, columns, name or Path(path).name, str(path))
+
+
+def import_datasets() -> Any:
+    """Import `datasets`; its progress bars are for terminals. Raises ImportError with a way to install it."""
+    try:
+        import datasets
+    except ImportError:
+        raise ImportError('datasets is missing: pip install ".[data]" in the clone') from None
+    if sys.stderr is None or not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    return datasets
+
+
+def table_pairs(table: Any, columns: Sequence[str] | None, name: str, where: str) -> ParallelText:
+    """Make parallel text of two columns, or fields such as translation.de, of a `datasets.Dataset`.
+
+    Raises ValueError if there is no such column, naming those that there are.
+    """
+    table = table.flatten()
+    names = table.column_names
+    wanted = [
+        next((name for name in names if name == column or name.endswith(f".{column}")), column)
+        for column in columns or (names if len(names) == 2 else ())
+    ]
+    if len(wanted) != 2 or not {*wanted} <= {*names}:
+        raise ValueError(f"{where}: name the columns of source and target; there are {', '.join(names)}")
+    src, tgt = (table[column] for column in wanted)
+    return filled(align(src, tgt, (where, where)), name, where)
+
+
+def read_tsv(path: Name, name: str | None = None) -> ParallelText:
+    """Read a file, plain or gzip, with `source<TAB>target` in each line.
+
+    Further columns are ignored. Quotes around a side are removed where all sides have them or where they
+    protect doubled quotes, as pandas and spreadsheets write. Pairs with an empty side are dropped.
+
+    Raises as `read_parallel` does, and ValueError for a line without a tab, or a first column of numbers.
+    """
+    count, numbered, quoted = 0, 0, True
+    for count, line in enumerate(iterate_lines(path), start=1):
+        row = line.split("\t")[:3]
+        if len(row) < 2 and line.strip():
+            raise ValueError(f"{path}, line {count}: no tab; each line must be source<TAB>target")
+        numbered += len(row) > 2 and row[0].strip().isdigit()
+        quoted = quoted and all(QUOTED.fullmatch(side) for side in row[:2] if side)
+    if 2 * numbered > count:
+        raise ValueError(f"{path}: the first column holds numbers; the first two must be source and target")
+    rows = (line.split("\t")[:2] if "\t" in line else ["", ""] for line in iterate_lines(path))
+    pairs = ((i, unquote(src, quoted), unquote(tgt, quoted)) for i, (src, tgt) in enumerate(rows, start=1))
+    return filled(pairs, name or Path(path).name, str(path))
+
+
+QUOTED = re.compile('"((?:[^"]|"")*)"')
+
+
+def unquote(side: str, always: bool) -> str:
+    """Remove the quotes of CSV around a side; unless `always`, only if it has doubled quotes inside."""
+    if side[:1] != '"':
+        return side
+    quoted = QUOTED.fullmatch(side)
+    return quoted[1].replace('""', '"') if quoted and (always or '""' in quoted[1]) else side
+
+
+def align(
+    src: Iterable[str | None],
+    tgt: Iterable[str | None],
+    where: tuple[str, str],
+    lines: Sequence[int] | None = None,
+) -> Iterator[Row]:
+    """Pair sentences of two sources, which errors call `where`. Raises ValueError if one has more of them."""
+    one, other, end = iter(src), iter(tgt), object()
+    pairs: Iterable[Any] = zip_longest(one, other, fillvalue=end)
+    for number, (source, target) in enumerate(pairs, start=1):
+        if source is end or target is end:
+            ahead, behind = (number - (side is end) for side in (source, target))
+            counts = ahead + sum(1 for _ in one), behind + sum(1 for _ in other)
+            raise ValueError(
+                f"{where[0]} has {counts[0]:,} lines, but {where[1]} has {counts[1]:,}; "
+                "line i of one must be the translation of line i of the other"
+            )
+        yield lines[number - 1] if lines else number, source, target
+
+
+def filled(pairs: Iterable[Row], name: str, where: str) -> ParallelText:
+    """Normalize pairs, and drop and count those with an empty side."""
+    lines, sizes, sides = array("q"), (array("q"), array("q")), (bytearray(), bytearray())
+    for line, *pair in progress(f"reading {name}", "pairs", items=pairs):
+        lines.append(line)
+        for sentence, data, lengths in zip(pair, sides, sizes, strict=True):
+            encoded = normalize(sentence or "").encode(errors="surrogatepass")
+            data += encoded + b"\n"
+            lengths.append(len(encoded))
+    if not lines:
+        raise ValueError(f"{where}: no sentence pairs (an iterator gives its pairs only once)")
+    src, tgt = (
+        TextRows.packed(np.frombuffer(data, np.uint8), np.asarray(lengths))
+        for data, lengths in zip(sides, sizes, strict=True)
+    )
+    empty = (src.lengths == 0) | (tgt.lengths == 0)
+    if empty.all():
+        raise ValueError(f"{where}: no sentence pair with both sides filled")
+    text = ParallelText(src, tgt, lines, name, where=where)
+    return text.without({"an empty side": np.flatnonzero(empty).tolist()}) if empty.any() else text
+
+
+def read_lines(path: Name) -> list[str]:
+    """Read the lines of a file in UTF-8, plain or gzip. Raises FileNotFoundError, or ValueError."""
+    return list(iterate_lines(path))
+
+
+def iterate_lines(path: Name) -> Iterator[str]:
+    """Iterate over the lines of a file, as `read_lines` returns them."""
+    with open(path, "rb") as file:
+        packed = Path(path).suffix == ".gz" or file.peek(2).startswith(GZIP)
+        try:
+            yield from decode_lines(gzip.GzipFile(fileobj=file) if packed else file, str(path))
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ValueError(f"{path} is not a whole gzip file: {error}") from None
+
+
+def split_lines(data: bytes, name: str, after: int = 0) -> list[str]:
+    """Split bytes into lines; `after` lines came before, in a file called `name`. Raises ValueError."""
+    return list(decode_lines(io.BytesIO(data), name, after))
+
+
+def decode_lines(lines: Iterable[bytes], name: str, after: int = 0) -> Iterator[str]:
+    """Decode lines of UTF-8, without their ends. Raises ValueError with the number of one that is not."""
+    for number, line in enumerate(lines, start=after + 1):
+        if number == 1 and b"\n" not in line and b"\r" in line:
+            yield from decode_lines(io.BytesIO(line.replace(b"\r", b"\n")), name)
+            return
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            encoding = "utf16" if b"\0" in line else "latin1"
+            raise ValueError(
+                f"{name}, line {number}: byte 0x{line[error.start]:02x} is not UTF-8; if the file is "
+                f"{encoding}, convert it with iconv -f {encoding} -t utf8"
+            ) from None
+        yield (text.removeprefix("\ufeff") if number == 1 else text).rstrip("\r\n")
