@@ -1,20 +1,22 @@
 # %% [markdown]
 # # 04 · Feed-forward network and embeddings
 #
-# **We add up two words so that no linear map can tell what they mean, let two ReLUs do what it cannot, and
-# follow one matrix through the three places in which it has to serve.**
+# **You find two words that no weighted mean can understand, let two ReLUs understand them, and follow one
+# table of vectors through the three places where the model uses it.**
 #
 # Previous: [03_multi_head_attention](03_multi_head_attention.ipynb) · Next:
 # [05_positional_encoding](05_positional_encoding.ipynb)
 #
-# *22 minutes to read, half a minute to run, the exercises extra.*
+# *23 minutes to read, half a minute to run.*
 #
 # - **Before:** you know attention ([02_attention](02_attention.ipynb)) and its heads
 #   ([03_multi_head_attention](03_multi_head_attention.ipynb)).
-# - **After:** you know what the ReLU is for, what "position-wise" means, which share of the work this
-#   network does, and why embeddings are multiplied by $\sqrt{d_{model}}$ and shared with the output.
+# - **After:** you can write the feed-forward network and the embeddings. You know what the ReLU is for,
+#   what "position-wise" means, and why embeddings are multiplied by $\sqrt{d_{model}}$ and shared with the
+#   output.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). These are its sections 3.3 and 3.4.
+# These are sections 3.3 and 3.4 of the paper (Vaswani et al., 2017). Indented sentences are the paper's. A
+# number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -22,561 +24,540 @@ from importlib.util import find_spec
 if not find_spec("annotated"):
     get_ipython().run_line_magic("pip", "install -q 'annotated-transformer[colab]'")
 
-# %%
-import math
-from itertools import product
-
-import matplotlib.pyplot as plt
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.testing import assert_close
-from torch.utils.flop_counter import FlopCounterMode
-
-from annotated import (
-    Batch,
-    Embeddings,
-    MultiHeadedAttention,
-    PositionwiseFeedForward,
-    TransformerConfig,
-    attention,
-    evaluating,
-    make_model,
-    sinusoids,
-)
-from annotated.plots import count_parameters, plot_soft_lookup, setup_notebook, show_source
-
-setup_notebook()
-torch.set_num_threads(1)  # most of our matrices are too small for a second thread to be of use
-
 # %% [markdown]
 # ## Not bad
 #
-# Is it praise or blame? *So good* is praise, *so bad* is blame, *not good* is blame, *not bad* is praise. To
-# know, one needs both words at once. Attention can bring them together, so let the vector of each phrase be
-# the sum of its two words. Can a linear map read the answer from that sum: $+1$ for praise, $-1$ for blame?
-# We take the best one, by least squares.
+# Is it praise or blame? *So good* is praise and *so bad* is blame. But *not good* is blame, and *not bad*
+# is praise. You need both words to know.
+#
+# Attention can bring the two words together. Its output is a weighted mean, so let each phrase be the sum
+# of its two word vectors. Can a linear map read the answer from that sum, $+1$ for praise and $-1$ for
+# blame? We give each word 512 random numbers, and compute the best possible linear map (by least squares).
+#
+# **Before you run this:** the map has 513 numbers to adjust, and there are only four answers to learn. Will
+# it get all four right?
 
 # %%
-_ = torch.manual_seed(0)
-vector = {word: torch.randn(512, dtype=torch.float64) for word in ("so", "not", "good", "bad")}
-meant = {"so good": 1.0, "so bad": -1.0, "not good": -1.0, "not bad": 1.0}
-x = torch.stack([sum(vector[word] for word in phrase.split()) for phrase in meant])  # (4, 512)
-wanted = torch.tensor(list(meant.values()), dtype=torch.float64)
+import torch
+from torch import nn
 
-with_bias = torch.cat([x, torch.ones(4, 1)], dim=1)  # (4, 513)
-best = torch.linalg.pinv(with_bias) @ wanted  # the best 512 weights and a bias
-answers = with_bias @ best
-for phrase, answer in zip(meant, answers.tolist(), strict=True):
-    print(f"{phrase:9} wanted {meant[phrase]:+.0f}, best linear answer {abs(answer):.2f}")
-assert_close(answers, torch.zeros(4).double())
+torch.set_num_threads(1)  # our matrices are too small for more
+_ = torch.manual_seed(0)
+vector = {word: torch.randn(512).double() for word in ("so", "not", "good", "bad")}
+meaning = {"so good": 1, "so bad": -1, "not good": -1, "not bad": 1}
+phrases = torch.stack([sum(vector[word] for word in phrase.split()) for phrase in meaning])  # (4, 512)
+inputs = torch.cat([phrases, torch.ones(4, 1)], dim=1)  # (4, 513): a 1 for the bias
+wanted = torch.tensor(list(meaning.values())).double()
+best = torch.linalg.pinv(inputs) @ wanted  # (513,)
+for phrase, answer in zip(meaning, (inputs @ best).tolist(), strict=True):
+    print(f"{phrase:9} should be {meaning[phrase]:+}, the best linear map says {abs(answer):.2f}")
+
+# %% tags=["check"]
+from torch.testing import assert_close
+
+assert_close(inputs @ best, torch.zeros(4).double())
 
 # %% [markdown]
-# The map has 513 parameters for four answers, and answers 0 each time. *So good* and *not bad* together have
-# the same four words as *so bad* and *not good*. So for every linear map $f$, with or without a bias,
+# It gets none right. It says 0 each time, the least wrong of all answers. Why? *So good* and *not bad*
+# together have the same four words as *so bad* and *not good*. For any linear map $f$, that means
 #
 # $$f(\textit{so good}) + f(\textit{not bad}) = f(\textit{so bad}) + f(\textit{not good})$$
 #
-# but the left side should be $+2$ and the right side $-2$. (This is the **XOR problem**, famous since
-# Minsky and Papert's *Perceptrons*, 1969.) Do two linear maps help, with 2,048 numbers between them?
-
-# %%
-wide = nn.Sequential(nn.Linear(512, 2048), nn.Linear(2048, 512)).double()
-first, second = wide
-one = nn.Linear(512, 512).double()
-one.weight.data = second.weight @ first.weight  # (512, 2048) @ (2048, 512)
-one.bias.data = second.weight @ first.bias + second.bias
-assert_close(wide(x), one(x))
-sizes = [sum(p.numel() for p in module.parameters()) for module in (wide, one)]
-print(f"{sizes[0]:,} parameters do what {sizes[1]:,} can do")
-
-# %% [markdown]
-# Two linear maps in a row are one linear map. What about attention? It has a softmax, but only in the
-# *weights*: once these are given, the output is linear in the values. And a single vector, such as our
-# phrase, always has weight 1. We send each phrase, as a sentence of one vector, through six layers of
-# attention with residual connections (but without layer norm, which is not linear:
-# [06](06_the_full_model.ipynb)):
-
-# %%
-_ = torch.manual_seed(0)
-layers = [MultiHeadedAttention(h=8, d_model=512, dropout=0.0).double() for _ in range(6)]
-deep = x.unsqueeze(1)  # (4, 1, 512): four sentences of one vector
-with torch.no_grad():
-    for layer in layers:
-        deep = deep + layer(deep, deep, deep)
-left, right = deep[0] + deep[3], deep[1] + deep[2]
-print(f"the two sides, through six layers of attention, differ by ≈{(left - right).abs().max():.0e}")
-assert (left - right).abs().max() < 1e-9
-
-# %% [markdown]
-# Once two words are summed in one vector, attention on that vector alone cannot separate them. As two tokens
-# it can. Let $a$ be $+1$ for *good* and $-1$ for *bad*, and $b$ be $+1$ for *so* and $-1$ for *not*. Praise
-# is their product. Let an adverb's query be $10b$ and an adjective's key $a$. Then the adverb gives the
-# adjective the score $10ab$, and itself 0. With the values $+1$ for adjectives and $-1$ for adverbs, the
-# adverb's weights are the softmax of $(10ab, 0)$, and its output is $\tanh(5ab)$:
-
-# %%
-tokens = torch.stack([torch.stack([vector[word] for word in phrase.split()]) for phrase in meant])
-b_a_value = torch.tensor([[1, 0, -1], [-1, 0, -1], [0, 1, 1], [0, -1, 1]]).double()  # so, not, good, bad
-reader = torch.linalg.pinv(torch.stack(list(vector.values()))) @ b_a_value  # (512, 3)
-b, a, value = (tokens @ reader).split(1, dim=-1)  # (4, 2, 512) -> three of (4, 2, 1)
-answers = attention(10 * b, a, value)[0][:, 0, 0]  # (4,): at the first word, the adverb
-for phrase, answer in zip(meant, answers.tolist(), strict=True):
-    print(f"{phrase:9} as two tokens, one head: {answer:+.2f}")
-assert_close(answers, wanted, rtol=0, atol=1e-3)
-
-# %% [markdown]
-# A score is a product, so attention can combine what *two* tokens say. Two words in *one* vector need
-# something **non-linear** that acts on this vector. The simplest choice is $\max(0, z)$, called **ReLU**.
-# The four word vectors are linearly independent, so a linear map can read $a$ and $b$ from the sum, and
-# for such numbers $ab = |a + b| - 1$. The absolute value takes two ReLUs, $|z| = \max(0, z) + \max(0,
-# -z)$.
-
-# %%
-a_and_b = torch.tensor([[1.0, 1], [-1, 1], [1, -1], [-1, -1]]).double()  # (4, 2)
-reader = torch.linalg.pinv(x) @ a_and_b  # (512, 2): reads a and b out of a phrase
-W_1 = reader @ torch.tensor([[1.0, -1], [1, -1]]).double()  # (512, 2): a + b, and -a - b
-hidden = torch.relu(x @ W_1)  # (4, 2)
-answers = hidden @ torch.ones(2).double() - 1
-for phrase, units, answer in zip(meant, hidden.round().int().tolist(), answers.tolist(), strict=True):
-    print(f"{phrase:9} first unit {units[0]}, second {units[1]}: answer {answer:+.0f}")
-assert_close(answers, wanted)
-
-# %% [markdown]
-# All four are right. The first unit is on for *so good* alone, the second for *not bad* alone. **Each is a
-# detector for one phrase.**
+# but the left side should be $+2$, and the right side $-2$. A linear map adds up what each word says by
+# itself. Here the meaning is in the *combination*. (This is the XOR problem, famous since Minsky and
+# Papert, 1969.)
 #
+# Two linear maps in a row do not help, because together they are one linear map. Something must stand
+# between them that is not linear. The simplest such thing is $\max(0, z)$, which sets negative numbers to
+# 0. It is called **ReLU**.
+#
+# Watch what it does here. Let $a$ be $+1$ for *good* and $-1$ for *bad*. Let $b$ be $+1$ for *so* and $-1$
+# for *not*. Both can be read from the sum of the words by a linear map. Two **units** are enough: the first
+# computes $\max(0, a + b)$, and the second computes $\max(0, -a - b)$.
+
+# %%
+a_and_b = torch.tensor([[1.0, 1], [-1, 1], [1, -1], [-1, -1]])  # so good, so bad, not good, not bad
+W_1 = torch.tensor([[1.0, -1], [1, -1]])  # (2, 2): a column for each unit
+units = torch.relu(a_and_b @ W_1)  # (4, 2)
+answers = units @ torch.tensor([1.0, 1]) - 1
+for phrase, (first, second), answer in zip(meaning, units.tolist(), answers.tolist(), strict=True):
+    print(f"{phrase:9} units {first:.0f} and {second:.0f}, answer {answer:+.0f}")
+
+# %% tags=["check"]
+assert_close(answers.double(), wanted)
+reader = torch.linalg.pinv(phrases) @ a_and_b.double()  # (512, 2): reads a and b from the sum of two words
+assert_close(phrases @ reader, a_and_b.double())
+wide = nn.Sequential(nn.Linear(512, 2048), nn.Linear(2048, 512)).double()  # two linear maps in a row are one
+one = wide[0].weight.T @ wide[1].weight.T
+assert_close(wide(phrases), phrases @ one + wide(torch.zeros(512).double()))
+
+# %% [markdown]
+# All four are right. And you can see how: the first unit is on for *so good* alone, and the second is on
+# for *not bad* alone. **Each unit has become a detector for one combination.** That is the whole secret of
+# the feed-forward network.
+#
+# **To keep:** attention brings words together by taking means. A linear map cannot tell what a combination
+# means. A unit with a ReLU can detect it.
+
+# %% [markdown]
 # ## Equation 2
 #
-# > "This consists of two linear transformations with a ReLU activation in between." (section 3.3)
+# > "In addition to attention sub-layers, each of the layers in our encoder and decoder contains a fully
+# > connected feed-forward network, which is applied to each position separately and identically. This
+# > consists of two linear transformations with a ReLU activation in between." (section 3.3)
 #
-# $$\mathrm{FFN}(x) = \max(0,\; xW_1 + b_1)\,W_2 + b_2$$
+# $$\mathrm{FFN}(x) = \max(0,\; xW_1 + b_1)\,W_2 + b_2 \qquad (2)$$
+#
+# The first map goes from $d_{model} = 512$ numbers to $d_{ff} = 2048$ units. Then comes the ReLU, and the
+# second map goes back to 512 numbers. In the tiny model of [00_start_here](00_start_here.ipynb), there are
+# 4 numbers and 8 units. Here are its two matrices, and the three vectors of *a cat runs*, after they have
+# looked at each other.
 
 # %%
-show_source(PositionwiseFeedForward.forward, docstring=False)
+words = ["a", "cat", "runs"]
+x = torch.tensor([[-0.96, 1.15, -1.03, 0.83], [-1.01, 1.66, -0.38, -0.28], [-0.46, -1.01, -0.19, 1.66]])
+W_1 = torch.tensor(
+    [
+        [-0.4, 0.5, 0.7, 0.0, 0.2, 0.4, -0.2, -0.1],
+        [-0.4, 0.4, -0.1, 0.3, -0.6, 0.5, -0.2, 0.4],
+        [-0.1, 0.4, -0.7, 0.2, 0.4, 0.5, 0.0, 0.0],
+        [0.5, -0.9, 0.3, -0.9, -0.3, -0.5, 0.3, 0.0],
+    ]
+)  # (4, 8): a column for each unit
+W_2 = torch.tensor(
+    [
+        [-0.9, -0.3, -0.2, 0.2],
+        [-1.3, 0.5, 0.2, 0.7],
+        [-0.1, -0.7, -0.2, -0.6],
+        [-1.2, -0.1, -0.1, -0.4],
+        [0.4, -0.5, 0.6, 0.2],
+        [-0.7, -0.2, 0.1, -0.1],
+        [0.4, 0.3, 0.8, 0.6],
+        [0.0, -0.6, 0.4, 0.5],
+    ]
+)  # (8, 4): a row for each unit
 
-# %% [markdown]
-# Between the two maps the paper has $d_{ff} = 2048$ numbers, the *hidden units*, where we had 2.
-#
-# With one number in and one number out, we can see what a unit does. A house uses 10 kWh a day. Below 15 °C
-# the heating adds 2 kWh for each degree; above 25 °C the cooling adds 3. Two devices are two units:
-
-# %% tags=["figure-house"]
-house = PositionwiseFeedForward(d_model=1, d_ff=2, dropout=0.0)
-house.w_1.weight.data = torch.tensor([[-1.0], [1.0]])  # on when it gets colder; on when it gets warmer
-house.w_1.bias.data = torch.tensor([15.0, -25.0])  # from where on
-house.w_2.weight.data = torch.tensor([[2.0, 3.0]])  # how much a degree
-house.w_2.bias.data = torch.tensor([10.0])  # and what is always used
-measured = {0: 40.0, 5: 30.0, 10: 20.0, 15: 10.0, 20: 10.0, 25: 10.0, 30: 25.0, 35: 40.0}
-
-degrees = torch.arange(0.0, 35.5, 0.5)
-with torch.no_grad():
-    used = house(degrees.unsqueeze(-1)).squeeze(-1)  # (71,)
-points = torch.tensor([[t, 1.0] for t in measured])
-line = torch.linalg.lstsq(points, torch.tensor(list(measured.values()))).solution  # slope and height
-plot_soft_lookup(
-    list(measured), list(measured.values()), degrees.tolist(),
-    {"best linear map": degrees * line[0] + line[1], "two ReLU units": used},
-    xlabel="outside (°C)", ylabel="electricity (kWh a day)", title="Two units, two bends", known="measured",
-)  # fmt: skip
-plt.show()
-assert used[::10].tolist() == list(measured.values())
-
-# %% [markdown]
-# *Figure 1. Each unit makes one bend, at $-b_1 / w_1$. The sign of $w_1$ tells on which side it acts, and
-# $w_1w_2$ is its slope. $b_2$ is the use that is always there.*
-#
-# **Exercise 1 (easy).** How many units give the larger of two numbers, $\max(a, b)$? And how many inside a
-# residual sum $x + \mathrm{FFN}(x)$, as in the model? Give $W_1$ and $W_2$ for the second case, so that the
-# first entry becomes the maximum.
-
-
-# %% tags=["exercise"]
-def larger() -> tuple[Tensor, Tensor]:
-    """W_1 (2, units) and W_2 (units, 2), with as few units as possible and no biases."""
-    raise NotImplementedError
-
-
-# %% tags=["solution"]
-def larger() -> tuple[Tensor, Tensor]:
-    return torch.tensor([[-1.0], [1.0]]), torch.tensor([[1.0, 0.0]])  # max(a, b) = a + ReLU(b - a)
-
-
-# One unit within the residual sum, which brings a along. Alone three, as a = ReLU(a) - ReLU(-a) costs two.
-# Two would not do: max(a, b) bends only where a = b, so both could depend on b - a alone.
-
-# %% tags=["exercise-test"]
-W_1, W_2 = larger()
-pairs = torch.randn(1000, 2, generator=torch.Generator().manual_seed(0))
-assert W_1.size(1) == 1
-assert_close((pairs + torch.relu(pairs @ W_1) @ W_2)[:, 0], pairs.amax(dim=-1))
-
-# %% [markdown]
-# ### Why is $d_{ff}$ four times $d_{model}$?
-#
-# The paper gives no reason, only a comparison of three inner widths in its base model ($d_{model} = 512$;
-# Table 3, rows C; BLEU: [03](03_multi_head_attention.ipynb)):
-#
-# | $d_{ff}$ | $d_{ff} / d_{model}$ | BLEU | parameters, millions |
-# | --- | --- | --- | --- |
-# | 1024 | 2 | 25.4 | 53 |
-# | 2048 | 4 | 25.8 | 65 |
-# | 4096 | 8 | 26.2 | 90 |
-#
-# Wider is better all the way, and costs more. Kaplan et al. (2020) varied the ratio in language models of a
-# fixed size, and the loss hardly depended on it over a wide range. So 4 is a convention, not a law.
-#
-# ## The same at every position
-#
-# > "... a fully connected feed-forward network, which is applied to each position separately and identically.
-# > ... Another way of describing this is as two convolutions with kernel size 1." (section 3.3)
 
 # %%
-_ = torch.manual_seed(0)
-ff = PositionwiseFeedForward(d_model=512, d_ff=2048, dropout=0.0)
-conv_1, conv_2 = nn.Conv1d(512, 2048, kernel_size=1), nn.Conv1d(2048, 512, kernel_size=1)
-for conv, linear in ((conv_1, ff.w_1), (conv_2, ff.w_2)):
-    conv.weight.data = linear.weight.data.unsqueeze(-1)  # (out, in) -> (out, in, 1)
-    conv.bias.data = linear.bias.data
+def show(title, matrix, rows=words):
+    """Print a matrix to two decimals, with a name for each row."""
+    print(title)
+    for row, numbers in zip(rows, matrix.tolist(), strict=True):
+        print(f"  {row:8}" + "".join(f"{number:8.2f}" for number in numbers))
 
-x = torch.randn(2, 7, 512)  # two sentences of seven tokens
-one_by_one = torch.stack([ff(x[:, t]) for t in range(7)], dim=1)
-convolved = conv_2(torch.relu(conv_1(x.mT))).mT  # a convolution wants (batch, channels, positions)
-for name, other in {"a loop over positions": one_by_one, "two 1x1 convolutions": convolved}.items():
-    print(f"{name}: differs by at most ≈{(other - ff(x)).abs().max():.0e}")
-    assert_close(other, ff(x))
+
+units = torch.relu(x @ W_1)  # (3, 4) @ (4, 8) -> (3, 8)
+output = units @ W_2  # (3, 8) @ (8, 4) -> (3, 4)
+show("the eight units", units)
+show("output", output)
+
+# %% tags=["check"]
+in_00 = torch.tensor([0, 0.26, 0, 0.68, 0, 0.38, 0, 0.77])
+assert_close(units[1], in_00, rtol=0, atol=0.015)
+assert 0.4 < (units == 0).float().mean() < 0.65
 
 # %% [markdown]
-# How does one *test* that? Shuffle the tokens: if the outputs are shuffled alike, the treatment is
-# *identical*. But attention without positions passes that test too. For *separately* we ask the gradient
-# which inputs an output depends on.
+# These are the numbers of 00, up to rounding. For *cat*, the units 2, 4, 6 and 8 are on, and the others are
+# off. Each unit that is on adds its row of $W_2$ to the output, as strongly as it is on. Each unit that is
+# off adds nothing.
+#
+# So you can read the network like a list of rules. A column of $W_1$ says *when* the rule applies, and the
+# row of $W_2$ says *what* it adds to the word. As code:
+
+
+# %%
+class FeedForward(nn.Module):
+    """Equation 2, the same at every position."""
+
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.w_1 = nn.Linear(d_model, d_ff)
+        self.w_2 = nn.Linear(d_ff, d_model)
+
+    def forward(self, x):  # (B, T, d_model) -> (B, T, d_ff) -> (B, T, d_model)
+        return self.w_2(self.w_1(x).relu())
+
+
+# %% [markdown]
+# *What do the units of a trained translator react to? And why did the authors themselves call this network
+# "attention over parameters"? [What is a feed-forward
+# layer?](evidence/what_is_a_feed_forward_layer.ipynb)*
+#
+# ### Separately and identically
+#
+# The quote says "applied to each position separately and identically". *Identically* means that every word
+# goes through the same $W_1$ and $W_2$. *Separately* means that no word sees another.
+#
+# We can see the second part. We change one word at a time, and look at which outputs change, once in an
+# attention layer and once in a feed-forward network.
+#
+# **Before you run this:** how many of the nine cells will be dark on the left, and how many on the right?
 
 # %% tags=["figure-influence"]
-from annotated.plots.drawing import draw_cell_borders, label_tokens
+import matplotlib.pyplot as plt
+import seaborn
 
+from annotated import MultiHeadedAttention
+from annotated.plots import setup_notebook
+
+setup_notebook()
 _ = torch.manual_seed(0)
-sentence = ["the", "dog", "saw", "the", "little", "cat"]
-attend, network = MultiHeadedAttention(2, 16, dropout=0.0), PositionwiseFeedForward(16, 64, dropout=0.0)
-order, small = torch.randperm(6), torch.randn(1, 6, 16)
-figure, axes = plt.subplots(1, 2, figsize=(10.5, 4.6), sharey=True)
-parts = {"attention": lambda x: attend(x, x, x), "feed-forward": network}
-for ax, (name, part) in zip(axes, parts.items(), strict=True):
-    assert_close(part(small)[:, order], part(small[:, order]))  # both pass the shuffle
-    jacobian = torch.autograd.functional.jacobian(part, small)  # (1, 6, 16, 1, 6, 16)
-    grid = jacobian[0, :, :, 0].norm(dim=(1, 3))  # (6, 6)
-    ax.imshow((grid / grid.max()).masked_fill(grid == 0, math.nan), vmin=0, vmax=1)
-    label_tokens(ax, sentence, sentence)
-    draw_cell_borders(ax, 6, 6)
-    ax.set(title=name, xlabel="input", ylabel="output", facecolor="#d9d9d9")
-    assert (grid > 0).sum() == (36 if name == "attention" else 6)
-figure.colorbar(axes[0].images[0], ax=axes, label="influence (1: the panel's largest)")
+attend, network = MultiHeadedAttention(2, 16, dropout=0.0), FeedForward(16, 64)
+layers = {"attention": lambda x: attend(x, x, x), "feed-forward network": network}
+sentence = torch.randn(1, 3, 16)
+fig, axes = plt.subplots(1, 2, figsize=(8.5, 3.3))
+influences = {}
+for ax, (name, layer) in zip(axes, layers.items(), strict=True):
+    derivatives = torch.autograd.functional.jacobian(layer, sentence)  # (1, 3, 16, 1, 3, 16)
+    influences[name] = derivatives[0, :, :, 0].norm(dim=(1, 3)) > 0  # (3, 3)
+    look = {"cmap": "Blues", "cbar": False, "vmin": 0, "vmax": 1.3, "linewidths": 2}
+    seaborn.heatmap(influences[name], xticklabels=words, yticklabels=words, ax=ax, **look)
+    ax.set(title=name, xlabel="input", ylabel="output")
+    ax.tick_params(axis="y", rotation=0)
 plt.show()
 
 # %% [markdown]
-# *Figure 2. How much each output depends on each input, in two random layers; grey is zero. Through the
-# feed-forward network, each depends on its own input alone.*
-#
-# So a layer divides its work. **Attention moves vectors between positions and mixes them; the feed-forward
-# network transforms the vector at each position, and moves nothing.** The weights are the same at all
-# positions, but "they use different parameters from layer to layer".
-#
-# ## Two thirds of an encoder layer
-#
-# Attention has four matrices of $512 \times 512$. The feed-forward network has two of $512 \times 2048$,
-# as much as eight of attention's. A decoder layer has two attentions. The operations (multiplications and
-# additions) grow with the matrices, and attention also has a score for every *pair* of tokens. We count
-# for the base model with a vocabulary of 37,000, source and target equally long:
+# *Figure 1. Dark: the output of the row depends on the input of the column. Through the feed-forward
+# network, each word depends on itself alone.*
 
+# %% tags=["check"]
+assert influences["attention"].all()
+assert influences["feed-forward network"].equal(torch.eye(3, dtype=torch.bool))
+import annotated
 
-# %%
-def operations(T: int, d: int = 512, d_ff: int = 2048, vocab: int = 37_000) -> dict[str, tuple[int, int]]:
-    """By part, the operations of the feed-forward networks and of all, for T tokens on both sides."""
-    attend = 4 * 2 * T * d * d + 2 * 2 * T * T * d  # projections; scores and blend
-    network, last = 2 * 2 * T * d * d_ff, 2 * T * d * vocab
-    stacks = 12 * network + 18 * attend
-    return {
-        "encoder layer": (network, network + attend),
-        "decoder layer": (network, network + 2 * attend),
-        "both stacks": (12 * network, stacks),
-        "whole model": (12 * network, stacks + last),
-    }
-
-
-encoder_layer = make_model(10, 10, N=1, dropout=0.0).encoder.layers[0]
-encoder_layer.self_attn.on_weights = lambda weights: None  # no fused kernel: its work would not be counted
-with torch.no_grad(), FlopCounterMode(display=False) as counter:
-    encoder_layer(torch.randn(1, 30, 512), None)
-assert counter.get_total_flops() == operations(30)["encoder layer"][1]
-shares = {part: network / total for part, (network, total) in operations(30).items()}
-for part, share in shares.items():
-    print(f"{part}: the feed-forward networks do {share:.0%} of the operations, at 30 tokens")
-assert [round(share, 2) for share in shares.values()] == [0.66, 0.49, 0.56, 0.40]
-
-# %% tags=["figure-shares"]
-lengths = [2**n for n in range(2, 15)]  # 4 ... 16,384
-_, ax = plt.subplots()
-curves = {part: [operations(T)[part] for T in lengths] for part in operations(1)}
-for (part, pairs), style in zip(curves.items(), ("o-", "s-", "--", ":"), strict=True):
-    ax.plot(lengths, [network / total for network, total in pairs], style, label=part)
-ax.axhline(0.5, color="grey", linewidth=1, zorder=0)
-ax.set_xscale("log", base=2)
-ax.set_xticks(lengths[::2], [f"{T:,}" for T in lengths[::2]])
-ax.set(xlabel="tokens", ylabel="share of the operations", ylim=(0, 0.75))
-ax.set_title("What the feed-forward networks do")
-ax.legend(frameon=False)
-plt.show()
-even = operations(1024)["encoder layer"]
-assert 2 * even[0] == even[1]
+theirs = annotated.PositionwiseFeedForward(16, 64, dropout=0.0)
+_ = network.load_state_dict(theirs.state_dict())
+assert_close(network(sentence), theirs(sentence))
+assert_close(network(sentence)[:, 1], network(sentence[:, 1]))
 
 # %% [markdown]
-# *Figure 3. The feed-forward networks' share of all operations. In an encoder layer it is two thirds for
-# short sentences and one half at 1,024 tokens; in a decoder layer it is never more than a half.*
-#
-# ## A memory
-#
-# Put equation 2 beside equation 1, without biases and scaling:
-#
-# $$\mathrm{softmax}(q\,K^\top)\,V \qquad\qquad \mathrm{ReLU}(x\,W_1)\,W_2$$
-#
-# They have the same form. A hidden unit has a **key**, a column of $W_1$, and a **value**, a row of $W_2$.
-# Above, the second unit's key fits the phrase *not bad*; its value is praise. Geva et al. (2021) call these
-# networks **key-value memories**, and found units in trained models that react to certain phrases.
-#
-# There are two differences. Attention's keys are made from the tokens; these are *parameters*, the same for
-# every sentence. And ReLU is not softmax. We take the two devices of the house:
-
-# %%
-for degree in (10.0, 20.0, 30.0):
-    scores = house.w_1(torch.tensor([degree])).detach()  # (2,): heating, cooling
-    with_relu, with_softmax = torch.relu(scores).tolist(), scores.softmax(dim=-1).tolist()
-    print(f"{degree:.0f} °C: ReLU {with_relu}   softmax {[round(w, 2) for w in with_softmax]}")
-    assert math.isclose(sum(with_softmax), 1, rel_tol=1e-5)
-    assert (sum(with_relu) == 0) == (degree == 20)
+# So the two halves of a layer divide the work. **Attention moves information between words. The
+# feed-forward network works on each word alone.** A Transformer alternates between the two: look around,
+# think, look around, think.
 
 # %% [markdown]
-# At 20 degrees no key fits, and ReLU gives nothing. Softmax must share out its 1 even there: both devices
-# would run, with weight 0.5 each. At 30 degrees softmax still has only 1 to give, but ReLU says *how much*.
+# ## Two thirds of a layer
 #
-# ## From a word to a vector
-#
-# At the model's input stands an **embedding** (section 3.4), a table with a row for each token. It is a
-# linear map of a *one-hot* vector, which is 1 at the token and 0 elsewhere; in code, one just reads the row
-# of the look-up table, `lut`.
+# Which of the two halves is larger? Attention has four matrices of $512 \times 512$. The feed-forward
+# network has $512 \times 2048$ and $2048 \times 512$.
 
 # %%
+layer = annotated.make_model(100, 100, N=1).encoder.layers[0]
+for name, part in (("attention", layer.self_attn), ("feed-forward network", layer.feed_forward)):
+    print(f"{name:21} {sum(weights.numel() for weights in part.parameters()):9,} weights")
+
+# %% tags=["check"]
+sizes = [sum(w.numel() for w in part.parameters()) for part in (layer.self_attn, layer.feed_forward)]
+assert sizes == [4 * (512**2 + 512), 2 * 512 * 2048 + 2048 + 512]
+assert (
+    0.65 < 2 * 512 * 2048 / (2 * 512 * 2048 + 4 * 512**2 + 2 * 30 * 512) < 0.67
+)  # multiplications, 30 words
+
+# %% [markdown]
+# Two thirds of an encoder layer is feed-forward network. For short sentences it also does two thirds of the
+# multiplications. The paper's title is about the other third.
+#
+# Why is $d_{ff}$ four times $d_{model}$? The paper gives no reason. It tried three widths (Table 3, rows
+# C):
+#
+# | $d_{ff}$ | times $d_{model}$ | BLEU | parameters |
+# | --- | --- | --- | --- |
+# | 1024 | 2 | 25.4 | 53 million |
+# | 2048 | 4 | 25.8 | 65 million |
+# | 4096 | 8 | 26.2 | 90 million |
+#
+# Wider is better all the way, and it costs more. Four is a convention that stayed.
+
+# %% [markdown]
+# ## From a word to a vector: embeddings
+#
+# We have worked with vectors from the start. Where do they come from? From a table with a row for each
+# token. A row is called an **embedding**. At first it is random, and training fills it.
+#
+# > "Similarly to other sequence transduction models, we use learned embeddings to convert the input tokens
+# > and output tokens to vectors of dimension $d_{model}$. [...] In the embedding layers, we multiply those
+# > weights by $\sqrt{d_{model}}$." (section 3.4)
+
+
+# %%
+import math
+
+
+class Embeddings(nn.Module):
+    """A vector for each token, times the square root of d_model."""
+
+    def __init__(self, d_model, vocab):
+        super().__init__()
+        self.lut = nn.Embedding(vocab, d_model)  # the look-up table
+        self.scale = math.sqrt(d_model)
+
+    def forward(self, tokens):  # (B, T) -> (B, T, d_model)
+        return self.lut(tokens) * self.scale
+
+
+# %% [markdown]
+# In the tiny model, the factor is $\sqrt 4 = 2$. The row of *cat* is (0.0, 0.6, 0.4, −0.2), so *cat* enters
+# the model as (0.0, 1.2, 0.8, −0.4).
+#
+# Why multiply? You could let training find larger rows. The paper gives no reason. Let us look at sizes.
+# The position of a word is added to its embedding ([05_positional_encoding](05_positional_encoding.ipynb)).
+# How long are the two vectors, in the base model?
+#
+# **Before you run this:** the positions consist of sines and cosines, and the rows of the table of small
+# random numbers. Which are longer?
+
+# %%
+from annotated import sinusoids
+
 _ = torch.manual_seed(0)
-embed = Embeddings(d_model=512, vocab=2000)
+table = torch.randn(2000, 512) / math.sqrt(512)  # small numbers; the next section says why they must be small
+print(f"a position: length {sinusoids(40, 512).norm(dim=1).mean():.1f}")
+print(f"a row of the table: length ≈{table.norm(dim=1).mean():.1f}")
+print(f"a row times the root of 512: length ≈{(table * math.sqrt(512)).norm(dim=1).mean():.1f}")
+
+# %% tags=["check"]
+assert_close(sinusoids(40, 512).norm(dim=1), torch.full((40,), 16.0))
+assert 0.95 < table.norm(dim=1).mean() < 1.05
+theirs, mine = annotated.Embeddings(512, 2000), Embeddings(512, 2000)
+_ = mine.load_state_dict(theirs.state_dict())
 tokens = torch.randint(2000, (2, 7))
-one_hot = F.one_hot(tokens, 2000).float()  # (2, 7, 2000)
-assert_close(embed(tokens), one_hot @ embed.lut.weight * math.sqrt(512))
-show_source(Embeddings.forward, docstring=False)
+assert_close(mine(tokens), theirs(tokens))
+assert_close(mine(tokens), nn.functional.one_hot(tokens, 2000).float() @ mine.lut.weight * math.sqrt(512))
 
 # %% [markdown]
-# > "In the embedding layers, we multiply those weights by √dmodel." (section 3.4)
+# Without the factor, a position is 16 times as long as a word, and the model would hardly see which word it
+# is. With the factor, both have a similar length. But then why not fill the table with larger numbers from
+# the start? Because of what the same table has to do at the other end.
+
+# %% [markdown]
+# ## One table for three jobs
 #
-# **Why?** The paper gives no reason. First: how long is an embedding beside the vector that tells its
-# position and is added to it ([05](05_positional_encoding.ipynb))? That vector has length 16. The authors'
-# code draws an embedding's entries with standard deviation $d_{model}^{-1/2}$, and so do we:
+# > "In our model, we share the same weight matrix between the two embedding layers and the pre-softmax
+# > linear transformation [...]." (section 3.4)
+#
+# At its other end, the model has a vector and wants a score for each token. These scores are called
+# **logits**, and a softmax turns them into probabilities. How do you get a score for *Katze*? Take the dot
+# product of the vector with the row of *Katze*. So the table that turns tokens into vectors also turns
+# vectors into tokens. This is **weight tying** (Press and Wolf, 2017). The table has three jobs:
+#
+# 1. English tokens to vectors, at the bottom of the encoder;
+# 2. German tokens to vectors, at the bottom of the decoder;
+# 3. vectors to logits, at the top of the decoder.
+#
+# In code, it is one line. Both modules hold the *same* parameter:
 
 # %%
-position = sinusoids(40, 512)  # (40, 512)
-drawn = torch.randn(2000, 512, generator=torch.Generator().manual_seed(0)) / math.sqrt(512)
-plain = drawn.norm(dim=-1).mean().item()
-print(f"length of an embedding ≈{plain:.2f}, times sqrt(d_model) ≈{plain * math.sqrt(512):.1f}")
-assert_close(position.norm(dim=-1), torch.full((40,), 16.0))
-assert abs(plain - 1) < 0.01
+d_model, vocab = 512, 2000
+embed, output = Embeddings(d_model, vocab), nn.Linear(d_model, vocab, bias=False)
+output.weight = embed.lut.weight  # one table, (2000, 512)
+print(sum(weights.numel() for weights in nn.ModuleList([embed, output]).parameters()), "weights in all")
+
+# %% tags=["check"]
+assert sum(weights.numel() for weights in nn.ModuleList([embed, output]).parameters()) == vocab * d_model
+tied = annotated.make_model(100, 100, N=1, d_model=64, d_ff=64, h=2, tied_embeddings="all")
+assert tied.src_embed[0].lut.weight is tied.tgt_embed[0].lut.weight is tied.generator.proj.weight
 
 # %% [markdown]
-# With the factor, words and positions are of similar length; without it, positions are 16 times as long.
-# (The outputs of the sub-layers are added too: [06](06_the_full_model.ipynb).) But PyTorch's `nn.Embedding`
-# draws with standard deviation 1, which gives the same length without a factor. Why not use that?
+# Now you see why the rows must be small. A new model knows nothing, so it should find all 2,000 tokens
+# about equally likely. That is a loss of $\ln 2000 = 7.6$.
 #
-# ## One matrix at both ends
-#
-# > "In our model, we share the same weight matrix between the two embedding layers and the pre-softmax linear
-# > transformation ..." (section 3.4)
-#
-# At the output stands a linear map from the decoder's 512 numbers to a score for each token, its **logit**;
-# a softmax turns the logits into probabilities. **Weight tying** (Press and Wolf, 2017) takes the same
-# matrix for this map as for the two embeddings. A token's logit is then the dot product of the decoder's
-# state with the token's own vector, as if the state were a query and the vocabulary the keys.
-#
-# Here the scale of the matrix matters. The state comes out of a layer norm: 512 entries of variance 1. If
-# the matrix's entries have variance 1 too, a logit is a sum of 512 products of variance 1: its standard
-# deviation is $\sqrt{512} = 22.6$. But a new model should find all tokens equally likely. With 2,000
-# tokens, that is a loss (minus the logarithm of the right token's probability) of $\ln 2000 = 7.6$; logits
-# of variance 1 are not quite equal, which adds about 0.5.
-#
-# We measure new models on random tokens. Their states still resemble the token just read, so the shared
-# matrix gives *that* token the largest logit; the second loss leaves it out. Each standard deviation is
-# tried with the factor at the input and without.
+# **Before you run this:** the vector that leaves the decoder has 512 entries of variance 1 (a layer norm
+# sees to that). If the entries of the table have variance 1, too, how large is a typical logit? And what
+# does a softmax do with it?
 
 # %%
 _ = torch.manual_seed(0)
-shape = {"N": 2, "d_model": 512, "d_ff": 512, "h": 8, "dropout": 0.0}
-tied = make_model(2000, 2000, **shape, tied_embeddings="all")
-places = [tied.src_embed[0].lut.weight, tied.tgt_embed[0].lut.weight, tied.generator.proj.weight]
-assert all(place is places[0] for place in places)
-src, tgt = torch.randint(4, 2000, (8, 12)), torch.randint(4, 2000, (8, 13))
-batch = Batch(src, tgt, pad=2)
-for std, factor in product((1.0, 512**-0.5), (math.sqrt(512), 1.0)):
-    nn.init.normal_(places[0], std=std)
-    for end in (tied.src_embed[0], tied.tgt_embed[0]):
-        end.d_model = factor**2  # its root is the factor
-    with evaluating(tied):
-        states = tied(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-        log_probs = tied.generator(states)  # (8, 12, 2000)
-        others = log_probs.scatter(-1, batch.tgt.unsqueeze(-1), -math.inf).log_softmax(dim=-1)
-    loss, fair = (F.nll_loss(p.flatten(0, 1), batch.tgt_y.flatten()).item() for p in (log_probs, others))
-    print(f"std {std:.3f}, factor {factor:4.1f}: loss ≈{loss:.1f}, without that token ≈{fair:.1f}")
-    assert 50 < fair < loss if std == 1 else 7.5 < fair < 8.5 and (loss > fair + 0.5) == (factor > 1)
+states = nn.functional.layer_norm(torch.randn(500, d_model), (d_model,))  # as they leave the decoder
+targets = torch.randint(vocab, (500,))
+first_loss = {}
+for name, size in (("1", 1.0), ("1 / root of d_model", d_model**-0.5)):
+    _ = nn.init.normal_(embed.lut.weight, std=size)
+    with torch.no_grad():
+        logits = output(states)
+        first_loss[name] = nn.functional.cross_entropy(logits, targets).item()
+    print(f"entries of size {name:20} typical logit ≈{logits.std():.1f}, loss ≈{first_loss[name]:.1f}")
+
+# %% tags=["check"]
+assert first_loss["1"] > 50
+assert math.log(2000) < first_loss["1 / root of d_model"] < math.log(2000) + 1
 
 # %% [markdown]
-# **The output wants entries of about $1/\sqrt{d_{model}}$, with or without the factor. The factor is for
-# the input**, where entries of about 1 match the positions. It has a price: a new model gives the token
-# just read about half of the probability (8.9 against 8.1). We have not trained with and without it.
+# With entries of size 1, a logit is a sum of 512 products, so its typical size is $\sqrt{512} = 22.6$. That
+# is the same arithmetic as for the scores of attention in 02. The softmax is sure of one token, and almost
+# always wrong, so the loss starts at about 80 instead of 7.6. PyTorch's `nn.Embedding` fills its table this
+# way.
 #
-# **Exercise 2 (medium).** Write the two ends of the model with one matrix. Draw it so that a new model
-# knows nothing and its embeddings have entries of variance 1.
+# **The output needs small entries, about $1/\sqrt{d_{model}}$. The input needs entries of about 1.
+# Multiplying by $\sqrt{d_{model}}$ at the input serves both.**
+#
+# ### What sharing saves, and what it costs
+#
+# For 37,000 tokens, the table has 19 million numbers, almost a third of the base model. Without sharing
+# there would be three of them:
+
+# %%
+for tied_embeddings in ("all", "none"):
+    with torch.device("meta"):  # tensors without storage: only their sizes
+        model = annotated.make_model(37_000, 37_000, tied_embeddings=tied_embeddings)
+    total = sum(weights.numel() for weights in model.parameters())
+    print(f'tied_embeddings="{tied_embeddings}": {total / 1e6:.1f} million parameters')
+
+# %% tags=["check"]
+assert 100 < total / 1e6 < 102
+
+# %% [markdown]
+# The price is that three jobs now pull at the same rows. We can watch them pull. We give a small model
+# three separate tables with equal numbers, compute one loss for *a cat runs → eine Katze rennt*, and ask
+# which rows of each table get a gradient.
+#
+# **Before you run this:** the vocabulary also holds *Hund* and *dog*, which do not occur. Which table will
+# change their rows?
+
+# %%
+tokens = ["<s>", "</s>", "<blank>", "a", "cat", "runs", "dog", "eine", "Katze", "rennt", "Hund"]
+number = {token: i for i, token in enumerate(tokens)}
+_ = torch.manual_seed(0)
+model = annotated.make_model(11, 11, N=2, d_model=32, d_ff=64, h=2, dropout=0.0, tied_embeddings="none")
+english = torch.tensor([[number[token] for token in ("a", "cat", "runs")]])
+german = torch.tensor([[number[token] for token in ("<s>", "eine", "Katze", "rennt", "</s>")]])
+batch = annotated.Batch(english, german, pad=2)
+states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+loss = nn.functional.nll_loss(model.generator(states).flatten(0, 1), batch.tgt_y.flatten())
+loss.backward()
+tables = {
+    "English in": model.src_embed[0].lut,
+    "German in": model.tgt_embed[0].lut,
+    "out": model.generator.proj,
+}
+pulled = {}
+for name, holder in tables.items():
+    pulled[name] = [token for token, row in zip(tokens, holder.weight.grad, strict=True) if row.norm() > 0]
+    print(f"{name:11}", *pulled[name])
+
+# %% tags=["check"]
+assert pulled["English in"] == ["a", "cat", "runs"]
+assert pulled["German in"] == ["<s>", "eine", "Katze", "rennt"]
+assert pulled["out"] == tokens
+
+# %% [markdown]
+# At the inputs, only the words that were read get a gradient. At the output, **every** row gets one, in
+# every update. Each token has some probability, and all but the right one should have less. So *Hund* is
+# pushed away from the decoder's vectors, although it does not occur. For words that are rare, this pushing
+# is most of what they learn (Gao et al., 2019).
+#
+# **To keep:** one table turns tokens into vectors and vectors into logits. Its entries are small for the
+# output, and are multiplied by $\sqrt{d_{model}}$ at the input.
+
+# %% [markdown]
+# ## What you can now say
+#
+# - A weighted mean brings words together, but a linear map cannot tell what a combination means. ReLU units
+#   can: each is a detector, and adds something when it is on.
+# - The feed-forward network treats every word alone and in the same way. Attention moves, the feed-forward
+#   network computes, and it holds two thirds of an encoder layer.
+# - An embedding is a row of a table, times $\sqrt{d_{model}}$. The same table makes the logits, and for
+#   that its entries must be small.
+#
+# **Deeper:** [What is a feed-forward layer?](evidence/what_is_a_feed_forward_layer.ipynb)
+#
+# **Next:** [05_positional_encoding](05_positional_encoding.ipynb): how the model learns where a word
+# stands.
+
+# %% [markdown]
+# ## Exercises
+#
+# **Exercise 1 (easy).** Predict. A colleague forgets the ReLU in his feed-forward network of 512 and 2,048
+# numbers. There is no error, and the loss falls. Which of the four phrases at the top can his network
+# learn? How many of its 2.1 million weights are wasted?
+
+# %% tags=["solution"]
+# None of the four: without the ReLU the network is one linear map, and its best answer is 0 for each phrase.
+# One linear map of 512 x 512 could do the same:
+both, needed = 2 * 512 * 2048 + 2048 + 512, 512 * 512 + 512
+print(f"{both:,} weights do the work of {needed:,}: {1 - needed / both:.0%} are wasted")
+
+# %% [markdown]
+# **Exercise 2 (medium).** Write the two ends of a model with one table and nothing else. Fill it so that a
+# new model knows nothing (the loss is close to $\ln(vocab)$), and its embeddings have entries of variance
+# 1.
 
 
 # %% tags=["exercise"]
 class TiedEnds(nn.Module):
-    """One matrix (vocab, d_model), and no other parameter."""
+    """One table (vocab, d_model), and no other parameter."""
 
-    def __init__(self, d_model: int, vocab: int):
+    def __init__(self, d_model, vocab):
         super().__init__()
         raise NotImplementedError
 
-    def embed(self, tokens: Tensor) -> Tensor:
+    def embed(self, tokens):
         """(B, T) -> (B, T, d_model)."""
 
-    def logits(self, states: Tensor) -> Tensor:
+    def logits(self, states):
         """(B, T, d_model) -> (B, T, vocab)."""
 
 
 # %% tags=["solution"]
 class TiedEnds(nn.Module):
-    def __init__(self, d_model: int, vocab: int):
+    def __init__(self, d_model, vocab):
         super().__init__()
         self.table = nn.Parameter(torch.randn(vocab, d_model) / math.sqrt(d_model))
 
-    def embed(self, tokens: Tensor) -> Tensor:
+    def embed(self, tokens):
         return self.table[tokens] * math.sqrt(self.table.size(1))
 
-    def logits(self, states: Tensor) -> Tensor:
+    def logits(self, states):
         return states @ self.table.T
 
 
 # %% tags=["exercise-test"]
 _ = torch.manual_seed(0)
-ends = TiedEnds(256, 1000)
-tokens = torch.randint(1000, (20, 10))
-logits = ends.logits(F.layer_norm(torch.randn(20, 10, 256), (256,)))
-assert [tuple(p.shape) for p in ends.parameters()] == [(1000, 256)]
-assert 0.95 < ends.embed(tokens).std() < 1.05
-assert math.log(1000) < F.cross_entropy(logits.flatten(0, 1), tokens.flatten()) < math.log(1000) + 1
+ends, tokens = TiedEnds(256, 1000), torch.randint(1000, (20, 10))
+states = nn.functional.layer_norm(torch.randn(20, 10, 256), (256,))
+start = nn.functional.cross_entropy(ends.logits(states).flatten(0, 1), tokens.flatten()).item()
+print(f"variance of the embeddings ≈{ends.embed(tokens).var():.2f}, first loss ≈{start:.1f}")
+assert [tuple(weights.shape) for weights in ends.parameters()] == [(1000, 256)], "one table, and nothing else"
+assert 0.9 < ends.embed(tokens).var() < 1.1, "the entries of an embedding should have variance 1"
+assert math.log(1000) < start < math.log(1000) + 1, "a new model should find all tokens about equally likely"
 assert ends.embed(torch.arange(1000)).allclose(ends.logits(torch.eye(256)).T * 16, atol=1e-5)
 
 # %% [markdown]
-# ### What sharing saves, and what it changes
-
-# %%
-for tied_embeddings in ("all", "target", "none"):
-    config = TransformerConfig.base(37_000, 37_000, tied_embeddings=tied_embeddings)
-    print(f'tied_embeddings="{tied_embeddings}": {sum(count_parameters(config).values()) / 1e6:.1f} million')
-assert sum(count_parameters(config).values()) / 1e6 > 63.1 + 37
-try:
-    make_model(8000, 6000, tied_embeddings="all")
-except ValueError as error:
-    print("ValueError:", error)
-
-# %% [markdown]
-# Table 3 prints 65 million; the paper does not say how it counted ([06](06_the_full_model.ipynb)). Sharing
-# saves 38 million parameters of 101, but not one operation. It needs one vocabulary for both languages,
-# which the paper has. And three uses now pull at one matrix. To see each, we give a second model three
-# separate matrices with the same numbers.
-
-# %%
-pair = ("der Hund sah die kleine Katze .", "the dog saw the little cat .")
-german, english = (line.split() for line in pair)
-vocabulary = list(dict.fromkeys(["<s>", "</s>", "<blank>", *german, *english, "Haus", "house"]))
-number = {word: n for n, word in enumerate(vocabulary)}
-src = torch.tensor([[number[word] for word in german]])
-tgt = torch.tensor([[number[word] for word in ("<s>", *english, "</s>")]])
-batch = Batch(src, tgt, pad=number["<blank>"])
-shape = {"N": 2, "d_model": 64, "d_ff": 256, "h": 4, "dropout": 0.0}
-shared = make_model(len(vocabulary), len(vocabulary), **shape, tied_embeddings="all").double()
-apart = make_model(len(vocabulary), len(vocabulary), **shape, tied_embeddings="none").double()
-apart.load_state_dict(shared.state_dict())  # the same numbers, in three places
-for model in (shared, apart):
-    states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-    F.nll_loss(model.generator(states).flatten(0, 1), batch.tgt_y.flatten()).backward()
-ends = (apart.src_embed[0].lut.weight, apart.tgt_embed[0].lut.weight, apart.generator.proj.weight)
-uses = dict(zip(("source", "target", "output"), (end.grad for end in ends), strict=True))  # (17, 64) each
-assert_close(sum(uses.values()), shared.generator.proj.weight.grad)
-for use, gradient in uses.items():
-    rows = [vocabulary[n] for n in gradient.norm(dim=-1).nonzero().flatten().tolist()]
-    shown = " ".join(rows[:8]) + " ..." * (len(rows) > 8)
-    print(f"{use}: {len(rows)} of {len(vocabulary)} rows get a gradient: {shown}")
-    assert use != "output" or len(rows) == len(vocabulary)
-
-# %% [markdown]
-# The shared matrix gets the sum of the three gradients. An embedding gives one only to the words that it
-# has read. **The output gives one to every row**, because each token has some probability, and with this
-# loss all but the right one should have less. So *Haus*, which occurs nowhere here, is pushed away from
-# the decoder's states, as Gao et al. (2019) found for rare words. (Label smoothing,
-# [08](08_training_recipe.ipynb), stops that at a small probability.)
-#
-# **Exercise 3 (hard).** Take the memory literally, and replace the feed-forward network by *attention over
-# parameters*: $h$ heads, projections for queries and output without biases, and for each head $n$ trained
-# keys and values, the same for all tokens, without projections. Which $n$ makes it as large as a
-# feed-forward network without biases?
+# **Exercise 3 (hard).** Explore. A unit is switched on by its column of $W_1$ and adds its row of $W_2$.
+# That looks like a key and a value. Take it literally: replace the feed-forward network by *attention over
+# parameters*. There are $h$ heads, a map that makes queries, a map at the output, no biases, and for each
+# head $n$ trained keys and values, the same for all words. For which $n$ does it have as many parameters as
+# $W_1$ and $W_2$? What is $n$ in the base model?
 
 
 # %% tags=["exercise"]
 class ParameterAttention(nn.Module):
     """(B, T, d_model) -> (B, T, d_model), with as many parameters as W_1 and W_2 of this d_ff."""
 
-    def __init__(self, h: int, d_model: int, d_ff: int):
+    def __init__(self, h, d_model, d_ff):
         super().__init__()
         raise NotImplementedError
 
 
 # %% tags=["solution"]
 class ParameterAttention(nn.Module):
-    def __init__(self, h: int, d_model: int, d_ff: int):
+    def __init__(self, h, d_model, d_ff):
         super().__init__()
-        n = d_ff - d_model  # 2 d_model^2 + 2 n d_model = 2 d_model d_ff; 1,536 for the paper's sizes
+        n = d_ff - d_model  # 2 d_model^2 + 2 n d_model = 2 d_model d_ff, so 1,536 in the base model
         self.to_query = nn.Linear(d_model, d_model, bias=False)
         self.to_output = nn.Linear(d_model, d_model, bias=False)
         self.keys = nn.Parameter(torch.randn(h, n, d_model // h))
         self.values = nn.Parameter(torch.randn(h, n, d_model // h))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         query = self.to_query(x).unflatten(-1, (len(self.keys), -1)).transpose(1, 2)  # (B, h, T, d_k)
-        heads, _ = attention(query, self.keys, self.values)
+        heads, _ = annotated.attention(query, self.keys, self.values)
         return self.to_output(heads.transpose(1, 2).flatten(2))
 
 
 # %% tags=["exercise-test"]
-_ = torch.manual_seed(0)
-place, tokens = ParameterAttention(h=4, d_model=32, d_ff=128), torch.randn(2, 7, 32)
-assert sum(p.numel() for p in place.parameters()) == 2 * 32 * 128
-assert all(p.requires_grad for p in place.parameters())
-one_by_one = torch.stack([place(tokens[:, t : t + 1]) for t in range(7)], dim=1).flatten(1, 2)
-assert_close(place(tokens), one_by_one)  # position-wise
-assert not torch.allclose(place(2 * tokens), 2 * place(tokens), atol=1e-3)  # and not linear
-
-# %% [markdown]
-# ## Further
-#
-# <details><summary>Further: the factor is also a learning rate</summary>
-#
-# Without sharing, a table with variance 1 and no factor gives the same model as a table with variance
-# $1/d_{model}$ and the factor. They do not train alike. Adam's first steps change each entry by about the
-# learning rate, however large its gradient ([08](08_training_recipe.ipynb)), and the factor comes after: the
-# embedding changes 22.6 times as much. In plain gradient descent the factor multiplies the gradient too:
-# $22.6^2 = 512$ times as much.
-#
-# </details>
+layer = ParameterAttention(4, 32, 128)
+assert sum(weights.numel() for weights in layer.parameters()) == 2 * 32 * 128, "as many as W_1 and W_2"
+x = torch.randn(2, 5, 32)
+assert_close(layer(x)[:, 3], layer(x[:, 3:4])[:, 0], msg="each word must be treated alone")
+assert (layer(x) - layer(2 * x)).abs().max() > 1e-4, "the output does not depend on the word"
+print(f"as large as a feed-forward network: {sum(w.numel() for w in layer.parameters()):,} weights")

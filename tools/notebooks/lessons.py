@@ -15,6 +15,7 @@ IN_THIS_FORM = {
     "01_why_attention",
     "02_attention",
     "03_multi_head_attention",
+    "04_feed_forward_and_embeddings",
     "05_positional_encoding",
     "06_the_full_model",
     "08_training_recipe",

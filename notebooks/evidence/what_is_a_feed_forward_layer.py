@@ -1,0 +1,215 @@
+# %% [markdown]
+# # What is a feed-forward layer?
+#
+# A memory, whose keys and values are weights. In our translator's encoder, about 80% of the units that are
+# on often enough have at least half of their 20 strongest reactions at one token; of random directions it
+# is about 40%. And attention over trained keys and values, as large as the network, memorizes 1,600 random
+# facts as well.
+#
+# *Half a minute to run.* The lesson that this belongs to is
+# [04_feed_forward_and_embeddings](../04_feed_forward_and_embeddings.ipynb).
+
+# %% tags=["install"]
+from importlib.util import find_spec
+
+if not find_spec("annotated"):
+    get_ipython().run_line_magic("pip", "install -q 'annotated-transformer[colab]'")
+
+# %% [markdown]
+# ## The idea, and whose it is
+#
+# Put the two formulas beside each other, without biases and without the scale:
+#
+# $$\mathrm{ReLU}(x\,W_1)\,W_2 \qquad\qquad \mathrm{softmax}(q\,K^\top)\,V$$
+#
+# A column of $W_1$ is compared with the word's vector, as a key is compared with a query. If it fits, the
+# corresponding row of $W_2$ is added, as a value is. There are two differences: these keys and values are
+# weights, the same for every sentence, and a ReLU stands where attention has a softmax.
+#
+# The idea is often credited to Geva et al. ([2021](https://arxiv.org/abs/2012.14913)), who call these
+# networks *key-value memories* and found units in a trained language model that react to certain patterns.
+# But the authors of the Transformer had it first. The LaTeX source that they uploaded to
+# [arXiv](https://arxiv.org/abs/1706.03762) has a section that the published paper leaves out,
+# `parameter_attention.tex`, with the title "Two Feed-Forward Layers = Attention over Parameters". It
+# compares the same two formulas. They also *replaced* the feed-forward networks by multi-head attention
+# over trained keys and values, with 8 heads and 1,536 keys in each. By their table this gave 25.5 BLEU,
+# where the base model has 25.8, and it was slower; a second version reached 25.9.
+#
+# Why 1,536? Attention over parameters has a map for queries, a map at the output, and the keys and values.
+# It is as large as a feed-forward network if $2 d^2 + 2 n d = 2\, d\, d_{ff}$:
+
+# %%
+d_model, d_ff = 512, 2048
+n = d_ff - d_model
+print(f"{n:,} keys: {2 * d_model**2 + 2 * n * d_model:,} weights, as in W_1 and W_2: {2 * d_model * d_ff:,}")
+
+# %% tags=["check"]
+assert 2 * d_model**2 + 2 * n * d_model == 2 * d_model * d_ff
+
+# %% [markdown]
+# ## What do units react to?
+#
+# We read English sentences with the encoder of the shipped translator, which has 256 units in each of four
+# layers, and write down how strongly each unit is on at each token. (The sentences are those of the
+# built-in corpus. The model was trained on other texts, captions of photographs.)
+
+# %%
+from collections import Counter
+
+import torch
+from torch import nn
+
+from annotated import load_pretrained
+from annotated.data.grammar import grammar
+
+torch.set_num_threads(1)
+translator = load_pretrained("multi30k-en-de")
+lines = sorted(grammar("en-de").splits["test"].src, key=len)
+layers = [layer.feed_forward for layer in translator.model.encoder.layers]
+tokens, inputs, units = [], {n: [] for n in range(4)}, {n: [] for n in range(4)}
+for n, layer in enumerate(layers):
+    layer.w_1.register_forward_pre_hook(lambda _, given, n=n: inputs[n].append(given[0]))
+    layer.w_2.register_forward_pre_hook(lambda _, given, n=n: units[n].append(given[0]))
+
+# %%
+for start in range(0, len(lines), 50):
+    batch = translator.batch([translator.encode(line) for line in lines[start : start + 50]])
+    real = batch != translator.src_tokenizer.pad
+    with torch.no_grad():
+        translator.model.encode(batch, real.unsqueeze(1))
+    tokens += [token for row, r in zip(batch, real, strict=True) for token in row[r].tolist()]
+    for recorded in (*inputs.values(), *units.values()):
+        recorded[-1] = recorded[-1][real]
+inputs, units = ({n: torch.cat(each) for n, each in kind.items()} for kind in (inputs, units))
+names = translator.src_tokenizer.pieces(tokens)
+print(f"{len(lines)} sentences, {len(names):,} tokens")
+
+# %% [markdown]
+# For each unit, we look at the 20 tokens at which it is on most strongly. How many of the 20 are the same
+# token? There is a control, because vectors of the same token resemble each other, so that *any* direction
+# would prefer some token: we do the same with random directions in the place of the columns of $W_1$.
+
+
+# %%
+def selectivity(strength):
+    """For each column, the share of its 20 strongest places that are the same token."""
+    top = strength.topk(20, dim=0).indices.T.tolist()
+    return torch.tensor([Counter(names[i] for i in places).most_common(1)[0][1] / 20 for places in top])
+
+
+_ = torch.manual_seed(0)
+half = {}
+print("share of units with at least half of their 20 strongest reactions at one token")
+for n in range(4):
+    often = (units[n] > 0).sum(dim=0) >= 20  # the others are on too rarely to tell
+    control = inputs[n] @ torch.randn(inputs[n].size(1), 256)
+    half[n] = [(selectivity(each) >= 0.5).double().mean() for each in (units[n][:, often], control)]
+    on = (units[n] > 0).double().mean()
+    print(f"layer {n + 1}: units ≈{half[n][0]:.0%}, random directions ≈{half[n][1]:.0%};", end=" ")
+    print(f"≈{on:.1%} of all units are on at a token, ≈{often.sum()} of 256 at 20 tokens or more")
+
+# %% tags=["check"]
+for units_half, random_half in half.values():
+    assert units_half > 0.65
+    assert random_half < 0.5
+    assert units_half > random_half + 0.25
+assert all((units[n] > 0).double().mean() < 0.05 for n in range(4))
+
+# %%
+for n, wanted in ((0, 1.0), (3, 0.0)):  # the most and the least selective units of the first and last layer
+    often = ((units[n] > 0).sum(dim=0) >= 20).nonzero().flatten()
+    order = selectivity(units[n][:, often]).argsort(descending=bool(wanted), stable=True)
+    for unit in often[order[:4]].tolist():
+        places = units[n][:, unit].topk(20).indices.tolist()
+        shown = Counter(names[i] for i in places).most_common(5)
+        print(f"layer {n + 1}, unit {unit:3}:", *(f"{token} {count}" for token, count in shown))
+
+# %% tags=["check"]
+assert selectivity(units[0][:, (units[0] > 0).sum(dim=0) >= 20]).max() == 1.0
+
+# %% [markdown]
+# Most units are detectors of one token, as the lesson's two units were detectors of one phrase. The least
+# selective ones of the last layer are more interesting. They react to several words of one kind: pieces of
+# clothing, people, or what people are doing. And units are on rarely: at each token, fewer than 2 of 100.
+#
+# The control matters. A look at the best examples alone would have been convincing, and random directions
+# give convincing examples, too: two in five of them prefer one token. The units are about twice as
+# selective as that.
+#
+# ## Is it as good a memory?
+#
+# If a feed-forward network is a memory, it should be able to learn facts by heart that follow no rule. We
+# make 1,600 "phrases", the sums of one of 40 and one of 40 random vectors, and give each a random answer,
+# yes or no. A layer gets the sum, and a linear map reads the answer from its normalized output. We compare
+# three layers with the same number of weights: a feed-forward network, attention over parameters, and two
+# linear maps without a ReLU.
+
+# %%
+from annotated import attention
+
+
+class ParameterAttention(nn.Module):
+    """Attention over trained keys and values, as large as a feed-forward network of this d_ff."""
+
+    def __init__(self, h, d_model, d_ff):
+        super().__init__()
+        shape, self.scale = (h, d_ff - d_model, d_model // h), d_model**0.5  # the authors scale them up, too
+        self.to_query, self.to_output = (nn.Linear(d_model, d_model, bias=False) for _ in range(2))
+        self.keys, self.values = (nn.Parameter(torch.randn(shape) / self.scale) for _ in range(2))
+
+    def forward(self, x):  # (n, d_model) -> (n, d_model)
+        query = self.to_query(x).unflatten(-1, (len(self.keys), -1)).transpose(0, 1)  # (h, n, d_k)
+        heads, _ = attention(query, self.keys * self.scale, self.values * self.scale)
+        return self.to_output(heads.transpose(0, 1).flatten(1))
+
+
+def two_maps(*between):
+    return nn.Sequential(nn.Linear(64, 128, bias=False), *between, nn.Linear(128, 64, bias=False))
+
+
+makers = {
+    "feed-forward network": lambda: two_maps(nn.ReLU()),
+    "attention over parameters": lambda: ParameterAttention(8, 64, 128),
+    "two linear maps": two_maps,
+}
+
+
+# %%
+def learn(make, seed, most=300):
+    """The share of 1,600 facts that are known in the end, and the updates until it is 99%, or `most`."""
+    torch.manual_seed(seed)
+    first, second = torch.randn(2, 40, 64)
+    phrases, facts = (first[:, None] + second[None]).flatten(0, 1), torch.randint(2, (1600,))
+    layer, norm, read = make(), nn.LayerNorm(64), nn.Linear(64, 2)
+    adam = torch.optim.Adam([*layer.parameters(), *norm.parameters(), *read.parameters()], lr=0.003)
+    known, updates = 0.0, 0
+    while known < 0.99 and updates < most:
+        logits = read(norm(phrases + layer(phrases)))
+        known = (logits.argmax(dim=-1) == facts).double().mean().item()
+        adam.zero_grad()
+        nn.functional.cross_entropy(logits, facts).backward()
+        adam.step()
+        updates += 1
+    return known, updates
+
+
+# %%
+learned = {name: [learn(make, seed) for seed in (0, 1, 2)] for name, make in makers.items()}
+for name, found in learned.items():
+    size = sum(weights.numel() for weights in makers[name]().parameters())
+    print(f"{name:26} {size:,} weights:", end=" ")
+    print("; ".join(f"≈{known:.0%} after ≈{update} updates" for known, update in found))
+
+# %% tags=["check"]
+for name in ("feed-forward network", "attention over parameters"):
+    assert all(known >= 0.99 and update < 150 for known, update in learned[name])
+assert all(known < 0.95 and update == 300 for known, update in learned["two linear maps"])
+
+# %% [markdown]
+# Both memories learn all facts. The two linear maps do not. (They get more than half, because the layer
+# norm behind them is not linear either.) So the softmax can do the ReLU's work. What decides in practice is
+# speed: a ReLU needs no query and no softmax.
+#
+# **What it does not say.** That a unit is on at a token does not show that the translation uses it. The
+# sentences are simple, and 20 reactions are few. The 1,600 facts are all that the layers learn; in a
+# translator, such facts must share the layer with everything else.
