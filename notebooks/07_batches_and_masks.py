@@ -543,8 +543,8 @@ for N in (1, 2):
 # - Sentences of similar length share a batch; otherwise half of the work is padding.
 # - If a prediction changes with its own answer, the model is cheating.
 #
-# **Deeper:** [How far does a gradient reach?](evidence/how_far_does_a_gradient_reach.ipynb) says what it
-# costs if positions cannot be trained at once.
+# **Deeper:** [Exposure bias, counted](evidence/exposure_bias_counted.ipynb): what happens after a model's own
+# mistake, which it never sees under teacher forcing.
 #
 # **Next:** [08_training_recipe](08_training_recipe.ipynb), where the batches are used.
 

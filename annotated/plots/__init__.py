@@ -11,7 +11,7 @@ from annotated.plots.costs import (
     plot_against,
 )
 from annotated.plots.diagrams import plot_beam, plot_model_flow, plot_tree
-from annotated.plots.masks import explore_masks, plot_mask, plot_padding, plot_tokens, wasted_share
+from annotated.plots.masks import explore_masks, plot_mask
 from annotated.plots.notebook import setup_notebook, show_source
 from annotated.plots.positions import plot_encodings
 from annotated.plots.scaling import explore_scaling, plot_by_width, plot_soft_lookup
@@ -34,13 +34,10 @@ __all__ = [
     "plot_learning_curves",
     "plot_mask",
     "plot_model_flow",
-    "plot_padding",
     "plot_schedules",
     "plot_soft_lookup",
     "plot_split",
-    "plot_tokens",
     "plot_tree",
     "setup_notebook",
     "show_source",
-    "wasted_share",
 ]

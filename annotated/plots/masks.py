@@ -1,6 +1,6 @@
-"""Pictures of masks, who may look at whom, query down and key across; and of the padding that they hide."""
+"""Pictures of masks: who may look at whom, query down and key across."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from torch import Tensor
@@ -14,7 +14,6 @@ from annotated.plots.drawing import (
     draw_cell_borders,
     label_tokens,
     load,
-    palette,
     pd,
     plt,
     token_axis,
@@ -137,64 +136,3 @@ def _sentences(mask: Tensor, queries: Tokens, keys: Tokens, chosen: "alt.Paramet
         .transform_filter(chosen)
         for field, weight, below in (("says:N", "normal", 100), ("words:N", "bold", 120))
     ]
-
-
-PADDING, TOKEN = "#e4e4e4", "#56b4e9"  # apart in lightness too, and black can be read on both
-Batches = Sequence[Sequence[int]]  # for each batch the lengths of its sentences, in tokens
-
-
-def wasted_share(batches: Batches) -> float:
-    """Return the share of all places, padded to each batch's longest sentence, that holds padding.
-
-    Raises ValueError if there is no batch, or an empty one.
-    """
-    if not batches or not all(len(batch) and max(batch) > 0 for batch in batches):
-        raise ValueError("padding is counted over batches of at least one sentence, with tokens in it")
-    return 1 - sum(map(sum, batches)) / sum(len(batch) * max(batch) for batch in batches)
-
-
-def plot_padding(ways: Mapping[str, Batches], ax: "plt.Axes | None" = None) -> "plt.Axes":
-    """Draw a bar for each way of batching the same sentences: the share of places wasted on padding.
-
-    Raises ValueError where the ways do not hold the same tokens, so that they cannot be compared.
-    """
-    totals = {name: sum(map(sum, batches)) for name, batches in ways.items()}
-    if len(set(totals.values())) != 1:
-        raise ValueError(f"every way must batch the same sentences, but their tokens are {totals}")
-    shares = [100 * wasted_share(batches) for batches in ways.values()]
-    ax = axes_or_new(ax, 8.0, 0.8 * len(ways) + 1.6)
-    bars = ax.barh(list(ways), shares, color=palette(1)[0])
-    ax.bar_label(bars, [f"{share:.1f} %" for share in shares], padding=5)
-    ax.invert_yaxis()
-    ax.margins(x=0.12)
-    ax.set(title="Padding, by way of batching", xlabel="places wasted on padding (%)", ylabel="batches")
-    return ax
-
-
-def plot_tokens(
-    tokens: Tensor,
-    pad: int,
-    names: Sequence[Sequence[str]] | None = None,
-    ax: "plt.Axes | None" = None,
-    title: str = "The places of a batch",
-) -> "plt.Axes":
-    """Draw one side of a batch: a row for each sentence, blue where a token stands, grey where padding does.
-
-    `tokens` are integers (batch, len), `pad` is the padding symbol's; `names` has for each row a name for
-    each place, written into the cells that hold tokens. Raises ValueError if there are not as many.
-    """
-    rows, columns = tokens.shape
-    if names is not None and [len(row) for row in names] != [columns] * rows:
-        raise ValueError(f"{rows} rows of {columns} tokens need as many names, not {[*map(len, names)]}")
-    real = (tokens != pad).cpu().numpy()
-    ax = axes_or_new(ax) if names is None else axes_or_new(ax, 0.9 * columns + 2.5, 0.5 * rows + 1.2)
-    _draw_two(ax, real, {"token": TOKEN, "padding": PADDING})
-    ax.set_aspect("auto")
-    ax.spines[:].set_visible(False)
-    ax.tick_params(length=0)
-    if names is not None:
-        draw_cell_borders(ax, rows, columns)
-        for row, column in zip(*real.nonzero(), strict=True):
-            ax.text(column, row, names[row][column], ha="center", va="center", fontsize=11)
-    ax.set(title=title, xlabel="position", ylabel="sentence")
-    return ax

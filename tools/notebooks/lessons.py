@@ -18,6 +18,7 @@ IN_THIS_FORM = {
     "04_feed_forward_and_embeddings",
     "05_positional_encoding",
     "06_the_full_model",
+    "07_batches_and_masks",
     "08_training_recipe",
     "09_first_example",
     "11_search_and_averaging",
