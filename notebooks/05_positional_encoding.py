@@ -171,7 +171,7 @@ plt.show()
 # %% [markdown]
 # ### Reading other people's code
 #
-# In most implementations you will not find $10000^{-2i/d}$ but `exp(-(2i/d) · ln 10000)`. It is the same
+# In many implementations you will not find $10000^{-2i/d}$ but `exp(-(2i/d) · ln 10000)`. It is the same
 # number, because $a^b = e^{b \ln a}$. The authors computed it that way, and many copied it.
 
 # %%
@@ -357,8 +357,8 @@ show_source(LearnedPositions.forward, docstring=False)
 # work?](evidence/do_positions_beyond_training_work.ipynb) Mostly not, unless the training starts its
 # sentences at random positions.*
 #
-# Most language models since 2021 add nothing at all. They turn queries and keys by their position, with the
-# rotations of this page. That is **RoPE**, and you will write it in Exercise 2.
+# Most of today's language models add nothing to the embeddings. They turn queries and keys by their position,
+# with the rotations of this page. That is **RoPE**, and you will write it in Exercise 2.
 
 # %% [markdown]
 # ## What you can now say

@@ -105,7 +105,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. Left: two schedules that differ in the first five updates. Right: the losses of the same model
-# under each. The grey line is guessing.*
+# under each. The gray line is guessing.*
 
 # %%
 for name, losses in runs.items():
@@ -438,8 +438,9 @@ for row in wanted.tolist():
 # %% [markdown]
 # The second row belongs to a position of padding, and is empty. The loss is then the *cross-entropy* with
 # these targets: $-\sum_k t_k \log p_k$, where $t$ is the target and $p$ the prediction. (Codes differ in who
-# shares the 0.1. Szegedy et al. include the right token, tensor2tensor and PyTorch include padding, "The
-# Annotated Transformer" and we include neither. With thousands of tokens it hardly matters.)
+# shares the 0.1. Szegedy et al. and PyTorch spread it over all tokens, tensor2tensor over all but the right
+# one, and "The Annotated Transformer" and we over all but the right one and padding. With thousands of tokens
+# it hardly matters.)
 #
 # **Before you run this:** the loss is lowest when the prediction equals the target. Is it 0 then?
 

@@ -118,7 +118,7 @@ for kind, shares in past.items():
     print(f"{kind:13} up to 31: ≈{shares[:, :31].mean():.0%}, from 40 on: ≈{shares[:, 39:].mean():.0%}")
 
 # %% [markdown]
-# *Figure 1. Trained up to the grey line, mean of two seeds. Beyond it, the learned table fails at once, and
+# *Figure 1. Trained up to the gray line, mean of two seeds. Beyond it, the learned table fails at once, and
 # the sinusoids fail within a few positions.*
 
 # %% tags=["check"]
