@@ -160,7 +160,7 @@ plt.show()
 # far.
 #
 # Why both a sine and a cosine? With the sine alone you would know how far right the tip is, but not whether
-# it is above or below. A clock would show most times twice.
+# it is above or below. One reading would belong to two different times.
 #
 # Why 10000? The paper gives no reason. It makes the slowest hand so slow that it does not come round within
 # any sentence.
@@ -330,11 +330,11 @@ assert weights.diagonal(-1).min() > 0.99
 # %% [markdown]
 # ## Learned positions
 #
-# > "We also experimented with using learned positional embeddings [8] instead, and found that the two
+# > "We also experimented with using learned positional embeddings instead, and found that the two
 # > versions produced nearly identical results (see Table 3 row (E))." (section 3.5)
 #
 # The alternative is a second embedding table: one row for each position, filled by training. BERT and GPT-2
-# do it. In the paper it had 25.7 BLEU, and the sinusoids 25.8. In code it is one line:
+# do it. In the paper it had 25.7 BLEU, and the sinusoids 25.8. In code it is a look-up:
 
 # %%
 from annotated import LearnedPositions
@@ -354,8 +354,8 @@ show_source(LearnedPositions.forward, docstring=False)
 # a trained model has no reason to find our solution if it has seen only 32 positions.
 #
 # *We measured it: [Do positions beyond the trained ones
-# work?](evidence/do_positions_beyond_training_work.ipynb) Mostly not, unless the training starts its
-# sentences at random positions.*
+# work?](evidence/do_positions_beyond_training_work.ipynb) Mostly not. It helps to start the sentences of the
+# training at many different positions.*
 #
 # Most of today's language models add nothing to the embeddings. They turn queries and keys by their position,
 # with the rotations of this page. That is **RoPE**, and you will write it in Exercise 2.

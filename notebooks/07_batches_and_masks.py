@@ -333,8 +333,8 @@ assert torch.equal(before, after)
 
 # %% [markdown]
 # Nothing. A vector has an effect only if somebody looks at it, or if the loss uses it. The mask prevents the
-# first and `ntokens` goes with a loss that leaves padding out. Hiding the padding's own rows too would gain
-# nothing, and it is dangerous: a row in which everything is hidden has no softmax ([02](02_attention.ipynb)).
+# first, and the loss leaves padding out. Hiding the padding's own rows too would gain nothing, and it is
+# dangerous: if everything in a row is hidden, its softmax is 0/0 ([02](02_attention.ipynb)).
 #
 # **To keep:** hide the *columns* of padding, leave it out of the loss, and a sentence gets the same result in
 # every batch.
@@ -409,7 +409,7 @@ assert padding(cut_into(64, sorted(shuffled))) < 0.01
 
 # %% [markdown]
 # At random, more than half of the work is done for padding. If sentences of similar length share a batch,
-# almost nothing is lost. (A real corpus has two sides, so a few percent remain: pairs whose German sides are
+# almost nothing is lost. (A real corpus has two sides, so some padding remains: pairs whose German sides are
 # equally long can differ in English.) The *batches* are then shuffled, so that training does not go from
 # short to long.
 #
@@ -450,10 +450,10 @@ def leaky(target):  # the mask has slipped by one
 
 
 # %% [markdown]
-# How can you catch such mistakes, in your own code or in somebody else's? Not by the loss alone: the leaky
-# model looks innocent for many updates. There is a better test, and it needs no training. **A prediction must
-# not depend on its own answer, nor on anything after it.** So change one token of the target, and look at
-# which predictions change.
+# How can you catch such mistakes, in your own code or in somebody else's? Not by the loss alone: before
+# training, the loss of the leaky model is as bad as that of the honest one. There is a better test, and it
+# needs no training. **A prediction must not depend on its own answer, nor on anything after it.** So change
+# one token of the target, and look at which predictions change.
 #
 # It is important to change the target *as it comes from the corpus*, before it is shifted. Otherwise you do
 # not notice a wrong shift.
@@ -508,6 +508,14 @@ plt.show()
 assert torch.equal(depends(honest, untrained, whole), allowed)
 assert (depends(unshifted, untrained, whole) & ~allowed).any(dim=-1).all()
 assert (depends(leaky, untrained, whole) & ~allowed).any(dim=-1)[:-1].all()
+losses = {}
+for prepare in (honest, unshifted, leaky):
+    tgt_read, mask = prepare(whole)
+    with torch.no_grad():
+        log_probs = untrained.generator(untrained(source, tgt_read, None, mask))
+    losses[prepare.__name__] = -log_probs.gather(-1, whole[:, 1:, None]).mean()
+assert losses["unshifted"] + 3 < min(losses["honest"], losses["leaky"])
+assert abs(losses["leaky"] - losses["honest"]) < 1.5
 
 # %% [markdown]
 # In the middle, every prediction depends on its own answer. On the right, every prediction sees one token too
