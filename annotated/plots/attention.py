@@ -1,6 +1,6 @@
 """Attention in pictures: weights, query down and key across; alignments; heads; the attention explorer."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,9 @@ from annotated.plots.drawing import (
     alt,
     as_array,
     axes_or_new,
-    check_names,
     check_tokens,
     draw_cell_borders,
     label_tokens,
-    palette,
     plt,
     token_list,
 )
@@ -94,47 +92,6 @@ def plot_alignment(
                 look: Look = {"edgecolor": colour, "lw": width, "ls": dashes}
                 ax.add_patch(plt.Rectangle((key - 0.44, query - 0.44), 0.88, 0.88, fill=False, **look))
     return ax
-
-
-COLUMNS = 3  # panels in a row
-
-
-GAP = 0.5  # between the heads of a panel, and on each side of it; a cell is 1
-
-
-def plot_split(pieces: Mapping[str, Tensor], words: Sequence[str], width: int) -> np.ndarray:
-    """Draw where the numbers of a sentence go when it is cut into heads: one panel for each way of cutting.
-
-    `pieces` holds int (blocks, rows, columns) for each way, by its title. An entry is a number's place in
-    memory, and so belongs to word number `entry // width`, which gives its colour. Returns the axes, one for
-    each way. Raises ValueError if an entry belongs to no word.
-    """
-    check_names(words, max(int(numbers.max()) for numbers in pieces.values()) // width + 1, "words")
-    figure, axes = plt.subplots(1, len(pieces), figsize=(4.6 * len(pieces), 3.0), squeeze=False)
-    colours = palette(len(words))
-    for ax, (title, blocks) in zip(axes[0], pieces.items(), strict=True):
-        _draw_blocks(ax, blocks, colours, width)
-        ax.set_title(title)
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colour, alpha=0.55) for colour in colours]
-    legend = figure.legend(handles, words, loc="outside lower center", ncols=len(words), frameon=False)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
-    return axes[0]
-
-
-def _draw_blocks(ax: "plt.Axes", blocks: Tensor, colours: Sequence[str], width: int) -> None:
-    """Draw blocks side by side with a gap; each number's place in memory stands in its cell."""
-    count, rows, columns = blocks.shape
-    for b, block in enumerate(blocks.cpu().numpy()):
-        left = b * (columns + GAP)
-        for (t, j), place in np.ndenumerate(block):
-            look = {"facecolor": colours[place // width], "edgecolor": "white", "lw": 1.5, "alpha": 0.55}
-            ax.add_patch(plt.Rectangle((left + j, t), 1, 1, **look))
-            ax.text(left + j + 0.5, t + 0.5, str(place), ha="center", va="center", fontsize=12)
-        if count > 1:
-            ax.text(left + columns / 2, -0.15, f"head {b + 1}", ha="center", va="bottom")
-    ax.set(xlim=(-GAP, count * (columns + GAP)), ylim=(rows, -0.6), aspect="equal")
-    ax.axis("off")
 
 
 KINDS = ("encoder", "decoder", "cross")
