@@ -155,12 +155,13 @@ torch.testing.assert_close(package(cat_runs)[0], states)
 # the encoder. Right: no recurrence is left.*
 #
 # On the left, the last state is a **bottleneck**. It has the same few hundred numbers for five words and
-# for fifty. Cho et al. found that long sentences were translated badly.
+# for fifty. Cho et al. found that long sentences were translated badly. (Sutskever et al., with a larger
+# network, reported no such trouble.)
 #
-# Bahdanau, Cho and Bengio (2014) had the idea of this series: keep *all* states of the encoder, and let the
-# decoder look back at them. Before it writes a word, it gives every encoder state $h_j$ a score, with a
-# small network that also sees its own state $s$. A softmax turns the scores into weights, and the decoder
-# reads the weighted mean of the states, the **context vector** $c$:
+# Bahdanau, Cho and Bengio (2014) had the idea that this series is about: keep *all* states of the encoder,
+# and let the decoder look back at them. Before it writes a word, it gives every encoder state $h_j$ a
+# score, with a small network that also sees its own state $s$. A softmax turns the scores into weights, and
+# the decoder reads the weighted mean of the states, the **context vector** $c$:
 #
 # $$e_j = v^\top\tanh(As + Bh_j),\qquad \alpha = \mathrm{softmax}(e),\qquad c = \sum_j \alpha_j h_j$$
 
@@ -209,7 +210,7 @@ print(f"still known after 1,000 other symbols: {remembered} of 500")
 assert remembered == 500
 
 # %% [markdown]
-# So an RNN *can* remember. It only does not *learn* to. To learn it, the network must notice that the first
+# So an RNN *can* remember. It just does not *learn* to. To learn it, the network must notice that the first
 # symbol matters. That news travels backwards through the network, as a gradient:
 #
 # > "One key factor affecting the ability to learn such dependencies is the length of the paths forward and
@@ -338,7 +339,7 @@ for model, _, _ in runs:
 # attention does. But where a convolution looks is fixed before it reads the sentence.
 
 # %% [markdown]
-# ## The second problem: waiting
+# ## The third problem: waiting
 #
 # > "This inherently sequential nature precludes parallelization within training examples, which becomes
 # > critical at longer sequence lengths, as memory constraints limit batching across examples." (section 1)
@@ -438,8 +439,9 @@ for n in (25, 50):
 # > 4)
 #
 # Table 1 leaves something out: an attention layer also has the matrices that make queries, keys and values,
-# and a Transformer layer has a feed-forward network besides. They cost $12 n d^2$. So for 25 words, the
-# $n^2$ part is less than 1% of the layer. It becomes half of it at $n = 6d$, about 3,000 words.
+# and a Transformer layer has a feed-forward network besides. Together they cost $4nd^2 + 8nd^2 = 12nd^2$.
+# So for 25 words, the $n^2$ part is less than 1% of the layer. It becomes half of it at $n = 6d$, about
+# 3,000 words.
 
 # %%
 for n in (25, 250, 3072):

@@ -66,8 +66,7 @@ print("scores of", list(cars), "for 14 o'clock:", [round(s, 2) for s in scores[0
 
 # %% [markdown]
 # The key 12 fits best, then 18. Second, we turn the scores into **weights**, which are positive and add up
-# to
-# 1. The **softmax** does that:
+# to one. The **softmax** does that:
 #
 # $$\mathrm{softmax}(s)_i = \frac{e^{s_i}}{\sum_j e^{s_j}}$$
 #
@@ -124,9 +123,9 @@ plt.show()
 # > where the query, keys, values, and output are all vectors." (section 3.2)
 #
 # In a Transformer, the words of a sentence do what the hours did. Each word has a query, a key and a value.
-# Three learned matrices make them from the word's vector. [00_start_here](00_start_here.ipynb) trained a
-# tiny model on eight sentences. Here are its three matrices for *a cat runs*, in the first head. A row is a
-# word.
+# They are computed from the word's vector by three learned matrices. In
+# [00_start_here](00_start_here.ipynb) we trained a tiny model on eight sentences. Here are the queries,
+# keys and values that its first head computes for *a cat runs*. Each row is a word.
 
 # %%
 words = ["a", "cat", "runs"]
@@ -229,12 +228,13 @@ assert learnable.grad[2] == 0
 # - **A sigmoid** is positive and smooth, but the weights do not add up to 1. In a sentence that is twice as
 #   long, the output is about twice as large.
 #
-# The exponential function makes every score positive, and dividing by the sum makes the weights add up to
-# 1. Every weight gets a gradient. One more property is useful: adding the same number to all scores changes
-#    nothing, because it cancels. Only *differences* between scores count. (Softmax is not the only choice
-#    that can be trained. ReLU and sigmoid come close to it when they are also divided by the length of the
-#    sentence: [Wortsman et al., 2023](https://arxiv.org/abs/2309.08586); [Ramapuram et al.,
-#    2024](https://arxiv.org/abs/2409.04431).)
+# The exponential function makes every score positive. Dividing by the sum makes the weights add up to one.
+# Every weight gets a gradient. And one more property is useful: if you add the same number to all scores,
+# it cancels, and the weights stay the same. Only *differences* between scores count.
+#
+# Softmax is not the only choice that can be trained. ReLU and sigmoid come close to it when they are also
+# divided by the length of the sentence ([Wortsman et al., 2023](https://arxiv.org/abs/2309.08586);
+# [Ramapuram et al., 2024](https://arxiv.org/abs/2409.04431)).
 
 # %% [markdown]
 # ## It is a mean, and a mean forgets
@@ -352,8 +352,9 @@ assert max(slope for _, slope in measured["divided"][1:]) < 1.3 * min(s for _, s
 # ### The other kind of attention
 #
 # The score need not be a dot product. Bahdanau and colleagues (2014), who brought attention into
-# translation, used a small network: $v^\top \tanh(A q + B k)$. This is **additive attention**. It needs no
-# division, since tanh keeps its terms between −1 and 1. So why did the paper not use it?
+# translation, used a small network: $v^\top \tanh(A q + B k)$. This is **additive attention**. For wide
+# heads it is better than dot products *without* the division, as the paper reports (after Britz et al.,
+# 2017). So why did the paper not use it?
 #
 # > "While the two are similar in theoretical complexity, dot-product attention is much faster and more
 # > space-efficient in practice, since it can be implemented using highly optimized matrix multiplication
@@ -386,7 +387,8 @@ assert_close(additive_scores(q, k)[3, 5], v @ torch.tanh(A.T @ q[3] + B.T @ k[5]
 
 # %% [markdown]
 # Both do about $512 \cdot 512 \cdot 64$ multiplications. But the dot products are one matrix product, and
-# additive attention has to write 64 numbers for every pair into memory and compute a tanh of each.
+# additive attention has to write 64 numbers for every pair into memory and compute a tanh of each. (By how
+# much it is slower depends on the machine.)
 
 # %% [markdown]
 # ## Masks: hiding words
@@ -550,7 +552,7 @@ assert looked == [[0, 1], [0, 1], [2], [2], [0, 1, 2]]
 # %% [markdown]
 # PyTorch has both conventions. In `nn.MultiheadAttention`, `True` *hides*. In
 # `F.scaled_dot_product_attention`, `True` *shows*. And a mask of floating-point numbers is added to the
-# scores, so ones and zeros hide nothing. Nothing of this raises an error. That is why our function accepts
+# scores, so ones and zeros hide nothing. None of this raises an error. That is why our function accepts
 # boolean masks only.
 
 # %% [markdown]
@@ -587,7 +589,7 @@ assert make_values.weight.grad.isnan().all()
 # and the model is lost. Why? On the way back, the weights of the empty row, which are NaN, are multiplied
 # by its gradient, which is 0. And NaN times 0 is NaN.
 #
-# The remedy has two halves. First, use the lowest *finite* number in the place of $-\infty$. In ordinary
+# The remedy has two halves. First, use the lowest *finite* number instead of $-\infty$. In ordinary
 # rows this changes nothing, and in an empty row the softmax gives equal weights instead of NaN. But equal
 # weights are wrong, too: a query that may see nothing would see everything. So second, set the forbidden
 # weights to 0 after the softmax. Here is the whole function, as the package has it:
@@ -642,7 +644,7 @@ assert_close(with_row, without)  # all gradients are as if that query had never 
 #
 # **Exercise 1 (easy).** Predict. A colleague moves a decoder from `nn.MultiheadAttention` to
 # `F.scaled_dot_product_attention` and passes the same causal mask as before. There is no error. What does
-# each position see now? What will he see in the training loss, and what in the translations?
+# each position see now? What will the training loss look like, and what the translations?
 
 # %% tags=["solution"]
 hides = torch.ones(4, 4, dtype=torch.bool).triu(diagonal=1)  # right for nn.MultiheadAttention: True hides

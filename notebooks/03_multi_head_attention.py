@@ -112,10 +112,9 @@ from torch.testing import assert_close
 assert_close(blend.flatten(), (degrees + degrees.roll(1)) / 2)
 
 # %% [markdown]
-# Out comes the mean, 13. And from 13 alone, nobody can tell whether it was 11 and 15, or 15 and 11, or
-# twice
-# 13. The two temperatures have been blended, and blending cannot be undone. That is what "averaging
-#     inhibits" means.
+# Out comes the mean, 13. And from 13 alone, nobody can tell whether the temperatures were 11 and 15, or 15
+# and 11, or 13 both times. They have been blended, and blending cannot be undone. That is what "averaging
+# inhibits" means.
 #
 # Would other weights help? For a difference we need $+1$ times one hour and $-1$ times the other. But
 # attention weights come from a softmax, and **a weight is never negative**. A learned matrix may flip the
@@ -156,9 +155,9 @@ assert_close((head_now - head_before).flatten(), warmer, rtol=0, atol=1e-4)
 # $$\mathrm{head}_i = \mathrm{Attention}(QW^Q_i,\; KW^K_i,\; VW^V_i)$$
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(\mathrm{head}_1, \ldots, \mathrm{head}_h)\,W^O$$
 #
-# The heads *share* the width. In the base model, $d_{model} = 512$ and $h = 8$, so each head is $d_k = 512
-# / 8 = 64$ numbers wide. In our tiny model of [00_start_here](00_start_here.ipynb), $d_{model} = 4$ and $h
-# = 2$, so each head is 2 numbers wide. Here are its matrices, and $x$, the three vectors of *a cat runs*.
+# The heads *share* the width. In the base model, $d_{model} = 512$ and $h = 8$, so each head is 64 numbers
+# wide. In our tiny model of [00_start_here](00_start_here.ipynb), $d_{model}$ is 4 and $h$ is 2, so each
+# head is 2 numbers wide. Here are its matrices, and $x$, the three vectors of *a cat runs*.
 
 # %%
 from annotated import sinusoids
@@ -218,8 +217,8 @@ assert [f"{number:.2f}" for number in by_hand[1]] == ["-0.28", "0.05", "0.04", "
 #
 # With eight heads, the formula has $3 \cdot 8 + 1 = 25$ matrices. Code has four. Why? Because multiplying
 # $x$ by eight narrow matrices is the same as multiplying it *once* by a wide one, in which the eight stand
-# side by side. That is what we just did with columns. One wide product also runs much faster than eight
-# narrow ones.
+# side by side. That is what we just did with columns. And hardware prefers one large product to eight small
+# ones.
 #
 # ![Multi-head attention with its four linear maps](../images/multi_head_attention.svg)
 #
@@ -255,8 +254,8 @@ assert wrong[0].tolist() == [[10, 11], [12, 13], [20, 21]]
 # 1 and the second halves in head 2. Below: `view` alone mixes the words.*
 #
 # It runs, it has the right shape, and it is wrong. Head 1 should have half of every word. Instead it has
-# all of *a*, half of *cat* and nothing of *runs*. A model with this mistake still trains, only badly. You
-# will not find it by looking at shapes.
+# all of *a*, half of *cat* and nothing of *runs*. There is no error message, and the shapes do
+# not show it.
 
 # %% [markdown]
 # ## The layer

@@ -69,7 +69,7 @@ assert_close(inputs @ best, torch.zeros(4).double())
 #
 # Two linear maps in a row do not help, because together they are one linear map. Something must stand
 # between them that is not linear. The simplest such thing is $\max(0, z)$, which sets negative numbers to
-# 0. It is called **ReLU**.
+# zero. It is called **ReLU**.
 #
 # Watch what it does here. Let $a$ be $+1$ for *good* and $-1$ for *bad*. Let $b$ be $+1$ for *so* and $-1$
 # for *not*. Both can be read from the sum of the words by a linear map. Two **units** are enough: the first

@@ -179,9 +179,8 @@ assert (count_paths([1, 3, 9]) == (torch.arange(30) < 27)).all()
 
 # %% [markdown]
 # On the left, the farthest word has one of 1.6 million paths. On the right, every word has exactly one: at
-# each layer, a path goes back 0, 1 or 2 steps of 1, 3 or 9 words, and so the path *is* the distance written
-# in base
-# 3. That is why Table 1 has a logarithm to the base $k$.
+# each layer, a path goes back 0, 1 or 2 steps of 1, 3 or 9 words, and so the path *is* the distance,
+# written in base three. That is why Table 1 has a logarithm to the base $k$.
 #
 # ## What they learn
 #
