@@ -1,18 +1,11 @@
-"""Image captions in English and German, aligned word by word by hand, and attention maps by words.
+"""Image captions in English and German, aligned word by word by hand.
 
 Two lines of the file make a pair: the English words, and the German ones, each with the numbers of its
 English words, counted from 1 (`am:8,9?`). A link is sure, or only possible if it has a question mark.
 """
 
-from bisect import bisect
-from collections.abc import Sequence
-from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
-
-import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from annotated.data.grammar import surface
 from annotated.data.reading import read_lines
@@ -41,18 +34,3 @@ def aligned_captions() -> list[AlignedCaption]:
         possible = {(int(name[:-1]) - 1, t) for name, t in named if "?" in name}
         found.append(AlignedCaption(surface(english), surface(german), english, german, sure, possible))
     return found
-
-
-def word_of_piece(pieces: Sequence[str], words: Sequence[str]) -> Tensor:
-    """Find the position of each subword's word, int64 (pieces,); ValueError where the letters differ."""
-    letters = [piece.replace("▁", "") for piece in pieces]
-    if "".join(letters) != "".join(words):
-        raise ValueError(f"{pieces} are not the pieces of {words}")
-    ends, starts = list(accumulate(map(len, words))), accumulate(map(len, letters[:-1]), initial=0)
-    return torch.tensor([bisect(ends, start) for start in starts])
-
-
-def map_words(weights: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Average the rows of a word's pieces and sum their columns: (..., T, S) to (..., T words, S words)."""
-    looks, receives = F.one_hot(rows).float(), F.one_hot(columns).float()  # (pieces, words) each
-    return (looks / looks.sum(dim=0)).T @ weights @ receives

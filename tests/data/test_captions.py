@@ -1,10 +1,6 @@
-"""The aligned captions, and how maps of subwords become maps of words."""
+"""The aligned captions."""
 
-import pytest
-import torch
-from torch.testing import assert_close
-
-from annotated.data.captions import aligned_captions, map_words, word_of_piece
+from annotated.data.captions import aligned_captions
 
 
 def test_the_links_name_words_of_both_sentences() -> None:
@@ -25,21 +21,3 @@ def test_a_question_mark_makes_a_link_only_possible() -> None:
     fed = pair.german_words.index("füttert")
     assert [pair.english_words[s] for s, t in pair.sure if t == fed] == ["feeding"]
     assert [pair.english_words[s] for s, t in pair.possible if t == fed] == ["is"]
-
-
-def test_each_piece_finds_its_word() -> None:
-    pieces, words = ["▁die", "▁Stra", "ßen", "bahn", "."], ["die", "Straßenbahn", "."]
-    assert word_of_piece(pieces, words).tolist() == [0, 1, 1, 1, 2]
-
-
-def test_pieces_of_other_words_are_refused() -> None:
-    with pytest.raises(ValueError, match="not the pieces"):
-        word_of_piece(["▁ein", "▁Hund"], ["ein", "Hut"])
-
-
-def test_rows_are_averaged_and_columns_added() -> None:
-    weights = torch.tensor([[0.2, 0.3, 0.5], [0.6, 0.4, 0.0], [0.0, 0.8, 0.2]])
-    found = map_words(weights, torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]))
-    assert_close(found, torch.tensor([[0.5, 0.5], [0.9, 0.1]]))
-    maps = torch.rand(2, 4, 3, 3).softmax(dim=-1)
-    assert_close(map_words(maps, torch.arange(3), torch.arange(3)), maps)

@@ -23,6 +23,8 @@ IN_THIS_FORM = {
     "09_first_example",
     "11_search_and_averaging",
     "12_results",
+    "13_reading_attention",
+    "14_under_the_hood_of_nn_transformer",
     "15_going_fast",
     "17_since_2017",
 }
