@@ -751,8 +751,8 @@ assert 0 < (inner == 0).sum() < inner.numel()
 # feed-forward network holds two thirds of an encoder layer's weights: $8\,d_{model}^2$ against
 # $4\,d_{model}^2$.
 #
-# *More in [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb): what single units react
-# to.*
+# *More in [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb). What single units react to:
+# [What is a feed-forward layer?](evidence/what_is_a_feed_forward_layer.ipynb)*
 
 # %% [markdown]
 # ### 3.1 The encoder

@@ -454,6 +454,9 @@ causal = torch.ones(4, 4, dtype=torch.bool).tril()  # tril keeps the lower trian
 show("1 where the row may look at the column", causal.int(), german, german, digits=0)
 
 # %% [markdown]
+# Other code writes `torch.ones(4, 4).triu(diagonal=1) == 0`. It is the same mask: `triu` marks the future,
+# which is forbidden, and the comparison with 0 turns that into what is allowed.
+#
 # A mask that is wrong by one raises no error. The model trains, and something is quietly broken. But there
 # is a simple test: change the last word, and see which outputs change.
 #
@@ -488,6 +491,7 @@ assert changed_by_last_word(causal) == ["rennt"]
 assert changed_by_last_word(ones.tril(diagonal=1)) == ["Katze", "rennt"]
 assert changed_by_last_word(ones.tril(diagonal=-1)) == []
 assert torch.equal(subsequent_mask(4)[0], causal)
+assert torch.equal(torch.ones(4, 4).triu(diagonal=1) == 0, causal)
 
 # %% [markdown]
 # With the right mask, only *rennt* itself notices. With one diagonal too many, *Katze* sees *rennt*, the

@@ -428,6 +428,41 @@ assert costs[8][1] == 4 * 2 * 32 * 512**2 + 2 * 2 * 32**2 * 512  # four maps; sc
 # each of them takes a head or two.
 
 # %% [markdown]
+# ### Equal heads stay equal
+#
+# All heads follow the same formula. What makes them different from each other?
+#
+# **Before you run this:** we start a layer with two equal heads and train it for 50 updates. Will the heads
+# be different then?
+
+# %%
+_ = torch.manual_seed(0)
+twins = MultiHeadedAttention(h=2, d_model=8).double()
+for linear in twins.linears[:3]:  # rows of .weight are outputs: head 2 gets the rows of head 1
+    linear.weight.data[4:], linear.bias.data[4:] = linear.weight.data[:4], linear.bias.data[:4]
+twins.linears[3].weight.data[:, 4:] = twins.linears[3].weight.data[:, :4]
+before, adam = twins.linears[0].weight.data.clone(), torch.optim.Adam(twins.parameters(), lr=0.01)
+for _ in range(50):
+    sentences = torch.randn(16, 5, 8).double()
+    loss = (twins(sentences, sentences, sentences) - sentences.roll(1, dims=1)).square().mean()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+after = twins.linears[0].weight.data
+print(f"W^Q has moved by up to ≈{(after - before).abs().max():.2f}", end=", ")
+print(f"its two heads differ by up to {(after[:4] - after[4:]).abs().max():.6f}")
+
+# %% tags=["check"]
+assert (after - before).abs().max() > 0.05
+assert (after[:4] - after[4:]).abs().max() < 1e-7
+
+# %% [markdown]
+# Equal heads get equal gradients, so they stay equal forever, and two do the work of one. **Only the random
+# start makes heads different.** That is why it matters that all weights are drawn at random. (Code often
+# builds the four maps, or the layers of a stack, as copies of one. That does no harm, as long as every copy
+# is then drawn anew.)
+
+# %% [markdown]
 # ## The three uses
 #
 # The Transformer uses this layer in three places. The layer is the same, and only its inputs differ.
