@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 04 · Feed-forward network and embeddings
 #
-# **You find two words that no weighted mean can understand, let two ReLUs understand them, and follow one
-# table of vectors through the three places where the model uses it.**
+# **You meet a phrase that no linear map can understand, let two ReLUs understand it, and follow one table
+# of vectors through the three places where the model uses it.**
 #
 # Previous: [03_multi_head_attention](03_multi_head_attention.ipynb) · Next:
 # [05_positional_encoding](05_positional_encoding.ipynb)
@@ -31,8 +31,9 @@ if not find_spec("annotated"):
 # is praise. You need both words to know.
 #
 # Attention can bring the two words together. Its output is a weighted mean, so let each phrase be the sum
-# of its two word vectors. Can a linear map read the answer from that sum, $+1$ for praise and $-1$ for
-# blame? We give each word 512 random numbers, and compute the best possible linear map (by least squares).
+# of its two word vectors, which is twice their mean. Can a linear map read the answer from that sum, $+1$
+# for praise and $-1$ for blame? We give each word 512 random numbers, and compute the best possible linear
+# map (by least squares).
 #
 # **Before you run this:** the map has 513 numbers to adjust, and there are only four answers to learn. Will
 # it get all four right?
@@ -90,11 +91,19 @@ assert_close(phrases @ reader, a_and_b.double())
 wide = nn.Sequential(nn.Linear(512, 2048), nn.Linear(2048, 512)).double()  # two linear maps in a row are one
 one = wide[0].weight.T @ wide[1].weight.T
 assert_close(wide(phrases), phrases @ one + wide(torch.zeros(512).double()))
+import annotated
+
+a, b, zero = *a_and_b.T.reshape(2, 4, 1, 1), torch.zeros(4, 1, 1)  # the adverb asks, with scores 10ab and 0
+by_attention, _ = annotated.attention(10 * b, torch.cat([a, zero], 1), torch.tensor([[1.0], [-1.0]]))
+assert_close(by_attention.flatten().double(), wanted, rtol=0, atol=1e-3)
 
 # %% [markdown]
 # All four are right. And you can see how: the first unit is on for *so good* alone, and the second is on
 # for *not bad* alone. **Each unit has become a detector for one combination.** That is the whole secret of
 # the feed-forward network.
+#
+# (Attention could also do it on the way, because its scores are products of two words. But once the words
+# are in one vector, it takes something like a ReLU.)
 #
 # **To keep:** attention brings words together by taking means. A linear map cannot tell what a combination
 # means. A unit with a ReLU can detect it.
@@ -325,8 +334,8 @@ assert_close(mine(tokens), theirs(tokens))
 assert_close(mine(tokens), nn.functional.one_hot(tokens, 2000).float() @ mine.lut.weight * math.sqrt(512))
 
 # %% [markdown]
-# Without the factor, a position is 16 times as long as a word, and the model would hardly see which word it
-# is. With the factor, both have a similar length. But then why not fill the table with larger numbers from
+# Without the factor, a position is 16 times as long as a word, and the word is only a small part of the
+# sum. With the factor, both have a similar length. But then why not fill the table with larger numbers from
 # the start? Because of what the same table has to do at the other end.
 
 # %% [markdown]
@@ -417,13 +426,18 @@ assert 100 < total / 1e6 < 102
 tokens = ["<s>", "</s>", "<blank>", "a", "cat", "runs", "dog", "eine", "Katze", "rennt", "Hund"]
 number = {token: i for i, token in enumerate(tokens)}
 _ = torch.manual_seed(0)
-model = annotated.make_model(11, 11, N=2, d_model=32, d_ff=64, h=2, dropout=0.0, tied_embeddings="none")
+sizes = {"N": 2, "d_model": 32, "d_ff": 64, "h": 2, "dropout": 0.0}
+shared = annotated.make_model(11, 11, **sizes, tied_embeddings="all")  # one table
+model = annotated.make_model(11, 11, **sizes, tied_embeddings="none")  # three tables ...
+model.load_state_dict(shared.state_dict())  # ... with the same numbers
 english = torch.tensor([[number[token] for token in ("a", "cat", "runs")]])
 german = torch.tensor([[number[token] for token in ("<s>", "eine", "Katze", "rennt", "</s>")]])
 batch = annotated.Batch(english, german, pad=2)
 states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
 loss = nn.functional.nll_loss(model.generator(states).flatten(0, 1), batch.tgt_y.flatten())
 loss.backward()
+
+# %%
 tables = {
     "English in": model.src_embed[0].lut,
     "German in": model.tgt_embed[0].lut,
@@ -438,6 +452,10 @@ for name, holder in tables.items():
 assert pulled["English in"] == ["a", "cat", "runs"]
 assert pulled["German in"] == ["<s>", "eine", "Katze", "rennt"]
 assert pulled["out"] == tokens
+states = shared(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+nn.functional.nll_loss(shared.generator(states).flatten(0, 1), batch.tgt_y.flatten()).backward()
+together = sum(holder.weight.grad for holder in tables.values())  # one table gets the sum of the three pulls
+assert_close(shared.generator.proj.weight.grad, together, rtol=1e-4, atol=1e-5)
 
 # %% [markdown]
 # At the inputs, only the words that were read get a gradient. At the output, **every** row gets one, in
@@ -466,8 +484,8 @@ assert pulled["out"] == tokens
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Predict. A colleague forgets the ReLU in his feed-forward network of 512 and 2,048
-# numbers. There is no error, and the loss falls. Which of the four phrases at the top can his network
+# **Exercise 1 (easy).** Predict. Somebody forgets the ReLU in a feed-forward network of 512 and 2,048
+# numbers. There is no error, and the loss falls. Which of the four phrases at the top can this network
 # learn? How many of its 2.1 million weights are wasted?
 
 # %% tags=["solution"]
@@ -477,9 +495,9 @@ both, needed = 2 * 512 * 2048 + 2048 + 512, 512 * 512 + 512
 print(f"{both:,} weights do the work of {needed:,}: {1 - needed / both:.0%} are wasted")
 
 # %% [markdown]
-# **Exercise 2 (medium).** Write the two ends of a model with one table and nothing else. Fill it so that a
-# new model knows nothing (the loss is close to $\ln(vocab)$), and its embeddings have entries of variance
-# 1.
+# **Exercise 2 (medium).** Write the two ends of a model with one table and nothing else. Fill it so that
+# the embeddings have entries of variance 1, and a new model knows nothing: its loss is close to
+# $\ln(vocab)$.
 
 
 # %% tags=["exercise"]
