@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
 
 @dataclass(frozen=True)
@@ -266,20 +265,6 @@ def interval(value: float, scores: Any) -> Interval:
     """Return the middle 95% of the scores (samples,)."""
     low, high = np.quantile(scores, [0.025, 0.975]).tolist()
     return Interval(value, low, high)
-
-
-def ngram_counts(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> torch.Tensor:
-    """Return all that BLEU needs to know of each sentence, int64 (sentences, 10).
-
-    Columns: n-grams of lengths 1 to 4 that the reference has too; all those n-grams; the two lengths.
-    """
-    counts = torch.tensor(bleu_metric(tokenize).counts(hypotheses, references)).long()
-    return counts.roll(-2, dims=1)  # sacreBLEU begins with the lengths
-
-
-def bleu_of(counts: torch.Tensor) -> float:
-    """Compute the corpus BLEU of sentences from their `ngram_counts` (sentences, 10)."""
-    return bleu_metric().value(counts.sum(dim=0).roll(2).tolist())
 
 
 # ---- alignments

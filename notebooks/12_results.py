@@ -165,7 +165,8 @@ assert abs(84 * 3600 * 8 * 9.5e12 / big[1] - 1) < 0.02
 #   *same* text. Only training again measures this.
 #
 # People often report the first and forget the second. Here are runs that differ in nothing but their seed: a
-# small model, trained three times in each of two ways.
+# small model, trained three times in each of two ways. (R-Drop is an addition to the loss; we only look at
+# the seeds here.)
 
 # %%
 from statistics import mean, stdev
@@ -187,12 +188,12 @@ spread = {
 assert 0.4 < spread["no R-Drop, as many passes"] < 0.9 < spread["R-Drop"] < 1.3
 
 # %% [markdown]
-# The same training gives scores more than a point apart. (These runs are short; a long training spreads
-# less.) If you had one run of each, and the luck of the draw, a true difference of 0.3 would be invisible.
+# The same training gives scores more than a point apart. With one run of each, a true difference of 0.3 would
+# be invisible.
 #
-# How many seeds does it take? Two means of $n$ runs each differ by chance with a standard deviation of $s
-# \sqrt{2/n}$. To find a true difference $d$ in four of five attempts, at the usual level of 5%, one needs
-# about
+# How many seeds does it take? Let $s$ be the standard deviation of a single run. The difference between two
+# means of $n$ runs each then has the standard deviation $s\sqrt{2/n}$, by chance alone. To find a true
+# difference $d$ in four of five attempts, at the usual level of 5%, one needs about
 #
 # $$n = 2 \cdot (1.96 + 0.84)^2 \cdot (s / d)^2 \approx 16\, (s/d)^2$$
 #

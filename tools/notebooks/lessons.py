@@ -21,6 +21,7 @@ IN_THIS_FORM = {
     "07_batches_and_masks",
     "08_training_recipe",
     "09_first_example",
+    "10_translation",
     "11_search_and_averaging",
     "12_results",
     "13_reading_attention",
