@@ -61,9 +61,7 @@ class Remember(nn.Module):
     def __init__(self, layer):
         super().__init__()
         self.symbol, self.guess = nn.Embedding(SYMBOLS, WIDTH), nn.Linear(WIDTH, SYMBOLS)
-        self.mark = nn.Parameter(
-            torch.randn(WIDTH)
-        )  # added to the first symbol: attention needs it, see below
+        self.mark = nn.Parameter(torch.randn(WIDTH))  # marks the first symbol; why, comes below
         self.layer = layer
 
     def forward(self, symbols):  # (B, n) -> (B, SYMBOLS)
