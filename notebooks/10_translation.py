@@ -435,8 +435,8 @@ assert scores["the source again"] < 2 < 10 < scores["nearest of 20,000"] < score
 assert scores["right words, German order"] < scores["our model"] - 10
 
 # %% [markdown]
-# In newspaper text, 30 BLEU is a good system. In our language, even a system that knows every word reaches
-# less than that if it gets the order wrong. **A BLEU score only has a meaning beside others on the same
+# In newspaper text, 30 BLEU is a good system. In our language, a system that knows every word and no word
+# order gets 36, and nobody would call it good. **A BLEU score only has a meaning beside others on the same
 # text.**
 #
 # Now we look at test, once: the last checkpoint, greedy, `13a`. How sure is the number? Other sentences would
@@ -479,7 +479,7 @@ assert abs(compared.a.value - official.value) < 8
 # ```
 # annotated train --src mine.eo --tgt mine.en --pair eo-en --out run
 # annotated translate --model run < new.eo
-# annotated evaluate --help
+# annotated evaluate --model run --src test.eo --tgt test.en
 # ```
 #
 # Read twenty translations before you trust any number. If the loss does not fall within the first hundred
@@ -509,8 +509,9 @@ assert abs(compared.a.value - official.value) < 8
 #
 # For a product with one pair of languages, a good first step is **fine-tuning a Marian model**. OPUS-MT has
 # published more than a thousand of them, for many pairs. They are Transformers of the paper's base size, and
-# they run on a laptop. With our package, [14](14_under_the_hood_of_nn_transformer.ipynb) shows how weights
-# move between programs.
+# they run on a laptop. In the library `transformers`,
+# `MarianMTModel.from_pretrained("Helsinki-NLP/opus-mt-en-de")` is a PyTorch module like ours, and the loop of
+# [09](09_first_example.ipynb) trains it.
 
 # %% [markdown]
 # ## What you can now say

@@ -427,8 +427,7 @@ def search(src, src_mask, k=4, alpha=0.6, max_len=60):
 
 
 # %% [markdown]
-# That is all of it. Here it is on a dozen captions, in one batch. (All our captions are in the next cell; you
-# can add your own.)
+# That is all of it. Here it is on a dozen captions, in one batch. Change them, and try your own.
 
 # %%
 captions = """A man carves wood.
@@ -636,8 +635,8 @@ assert bleu["beam 50, none"] < bleu["greedy"] - 1
 assert scores["beam 50, none"]["length"] < 0.9
 
 # %% [markdown]
-# A good search is worth up to one BLEU point here. A beam of 50 without a penalty finds the most probable
-# sentences of all, and it *loses* 1.6 points, because they are too short. Koehn and Knowles
+# A good search is worth up to one BLEU point here. Of all these searches, a beam of 50 without a penalty
+# finds the most probable sentences, and it *loses* 1.6 points, because they are too short. Koehn and Knowles
 # ([2017](https://arxiv.org/abs/1706.03872)) found this for many languages; it is called the **beam search
 # curse**.
 #
