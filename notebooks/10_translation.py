@@ -329,6 +329,12 @@ hits = [(ngrams(hypothesis, n) & ngrams(reference, n)).total() for n in (1, 2, 3
 assert hits == [6, 4, 2, 0]
 
 # %% [markdown]
+# ![Six of seven words, four of six pairs and two of five triples of the translation are also in the
+# reference](../images/bleu.svg)
+#
+# *Figure 1. What BLEU counts. Lines join equal words, and brackets show the pairs and triples that both
+# have.*
+#
 # Six of seven words are in the reference, and four of six pairs of words. Longer n-grams reward the right
 # order. Taking the *smaller* count of both matters: otherwise *the the the the* would be a perfect
 # translation of everything.
