@@ -109,7 +109,7 @@ assert [tokenizer.pieces([row[2]])[0] for row in guesses[2:4]] == ["▁läuft", 
 # %% [markdown]
 # Look at the column of *Katze*, which reads the third token. At first its vector says what it reads: *Katze*.
 # At the end it says what comes next: *rennt*. In between, it changes step by step. After two layers the guess
-# is *läuft*, another word for running. Each layer takes the draft of the one before, and improves it.
+# is *läuft*, another word for running. Each layer takes the draft of the one before, and changes it a little.
 #
 # This line of vectors, from the embedding to the generator, is called the **residual stream**. The rest of
 # this lesson is about what holds it together.
@@ -281,7 +281,7 @@ assert residual[12].std() > 5 * residual[0].std()
 # grown. If the input of a sub-layer is twice as large, so is the vector that it adds. So the stream grows
 # like compound interest, and something has to limit it.
 #
-# **To keep:** a sub-layer adds to the stream. So words stay different, and nothing learned below is lost.
+# **To keep:** a sub-layer adds to the stream instead of replacing it, and so words stay different.
 
 # %% [markdown]
 # ## The norm, by hand
@@ -443,8 +443,8 @@ assert abs(count["feed-forward"] / (12 * 8 * d**2) - 1) < 0.01
 # network has $8\,d_{model}^2$. The third large part is a single table: one vector for each of the 37,000
 # tokens, used at three places ([04](04_feed_forward_and_embeddings.ipynb)).
 #
-# The paper's Table 3 says 65 million, and we count 63. The difference must be in the vocabulary, because it
-# is the same at every depth ([00](00_start_here.ipynb)).
+# The paper's Table 3 says 65 million, and we count 63. The difference cannot be in the layers, because it is
+# the same at every depth ([00](00_start_here.ipynb)).
 #
 # **To keep:** attention moves information between words, but most of the weights work on one word at a time.
 

@@ -486,6 +486,10 @@ assert torch.allclose(fast, theirs, atol=1e-4)
 # The perplexity is worse, as the authors say: it is computed with the true tokens, and the model has been
 # taught not to be certain of them. But BLEU looks only at the words that are chosen, and it is better.
 #
+# *Why would it help? In our small models, because more tokens are right: smoothing makes the model learn
+# better. We tested this, and the rival explanations, in [Why does smoothing raise
+# BLEU?](evidence/why_does_smoothing_raise_bleu.ipynb)*
+#
 # **To keep:** label smoothing asks for 0.9 instead of 1, so the model stops becoming more and more certain.
 
 # %% [markdown]
@@ -517,7 +521,8 @@ assert sum(losses[-20:]) / 20 < 0.6
 # - Label smoothing asks for 0.9 instead of 1. Its lowest loss is not 0, it hurts perplexity, and in the paper
 #   it helps BLEU.
 #
-# **Deeper:** [Why warm-up?](evidence/why_warm_up.ipynb)
+# **Deeper:** [Why warm-up?](evidence/why_warm_up.ipynb) · [Why does smoothing raise
+# BLEU?](evidence/why_does_smoothing_raise_bleu.ipynb)
 #
 # **Next:** [09_first_example](09_first_example.ipynb), where a model learns to copy without an error.
 
