@@ -209,7 +209,7 @@ assert round(2 * (1.96 + 0.84) ** 2, 1) == 15.7
 
 # %% [markdown]
 # Large differences are cheap to show, and small ones are very expensive. With one run of each, as in most
-# tables, nothing below a whole point or so is certain.
+# tables, nothing below one or two points is certain.
 #
 # *An example with a clear answer, and one without: [What does R-Drop
 # bring?](evidence/what_does_r_drop_bring.ipynb)*
@@ -282,7 +282,7 @@ assert [name for name, (_, bleu) in TABLE_3.items() if bleu > 26.15] == ["d_ff =
 #
 # ### Why not simply look at the perplexity?
 #
-# Perplexity needs no search and no reference translations, and it is less noisy. Does it agree with BLEU?
+# Perplexity needs no search, and it is less noisy. Does it agree with BLEU?
 
 # %% tags=["figure-two-measures"]
 fig, ax = plt.subplots(figsize=(7.5, 4.2))
@@ -317,7 +317,7 @@ assert correlation < -0.95
 #
 # *Does Table 3 hold for small models? We trained 66 of them, each row with the learning rate that suits it:
 # [Does the paper's Table 3 hold at our size?](evidence/table_3_at_our_size.ipynb) One head is too few there
-# as well, and most other rows cannot be told from the base.*
+# as well, and half of the rows cannot be told from the base.*
 #
 # **To keep:** in an ablation, compare each difference with what a seed does, and give each row a learning
 # rate of its own.
@@ -348,8 +348,8 @@ assert ours.low < 41.02 < ours.high
 # > four times; the second look led us to change the search.
 #
 # It is longer and less impressive, and a reader can judge it. In particular: 0.33 is far inside the interval,
-# the training was not the same, another seed would move it, and four looks are worth a few tenths by
-# themselves. *How much, and what each look changed: [How honest is a test
+# the training was not the same, another seed would move it, and four looks may be worth 0.2 by themselves.
+# *How much, and what each look changed: [How honest is a test
 # score?](evidence/how_honest_is_a_test_score.ipynb)*
 #
 # A checklist for your own report:
@@ -371,9 +371,9 @@ assert ours.low < 41.02 < ours.high
 # **Learned measures.** COMET (Rei et al., [2020](https://aclanthology.org/2020.emnlp-main.213/)) is a
 # pretrained multilingual model that reads source, translation and reference, and predicts how a human would
 # rate the translation. Kocmi and colleagues ([2021](https://aclanthology.org/2021.wmt-1.57/)) compared
-# thousands of pairs of systems: when two systems differ, COMET names the one that humans prefer far more
-# often than BLEU does. Its scores depend on the version of that model, so its name belongs to the signature.
-# It can also be fooled: a system that is trained or searched to please it may please nobody else.
+# thousands of pairs of systems: when two systems differ, COMET names the one that humans prefer more often
+# than BLEU does. Its scores depend on the version of that model, so its name belongs to the signature. It can
+# also be fooled: a system that is trained or searched to please it may please nobody else.
 #
 # **People.** Human judgement is what all measures try to predict. In the method called MQM (Freitag et al.,
 # [2021](https://aclanthology.org/2021.tacl-1.87/)), professional translators mark each error and say how
