@@ -699,8 +699,8 @@ assert torch.allclose(normed.mean(dim=-1), torch.zeros(3).double(), atol=1e-9)
 # **To keep:** a sub-layer adds to a word's vector instead of replacing it, and the norm keeps the sums from
 # growing.
 #
-# *More in [06_the_full_model](06_the_full_model.ipynb): what each order does to the gradients of twelve
-# layers.*
+# *More in [06_the_full_model](06_the_full_model.ipynb): a translation takes shape layer by layer, and what
+# happens without residuals and norms.*
 
 # %% [markdown]
 # ### 3.3 Position-wise Feed-Forward Networks
@@ -1168,8 +1168,8 @@ assert torch.equal(tgt_mask[1], causal_mask(tgt.size(1))[0])
 # %% [markdown]
 # The columns of zeros on the right are padding.
 #
-# *More in [07_batches_and_masks](07_batches_and_masks.ipynb): padding in real batches, and what a model
-# learns if it can peek.*
+# *More in [07_batches_and_masks](07_batches_and_masks.ipynb): padding in real batches, and a test that
+# catches a model that peeks.*
 
 # %% [markdown]
 # ### 5.2 Hardware and Schedule
@@ -1218,8 +1218,7 @@ assert all(rate(s, 1024, 4000) < rate(s, 512, 4000) for s in training_steps)
 # The slow start is called **warm-up**. Without it, a post-norm model of this depth often does not train at
 # all: the first updates are large, and the model does not recover from them.
 #
-# *More in [08_training_recipe](08_training_recipe.ipynb): why, in an experiment that removes one cause at a
-# time.*
+# *More in [08_training_recipe](08_training_recipe.ipynb): what a few such updates break.*
 
 # %% [markdown]
 # ### 5.4 Regularization

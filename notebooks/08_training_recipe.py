@@ -54,7 +54,7 @@ def train(model, batches, schedule, criterion):
 # %% [markdown]
 # The task is the *copy task*: read nine random symbols, and write the same nine. The loss is $-\log p$, where
 # $p$ is the probability that the model gives to the right symbol. A model that knows nothing guesses among
-# ten symbols, so its loss is $\ln 10 = 2.30$.
+# ten symbols, so its loss is $\ln 10 = 2.30$. (With the natural logarithm, losses are measured in *nats*.)
 #
 # We train the same model twice. In the first run, the learning rate **rises** to 0.03 over 50 updates, and
 # then falls slowly. The second run is **impatient**: it uses 0.03 for its first five updates, and then
