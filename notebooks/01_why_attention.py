@@ -215,8 +215,9 @@ assert remembered == 500
 # > backward signals have to traverse in the network." (section 4)
 #
 # We can measure what arrives. We send a random gradient into the last output of an untrained layer, and
-# look at how much of it reaches each earlier word. We do the same with a layer of attention, in which the
-# last word looks at all words:
+# look at how much of it reaches each earlier word. We do the same with a layer of attention. In it, one
+# linear map makes a *query* of the last word, a second one makes a *key* of each word, and a third one
+# makes the *values*, of which the last word gets a weighted mean:
 
 # %%
 from annotated import attention
