@@ -493,7 +493,7 @@ assert abs(compared.a.value - official.value) < 8
 # **overfits**: it needs more text, more dropout (`--dropout 0.3`), or an end (`--patience 5`).
 
 # %% [markdown]
-# ## Machine translation as it is practised
+# ## Machine translation as it is practiced
 #
 # If you need a translator for a product today, do not start from random weights. The Transformer is still the
 # model, nearly as in the paper. What has changed around it is where the data and the weights come from:

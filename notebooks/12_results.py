@@ -60,7 +60,7 @@ from annotated.translation.model_folder import shipped_model
 
 card = read_scores(shipped_model("multi30k-en-de"))["test_2016_flickr"]
 print(f"BLEU, as written:              {card.bleu.value:.1f}")
-print(f"BLEU, lower-cased, tokenised:  {card.tokenized_bleu.value:.1f}")
+print(f"BLEU, lower-cased, tokenized:  {card.tokenized_bleu.value:.1f}")
 print(f"chrF (letters, not words):     {card.chrf.value:.1f}")
 
 # %% tags=["check"]
@@ -261,7 +261,7 @@ ax.set(xlabel="BLEU, difference from the base model", title="Table 3: one change
 plt.show()
 
 # %% [markdown]
-# *Figure 2. Each dot is one row of Table 3. The grey band of 0.3 BLEU is our guess of what a seed may do to
+# *Figure 2. Each dot is one row of Table 3. The gray band of 0.3 BLEU is our guess of what a seed may do to
 # one run.*
 
 # %% tags=["check"]
@@ -342,7 +342,7 @@ assert ours.low < 41.02 < ours.high
 # "We beat them by 0.33" is what one would like to write. Here is what we can write:
 #
 # > A Transformer with four layers of width 128, trained on Multi30k's 29,000 pairs for 108 epochs, scores
-# > 41.35 BLEU on test_2016_flickr (lower-cased, tokenised; 95% interval over sentences 39.6 to 43.0), with
+# > 41.35 BLEU on test_2016_flickr (lower-cased, tokenized; 95% interval over sentences 39.6 to 43.0), with
 # > the search of Wu et al. (beam 5, division by length), who report 41.02. The training differs from theirs:
 # > another batch size and learning rate, and R-Drop from epoch 61 on. One seed. We looked at the test text
 # > four times; the second look led us to change the search.
@@ -375,7 +375,7 @@ assert ours.low < 41.02 < ours.high
 # than BLEU does. Its scores depend on the version of that model, so its name belongs to the signature. It can
 # also be fooled: a system that is trained or searched to please it may please nobody else.
 #
-# **People.** Human judgement is what all measures try to predict. In the method called MQM (Freitag et al.,
+# **People.** Human judgment is what all measures try to predict. In the method called MQM (Freitag et al.,
 # [2021](https://aclanthology.org/2021.tacl-1.87/)), professional translators mark each error and say how
 # grave it is. It is slow and expensive, and it overturned some rankings that crowd workers and BLEU had made.
 #

@@ -109,7 +109,7 @@ ax.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# *Figure 1. Left is better. The grey band is the bound from above. Squares were trained with another loss, so
+# *Figure 1. Left is better. The gray band is the bound from above. Squares were trained with another loss, so
 # their cross-entropy is no fair comparison. A star marks a row whose best learning rate is the lowest of the
 # three.*
 

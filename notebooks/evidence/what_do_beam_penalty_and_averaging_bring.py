@@ -19,7 +19,7 @@ if not find_spec("annotated"):
 # ## What was run
 #
 # Two trained models translate Multi30k's captions from English to German: `multi30k-en-de` reads normal text,
-# and `multi30k-en-de-lc` reads lower-cased, tokenised text. Each translated two texts, val (1,014 captions)
+# and `multi30k-en-de-lc` reads lower-cased, tokenized text. Each translated two texts, val (1,014 captions)
 # and test (1,000), with greedy decoding and with 18 searches: six beams times three ways to score finished
 # hypotheses.
 #
@@ -114,9 +114,9 @@ for name in ("greedy", "beam 5, none", "beam 50, none", "beam 50, gnmt 0.6", "be
     )
 
 # %% tags=["check"]
-unpenalised = [en_de["greedy"], *(en_de[f"beam {beam}, none"] for beam in BEAMS)]
-assert [each["log_prob"] for each in unpenalised] == sorted(each["log_prob"] for each in unpenalised)
-fewer = [each["less_probable_than_greedy"] for each in unpenalised[1:]]
+unpenalized = [en_de["greedy"], *(en_de[f"beam {beam}, none"] for beam in BEAMS)]
+assert [each["log_prob"] for each in unpenalized] == sorted(each["log_prob"] for each in unpenalized)
+fewer = [each["less_probable_than_greedy"] for each in unpenalized[1:]]
 assert fewer == sorted(fewer, reverse=True)
 assert 0 == fewer[-1] < fewer[2] == 0.01 < fewer[0] < 0.05
 assert en_de["beam 50, none"]["empty"] == 45
