@@ -193,6 +193,10 @@ for hook in hooks:
 # > "We employ a residual connection around each of the two sub-layers, followed by layer normalization."
 # > (section 3.1)
 #
+# You have seen this in numbers. In [00](00_start_here.ipynb), the vector of *cat* was (0.84, 1.74, 0.81,
+# 0.60). Attention computed (−0.28, 0.05, 0.04, 0.30) from all three words, and the sum was (0.56, 1.79, 0.85,
+# 0.90). It is still the vector of *cat*, but now it knows a little about the sentence.
+#
 # What would happen without it? We take an untrained encoder of the paper's depth, which is twelve sub-layers,
 # and one sentence. In the **bare** version, each sub-layer replaces what was there. In the **residual**
 # version, it adds to it. There is no norm in either.
