@@ -37,7 +37,7 @@ class Data:
 
     corpus: str | None = setting(
         None,
-        "source of the sentences: multi30k, sigmorphon2020, iwslt, tatoeba, grammar, own, or hf:NAME or "
+        "source of the sentences: multi30k, wmt14, sigmorphon2020, iwslt, tatoeba, grammar, own, or hf:NAME or "
         "hf:NAME:CONFIG, a dataset of the Hugging Face Hub (multi30k, or with --src own)",
         metavar="NAME",
     )

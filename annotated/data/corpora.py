@@ -1,7 +1,8 @@
-"""Corpora by name: Multi30k, SIGMORPHON 2020, IWSLT, Tatoeba, the built-in grammar, and any of the Hub.
+"""Corpora by name: Multi30k, WMT 2014, SIGMORPHON 2020, IWSLT, Tatoeba, the built-in grammar, and any of the Hub.
 
 Only the grammar comes with the package. Multi30k, 29,000 image captions in English, German and French (task 1
-of the public repository `multi30k/dataset`), is for research and education, not for commercial use.
+of the public repository `multi30k/dataset`), is for research and education, not for commercial use. WMT
+2014, the paper's 4.5 million sentence pairs (36 million of English and French), comes from the Hub.
 SIGMORPHON 2020 (task 1 of `sigmorphon/2020`) has 3,600 words to train on, with their phones, in each of 15
 languages; it is from Wiktionary and CC BY-SA. IWSLT 2016 and 2017 are transcribed talks (WIT3).
 """
@@ -34,7 +35,7 @@ from annotated.data.reading import (
     table_pairs,
 )
 
-NAMES = ("multi30k", "sigmorphon2020", "iwslt", "tatoeba", "grammar")
+NAMES = ("multi30k", "wmt14", "sigmorphon2020", "iwslt", "tatoeba", "grammar")
 HUB = "hf:"
 
 
@@ -49,8 +50,8 @@ def load_corpus(
     """Load a corpus by name, in the direction of `pair`.
 
     Args:
-        name: multi30k, sigmorphon2020, iwslt, tatoeba or grammar, or hf:NAME or hf:NAME:CONFIG for a dataset
-            of the Hub.
+        name: multi30k, wmt14, sigmorphon2020, iwslt, tatoeba or grammar, or hf:NAME or hf:NAME:CONFIG for a
+            dataset of the Hub.
         pair: source and target language; of sigmorphon2020 the language, such as "fre".
         path: file or folder of iwslt or tatoeba.
         variant: "raw" or "tok", of multi30k alone.
@@ -69,6 +70,9 @@ def load_corpus(
         raise ValueError(f"{name} is not read from a path, but {path} was given")
     if name == "multi30k":
         return multi30k(pair, variant or "raw")
+    if name == "wmt14":  # section 5.1; validated on newstest2013, tested on newstest2014
+        other = pair.replace("en", "").strip("-")
+        return from_datasets(f"{HUB}wmt/wmt14:{other}-en", pair, columns, cache)
     if name == "sigmorphon2020":
         return sigmorphon2020(pair)
     if name == "grammar":

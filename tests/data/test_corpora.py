@@ -128,6 +128,14 @@ def test_a_dataset_in_the_form_of_the_hub(validation, tmp_path, monkeypatch):
         load_corpus(f"hf:{tmp_path / 'set'}", "de-fr")
 
 
+@pytest.mark.parametrize("pair", ["en-de", "de-en"])
+def test_the_papers_corpus_is_one_of_the_hub(pair, monkeypatch):
+    asked = []
+    monkeypatch.setattr(corpora, "from_datasets", lambda *arguments: asked.append(arguments))
+    load_corpus("wmt14", pair)
+    assert asked == [("hf:wmt/wmt14:de-en", pair, None, None)]
+
+
 def test_a_dataset_that_is_nowhere_is_one_line(tmp_path):
     with pytest.raises(ValueError, match=r"^hf:[^\n]*nowhere"):
         load_corpus(f"hf:{tmp_path}/nowhere", "de-en")
