@@ -37,8 +37,8 @@ class Data:
 
     corpus: str | None = setting(
         None,
-        "source of the sentences: multi30k, wmt14, sigmorphon2020, iwslt, tatoeba, grammar, own, or hf:NAME or "
-        "hf:NAME:CONFIG, a dataset of the Hugging Face Hub (multi30k, or with --src own)",
+        "source of the sentences: multi30k, wmt14, sigmorphon2020, iwslt, tatoeba, grammar, own, or hf:NAME "
+        "or hf:NAME:CONFIG, a dataset of the Hugging Face Hub (multi30k, or with --src own)",
         metavar="NAME",
     )
     path: Path | None = setting(None, "place of iwslt or tatoeba on your disk")

@@ -1,4 +1,4 @@
-"""Corpora by name: Multi30k, WMT 2014, SIGMORPHON 2020, IWSLT, Tatoeba, the built-in grammar, and any of the Hub.
+"""Corpora by name, and any dataset of the Hugging Face Hub.
 
 Only the grammar comes with the package. Multi30k, 29,000 image captions in English, German and French (task 1
 of the public repository `multi30k/dataset`), is for research and education, not for commercial use. WMT

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 
 import numpy as np
 from filelock import FileLock
 
-from annotated.data.rows import Rows, TextRows
+from annotated.data.rows import CHUNK, Rows, TextRows
 from annotated.files import creating_folder, read_json, write_json
 
 Sentence = TypeVar("Sentence")
@@ -137,9 +137,8 @@ class Corpus:
             meta["splits"][split] = {"name": text.name, "dropped": text.dropped, "where": text.where}
             sizes = []
             for side in ("src", "tgt"):
-                rows = TextRows.of(getattr(text, side))
-                (folder / f"{split}.{side}").write_bytes(rows.data.data)
-                sizes.append(rows.lengths)
+                with (folder / f"{split}.{side}").open("wb") as file:
+                    sizes.append(write_lines(getattr(text, side), file))
             np.save(folder / f"{split}.npy", np.stack([np.asarray(text.lines, np.int64), *sizes]))
         write_json(folder / "corpus.json", meta)
 
@@ -175,6 +174,16 @@ def cached_corpus(cache: str | Path, key: Callable[[], object], read: Callable[[
                 if name != f"{FORMAT} {key()}":
                     raise ValueError("the text has changed while it was read")
     return Corpus.load(folder)
+
+
+def write_lines(sentences: Sequence[str], file: BinaryIO) -> np.ndarray:
+    """Write sentences, a line each; returns their sizes in bytes."""
+    sizes = array("q")
+    for start in range(0, len(sentences), CHUNK):
+        lines = [text.encode(errors="surrogatepass") for text in sentences[start : start + CHUNK]]
+        file.write(b"\n".join([*lines, b""]))
+        sizes.extend(map(len, lines))
+    return np.asarray(sizes)
 
 
 def shortened(sentence: str, length: int = 40) -> str:

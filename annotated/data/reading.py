@@ -1,7 +1,7 @@
 """Read sentence pairs from files, one line at a time.
 
 A line ends at LF and nowhere else (at CR in a file without LF): NEL, U+2028, vertical tabs and form feeds are
-characters of a sentence. Sentences are normalized (`annotated.tokenizers.text`), so that stray carriage
+characters of a sentence. Sentences are normalized (`annotated.tokenizers.normalize`), so that stray carriage
 returns, spaces and byte order marks neither reach a model nor hide that two sentences are the same.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from annotated.data.parallel import ParallelText
 from annotated.data.rows import TextRows, progress
-from annotated.tokenizers.text import normalize
+from annotated.tokenizers import normalize
 
 Name = str | PathLike[str]  # of a file
 Row = tuple[int, str | None, str | None]  # line number, source, target

@@ -8,11 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from annotated.files import read_json
-from annotated.tokenizers.characters import CharacterTokenizer
-from annotated.tokenizers.common import END, PAD, SPECIALS, START, UNK, Tokenizer
+from annotated.tokenizers.common import END, PAD, SPECIALS, START, UNK, Form, Tokenizer, normalize
 from annotated.tokenizers.subwords import MarianTokenizer, SentencePieceTokenizer
-from annotated.tokenizers.text import normalize
-from annotated.tokenizers.words import WordTokenizer, word_splitter
+from annotated.tokenizers.words import CharacterTokenizer, WordTokenizer, word_splitter
 
 __all__ = [
     "END",
@@ -22,6 +20,7 @@ __all__ = [
     "START",
     "UNK",
     "CharacterTokenizer",
+    "Form",
     "MarianTokenizer",
     "SentencePieceTokenizer",
     "Tokenizer",

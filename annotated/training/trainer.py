@@ -71,15 +71,10 @@ class Trainer:
         if config.average_of == "best" and validation is None:
             raise ValueError("average_of='best' needs validation data to tell which checkpoints are best")
         self.device = torch.device(device)
-        self.model = model.to(self.device)
-        self.tokenizers = tokenizers
-        self.epoch_batches = epoch_batches
-        self.validation = (
-            Validation(validation, tokenizers[1], notes or {}) if validation is not None else None
-        )
-        self.config = config
+        self.model, self.tokenizers, self.epoch_batches = model.to(self.device), tokenizers, epoch_batches
+        self.validation = Validation(validation, tokenizers[1], notes or {}) if validation else None
         self.out = out if isinstance(out, RunFolder) else RunFolder(out)
-        self.settings = {**(notes or {}), **dataclasses.asdict(config)}
+        self.config, self.settings = config, {**(notes or {}), **dataclasses.asdict(config)}
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         self.progress = Progress(update_batches=config.accumulate * self.world, text=text)
         betas = (config.beta_1, config.beta_2)
@@ -133,7 +128,7 @@ class Trainer:
         with raise_on_all_ranks():
             if self.rank == 0:
                 checkpoint = self.out.newest() if resume else None
-                self.progress.epoch_batches = len(self.epoch_batches(0).batches(0))
+                self.progress.epoch_batches = len(self.epoch_batches(0))
                 warmup = self.config.warmup_in(self.progress.last_step(self.config))
                 if checkpoint is not None and not self.config.warmup:
                     warmup = self.out.settings(checkpoint)["warmup"]
@@ -211,17 +206,16 @@ class Trainer:
                 parameter.grad *= self.world / ntokens  # DistributedDataParallel averages over processes
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), c.clip or math.inf)
         if not (math.isfinite(loss) and norm.isfinite()):
-            shares = distributed.all_gather([line for batch in share for line in batch.lines or ()])
-            lines = {line for of_process in shares for line in of_process}
-            where = f", in a batch of lines {', '.join(map(str, sorted(lines)))}" if lines else ""
+            lines = distributed.all_gather([line for batch in share for line in batch.lines or ()])
+            named = ", ".join(map(str, sorted({line for part in lines for line in part})))
+            where = f", in a batch of lines {named}" if named else ""
             raise TrainingError(
                 f"the loss or its gradient is not finite at step {p.step + 1}{where}; {ADVICE}"
             )
         p.step += 1
         p.batches = min(p.batches + p.update_batches, p.epoch_batches)
         p.validation_loss = None
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = self.rate()
+        self.optimizer.param_groups[0]["lr"] = self.rate()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         p.loss += loss
@@ -298,23 +292,26 @@ class Trainer:
 
     def average(self) -> None:
         """Save the mean of the checkpoints that the settings name, unless the newest scores better."""
-        c, newest, chosen = self.config, self.progress.validation_loss, []
-        with raise_on_all_ranks():
-            if self.rank == 0:
-                chosen = self.out.select_checkpoints(max(1, c.average), c.average_of, off_schedule=True)
-                load_weights(self.model, checkpoints.average_checkpoints(chosen), self.out.path)
-        checkpoints.broadcast_state(self.model)
-        if (count := broadcast(len(chosen))) > 1:
+        c, newest = self.config, self.progress.validation_loss
+        count = self.load_mean(lambda: self.out.select_checkpoints(max(1, c.average), c.average_of, True))
+        if count > 1:
             name = mean = f"the mean of the {c.average_of} {count} checkpoints"
             if self.validation is not None and newest is not None:
                 loss = self.validation.score(self.model).loss
                 say(f"validation cross-entropy {loss:.4f} of {mean}, {newest:.4f} of the newest")
                 if loss > newest:
                     name = "the newest checkpoint"
-                    if self.rank == 0:
-                        weights = checkpoints.average_checkpoints(self.out.checkpoints()[-1:])
-                        load_weights(self.model, weights, self.out.path)
-                    checkpoints.broadcast_state(self.model)
+                    self.load_mean(lambda: self.out.checkpoints()[-1:])
             say(f"the model is {name}")
         if self.rank == 0:
             save_model(self.out.path, self.model, *self.tokenizers)
+
+    def load_mean(self, select: Callable[[], list[Path]]) -> int:
+        """Load the mean of checkpoints of the first process in all processes; returns how many they are."""
+        folders: list[Path] = []
+        with raise_on_all_ranks():
+            if self.rank == 0:
+                folders = select()
+                load_weights(self.model, checkpoints.average_checkpoints(folders), self.out.path)
+        checkpoints.broadcast_state(self.model)
+        return broadcast(len(folders))

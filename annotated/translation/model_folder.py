@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 from annotated.files import read_json, settings_from_json, write_json
 from annotated.search.inference import evaluating
 from annotated.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
-from annotated.tokenizers.text import Form
+from annotated.tokenizers.common import Form
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder

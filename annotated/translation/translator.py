@@ -17,7 +17,7 @@ from annotated.search.beam import Hypothesis, beam_search
 from annotated.search.inference import evaluating
 from annotated.search.limits import Limits, Penalty, by_length, check_search, several_sentences
 from annotated.tokenizers import Tokenizer, normalize
-from annotated.tokenizers.text import Form
+from annotated.tokenizers.common import Form
 from annotated.transformer.attention import padding_mask, subsequent_mask
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.attention_maps import TranslationAttention, capture_attention, is_watched
