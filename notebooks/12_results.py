@@ -315,7 +315,7 @@ assert correlation < -0.95
 # > "This hurts perplexity, as the model learns to be more unsure, but improves accuracy and BLEU score."
 # > (section 5.4)
 #
-# *Does Table 3 hold for small models? We trained 66 of them, each row with the learning rate that suits it:
+# *Does Table 3 hold for small models? We trained 69 of them, each row with the learning rate that suits it:
 # [Does the paper's Table 3 hold at our size?](evidence/table_3_at_our_size.ipynb) One head is too few there
 # as well, and half of the rows cannot be told from the base.*
 #
