@@ -465,7 +465,7 @@ assert harm.sum() < 0.7 * (all_even - intact)
 #
 # Others found the same at full size. Voita and others (2019) trained a translator to switch off its own
 # heads. With 38 of 48 encoder heads gone, it lost 0.15 BLEU. The heads that stayed had jobs that one can
-# name, such as looking at a neighbour or along a grammatical relation.
+# name, such as looking at a neighbor or along a grammatical relation.
 #
 # *Can quite different maps give the same translation? Yes: a search moves more than half of all weight and
 # hardly changes a prediction. [Is attention an explanation?](evidence/is_attention_an_explanation.ipynb)*

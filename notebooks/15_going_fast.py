@@ -118,7 +118,7 @@ assert 0.25 < reached / P100 < 0.35
 
 # %% [markdown]
 # The rule is within 1%. The share of the possible arithmetic that was used is called *model FLOPs
-# utilisation*. At 31%, the paper's GPUs were busy with something else most of the time, and that was
+# utilization*. At 31%, the paper's GPUs were busy with something else most of the time, and that was
 # good for 2017.
 #
 # **To keep:** a training step takes six operations per weight and token.
@@ -385,7 +385,7 @@ assert torch.tensor(1e-8, dtype=torch.float16).item() == 0
 # number. Hence **mixed precision**: the factors of matrix products are in bfloat16, while sums, weights,
 # Adam's means and the loss stay in float32. In this package it is `--precision bf16`.
 #
-# For translating alone, 8 bits are enough. **Quantisation** stores each row of a weight matrix as whole
+# For translating alone, 8 bits are enough. **Quantization** stores each row of a weight matrix as whole
 # numbers from −127 to 127, with one scale for the row:
 
 # %%
@@ -576,7 +576,7 @@ expected = 2 * everything.T @ (everything @ weight.detach()) / 4
 assert torch.allclose(weight.grad, expected)
 
 # %% [markdown]
-# **Exercise 3 (medium).** Explore: quantise a weight matrix with *one* scale for the whole matrix instead of
+# **Exercise 3 (medium).** Explore: quantize a weight matrix with *one* scale for the whole matrix instead of
 # one for each row, when a single weight is 50 times as large as the others. How large are the errors of the
 # two ways? What does that say about a model with a few extreme weights?
 

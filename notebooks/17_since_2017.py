@@ -63,7 +63,7 @@ assert len(text) > 200_000
 assert "cat" in followers["A"]
 
 # %% [markdown]
-# Each pair of neighbours makes sense, and the whole does not, because this model remembers one word. A
+# Each pair of neighbors makes sense, and the whole does not, because this model remembers one word. A
 # Transformer can look back at all of them. It has the same task: **given the words so far, predict the next
 # one.** Models like GPT and Llama are trained on this task and nothing else at first, on most of the text
 # that people have written.
@@ -249,8 +249,8 @@ model = train(parts, updates=300)
 losses = {"2017": unseen_loss(model)}
 counts = torch.full((len(vocab), len(vocab)), 0.01)  # the five-line model, for comparison
 counts.index_put_((stream[:-1], stream[1:]), torch.ones(()), accumulate=True)
-neighbours = (counts / counts.sum(dim=1, keepdim=True)).log()
-bigram = -neighbours[unseen[:-1], unseen[1:]].mean().item()
+neighbors = (counts / counts.sum(dim=1, keepdim=True)).log()
+bigram = -neighbors[unseen[:-1], unseen[1:]].mean().item()
 print(f"every word equally likely {math.log(len(vocab)):.2f} nats, five lines {bigram:.2f}")
 print(f"the parts of 2017, after 300 updates ≈{losses['2017']:.2f}")
 
@@ -267,7 +267,7 @@ assert 3.0 < losses["2017"] < bigram - 0.1
 #
 # > "That is, the output of each sub-layer is LayerNorm(x + Sublayer(x)) [...]." (section 3.1)
 #
-# Layer normalisation does two things to a vector: it subtracts the mean of its entries, and it divides by
+# Layer normalization does two things to a vector: it subtracts the mean of its entries, and it divides by
 # their standard deviation. **RMSNorm** (Zhang and Sennrich, 2019) asked whether both are needed, and keeps
 # only the division. What matters for training is that every vector has the same length, and dividing is
 # enough for that. (The norm already stands *before* the sub-layer here. That is the pre-norm of 06, and

@@ -5,7 +5,7 @@ from annotated.plots.attention import (
     plot_alignment,
     plot_attention,
 )
-from annotated.plots.diagrams import plot_beam, plot_model_flow, plot_tree
+from annotated.plots.diagrams import plot_beam, plot_model_flow
 from annotated.plots.masks import explore_masks, plot_mask
 from annotated.plots.notebook import setup_notebook, show_source
 from annotated.plots.positions import plot_encodings
@@ -25,7 +25,6 @@ __all__ = [
     "plot_mask",
     "plot_model_flow",
     "plot_schedules",
-    "plot_tree",
     "setup_notebook",
     "show_source",
 ]

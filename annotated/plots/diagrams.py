@@ -1,10 +1,8 @@
-"""Boxes and lines: the model as a flow of shapes (Figure 1), constituency trees (6.3), beam search (6.1)."""
+"""Boxes and lines: the model as a flow of shapes (Figure 1), beam search (6.1)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from annotated.data.trees import Tree, is_word, labelled_spans
 from annotated.plots.drawing import COLOURS, Look, axes_or_new, load, plt
 from annotated.search.beam import Candidate
 
@@ -165,54 +163,6 @@ def _draw_memory(ax: "plt.Axes", foot: float, y: float) -> None:
 def _arrow(ax: "plt.Axes", start: tuple[float, float], end: tuple[float, float], colour: str = INK) -> None:
     style = {"arrowstyle": "-|>", "color": colour, "lw": 1.4, "shrinkA": 0, "shrinkB": 0}
     ax.annotate("", end, start, arrowprops=style)
-
-
-RIGHT = {"boxstyle": "round", "fc": "#d6e8f5", "ec": "#0173b2", "lw": 1.2}
-WRONG = {"boxstyle": "square", "fc": "#fbe3c0", "ec": INK, "lw": 2.8}
-
-
-def plot_tree(
-    tree: Tree, other: Tree | None = None, ax: "plt.Axes | None" = None, title: str = "Constituency tree"
-) -> "plt.Axes":
-    """Draw a tree, the root on top, its words in a row at the foot.
-
-    A bracket that `other`, a tree of the same sentence, does not have stands in a heavy square box.
-    Raises ValueError if the two have different words.
-    """
-    words, top = tree.leaves(), _height(tree)
-    if other is not None and other.leaves() != words:
-        raise ValueError(f"trees of two sentences: {words} and {other.leaves()}")
-    ax = axes_or_new(ax, 0.95 * len(words) + 0.5, 0.75 * top + 0.5)
-    missing = labelled_spans(tree) - labelled_spans(other or tree)
-    # Spans do not count punctuation: how many words stand before each leaf.
-    counted = [0, *accumulate(map(is_word, words))]
-
-    def draw(node: Tree, start: int) -> tuple[float, float]:
-        """Draw the constituent that begins at leaf `start`; returns where a line to it ends."""
-        if not isinstance(node.children[0], Tree):
-            ax.text(start, 0.95, node.label, ha="center", va="center", fontsize=11, color=SOFT)
-            ax.text(start, 0.5, node.children[0], ha="center", va="center", fontsize=13, color=INK)
-            return start, 1.2
-        ends, end = [], start
-        for child in cast(tuple[Tree, ...], node.children):
-            ends.append(draw(child, end))
-            end += len(child.leaves())
-        x, y = (start + end - 1) / 2, _height(node)
-        for below, foot in ends:  # across and then straight down: so no two lines cross
-            ax.plot([x, x, below, below], [y, y - 0.45, y - 0.45, foot], color="#8a8a8a", lw=1.2, zorder=0)
-        box = WRONG if (node.label, counted[start], counted[end]) in missing else RIGHT
-        ax.text(x, y, node.label, ha="center", va="center", fontsize=12, color=INK, bbox=box)
-        return x, y
-
-    draw(tree, 0)
-    ax.set(title=title, xlim=(-0.6, len(words) - 0.4), ylim=(0.2, top + 0.5))
-    ax.axis("off")
-    return ax
-
-
-def _height(tree: Tree) -> int:
-    """Return how many steps the root is above its deepest word."""
-    return 1 + max((_height(child) for child in tree.children if isinstance(child, Tree)), default=0)
 
 
 FATES = {"kept": ("#d6e8f5", "#0173b2"), "dropped": ("#ffffff", "#8a8a8a"), "ended": ("#fbe3c0", "#b87503")}

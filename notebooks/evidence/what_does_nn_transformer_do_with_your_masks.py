@@ -15,7 +15,7 @@ if not find_spec("annotated"):
     get_ipython().run_line_magic("pip", "install -q 'annotated-transformer[colab]'")
 
 # %% [markdown]
-# What is printed here is the behaviour of one version of PyTorch on a CPU. Run it on yours.
+# What is printed here is the behavior of one version of PyTorch on a CPU. Run it on yours.
 
 # %%
 import warnings

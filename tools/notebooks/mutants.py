@@ -144,13 +144,6 @@ MUTANTS = (
         "13_reading_attention",
     ),
     Mutant(
-        "brackets counted twice",
-        "data/trees.py",
-        "return 2 * self.matched / max(self.predicted + self.gold, 1)",
-        "return 4 * self.matched / max(self.predicted + self.gold, 1)",
-        "16_another_task",
-    ),
-    Mutant(
         "a variant's norm forgotten",
         "transformer/model.py",
         '"norm_first": c.norm_first, "norm": parts.norm()}',
