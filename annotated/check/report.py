@@ -1,0 +1,184 @@
+"""What a law says of some code, and how a report of many laws is shown: terminal, notebook, JSON, JUnit."""
+
+import html
+import json
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+from xml.etree import ElementTree
+
+import torch
+
+from annotated.check.adapt import Code, Missing
+
+Status = Literal["passed", "failed", "todo", "missing"]
+SIGNS = {"passed": "✓", "failed": "✗", "todo": "·", "missing": "-"}
+WORDS = {"passed": "passed", "failed": "FAILED", "todo": "not written yet", "missing": "does not apply"}
+
+
+class Failure(Exception):  # noqa: N818 (it is a finding)
+    """A law is broken: what was seen, the smallest example with its numbers, the likely mistake."""
+
+    def __init__(self, seen: str, example: str = "", mistake: str = ""):
+        super().__init__(seen)
+        self.seen, self.example, self.mistake = seen, example, mistake
+
+
+class TimeUp(BaseException):
+    """Code ran for too long. Not an Exception, so that the code under test does not catch it."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeUp in the code that runs inside. Only the main thread of a Unix process can be interrupted."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise TimeUp
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@dataclass(frozen=True)
+class Law:
+    """A property that any implementation keeps."""
+
+    name: str
+    part: str  # what it is a law of: a key of `adapt.PARTS`
+    lesson: str  # the notebook that explains it
+    holds: Callable[[Code], str | None]  # raises Failure; may return a remark
+
+    @property
+    def says(self) -> str:
+        return " ".join((self.holds.__doc__ or "").split())
+
+    def __call__(self, code: Code, seconds: float = 20) -> "Finding":
+        """Hold code to this law; whatever the code does, a finding comes back."""
+        what: dict[str, Any] = {"law": self.name, "says": self.says, "lesson": self.lesson}
+        if self.name in code.not_applicable:
+            return Finding(**what, status="missing", seen=code.not_applicable[self.name])
+        torch.manual_seed(0)
+        try:
+            with time_limit(seconds):
+                return Finding(**what, status="passed", seen=self.holds(code) or "")
+        except Missing as missing:
+            return Finding(**what, status="missing", seen=str(missing))
+        except Failure as failure:
+            finding = asdict(Finding(**what, status="failed", seen=failure.seen))
+            return Finding(**finding | {"example": failure.example, "mistake": failure.mistake})
+        except NotImplementedError:
+            return Finding(**what, status="todo", seen="not written yet")
+        except TimeUp:
+            return Finding(**what, status="failed", seen=f"still running after {seconds:g} seconds")
+        except (Exception, SystemExit) as error:
+            seen = f"{type(error).__name__}: {error}".splitlines()[0]
+            return Finding(**what, status="failed", seen=seen, traceback=own_traceback(error))
+
+
+def own_traceback(error: BaseException) -> str:
+    """Format a traceback from where the code under test begins."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if "annotated/check" not in f.filename.replace("\\\\", "/")]
+    lines = traceback.format_list(own[:6]) + traceback.format_exception_only(error)
+    return "".join(lines)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one law says of some code."""
+
+    law: str
+    says: str
+    lesson: str
+    status: Status
+    seen: str = ""
+    example: str = ""
+    mistake: str = ""
+    traceback: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What all laws say of some code. In a notebook it shows as a table, printed as text."""
+
+    findings: tuple[Finding, ...]
+    name: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether at least one law applies and every one that applies is kept."""
+        return self.count("passed") > 0 and not self.count("failed") and not self.count("todo")
+
+    def count(self, status: Status) -> int:
+        return sum(finding.status == status for finding in self.findings)
+
+    def __str__(self) -> str:
+        lines = []
+        for f in self.findings:
+            about = f"  ({f.seen})" if f.status in ("passed", "missing") and f.seen else ""
+            lines.append(f"{SIGNS[f.status]} {f.law}: {WORDS[f.status]}{about}")
+            if f.status == "failed":
+                lines += [f"    The law: {f.says}", f"    {f.seen}"]
+                lines += [f"      {line}" for line in (f.example + "\n" + f.traceback).splitlines() if line]
+                lines += [f"    Likely mistake: {f.mistake}"] if f.mistake else []
+                lines += [f"    Explained in {f.lesson}"]
+        return "\n".join([*lines, self.summary()])
+
+    def summary(self) -> str:
+        counts = [f"{self.count('passed')} passed", f"{self.count('failed')} failed"]
+        counts += [f"{self.count('todo')} not written yet"] if self.count("todo") else []
+        return ", ".join([*counts, f"{self.count('missing')} do not apply"])
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for f in self.findings:
+            parts = [f.says if f.status == "failed" else "", f.seen, f.example, f.traceback]
+            cell = "".join(f"<pre>{html.escape(p)}</pre>" if "\n" in p else f"<div>{html.escape(p)}</div>"
+                           for p in parts if p)  # fmt: skip
+            cell += f"<div><b>Likely mistake:</b> {html.escape(f.mistake)}</div>" if f.mistake else ""
+            cell += f"<div>Explained in {f.lesson}</div>" if f.status == "failed" else ""
+            rows.append(f"<tr><td>{SIGNS[f.status]}</td><td>{f.law}</td><td>{WORDS[f.status]}</td>"
+                        f'<td style="text-align:left">{cell}</td></tr>')  # fmt: skip
+        return f"<table>{''.join(rows)}</table><p>{html.escape(self.summary())}</p>"
+
+    def to_json(self) -> str:
+        counts: Mapping[str, int] = {status: self.count(status) for status in SIGNS}  # type: ignore[arg-type]
+        findings = [asdict(finding) for finding in self.findings]
+        whole = {"name": self.name, "passed": self.passed, "counts": counts, "findings": findings}
+        return json.dumps(whole, indent=1, ensure_ascii=False)
+
+    def to_junit(self) -> str:
+        return junit([self])
+
+
+def junit(reports: list[Report]) -> str:
+    """Write reports as JUnit XML: a suite for each, a case for each law."""
+    root = ElementTree.Element("testsuites")
+    for report in reports:
+        numbers = {"tests": len(report.findings), "failures": report.count("failed") + report.count("todo"),
+                   "skipped": report.count("missing")}  # fmt: skip
+        suite = ElementTree.SubElement(
+            root, "testsuite", name=report.name, **{k: str(n) for k, n in numbers.items()}
+        )
+        for f in report.findings:
+            case = ElementTree.SubElement(suite, "testcase", classname=report.name or "check", name=f.law)
+            if f.status in ("failed", "todo"):
+                told = ElementTree.SubElement(case, "failure", message=f.seen)
+                told.text = "\n".join(p for p in (f.says, f.example, f.traceback, f.mistake) if p)
+            elif f.status == "missing":
+                ElementTree.SubElement(case, "skipped", message=f.seen)
+    with suppress(AttributeError):
+        ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode")
