@@ -1,18 +1,18 @@
 """Is my Transformer right? Laws that any implementation keeps, whoever wrote it.
 
-    from annotated import check
-    check.attention(my_attention)      # one part: a report that a notebook shows as a table
-    check.run(my_module)               # all parts that are found
-    @pytest.mark.parametrize("law", check.cases(my_module))      # each law a test: law()
+from annotated import check
+check.attention(my_attention)      # one part: a report that a notebook shows as a table
+check.run(my_module)               # all parts that are found
+@pytest.mark.parametrize("law", check.cases(my_module))      # each law a test: law()
 """
 
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from annotated.check import model_laws, training_laws  # noqa: F401 (they register their laws)
+from annotated.check import attention_laws, model_laws, parts_laws, search_laws, training_laws  # noqa: F401
 from annotated.check.adapt import PARTS, Code
-from annotated.check.parts_laws import LAWS
+from annotated.check.laws import LAWS
 from annotated.check.report import Failure, Finding, Law, Report
 
 __all__ = ["LAWS", "Code", "Failure", "Finding", "Law", "Report", "cases", "run", *PARTS]
@@ -28,8 +28,8 @@ def run(
 
     Args:
         source: a module, or a dictionary of names, that has some parts of a Transformer.
-        adapter: names that win over the source's, and conventions: `TRUE_HIDES = True`, `BATCH_FIRST = False`,
-            `MASK_DIMS = 4`, `PAD = 1`.
+        adapter: names that win over the source's, and conventions, such as `TRUE_HIDES = True`,
+            `BATCH_FIRST = False`, `MASK_DIMS = 4`, `PAD = 1`.
         seconds: time for each law.
         name: what the report is of.
     """
@@ -63,13 +63,17 @@ def checker(part: str) -> Callable[..., Report]:
     """Make the function that holds one part to its laws."""
 
     def check(candidate: Any, **others: Any) -> Report:
-        conventions = {k: v for k, v in others.items() if k in ("true_hides", "batch_first", "mask_dims", "pad")}
-        names = {PARTS[k].split()[0]: v for k, v in others.items() if k in PARTS}
-        code = Code.of({PARTS[part].split()[0]: candidate, **names}, {k.upper(): v for k, v in conventions.items()})
-        return Report(tuple(law(code) for law in LAWS if law.part == part), getattr(candidate, "__name__", part))
+        conventions = {
+            k: v for k, v in others.items() if k in ("true_hides", "batch_first", "mask_dims", "pad")
+        }
+        names = {PARTS[k][0]: v for k, v in others.items() if k in PARTS}
+        code = Code.of({PARTS[part][0]: candidate, **names}, {k.upper(): v for k, v in conventions.items()})
+        return Report(
+            tuple(law(code) for law in LAWS if law.part == part), getattr(candidate, "__name__", part)
+        )
 
     check.__name__ = part
-    check.__doc__ = f"Hold a {PARTS[part].split()[0]} to its laws; others of its parts and conventions by name."
+    check.__doc__ = f"Hold a {PARTS[part][0]} to its laws; others of its parts and conventions by name."
     return check
 
 

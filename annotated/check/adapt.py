@@ -3,73 +3,21 @@
 import inspect
 import math
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# The classic's name of each part, and other names that people give it; case and underscores do not count.
-PARTS = {
-    "attention": "attention scaled_dot_product_attention scale_dot_product_attention scaled_dot_attention "
-    "dot_product_attention sdpa scaled_attention",
-    "multi_head_attention": "MultiHeadedAttention MultiHeadAttention MHA MultiHead MyAttention",
-    "feed_forward": "PositionwiseFeedForward FeedForward FFN FeedForwardNetwork FeedForwardBlock MLP "
-    "PositionwiseFFN PointwiseFeedForward",
-    "layer_norm": "LayerNorm LayerNormalization",
-    "embeddings": "Embeddings TokenEmbedding Embedding InputEmbeddings Embedder TokenEmbeddings",
-    "positional_encoding": "PositionalEncoding SinusoidalPositionalEncoding PositionalEncodings PosEncoding "
-    "SinusoidalPositions PositionalEmbedding",
-    "sublayer_connection": "SublayerConnection AddNorm ResidualConnection Residual",
-    "generator": "Generator ProjectionLayer OutputProjection",
-    "subsequent_mask": "subsequent_mask causal_mask look_ahead_mask make_causal_mask create_causal_mask "
-    "get_subsequent_mask create_look_ahead_mask",
-    "batch": "Batch",
-    "label_smoothing": "LabelSmoothing LabelSmoothingLoss smoothed_loss label_smoothing smoothed_cross_entropy",
-    "rate": "rate noam_rate learning_rate lr_schedule get_lr noam lr",
-    "make_model": "make_model Transformer build_transformer build_model make_transformer TransformerModel "
-    "Seq2SeqTransformer",
-    "greedy_decode": "greedy_decode greedy greedy_search greedy_decoding translate_greedy",
-    "beam_search": "beam_search beam beam_decode beam_search_decode",
-    "bleu": "bleu corpus_bleu bleu_score compute_bleu get_bleu",
-}
-# What an argument means, and the names that people give it.
-ARGUMENTS = {
-    "query": "query q queries", "key": "key k keys", "value": "value v values", "x": "x",
-    "mask": "mask attn_mask attention_mask key_mask src_mask", "function": "sublayer fn function",
-    "d_model": "d_model size model_size emb_size embed_dim embedding_dim hidden_size hidden_dim dim n_embd "
-    "model_dim features embed_size emb_dim d_embed hid_dim width normalized_shape d dmodel",
-    "d_k": "d_k dk head_dim d_head", "temperature": "temperature",
-    "h": "h heads n_heads num_heads nhead n_head nheads num_attention_heads",
-    "d_ff": "d_ff ff_size dim_feedforward d_inner d_hidden d_hid hidden pf_dim ff_dim dff ffn_hidden inner "
-    "ffn_dim hidden_dim ffn_size hidden_size",
-    "dropout": "dropout p p_drop drop_prob dropout_p dropout_rate drop attn_dropout",
-    "vocab": "vocab vocab_size size num_embeddings n_vocab num_tokens V classes num_classes n_class",
-    "src_vocab": "src_vocab src_vocab_size vocab vocab_size n_src_vocab enc_voc_size source_vocab num_tokens",
-    "tgt_vocab": "tgt_vocab tgt_vocab_size trg_vocab trg_vocab_size n_trg_vocab dec_voc_size target_vocab",
-    "N": "N n_layers num_layers layers n_layer depth num_blocks num_encoder_layers num_decoder_layers n_blocks",
-    "max_len": "max_len max_length max_seq_len seq_len max_seq_length n_position block_size length "
-    "src_seq_len tgt_seq_len context_length max_tokens steps max_positions",
-    "pad": "pad padding_idx pad_idx src_pad_idx trg_pad_idx tgt_pad_idx ignore_index pad_id pad_token",
-    "src": "src source x src_tokens inp enc_input src_seq", "tgt": "tgt trg y target tgt_tokens trg_seq ys",
-    "src_mask": "src_mask mask source_mask memory_mask enc_mask e_mask cross_mask",
-    "tgt_mask": "tgt_mask trg_mask target_mask dec_mask d_mask self_mask causal_mask",
-    "memory": "memory m enc_output encoder_output enc_out encoder_out enc_src z context encoded enc",
-    "smoothing": "smoothing epsilon eps label_smoothing alpha ls",
-    "log_probs": "x log_probs logits input pred preds output log_p logp", "target": "target y tgt targets labels",
-    "step": "step t steps step_num i", "model_size": "model_size d_model dim d size", "factor": "factor scale",
-    "warmup": "warmup warmup_steps n_warmup warm_up", "model": "model transformer net",
-    "start": "start_symbol start bos sos start_token bos_id start_id sos_id",
-    "end": "end_symbol end eos end_token eos_id end_id", "beam": "beam beam_size k width beam_width num_beams",
-    "alpha": "alpha length_penalty lp penalty_alpha", "hypotheses": "hypotheses candidates hyps predictions",
-    "references": "references refs reference targets", "length": "size length n T seq_len sz",
-    "tokens": "tokens x src ids input",
-}  # fmt: skip
+NAMES = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
+PARTS: dict[str, list[str]] = {part: names.split() for part, names in NAMES["parts"].items()}
 
 
 class Missing(Exception):  # noqa: N818 (it is no error)
@@ -80,8 +28,7 @@ def plain(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-PART_NAMES = {part: [plain(name) for name in names.split()] for part, names in PARTS.items()}
-ARGUMENT_NAMES = {key: {plain(name) for name in names.split()} for key, names in ARGUMENTS.items()}
+ARGUMENTS = {key: {plain(name) for name in names.split()} for key, names in NAMES["arguments"].items()}
 
 
 def call(function: Callable[..., Any], /, **values: Any) -> Any:
@@ -94,12 +41,16 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
         parameters = [*inspect.signature(spoken).parameters.values()]
     except (TypeError, ValueError):
         parameters = []
+    keys = {
+        p.name: [key for key in values if plain(p.name) in ARGUMENTS.get(key, {plain(key)})]
+        for p in parameters
+    }
+    sure = {found[0] for found in keys.values() if len(found) == 1}
     known: dict[str, Any] = {}
-    for p in parameters:
-        keys = [key for key in values if plain(p.name) in ARGUMENT_NAMES.get(key, {plain(key)})]
-        exact = [key for key in keys if plain(key) == plain(p.name)]
-        if keys:
-            known[p.name] = values[(exact or keys)[0]]
+    for name, found in keys.items():  # a name with two meanings has the one that no other parameter has
+        exact = [key for key in found if plain(key) == plain(name)]
+        if found:
+            known[name] = values[[*exact, *(key for key in found if key not in sure), *found][0]]
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     strange = [p for p in named if p.default is p.empty and p.name not in known]
     if named and not strange and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
@@ -107,6 +58,12 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
     room = len([p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)])
     variadic = not parameters or any(p.kind is p.VAR_POSITIONAL for p in parameters)
     return function(*list(values.values())[: None if variadic else room])
+
+
+def takes(function: Any, *words: str) -> bool:
+    """Whether a parameter's name has one of these words in it."""
+    names = [name.lower() for name in inspect.signature(function).parameters]
+    return any(word in name for word in words for name in names)
 
 
 def first(result: Any) -> Tensor:
@@ -182,11 +139,11 @@ class Code:
 
     def __getitem__(self, part: str) -> Any:
         """Find a part by one of its names, the classic's first. Raises Missing if there is none."""
-        by_name = {plain(n): x for n, x in reversed(self.names.items()) if callable(x)}
-        for name in PART_NAMES[part]:
+        by_name = {plain(name): x for name, x in self.names.items() if callable(x)}
+        for name in map(plain, PARTS[part]):
             if name in by_name:
                 return by_name[name]
-        raise Missing(f"needs `{PARTS[part].split()[0]}`")
+        raise Missing(f"needs `{PARTS[part][0]}`")
 
     def build(self, part: str, **values: Any) -> nn.Module:
         """Make a module, in evaluation mode, always with the same random numbers."""
@@ -238,18 +195,18 @@ class Code:
         given = {"query": self.flip(query), "key": self.flip(key), "value": self.flip(value)}
         return self.flip(first(self.with_masks(lambda m: call(module, **given, mask=m), mask)))
 
-    def model(self, **sizes: Any) -> "Model":
+    def model(self, shake: float = 0.2, **sizes: Any) -> "Model":
         """Build a model of two layers, far enough from its first weights that every part counts."""
-        sizes = {"src_vocab": 23, "tgt_vocab": 23, "N": 2, "d_model": 16, "d_ff": 32, "h": 4, "dropout": 0.0,
-                 "pad": self.pad, "max_len": 64} | sizes  # fmt: skip
-        shake = sizes.pop("shake", 0.2)
+        default = {"src_vocab": 23, "tgt_vocab": 23, "N": 2, "d_model": 24, "d_ff": 40, "h": 4, "dropout": 0.0,
+                   "pad": self.pad, "max_len": 64, "device": "cpu"}  # fmt: skip
+        sizes = default | sizes
         module = self.build("make_model", **sizes)
         if not isinstance(module, nn.Module):
             raise Missing("needs a `make_model` that returns a torch.nn.Module")
         with torch.no_grad():
             for parameter in module.parameters():
                 parameter.add_(torch.randn_like(parameter), alpha=shake)
-        return Model(self, module, sizes["tgt_vocab"])
+        return Model(self, module, sizes["tgt_vocab"], self.pad)
 
 
 @dataclass
@@ -259,11 +216,12 @@ class Model:
     code: Code
     module: nn.Module
     vocab: int
+    pad: int
 
     def masks(self, src: Tensor, tgt: Tensor) -> tuple[Tensor, Tensor]:
         """Hide padding, and in the target what follows: bool (B, 1, S) and (B, T, T), True allowed."""
         causal = torch.ones(tgt.size(1), tgt.size(1), dtype=torch.bool).tril()
-        return (src != self.code.pad).unsqueeze(1), (tgt != self.code.pad).unsqueeze(1) & causal
+        return (src != self.pad).unsqueeze(1), (tgt != self.pad).unsqueeze(1) & causal
 
     def encode(self, src: Tensor) -> Tensor:
         """Tokens (B, S) -> the memory (B, S, d_model). Raises Missing for a model without `encode`."""
@@ -273,7 +231,8 @@ class Model:
         return self.code.flip(
             first(
                 self.code.with_masks(
-                    lambda m: call(self.module.encode, src=self.code.flip(src), src_mask=m), src_mask
+                    lambda m: call(cast(Any, self.module.encode), src=self.code.flip(src), src_mask=m),
+                    src_mask,
                 )
             )
         )
@@ -284,7 +243,9 @@ class Model:
         if hasattr(module, "encode") and hasattr(module, "decode"):
             memory = self.encode(src) if memory is None else memory
             states = self.code.with_masks(
-                lambda s, t: call(module.decode, memory=flip(memory), src_mask=s, tgt=flip(tgt), tgt_mask=t),
+                lambda s, t: call(
+                    cast(Any, module.decode), memory=flip(memory), src_mask=s, tgt=flip(tgt), tgt_mask=t
+                ),
                 *masks,
             )
         else:
@@ -318,10 +279,7 @@ def makes_4d_masks(names: Mapping[str, Any]) -> bool:
     """Whether a class or function writes masks of four dimensions, by the look of its source."""
     four = r"unsqueeze\(1\)\.unsqueeze\([12]\)|\[:, None, None|unsqueeze\(-2\)\.unsqueeze\(1\)"
     for x in names.values():
-        try:
-            if inspect.isroutine(x) or inspect.isclass(x):
-                if re.search(four, inspect.getsource(x)):
-                    return True
-        except (OSError, TypeError):
-            continue
+        with suppress(OSError, TypeError):
+            if (inspect.isroutine(x) or inspect.isclass(x)) and re.search(four, inspect.getsource(x)):
+                return True
     return False

@@ -34,7 +34,7 @@ class TimeUp(BaseException):
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeUp in the code that runs inside. Only the main thread of a Unix process can be interrupted."""
+    """Raise TimeUp in the code inside. Only the main thread of a Unix process can be interrupted."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -136,6 +136,10 @@ class Report:
                 lines += [f"    Explained in {f.lesson}"]
         return "\n".join([*lines, self.summary()])
 
+    def first_mistake(self) -> str:
+        failed = next((f for f in self.findings if f.status == "failed"), None)
+        return f"{failed.law}: {failed.mistake or failed.seen}" if failed else ""
+
     def summary(self) -> str:
         counts = [f"{self.count('passed')} passed", f"{self.count('failed')} failed"]
         counts += [f"{self.count('todo')} not written yet"] if self.count("todo") else []
@@ -167,11 +171,10 @@ def junit(reports: list[Report]) -> str:
     """Write reports as JUnit XML: a suite for each, a case for each law."""
     root = ElementTree.Element("testsuites")
     for report in reports:
-        numbers = {"tests": len(report.findings), "failures": report.count("failed") + report.count("todo"),
-                   "skipped": report.count("missing")}  # fmt: skip
-        suite = ElementTree.SubElement(
-            root, "testsuite", name=report.name, **{k: str(n) for k, n in numbers.items()}
-        )
+        suite = ElementTree.SubElement(root, "testsuite", {
+            "name": report.name, "tests": str(len(report.findings)), "skipped": str(report.count("missing")),
+            "failures": str(report.count("failed") + report.count("todo")),
+        })  # fmt: skip
         for f in report.findings:
             case = ElementTree.SubElement(suite, "testcase", classname=report.name or "check", name=f.law)
             if f.status in ("failed", "todo"):

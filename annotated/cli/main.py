@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
         args = parse(sys.argv[1:] if arguments is None else arguments)
-        if args.variants:
+        if getattr(args, "variants", None):
             register_variants(args.variants)
         module = import_module(f"annotated.cli.{COMMANDS[args.command].module or args.command}")
         return getattr(module, args.command)(args) or 0

@@ -160,6 +160,34 @@ class Reproduce:
 
 
 @dataclass(kw_only=True)
+class Check:
+    files: tuple[Path, ...] = setting(
+        (), "Python files to check; they are executed", type=named, nargs="*", metavar="FILE.py"
+    )
+    adapter: Path | None = setting(
+        None, "Python file that says what stands for what in the checked one (there: mine); it is executed"
+    )
+    hints: Literal[1, 2, 3] | None = setting(
+        None, "hints for what is open: 1 what to think of, 2 which shapes, 3 the lines", type=within(1, 3)
+    )
+    translate: str | None = setting(
+        None,
+        "English sentence, for a model that keeps all laws; trained weights are loaded into it",
+        metavar="TEXT",
+    )
+    grade: Path | None = setting(None, "folder of submissions to check instead", metavar="FOLDER")
+    timeout: int = setting(60, "seconds for each submission", type=within(1, 3600))
+    json: Path | None = setting(None, "file for the findings too, as JSON")
+    junit: Path | None = setting(None, "file for the findings too, as JUnit XML")
+    csv: Path | None = setting(None, "file for a line a submission too, as CSV")
+
+
+@dataclass(kw_only=True)
+class Build:
+    folder: Path = setting(MISSING, "folder for transformer.py", type=named, nargs=None, metavar="FOLDER")
+
+
+@dataclass(kw_only=True)
 class RecipesOwn(Everywhere):
     """Flags of every command, for one whose seed is the recipe's if none is given."""
 
@@ -252,5 +280,23 @@ COMMANDS = {
         "recipes:\n" + "\n".join(f"  {name}" for name in recipe_names()),
         {"": Reproduce, "every command": RecipesOwn},
         "release",
+    ),
+    "check": Command(
+        "tell whether a Transformer of your own is right",
+        "Hold a Python file to the laws that every Transformer keeps: causality, padding, scale, the loss,\n"
+        "the schedule, search. Names are those of the classic, or an adapter says what stands for what.",
+        "examples:\n"
+        "  annotated check my_transformer.py\n"
+        "  annotated check my_transformer.py --hints 2\n"
+        '  annotated check my_transformer.py --translate "A dog runs across the grass."\n'
+        "  annotated check --grade submissions/ --csv grades.csv --junit grades.xml",
+        {"": Check},
+    ),
+    "build": Command(
+        "write stubs of a Transformer to fill in",
+        "Write transformer.py: the parts of a Transformer in the order of the lessons, with contracts.",
+        "example:\n  annotated build mine\n  annotated check mine/transformer.py",
+        {"": Build},
+        "check",
     ),
 }

@@ -1,4 +1,4 @@
-"""A Transformer in the manner of 2018: pre-norm, masks of integers, a norm of its own, the generator apart."""
+"""A Transformer in the manner of 2018: pre-norm, masks of integers, its own norm, the generator apart."""
 
 import copy
 import math

@@ -1,0 +1,66 @@
+"""The commands `annotated check` and `annotated build`."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from annotated.check import LAWS
+from annotated.check.adapt import Code
+from annotated.check.build import check_file, grade, grades_as_csv, hints, load, translate, write_stubs
+from annotated.check.report import Report, junit
+
+
+def check(args: Namespace) -> int:
+    """Check files, or grade a folder; 1 where a law is broken or not written yet."""
+    if bool(args.files) == (args.grade is not None):
+        raise ValueError("name a file to check, or a folder with --grade")
+    reports = grade(args.grade, args.timeout, args.adapter) if args.grade is not None else []
+    for report in reports:
+        mistake = report.first_mistake()
+        print(f"{report.name:20}  {report.summary()}{'; first ' + mistake if mistake else ''}")
+    for file in args.files:
+        if not file.is_file():
+            raise FileNotFoundError(f"{file}: there is no such file")
+        reports.append(check_file(file, args.adapter))
+        print(reports[-1])
+        print_hints(reports[-1], args.hints)
+        print_translation(reports[-1], file, args.adapter, args.translate)
+    if args.json is not None:
+        texts = [report.to_json() for report in reports]
+        args.json.write_text(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]", encoding="utf-8")
+    if args.junit is not None:
+        args.junit.write_text(junit(reports), encoding="utf-8")
+    if args.csv is not None:
+        args.csv.write_text(grades_as_csv(reports), encoding="utf-8", newline="")
+    return 0 if all(report.passed for report in reports) else 1
+
+
+def print_hints(report: Report, stage: int | None) -> None:
+    """Print hints for each part that has an open law, up to a stage."""
+    open_laws = {f.law for f in report.findings if f.status in ("failed", "todo")}
+    for part in dict.fromkeys(law.part for law in LAWS if law.name in open_laws):
+        if lines := hints(part, stage or 0):
+            print(f"\nHints for {part.replace('_', ' ')}:", *lines, sep="\n  ")
+
+
+def print_translation(report: Report, file: Path, adapter: Path | None, text: str | None) -> None:
+    """Let a model that keeps every law translate, with the shipped weights in it; say that it can."""
+    whole = [f for f in report.findings if f.law.startswith("model:")]
+    if not all(f.status == "passed" for f in whole):
+        if text is not None:
+            raise ValueError("the model must keep its laws before the shipped weights are loaded into it")
+    elif text is None and whole:
+        print('\nYour model keeps its laws. Let it translate: --translate "A dog runs across the grass."')
+    elif text is not None:
+        adapted = vars(load(adapter, before={"mine": load(file)})) if adapter else None
+        own, theirs = translate(Code.of(load(file), adapted), text)
+        same = "as the package's model does" if own == theirs else f"the package's model writes: {theirs}"
+        print(f"\nThe shipped weights fit into your classes.\n  {text}\n  {own}\n({same})")
+
+
+def build(args: Namespace) -> int:
+    """Write the stubs of a Transformer to fill in."""
+    path = write_stubs(args.folder)
+    print(
+        f"{path}: stubs in the order of the lessons. Fill them in; at any time run\n  annotated check {path}"
+    )
+    return 0

@@ -1,0 +1,191 @@
+"""`annotated check` raises no false alarm, survives whatever code does, and reports in every form."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from command_line import complains, ends
+
+import annotated
+from annotated import check
+from annotated.check.adapt import PARTS, Code
+from annotated.check.build import check_file, grade, grades_as_csv, hints, load, translate, write_stubs
+from annotated.check.report import junit
+
+FOLDER = Path(__file__).parent / "right"
+RIGHT = sorted(FOLDER.glob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def classic() -> ModuleType:
+    return load(FOLDER / "classic.py")
+
+
+@pytest.mark.parametrize("path", RIGHT, ids=lambda path: path.stem)
+def test_no_false_alarm_on_a_right_file(path: Path) -> None:
+    report = check_file(path)
+    assert report.passed, str(report)
+    assert report.count("passed") >= 15
+
+
+@pytest.mark.parametrize("case", check.cases({n: getattr(annotated, n) for n in annotated.__all__}))
+def test_the_package_keeps_its_own_laws(case: check.Case) -> None:
+    case()
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_pre_norm_and_post_norm_are_told_not_judged(norm_first: bool) -> None:
+    def make_model(**sizes: float) -> torch.nn.Module:
+        return annotated.make_model(**sizes, norm_first=norm_first)  # type: ignore[arg-type]
+
+    def make(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout):
+        return annotated.make_model(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout, norm_first=norm_first)
+
+    report = check.make_model(make)
+    assert report.passed, str(report)
+    [told] = [f for f in report.findings if f.law == "model: residuals and norms"]
+    assert told.seen == ("pre-norm" if norm_first else "post-norm")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_part_can_be_checked_in_a_notebook(part: str, classic: ModuleType) -> None:
+    others = {"make_model": classic.make_model} if part in ("greedy_decode", "beam_search") else {}
+    report = getattr(check, part)(getattr(classic, PARTS[part][0]), **others)
+    assert report.passed, str(report)
+    assert report._repr_html_().count("<tr>") == len(report.findings) > 0
+
+
+def test_conventions_can_be_said() -> None:
+    def hides(query, key, value, mask=None):
+        return annotated.attention(query, key, value, None if mask is None else ~mask)
+
+    report = check.attention(hides)
+    assert "inverted" in str(report)
+    assert check.attention(hides, true_hides=True).passed
+
+
+def test_an_adapter_says_what_stands_for_what(tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text("def f(a, b):\n    return (b <= a)\n")
+    (tmp_path / "adapter.py").write_text(
+        "import torch\n\ndef subsequent_mask(size):\n"
+        "    i = torch.arange(size)\n    return mine.f(i[:, None], i[None])\n"
+    )
+    assert not check_file(tmp_path / "theirs.py").count("passed")
+    assert check_file(tmp_path / "theirs.py", tmp_path / "adapter.py").passed
+
+
+HOSTILE = """
+import sys, time
+def attention(query, key, value, mask=None):
+    while True: pass
+def subsequent_mask(size):
+    sys.exit(3)
+def rate(step, model_size, factor, warmup):
+    raise KeyError("no such thing")
+class Generator:
+    def __init__(self, *args): raise NotImplementedError
+def bleu(hypotheses, references):
+    try:
+        time.sleep(60)
+    except Exception:
+        pass
+"""
+
+
+def test_what_hangs_or_crashes_is_a_finding_and_the_rest_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "hostile.py"
+    path.write_text(HOSTILE)
+    findings = {f.law: f for f in check_file(path, seconds=0.3).findings}
+    assert "still running" in findings["attention: equation 1"].seen
+    assert "still running" in findings["BLEU: sacreBLEU's number"].seen
+    assert "SystemExit" in findings["causal mask"].seen
+    assert "no such thing" in findings["rate: peak"].traceback
+    assert "hostile.py" in findings["rate: peak"].traceback
+    assert findings["generator: log-probabilities"].status == "todo"
+    assert findings["feed-forward: equation 2"].status == "missing"
+
+
+@pytest.mark.parametrize("text", ["def f(:\n", "import nothing_of_this_name\n", "1 / 0\n", "exit()\n"])
+def test_a_file_that_cannot_be_executed_is_a_failure(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(text)
+    report = check_file(path)
+    assert not report.passed
+    assert "cannot be executed" in str(report)
+
+
+def test_forms_for_machines_agree(classic: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(
+        (FOLDER / "classic.py").read_text().replace("k=1).astype", "k=2).astype")
+    )
+    files = {form: tmp_path / f"out.{form}" for form in ("json", "junit")}
+    assert ends(["check", tmp_path / "wrong.py", "--json", files["json"], "--junit", files["junit"]]) == 1
+    found = json.loads(files["json"].read_text())
+    failed = {f["law"] for f in found["findings"] if f["status"] == "failed"}
+    assert "causal mask" in failed
+    suite = ElementTree.parse(files["junit"]).getroot()[0]
+    assert {case.get("name") for case in suite if case.find("failure") is not None} == failed
+    assert int(suite.get("failures", -1)) == len(failed) == found["counts"]["failed"]
+
+
+def test_exit_code_and_complaints(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert ends(["check", FOLDER / "functional.py"]) == 0
+    complains(["check", tmp_path / "none.py"], capfd, "none.py")
+    complains(["check"], capfd, "--grade")
+
+
+def test_stubs_are_open_have_hints_and_are_never_replaced(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert ends(["build", tmp_path / "mine"]) == 0
+    path = tmp_path / "mine/transformer.py"
+    report = check_file(path)
+    assert not report.count("failed"), str(report)
+    assert not report.count("passed")
+    assert report.count("todo") > 40
+    text = path.read_text()
+    assert all(line not in text for part in PARTS for line in (h[3:] for h in hints(part, 3)))
+    parts = {
+        law.part for law in check.LAWS if law.name in {f.law for f in report.findings if f.status == "todo"}
+    }
+    for part in parts:
+        assert [{h[0] for h in hints(part, stage)} for stage in (1, 2, 3)] == [
+            {"1"},
+            {"1", "2"},
+            {"1", "2", "3"},
+        ]
+    with pytest.raises(FileExistsError):
+        write_stubs(tmp_path / "mine")
+    ends(["check", path, "--hints", "1"])
+    assert "dot product" in capfd.readouterr().out
+
+
+def test_the_shipped_weights_load_into_a_model_built_from_the_stubs() -> None:
+    code = Code.of(load(FOLDER / "lessons.py"))
+    assert translate(code, "A dog runs across the grass.") == ("Ein Hund rennt über das Gras.",) * 2
+
+
+def test_weights_that_find_no_place_are_named(classic: ModuleType) -> None:
+    with pytest.raises(ValueError, match="norm"):
+        translate(Code.of(classic), "A dog.")
+
+
+def test_a_folder_is_graded_side_by_side(tmp_path: Path) -> None:
+    right = (FOLDER / "functional.py").read_text()
+    (tmp_path / "ann.py").write_text(right)
+    (tmp_path / "bob").mkdir()
+    (tmp_path / "bob/work.py").write_text(right.replace("-1e30", "-1"))
+    (tmp_path / "eve.py").write_text("import os\nos._exit(1)\n")
+    (tmp_path / "max.py").write_text("import time\nprint('noise')\ntime.sleep(100)\n")
+    reports = grade(tmp_path, seconds=20)
+    assert {r.name: r.passed for r in reports} == {"ann": True, "bob/work": False, "eve": False, "max": False}
+    rows = list(csv.DictReader(io.StringIO(grades_as_csv(reports))))
+    assert [row["submission"] for row in rows] == sorted(r.name for r in reports)
+    assert rows[0]["causal mask"] == "passed"
+    assert "died" in rows[2]["first mistake"]
+    assert len(ElementTree.fromstring(junit(reports))) == 4

@@ -1,0 +1,40 @@
+"""Faults that learners make are found, and most are named."""
+
+import re
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from annotated import check
+from annotated.check import Report
+
+HERE = Path(__file__).parent
+FAULTS = tomllib.loads((HERE / "faults.toml").read_text(encoding="utf-8"))
+CASES = [(file, name) for file, faults in FAULTS.items() for name in faults]
+
+
+def faulty(file: str, name: str) -> ModuleType:
+    """The right file with one change, or two."""
+    source = (HERE / "right" / f"{file}.py").read_text(encoding="utf-8")
+    fault = FAULTS[file][name]
+    for change in (fault, fault.get("also")):
+        if change:
+            assert change["old"] in source, f"{name}: {change['old']!r} is not in {file}.py"
+            source = source.replace(change["old"], change["new"])
+    module = ModuleType("faulty")
+    exec(compile(source, f"{file}.py", "exec"), vars(module))
+    return module
+
+
+def mistakes(report: Report) -> str:
+    return "\n".join(f"{f.law}: {f.mistake}" for f in report.findings if f.status == "failed")
+
+
+@pytest.mark.parametrize(("file", "name"), CASES)
+def test_fault_is_found_and_named(file: str, name: str) -> None:
+    report = check.run(faulty(file, name), seconds=3)
+    assert not report.passed
+    wanted = FAULTS[file][name]["mistake"]
+    assert re.search(re.escape(wanted), mistakes(report)), f"{wanted}\n{mistakes(report)}"
