@@ -197,16 +197,15 @@ class Code:
 
     def model(self, shake: float = 0.2, **sizes: Any) -> "Model":
         """Build a model of two layers, far enough from its first weights that every part counts."""
-        default = {"src_vocab": 23, "tgt_vocab": 23, "N": 2, "d_model": 24, "d_ff": 40, "h": 4, "dropout": 0.0,
-                   "pad": self.pad, "max_len": 64, "device": "cpu"}  # fmt: skip
-        sizes = default | sizes
+        sizes = {"src_vocab": 23, "tgt_vocab": 23, "N": 2, "d_model": 24, "d_ff": 40, "h": 4} | sizes
+        sizes = {"dropout": 0.0, "pad": self.pad, "max_len": 64, "device": "cpu"} | sizes
         module = self.build("make_model", **sizes)
         if not isinstance(module, nn.Module):
             raise Missing("needs a `make_model` that returns a torch.nn.Module")
         with torch.no_grad():
             for parameter in module.parameters():
                 parameter.add_(torch.randn_like(parameter), alpha=shake)
-        return Model(self, module, sizes["tgt_vocab"], self.pad)
+        return Model(self, module, int(sizes["tgt_vocab"]), self.pad)
 
 
 @dataclass

@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from multiprocessing import get_all_start_methods, get_context
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from os import cpu_count
 from pathlib import Path
 from types import ModuleType
@@ -125,15 +125,13 @@ def grade(folder: Path, seconds: float = 60, adapter: Path | None = None) -> lis
         )
         process.start()
         sender.close()
-        report: Report | None = None
-        if receiver.poll(seconds):
-            with suppress(EOFError):
-                report = receiver.recv()
+        wait([receiver, process.sentinel], seconds)
         why = f"still running after {seconds:g} seconds" if process.is_alive() else "the process died"
+        report = Report((Finding("file", "It can be checked at all.", "", "failed", why),))
+        with suppress(EOFError):
+            report = receiver.recv() if receiver.poll() else report
         process.kill()
         process.join()
-        if report is None:
-            report = Report((Finding("file", "It can be checked at all.", "", "failed", why),))
         return Report(report.findings, name)
 
     with ThreadPoolExecutor(cpu_count() or 1) as pool:

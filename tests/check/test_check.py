@@ -139,9 +139,7 @@ def test_exit_code_and_complaints(tmp_path: Path, capfd: pytest.CaptureFixture[s
     complains(["check"], capfd, "--grade")
 
 
-def test_stubs_are_open_have_hints_and_are_never_replaced(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_stubs_have_hints_and_are_never_replaced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert ends(["build", tmp_path / "mine"]) == 0
     path = tmp_path / "mine/transformer.py"
     report = check_file(path)
@@ -150,15 +148,10 @@ def test_stubs_are_open_have_hints_and_are_never_replaced(
     assert report.count("todo") > 40
     text = path.read_text()
     assert all(line not in text for part in PARTS for line in (h[3:] for h in hints(part, 3)))
-    parts = {
-        law.part for law in check.LAWS if law.name in {f.law for f in report.findings if f.status == "todo"}
-    }
-    for part in parts:
-        assert [{h[0] for h in hints(part, stage)} for stage in (1, 2, 3)] == [
-            {"1"},
-            {"1", "2"},
-            {"1", "2", "3"},
-        ]
+    todo = {f.law for f in report.findings if f.status == "todo"}
+    for part in {law.part for law in check.LAWS if law.name in todo}:
+        stages = [{hint[0] for hint in hints(part, stage)} for stage in (1, 2, 3)]
+        assert stages == [{"1"}, {"1", "2"}, {"1", "2", "3"}], part
     with pytest.raises(FileExistsError):
         write_stubs(tmp_path / "mine")
     ends(["check", path, "--hints", "1"])
