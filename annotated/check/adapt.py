@@ -205,7 +205,7 @@ class Code:
         with torch.no_grad():
             for parameter in module.parameters():
                 parameter.add_(torch.randn_like(parameter), alpha=shake)
-        return Model(self, module, int(sizes["tgt_vocab"]), self.pad)
+        return Model(self, module, cast(int, sizes["tgt_vocab"]), self.pad)
 
 
 @dataclass

@@ -125,14 +125,22 @@ def grade(folder: Path, seconds: float = 60, adapter: Path | None = None) -> lis
         )
         process.start()
         sender.close()
-        wait([receiver, process.sentinel], seconds)
-        why = f"still running after {seconds:g} seconds" if process.is_alive() else "the process died"
-        report = Report((Finding("file", "It can be checked at all.", "", "failed", why),))
-        with suppress(EOFError):
-            report = receiver.recv() if receiver.poll() else report
+        wait([receiver, process.sentinel], 120)  # until it has begun: loading PyTorch does not count
+        if receiver.poll():
+            with suppress(EOFError):
+                receiver.recv()
+            wait([receiver, process.sentinel], seconds)
+        why = f"still running after {seconds:g} seconds"
+        report: Report | None = None
+        if receiver.poll():
+            try:
+                report = receiver.recv()
+            except EOFError:
+                why = "the process died"
         process.kill()
         process.join()
-        return Report(report.findings, name)
+        failed = Finding("file", "It can be checked at all.", "", "failed", why)
+        return Report(report.findings if report else (failed,), name)
 
     with ThreadPoolExecutor(cpu_count() or 1) as pool:
         return list(pool.map(one, files))
@@ -141,6 +149,7 @@ def grade(folder: Path, seconds: float = 60, adapter: Path | None = None) -> lis
 def check_in_child(sender: Connection, path: Path, adapter: Path | None, seconds: float) -> None:
     """Check a file and send the report. What the file prints goes nowhere."""
     torch.set_num_threads(1)
+    sender.send("begun")
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         report = check_file(path, adapter, min(20, seconds / 2))
     sender.send(report)

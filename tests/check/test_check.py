@@ -146,8 +146,7 @@ def test_stubs_have_hints_and_are_never_replaced(tmp_path: Path, capfd: pytest.C
     assert not report.count("failed"), str(report)
     assert not report.count("passed")
     assert report.count("todo") > 40
-    text = path.read_text()
-    assert all(line not in text for part in PARTS for line in (h[3:] for h in hints(part, 3)))
+    assert "\n#1" not in path.read_text()
     todo = {f.law for f in report.findings if f.status == "todo"}
     for part in {law.part for law in check.LAWS if law.name in todo}:
         stages = [{hint[0] for hint in hints(part, stage)} for stage in (1, 2, 3)]

@@ -18,7 +18,9 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, d_model, n_heads, dropout=0.0):
         super().__init__()
         d = d_model // n_heads
-        self.W = nn.ParameterList(nn.Parameter(torch.randn(3, d_model, d) * d_model**-0.5) for _ in range(n_heads))
+        self.W = nn.ParameterList(
+            nn.Parameter(torch.randn(3, d_model, d) * d_model**-0.5) for _ in range(n_heads)
+        )
         self.O = nn.Parameter(torch.randn(d_model, d_model) * d_model**-0.5)
 
     def forward(self, Q, K, V, mask=None):
@@ -29,7 +31,10 @@ class MultiHeadAttention(nn.Module):
 class PositionWiseFeedForward(nn.Module):
     def __init__(self, d_model, d_ff):
         super().__init__()
-        self.A, self.B = nn.Parameter(torch.randn(d_model, d_ff) / 8), nn.Parameter(torch.randn(d_ff, d_model) / 8)
+        self.A, self.B = (
+            nn.Parameter(torch.randn(d_model, d_ff) / 8),
+            nn.Parameter(torch.randn(d_ff, d_model) / 8),
+        )
         self.a, self.b = nn.Parameter(torch.zeros(d_ff)), nn.Parameter(torch.zeros(d_model))
 
     def forward(self, x):
@@ -39,9 +44,7 @@ class PositionWiseFeedForward(nn.Module):
 class PositionalEncoding(nn.Module):
     def __init__(self, d_model, dropout=0.0, max_len=512):
         super().__init__()
-        table = [
-            [pos / 10000 ** (2 * (j // 2) / d_model) for j in range(d_model)] for pos in range(max_len)
-        ]
+        table = [[pos / 10000 ** (2 * (j // 2) / d_model) for j in range(d_model)] for pos in range(max_len)]
         table = torch.tensor(table)
         even = torch.arange(d_model) % 2 == 0
         self.register_buffer("table", torch.where(even, table.sin(), table.cos())[None])
@@ -53,7 +56,11 @@ class PositionalEncoding(nn.Module):
 class LayerNormalization(nn.Module):
     def __init__(self, hidden_size, eps=1e-6):
         super().__init__()
-        self.g, self.b, self.eps = nn.Parameter(torch.ones(hidden_size)), nn.Parameter(torch.zeros(hidden_size)), eps
+        self.g, self.b, self.eps = (
+            nn.Parameter(torch.ones(hidden_size)),
+            nn.Parameter(torch.zeros(hidden_size)),
+            eps,
+        )
 
     def forward(self, x):
         x = x - x.mean(-1, keepdim=True)

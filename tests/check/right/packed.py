@@ -34,7 +34,9 @@ class MultiHeadAttention(nn.Module):
 
 class FeedForward(nn.Sequential):
     def __init__(self, dim, hidden_dim, dropout=0.0):
-        super().__init__(nn.Linear(dim, hidden_dim), nn.GELU(), nn.Linear(hidden_dim, dim), nn.Dropout(dropout))
+        super().__init__(
+            nn.Linear(dim, hidden_dim), nn.GELU(), nn.Linear(hidden_dim, dim), nn.Dropout(dropout)
+        )
 
 
 class Residual(nn.Module):
