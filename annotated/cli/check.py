@@ -34,11 +34,11 @@ def check(args: Namespace) -> int:
     return 0 if all(report.passed for report in reports) else 1
 
 
-def print_hints(report: Report, stage: int | None) -> None:
+def print_hints(report: Report, stage: int) -> None:
     """Print hints for each part that has an open law, up to a stage."""
     open_laws = {f.law for f in report.findings if f.status in ("failed", "todo")}
     for part in dict.fromkeys(law.part for law in LAWS if law.name in open_laws):
-        if lines := hints(part, stage or 0):
+        if lines := hints(part, stage):
             print(f"\nHints for {part.replace('_', ' ')}:", *lines, sep="\n  ")
 
 

@@ -37,7 +37,7 @@ from annotated.files import naming, read_json, read_toml
 from annotated.training.config import PRESETS
 
 # A file must not name a file to execute, nor what only the hand at the keyboard can mean.
-BY_HAND = ("help", "version", "config", "print_config", "resume", "variants")
+BY_HAND = ("help", "version", "config", "print_config", "resume", "variants", "adapter")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

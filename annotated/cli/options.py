@@ -160,15 +160,22 @@ class Reproduce:
 
 
 @dataclass(kw_only=True)
-class Check:
+class FileOfSettings:
+    """Flags of a command that computes with nothing of ours."""
+
+    config: Path | None = setting(None, "JSON or TOML file with any of these settings; flags win")
+
+
+@dataclass(kw_only=True)
+class Check(FileOfSettings):
     files: tuple[Path, ...] = setting(
         (), "Python files to check; they are executed", type=named, nargs="*", metavar="FILE.py"
     )
     adapter: Path | None = setting(
         None, "Python file that says what stands for what in the checked one (there: mine); it is executed"
     )
-    hints: Literal[1, 2, 3] | None = setting(
-        None, "hints for what is open: 1 what to think of, 2 which shapes, 3 the lines", type=within(1, 3)
+    hints: int = setting(
+        0, "hints for what is open: 1 what to think of, 2 which shapes, 3 the lines", type=within(0, 3)
     )
     translate: str | None = setting(
         None,
@@ -183,7 +190,7 @@ class Check:
 
 
 @dataclass(kw_only=True)
-class Build:
+class Build(FileOfSettings):
     folder: Path = setting(MISSING, "folder for transformer.py", type=named, nargs=None, metavar="FOLDER")
 
 

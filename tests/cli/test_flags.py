@@ -187,12 +187,14 @@ GIVEN = {
     "average": "--out o --device cpu",
     "export": "--model m --to onnx --out o",
     "reproduce": "--seed 3",
+    "check": "--hints 2 --csv c.csv",
+    "build": "",
 }
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_printed_file_gives_the_settings_that_were_given(name, tmp_path, capfd):
-    positional = {"average": ["a", "b"], "reproduce": ["r"]}.get(name, [])
+    positional = {"average": ["a", "b"], "reproduce": ["r"], "build": ["d"]}.get(name, [])
     path = settings_file(tmp_path, printed([name, *GIVEN[name].split()], capfd))
     ours = vars(parse([name, "--config", str(path), *positional]))
     by_hand = vars(parse([name, *GIVEN[name].split(), *positional]))
