@@ -30,7 +30,7 @@ if not find_spec("annotated"):
 # > constituency parsing." (section 6.3)
 #
 # **Constituency parsing** cuts a sentence into phrases, these into smaller phrases, and so on down to words.
-# The paper's sentences are from the Wall Street Journal, and their trees cost years of work and a licence.
+# The paper's sentences are from the Wall Street Journal, and their trees cost years of work and a license.
 # Ours come with the package: a grammar wrote German and English sentences, and it knows their trees.
 
 # %%

@@ -65,8 +65,8 @@ assert "cat" in followers["A"]
 # %% [markdown]
 # Each pair of neighbors makes sense, and the whole does not, because this model remembers one word. A
 # Transformer can look back at all of them. It has the same task: **given the words so far, predict the next
-# one.** Models like GPT and Llama are trained on this task and nothing else at first, on most of the text
-# that people have written.
+# one.** Models like GPT and Llama are trained on this task and nothing else at first, on a large part of the
+# text on the web.
 
 # %% [markdown]
 # ## One stack
@@ -120,8 +120,8 @@ class Attention(nn.Module):
 
 
 # %% [markdown]
-# Two things in this class are for later: the `cache`, which is `None` in training, and `share`. The rest is
-# [00](00_start_here.ipynb)'s. The remaining parts of 2017 are short:
+# Three things in this class are for later: `place` does nothing yet, the `cache` is `None` in training, and
+# `share` is 1. The rest is the attention of [00](00_start_here.ipynb). The remaining parts of 2017 are short:
 
 
 # %%
