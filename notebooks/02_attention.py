@@ -658,38 +658,39 @@ show("now 1 means: may be looked at", hides.int(), german, german, digits=0)
 # future yet: it has learned to copy a word that does not exist, and writes nonsense.
 
 # %% [markdown]
-# **Exercise 2 (medium).** Write attention yourself: equation 1 with a mask, for any dimensions in front. A
-# query that may look at nothing gets zeros, and no gradient may be NaN.
+# **Exercise 2 (medium).** Write attention yourself: equation 1 with or without a mask, for any dimensions
+# in front. A query that may look at nothing gets zeros, and no gradient may be NaN. The report says which
+# laws of attention your function keeps, and what is the likely mistake where it breaks one.
 
 
 # %% tags=["exercise"]
-def my_attention(query, key, value, mask):
+def my_attention(query, key, value, mask=None):
     """(..., T, d_k), (..., S, d_k), (..., S, d_v) and bool (T, S), True: may look -> (..., T, d_v)."""
     raise NotImplementedError
 
 
 # %% tags=["solution"]
-def my_attention(query, key, value, mask):
+def my_attention(query, key, value, mask=None):
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (..., T, S)
+    if mask is None:
+        return scores.softmax(dim=-1) @ value
     scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)  # -1e9 does not exist in float16
     weights = scores.softmax(dim=-1).masked_fill(~mask, 0.0)
     return weights @ value
 
 
 # %% tags=["exercise-test"]
+from annotated import check
+
 _ = torch.manual_seed(0)
-sizes = ((2, 3, 5, 16), (2, 3, 4, 16), (2, 3, 4, 8))  # 2 sentences, 3 heads, 5 queries, 4 keys
-tried = [torch.randn(*size, requires_grad=True) for size in sizes]
+tried = [torch.randn(2, 3, *size, requires_grad=True) for size in ((5, 16), (4, 16), (4, 8))]
 allowed = torch.rand(5, 4) < 0.5
-allowed[:, 0], allowed[2] = True, False  # every query sees a key, but the third sees none
-given, rows = my_attention(*tried, allowed), [0, 1, 3, 4]
-kernel = F.scaled_dot_product_attention(*tried, attn_mask=allowed)
-assert_close(given[:, :, 2], torch.zeros(2, 3, 8), msg="the query that may see nothing must get zeros")
-wrong = "rows that see a key differ from PyTorch's: look at the scale, the mask, the softmax's dimension"
-assert_close(given[:, :, rows], kernel[:, :, rows], msg=wrong)
-given.sum().backward()
-assert all(t.grad.isfinite().all() for t in tried), "a gradient is NaN, though the output is right"
-print(f"{given[:, :, rows].numel()} outputs as PyTorch's kernel gives them, and zeros where no key is seen")
+allowed[2] = False  # the third query sees nothing
+my_attention(*tried, allowed).sum().backward()
+assert all(t.grad.isfinite().all() for t in tried), "a gradient is NaN"
+report = check.attention(my_attention)
+assert report.passed, report
+report
 
 # %% [markdown]
 # **Exercise 3 (hard).** Explore. Among $n$ keys, one is the right one, and all others have the same, lower
