@@ -39,8 +39,8 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
     try:  # a module's own call says nothing about its arguments
         spoken = function.forward if isinstance(function, nn.Module) else function
         parameters = [*inspect.signature(spoken).parameters.values()]
-    except (TypeError, ValueError):
-        parameters = []
+    except (TypeError, ValueError):  # of C code
+        return function(*values.values())
     keys = {
         p.name: [key for key in values if plain(p.name) in ARGUMENTS.get(key, {plain(key)})]
         for p in parameters
@@ -56,7 +56,7 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
     if named and not strange and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return function(**known)
     room = len([p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)])
-    variadic = not parameters or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     return function(*list(values.values())[: None if variadic else room])
 
 

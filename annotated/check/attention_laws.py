@@ -1,5 +1,6 @@
 """Laws of attention and of its heads (lessons 02 and 03)."""
 
+import inspect
 import math
 
 import torch
@@ -89,7 +90,7 @@ def mask_polarity(code: Code) -> None:
         example = f"weights of a query with the mask {numbers(mask[worst % 4])}: {rows[0]}, not {rows[1]}"
         raise Failure("a mask does not hide what it should", example, mistake)
     q, k = torch.ones(1, 1, 1, 4) * 9, torch.ones(1, 1, 3, 4) * torch.tensor([-9.0, -9, 9])[:, None]
-    got = weights_from_output(code, q, k, torch.tensor([True, True, False])).flatten()
+    got = weights_from_output(code, q, k, torch.tensor([[True, True, False]])).flatten()
     if not close(got, torch.tensor([0.5, 0.5, 0])):
         example = f"weights {numbers(got)}, and should be [0.5, 0.5, 0]"
         raise Failure("a hidden key is seen where the others have very low scores", example,
@@ -114,6 +115,8 @@ def empty_rows(code: Code) -> str:
 @law("02_attention", "attention", "attention: dropout")
 def dropout_of_weights(code: Code) -> None:
     """Dropout acts on the weights, after the softmax and before the values."""
+    if inspect.isclass(code["attention"]):
+        raise Missing("attention is a module, with dropout of its own")
     seen: list[Tensor] = []
 
     def half(x: Tensor) -> Tensor:
