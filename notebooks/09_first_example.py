@@ -10,8 +10,8 @@
 #
 # - **Before:** you know gradients in PyTorch, the model ([00](00_start_here.ipynb)), and its loss and
 #   schedule ([08](08_training_recipe.ipynb)).
-# - **After:** you know what every line of a training loop does and what happens without it, how training
-#   differs from use, and how to check that a model has learned what you think.
+# - **After:** you know what every line of a training loop does, how training differs from use, and how to
+#   check that a model has learned what you think it has.
 #
 # "The paper" is "Attention Is All You Need" (Vaswani et al., 2017); this is its section 5, on a toy task. A
 # number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims.
@@ -25,9 +25,9 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## The task
 #
-# The model reads a row of ten symbols and has to write the same ten symbols. The first is always `1`, which
-# serves as the start symbol. The others are random numbers from 1 to 10, so nothing but the source says what
-# comes next. Here is what a Transformer does with random weights:
+# The model reads a row of ten symbols and has to write the same ten symbols. The first is always `1`, the
+# start symbol. The others are random numbers from 1 to 10, so the model cannot guess them: it has to look at
+# the source. Here is what a Transformer with random weights writes:
 
 # %%
 import torch
@@ -60,17 +60,18 @@ print("copied:", greedy_decode(model, example, None, LENGTH, start_symbol=1)[0].
 assert not torch.equal(greedy_decode(model, example, None, LENGTH, start_symbol=1), example)
 
 # %% [markdown]
-# Why copy? Because this small task needs the whole model. To write the fourth symbol, the decoder must know
-# that it is at position four, look there in the source, and turn what it finds into the right output. If a
-# mask, a target, the loss, the loop or the decoding is wrong, the model does not learn to copy, and you find
-# out within a minute instead of after a night of training. Try every new model on a task like this first.
+# Why copy? This small task needs the whole model. To write the fourth symbol, the decoder must know that it
+# is at position four, look there in the source, and turn what it finds into the right output. If a mask, a
+# target, the loss, the loop or the decoding is wrong, the model does not learn to copy, and you find out
+# within a minute instead of after a night of training. So try every new model on a task like this first.
 
 # %% [markdown]
 # ## A batch: one row, used twice
 #
-# The encoder reads the row. The decoder reads the row *without its last symbol*, and at each position it must
-# say the next symbol, so the target is the row *without its first symbol*. `Batch` cuts the row and makes the
-# masks ([07](07_batches_and_masks.ipynb) explains them).
+# The encoder reads the row. The decoder reads the row *without its last symbol*. At each position it must say
+# the next symbol, so the target is the row *without its first symbol*. `Batch` cuts the row and makes the
+# masks, as you saw in [07](07_batches_and_masks.ipynb). We call each prediction that the decoder must make a
+# *question*.
 
 # %%
 from annotated import Batch
@@ -94,19 +95,20 @@ assert torch.equal(batch.tgt[:, 1:], batch.tgt_y[:, :-1])
 assert batch.ntokens == LENGTH - 1
 
 # %% [markdown]
-# Read it column by column. After `1`, the decoder must say `7`. After `7`, it must say `3`. Every answer
-# except the last stands in the input, one place further to the right. What keeps the model from peeking?
+# Read it column by column. After `1`, the decoder must say `7`. After `7`, it must say `3`. The right answers
+# stand in the decoder's own input, one place further to the right. What keeps the model from peeking?
 #
 # > "This masking, combined with fact that the output embeddings are offset by one position, ensures that the
 # > predictions for position i can depend only on the known outputs at positions less than i." (section 3.1)
 #
-# So nine questions are asked in one pass, and each is asked fairly.
+# So the model answers nine questions in one pass, and at none of them can it see the answer.
 
 # %% [markdown]
 # ## The training loop
 #
-# Here it is. The optimizer is Adam with the paper's settings, and the schedule is its equation 3 with a
-# shorter warm-up: our whole run has 400 updates, and the paper's had 100,000.
+# Here it is. The optimizer is Adam with the paper's settings. The schedule is the paper's equation 3 with a
+# shorter warm-up, because our whole run has 400 updates and the paper's base model had 100,000. As in
+# [08](08_training_recipe.ipynb), we multiply the schedule by a factor that suits a small model.
 
 # %%
 from annotated import LabelSmoothing, noam_scheduler
@@ -136,26 +138,27 @@ def train(model, batches, optimizer, scheduler):
 
 
 # %% [markdown]
-# Every training loop of every neural network has these lines. Let us go through them.
+# Almost every training loop in PyTorch has these lines. Let us go through them.
 #
 # - **Forward.** The model answers all questions of the batch. The generator turns its vectors into
 #   log-probabilities.
 # - **Loss.** The criterion adds up how far the answers are from the targets. We divide by the number of
-#   questions, so that a larger batch does not get a larger gradient. (The targets are smoothed, as in
-#   [08](08_training_recipe.ipynb). The package subtracts the smallest loss that is possible, so a perfect
-#   model has 0.)
+#   questions, so that a larger batch does not get a larger gradient. The targets are smoothed, and a perfect
+#   model has a loss of 0, as in [08](08_training_recipe.ipynb).
 # - **Backward.** PyTorch computes the gradient of the loss for every weight and *adds* it to `weight.grad`.
-# - **Step.** Adam moves every weight a little against its gradient.
-# - **Zero.** Because `backward` adds, the old gradients must go. Otherwise each update would also use those
-#   of all earlier batches.
-# - **Schedule.** The learning rate changes with every update. Without this line it stays at that of the first
-#   update, which is almost zero.
-# - **item.** A loss that is kept as a tensor keeps memory of its whole computation alive. A number does not.
+# - **Step.** Adam uses the gradients to move every weight a little, in the direction that lowers the loss.
+# - **Zero.** Because `backward` adds, we must remove the old gradients. Otherwise each update would also use
+#   the gradients of all earlier batches.
+# - **Schedule.** The learning rate changes with every update. Without this line it would keep its first
+#   value, which is almost zero.
+# - **item.** As long as you keep a loss as a tensor, PyTorch may keep everything that it needed to compute
+#   it. So we keep a plain number.
 #
-# What happens if you forget one? We train three models that begin with the same weights.
+# What happens if you forget a line? We train three models that begin with the same weights. One has the whole
+# loop, one lacks `zero_grad`, and one lacks `scheduler.step`.
 #
-# **Before you run this:** which of the two mistakes will raise an error? A model that guesses has a loss of
-# about 1.76 here.
+# **Before you run this:** which of the two mistakes will raise an error? The cell first prints the loss of a
+# model that gives all ten symbols the same probability.
 
 # %%
 import math
@@ -179,17 +182,19 @@ assert after_200["nothing"] < guess - 0.6
 assert min(loss for name, loss in after_200.items() if name != "nothing") > guess - 0.1
 
 # %% [markdown]
-# Neither raises an error, and neither model is better than a blind guess. This is what mistakes in a training
-# loop look like: nothing breaks, and nothing is learned.
+# Neither mistake raises an error, and neither model is better than a blind guess. Mistakes in a training loop
+# often look like this: nothing breaks, and nothing is learned.
 #
-# **To keep:** forward, loss, backward, step, zero, schedule. Six lines, and each one can fail in silence.
+# **To keep:** a training loop is forward, loss, backward, step, zero and schedule, and a missing line may
+# raise no error at all.
 
 # %% [markdown]
 # ## Validation: two switches
 #
-# We put 200 rows aside and never train on them. To measure the loss there, two things have to be switched
-# off, and they are often mixed up. `model.eval()` switches off **dropout**. `torch.no_grad()` switches off
-# the **memory for gradients**. We measure the same loss twice with each of them:
+# We put 200 rows aside and never train on them. To measure the loss on these rows, we have to switch off two
+# things, which are often confused. `model.eval()` switches off **dropout**. `torch.no_grad()` stops PyTorch
+# from **storing what `backward` would need**. We try all four combinations on the untrained model from the
+# top of the page, and we measure the same loss twice with each:
 
 # %%
 _ = torch.manual_seed(100)
@@ -227,16 +232,16 @@ assert again.grad_fn is None
 assert model.training
 
 # %% [markdown]
-# Without `eval()` the loss is different each time. Without `no_grad()` everything that `backward` might need
-# stays in memory. Validation needs both. The package has one name for the pair, `evaluating(model)`, which
-# also switches back afterwards.
+# Without `eval()` the loss is different each time. Without `no_grad()` PyTorch keeps everything that
+# `backward` might need. Validation needs both. The package has one name for the pair, `evaluating(model)`,
+# which also restores the earlier mode afterwards.
 
 # %% [markdown]
 # ## Teacher forcing and free running
 #
-# In training, the decoder reads the *right* symbols, even where it would have written others. This is
-# **teacher forcing**. In use, nobody knows the right symbols, so the decoder reads *what it has written
-# itself*. This is **free running**.
+# In training, the decoder reads the *right* symbols, even at positions where it would have written something
+# else. This is **teacher forcing**. In use, nobody knows the right symbols, so the decoder reads *what it has
+# written itself*. This is **free running**.
 #
 # > "At each step the model is auto-regressive, consuming the previously generated symbols as additional input
 # > when generating the next." (section 3)
@@ -244,12 +249,12 @@ assert model.training
 # ![In training, the decoder reads the right symbols whatever it says, in one pass; in use, it reads what it
 # said, one pass per symbol](../images/teacher_forcing.svg)
 #
-# *Figure 1. The same model, wrong at the second question both times. In training the mistake costs one
+# *Figure 1. The same model is wrong at the second question both times. In training the mistake costs one
 # answer. In use the mistake becomes the next input.*
 #
-# So there are two ways to count how good a model is. **Tokens right** is teacher-forced: of all questions,
-# how many answers are right? **Rows right** is free running: how many of the rows that the model writes are
-# right from beginning to end?
+# So there are two ways to say how good a model is. We count **tokens right** under teacher forcing: of all
+# questions, what share does the model answer correctly? We count **rows right** in free running: of all rows
+# that the model writes on its own, what share is right from beginning to end?
 
 
 # %%
@@ -269,7 +274,8 @@ def measure(model):
 
 
 # %% [markdown]
-# Now the run: 400 updates, and a measurement every 25. We keep a copy of the half-trained model for later.
+# Now we train for 400 updates and measure after every 25. We also keep two copies of the model for later: one
+# before training, and one from the middle of training, when it still gets more than 15% of the rows wrong.
 
 # %% tags=["nbval-ignore-output"]
 import copy
@@ -303,8 +309,8 @@ assert right >= 192
 assert history[-1][2] < 0.06
 
 # %% [markdown]
-# It copies. In training it has read 51,200 rows, of the $10^9$ that there are, so it has not learned them by
-# heart: it has learned to copy.
+# It copies. There are $10^9$ different rows, and in training the model has read only 51,200 of them. So it
+# cannot know our 200 rows by heart. It has learned to copy.
 
 # %% [markdown]
 # ### 95% of what?
@@ -327,7 +333,7 @@ ax.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# *Figure 2. Two accuracies of one model. The dotted line is computed from the upper curve.*
+# *Figure 2. Two accuracies of one model. The dotted line is the ninth power of the upper curve.*
 
 # %% tags=["check"]
 assert max(abs(r - t**9) for t, r in zip(tokens_right, rows_right, strict=True)) < 0.15
@@ -335,17 +341,18 @@ middle = min(history, key=lambda measured: abs(measured[4] - 0.5))
 assert 0.88 < middle[3] < 0.96
 
 # %% [markdown]
-# A row is right only if all nine answers are right. If each is right with probability $p$, whatever the
-# others are, all nine are right with probability $p^9$. That is the dotted line, and the model follows it:
-# $0.92^9 \approx 0.5$. For thirty tokens the same rule says $0.98^{30} \approx 0.55$. So a translator with
-# 98% of its tokens right makes a mistake in almost every second sentence.
+# A row is right only if all nine answers are right. If each answer is right with probability $p$,
+# independently of the others, then all nine are right with probability $p^9$. That is the dotted line, and
+# the model stays close to it: $0.92^9 \approx 0.5$. For thirty tokens the same rule says $0.98^{30} \approx
+# 0.55$. So a translator with 98% of its tokens right would make a mistake in almost every second sentence of
+# that length.
 #
-# **To keep:** a high token accuracy can hide that most whole outputs are wrong.
+# **To keep:** even when most tokens are right, most whole outputs can be wrong.
 
 # %% [markdown]
 # ### After a mistake
 #
-# Take the half-trained model and let it write on its own. Brackets mark wrong symbols:
+# We let the half-trained model write on its own. Brackets mark wrong symbols:
 
 # %% tags=["nbval-ignore-output"]
 written = greedy_decode(snapshots[half], held_out.src, held_out.src_mask, LENGTH, start_symbol=1)
@@ -357,8 +364,8 @@ for row, bad in list(zip(written.tolist(), wrong.tolist(), strict=True))[:8]:
 print("the model after", half, "updates")
 
 # %% [markdown]
-# **Before you run this:** how often is the model wrong right after a mistake of its own? And how often is it
-# wrong at the very same positions when it reads the truth instead?
+# **Before you run this:** how often does the model make a mistake directly after another mistake of its own?
+# And how often is it wrong at the very same positions when it reads the right symbols instead?
 
 # %%
 after_a_mistake = wrong[:, 1:-1]  # the model has just written a wrong symbol: (200, 8)
@@ -374,23 +381,24 @@ first_wrong = wrong[:, 1:].double().argmax(dim=1)[wrong.any(dim=1)]  # the first
 assert forced_wrong[wrong.any(dim=1), first_wrong].all()
 
 # %% [markdown]
-# One mistake leads to the next. The model has only ever read right symbols, and after a wrong one it loses
-# its place. This is called **exposure bias** (Ranzato et al., [2016](https://arxiv.org/abs/1511.06732)): the
-# model was never exposed to its own mistakes.
+# One mistake leads to the next. In training the model has read only right symbols, and after a wrong one it
+# loses its place. This is called **exposure bias** (Ranzato et al.,
+# [2016](https://arxiv.org/abs/1511.06732)): the model was never exposed to its own mistakes.
 #
 # *How much does it cost, and what does the model say after a wrong symbol? We counted it in [Exposure bias,
 # counted](evidence/exposure_bias_counted.ipynb).*
 #
-# **To keep:** training reads the truth and use reads the model's own output, so measure a model in the way
-# that it is used.
+# **To keep:** in training the decoder reads the truth, and in use it reads its own output. So measure a model
+# in the way that you will use it.
 
 # %% [markdown]
 # ## Where does it look?
 #
 # A model that copies should look at the symbol that it copies. We record the attention of the decoder to the
-# source: a row for each symbol that the decoder reads, a column for each symbol of the source.
+# source. The picture has a row for each symbol that the decoder reads and a column for each symbol of the
+# source.
 #
-# **Before you run this:** will the bright line go from corner to corner?
+# **Before you run this:** you will see a dark diagonal. Will it begin in the upper left corner?
 
 # %%
 from itertools import pairwise
@@ -423,7 +431,7 @@ axes[0].set_ylabel("reads → must say")
 plt.show()
 
 # %% [markdown]
-# *Figure 3. One head before training, half-trained and trained. Dark is attention.*
+# *Figure 3. The same head before, during and after training. Darker cells have more attention.*
 
 # %% tags=["check"]
 own = attention_to_source(model).diagonal(0, dim1=-2, dim2=-1).mean(dim=-1)
@@ -432,12 +440,12 @@ assert on_next.mean() > 1.5 * own.mean()
 assert attention_to_source(snapshots[0])[layer, head].diagonal(1).mean() < 0.2
 
 # %% [markdown]
-# There is a diagonal, and it is shifted by one column. The decoder reads `7` and must say `3`, so it looks at
-# `3`. A target that is shifted by one makes attention that is shifted by one.
+# The diagonal begins one column to the right. Where the decoder reads `7`, it must say `3`, so it looks at
+# `3`. The target is shifted by one, and so is the attention.
 #
-# A picture shows where a model looks, not what it needs. To find out what it *needs*, take something away. We
-# mask the attention to the source in two ways: each query may see only the next symbol, or everything except
-# the next symbol.
+# A picture shows where a model looks. It does not show what the model *needs*. To find out, we take something
+# away. We mask the decoder's attention to the source in two ways. First, each position may see only the
+# symbol that it must say. Then it may see everything except that symbol.
 
 # %%
 only_next = torch.ones(9, 10, dtype=torch.bool).triu(1).tril(1).unsqueeze(0)  # (1, 9, 10)
@@ -455,26 +463,26 @@ with evaluating(model):
     assert (model.generator(states).argmax(dim=-1) == held_out.tgt_y).double().mean() > 0.9
 
 # %% [markdown]
-# One cell out of ten is enough, and without it the other nine are worth little more than a guess. Now we
-# know: this model copies by looking at the next symbol. Such an experiment is called an *ablation*. Lesson
-# [13](13_reading_attention.ipynb) does it with translation.
+# One source position out of ten is enough. Without it, the other nine together are hardly better than a
+# guess. Now we know that this model copies by looking at the symbol that it must say next. Such an experiment
+# is called an *ablation*. Lesson [13](13_reading_attention.ipynb) does one with a translator.
 #
-# **To keep:** a picture of attention makes a guess, and an ablation tests it.
+# **To keep:** a picture of attention suggests what a model does, and an ablation tests it.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - A training loop is forward, loss, backward, step, zero, schedule. A forgotten line raises no error; the
-#   loss just stays where it was.
-# - Validation needs `eval()` for dropout and `no_grad()` for memory.
-# - In training the decoder reads the truth (teacher forcing), in use its own output (free running), and one
-#   mistake leads to the next.
-# - If tokens are right with probability $p$, rows of $n$ tokens are right with about $p^n$.
+# - A training loop is forward, loss, backward, step, zero, schedule. If you forget `zero_grad` or the
+#   scheduler, nothing raises an error, and the model does not learn.
+# - Validation needs `eval()` to switch off dropout, and `no_grad()` to save memory.
+# - In training the decoder reads the truth, which is called teacher forcing. In use it reads its own output,
+#   so one mistake leads to the next.
+# - If a token is right with probability $p$, a row of $n$ tokens is right with a probability of about $p^n$.
 # - A small task with a known solution shows in a minute whether the whole model works.
 #
 # **Deeper:** [Exposure bias, counted](evidence/exposure_bias_counted.ipynb)
 #
-# **Next:** for a real language the loop stays as it is, and the data change:
+# **Next:** to translate sentences, the loop stays as it is, and the data change:
 # [10_translation](10_translation.ipynb).
 
 # %% [markdown]
@@ -499,8 +507,8 @@ print(f"rows copied without a mistake: ≈{whole:.0%}")
 assert whole < 0.3
 
 # %% [markdown]
-# **Exercise 2 (medium).** The batch that you want does not fit into memory. Get exactly the same gradients
-# from several smaller batches, which need not have the same number of tokens. This is *gradient
+# **Exercise 2 (medium).** Suppose that the batch you want does not fit into memory. Compute the same
+# gradients from several smaller batches, which may have different numbers of tokens. This is *gradient
 # accumulation*. (`criterion` returns a sum over tokens, as above.)
 
 
@@ -537,8 +545,8 @@ assert max(one.abs().max() for one in whole) > 0.1
 assert gap < 1e-5
 
 # %% [markdown]
-# **Exercise 3 (medium).** Explore: train a model that writes the row *backwards* (after the start symbol).
-# Draw the picture of Figure 3 by hand first. Then train and look.
+# **Exercise 3 (medium).** Explore: train a model that writes the start symbol and then the rest of the row
+# *backwards*. First sketch how Figure 3 will look. Then train the model and draw the figure.
 
 
 # %% tags=["solution"]
