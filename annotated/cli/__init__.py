@@ -1,11 +1,10 @@
-"""The command line. Nothing of what is read before a command runs imports PyTorch.
+"""The command line. Nothing that is read before a command runs imports PyTorch.
 
-parser      `annotated COMMAND`: reads the arguments, files of settings and --variants, runs the command
-options     the commands and their flags, as classes of settings
-flags       such a class as flags
+main        `annotated COMMAND`: read arguments, files of settings and --variants, then run the command
+options     the commands and their flags
 train       the command, and what others share with it
-translate   the commands translate and evaluate
-models      the commands average and export
-release     the command reproduce
-recipes     how the shipped models were made
+translate   the command, and what evaluate shares with it
+evaluate    the command
+models      the commands average, export and reproduce
+recipes     how the shipped models were trained
 """

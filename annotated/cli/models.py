@@ -1,10 +1,13 @@
-"""`annotated average` and `annotated export`: models that are there, made into others."""
+"""`annotated average`, `annotated export` and `annotated reproduce`."""
 
 import argparse
+from pathlib import Path
 
-from annotated.files import creating_folder, write_json
+from annotated.cli.main import main
+from annotated.cli.recipes import recipe_path
+from annotated.files import creating_folder, read_toml, write_json
 from annotated.training.checkpoint import average_checkpoints
-from annotated.training.distributed import say
+from annotated.training.distributed import is_first, say
 from annotated.translation.model_folder import (
     SETTINGS,
     load_model,
@@ -21,9 +24,9 @@ def average(args: argparse.Namespace) -> None:
     settings = training_settings(first)
     for folder in others:
         for name in ("pair", "variant"):  # two directions may share settings and tokenizer
-            here, there = training_settings(folder).get(name), settings.get(name)
-            if here != there:
-                raise ValueError(f"{folder} was trained with {name} {here!r}, but {first} {there!r}")
+            value, expected = training_settings(folder).get(name), settings.get(name)
+            if value != expected:
+                raise ValueError(f"{folder} was trained with {name} {value!r}, but {first} {expected!r}")
     with creating_folder(args.out) as folder:
         model, *tokenizers = load_model(first)
         load_weights(model, average_checkpoints(args.checkpoints), args.out)
@@ -42,12 +45,30 @@ def export(args: argparse.Namespace) -> None:
         if args.to != "ctranslate2":
             raise ValueError(f"--quantization is for --to ctranslate2, not {args.to}")
         options["quantization"] = args.quantization
-    found = Translator.load(args.model)
+    translator = Translator.load(args.model)
     write = getattr(interop, f"to_{args.to}")
-    write(args.out, found.model, found.src_tokenizer, found.tgt_tokenizer, **options)
-    if found.lower_cased:
-        say(f"{args.model} reads lower-cased, tokenised text; the other engine does not check")
+    write(args.out, translator.model, translator.src_tokenizer, translator.tgt_tokenizer, **options)
+    if translator.lower_cased:
+        say(f"{args.model} reads lower-cased, tokenized text; the other engine does not check")
     if args.quantization == "int8":
         say(interop.ctranslate2.INT8)
     size = sum(file.stat().st_size for file in args.out.iterdir())
     say(f"{args.out}: {size / 1e6:.1f} MB for {args.to}")
+
+
+def reproduce(args: argparse.Namespace) -> int:
+    """Train and score as a recipe says; see `annotated reproduce --help`."""
+    recipe = Path(args.name) if args.name.endswith(".toml") else recipe_path(args.name)
+    splits = read_toml(recipe).get("card", {}).get("splits", ["val"])
+    run = args.out or Path("runs") / recipe.stem
+    common = [f"--config={recipe}", f"--device={args.device}", f"--threads={args.threads}"]
+    seed = [f"--seed={args.seed}"] if "seed" in args else []
+    status = main(["train", f"--out={run}", "--resume", *common, *seed])
+    for split in splits if is_first() else ():
+        if status:
+            break
+        scores = run / f"{split}.json"
+        scores.unlink(missing_ok=True)  # `evaluate` replaces no file of the model
+        print(split, flush=True)
+        status = main(["evaluate", f"--model={run}", f"--split={split}", f"--json={scores}", *common])
+    return status

@@ -1,215 +1,236 @@
-"""The commands, and what can be given to each: one class for each group of flags.
+"""The commands and their flags."""
 
-The class with a command's name has the flags of that command alone.
-"""
-
-from dataclasses import MISSING, dataclass
+import inspect
+import re
+from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, _ActionsContainer
+from collections.abc import Callable
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, NamedTuple, get_args
 
-from annotated.cli.flags import named, within
-from annotated.cli.recipes import Search, recipe_names
-from annotated.search.limits import MAX_BEAM, Limits
+from annotated.cli.recipes import recipe_names
+from annotated.search.limits import Limits, Penalty
 from annotated.training.config import Preset, TrainingConfig
-from annotated.transformer.config import TransformerConfig, setting
+from annotated.transformer.config import TransformerConfig
 
 MODEL = "model folder, or name of a shipped model"
-Kind = Literal["subwords", "words", "chars", "spaces"]
-Quantization = Literal["float32", "float16", "bfloat16", "int16", "int8"]
+KINDS = ("subwords", "words", "chars", "spaces")
+QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 
 
-@dataclass(kw_only=True)
-class Everywhere:
-    """Flags of every command."""
+def named(text: str) -> Path:
+    """Read the name of a file. Refuses "", as an unset variable gives, which Path takes for "."."""
+    if not text:
+        raise ValueError
+    return Path(text)
 
-    device: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "device to compute on")
-    threads: int = setting(0, "number of CPU threads; 0 lets PyTorch choose", type=within(0, 1024))
-    seed: int | None = setting(0, "random seed", type=within(0, 2**32 - 1))
-    variants: Path | None = setting(
-        None, "Python file of your own that registers variants of the model; it is executed"
+
+def add_settings(group: _ActionsContainer, settings: type) -> None:
+    """Add a flag for each field that has a default; the comment behind it is the help text.
+
+    Flags that are not given are absent from the parsed arguments, so that the presets' values stand.
+    """
+    try:
+        source = inspect.getsource(settings)
+    except OSError:  # only the byte code is installed
+        source = ""
+    comments = dict(re.findall(r"^    (\w+): .*?  # (.+)$", source, flags=re.MULTILINE))
+    for field in fields(settings):
+        if field.default is MISSING or field.name == "seed":  # --seed belongs to every command
+            continue
+        options: dict[str, Any] = {"type": field.type}
+        if field.type is bool:
+            options = {"action": BooleanOptionalAction}
+        elif choices := get_args(field.type):
+            options = {"choices": choices}
+        text = comments.get(field.name, "") + default_note(settings, field.name)
+        group.add_argument(flag_name(field.name), default=SUPPRESS, help=text.replace("%", "%%"), **options)
+
+
+def flag_name(setting: str) -> str:
+    """Return the flag that sets a field."""
+    return "--" + setting.replace("_", "-")
+
+
+def default_note(settings: type, name: str) -> str:
+    """Describe the default of a setting, or that of each preset."""
+    values = {preset: default_of(settings, name, preset) for preset in get_args(Preset)}
+    if len(set(values.values())) == 1:
+        return f" (default: {values['base']})"
+    return " (" + ", ".join(f"{preset}: {value}" for preset, value in values.items()) + ")"
+
+
+def default_of(settings: type, name: str, preset: str) -> Any:
+    """Return the default of a setting in a preset."""
+    if not hasattr(settings, preset):
+        return getattr(settings, name)
+    sizes = [1 for field in fields(settings) if field.default is MISSING]  # of the vocabularies
+    return getattr(getattr(settings, preset)(*sizes), name)
+
+
+def add_data(group: _ActionsContainer) -> None:
+    """Add the flags of a corpus or of the user's own text."""
+    add = group.add_argument
+    add("--corpus", metavar="NAME", help="source of the sentences: multi30k, wmt14, sigmorphon2020, iwslt, tatoeba, "
+        "grammar, own, or hf:NAME or hf:NAME:CONFIG, a dataset of the Hugging Face Hub "
+        "(default: multi30k, or with --src own)")  # fmt: skip
+    add("--path", type=named, help="place of iwslt or tatoeba on your disk")
+    add("--pair", help="source and target language, such as en-de; of sigmorphon2020 one, such as fre")
+    add("--variant", choices=("raw", "tok"), help="form of multi30k: raw, or tokenized and lower-cased")
+    add("--src", type=named, metavar="FILE", help="text of your own instead: a sentence a line, or both "
+        "sides in a .tsv, .csv, .jsonl or .parquet file")  # fmt: skip
+    add("--tgt", type=named, metavar="FILE", help="translation of --src, line by line")
+    add("--columns", metavar="SRC,TGT", help="names of the columns of source and target")
+
+
+def add_train(command: ArgumentParser) -> None:
+    """Add the flags of `annotated train`."""
+    add = command.add_argument
+    add("--out", type=named, required=True, metavar="FOLDER", help="folder of the run, new or empty")
+    add("--preset", choices=get_args(Preset), default="tiny", help="settings to start from (default: tiny)")
+    add("--resume", action="store_true", help="continue the run in --out; start it if there is none")
+    add("--init-from", metavar="MODEL", help="model whose weights, settings and tokenizers to start from")
+    add("--tokenizer", choices=KINDS, default="subwords", help="units of text (default: subwords); chars are "
+        "grapheme clusters, spaces are for text that is cut already, words are cut by the rules of --pair's "
+        "languages, or without it at white space")  # fmt: skip
+    add("--src-tokenizer", choices=KINDS, help="units of the source, if not those of --tokenizer")
+    add("--tgt-tokenizer", choices=KINDS, help="units of the target, if not those of --tokenizer")
+    add("--vocab", type=int, help="number of tokens at most, shared by both sides if all embeddings are tied "
+        "(default: 8000 subwords; all words that occur twice; all chars and spaces)")  # fmt: skip
+    add("--cache", type=named, metavar="FOLDER", help="folder for the encoded text, shared by processes and "
+        "later runs; without it, each process keeps it in memory")  # fmt: skip
+    data = command.add_argument_group("data")
+    add_data(data)
+    data.add_argument("--val-src", type=named, metavar="FILE", help="text to validate on; without it, 5%% of "
+                      "--src is held out")  # fmt: skip
+    data.add_argument("--val-tgt", type=named, metavar="FILE", help="translation of --val-src")
+    data.add_argument("--keep-equal", action=BooleanOptionalAction, help="keep pairs of --src and --tgt with "
+                      "equal sides (default: only with chars or spaces on a side)")  # fmt: skip
+    add_settings(command.add_argument_group("model"), TransformerConfig)
+    add_settings(command.add_argument_group("training"), TrainingConfig)
+    add_torch(command)
+
+
+def add_search(command: ArgumentParser) -> None:
+    """Add the flags of a search, and of what computes it."""
+    add = command.add_argument_group("search").add_argument
+    add("--beam", type=int, default=4, help="hypotheses kept at each step; 1 searches greedily (default: 4)")
+    add("--alpha", type=float, default=0.6, help="exponent of the length penalty; 0 for none (default: 0.6)")
+    add("--penalty", choices=get_args(Penalty), default="gnmt", help="length penalty (default: gnmt): "
+        "((5 + length) / 6)^alpha (gnmt, section 6.1), or length^alpha (power)")  # fmt: skip
+    add("--engine", choices=("auto", "pytorch", "ctranslate2"), default="auto", help="library that searches "
+        "(default: auto): CTranslate2 is faster on a CPU, and auto takes it for many sentences")  # fmt: skip
+    add("--quantization", choices=QUANTIZATIONS, default="float32", help="number format of the matrices in "
+        "CTranslate2 (default: float32)")  # fmt: skip
+    add_settings(command.add_argument_group("limits"), Limits)
+
+
+def add_translate(command: ArgumentParser) -> None:
+    """Add the flags of `annotated translate`."""
+    add = command.add_argument
+    add("files", type=named, nargs="*", default=[Path("-")], metavar="FILE", help="text to translate, a "
+        "sentence a line; standard input if none is named, or for -")  # fmt: skip
+    add("--model", required=True, help=MODEL)
+    add("--n-best", type=int, help="number of translations of each line, best first, in three columns with "
+        "tabs between them: number of the line, score, translation")  # fmt: skip
+    add(
+        "--tokenized",
+        action=BooleanOptionalAction,
+        default=False,
+        help="text is tokenized and lower-cased, as its model reads it",
     )
-    config: Path | None = setting(None, "JSON or TOML file with any of these settings; flags win")
+    add_search(command)
+    add_torch(command)
 
 
-@dataclass(kw_only=True)
-class Data:
-    """The text."""
+def add_evaluate(command: ArgumentParser) -> None:
+    """Add the flags of `annotated evaluate`."""
+    add = command.add_argument
+    add("--model", required=True, help=MODEL)
+    add("--split", default="val", help="part of the corpus (default: val)")
+    add("--bleu-tokenize", metavar="NAME", help="sacreBLEU's tokenizer: 13a, intl, char, zh, ja-mecab, ... "
+        "(default: the target language's)")  # fmt: skip
+    add("--save", type=named, metavar="FILE", help="file for the translations too")
+    add("--json", type=named, metavar="FILE", help="file for the scores too")
+    add_data(command.add_argument_group("data"))
+    add_search(command)
+    add_torch(command)
 
-    corpus: str | None = setting(
-        None,
-        "source of the sentences: multi30k, wmt14, sigmorphon2020, iwslt, tatoeba, grammar, own, or hf:NAME "
-        "or hf:NAME:CONFIG, a dataset of the Hugging Face Hub (multi30k, or with --src own)",
-        metavar="NAME",
+
+def add_average(command: ArgumentParser) -> None:
+    """Add the flags of `annotated average`."""
+    command.add_argument("checkpoints", type=named, nargs="+", metavar="FOLDER", help="model folders")
+    command.add_argument(
+        "--out", type=named, required=True, metavar="FOLDER", help="new folder for the model"
     )
-    path: Path | None = setting(None, "place of iwslt or tatoeba on your disk")
-    pair: str | None = setting(
-        None, "source and target language, of sigmorphon2020 just fre, ... (en-de; of your own text unknown)"
+    add_torch(command)
+
+
+def add_export(command: ArgumentParser) -> None:
+    """Add the flags of `annotated export`."""
+    add = command.add_argument
+    add("--model", required=True, help=MODEL)
+    add("--to", required=True, choices=("ctranslate2", "onnx", "marian"), help="engine to write for")
+    add("--out", type=named, required=True, metavar="FOLDER", help="new folder for what is written")
+    add("--quantization", choices=QUANTIZATIONS, help="number format of the matrices, for CTranslate2 alone")
+    add_torch(command)
+
+
+def add_reproduce(command: ArgumentParser) -> None:
+    """Add the flags of `annotated reproduce`."""
+    add = command.add_argument
+    add("name", metavar="RECIPE", help="one of the recipes below, or a .toml file of your own")
+    add("--out", type=named, metavar="FOLDER", help="folder of the run (default: runs/RECIPE)")
+    add_torch(command)
+
+
+def add_check(command: ArgumentParser) -> None:
+    """Add the flags of `annotated check`."""
+    add = command.add_argument
+    add("files", type=named, nargs="*", metavar="FILE.py", help="Python files to check; they are executed")
+    add("--adapter", type=named, metavar="FILE", help="Python file that says what stands for what in the "
+        "checked one (there: mine); it is executed")  # fmt: skip
+    add("--hints", type=int, choices=range(4), default=0, help="hints for what is open: 1 what to think of, "
+        "2 which shapes, 3 the lines")  # fmt: skip
+    add("--translate", metavar="TEXT", help="English sentence, for a model that keeps all laws; trained "
+        "weights are loaded into it")  # fmt: skip
+    add("--grade", type=named, metavar="FOLDER", help="folder of submissions to check instead")
+    add("--timeout", type=int, default=60, help="seconds for each submission (default: 60)")
+    add("--json", type=named, metavar="FILE", help="file for the findings too, as JSON")
+    add("--junit", type=named, metavar="FILE", help="file for the findings too, as JUnit XML")
+    add("--csv", type=named, metavar="FILE", help="file for a line a submission too, as CSV")
+    add_files(command)
+
+
+def add_build(command: ArgumentParser) -> None:
+    """Add the flags of `annotated build`."""
+    command.add_argument("folder", type=named, metavar="FOLDER", help="folder for transformer.py")
+    add_files(command)
+
+
+def add_torch(command: ArgumentParser) -> None:
+    """Add the flags of every command that computes with a model."""
+    add = command.add_argument_group("every command").add_argument
+    add("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto", help="device to compute on")
+    add("--threads", type=int, default=0, help="number of CPU threads; 0 lets PyTorch choose")
+    add("--seed", type=int, default=SUPPRESS, help="random seed (default: 0, in reproduce the recipe's)")
+    add("--variants", type=named, metavar="FILE", help="Python file of your own that registers variants of "
+        "the model; it is executed")  # fmt: skip
+    add(
+        "--config", type=named, metavar="FILE", help="JSON or TOML file with any of these settings; flags win"
     )
-    variant: Literal["raw", "tok"] | None = setting(
-        None, "form of multi30k: raw, or tokenised and lower-cased (raw)"
-    )
-    src: Path | None = setting(
-        None,
-        "text of your own instead: a sentence a line, or both sides in a .tsv, .csv, .jsonl or .parquet file",
-    )
-    tgt: Path | None = setting(None, "translation of --src, line by line")
-    columns: str | None = setting(
-        None, "names of the columns of source and target, with a comma between them", metavar="SRC,TGT"
-    )
+    add("--print-config", action="store_true", help="print all settings as a file for --config, and exit")
+    add("--traceback", action="store_true", help="show where an error arose")
 
 
-@dataclass(kw_only=True)
-class TrainingData(Data):
-    """The text to train and to validate on."""
-
-    val_src: Path | None = setting(None, "text to validate on; without it, 5% of --src is held out")
-    val_tgt: Path | None = setting(None, "translation of --val-src")
-    keep_equal: bool | None = setting(
-        None, "pairs of --src and --tgt with equal sides are kept (only with chars or spaces on a side)"
-    )
-
-
-@dataclass(kw_only=True)
-class Train:
-    out: Path = setting(MISSING, "folder of the run, new or empty", metavar="FOLDER")
-    preset: Preset = setting("tiny", "settings to start from")
-    resume: bool = setting(False, "continuation of the run in --out; a new run if there is none")
-    init_from: str | None = setting(
-        None, "model that lends its weights, settings and tokenizers to begin with", metavar="MODEL"
-    )
-    tokenizer: Kind = setting(
-        "subwords",
-        "units of text; chars are grapheme clusters, spaces are for text that is cut already, "
-        "words need --pair for spaCy's rules and are cut at white space without it",
-    )
-    src_tokenizer: Kind | None = setting(None, "units of the source, if not those of --tokenizer")
-    tgt_tokenizer: Kind | None = setting(None, "units of the target, if not those of --tokenizer")
-    vocab: int | None = setting(
-        None,
-        "number of tokens at most, shared by both sides if all embeddings are tied "
-        "(8000 subwords; all words that occur twice; all chars and spaces)",
-        type=within(5, 10**6),
-    )
-    cache: Path | None = setting(
-        None, "folder for the encoded text, shared by processes and later runs (in memory)", metavar="FOLDER"
-    )
-
-
-@dataclass(kw_only=True)
-class Engine:
-    """What computes a search."""
-
-    engine: Literal["auto", "pytorch", "ctranslate2"] = setting(
-        "auto", "library that searches: CTranslate2 is faster on a CPU, and auto takes it for many sentences"
-    )
-    quantization: Quantization = setting("float32", "number format of the matrices in CTranslate2")
-
-
-@dataclass(kw_only=True)
-class Translate:
-    files: tuple[Path, ...] = setting(
-        (Path("-"),),
-        "text to translate, a sentence a line; standard input if none is named, or for -",
-        type=named,
-        nargs="*",
-        metavar="FILE",
-    )
-    model: str = setting(MISSING, MODEL)
-    n_best: int | None = setting(
-        None,
-        "number of translations of each line, best first, in three columns with tabs between them: "
-        "number of the line, score, translation",
-        type=within(1, MAX_BEAM),
-    )
-    tokenized: bool = setting(False, "text that is tokenised and lower-cased, for a model of such text")
-
-
-@dataclass(kw_only=True)
-class Evaluate:
-    model: str = setting(MISSING, MODEL)
-    split: str = setting("val", "part of the corpus")
-    bleu_tokenize: str | None = setting(
-        None,
-        "sacreBLEU's tokenizer: 13a, intl, char, zh, ja-mecab, ko-mecab, ... (the target language's)",
-        metavar="NAME",
-    )
-    save: Path | None = setting(None, "file for the translations too")
-    json: Path | None = setting(None, "file for the scores too")
-
-
-@dataclass(kw_only=True)
-class Average:
-    checkpoints: list[Path] = setting(MISSING, "model folders", type=named, nargs="+", metavar="FOLDER")
-    out: Path = setting(MISSING, "new folder for the model", metavar="FOLDER")
-
-
-@dataclass(kw_only=True)
-class Export:
-    model: str = setting(MISSING, MODEL)
-    to: Literal["ctranslate2", "onnx", "marian"] = setting(MISSING, "engine to write for")
-    out: Path = setting(MISSING, "new folder for what is written", metavar="FOLDER")
-    quantization: Quantization | None = setting(None, "number format of the matrices, for CTranslate2 alone")
-
-
-@dataclass(kw_only=True)
-class Reproduce:
-    name: str = setting(
-        MISSING, "one of the recipes below, or a .toml file of your own", nargs=None, metavar="RECIPE"
-    )
-    out: Path | None = setting(None, "folder of the run (runs/RECIPE)", metavar="FOLDER")
-
-
-@dataclass(kw_only=True)
-class FileOfSettings:
-    """Flags of a command that computes with nothing of ours."""
-
-    config: Path | None = setting(None, "JSON or TOML file with any of these settings; flags win")
-
-
-@dataclass(kw_only=True)
-class Check(FileOfSettings):
-    files: tuple[Path, ...] = setting(
-        (), "Python files to check; they are executed", type=named, nargs="*", metavar="FILE.py"
-    )
-    adapter: Path | None = setting(
-        None, "Python file that says what stands for what in the checked one (there: mine); it is executed"
-    )
-    hints: int = setting(
-        0, "hints for what is open: 1 what to think of, 2 which shapes, 3 the lines", type=within(0, 3)
-    )
-    translate: str | None = setting(
-        None,
-        "English sentence, for a model that keeps all laws; trained weights are loaded into it",
-        metavar="TEXT",
-    )
-    grade: Path | None = setting(None, "folder of submissions to check instead", metavar="FOLDER")
-    timeout: int = setting(60, "seconds for each submission", type=within(1, 3600))
-    json: Path | None = setting(None, "file for the findings too, as JSON")
-    junit: Path | None = setting(None, "file for the findings too, as JUnit XML")
-    csv: Path | None = setting(None, "file for a line a submission too, as CSV")
-
-
-@dataclass(kw_only=True)
-class Build(FileOfSettings):
-    folder: Path = setting(MISSING, "folder for transformer.py", type=named, nargs=None, metavar="FOLDER")
-
-
-@dataclass(kw_only=True)
-class RecipesOwn(Everywhere):
-    """Flags of every command, for one whose seed is the recipe's if none is given."""
-
-    seed: int | None = setting(None, "random seed (the recipe's)", type=within(0, 2**32 - 1))
-
-
-@dataclass(frozen=True)
-class Command:
-    """What can be said of a command without doing it; the function of its name in `module` does it."""
+class Command(NamedTuple):
+    """A command as the parser describes it; `function` is imported only when it runs."""
 
     summary: str
-    description: str
-    closing: str
-    groups: dict[str, type]  # classes of flags by the title of their group; the first has none
-    module: str = ""  # its own name, if none is said
+    description: str  # what --help says first
+    closing: str  # what --help says last
+    add_flags: Callable[[ArgumentParser], None]
+    function: str  # module:function
 
 
 COMMANDS = {
@@ -226,13 +247,8 @@ COMMANDS = {
         "  torchrun --nproc-per-node 4 -m annotated train ...      one process a GPU\n"
         "  torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint HOST:29400 \\\n"
         "      -m annotated train ...                              the same on each of two machines",
-        {
-            "": Train,
-            "data": TrainingData,
-            "model": TransformerConfig,
-            "training": TrainingConfig,
-            "every command": Everywhere,
-        },
+        add_train,
+        "annotated.cli.train:train",
     ),
     "translate": Command(
         "translate lines of text",
@@ -243,7 +259,8 @@ COMMANDS = {
         "  annotated translate --model runs/first monday.txt tuesday.txt\n"
         "  annotated translate --model runs/first --n-best 4 en.txt > candidates.tsv\n"
         "  annotated translate --model multi30k-en-de      asks for a sentence at a time",
-        {"": Translate, "search": Search, "engine": Engine, "limits": Limits, "every command": Everywhere},
+        add_translate,
+        "annotated.cli.translate:translate",
     ),
     "evaluate": Command(
         "score a model on a corpus",
@@ -253,22 +270,15 @@ COMMANDS = {
         "examples:\n"
         "  annotated evaluate --model runs/first --corpus multi30k --split test_2016_flickr\n"
         "  annotated evaluate --model runs/mine --src test.en --tgt test.de",
-        {
-            "": Evaluate,
-            "data": Data,
-            "search": Search,
-            "engine": Engine,
-            "limits": Limits,
-            "every command": Everywhere,
-        },
-        "translate",
+        add_evaluate,
+        "annotated.cli.evaluate:evaluate",
     ),
     "average": Command(
         "average the weights of checkpoints",
         "Write a model whose weights are the mean of those of several checkpoints (section 6.1).",
         "example:\n  annotated average runs/first/checkpoints/step-* --out runs/averaged",
-        {"": Average, "every command": Everywhere},
-        "models",
+        add_average,
+        "annotated.cli.models:average",
     ),
     "export": Command(
         "write a model for another engine",
@@ -277,16 +287,16 @@ COMMANDS = {
         "examples:\n"
         "  annotated export --model runs/first --to ctranslate2 --quantization int8 --out first-int8\n"
         "  annotated export --model runs/first --to onnx --out first-onnx",
-        {"": Export, "every command": Everywhere},
-        "models",
+        add_export,
+        "annotated.cli.models:export",
     ),
     "reproduce": Command(
         "train and score a published model anew",
-        "Train as a recipe says, average, translate, score, and write the model with its card.\n"
+        "Train as a recipe says, then score the splits that it names.\n"
         "The same command goes on where it was stopped.",
         "recipes:\n" + "\n".join(f"  {name}" for name in recipe_names()),
-        {"": Reproduce, "every command": RecipesOwn},
-        "release",
+        add_reproduce,
+        "annotated.cli.models:reproduce",
     ),
     "check": Command(
         "tell whether a Transformer of your own is right",
@@ -297,13 +307,14 @@ COMMANDS = {
         "  annotated check my_transformer.py --hints 2\n"
         '  annotated check my_transformer.py --translate "A dog runs across the grass."\n'
         "  annotated check --grade submissions/ --csv grades.csv --junit grades.xml",
-        {"": Check},
+        add_check,
+        "annotated.cli.check:check",
     ),
     "build": Command(
         "write stubs of a Transformer to fill in",
         "Write transformer.py: the parts of a Transformer in the order of the lessons, with contracts.",
         "example:\n  annotated build mine\n  annotated check mine/transformer.py",
-        {"": Build},
-        "check",
+        add_build,
+        "annotated.cli.check:build",
     ),
 }

@@ -1,4 +1,4 @@
-"""`annotated train`, and what other commands share with it: the device, a text of the user's own."""
+"""`annotated train`, and what other commands share with it: the device, the user's own text."""
 
 import argparse
 import os
@@ -8,12 +8,9 @@ from pathlib import Path
 import torch
 
 import annotated
-from annotated.cli.flags import settings_from
-from annotated.cli.options import TrainingData
 from annotated.data import Corpus, load_corpus, own_corpus
 from annotated.data.own import Text
 from annotated.data.reading import TABLES
-from annotated.training.config import TrainingConfig
 from annotated.training.distributed import (
     DistributedError,
     broadcast,
@@ -23,7 +20,11 @@ from annotated.training.distributed import (
     say,
 )
 from annotated.training.train import Stopped
-from annotated.transformer.config import TransformerConfig
+
+# Flags that say what text a run reads; training.json remembers them.
+TEXT = ("corpus", "path", "pair", "variant", "src", "tgt", "columns", "val_src", "val_tgt")
+# Flags that are not arguments of `annotated.train`, besides those.
+OTHER = ("command", "out", "device", "threads", "config", "print_config", "traceback", "variants")
 
 
 def train(args: argparse.Namespace) -> int:
@@ -34,36 +35,33 @@ def train(args: argparse.Namespace) -> int:
             # A function of its own: a process that leaves the group while it still holds the model may hang.
             return run_training(broadcast(args), device)
     except DistributedError as error:
-        if int(os.environ.get("LOCAL_RANK", 0)):  # the first process of this machine says it
+        if int(os.environ.get("LOCAL_RANK") or 0):  # the first process of this machine says it
             return 2
-        raise ValueError(error) from None
+        raise ValueError(error) from error
 
 
 def run_training(args: argparse.Namespace, device: torch.device) -> int:
     """Train as one of the processes that `train` has joined."""
     with raise_on_all_ranks():
         name_corpus(args)
-    names = ("preset", "tokenizer", "src_tokenizer", "tgt_tokenizer", "vocab", "keep_equal", "init_from")
-    settings = {name: getattr(args, name) for name in (*names, "resume", "cache")}
-    settings |= settings_from(TransformerConfig, args) | settings_from(TrainingConfig, args)
+    settings = {name: value for name, value in vars(args).items() if name not in (*TEXT, *OTHER)}
     corpus = partial(training_corpus, args)
     try:
-        annotated.train(corpus, args.out, device=device, notes=remembered(args), **settings)
+        annotated.train(corpus, args.out, device=device, notes=text_settings(args), **settings)
     except Stopped as stopped:
         say(str(stopped))
         return 130
     return 0
 
 
-def remembered(args: argparse.Namespace) -> dict[str, object]:
-    """The flags of the text, as JSON, for a run that is resumed; files by their full path."""
-    values = settings_from(TrainingData, args)
-    values.pop("keep_equal", None)  # an argument of annotated.train, which remembers it
+def text_settings(args: argparse.Namespace) -> dict[str, object]:
+    """Return the flags of the text as JSON, with the full paths of files."""
+    values = {name: getattr(args, name) for name in TEXT}
     return {name: str(v.absolute()) if isinstance(v, Path) else v for name, v in values.items()}
 
 
 def name_corpus(args: argparse.Namespace) -> None:
-    """Set what the flags of the text imply: the corpus, and the languages of one that has them."""
+    """Set the corpus, and the languages of one by name, where the flags leave them out."""
     if args.src is None and args.tgt is None:
         if args.val_src is not None or args.val_tgt is not None:
             raise ValueError("--val-src goes with --src, which is missing")
@@ -81,7 +79,6 @@ def name_corpus(args: argparse.Namespace) -> None:
 
 def training_corpus(args: argparse.Namespace) -> Corpus:
     """Read the user's own files, or a corpus by name."""
-    name_corpus(args)
     columns = args.columns and args.columns.split(",")
     text = own_files(args.src, args.tgt, "")
     if text is None:
@@ -110,9 +107,10 @@ def own_files(src: Path | None, tgt: Path | None, flag: str) -> Text | None:
 
 
 def choose_device(args: argparse.Namespace) -> torch.device:
-    """Set threads and seed, and return the device. Raises ValueError for a device that is not there."""
+    """Set threads and seed, and return the device. Raises ValueError for a device that is missing."""
+    if not 0 <= args.threads <= 1024:
+        raise ValueError(f"--threads must be from 0 to 1024, not {args.threads}")
     if args.threads:
         torch.set_num_threads(args.threads)
-    if args.seed is not None:  # else a recipe has its own
-        torch.manual_seed(args.seed)
+    torch.manual_seed(getattr(args, "seed", 0))
     return find_device(args.device)

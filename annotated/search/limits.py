@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
-from annotated.transformer.config import setting
-
 EXTRA = 50  # tokens that a translation may have more than its source, section 6.1
 MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses
 
@@ -52,11 +50,9 @@ class Limits:
     Raises ValueError for a limit below 1 and an unknown `too_long`.
     """
 
-    max_source: int = setting(1024, "tokens of a source at most, the end symbol counted")
-    max_length: int = setting(1024, "tokens of a translation at most, the end symbol counted")
-    too_long: Literal["cut", "refuse"] = setting(
-        "cut", "treatment of a source over --max-source: translate its beginning and warn, or stop"
-    )
+    max_source: int = 1024  # tokens of a source at most, the end symbol counted
+    max_length: int = 1024  # tokens of a translation at most, the end symbol counted
+    too_long: Literal["cut", "refuse"] = "cut"  # treatment of a longer source: translate its start, or stop
 
     def __post_init__(self) -> None:
         if min(self.max_source, self.max_length) < 1:

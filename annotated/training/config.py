@@ -3,71 +3,57 @@
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from annotated.transformer.config import check_types, setting
-
 Preset = Literal["tiny", "base", "big"]
-PRESETS = get_args(Preset)
 
-# What other programs call it.
-HINTS = {
-    "lr": "learning_rate",
-    "batch_size": "max_tokens",
-    "layers": "N",
-    "heads": "h",
-    "hidden_size": "d_model",
-}
-
-CAN_BE_0 = ("warmup", "clip", "rdrop_weight", "patience", "save_every", "bleu_every")
+CAN_BE_0 = ("warmup", "patience", "save_every", "bleu_every", "average", "seed")
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Everything that decides how a model is trained. The defaults are the paper's (section 5).
+    """The settings of a training run. The defaults are the paper's (section 5).
 
-    Raises ValueError for a setting that is out of range, naming it.
+    Raises ValueError for a value out of range.
     """
 
-    epochs: int = setting(100, "times through the training data at most")
-    max_steps: int = setting(100_000, "updates at most")
-    max_tokens: int = setting(4096, "tokens in a batch at most, padding counted, on its longer side")
-    accumulate: int = setting(1, "batches in an update")
-    max_sentence: int = setting(256, "tokens in a sentence at most; longer pairs are left out, and counted")
-    learning_rate: float = setting(
-        6.99e-4, "peak of the rate (equation 3); in the paper 1 / sqrt(512 * 4000)"
-    )
-    warmup: int = setting(0, "updates until that peak; 0 takes a quarter of the run, 4000 at most")
-    beta_1: float = setting(0.9, "decay of Adam's mean gradient")
-    beta_2: float = setting(0.98, "decay of Adam's mean squared gradient")
-    eps: float = setting(1e-9, "what Adam adds to the root of that square")
-    clip: float = setting(0.0, "largest norm of the gradient, above which it is scaled down; 0 never scales")
-    smoothing: float = setting(0.1, "label smoothing")
-    rdrop_weight: float = setting(0.0, "weight of R-Drop, the divergence of two passes; 0 makes one pass")
-    rdrop_from: int = setting(1, "epoch, counted from 1, in which R-Drop begins")
-    subword_dropout: float = setting(0.0, "share of merges left out when training text is cut into subwords")
-    precision: Literal["float32", "bf16"] = setting("float32", "bf16: matrix products in half precision")
-    compile: bool = setting(False, "torch.compile: a faster model after a slow start")
-    patience: int = setting(0, "epochs without a better validation loss before training stops; 0 never stops")
-    keep: int = setting(5, "checkpoints kept, besides the newest")
-    average: int = setting(5, "checkpoints averaged at the end (section 6.1); 0 or 1 takes one as it is")
-    average_of: Literal["last", "best"] = setting(
-        "last", "checkpoints kept and averaged: the newest, or the best at validation"
-    )
-    save_every: int = setting(0, "updates between checkpoints; 0 saves at the end of each epoch")
-    log_every: int = setting(50, "updates between lines of the log")
-    bleu_every: int = setting(
-        0, "epochs between greedy translations of the validation text, for BLEU; 0: never"
-    )
-    tensorboard: bool = setting(False, "a log for TensorBoard too")
-    seed: int = 0  # of initial weights, order of the data and dropout; --seed of every command
+    epochs: int = 100  # times through the training data at most
+    max_steps: int = 100_000  # updates at most
+    max_tokens: int = 4096  # tokens in a batch at most, padding counted, on its longer side
+    accumulate: int = 1  # gradient accumulation steps: batches in an update
+    max_sentence: int = 256  # tokens in a sentence at most; longer pairs are left out, and counted
+    learning_rate: float = 6.99e-4  # peak of the rate (equation 3); in the paper 1 / sqrt(512 * 4000)
+    warmup: int = 0  # updates until that peak; 0 takes a quarter of the run, 4000 at most
+    beta_1: float = 0.9  # Adam's decay of the mean gradient
+    beta_2: float = 0.98  # Adam's decay of the mean squared gradient
+    eps: float = 1e-9  # Adam's epsilon
+    clip: float = 0.0  # largest norm of the gradient, above which it is scaled down; 0 never scales
+    smoothing: float = 0.1  # label smoothing
+    rdrop_weight: float = 0.0  # weight of R-Drop, the divergence of two passes; 0 makes one pass
+    rdrop_from: int = 1  # epoch, counted from 1, in which R-Drop begins
+    subword_dropout: float = 0.0  # share of merges left out when training text is cut into subwords
+    precision: Literal["float32", "bf16"] = "float32"  # bf16: matrix products in half precision
+    compile: bool = False  # torch.compile: a faster model after a slow start
+    patience: int = 0  # epochs without a better validation loss before training stops; 0 never stops
+    keep: int = 5  # checkpoints kept, besides the newest
+    average: int = 5  # checkpoints averaged at the end (section 6.1); 0 or 1 takes one as it is
+    average_of: Literal["last", "best"] = "last"  # checkpoints kept and averaged: newest, or best validated
+    save_every: int = 0  # updates between checkpoints; 0 saves at the end of each epoch
+    log_every: int = 50  # updates between lines of the log
+    bleu_every: int = 0  # epochs between greedy translations of the validation text, for BLEU; 0: never
+    tensorboard: bool = False  # a log for TensorBoard too
+    seed: int = 0  # random seed of initial weights, order of the data and dropout
 
     def __post_init__(self) -> None:
-        check_types(self)
         for field in fields(self):
-            name, value = field.name, getattr(self, field.name)
-            if name in CAN_BE_0 and not value >= 0:
-                raise ValueError(f"{name} must be 0 or more, not {value}")
-            if field.type is int and name not in (*CAN_BE_0, "average", "seed") and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
+            name, value, kind = field.name, getattr(self, field.name), field.type
+            if choices := get_args(kind):
+                if value not in choices:
+                    raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+                continue
+            if type(value) is not kind and not (kind is float and type(value) is int):
+                raise ValueError(f"{name} must be a {kind.__name__}, not {value!r}")  # type: ignore[union-attr]
+            low = 1 if kind is int and name not in CAN_BE_0 else 0
+            if not low <= value < 2**31:
+                raise ValueError(f"{name} must be at least {low} and below 2^31, not {value}")
         if not 0 < self.learning_rate <= 1:
             raise ValueError(f"learning_rate must be above 0 and at most 1, not {self.learning_rate}")
         if not self.eps > 0:
@@ -75,10 +61,7 @@ class TrainingConfig:
         for name in ("beta_1", "beta_2", "smoothing", "subword_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in [0, 1), not {getattr(self, name)}")
-        for name, value in vars(self).items():
-            if not isinstance(value, str) and value >= 2**31:
-                raise ValueError(f"{name} must be below 2^31, not {value}")
-        if not 0 <= self.average <= self.keep:
+        if not self.average <= self.keep:
             raise ValueError(f"average must be from 0 to keep, which is {self.keep}, not {self.average}")
 
     @classmethod

@@ -67,6 +67,11 @@ class Results:
         return cls(**{**values, **{name: Score(**values[name]) for name in names}})
 
 
+def read_scores(folder: Path) -> dict[str, Results]:
+    """Read the scores of a released model, by split. Raises as `read_json` does."""
+    return {split: Results.from_json(found) for split, found in read_json(folder / "scores.json").items()}
+
+
 def score_split(
     translator: Translator,
     corpus: Corpus,

@@ -4,6 +4,7 @@ import os
 import py_compile
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -31,24 +32,16 @@ ASKED = [
 def test_what_needs_no_model_loads_no_library(arguments):
     done = subprocess.run([sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "[]\n")
-    assert "annotated" in done.stdout
+    assert done.stdout
 
 
 @pytest.mark.parametrize(("arguments", "says"), [(["train", "--lr", "1"], "--out"), (["fly"], "fly")])
 def test_a_wrong_flag_is_told_without_it_too(arguments, says):
     done = subprocess.run([sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True)
     assert done.returncode == 2
-    said, loaded = done.stderr.splitlines()
-    assert says in said
+    *_, error, loaded = done.stderr.splitlines()
+    assert says in error
     assert loaded == "[]"
-
-
-def test_no_room_for_what_is_asked_is_told_by_name():
-    with open("/dev/full", "wb") as full:
-        asked = [sys.executable, "-m", "annotated", "average", "--print-config"]
-        done = subprocess.run(asked, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.stderr == "annotated: standard output: No space left on device\n"
-    assert done.returncode == 2
 
 
 def test_it_runs_without_its_source(tmp_path):
@@ -66,7 +59,16 @@ def test_it_runs_without_its_source(tmp_path):
 
 
 def test_each_command_lies_where_it_is_said_to():
-    for name, says in COMMANDS.items():
-        code = f"from annotated.cli.{says.module or name} import {name}; print({name}.__name__)"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert done.stdout == f"{name}\n", done.stderr
+    for about in COMMANDS.values():
+        module, _, name = about.function.partition(":")
+        assert callable(getattr(import_module(module), name))
+
+
+def test_where_an_error_arose_is_shown_on_request():
+    command = [sys.executable, "-m", "annotated", "translate", "--model", "nope"]
+    for flags, lines in (([], 1), (["--traceback"], 5)):
+        done = subprocess.run([*command, *flags], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert ("Traceback" in done.stderr) == bool(flags)
+        assert done.stderr.count("\n") >= lines
+        assert done.stderr.splitlines()[-1].startswith("annotated: there is no model folder nope")

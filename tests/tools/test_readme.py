@@ -16,7 +16,7 @@ import pytest
 from command_line import feed
 from torch.distributed.run import get_args_parser
 
-from annotated.cli.main import main, make_parser
+from annotated.cli.main import main, parse
 from annotated.data import Corpus, multi30k
 from annotated.tokenizers import SentencePieceTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
@@ -67,7 +67,7 @@ def test_make_knows_the_target(command: str):
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("annotated")])
 def test_the_parser_takes_the_command(command: str):
     words = shlex.split(command.partition("<")[0])
-    assert make_parser().parse_args(words[1:]).command == words[1]
+    assert parse(words[1:]).command == words[1]
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("torchrun")])
@@ -75,7 +75,7 @@ def test_torchrun_takes_the_command(command: str):
     args = get_args_parser().parse_args(shlex.split(command)[1:])
     assert args.module
     assert args.training_script == "annotated"
-    assert make_parser().parse_args(args.training_script_args).command == "train"
+    assert parse(args.training_script_args).command == "train"
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("annotated translate")])
@@ -93,9 +93,7 @@ def test_translate_gives_a_line_for_a_line(command: str, first_run: Path, monkey
 def test_evaluate_scores(command: str, first_run: Path, multi30k_folder: Path, monkeypatch, capsys):
     corpus = multi30k("en-de")
     few = {name: text.take(range(4)) for name, text in corpus.splits.items()}
-    monkeypatch.setattr(
-        "annotated.cli.translate.load_corpus", lambda *_: Corpus(corpus.name, "en", "de", few)
-    )
+    monkeypatch.setattr("annotated.cli.evaluate.load_corpus", lambda *_: Corpus(corpus.name, "en", "de", few))
     assert main(shlex.split(command)[1:]) == 0
     printed = capsys.readouterr().out
     assert "BLEU = " in printed

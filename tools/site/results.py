@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from annotated.cli.recipes import read_recipe, recipe_path
-from annotated.cli.release import read_scores
+from annotated.cli.recipes import recipe_path
+from annotated.files import read_toml
 from annotated.metrics import Score
-from annotated.translation.evaluate import RECORDED, recorded
+from annotated.translation.evaluate import RECORDED, read_scores, recorded
 from annotated.translation.model_folder import WEIGHTS, shipped_model, shipped_models
 from annotated.translation.tensor_files import read_tensors
 
@@ -61,14 +61,14 @@ def model_row(name: str) -> list[str]:
     """One model's cells."""
     folder = shipped_model(name)
     scores = read_scores(folder)[SPLIT]
-    published = read_recipe(recipe_path(name)).card.published
+    published = read_toml(recipe_path(name))["card"].get("published")
     size = sum(tensor.numel() for tensor in read_tensors(folder / WEIGHTS).values())
     return [
         f"[`{name}`](annotated/pretrained/{name}/README.md)",
         f"{size:,}",
         bounds(scores.tokenized_bleu),
         bounds(scores.bleu),
-        f"{published.value:.2f}, {published.what}" if published else "",
+        f"{published['value']:.2f}, {published['what']}" if published else "",
     ]
 
 

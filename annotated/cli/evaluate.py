@@ -1,0 +1,74 @@
+"""`annotated evaluate`: score a model on a corpus."""
+
+import argparse
+import dataclasses
+import os
+from pathlib import Path
+
+from annotated.cli.train import own_files
+from annotated.cli.translate import load_translator, located, search_settings
+from annotated.data import Corpus, load_corpus, own_text
+from annotated.data.corpora import languages
+from annotated.files import json_text
+from annotated.translation.evaluate import score_split
+from annotated.translation.model_folder import find_model, training_settings
+
+
+def evaluate(args: argparse.Namespace) -> None:
+    """Score a model; see `annotated evaluate --help`."""
+    model = find_model(args.model)
+    inputs = [args.src, args.tgt, args.path, args.config, args.variants, *model.iterdir()]
+    check_output("--save", args.save, inputs)
+    check_output("--json", args.json, [*inputs, args.save])
+    with located():
+        translator = load_translator(args)
+        corpus, split = scored_corpus(args)
+        options = {**search_settings(args), "tokenize": args.bleu_tokenize, "progress": True}
+        results, translations = score_split(translator, corpus, split, args.variant == "tok", **options)
+    try:
+        print(results, flush=True)
+    finally:  # each is written, whatever becomes of the others
+        try:
+            if args.save is not None:
+                args.save.write_text("".join(line + "\n" for line in translations), "utf-8", newline="\n")
+        finally:
+            if args.json is not None:
+                args.json.write_text(json_text(dataclasses.asdict(results)), "utf-8")
+
+
+def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
+    """Read the user's own files, or a corpus by its name; returns it and the split to score.
+
+    Where no flag says otherwise, the text is that of the training, as the model's folder tells it.
+    """
+    trained = training_settings(find_model(args.model))
+    pair, corpus = trained.get("pair"), args.corpus or trained.get("corpus") or "multi30k"
+    if pair and args.pair not in (None, pair):
+        raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
+    pair = args.pair or pair
+    columns = args.columns and args.columns.split(",")
+    files = own_files(args.src, args.tgt, "")
+    if files is not None:
+        return Corpus("own", *languages(pair), {"own": own_text(files, "own", columns)}), "own"
+    if corpus == "own":
+        needed = "give --src and --tgt, of text that it has not read, or --corpus"
+        raise ValueError(f"{args.model} was trained on files of your own: {needed}")
+    if corpus == trained.get("corpus", corpus):
+        args.path, args.variant = (getattr(args, n) or trained.get(n) for n in ("path", "variant"))
+    return load_corpus(corpus, pair or "en-de", args.path, args.variant, columns), args.split
+
+
+def check_output(flag: str, path: Path | None, inputs: list[Path | None]) -> None:
+    """Raise ValueError, before the work, for a file that cannot be written or is one of the inputs."""
+    if path is None:
+        return
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"{flag} {path} is not a file that can be written")
+    if path.is_file() or not path.exists():  # two may share a device
+        for other in inputs:
+            same = other and (
+                path.resolve() == other.resolve()
+                or (path.exists() and other.exists() and path.samefile(other))
+            )
+            if same:
+                raise ValueError(f"{flag} {path} would replace {other}, another file of this command")

@@ -1,0 +1,127 @@
+"""Recipes, and `annotated reproduce`, which follows one; models of tokenized text at the command line."""
+
+import dataclasses
+import json
+
+import pytest
+from command_line import complains, ends, feed
+
+from annotated.cli.main import main, parse
+from annotated.cli.recipes import recipe_names, recipe_path
+from annotated.data import load_corpus
+from annotated.files import read_json, read_toml
+from annotated.training.run_folder import LOG
+from annotated.translation.evaluate import Results
+from annotated.translation.model_folder import SETTINGS
+from annotated.translation.translator import Translator
+
+RECIPE = """
+[card]
+splits = ["val"]
+
+[train]
+corpus = "grammar"
+pair = "de-en"
+vocab = 400
+N = 1
+d_model = 16
+d_ff = 16
+h = 2
+max_tokens = 2048
+max_steps = 2
+epochs = 1
+warmup = 10
+bleu_every = 1
+log_every = 1
+
+[evaluate]
+beam = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def few():
+    """The grammar corpus cut down to a few sentences, so that scoring them takes no time."""
+    corpus = load_corpus("grammar", "de-en", None, None)
+    splits = {name: corpus[name].take(range(size), name) for name, size in (("train", 300), ("val", 12))}
+    return dataclasses.replace(corpus, splits=splits)
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch, few):
+    for module in ("train", "evaluate"):
+        monkeypatch.setattr(f"annotated.cli.{module}.load_corpus", lambda *_: few)
+    path = tmp_path / "toy.toml"
+    path.write_text(RECIPE, encoding="utf-8")
+    return path
+
+
+def test_a_recipe_is_trained_and_scored_and_the_same_command_again_trains_no_further(recipe, tmp_path, capfd):
+    run = tmp_path / "run"
+    asked = ["reproduce", str(recipe), "--out", str(run), "--threads", "1"]
+    assert main(asked) == 0
+    out, err = capfd.readouterr()
+    scores = Results.from_json(read_json(run / "val.json"))
+    assert out == f"val\n{scores}\n"
+    assert "greedy BLEU" in err
+    assert (scores.sentences, scores.beam, read_json(run / SETTINGS)["vocab"]) == (12, 1, 400)
+    log = (run / LOG).read_bytes()
+    assert main(asked) == 0
+    assert (run / LOG).read_bytes() == log
+
+
+def test_of_several_processes_one_scores(recipe, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr("annotated.cli.train.train", lambda args: 0)
+    assert main(["reproduce", str(recipe), "--out", str(tmp_path / "run")]) == 0
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("N = 1", "NN = 1", "unknown setting 'NN'"),
+        ("[train]", "[trainn]", "no table for train"),
+        (RECIPE, "[", "TOML"),
+    ],
+)
+def test_a_recipe_with_an_error_is_refused_before_the_training(before, after, says, recipe, tmp_path, capfd):
+    recipe.write_text(RECIPE.replace(before, after), encoding="utf-8")
+    complains(["reproduce", recipe, "--out", tmp_path / "run"], capfd, str(recipe), says)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_recipe_names_the_known(capfd):
+    complains(["reproduce", "nonsense"], capfd, "multi30k-en-de-lc")
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_train_and_evaluate_take_each_recipe(name, tmp_path):
+    tables, config = read_toml(recipe_path(name)), f"--config={recipe_path(name)}"
+    for command, given in (("train", f"--out={tmp_path}"), ("evaluate", "--model=m")):
+        args = parse([command, config, given])
+        assert {setting: getattr(args, setting) for setting in tables[command]} == tables[command]
+
+
+# ---- text that is tokenized and lower-cased
+
+
+def test_tokenized_text_is_for_models_of_it(recipe, tmp_path, capfd, monkeypatch):
+    run = tmp_path / "run"
+    assert ends(["train", "--config", recipe, "--out", run, "--threads", "1"]) == 0
+    asked = ["translate", "--model", run, "--threads", "1"]
+    complains([*asked, "--tokenized"], capfd, "reads normal text")
+    settings = {**read_json(run / SETTINGS), "variant": "tok"}
+    (run / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
+    for flags in ([], ["--tokenized"]):
+        feed(monkeypatch, b"Ein Hund .\n")
+        complains([*asked, *flags], capfd, "has capitals")
+    feed(monkeypatch, b"ein hund .\n")
+    assert ends([*asked, "--tokenized"]) == 0
+    assert capfd.readouterr().out.count("\n") == 1
+    translator = Translator.load(run)
+    translator("zwei männer .")
+    for ask in (translator, lambda text: translator.n_best(text, 2), translator.attention):
+        with pytest.raises(ValueError, match="has capitals"):
+            ask("Zwei Männer.")

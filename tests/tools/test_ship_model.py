@@ -1,0 +1,185 @@
+"""The tool that makes a model to ship of a run, and the models that are shipped."""
+
+import dataclasses
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from annotated.cli.main import main, parse
+from annotated.cli.recipes import recipe_path
+from annotated.cli.train import text_settings
+from annotated.data import TokenBatches, encode_corpus, load_corpus
+from annotated.files import read_json, read_toml
+from annotated.training.config import TrainingConfig
+from annotated.training.run_folder import LOG
+from annotated.transformer.config import TransformerConfig
+from annotated.transformer.schedule import factor_for, rate
+from annotated.translation.evaluate import read_scores, score_split
+from annotated.translation.model_folder import (
+    CONFIG,
+    SETTINGS,
+    WEIGHTS,
+    load_model,
+    shipped_model,
+    shipped_models,
+)
+from annotated.translation.tensor_files import read_tensors
+from annotated.translation.translator import Translator, load_pretrained
+from annotated.validation import score_tokens
+
+spec = importlib.util.spec_from_file_location("ship_model", Path(__file__).parents[2] / "tools/ship_model.py")
+ship_model = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(ship_model)
+
+RECIPE = """
+[card]
+summary = "A toy."
+data = "Made up by a grammar."
+failures = ["It cannot translate."]
+splits = ["val"]
+
+[card.published]
+what = "a paper"
+split = "val"
+score = "tokenized_bleu"
+value = 41.02
+
+[train]
+corpus = "grammar"
+pair = "de-en"
+vocab = 400
+N = 1
+d_model = 16
+d_ff = 16
+h = 2
+max_tokens = 2048
+max_steps = 2
+epochs = 1
+warmup = 10
+bleu_every = 1
+log_every = 1
+
+[evaluate]
+beam = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def few():
+    """The grammar corpus cut down to a few sentences, so that scoring them takes no time."""
+    corpus = load_corpus("grammar", "de-en", None, None)
+    splits = {name: corpus[name].take(range(size), name) for name, size in (("train", 300), ("val", 12))}
+    return dataclasses.replace(corpus, splits=splits)
+
+
+@pytest.mark.parametrize("keep_float32", [False, True])
+def test_what_is_shipped_is_what_was_scored(keep_float32, few, tmp_path, monkeypatch):
+    recipe, run, made = tmp_path / "toy.toml", tmp_path / "run", tmp_path / "made"
+    recipe.write_text(RECIPE, encoding="utf-8")
+    monkeypatch.setattr("annotated.cli.train.load_corpus", lambda *_: few)
+    monkeypatch.setattr(ship_model, "load_corpus", lambda *_: few)
+    assert main(["train", f"--config={recipe}", f"--out={run}", "--threads=1"]) == 0
+    if keep_float32:
+        monkeypatch.setattr(ship_model, "MAX_BLEU_CHANGE", -1.0)
+    ship_model.release(run, recipe, made)
+    scores = read_scores(made)
+    again, _ = score_split(Translator.load(made), few, "val", tokenized=False, beam=1)
+    assert scores == {"val": again}
+    kind = torch.float32 if keep_float32 else torch.float16
+    assert {tensor.dtype for tensor in read_tensors(made / WEIGHTS).values()} == {kind}
+    assert {p.dtype for p in load_model(made)[0].parameters()} == {torch.float32}
+    card = (made / ship_model.CARD).read_text(encoding="utf-8")
+    for part in (
+        str(again),
+        "Made up by a grammar.",
+        "It cannot translate.",
+        "BLEU 41.02 (a paper)",
+        "| vocab | 400 |",
+    ):
+        assert part in card
+
+
+# ---- the models that are shipped
+
+
+SHIPPED = ("multi30k-de-en", "multi30k-en-de", "multi30k-en-de-lc")
+SPLIT = "test_2016_flickr"
+
+
+def test_these_models_are_shipped():
+    assert tuple(shipped_models()) == SHIPPED  # or the tests below would be of none
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_card_is_made_of_its_folder_and_recipe(name):
+    folder, recipe = shipped_model(name), read_toml(recipe_path(name))
+    assert (folder / ship_model.CARD).read_text(encoding="utf-8") == ship_model.card(
+        name, folder, recipe["card"]
+    )
+    assert list(read_scores(folder)) == recipe["card"]["splits"]
+    search = recipe["evaluate"]
+    for found in read_scores(folder).values():
+        assert {setting: getattr(found, setting) for setting in search} == search
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_model_was_trained_as_its_recipe_says(name, tmp_path):
+    args = parse(["train", f"--config={recipe_path(name)}", f"--out={tmp_path}"])
+    given = {
+        field.name: getattr(args, field.name)
+        for kind in (TransformerConfig, TrainingConfig)
+        for field in dataclasses.fields(kind)
+        if field.name in args
+    }
+    given |= {name: getattr(args, name) for name in ("tokenizer", "vocab", "preset", "init_from")}
+    trained = read_json(shipped_model(name) / SETTINGS)
+    given |= text_settings(args)
+    assert {name: trained.get(name) for name in given} == given
+    rest = trained.keys() - given.keys()
+    defaults = dataclasses.asdict(getattr(TrainingConfig, args.preset)())
+    assert {name: trained[name] for name in rest} == {name: defaults[name] for name in rest}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_log_of_a_shipped_model_has_the_rates_of_its_settings(name):
+    folder = shipped_model(name)
+    settings, width = read_json(folder / SETTINGS), read_json(folder / CONFIG)["model"]["d_model"]
+    warmup = settings["warmup"]
+    factor = factor_for(settings["learning_rate"], width, warmup)
+    log = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
+    rates = {line["step"]: line["rate"] for line in log if "rate" in line}
+    assert max(rates) > warmup
+    assert rates == {step: pytest.approx(rate(step, width, factor, warmup), rel=1e-6) for step in rates}
+
+
+def test_shipped_models_are_small():
+    folders = [shipped_model(name) for name in shipped_models()]
+    assert sum(path.stat().st_size for folder in folders for path in folder.iterdir()) < 25e6
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_model_expects_the_references_as_its_card_says(name, multi30k_folder):
+    settings, said = read_json(shipped_model(name) / SETTINGS), read_scores(shipped_model(name))[SPLIT]
+    text = load_corpus(settings["corpus"], settings["pair"], None, settings["variant"])[SPLIT]
+    translator = load_pretrained(name)
+    pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer)
+    found = score_tokens(translator.model, TokenBatches(pairs, 4096, shuffle=False).epoch(0))
+    assert found.perplexity == pytest.approx(said.perplexity, rel=1e-3)
+    assert found.accuracy == pytest.approx(said.accuracy, abs=1e-3)
+
+
+def test_a_shipped_model_scores_what_its_card_says(multi30k_folder):
+    """One of them: to search a thousand translations takes half a minute."""
+    name = "multi30k-en-de"
+    settings, said = read_json(shipped_model(name) / SETTINGS), read_scores(shipped_model(name))[SPLIT]
+    corpus = load_corpus(settings["corpus"], settings["pair"], None, settings["variant"])
+    search = {"beam": said.beam, "alpha": said.alpha, "penalty": said.penalty}
+    found, _ = score_split(load_pretrained(name), corpus, SPLIT, tokenized=False, **search)
+    for score in ("bleu", "tokenized_bleu"):
+        assert getattr(found, score).value == pytest.approx(getattr(said, score).value, abs=0.05)
+        assert f"{getattr(said, score)}" in (shipped_model(name) / ship_model.CARD).read_text(
+            encoding="utf-8"
+        )
