@@ -71,8 +71,8 @@ def default_of(settings: type, name: str, preset: str) -> Any:
 def add_data(group: _ActionsContainer) -> None:
     """Add the flags of a corpus or of the user's own text."""
     add = group.add_argument
-    add("--corpus", metavar="NAME", help="source of the sentences: multi30k, wmt14, sigmorphon2020, iwslt, tatoeba, "
-        "grammar, own, or hf:NAME or hf:NAME:CONFIG, a dataset of the Hugging Face Hub "
+    add("--corpus", metavar="NAME", help="source of the sentences: multi30k, wmt14, sigmorphon2020, iwslt, "
+        "tatoeba, grammar, own, or hf:NAME or hf:NAME:CONFIG, a dataset of the Hugging Face Hub "
         "(default: multi30k, or with --src own)")  # fmt: skip
     add("--path", type=named, help="place of iwslt or tatoeba on your disk")
     add("--pair", help="source and target language, such as en-de; of sigmorphon2020 one, such as fre")
@@ -216,6 +216,12 @@ def add_torch(command: ArgumentParser) -> None:
     add("--seed", type=int, default=SUPPRESS, help="random seed (default: 0, in reproduce the recipe's)")
     add("--variants", type=named, metavar="FILE", help="Python file of your own that registers variants of "
         "the model; it is executed")  # fmt: skip
+    add_files(command)
+
+
+def add_files(command: ArgumentParser) -> None:
+    """Add the flags of every command."""
+    add = command.add_argument
     add(
         "--config", type=named, metavar="FILE", help="JSON or TOML file with any of these settings; flags win"
     )

@@ -30,6 +30,8 @@ OTHER = ("command", "out", "device", "threads", "config", "print_config", "trace
 def train(args: argparse.Namespace) -> int:
     """Train a model; see `annotated train --help`. Returns the exit code, 130 after Ctrl-C."""
     device = choose_device(args)
+    if args.vocab is not None and not 5 <= args.vocab <= 10**6:  # words and chars would take it for a limit
+        raise ValueError(f"--vocab must be from 5 to 1000000, not {args.vocab}")
     try:
         with process_group(device):
             # A function of its own: a process that leaves the group while it still holds the model may hang.

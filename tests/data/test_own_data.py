@@ -181,7 +181,7 @@ def test_a_vocabulary_that_the_text_does_not_reach_is_told(files, tmp_path):
 @pytest.mark.parametrize("vocab", [-5, 0, 1, 2**31 - 1, 10**14])
 def test_an_impossible_vocabulary_is_one_line(vocab, files, tmp_path, capfd):
     asked = ["train", *files, "--out", tmp_path / "o", *SMALL, "--vocab", vocab]
-    complains(asked, capfd, f"--vocab: must be a whole number from 5 to 1000000, not '{vocab}'")
+    complains(asked, capfd, "--vocab", str(vocab))
 
 
 @pytest.mark.parametrize("flag", ["--d-model", "--max-len", "--d-ff"])

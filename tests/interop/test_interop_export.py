@@ -50,7 +50,7 @@ def test_what_only_our_translator_checks_is_said(folder, tmp_path, capfd):
     shutil.copytree(folder, tmp_path / "lc")
     (tmp_path / "lc" / "training.json").write_text('{"variant": "tok"}')
     assert export(tmp_path / "lc", "marian", tmp_path / "out") == 0
-    assert "lc reads lower-cased, tokenised text; the other engine does not check\n" in capfd.readouterr().err
+    assert "lc reads lower-cased, tokenized text; the other engine does not check\n" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [[], ["--quantization", "int8"]])
