@@ -13,7 +13,8 @@
 #   paper's Table 1.
 #
 # These are sections 1, 2 and 4 of the paper (Vaswani et al., 2017). Indented sentences are the paper's. A
-# number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims.
+# number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims;
+# you can skip them.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -28,12 +29,13 @@ if not find_spec("annotated"):
 #
 # *The **keys** that the man who lives above the shop on the corner lost ___ here.*
 #
-# It is *are*, because of a word that stands 13 words earlier. A network that reads a sentence word by word
-# has to remember *keys* all that time. Can it?
+# It is *are*, because the subject is *keys*, which stands 13 words earlier. A network that reads the
+# sentence word by word has to remember *keys* all that time. Can it?
 #
-# Here is the problem made small. A network reads a row of random symbols, of eight kinds, and has to say
-# which symbol was the **first**. We train a **recurrent network** (RNN), the standard tool before 2017,
-# until it is right 95 times in 100. Guessing is right 12.5 times in 100.
+# Here is the problem made small. A network reads a row of random symbols and has to say which symbol was
+# the **first**. There are eight different symbols, so guessing is right 12.5 times in 100. We train a
+# **recurrent network** (RNN), the standard tool before 2017, until it is right 95 times in 100. If it
+# needs more than 250 updates, we stop.
 
 # %%
 import torch
@@ -44,7 +46,7 @@ SYMBOLS, WIDTH = 8, 32
 
 
 class RNN(nn.Module):
-    """A recurrent layer, of which we keep the state after the last symbol."""
+    """A recurrent layer; it returns only the state after the last symbol."""
 
     def __init__(self):
         super().__init__()
@@ -56,12 +58,12 @@ class RNN(nn.Module):
 
 # %%
 class Remember(nn.Module):
-    """A vector for each symbol, a layer that makes one vector of the row, and a score for each answer."""
+    """A vector for each symbol, a layer that turns the row into one vector, and a score for each answer."""
 
     def __init__(self, layer):
         super().__init__()
         self.symbol, self.guess = nn.Embedding(SYMBOLS, WIDTH), nn.Linear(WIDTH, SYMBOLS)
-        self.mark = nn.Parameter(torch.randn(WIDTH))  # marks the first symbol; why, comes below
+        self.mark = nn.Parameter(torch.randn(WIDTH))  # marks the first symbol (explained below)
         self.layer = layer
 
     def forward(self, symbols):  # (B, n) -> (B, SYMBOLS)
@@ -72,7 +74,7 @@ class Remember(nn.Module):
 
 # %%
 def train(layer, distance, seed, most=250):
-    """A trained model, and the updates until 95% of ten batches are right, or `most`."""
+    """Train until 95% of the last ten batches are right: the model, the updates needed, the share right."""
     torch.manual_seed(seed)
     model, right = Remember(layer()), []
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
@@ -88,8 +90,8 @@ def train(layer, distance, seed, most=250):
 
 
 # %% [markdown]
-# **Before you run this:** the first symbol stands 4 places back, or 16. After how many updates does the RNN
-# remember it?
+# **Before you run this:** first, the first symbol stands 4 places back, and then 16 places back. How many
+# updates does the RNN need in each case?
 
 # %%
 for distance in (4, 16):
@@ -102,8 +104,9 @@ assert all(update == 250 and right < 0.4 for _, update, right in runs)  # 16
 assert all(right > 0.95 for _, _, right in [train(RNN, 4, seed) for seed in (0, 1, 2)])
 
 # %% [markdown]
-# Four places back is easy. Sixteen places back, it has learned almost nothing after 250 updates, from any
-# of three starts. This lesson explains what goes wrong, and what attention does about it.
+# Four places back is easy. At sixteen places, the RNN is no better than guessing after 250 updates, and
+# this happens with all three random starts. This lesson explains what goes wrong, and what attention does
+# about it.
 
 # %% [markdown]
 # ## How a recurrent network reads
@@ -113,8 +116,8 @@ assert all(right > 0.95 for _, _, right in [train(RNN, 4, seed) for seed in (0, 
 # > states $h_t$, as a function of the previous hidden state $h_{t-1}$ and the input for position $t$."
 # > (section 1)
 #
-# The **hidden state** is a vector. It is all that the network knows so far. At each word it is computed
-# anew from the word and from the old state: $h_t = \tanh(x_t W + h_{t-1} U)$. As code:
+# The **hidden state** is a vector. It holds all that the network knows so far. At each word, the network
+# computes a new state from the word and the old state: $h_t = \tanh(x_t W + h_{t-1} U)$. As code:
 
 
 # %%
@@ -140,26 +143,28 @@ package.weight_ih_l0.data, package.weight_hh_l0.data = W.T, U.T
 torch.testing.assert_close(package(cat_runs)[0], states)
 
 # %% [markdown]
-# (The vectors of *a cat runs* are those of [00_start_here](00_start_here.ipynb). The weights here are
-# random.)
+# The vectors of *a cat runs* are the matrix `x` from [00_start_here](00_start_here.ipynb). The weights
+# here are random.
 #
-# For translation, two RNNs were joined (Cho et al., 2014; Sutskever et al., 2014). The **encoder** reads
-# the English. Its last state goes to the **decoder**, which writes the German, one word after the other.
+# The first neural translators joined two RNNs (Cho et al., 2014; Sutskever et al., 2014). The **encoder**
+# reads the English sentence. Its last state goes to the **decoder**, which writes the German sentence,
+# one word after the other.
 #
 # ![An RNN encoder-decoder with one vector between its halves; the same with attention; a Transformer's
 # encoder](../images/before.svg)
 #
 # *Figure 1. Left: one vector carries the whole sentence. Middle: the decoder looks back at all states of
-# the encoder. Right: no recurrence is left.*
+# the encoder. Right: the Transformer's encoder has no recurrence.*
 #
-# On the left, the last state is a **bottleneck**. It has the same few hundred numbers for five words and
-# for fifty. Cho et al. found that long sentences were translated badly. (Sutskever et al., with a larger
-# network, reported no such trouble.)
+# On the left, the last state is a **bottleneck**: the same number of entries has to hold five words or
+# fifty. Cho et al. found that their model translated long sentences badly. (Sutskever et al., with a
+# larger network, reported no such trouble.)
 #
-# Bahdanau, Cho and Bengio (2014) had the idea that this series is about: keep *all* states of the encoder,
-# and let the decoder look back at them. Before it writes a word, it gives every encoder state $h_j$ a
-# score, with a small network that also sees its own state $s$. A softmax turns the scores into weights, and
-# the decoder reads the weighted mean of the states, the **context vector** $c$:
+# Bahdanau, Cho and Bengio (2014) had the idea that this series is about: keep *all* states of the
+# encoder, and let the decoder look back at them. Before the decoder writes a word, a small network gives
+# every encoder state $h_j$ a score $e_j$. This network also sees the decoder's own state $s$. A softmax
+# turns the scores into weights $\alpha_j$. Then the decoder reads the weighted mean of the states, which
+# is called the **context vector** $c$:
 #
 # $$e_j = v^\top\tanh(As + Bh_j),\qquad \alpha = \mathrm{softmax}(e),\qquad c = \sum_j \alpha_j h_j$$
 
@@ -177,8 +182,8 @@ powers = torch.stack(energies).exp()
 torch.testing.assert_close(context, sum(p * h for p, h in zip(powers / powers.sum(), states, strict=True)))
 
 # %% [markdown]
-# With random weights, the numbers mean nothing yet. But every part is smooth, so training can teach the
-# decoder where to look.
+# With random weights, these numbers mean nothing yet. But every part of the computation has a gradient,
+# so training can teach the decoder where to look.
 #
 # **To keep:** attention was invented to get around a bottleneck. Instead of one vector for the whole
 # sentence, the decoder takes a weighted mean of all states, with new weights at every step.
@@ -186,13 +191,14 @@ torch.testing.assert_close(context, sum(p * h for p, h in zip(powers / powers.su
 # %% [markdown]
 # ## Why it forgets: distance is an exponent
 #
-# Attention solved the problem *between* encoder and decoder. But inside the encoder, the first word still
-# has to survive from state to state. Our RNN failed at that.
+# Attention solved the problem *between* encoder and decoder. But inside the encoder, information about
+# the first word still has to survive from state to state. Our RNN failed at that.
 #
-# Is its state too small? Not at all. Here is an RNN with only **three** numbers in its state, and weights
-# that we set by hand. Each symbol is a pattern of three signs. The matrix $U = 4I$ multiplies the state by
-# 4 before the tanh. So the first symbol pushes the state close to $\pm 1$, and a later symbol, which can
-# only add $\pm 1$ to $\pm 3$, is too weak to change its sign.
+# Is its state too small? Not at all. Here is an RNN with only **three** numbers in its state and with
+# weights that we set by hand. Each symbol is a pattern of three signs, such as $(1, -1, 1)$. The first
+# symbol turns each entry of the state into $\tanh(\pm 1) = \pm 0.76$. At the next step, the matrix $U =
+# 4I$ turns this into about $\pm 3$, and the next symbol adds only $+1$ or $-1$. That is too little to
+# change the sign. So the state keeps the signs of the first symbol for good.
 
 # %%
 signs = torch.tensor([[a, b, c] for a in (-1.0, 1) for b in (-1.0, 1) for c in (-1.0, 1)])  # (8, 3)
@@ -202,22 +208,24 @@ latch.weight_ih_l0.data, latch.weight_hh_l0.data = torch.eye(3), 4 * torch.eye(3
 symbols = torch.randint(SYMBOLS, (500, 1001))  # a symbol, and 1,000 others after it
 last = latch(signs[symbols])[0][:, -1]  # (500, 3)
 remembered = (last.sign() == signs[symbols[:, 0]]).all(dim=-1).sum().item()
-print(f"still known after 1,000 other symbols: {remembered} of 500")
+print(f"remembered after 1,000 other symbols: {remembered} of 500")
 
 # %% tags=["check"]
 assert remembered == 500
 
 # %% [markdown]
-# So an RNN *can* remember. It just does not *learn* to. To learn it, the network must notice that the first
-# symbol matters. That news travels backwards through the network, as a gradient:
+# So an RNN *can* remember. It just does not *learn* to. To learn it, the network must find out that the
+# first symbol matters. Only the gradient can tell it, and the gradient has to travel back through all
+# steps:
 #
 # > "One key factor affecting the ability to learn such dependencies is the length of the paths forward and
 # > backward signals have to traverse in the network." (section 4)
 #
-# We can measure what arrives. We send a random gradient into the last output of an untrained layer, and
-# look at how much of it reaches each earlier word. We do the same with a layer of attention. In it, one
-# linear map makes a *query* of the last word, a second one makes a *key* of each word, and a third one
-# makes the *values*, of which the last word gets a weighted mean:
+# We can measure what arrives. We send a random gradient into the last output of an untrained layer and
+# look at how much of it reaches each earlier word. We do the same with a layer of attention. This layer
+# has three linear maps. The first turns the last word into a *query*, the second turns each word into a
+# *key*, and the third turns each word into a *value*. The output for the last word is a weighted mean of
+# the values:
 
 # %%
 from annotated import attention
@@ -243,8 +251,8 @@ def arriving(layer, n=65):
 
 
 # %% [markdown]
-# **Before you run this:** in the RNN, the gradient is multiplied by something at every step. What will the
-# curve look like, if the vertical axis shows powers of ten? And in attention?
+# **Before you run this:** in the RNN, each step back multiplies the gradient by about the same factor.
+# What will the curve look like if the vertical axis shows powers of ten? And for attention?
 
 # %% tags=["figure-vanishing"]
 import matplotlib.pyplot as plt
@@ -264,8 +272,9 @@ factor = (reached["RNN"][48] / reached["RNN"][8]) ** (1 / 40)
 print(f"RNN: each step back multiplies the gradient by ≈{factor:.2f}, and 16 steps by ≈{factor**16:.0e}")
 
 # %% [markdown]
-# *Figure 2. The gradient at a word, against its distance. In the RNN it falls by the same factor with each
-# word. In attention it does not depend on the distance.*
+# *Figure 2. The size of the gradient at each word, against the word's distance from the end. In the RNN
+# it shrinks by about the same factor with each word. In attention it does not depend on the distance.
+# (Only the last word, at 0, gets more, because the query is made from it, too.)*
 
 # %% tags=["check"]
 assert 0.3 < factor < 0.6
@@ -273,26 +282,28 @@ assert reached["attention"][1:].max() < 1.5 * reached["attention"][1:].min()
 assert reached["RNN"][64] < 1e-12 < 1e-4 < reached["attention"][64]
 
 # %% [markdown]
-# In the RNN, each step multiplies the gradient by less than one half. After 16 steps, two millionths are
-# left. The distance is an *exponent*. Even a factor of 0.9 leaves only $0.9^{100} = 0.00003$ after 100
-# words. This is the **vanishing gradient** (Hochreiter, 1991; Bengio et al., 1994).
+# In the RNN, each step multiplies the gradient by less than one half. After 16 steps, about two
+# millionths of it are left. The distance is an *exponent*. Even a factor of 0.9 would leave only
+# $0.9^{100} = 0.00003$ after 100 words. This is the **vanishing gradient** (Hochreiter, 1991; Bengio et
+# al., 1994).
 #
-# In attention there is *one* step, from the last word to any other. The curve is flat. (It is also low,
-# because each of 65 words starts with only 1/65 of the weight.)
+# In attention there is only *one* step from the last word to any other, so the curve is flat. (It is also
+# low, because each of the 65 words starts with only about 1/65 of the weight.)
 #
-# **To keep:** a signal that passes $n$ steps is multiplied $n$ times, and vanishes. Through attention,
-# every word is one step away.
+# **To keep:** a gradient that passes $n$ steps is multiplied $n$ times, and with a factor below 1 it
+# vanishes. Through attention, every word is one step away.
 #
-# *The LSTM, a recurrent network with gates, was invented against this, and convolutions shorten the path,
-# too. How far do they get? We measured all of them: [How far does a gradient
-# reach?](evidence/how_far_does_a_gradient_reach.ipynb)*
+# *The LSTM, a recurrent network with gates, was invented to keep the gradient from vanishing.
+# Convolutions shorten the path, too. How far do they get? We measured all of them: [How far does a
+# gradient reach?](evidence/how_far_does_a_gradient_reach.ipynb)*
 
 # %% [markdown]
 # ## Does attention learn it?
 #
-# We train the attention layer on our task, with the same code as the RNN. One thing is unfair to the RNN:
-# attention does not know which symbol is the first, since it does not see order
-# ([02_attention](02_attention.ipynb)). So the first symbol is marked, for both.
+# We train the attention layer on our task, with the same code as the RNN. Attention needs one piece of
+# help. It does not see order ([02_attention](02_attention.ipynb) shows why), so it cannot know which
+# symbol is the first. That is why `Remember` adds the vector `mark` to the first symbol. The RNN got the
+# same help.
 #
 # **Before you run this:** the RNN failed at distance 16. Will attention learn it at 16? At 64?
 
@@ -309,12 +320,13 @@ for model, _, _ in runs:
     torch.testing.assert_close(model.layer.weights.sum(dim=-1), torch.ones(10, 1))
 
 # %% [markdown]
-# It learns at all three distances. It does need more updates at 64, because it starts with a mean over 65
-# words and has to learn to pick out one. Now the best part. What has it learned? Not "look 64 places back",
-# but "look at the word with the mark". So it should also work at distances that it has never seen.
+# It learns at all three distances. It needs more updates at 64, because it starts with a mean over 65
+# words and has to learn to pick out one. Now the best part. What has it learned? It cannot be "look 64
+# places back", because attention does not see order. It must be "look at the word with the mark". So it
+# should also work at distances that it has never seen.
 #
-# **Before you run this:** we ask the models that were trained at distance 64 at distance 4,096. How many
-# answers are right?
+# **Before you run this:** we take the three models that were trained at distance 64 and test them at
+# distance 4,096. How many of their answers are right?
 
 # %%
 for model, _, _ in runs:
@@ -333,9 +345,10 @@ for model, _, _ in runs:
 
 # %% [markdown]
 # **Attention finds a word by its content, not by its distance.** That also sets it apart from a
-# convolution, in which each output is computed from a few neighbors. With gaps that grow from layer to
-# layer (a *dilated* convolution), a few layers reach far back, and on our task they learn as fast as
-# attention does. But where a convolution looks is fixed before it reads the sentence.
+# *convolution*, which computes each output from a few neighbors. In a *dilated* convolution, the gaps
+# between these neighbors grow from layer to layer, so a few layers reach far back. On our task, dilated
+# convolutions learn as fast as attention does. But where a convolution looks is fixed before it reads the
+# sentence.
 
 # %% [markdown]
 # ## The third problem: waiting
@@ -343,11 +356,12 @@ for model, _, _ in runs:
 # > "This inherently sequential nature precludes parallelization within training examples, which becomes
 # > critical at longer sequence lengths, as memory constraints limit batching across examples." (section 1)
 #
-# A GPU does thousands of things at once, if they do not depend on each other. In an RNN they do. The state
-# after word 50 cannot be computed before the state after word 49.
+# A GPU can do thousands of computations at once if they do not depend on each other. In an RNN they do.
+# The state after word 50 cannot be computed before the state after word 49.
 #
-# We can count that. PyTorch remembers how each tensor was computed. The function below follows this graph
-# and finds the longest chain of operations of which each needs the result of the one before.
+# We can count how long an RNN has to wait. PyTorch keeps a graph of the operations that made each tensor,
+# because `backward()` needs it. The function below walks back through this graph. It finds the longest
+# chain of operations in which each one needs the result of the one before.
 
 
 # %%
@@ -382,18 +396,19 @@ assert chains["self-attention"][0] == chains["self-attention"][1] < 10
 assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][1]
 
 # %% [markdown]
-# The recurrent layer needs three more operations for each word. Self-attention needs the same few
-# operations for 8 words and for 64, because all words are computed at once. And the third line shows why
-# the paper went all the way: if you put attention *on top of* an RNN, as was common before 2017, the path
-# gets short, but the chain stays as long as before.
+# The recurrent layer needs three more operations for each word: a product, a sum and a tanh.
+# Self-attention needs the same few operations for 8 words and for 64, because all words are computed at
+# once. The third line shows why the paper went all the way. If you put attention *on top of* an RNN, as
+# was common before 2017, the path gets short, but the chain still grows with every word.
 #
-# **To keep:** attention shortens the path. Dropping the recurrence shortens the wait.
+# **To keep:** attention shortens the path. Only dropping the recurrence ends the wait.
 
 # %% [markdown]
 # ## Table 1
 #
 # Now you can read the paper's Table 1. It compares layers that turn $n$ vectors of $d$ numbers into $n$
-# others.
+# others. The paper calls the three columns *complexity per layer*, *sequential operations* and *maximum
+# path length*, and it gives each entry up to a constant factor.
 #
 # | layer | operations | steps that wait | longest path |
 # |---|---|---|---|
@@ -405,11 +420,13 @@ assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][
 # ![A recurrent layer, one with self-attention beside it, two convolutional layers, and self-attention
 # alone](../images/layers.svg)
 #
-# *Figure 3. Four ways to relate words. The thick line is the path from the first word to the last output.*
+# *Figure 3. Four ways to relate words. The thick line is the path from the first word to the last output.
+# "Both" is attention on top of a recurrent layer.*
 #
-# Two columns you have measured: the steps that wait, and the path. (The logarithm holds for dilated
-# convolutions only. With ordinary ones the path is $n / k$.) What about the operations? Attention compares
-# every word with every word, so they grow with $n^2$. Is that bad?
+# You have already seen two of the columns at work: the steps that wait, and the path. (For convolutions,
+# the logarithm holds only if they are dilated. With ordinary ones the path is $n / k$.) What about the
+# operations? Attention compares every word with every word, so the number of operations grows with $n^2$.
+# Is that bad?
 
 # %%
 d = 512
@@ -429,18 +446,18 @@ for n in (25, 50):
     assert counter.get_total_flops() // 2 == 2 * n * 64 * 64
 
 # %% [markdown]
-# For a sentence of 25 words, attention is twenty times *cheaper*. The two are equal at $n = d$. Beyond
-# that, attention costs more, and at 4,096 words it costs eight times as much.
+# For a sentence of 25 words, attention is twenty times *cheaper* than recurrence. The two cost the same
+# at $n = d$. Beyond that, attention costs more, and at 4,096 words it costs eight times as much.
 #
 # > "In terms of computational complexity, self-attention layers are faster than recurrent layers when the
 # > sequence length $n$ is smaller than the representation dimensionality $d$, which is most often the case
 # > with sentence representations used by state-of-the-art models in machine translations [...]." (section
 # > 4)
 #
-# Table 1 leaves something out: an attention layer also has the matrices that make queries, keys and values,
-# and a Transformer layer has a feed-forward network besides. Together they cost $4nd^2 + 8nd^2 = 12nd^2$.
-# So for 25 words, the $n^2$ part is less than 1% of the layer. It becomes half of it at $n = 6d$, about
-# 3,000 words.
+# Table 1 leaves something out. Multi-head attention also has four matrices, which cost $4nd^2$
+# operations, and a Transformer layer has a feed-forward network, which costs $8nd^2$. Together they cost
+# $12nd^2$. The quadratic part of the layer is $2n^2d$: $n^2d$ for the scores, and as much again for the
+# weighted means. How large is its share?
 
 # %%
 for n in (25, 250, 3072):
@@ -448,14 +465,17 @@ for n in (25, 250, 3072):
     print(f"{n:5,} words: the quadratic part is {quadratic / (quadratic + rest):.1%} of a layer")
 
 # %% [markdown]
-# **To keep:** for sentences, the quadratic cost of attention is small. It becomes the main problem for long
-# documents.
+# For 25 words, the quadratic part is less than 1% of the layer. It reaches one half at $n = 6d$, which is
+# about 3,000 words.
+#
+# **To keep:** for sentences, the quadratic cost of attention is small. It becomes the main problem for
+# long documents.
 
 # %% [markdown]
 # ## Who was first?
 #
-# The paper did not invent attention, and it did not invent *self*-attention, in which a sentence looks at
-# itself. Its section 2 names its predecessors.
+# The paper did not invent attention, nor did it invent *self*-attention, in which a sentence looks at
+# itself. Section 2 of the paper names its predecessors.
 #
 # > "Self-attention has been used successfully in a variety of tasks including reading comprehension,
 # > abstractive summarization, textual entailment and learning task-independent sentence representations."
@@ -475,23 +495,25 @@ for n in (25, 250, 3072):
 # > on self-attention to compute representations of its input and output without using sequence-aligned RNNs
 # > or convolution." (section 2)
 #
-# A *transduction model* turns one sequence into another, as a translator does. Parikh et al. came closest:
-# attention and feed-forward networks, no recurrence. But their model only says whether one sentence follows
-# from another. The word that carries the claim is *entirely*.
+# A *transduction model* turns one sequence into another, as a translator does. Parikh et al. came
+# closest. Their model has attention and feed-forward networks, and no recurrence. But it only says
+# whether one sentence follows from another, so it is not a transduction model. The claim rests on the
+# word *entirely*.
 #
-# And what does attention pay? "[...] reduced effective resolution due to averaging attention-weighted
-# positions, an effect we counteract with Multi-Head Attention" (section 2). That is
-# [03_multi_head_attention](03_multi_head_attention.ipynb).
+# What is the price of attention? The paper names "reduced effective resolution due to averaging
+# attention-weighted positions, an effect we counteract with Multi-Head Attention" (section 2). This
+# effect is the subject of [03_multi_head_attention](03_multi_head_attention.ipynb).
 
 # %% [markdown]
 # ## What you can now say
 #
 # - Attention first removed a bottleneck: instead of one vector for the whole sentence, the decoder reads a
 #   weighted mean of all encoder states.
-# - A gradient that passes $n$ recurrent steps vanishes exponentially. Through attention, every word is one
-#   step away, and it is found by its content, not by its distance.
-# - A recurrent network has to wait for the state before. The Transformer computes all positions at once.
-# - For that it compares every pair of words. For sentences this is cheap, for long documents it is not.
+# - In an RNN, the gradient vanishes exponentially with the distance. Through attention, every word is one
+#   step away, and the model finds it by its content, not by its distance.
+# - A recurrent network computes one state after the other. The Transformer computes all positions at
+#   once.
+# - To do so, it compares every pair of words. This is cheap for sentences, but not for long documents.
 #
 # **Deeper:** [How far does a gradient reach?](evidence/how_far_does_a_gradient_reach.ipynb)
 #
@@ -501,9 +523,10 @@ for n in (25, 250, 3072):
 # ## Exercises
 #
 # **Exercise 1 (easy).** Predict. Sutskever et al. (2014) translated much better when the encoder read the
-# source sentence *backwards*. Let target word $i$ translate source word $i$, in sentences of 10 words. How
-# many steps lie between the two when the source is read forwards, and when it is read backwards? If each
-# step halves the gradient, how many times as much arrives on average?
+# source sentence *backwards*. Suppose that a sentence has 10 words and that target word $i$ translates
+# source word $i$. How many steps lie between the two words when the source is read forwards, and how many
+# when it is read backwards? If each step halves the gradient, how many times as much arrives on average
+# when it is read backwards?
 
 # %% tags=["solution"]
 written = torch.arange(10) + 10  # when target word i is written; the source took the steps 0 to 9
@@ -513,7 +536,7 @@ arrives = (0.5**backwards).mean() / (0.5**forwards).mean()
 print("forwards: ", forwards.tolist(), " mean", forwards.float().mean().item())
 print("backwards:", backwards.tolist(), " mean", backwards.float().mean().item())
 print(f"{arrives:.0f} times as much arrives")
-# The mean distance is the same. But a few pairs are now very close, and there learning can begin.
+# The mean distance is the same. But a few pairs are now very close, and learning can begin with them.
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write Bahdanau's context vector for a whole batch: one decoder state for each
@@ -548,9 +571,10 @@ print("equal to the formula, sentence by sentence")
 
 # %% [markdown]
 # **Exercise 3 (hard).** Explore. Must a recurrence wait? Leave out the tanh and the matrix: $h_t = a_t
-# h_{t-1} + x_t$, with products elementwise, and $h_{-1} = 0$. Compute all states in about $\log_2 n$ steps
-# instead of $n$. (Hint: write $h_t$ in terms of $h_{t-2}$. It has the same form. Then use that twice, four
-# times ...) Why does the tanh forbid this?
+# h_{t-1} + x_t$, with products elementwise, and $h_{-1} = 0$. Compute all states in about $\log_2 n$
+# steps instead of $n$. Why would the tanh make this impossible? (Hint: write $h_t$ in terms of $h_{t-2}$.
+# The formula has the same form. Now do the same with this new formula, and reach $h_{t-4}$, then
+# $h_{t-8}$, and so on.)
 
 
 # %% tags=["exercise"]
@@ -569,8 +593,8 @@ def all_states(a, x):
     return x
 
 
-# Two steps without a tanh are again a step of the same form; two steps with a tanh are not. Newer recurrent
-# networks leave it out for this reason, and are trained in parallel (S5, Mamba). Table 1 has no row for them.
+# Two steps without a tanh make one step of the same form; two steps with a tanh do not. Newer recurrent
+# layers (S5, Mamba) leave it out for this reason and train in parallel. Table 1 has no row for them.
 
 # %% tags=["exercise-test"]
 for n in (1, 2, 16, 100):
