@@ -9,9 +9,9 @@
 #
 # *32 minutes to read, half a minute to run.*
 #
-# - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`.
-# - **After:** you can write scaled dot-product attention with masks from memory, and you know what each of
-#   its four steps is for.
+# - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`. - **After:**
+#   you can write scaled dot-product attention with masks from memory, and you know what each of its steps
+#   is for.
 #
 # This is section 3.2.1 of the paper (Vaswani et al., 2017), and the decoder's mask from section 3.2.3.
 # Indented sentences are the paper's. A number after `≈` may differ on your processor. Folded cells called
@@ -26,9 +26,9 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## A dictionary that can guess
 #
-# Somebody counted the cars that cross a bridge, four times a day. A Python dictionary keeps the counts. It
-# holds **values** under **keys**: you ask with a **query**, and if the query equals a key, you get the
-# value.
+# Suppose that somebody counted the cars on a bridge at four times of the day. A Python dictionary keeps
+# the counts. It stores **values** under **keys**. You ask with a **query**, and if the query equals a
+# key, you get that key's value.
 
 # %%
 cars = {0: 3.0, 6: 14.0, 12: 22.0, 18: 28.0}  # hour of the day: cars per minute
@@ -36,13 +36,14 @@ print("12 o'clock:", cars.get(12))
 print("14 o'clock:", cars.get(14))
 
 # %% [markdown]
-# At 12 there were 22 cars, and at 18 there were 28. So for 14 you would guess 24. The dictionary guesses
-# nothing, because 14 is not one of its keys. Let us build one that can guess.
+# At 12 o'clock there were 22 cars per minute, and at 18 o'clock there were 28. So for 14 o'clock you
+# would guess about 24. The dictionary does not guess, because 14 is not one of its keys. Let us build one
+# that can.
 #
-# First, we need to say how well a query fits a key. We put each hour on the dial of a 24-hour clock, so
-# that it becomes a point with two coordinates. The dot product of two such points is 1 if they are the same
-# hour, 0 if they are six hours apart, and −1 if they are twelve hours apart. We call it the **score** of
-# the key.
+# The first step is to measure how well a query fits a key. We put each hour on the dial of a 24-hour
+# clock, so that it becomes a point with two coordinates. The dot product of two such points is 1 if they
+# are the same hour, 0 if they are six hours apart, and −1 if they are twelve hours apart. We call this
+# dot product the **score** of the key.
 
 # %%
 import math
@@ -65,13 +66,14 @@ scores = query @ keys.T  # (1, 4)
 print("scores of", list(cars), "for 14 o'clock:", [round(s, 2) for s in scores[0].tolist()])
 
 # %% [markdown]
-# The key 12 fits best, then 18. Second, we turn the scores into **weights**, which are positive and add up
-# to one. The **softmax** does that:
+# The key 12 fits best, and 18 comes next. The second step turns the scores into **weights**, which are
+# positive and add up to 1. The **softmax** does that:
 #
 # $$\mathrm{softmax}(s)_i = \frac{e^{s_i}}{\sum_j e^{s_j}}$$
 #
-# Third, we take the mean of all values with these weights. Before the softmax, we divide the scores by a
-# number $\tau$, the **temperature**. Watch what it does.
+# The third step takes the mean of all values with these weights. We can also control how sharply the
+# softmax chooses. For this, we divide the scores by a number $\tau$, the **temperature**, before the
+# softmax.
 #
 # **Before you run this:** with $\tau = 1000$, all scores become nearly 0. What is the answer then? And what
 # is it with $\tau = 0.01$?
@@ -104,14 +106,16 @@ ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 plt.show()
 
 # %% [markdown]
-# *Figure 1. The answer for every hour of the day. At a high temperature it is the mean of all values. At a
-# low temperature it is the value of the nearest key.*
+# *Figure 1. The answers for every hour of the day, at four temperatures. At a high temperature, the
+# answer is the mean of all values. At a low temperature, it is the value of the nearest key.*
 #
-# At a high temperature all weights are equal, and every question gets the same answer. At a low temperature
-# one key gets all the weight, and we have the dictionary back. In between, the look-up blends.
+# At a high temperature, all weights are nearly equal, and every query gets the same answer. At a low
+# temperature, one key gets all the weight, and we have a dictionary again. In between, the look-up blends
+# the values.
 #
-# Why is blending worth the trouble? Because it is smooth. If you move the query a little, the answer moves
-# a little. So there is a gradient, and a network can *learn* where to look. A dictionary cannot be trained.
+# Why is blending worth the trouble? Because it is smooth: if you move the query a little, the answer
+# moves a little. So there is a gradient, and a network can *learn* where to look. A dictionary has no
+# gradient, so it cannot be trained.
 #
 # **To keep:** attention is a dictionary made soft. It scores the query against every key, turns the scores
 # into weights with a softmax, and returns the weighted mean of the values.
@@ -122,10 +126,10 @@ plt.show()
 # > "An attention function can be described as mapping a query and a set of key-value pairs to an output,
 # > where the query, keys, values, and output are all vectors." (section 3.2)
 #
-# In a Transformer, the words of a sentence do what the hours did. Each word has a query, a key and a value.
-# They are computed from the word's vector by three learned matrices. In
+# In a Transformer, the words of a sentence take the place of the hours. Each word has a query, a key and
+# a value. Three learned matrices compute them from the word's vector. In
 # [00_start_here](00_start_here.ipynb) we trained a tiny model on eight sentences. Here are the queries,
-# keys and values that its first head computes for *a cat runs*. Each row is a word.
+# keys and values that its first head computes for *a cat runs*. Each row belongs to one word.
 
 # %%
 words = ["a", "cat", "runs"]
@@ -142,9 +146,9 @@ def show(title, matrix, rows=words, columns=words, digits=2):
 
 
 # %% [markdown]
-# Now the three steps again. The matrix product $QK^\top$ computes all nine scores at once: row *cat*,
-# column *a* is the dot product of the query of *cat* with the key of *a*. The temperature is $\sqrt{d_k}$,
-# where $d_k = 2$ is the number of columns of $Q$ and $K$.
+# Now we take the same steps. The matrix product $QK^\top$ computes all nine scores at once. Its entry in
+# row *cat* and column *a* is the dot product of the query of *cat* with the key of *a*. The temperature
+# is $\sqrt{d_k}$, where $d_k = 2$ is the number of columns of $Q$ and $K$.
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{QK^\top}{\sqrt{d_k}}\right)V \qquad (1)$$
 
@@ -167,9 +171,10 @@ for i in range(3):  # equation 1 as a loop
     assert_close(output[i], sum(power / sum(powers) * V[j] for j, power in enumerate(powers)))
 
 # %% [markdown]
-# You met the row of *cat* in 00: its weights are 0.40, 0.30 and 0.30. With a pocket calculator, check the
-# first number of its output: $0.40 \cdot 0.88 + 0.30 \cdot (-1.04) + 0.30 \cdot (-0.43) = -0.09$. (Some
-# scores differ from those in 00 in the last digit, because our $Q$ and $K$ are rounded.)
+# You met the row of *cat* in 00, where its weights were also 0.40, 0.30 and 0.30. With a pocket
+# calculator, check the first number of its output: $0.40 \cdot 0.88 + 0.30 \cdot (-1.04) + 0.30 \cdot
+# (-0.43) = -0.09$. (Some scores differ from those in 00 in the last digit, because our $Q$ and $K$ are
+# rounded.)
 #
 # ![Scaled dot-product attention: queries times keys, scale, mask, softmax, the product with the
 # values](../images/attention.svg)
@@ -177,10 +182,11 @@ for i in range(3):  # equation 1 as a loop
 # *Figure 2. The same steps as a drawing, with three queries and four keys. Cells that are struck out are
 # hidden by a mask, which is the second half of this lesson.*
 #
-# As a function, it is three lines. T is the number of queries and S is the number of keys. In our example
-# both are 3, because the sentence looks at itself. But they may differ: when the decoder writes German, the
-# queries are German words, and the keys and values are English ones. The three dots stand for any
-# dimensions in front, such as the sentences of a batch.
+# As a function, this takes three lines. T is the number of queries and S is the number of keys. In our
+# example both are 3, because the sentence looks at itself. But T and S may differ. When the decoder looks
+# at the English sentence, the queries come from the German words, and the keys and values come from the
+# English ones. In the shapes below, the three dots stand for any dimensions in front, such as the
+# sentences of a batch.
 
 
 # %%
@@ -191,13 +197,13 @@ def attention_without_mask(query, key, value):
     return weights @ value  # (..., T, d_v)
 
 
-print("as above:", torch.equal(attention_without_mask(Q, K, V), output))
+print("same output as above:", torch.equal(attention_without_mask(Q, K, V), output))
 
 # %% [markdown]
 # ### Why a softmax?
 #
-# There are other ways to make weights from scores. Let us try them on the row of *a*, whose scores are
-# 1.12, 0.35 and −1.29.
+# There are other ways to make weights from scores. Let us try some of them on the row of *a*, whose
+# scores are 1.12, 0.35 and −1.29.
 
 # %%
 row = scores[0]
@@ -220,29 +226,29 @@ learnable = row.clone().requires_grad_()
 assert learnable.grad[2] == 0
 
 # %% [markdown]
-# - **Dividing by the sum** gives −6.63 here, because scores can be negative and can cancel. That is no
-#   mean.
-# - **Setting negatives to 0** gives *runs* the weight 0 and the gradient 0. If all scores are negative, it
-#   divides 0 by 0.
-# - **All on the largest** is the dictionary again, without a gradient.
-# - **A sigmoid** is positive and smooth, but the weights do not add up to 1. In a sentence that is twice as
-#   long, the output is about twice as large.
+# - **Dividing by the sum** gives a weight of −6.63 here, because scores can be negative and can cancel.
+#   The result is no longer a mean. - **Setting negatives to 0** gives *runs* the weight 0 and the
+#   gradient 0, so the model cannot learn to look there. If all scores are negative, it divides 0 by 0.
+# - **All on the largest** is the dictionary again, without a gradient. - **A sigmoid** is positive and
+#   smooth, but the weights do not add up to 1. With twice as many words, the output is about twice as
+#   large.
 #
-# The exponential function makes every score positive. Dividing by the sum makes the weights add up to one.
-# Every weight gets a gradient. And one more property is useful: if you add the same number to all scores,
-# it cancels, and the weights stay the same. Only *differences* between scores count.
+# The softmax has none of these faults. The exponential function makes every score positive, dividing by
+# the sum makes the weights add up to 1, and every score gets a gradient. One more property will be
+# useful: if you add the same number to all scores, it cancels, and the weights stay the same. Only
+# *differences* between scores matter.
 #
-# Softmax is not the only choice that can be trained. ReLU and sigmoid come close to it when they are also
-# divided by the length of the sentence ([Wortsman et al., 2023](https://arxiv.org/abs/2309.08586);
-# [Ramapuram et al., 2024](https://arxiv.org/abs/2409.04431)).
+# The softmax is not the only choice that can be trained. ReLU and sigmoid come close to it when the
+# weights are also made smaller in longer sentences ([Wortsman et al.,
+# 2023](https://arxiv.org/abs/2309.08586); [Ramapuram et al., 2024](https://arxiv.org/abs/2409.04431)).
 
 # %% [markdown]
 # ## It is a mean, and a mean forgets
 #
 # Every output is a weighted mean of the values. That tells you what attention cannot do.
 #
-# **Before you run this:** we give *cat* three sentences to look at: *a cat runs*, *runs a cat*, and *a cat
-# runs a cat runs*. Which of the outputs will differ?
+# **Before you run this:** we let *cat* look at three sentences: *a cat runs*, *runs a cat*, and *a cat
+# runs a cat runs*. Which of the three outputs will differ?
 
 # %%
 cat = Q[1:2]  # the query of *cat*, (1, 2)
@@ -262,13 +268,14 @@ assert (mixed <= v.amax(dim=0)).all()
 # %% [markdown]
 # None of them. All three outputs are the same.
 #
-# - **Attention does not see order.** A sum does not depend on the order of its terms. So the model adds the
-#   position to each word's vector ([05_positional_encoding](05_positional_encoding.ipynb)).
-# - **Attention does not count.** If every word occurs twice, each gets half the weight, and the mean is the
-#   same as before.
-# - **Attention does not exceed its values.** No entry of the output is larger than the largest entry of
-#   that column of $V$, or smaller than the smallest. To compute something new from the mean, the model has
-#   a feed-forward network ([04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)).
+# - **Attention does not see order.** A mean does not depend on the order of its terms. That is why the
+#   model adds the position to each word's vector
+#   ([05_positional_encoding](05_positional_encoding.ipynb)).
+# - **Attention does not count.** If every word occurs twice, each gets half the weight, and the mean is
+#   the same as before. - **Attention stays within its values.** Every entry of the output lies between
+#   the smallest and the largest entry of that column of $V$. To compute something new from the mean, the
+#   model has a feed-forward network
+#   ([04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)).
 #
 # **To keep:** attention moves information between words by taking means. It does not see order and does not
 # count.
@@ -276,16 +283,17 @@ assert (mixed <= v.amax(dim=0)).all()
 # %% [markdown]
 # ## Why divide by √d_k?
 #
-# Our heads are 2 numbers wide. The paper's are 64 wide, so a score is a sum of 64 products instead of 2. In
-# 00 you saw what follows: the typical score of random vectors grows like $\sqrt{d_k}$, and is about 8 at
-# 64.
+# Our heads are 2 numbers wide. The paper's heads are 64 numbers wide, so each score is a sum of 64
+# products instead of 2. In 00 you saw what follows from that. The typical score of random vectors grows
+# like $\sqrt{d_k}$, so for a width of 64 it is about 8.
 #
-# What does a softmax do with scores of that size? We let random queries look at nine random keys, and note
-# two numbers. The **largest weight** says how much one key dominates. The **slope** says how strongly the
-# weights react when you nudge the scores. (It is the norm of the softmax's derivatives,
-# $\partial w_i / \partial s_j = w_i (1 - w_i)$ for $i = j$, and $-w_i w_j$ for $i \neq j$.)
+# What does a softmax do with scores of that size? We let random queries look at nine random keys and
+# measure two numbers. The **largest weight** says how much one key dominates. The **slope** says how
+# strongly the weights react when you nudge the scores. (It is the norm of the matrix of derivatives
+# $\partial w_i / \partial s_j$, which are $w_i (1 - w_i)$ for $i = j$ and $-w_i w_j$ for $i \neq j$.)
 #
-# **Before you run this:** which of the two curves without the division goes up, and which goes down?
+# **Before you run this:** without the division, which of the two numbers grows with $d_k$, and which
+# shrinks?
 
 
 # %%
@@ -321,8 +329,8 @@ for d_k in (2, 64, 1024):
     print(f"slope ≈{plain[1]:.2f}, divided ≈{divided[1]:.2f}")
 
 # %% [markdown]
-# *Figure 3. Means over 2,000 random queries. Without the division, wider heads have one dominant key and a
-# small slope. With it, both curves stay level.*
+# *Figure 3. Means over 2,000 random queries. Without the division, one key dominates in wider heads, and
+# the slope is small. With the division, both numbers stay nearly level.*
 
 # %% tags=["check"]
 for name, (largest, slope) in {name: pairs[6] for name, pairs in measured.items()}.items():
@@ -333,9 +341,10 @@ assert abs(measured["not divided"][1][0] - measured["divided"][1][0]) < 0.2
 assert max(slope for _, slope in measured["divided"][1:]) < 1.3 * min(s for _, s in measured["divided"][1:])
 
 # %% [markdown]
-# At the paper's width of 64, one of nine keys already gets most of the weight, before the model has learned
-# anything. The softmax has picked a winner by chance. And the slope is small, so the other keys have little
-# chance to catch up. A softmax in this state is called *saturated*. This is the paper's reason:
+# Without the division, at the paper's width of 64, one of nine keys gets most of the weight before the
+# model has learned anything. The softmax has picked a winner by chance. And the slope is small, so the
+# other keys have little chance to catch up. A softmax in this state is called *saturated*. This is the
+# paper's reason:
 #
 # > "We suspect that for large values of $d_k$, the dot products grow large in magnitude, pushing the
 # > softmax function into regions where it has extremely small gradients. To counteract this effect, we
@@ -344,23 +353,24 @@ assert max(slope for _, slope in measured["divided"][1:]) < 1.3 * min(s for _, s
 # **To keep:** wide heads make large scores, large scores make the softmax pick one key too early, and
 # dividing by $\sqrt{d_k}$ undoes it.
 #
-# *Does it still matter after the first updates? Yes, and the start is only half of the reason. We trained
-# small models with and without the division:
-# [Does dividing by √d_k still matter?](evidence/does_the_division_matter.ipynb)*
+# *Does the division still matter after the first updates? Yes: it also makes each update change the
+# scores less. We trained small models with and without the division: [Does dividing by √d_k still
+# matter?](evidence/does_the_division_matter.ipynb)*
 
 # %% [markdown]
 # ### The other kind of attention
 #
-# The score need not be a dot product. Bahdanau and colleagues (2014), who brought attention into
-# translation, used a small network: $v^\top \tanh(A q + B k)$. This is **additive attention**. For wide
-# heads it is better than dot products *without* the division, as the paper reports (after Britz et al.,
-# 2017). So why did the paper not use it?
+# The score does not have to be a dot product. Bahdanau and colleagues (2014), who brought attention into
+# translation, computed it with a small network: $v^\top \tanh(A q + B k)$. This is called **additive
+# attention**. The paper reports that for wide heads it works better than dot products *without* the
+# division (citing Britz et al., 2017). So why did the authors not use it?
 #
 # > "While the two are similar in theoretical complexity, dot-product attention is much faster and more
 # > space-efficient in practice, since it can be implemented using highly optimized matrix multiplication
 # > code." (section 3.2.1)
 #
-# We can measure that. Additive attention needs a hidden vector for each *pair* of a query and a key.
+# We can measure that. Note that additive attention needs a hidden vector for each *pair* of a query and a
+# key.
 
 # %%
 import timeit
@@ -386,20 +396,20 @@ assert seconds["additive"] > 3 * seconds["dot product"]
 assert_close(additive_scores(q, k)[3, 5], v @ torch.tanh(A.T @ q[3] + B.T @ k[5]))
 
 # %% [markdown]
-# Both do about $512 \cdot 512 \cdot 64$ multiplications. But the dot products are one matrix product, and
-# additive attention has to write 64 numbers for every pair into memory and compute a tanh of each. (By how
-# much it is slower depends on the machine.)
+# Both do about $512 \cdot 512 \cdot 64$ multiplications. But the dot products are one matrix product.
+# Additive attention has to write 64 numbers for every pair into memory and compute the tanh of each. (How
+# much slower it is depends on the machine.)
 
 # %% [markdown]
 # ## Masks: hiding words
 #
-# Sentences differ in length, but a tensor is rectangular. So short sentences are filled up with a filler
-# token, the **padding**. We call it `<blank>`. Suppose the longest sentence of our batch has five words.
-# Then *a cat runs* becomes *a cat runs `<blank>` `<blank>`*.
+# Sentences differ in length, but a tensor is rectangular. So we fill up short sentences with a filler
+# token, the **padding**. We call it `<blank>`. If the longest sentence of our batch has five words, then
+# *a cat runs* becomes *a cat runs `<blank>` `<blank>`*.
 #
-# The filler means nothing, but the model does not know that. It has a vector like every token, and so it
-# has a key and a value. How can we keep *cat* from looking at it? There are three obvious ways: multiply
-# the *scores* of the filler by 0, multiply its *weights* by 0, or set its scores to $-\infty$.
+# The filler means nothing, but the model does not know that. The filler has a vector like every other
+# token, and so it has a key and a value. How can we keep *cat* from looking at it? Here are three ideas:
+# multiply the *scores* of the filler by 0, multiply its *weights* by 0, or set its scores to $-\infty$.
 #
 # **Before you run this:** one of the three is right. Which one?
 
@@ -428,25 +438,27 @@ for name, w in remedies.items():
     assert torch.allclose(w.sum(dim=-1), torch.ones(3)) == (name != "weights times 0")
 
 # %% [markdown]
-# Only the last one gives the weights that we had without filler. A score of 0 hides nothing, because $e^0 =
-# 1$. A weight that is set to 0 *after* the softmax has already taken its share from the others, so the rest
-# no longer adds up to 1. With a score of $-\infty$ *before* the softmax, $e^{-\infty} = 0$, and the real
-# words share all of the weight.
+# Only the last idea gives the weights that we had without filler. A score of 0 hides nothing, because
+# $e^0 = 1$. (The scores of our filler were near 0 to begin with, so almost nothing changed.) A weight
+# that we set to 0 *after* the softmax has already taken its share from the others, so the rest no longer
+# adds up to 1. But with a score of $-\infty$ *before* the softmax, the filler gets $e^{-\infty} = 0$, and
+# the real words share all of the weight.
 #
 # `real` is a **mask**. In this series a mask is boolean, and `True` means "may be looked at".
 #
 # ### The causal mask
 #
-# The decoder needs a second kind of mask. In training it reads the right translation, shifted by one: at
-# the position of `<s>` it has to predict *eine*, at *eine* it has to predict *Katze*, and so on. All
-# positions are trained at once. So each position must not see what comes after it, because that is the
+# The decoder needs a second kind of mask. In training it reads the correct translation, shifted by one:
+# at the position of `<s>` it has to predict *eine*, at *eine* it has to predict *Katze*, and so on. All
+# positions are trained at once. No position may see what comes after it, because the next word is the
 # answer.
 #
 # > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property."
 # > (section 3.2.3)
 #
-# *Leftward* means from later words to earlier ones. The mask that prevents it is a triangle. Row *eine* is
-# `True` for `<s>` and *eine*, the words that have been written so far.
+# *Leftward* means from later words to earlier ones. The mask that prevents this flow is a triangle, and
+# it is called the **causal mask**. Its row *eine* is `True` for `<s>` and *eine*, the tokens that have
+# been read so far.
 
 # %%
 german = ["<s>", "eine", "Katze", "rennt"]
@@ -457,11 +469,11 @@ show("1 where the row may look at the column", causal.int(), german, german, dig
 # Other code writes `torch.ones(4, 4).triu(diagonal=1) == 0`. It is the same mask: `triu` marks the future,
 # which is forbidden, and the comparison with 0 turns that into what is allowed.
 #
-# A mask that is wrong by one raises no error. The model trains, and something is quietly broken. But there
-# is a simple test: change the last word, and see which outputs change.
+# A mask that is off by one raises no error. The model trains, and something is quietly broken. But there
+# is a simple test: change the last word and see which outputs change.
 #
-# **Before you run this:** `tril(diagonal=1)` keeps one more diagonal, and `tril(diagonal=-1)` keeps one
-# less. Which rows will notice that the last word has changed?
+# **Before you run this:** `tril(diagonal=1)` keeps one diagonal more, and `tril(diagonal=-1)` keeps one
+# less. With each of the three masks, which rows will notice that the last word has changed?
 
 
 # %%
@@ -474,7 +486,7 @@ def changed_by_last_word(mask):
     outputs = []
     for keys in (x, other):
         scores = (x @ keys.T / 4).masked_fill(~mask, -math.inf)
-        outputs.append(scores.softmax(dim=-1).nan_to_num() @ keys)
+        outputs.append(scores.softmax(dim=-1).nan_to_num() @ keys)  # NaN: see the end of this lesson
     moved = (outputs[0] != outputs[1]).any(dim=-1)
     return [word for word, m in zip(german, moved, strict=True) if m]
 
@@ -484,7 +496,7 @@ for name, diagonal in (("right", 0), ("one too far", 1), ("one too short", -1)):
     print(f"{name:14} changing rennt changes the output of {changed_by_last_word(mask)}")
 
 # %% tags=["check"]
-from annotated import attention, padding_mask, subsequent_mask
+from annotated import padding_mask, subsequent_mask
 
 ones = torch.ones(4, 4, dtype=torch.bool)
 assert changed_by_last_word(causal) == ["rennt"]
@@ -495,11 +507,12 @@ assert torch.equal(torch.ones(4, 4).triu(diagonal=1) == 0, causal)
 
 # %% [markdown]
 # With the right mask, only *rennt* itself notices. With one diagonal too many, *Katze* sees *rennt*, the
-# very word that it has to predict. The loss becomes wonderfully small, and the model is useless. (The
-# queries here come from the old words, so that we see only what flows through the keys.)
+# very word that it has to predict. The loss becomes wonderfully small, and the model is useless. With one
+# diagonal too few, a word does not even see itself. (The queries here come from the old words, so the
+# test shows only what flows through keys and values.)
 #
-# Both masks together are one `&`: a position may look where the causal mask *and* the padding mask allow
-# it.
+# To combine both masks, we use `&`: a position may look where the causal mask *and* the padding mask
+# allow it.
 
 # %% tags=["figure-masks"]
 from annotated.plots import explore_masks
@@ -512,7 +525,7 @@ explore_masks(masks, tokens, tokens, query=2, title="Blue: may be looked at")
 
 # %% [markdown]
 # *Figure 4. Three masks for a German sentence with two fillers. Rows look at columns. The row of Katze is
-# bright; in a live notebook, point at another row.*
+# highlighted. In a live notebook, point at another row.*
 
 # %% tags=["check"]
 numbers = torch.tensor([[1, 2, 3, 4, 0, 0]])
@@ -520,20 +533,22 @@ assert torch.equal(padding_mask(numbers, pad=0)[0], padding)
 assert (padding & causal).sum(dim=-1).tolist() == [1, 2, 3, 4, 4, 4]
 
 # %% [markdown]
-# **To keep:** a mask hides a key by giving it the lowest score *before* the softmax. Padding hides columns,
-# and the causal mask hides a triangle.
+# **To keep:** a mask hides a key by giving it the lowest score *before* the softmax. The padding mask
+# hides columns, and the causal mask hides a triangle.
 
 # %% [markdown]
 # ### Which way round?
 #
-# In our masks, `True` means "may be looked at". Other functions read it the other way. We give the same
-# mask, `[True, True, False]`, to several functions, and look at which keys get a weight. (Where a function
-# does not return the weights, we give it the identity matrix as values, so that the output *is* the
-# weights.)
+# In our masks, `True` means "may be looked at". In some other functions it means the opposite. We give
+# the same mask, `[True, True, False]`, to the package's `attention` and to several functions of PyTorch,
+# and look at which keys get a weight. (Where a function does not return the weights, we give it the
+# identity matrix as values, so that the output *is* the weights.)
 
 # %%
 from torch import nn
 from torch.nn import functional as F
+
+from annotated import attention
 
 _ = torch.manual_seed(0)
 x, mask = torch.randn(1, 3, 4), torch.tensor([True, True, False])
@@ -555,18 +570,18 @@ assert looked == [[0, 1], [0, 1], [2], [2], [0, 1, 2]]
 
 # %% [markdown]
 # PyTorch has both conventions. In `nn.MultiheadAttention`, `True` *hides*. In
-# `F.scaled_dot_product_attention`, `True` *shows*. And a mask of floating-point numbers is added to the
-# scores, so ones and zeros hide nothing. None of this raises an error. That is why our function accepts
-# boolean masks only.
+# `F.scaled_dot_product_attention`, `True` *allows*. And a mask of floating-point numbers is added to the
+# scores, so ones and zeros hide nothing. None of these mistakes raises an error. That is why the
+# package's `attention` accepts only boolean masks.
 
 # %% [markdown]
 # ## A row with nothing to see
 #
-# One case is left. What if a query may look at *nothing*? It happens: "one too short" did it to the row
-# `<s>`, and a batch may contain an empty sentence. Then all scores of the row are $-\infty$, and the
-# softmax divides 0 by 0. The result is NaN, "not a number".
+# One case is left. What if a query may look at *nothing*? This does happen: the mask that was "one too
+# short" hid everything from the row `<s>`, and a batch may contain an empty sentence. Then all scores of
+# the row are $-\infty$, and the softmax divides 0 by 0. The result is NaN, "not a number".
 #
-# You might say: nobody reads that row, we leave it out of the loss.
+# You might think that this is harmless if nobody reads that row and we leave it out of the loss.
 #
 # **Before you run this:** the loss below uses the first two rows only. Will it be NaN? And will the
 # gradient be?
@@ -589,14 +604,14 @@ assert output[2].isnan().all()
 assert make_values.weight.grad.isnan().all()
 
 # %% [markdown]
-# The loss is a number, and **every gradient is NaN**. After one update, all weights of that layer are NaN,
-# and the model is lost. Why? On the way back, the weights of the empty row, which are NaN, are multiplied
-# by its gradient, which is 0. And NaN times 0 is NaN.
+# The loss is a number, but **the gradient is NaN**. After one update, all weights of that layer are NaN,
+# and the model is lost. Why? In the backward pass, the attention weights of the empty row are multiplied
+# by the gradient of its output. The weights are NaN and the gradient is 0, and NaN times 0 is NaN.
 #
-# The remedy has two halves. First, use the lowest *finite* number instead of $-\infty$. In ordinary
+# The remedy has two halves. First, we use the lowest *finite* number instead of $-\infty$. In ordinary
 # rows this changes nothing, and in an empty row the softmax gives equal weights instead of NaN. But equal
-# weights are wrong, too: a query that may see nothing would see everything. So second, set the forbidden
-# weights to 0 after the softmax. Here is the whole function, as the package has it:
+# weights are wrong, too, because a query that may see nothing would see everything. So the second half is
+# to set the hidden weights to 0 after the softmax. Here is the whole function, as the package has it:
 
 # %%
 from annotated.plots import show_source
@@ -604,7 +619,7 @@ from annotated.plots import show_source
 show_source(attention, docstring=False)
 
 # %% [markdown]
-# You know every line but two. `check_mask` refuses a mask that is not boolean. `dropout` sets random
+# Only two lines are new to you. `check_mask` refuses a mask that is not boolean. `dropout` sets random
 # weights to 0 during training ([08_training_recipe](08_training_recipe.ipynb)).
 
 # %%
@@ -624,14 +639,14 @@ without = torch.autograd.grad(attention(q[:2], k, v, mask[:2])[0].square().sum()
 assert_close(with_row, without)  # all gradients are as if that query had never been asked
 
 # %% [markdown]
-# **To keep:** one empty row with $-\infty$ fills a model with NaN, even if nobody reads it. The lowest
-# finite number, and zeros after the softmax, are safe.
+# **To keep:** one empty row with $-\infty$ fills a model with NaN, even if nobody reads that row. Use the
+# lowest finite number before the softmax, and set the hidden weights to 0 after it.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - Attention is a dictionary made soft: scores, softmax, weighted mean. Since it is a mean, it does not see
-#   order and does not count.
+# - Attention is a dictionary made soft: scores, softmax, weighted mean. Since its output is a mean, it
+#   does not see order and does not count.
 # - The scores are divided by $\sqrt{d_k}$, because otherwise wide heads would make them large, and the
 #   softmax would pick one key before it has learned anything.
 # - A mask gives hidden keys the lowest score before the softmax. A row that hides everything must give
@@ -655,12 +670,12 @@ hides = torch.ones(4, 4, dtype=torch.bool).triu(diagonal=1)  # right for nn.Mult
 show("now 1 means: may be looked at", hides.int(), german, german, digits=0)
 # Each position sees only the future, and the last one sees nothing. At every position but the last, the word
 # to predict is visible, so the training loss becomes very small. When the model translates, there is no
-# future yet: it has learned to copy a word that does not exist, and writes nonsense.
+# future. The model has learned to copy a word that is not there, and it writes nonsense.
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write attention yourself: equation 1 with or without a mask, for any dimensions
 # in front. A query that may look at nothing gets zeros, and no gradient may be NaN. The report says which
-# laws of attention your function keeps, and what is the likely mistake where it breaks one.
+# laws of attention your function keeps. Where it breaks one, the report names the likely mistake.
 
 
 # %% tags=["exercise"]
@@ -693,10 +708,10 @@ assert report.passed, report
 report
 
 # %% [markdown]
-# **Exercise 3 (hard).** Explore. Among $n$ keys, one is the right one, and all others have the same, lower
-# score. By how much must the right score be higher, so that its weight is one half? Find the formula, and
-# look at how it grows. What does it mean for a model that was trained on sentences of 30 words and now
-# reads 3,000?
+# **Exercise 3 (hard).** Explore. Among $n$ keys, one is the right one, and all others have the same,
+# lower score. How much higher must the right key's score be, so that its weight is one half? Find the
+# formula and see how it grows with $n$. What does it mean for a model that was trained on sentences of 30
+# words and now reads 3,000?
 
 
 # %% tags=["exercise"]
@@ -712,8 +727,8 @@ def lead_needed(n):
 
 for n in (3, 30, 300, 3000):
     print(f"{n:5} keys: a lead of {lead_needed(n):.1f}")
-# Each ten times as many keys cost 2.3 more. A head whose best key leads by 3.4 gives it half of the weight
-# among 30 words, and only 1% among 3,000: the right word drowns in the crowd.
+# Ten times as many keys need a lead that is larger by 2.3. A lead of 3.4 gives the right key half of the
+# weight among 30 words, but only 1% among 3,000: the right word drowns in the crowd.
 
 # %% tags=["exercise-test"]
 for n in (2, 10, 1000):
