@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 00 · Start here: the paper in one sitting
 #
-# **You follow one sentence through the whole Transformer of "Attention Is All You Need", number by number,
-# and write the model in under 200 lines that then run with a trained translator's weights.**
+# **You follow one sentence through the whole Transformer of "Attention Is All You Need", number by number.
+# On the way you write the model in under 200 lines, and your code then translates with trained weights.**
 #
 # Next: [01_why_attention](01_why_attention.ipynb)
 #
@@ -11,11 +11,14 @@
 # - **Before:** Python, some PyTorch (`nn.Module`), matrix products, gradients; nothing about attention.
 # - **After:** you know what each box of the model does and why, and you can write it yourself.
 #
-# Numbered headings are the paper's (Vaswani et al., 2017, [arXiv
-# 1706.03762](https://arxiv.org/abs/1706.03762)), and so are the indented sentences, without their reference
-# numbers. We open the boxes of the model in the order in which a sentence passes through them, so the
-# section numbers jump a little. A number after `≈` may differ on your processor. Folded cells called
+# The numbers in the headings are the section numbers of the paper (Vaswani et al., 2017, [arXiv
+# 1706.03762](https://arxiv.org/abs/1706.03762)). We open the boxes of the model in the order in which a
+# sentence passes through them, so these numbers jump a little. Indented sentences are quotes from the
+# paper, without its reference numbers. A number after `≈` may differ on your processor. Folded cells called
 # *Check* test what the text claims; you can skip them.
+#
+# The page has two halves, and you can take a break between them. The first half, up to *It is real*, builds
+# the model. The second half trains it, shows where beginners go wrong, and tells you what the paper found.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -42,9 +45,9 @@ assert translator(sentence) == "Ein Mann wirft einem Hund einen Ball."
 assert translator("A cat runs.") == "Eine Katze rennt."
 
 # %% [markdown]
-# The German is right, and it is not a copy of the English word order: the dog now stands before the ball.
-# How did the model know which English word to translate next? For every word that it wrote, it computed how
-# much to look at each English word. We can look at these numbers.
+# The German is right, and its word order is not the English one: the dog now comes before the ball. How did
+# the model know which English word to translate next? Before it wrote a word, it computed how much to look
+# at each English word. Here are these numbers.
 
 # %%
 import matplotlib.pyplot as plt
@@ -73,9 +76,11 @@ ax.tick_params(axis="y", rotation=0)
 plt.show()
 
 # %% [markdown]
-# *Figure 1. Each row is one step of writing: the German token that was read last, and the one that was
-# written. The numbers say how much of the attention each English token got; a row adds up to 1. (`▁` marks
-# the beginning of a word, `<s>` the start and `</s>` the end of the sentence.)*
+# *Figure 1. Each row is one step of writing. Its label names the German token that the model had just read
+# and the token that it then wrote. The numbers say how much attention each English token got, and each row
+# adds up to 1. The sign `▁` marks the beginning of a word, `<s>` the start of the sentence, and `</s>` its
+# end. The last two columns are equal because the model represents the period and `</s>` by almost the same
+# vector.*
 
 # %% tags=["check"]
 source_of = {german: seen.src_tokens[row.argmax()] for german, row in zip(written, looked, strict=True)}
@@ -83,11 +88,12 @@ assert source_of["▁Hund"] == "▁dog"
 assert source_of["▁Ball"] == "▁ball"
 assert source_of["▁wirft"] == "▁throws"
 assert written.index("▁Hund") < written.index("▁Ball")
+assert (looked[:, -2] - looked[:, -1]).abs().max() < 0.01  # the period and </s>
 
 # %% [markdown]
-# To write *wirft* it looked at *throws*, to write *Hund* it jumped to *dog*, and to write *Ball* it jumped
-# back to *ball*. Nobody told it which words belong together. This looking is called **attention**, and by the
-# end of this page you will have computed it by hand.
+# To write *wirft*, the model looked mostly at *throws*. To write *Hund*, it jumped to *dog*, and to write
+# *Ball*, it jumped back to *ball*. Nobody told it which words belong together. This looking is called
+# **attention**, and by the end of this page you will have computed it by hand.
 
 # %% [markdown]
 # ## Abstract
@@ -95,8 +101,8 @@ assert written.index("▁Hund") < written.index("▁Ball")
 # > "We propose a new simple network architecture, the Transformer, based solely on attention mechanisms,
 # > dispensing with recurrence and convolutions entirely."
 #
-# Attention was known before 2017. What was new is the word *solely*: earlier translators used attention as
-# an addition to a recurrent network, and the Transformer has no recurrent network.
+# Attention was known before 2017. What was new is the word *solely*: earlier translators added attention to
+# a recurrent or a convolutional network, and the Transformer has neither.
 
 # %% [markdown]
 # ## 1 Introduction
@@ -122,7 +128,7 @@ assert written.index("▁Hund") < written.index("▁Ball")
 # *Figure 2. Left: one vector holds the whole sentence. Middle: the decoder looks back at all states. Right:
 # in the Transformer's encoder, each position looks at every position directly.*
 #
-# *More in [01_why_attention](01_why_attention.ipynb): how far a gradient gets through an RNN.*
+# *More in [01_why_attention](01_why_attention.ipynb): how far a gradient travels through an RNN.*
 
 # %% [markdown]
 # ## 2 Background
@@ -157,7 +163,7 @@ class Transformer(nn.Module):
         self.decoder = Decoder(N, d_model, d_ff, h, dropout)
         self.generator = Generator(d_model, vocab)
         self.tgt_embed[0].lut.weight = self.generator.proj.weight = self.src_embed[0].lut.weight  # 3.4
-        self.apply(initialise)
+        self.apply(initialize)
         nn.init.normal_(self.src_embed[0].lut.weight, std=d_model**-0.5)
 
     def encode(self, src, src_mask):  # tokens (B, S) -> memory (B, S, d_model)
@@ -173,29 +179,30 @@ class Transformer(nn.Module):
 # %% [markdown]
 # ![The Transformer: encoder on the left, decoder on the right](../images/architecture.svg)
 #
-# *Figure 3. The paper's Figure 1, drawn anew. It reads downwards.*
+# *Figure 3. The paper's Figure 1, redrawn. Read it from top to bottom.*
 #
-# In words: a sentence is a list of **tokens**, which are words or pieces of words, each with a number. Each
-# token becomes a vector of $d_{model} = 512$ numbers, and its position is added. The **encoder** lets these
-# vectors look at each other, layer after layer, six times. It outputs one vector per source token, which now
-# knows its context. The paper calls these vectors $z$; our code, like PyTorch's, calls them the **memory**.
+# In words: a sentence is a list of **tokens**. A token is a word or a piece of a word, and each token has a
+# number. Each token becomes a vector of $d_{model} = 512$ numbers, and a second vector, which stands for
+# its position, is added to it. The **encoder** lets these vectors look at each other, layer after layer,
+# six times. It outputs one vector per source token, and this vector now contains information from the rest
+# of the sentence. The paper calls these vectors $z$; our code, like PyTorch's, calls them the **memory**.
 #
-# The **decoder** reads the German words written so far. It looks at them, looks at the memory, and ends in a
+# The **decoder** reads the German words written so far. From them and from the memory, it computes a
 # probability for every token of the vocabulary. One token is chosen, and the decoder runs again with that
 # token added:
 #
 # > "At each step the model is auto-regressive, consuming the previously generated symbols as additional
 # > input when generating the next."
 #
-# Comments in the code give shapes. B is the number of sentences in a batch, S the number of source tokens, T
-# the number of target tokens. (Inside an attention, T counts the positions that look, and S those that are
-# looked at.)
+# Comments in the code give shapes. B is the number of sentences in a batch, S the number of source tokens,
+# and T the number of target tokens. Inside an attention function, T is the number of positions that look,
+# and S is the number of positions that are looked at.
 
 # %% [markdown]
 # ### A model small enough to print
 #
-# The real model has vectors of 512 numbers, and nobody can read those. So we train a tiny one, with vectors
-# of **four** numbers, two attention heads and one layer on each side. It learns eight sentences. They are
+# The paper's model has vectors of 512 numbers, too many to read. So we train a tiny model with vectors of
+# **four** numbers, two attention heads and one layer on each side. It learns eight sentences. They are
 # short, but they need attention: the English *a* is *ein* before *Hund* and *eine* before *Katze*.
 
 # %%
@@ -216,9 +223,9 @@ for source, target in pairs[::3]:
 print(len(vocab), "tokens:", *vocab)
 
 # %% [markdown]
-# The next cell trains it with the package, because we have not written a model yet. You need not follow this
-# code now; section 5 explains every line. At the end it rounds all weights to one decimal, so that you can
-# check what follows with a pocket calculator.
+# The next cell trains the tiny model with the package, because we have not written our own yet. You can
+# skip this code for now: it is a training loop, and section 5 explains what such a loop does. At the end it
+# rounds all weights to one decimal, so that you can check what follows with a pocket calculator.
 
 # %%
 from annotated import make_model
@@ -269,9 +276,10 @@ print(words, "→", cat_runs.tolist())
 # > and output tokens to vectors of dimension dmodel. [...] In the embedding layers, we multiply those
 # > weights by √dmodel."
 #
-# A network cannot compute with the number 3 for *a*: token 4 is not "a little more" than token 3. So each
-# token gets a row of a table, its **embedding**, and training fills the table. Looking up a row and
-# multiplying it by $\sqrt{d_{model}}$ is all that this box does. For our model the factor is $\sqrt 4 = 2$.
+# A network should not compute with token numbers. The number of *cat* is 5 and that of *a* is 4, but a cat
+# is not "a little more" than an *a*. So each token gets a row of a table, its **embedding**, and training
+# fills the table. This box looks up a row and multiplies it by $\sqrt{d_{model}}$, and that is all. In our
+# model the factor is $\sqrt 4 = 2$.
 
 
 # %%
@@ -297,9 +305,9 @@ show("times 2", embedded)
 assert torch.allclose(embedded, tiny.src_embed[0](cat_runs))
 
 # %% [markdown]
-# Why the factor? The paper gives no reason. Ours: the same table is used once more at the very end, to turn
-# vectors into scores for words. For that use, its entries must be small. For this one they must be larger,
-# or the positions that we add next would drown the words.
+# Why the factor? The paper gives no reason; here is ours. The same table is used again at the very end, to
+# turn vectors into scores for words. There, its entries must be small. Here, they must be larger, or the
+# positions that we add next would drown out the words.
 
 # %% [markdown]
 # ### 3.5 Positional Encoding
@@ -307,16 +315,17 @@ assert torch.allclose(embedded, tiny.src_embed[0](cat_runs))
 # > "[...] in order for the model to make use of the order of the sequence, we must inject some information
 # > about the relative or absolute position of the tokens in the sequence."
 #
-# Attention, as you will see, is a weighted mean, and a mean does not know the order of its terms. Without
-# more information, *dog bites man* and *man bites dog* would be the same to the encoder. So the model adds
-# to each embedding a vector that depends on the position alone:
+# Attention, as you will see, is a weighted mean, and a mean does not depend on the order of its terms.
+# Without more information, *dog bites man* and *man bites dog* would look the same to the encoder. So the
+# model adds to each embedding a vector that depends on the position alone:
 #
 # $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}})$$
 # $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
 #
-# Think of each pair of entries as the hand of a clock. The first clock turns by one radian per position. Each
-# following clock is slower, and the last one hardly moves in a thousand positions. Together they tell the
-# time, and the time is the position. With $d_{model} = 4$ there are two clocks: angles $pos$ and $pos / 100$.
+# Think of each pair of entries as the hand of a clock. The first clock turns by one radian per position.
+# Each following clock is slower, and the last one hardly moves in a thousand positions. Together they tell
+# the time, and the time is the position. With $d_{model} = 4$ there are two clocks. At position $pos$,
+# their angles are $pos$ and $pos / 100$.
 
 
 # %%
@@ -360,10 +369,10 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 # > relative positions, since for any fixed offset k, PEpos+k can be represented as a linear function of
 # > PEpos."
 #
-# In $k$ positions, every clock turns by a fixed angle, wherever it starts. So one matrix turns all clocks
-# back by $k$, the same matrix at every position, and a model can learn to ask "who stands three places
-# before me?". You can see the fixed angle in the figure: how similar two positions are depends only on how
-# far apart they are.
+# Move by $k$ positions, and every clock turns by a fixed angle, no matter where it started. So one matrix
+# turns all clocks back by $k$, and it is the same matrix at every position. A model that learns this matrix
+# can ask "who stands $k$ places before me?". The figure shows another consequence: how similar two
+# positions are depends only on how far apart they are.
 
 # %%
 pe = sinusoids(100, 64)
@@ -400,24 +409,26 @@ assert (clocks[3:] @ three_back - clocks[:-3]).abs().max() < 1e-3
 # > [...]. The output is computed as a weighted sum of the values, where the weight assigned to each value
 # > is computed by a compatibility function of the query with the corresponding key."
 #
-# You know a mapping from keys to values: a Python dictionary. You look something up with a *query*, the
-# dictionary finds the *key* that equals it, and returns that key's *value*. Attention is a dictionary made
-# soft. It returns a mixture of **all** values, and each value counts more the better its key fits the
-# query. A mixture has a gradient, so the network can learn what to ask for.
+# You know a mapping from keys to values: a Python dictionary. You look something up with a *query*. The
+# dictionary finds the *key* that equals the query and returns that key's *value*. Attention is a soft
+# dictionary. It returns a mixture of **all** values, and a value counts more when its key fits the query
+# better. A mixture has a gradient, so the network can learn what to ask for.
 #
 # Where do queries, keys and values come from? From the same vectors $x$, by three learned matrices:
 #
 # - the **query** of *cat* says what *cat* is looking for;
-# - the **key** of *cat* says what *cat* offers to those who look;
-# - the **value** of *cat* is what it hands over.
+# - the **key** of *cat* says what *cat* offers to the words that look at it;
+# - the **value** of *cat* is what *cat* hands over to them.
 
 # %% [markdown]
 # #### 3.2.1 Scaled Dot-Product Attention
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V \qquad (1)$$
 #
-# Let us compute this formula from the inside out. Queries and keys are $d_k = 2$ numbers wide in our model.
-# ($W^Q$ has four columns; the first two make the queries of the first head. Heads come in 3.2.2.)
+# Let us compute this formula from the inside out, for the first of our model's two heads. Section 3.2.2
+# explains heads. For now it is enough to know that this head uses the first two columns of each matrix, so
+# its queries and keys are $d_k = 2$ numbers wide. The code transposes the matrices with `.T` because
+# `nn.Linear` stores them the other way around.
 
 # %%
 w_q, w_k, w_v, w_o = (linear.weight.T.detach() for linear in tiny.encoder.layers[0].self_attn.linears)
@@ -459,12 +470,12 @@ assert [f"{w:.2f}" for w in weights[1]] == ["0.40", "0.30", "0.30"]
 # %% [markdown]
 # Check the row of *cat* by hand. Its weights are 0.40, 0.30 and 0.30, so the first number of its output is
 # $0.40 \cdot 0.88 + 0.30 \cdot (-1.04) + 0.30 \cdot (-0.43) = -0.09$. In this head, *cat* looks about
-# equally at everything. The word *a* has decided more: it looks at itself with 0.64.
+# equally at everything. The word *a* has a clearer preference: it gives itself a weight of 0.64.
 #
-# In code, this is a short function. It takes one more argument, the **mask**. Some positions must not be
-# looked at, and for them the mask says `False`. Their scores become the lowest number there is, so the
-# softmax gives them the weight 0. (Why set the weights to 0 once more? If a row hides everything, the
-# softmax alone would give equal weights. It should give zeros.)
+# In code, this is a short function. It takes one more argument, the **mask**, which is `False` for every
+# position that must not be looked at. The scores of these positions become the lowest number there is, so
+# the softmax gives them the weight 0. The second `if` handles a special case. When a row hides every
+# position, the softmax alone would give equal weights. The function then sets all of them to 0.
 
 
 # %%
@@ -480,7 +491,7 @@ def attention(query, key, value, mask=None):
 
 
 # %% [markdown]
-# Here *runs* is hidden, as if it were filler at the end of the sentence:
+# Here we hide *runs*, as if it were filler at the end of the sentence:
 
 # %%
 output, masked_weights = attention(q, k, v, mask=torch.tensor([True, True, False]))
@@ -495,8 +506,8 @@ assert attention(q, k, v, torch.tensor([False, False, False]))[0].abs().max() ==
 # %% [markdown]
 # ![Scaled dot-product attention, matrix by matrix](../images/attention.svg)
 #
-# *Figure 5. The same steps as a drawing (the paper's Figure 2, left). Cells that are struck out are hidden
-# by a mask.*
+# *Figure 5. The same steps as a drawing (the paper's Figure 2, left). The mask hides the crossed-out
+# cells.*
 #
 # **To keep:** a score says how well a key fits a query, the softmax turns the scores into weights, and the
 # output is the weighted mean of the values.
@@ -542,8 +553,8 @@ assert row.softmax(dim=-1)[2] > 0.98
 
 # %% [markdown]
 # With the large scores, one weight is nearly 1, and it hardly moves when its score changes. This state is
-# called *saturated*. A weight that does not move has no gradient, and without a gradient the model cannot
-# learn where to look.
+# called *saturated*. A weight that hardly moves passes on hardly any gradient, and without a gradient the
+# model cannot learn where to look.
 #
 # > "We suspect that for large values of dk, the dot products grow large in magnitude, pushing the softmax
 # > function into regions where it has extremely small gradients. To counteract this effect, we scale the dot
@@ -566,9 +577,9 @@ assert row.softmax(dim=-1)[2] > 0.98
 # > subspaces at different positions. With a single attention head, averaging inhibits this."
 #
 # One attention gives each word *one* set of weights. But a verb may need both its subject and its object,
-# for different reasons, and one mixture would blur them. So the model runs several attentions side by side.
-# Each is a **head** with queries, keys and values of its own, and each is narrower: $h = 8$ heads of $d_k =
-# d_{model} / h = 64$ numbers. A last matrix, $W^O$, mixes what the heads have found.
+# for different reasons, and one mixture would blur them. So the model runs several attentions side by side,
+# called **heads**. Each head has its own queries, keys and values, and they are narrower: the paper uses $h
+# = 8$ heads of $d_k = d_{model} / h = 64$ numbers. A last matrix, $W^O$, mixes what the heads have found.
 #
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(head_1, \dots, head_h)\, W^O$$
 # $$head_i = \mathrm{Attention}(Q W_i^Q, K W_i^K, V W_i^V)$$
@@ -592,9 +603,10 @@ show("times W^O", both @ w_o)
 #
 # **To keep:** each head is a small attention with its own idea of who should look at whom.
 #
-# In code, the matrices of all heads are one wide matrix, so that one product makes the queries of all heads.
-# Then `split` cuts the width into heads and moves the heads next to the batch, where a matrix product treats
-# them separately.
+# In code, the query matrices of all heads stand side by side in one wide matrix, so one product computes
+# the queries of all heads. The same goes for keys and values. Then `split` cuts each vector into heads, and
+# it moves the dimension of the heads next to the batch. A matrix product in PyTorch works separately for
+# each index of the leading dimensions, so the heads do not mix.
 
 
 # %%
@@ -620,8 +632,8 @@ class MultiHeadedAttention(nn.Module):
 
 
 # %% [markdown]
-# (`nn.Linear` stores its matrix transposed and adds a bias, which the paper's formulas do not have. In our
-# tiny model all biases are 0.) The class takes the tiny model's weights and gives the same twelve numbers:
+# `nn.Linear` also adds a bias, which the paper's formulas do not have. In our tiny model all biases are 0.
+# The class takes the tiny model's weights and gives the same twelve numbers:
 
 # %%
 attend = MultiHeadedAttention(h=2, d_model=4).double()
@@ -654,7 +666,7 @@ assert torch.allclose(shuffled, attended[order])
 # *More in [03_multi_head_attention](03_multi_head_attention.ipynb): what two heads can do that one cannot.*
 
 # %% [markdown]
-# ### 3.1 Residual connections and layer normalisation
+# ### 3.1 Residual connections and layer normalization
 #
 # > "We employ a residual connection around each of the two sub-layers, followed by layer normalization. That
 # > is, the output of each sub-layer is LayerNorm(x + Sublayer(x)) [...]."
@@ -662,14 +674,14 @@ assert torch.allclose(shuffled, attended[order])
 # The attention's output does not replace $x$: it is **added** to it. This is a *residual connection*. A layer
 # only has to learn what to change, and the gradient has a path around every sub-layer.
 #
-# Sums grow from layer to layer, so after each addition comes *layer normalisation*. It takes each word's
-# vector by itself, subtracts the mean of its entries and divides by their standard deviation. (Then it
-# multiplies and shifts each entry by learned numbers. In our tiny model these are 1 and 0.)
+# Sums grow from layer to layer, so *layer normalization* follows each addition. It takes each word's vector
+# by itself, subtracts the mean of its entries and divides by their standard deviation. Then it multiplies
+# each entry by a learned number and adds another. In our tiny model these numbers are 1 and 0.
 
 
 # %%
 class AddNorm(nn.Module):
-    """What stands around each sub-layer: dropout, residual connection, layer normalisation."""
+    """What stands around each sub-layer: dropout, residual connection, layer normalization."""
 
     def __init__(self, d_model, dropout):
         super().__init__()
@@ -684,7 +696,7 @@ class AddNorm(nn.Module):
 added = x + attended
 normed = (added - added.mean(dim=-1, keepdim=True)) / added.std(dim=-1, keepdim=True, correction=0)
 show("x + attention", added)
-show("normalised: each row has mean 0 and variance 1", normed)
+show("normalized: each row has mean 0 and variance 1", normed)
 
 # %% tags=["check"]
 with torch.no_grad():
@@ -712,9 +724,9 @@ assert torch.allclose(normed.mean(dim=-1), torch.zeros(3).double(), atol=1e-9)
 #
 # Attention moves information between words. The feed-forward network then works on each word by itself. It
 # makes the vector wider ($d_{ff} = 2048$, four times $d_{model}$), sets all negative numbers to 0, and
-# makes it narrow again. Setting negatives to 0 is called *ReLU*. It is what lets the network say things
-# like "this feature *and* that one". Without it, $W_1 W_2$ would be one matrix, and the two layers would be
-# one.
+# makes the vector narrow again. Setting negative numbers to 0 is called *ReLU*. It lets the network react
+# to combinations such as "this feature *and* that one". Without it, $W_1 W_2$ would be one matrix, and the
+# two layers would be one.
 
 
 # %%
@@ -739,7 +751,7 @@ inner = (normed @ w_1).relu()  # (3, 4) @ (4, 8) -> (3, 8)
 show("inside, after the ReLU", inner)
 show("output", inner @ w_2)
 memory = nn.functional.layer_norm(normed + inner @ w_2, (4,))
-show("added and normalised: the memory", memory)
+show("added and normalized: the memory", memory)
 
 # %% tags=["check"]
 with torch.no_grad():
@@ -747,9 +759,9 @@ with torch.no_grad():
 assert 0 < (inner == 0).sum() < inner.numel()
 
 # %% [markdown]
-# About half of the inner numbers are 0: for this word, those units are off. In the base model the
-# feed-forward network holds two thirds of an encoder layer's weights: $8\,d_{model}^2$ against
-# $4\,d_{model}^2$.
+# About half of the inner numbers are 0: for this word, those units are off. In the base model, the
+# feed-forward network holds two thirds of an encoder layer's weights: $8\,d_{model}^2$, against
+# $4\,d_{model}^2$ in the attention.
 #
 # *More in [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb). What single units react to:
 # [What is a feed-forward layer?](evidence/what_is_a_feed_forward_layer.ipynb)*
@@ -794,10 +806,10 @@ class Encoder(nn.Module):
 # > "In addition to the two sub-layers in each encoder layer, the decoder inserts a third sub-layer, which
 # > performs multi-head attention over the output of the encoder stack."
 #
-# The decoder has the same parts, used three times per layer. First, the German words look at each other.
-# Then they look at the English ones: queries come from the German vectors, and keys and values from the
-# memory. This is called **cross-attention**, and it is what Figure 1 shows. Last comes a feed-forward
-# network.
+# A decoder layer is made of the same parts, but it has three sub-layers. First, the German words look at
+# each other. Then they look at the English ones: the queries come from the German vectors, and the keys and
+# values come from the memory. This is called **cross-attention**, and it is what Figure 1 shows. Last comes
+# a feed-forward network.
 
 
 # %%
@@ -835,8 +847,9 @@ class Decoder(nn.Module):
 # ### 3.2.3 The decoder's mask
 #
 # In training, we know the whole German sentence, and we want to train all its words at once. So the decoder
-# reads `<s> eine Katze rennt`, and at each position it has to predict the next word: `eine Katze rennt </s>`.
-# There is a catch. At the position of `eine` it could look one position ahead, find *Katze*, and copy it.
+# reads `<s> eine Katze rennt`, and at each position it has to predict the next word: `eine Katze rennt
+# </s>`. There is a catch. At the position of `eine`, the decoder could look one position ahead, find
+# *Katze*, and copy it.
 #
 # > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property."
 #
@@ -857,8 +870,7 @@ print(causal_mask(4)[0].int())
 
 # %% [markdown]
 # In a decoder, we label each row by the token that is **read** at that position. The row `eine` predicts
-# the word after *eine*. Here is the decoder's self-attention for our sentence, with the zeros that the mask
-# makes:
+# the word after *eine*. Here is the decoder's self-attention for our sentence:
 
 # %%
 german_read = ["<s>", "eine", "Katze", "rennt"]
@@ -872,13 +884,17 @@ show("self-attention, head 1", layer.self_attn.weights[0, 0], german_read, colum
 
 # %% tags=["check"]
 assert (layer.self_attn.weights[0].triu(diagonal=1) == 0).all()
+assert layer.self_attn.weights[0, 0].max(dim=-1).values.min() > 0.95  # one token at a time
 with torch.no_grad():
     theirs = tiny.decode(tiny.encode(english[2:3], None), None, read[2:3], causal_mask(4))[0]
 assert torch.allclose(states, theirs, atol=1e-3)
 
 # %% [markdown]
-# **Before you run this:** the row `<s>` has to predict *eine*. Which English words does the
-# decoder need for that?
+# The zeros above the diagonal come from the mask. The other zeros do not: in this head, the model looks at
+# one token at a time.
+#
+# **Before you run this:** the row `<s>` has to predict *eine*. Which English words does the decoder need
+# for that?
 
 # %%
 for head in (0, 1):
@@ -899,8 +915,9 @@ assert across[:, 1].argmax(dim=-1).tolist() == [1, 1]
 # %% [markdown]
 # It needs two words. The article depends on *a* (otherwise it would be *die*) and on *cat* (otherwise it
 # would be *ein*). And indeed, in the row `<s>`, head 1 divides its attention between *a* and *cat*, and
-# head 2 looks at *cat*. In the row `eine`, both heads look at *cat*, to write *Katze*. In the row `Katze`,
-# both look at *runs*, to write *rennt*. This is Figure 1 in small, and you have computed all of it.
+# head 2 looks at *cat*. In the row `eine`, both heads look mostly at *cat*, to write *Katze*. In the row
+# `Katze`, both look at *runs*, to write *rennt*. This is Figure 1 in miniature, and you know every step
+# that computes it.
 #
 # One warning. Weights show where a model looks, not what it uses. *More in
 # [13_reading_attention](13_reading_attention.ipynb): how to test a picture of attention.*
@@ -945,11 +962,12 @@ assert 0.6 < probabilities[0, number["eine"]] < 0.7
 assert probabilities[1:].max(dim=-1).values.min() > 0.9
 
 # %% [markdown]
-# The model is right at every position. It is surest where the English leaves no choice, and least sure at the
-# article, where it gives *eine* about two thirds and *ein* one third.
+# The model is right at every position. It is least sure of the article, where it gives *eine* about two
+# thirds and *ein* one third. Rounding the weights has made the model less sure than it was after training.
 #
-# **The loss** says how wrong a model is. It is $-\log p$, where $p$ is the probability that the model gave to
-# the right token, averaged over all tokens. A sure and right model has loss 0.
+# **The loss** says how wrong a model is. For one token it is $-\log p$, where $p$ is the probability that
+# the model gave to the right token. The loss of a sentence is the mean over its tokens. A model that gives
+# every right token the probability 1 has loss 0.
 
 # %%
 p = probabilities[range(4), write[2]]
@@ -958,21 +976,23 @@ for token, value in zip(["eine", "Katze", "rennt", "</s>"], p.tolist(), strict=T
 print(f"mean {-p.log().mean():.2f}")
 
 # %% tags=["check"]
-assert torch.allclose(
-    -p.log().mean(), torch.tensor([-math.log(value) for value in p.tolist()]).double().mean()
-)
+assert p.argmin() == 0  # the article
+with torch.no_grad():
+    of_all = tiny.generator(tiny(english, read, None, causal_mask(4))).gather(-1, write.unsqueeze(-1))
+assert -of_all.mean() > loss  # after rounding, and before
 
 # %% [markdown]
 # ### The model is complete
 #
-# Only one name of `Transformer` is still open: `initialise`, the weights before training. Matrices get random
-# numbers of a size that roughly keeps the size of what passes through (*Xavier* initialisation), and biases
-# get 0. The embedding table gets small numbers, as said in 3.4. (Queries, keys and values start a little
-# smaller; PyTorch does the same.)
+# Only one name in `Transformer` is still open: `initialize`, which sets the weights before training.
+# Matrices get random numbers, of such a size that vectors neither grow nor shrink much on their way through
+# (*Xavier* initialization). Biases get 0. The embedding table gets small numbers, for the reason given in
+# 3.4. The matrices for queries, keys and values start a little smaller than the others, as they do in
+# PyTorch.
 
 
 # %%
-def initialise(module):
+def initialize(module):
     """Set the weights of one part of the model before training."""
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
@@ -1002,7 +1022,7 @@ for name, start in fresh.state_dict().items():
     assert abs(package[name].std() - start.std()) <= 0.1 * start.std() + 1e-6, name
 
 # %% [markdown]
-# Its size is close to what the paper reports in Table 3, for a vocabulary of 37,000 tokens:
+# With the paper's settings and a vocabulary of 37,000 tokens, its size is close to what Table 3 reports:
 
 # %%
 for N, reported in ((2, 36), (4, 50), (6, 65), (8, 80)):
@@ -1017,8 +1037,8 @@ for N, reported in ((2, 36), (4, 50), (6, 65), (8, 80)):
     assert 1.5 < reported - count < 2.5
 
 # %% [markdown]
-# The paper has about 2 million more at every depth. They cannot be in the layers, because the difference
-# does not grow with the number of layers.
+# The paper's models have about 2 million parameters more at every depth. These parameters cannot be in the
+# layers, because the difference does not grow with the number of layers.
 
 # %% [markdown]
 # ### One word at a time
@@ -1060,8 +1080,8 @@ out = greedy(ours, english, None, number["<s>"], number["</s>"], max_len=6)
 assert torch.equal(out, write)
 
 # %% [markdown]
-# All eight are right. Note what `greedy` throws away: at each step the decoder computes all positions, and
-# only the last one is used. *More in [11_search_and_averaging](11_search_and_averaging.ipynb): a cache that
+# All eight are right. Note what `greedy` wastes: at each step the decoder computes all positions, and only
+# the last one is used. *More in [11_search_and_averaging](11_search_and_averaging.ipynb): a cache that
 # saves this work, and searches that keep more than one candidate.*
 
 # %% [markdown]
@@ -1077,7 +1097,8 @@ _ = model.eval()  # no dropout
 
 # %% [markdown]
 # Fifty sentences go through at once. Sentences differ in length, so the shorter ones are filled up with a
-# *padding* token, and the source mask hides it.
+# *padding* token, and the source mask hides it. The argument `never` lists the tokens that must not appear
+# in a translation, such as padding.
 
 # %%
 tokenizer = translator.src_tokenizer  # text to tokens and back, for both languages
@@ -1108,8 +1129,8 @@ print(f"equal to the package's greedy translations: {equal} of {len(sentences)}"
 assert equal == len(sentences) == 50
 
 # %% [markdown]
-# You now have a working translator, and you have read every line of it. The rest of the page trains it, says
-# where people fall, and goes through the paper's results.
+# You now have a working translator, and you have read every line of it. The rest of the page trains such a
+# model, shows five traps, and goes through the paper's results.
 
 # %% [markdown]
 # ## 4 Why Self-Attention
@@ -1123,12 +1144,12 @@ assert equal == len(sentences) == 50
 # | recurrent | $O(n d^2)$ | $O(n)$ | $O(n)$ |
 # | convolutional, kernel width $k$ | $O(k n d^2)$ | $O(1)$ | $O(\log_k n)$ |
 #
-# *(The paper's Table 1 without its last row; $n$ tokens of width $d$. The convolution's path is for dilated
-# kernels.)*
+# *This is the paper's Table 1 without its last row, for $n$ tokens of width $d$. The convolution's path
+# assumes dilated kernels.*
 #
-# The last two columns are the two costs of section 1, time and distance. In training, self-attention has
-# neither. Its price is in the first column: $n^2$, because every word looks at every word. For sentences of
-# 25 words this is nothing. For books it is the main problem, and much research since 2017 is about it.
+# The last two columns are the two costs of section 1, time and distance. In training, self-attention avoids
+# both. Its own price is in the first column: $n^2$, because every word looks at every word. For sentences
+# of 25 words this is nothing. For books it is the main problem, and much research since 2017 is about it.
 
 # %% [markdown]
 # ## 5 Training
@@ -1148,8 +1169,8 @@ for text in ("A cat runs.", "A snowboarder somersaults."):
 
 # %% [markdown]
 # What does a training batch look like? You have seen it for one sentence: the decoder reads `<s> eine Katze
-# rennt` and predicts `eine Katze rennt </s>`. The target is **shifted by one**. The decoder is given the
-# right words to read, even where it would have written others; this is called **teacher forcing**. With
+# rennt` and predicts `eine Katze rennt </s>`. The target is **shifted by one**. The decoder always reads
+# the right words, even where it would have written other words. This is called **teacher forcing**. With
 # several sentences comes padding, and the decoder's mask is then the causal mask *and* the padding mask:
 
 # %%
@@ -1215,15 +1236,15 @@ assert max(training_steps, key=lambda s: rate(s, 512, 4000)) == 4000
 assert all(rate(s, 1024, 4000) < rate(s, 512, 4000) for s in training_steps)
 
 # %% [markdown]
-# The slow start is called **warm-up**. Without it, a post-norm model of this depth often does not train at
-# all: the first updates are large, and the model does not recover from them.
+# The slow start is called **warm-up**. Without it, the first updates are too large, and a post-norm model
+# may not recover from them. We measured it in [Why warm-up?](evidence/why_warm_up.ipynb)
 #
-# *More in [08_training_recipe](08_training_recipe.ipynb): what a few such updates break.*
+# *More in [08_training_recipe](08_training_recipe.ipynb): each part of the recipe, with its reasons.*
 
 # %% [markdown]
 # ### 5.4 Regularization
 #
-# *Regularisation* makes it harder to learn the training data by heart. The paper uses two kinds.
+# *Regularization* makes it harder to learn the training data by heart. The paper uses two kinds.
 #
 # **Dropout.** In training, each number that leaves a sub-layer becomes 0 with probability 0.1, and the
 # others are divided by 0.9. The same happens to the sums of embeddings and positions. So no part of the
@@ -1235,7 +1256,7 @@ assert all(rate(s, 1024, 4000) < rate(s, 512, 4000) for s in training_steps)
 # > learns to be more unsure, but improves accuracy and BLEU score."
 #
 # The plain loss asks for probability 1 on the right token. The smoothed loss asks for 0.9, and spreads the
-# other 0.1 over all other tokens. (*Perplexity* is $\exp$ of the plain loss.)
+# other 0.1 over all other tokens. The *perplexity* in the quote is $\exp$ of the plain loss.
 
 
 # %%
@@ -1281,8 +1302,8 @@ assert torch.allclose(alone[0], per_token[0, :m], atol=1e-3)  # padding changes 
 # %% [markdown]
 # ### It learns
 #
-# The smallest test of a new model is the *copy task*: read eight random digits, write the same eight. A new
-# model, the loss and the schedule from above, 400 updates:
+# The smallest test of a new model is the *copy task*: read eight random numbers, and write the same eight.
+# We train a new model for 400 updates, with the loss and the schedule from above:
 
 
 # %%
@@ -1317,16 +1338,15 @@ assert losses[-1] < 0.75 < 2 < losses[0]
 assert copied >= 80
 
 # %% [markdown]
-# It copies rows that it has never seen. (A smoothed loss cannot reach 0: with 11 tokens, even the best
-# possible prediction has 0.555.)
+# It copies rows that it has never seen. A smoothed loss cannot reach 0: with 11 tokens, even the best
+# possible prediction has a loss of 0.555.
 #
 # *More in [09_first_example](09_first_example.ipynb): the training loop, line by line.*
 
 # %% [markdown]
 # ## Five traps
 #
-# Nearly everyone who writes this model falls into one of these traps. They are hard to find, because most
-# of the time nothing raises an error.
+# These five mistakes are easy to make and hard to find, because most of the time nothing raises an error.
 #
 # **1. `view` without `transpose`.** `split` must turn (B, T, d_model) into (B, h, T, d_k). It is tempting to
 # reshape directly to that shape. It runs, and it mixes words. Here are three words with four numbers each:
@@ -1346,8 +1366,9 @@ assert numbers.view(2, 3, 2)[0].tolist() == [[10, 11], [12, 13], [20, 21]]
 #
 # **2. The shapes of masks.** The scores are (B, h, T, S). A source mask is (B, 1, S): one row for all
 # queries. A target mask is (B, T, T). Both need one more dimension for the heads, `mask.unsqueeze(1)`. If
-# you forget it, PyTorch lines the shapes up from the right, and takes the batch for the heads. When B
-# happens to equal h, you get no error, and each head hides the padding of another sentence.
+# you forget it, PyTorch aligns the shapes from the right, and takes the batch dimension for the heads. When
+# B happens to equal h, you get no error: in every sentence, the second head hides the padding of the second
+# sentence.
 #
 # **3. The target that is not shifted.** What if the decoder reads exactly what it has to predict?
 #
@@ -1364,11 +1385,11 @@ assert copied < 5
 
 # %% [markdown]
 # The loss is as low as it can be, and the model is useless. It has learned to repeat the token that it is
-# reading. A loss that falls too fast is a warning.
+# reading. So do not trust a low loss alone. Let the model write, too.
 #
 # **4. Tied embeddings with entries that are too large.** PyTorch fills an embedding table with numbers of
 # variance 1. As an output matrix, such a table makes logits of size $\sqrt{d_{model}}$. An untrained model
-# should give all 10,000 tokens about the same probability, which is a loss of $\log 10000 = 9.2$.
+# should give all 10,000 tokens about the same probability, and its loss should be near $\log 10000 = 9.2$.
 
 # %%
 _ = torch.manual_seed(0)
@@ -1386,8 +1407,8 @@ assert first_losses[0] > 50
 assert 9 < first_losses[1] < 11
 
 # %% [markdown]
-# **5. Forgetting `model.eval()`.** In training mode, dropout stays on, and the model translates with random
-# holes:
+# **5. Forgetting `model.eval()`.** In training mode, dropout stays on. It sets random numbers inside the
+# model to 0 while the model translates:
 
 # %%
 one = padded(["A man throws a ball to a dog."])
@@ -1408,8 +1429,8 @@ assert len(different["eval"]) == 1
 # %% [markdown]
 # ## From here to GPT
 #
-# Most language models of today are this model with boxes deleted. They do not translate, they continue a
-# text. So there is no source sentence: delete the encoder, and delete the middle sub-layer of each decoder
+# Most language models of today are this model with boxes deleted. They do not translate; they continue a
+# text. So there is no source sentence. Delete the encoder, and delete the middle sub-layer of each decoder
 # layer, which looked at the memory. What remains is self-attention with a causal mask, and a feed-forward
 # network. That is an **encoder layer with a causal mask**, so we have all the parts:
 
@@ -1436,9 +1457,9 @@ assert torch.allclose(before[:, :-1], after[:, :-1], atol=1e-6)  # nobody looks 
 assert not torch.allclose(before[:, -1], after[:, -1], atol=1e-3)
 
 # %% [markdown]
-# Three details differ in the real ones: they are pre-norm, they use GELU or a relative of it in the place of
-# ReLU, and newer ones turn queries and keys by their position instead of adding positions.
-# *More in [17_since_2017](17_since_2017.ipynb).*
+# Most real ones differ in three details. They are pre-norm. They use GELU or a similar function instead of
+# ReLU. Newer ones rotate queries and keys by their position instead of adding position vectors. *More in
+# [17_since_2017](17_since_2017.ipynb).*
 
 # %% [markdown]
 # ## 6 Results
@@ -1450,8 +1471,9 @@ assert not torch.allclose(before[:, -1], after[:, -1], atol=1e-3)
 # > models (including ensembles) by more than 2.0 BLEU, establishing a new state-of-the-art BLEU score of
 # > 28.4."
 #
-# **BLEU** is a score from 0 to 100. It counts how many words of a translation, and runs of up to four words,
-# also stand in a human's translation, and it punishes translations that are too short.
+# **BLEU** is a score from 0 to 100. It counts how many words of a translation, and how many of its
+# sequences of two to four words, also occur in a human translation. It penalizes translations that are too
+# short.
 #
 # | Table 2 | English-German | English-French |
 # | --- | --- | --- |
@@ -1460,10 +1482,10 @@ assert not torch.allclose(before[:, -1], after[:, -1], atol=1e-3)
 # | Transformer (base) | 27.3 | 38.1 |
 # | Transformer (big) | 28.4 | 41.8 (in section 6.1: 41.0) |
 #
-# The base model also needed far less computation than the systems before it, by the paper's estimate less
-# than a sixth of the best single model's. Two tricks belong to the result: the weights are the mean of
-# several copies from the end of training, and the search keeps four candidates instead of one (**beam
-# search**).
+# The base model also needed far less computation than the systems before it: by the paper's estimate, less
+# than a sixth of what the best single model needed. The results use two more techniques. The weights are
+# the mean of several copies from the end of training, and the search keeps four candidates instead of one
+# (**beam search**).
 #
 # *More in [11_search_and_averaging](11_search_and_averaging.ipynb), [10_translation](10_translation.ipynb)
 # and [12_results](12_results.ipynb).*
@@ -1474,9 +1496,9 @@ assert not torch.allclose(before[:, -1], after[:, -1], atol=1e-3)
 # > "While single-head attention is 0.9 BLEU worse than the best setting, quality also drops off with too many
 # > heads."
 #
-# Table 3 changes one thing at a time. The base model has 25.8 BLEU on the development set. One head instead
-# of eight: 24.9. Two layers instead of six: 23.7. No dropout: 24.6. Learned positions instead of clocks:
-# 25.7, which is no real difference. The big model has 26.4.
+# Table 3 changes one thing at a time. The base model has 25.8 BLEU on the development set. With one head
+# instead of eight, it has 24.9. With two layers instead of six, it has 23.7, and without dropout 24.6.
+# Learned positions instead of the clocks give 25.7, which is hardly a difference. The big model has 26.4.
 #
 # *More in [12_results](12_results.ipynb): the same table on our scale.*
 
@@ -1501,15 +1523,15 @@ assert not torch.allclose(before[:, -1], after[:, -1], atol=1e-3)
 # ## What you can now say
 #
 # - Attention compares queries with keys, turns the scores into weights with a softmax, and mixes the values
-#   with these weights; several heads do this side by side.
-# - A Transformer layer lets words look at each other, then works on each word alone, and adds both results
-#   to what was there, normalised. The encoder runs once; the decoder reads its own words and looks at the
-#   memory.
-# - In training the decoder sees the right words, shifted by one and behind a causal mask, so all positions
-#   are trained in one pass.
+#   with these weights. Several heads do this side by side.
+# - A Transformer layer lets words look at each other and then works on each word alone. It adds each result
+#   to the word's vector and normalizes the sum. The encoder runs once; the decoder reads its own words and
+#   looks at the memory.
+# - In training, the decoder reads the right words, shifted by one and behind a causal mask, so all
+#   positions are trained in one pass.
 #
 # **Deeper:** [Does dividing by √d_k still matter after the first
-# updates?](evidence/does_the_division_matter.ipynb)
+# updates?](evidence/does_the_division_matter.ipynb), [Why warm-up?](evidence/why_warm_up.ipynb)
 #
 # **Next:** [01_why_attention](01_why_attention.ipynb), then [02_attention](02_attention.ipynb) and
 # [03_multi_head_attention](03_multi_head_attention.ipynb), which take the attention apart. The names in the
@@ -1518,9 +1540,9 @@ assert not torch.allclose(before[:, -1], after[:, -1], atol=1e-3)
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Predict first: what does the trained translator make of "A man looks at a dog." and
-# "A dog looks at a man." when the encoder's positions are set to zero? Then try it. (The encoder's
-# positions are `blind.src_embed[1].pe`.)
+# **Exercise 1 (easy).** Build a second model, `blind`, with the weights of `model`, and set the positions
+# of its encoder, `blind.src_embed[1].pe`, to zero. Predict first: what will it make of "A man looks at a
+# dog." and "A dog looks at a man."? Then try it.
 
 # %% tags=["solution"]
 blind = Transformer(vocab=10_000, N=4, d_model=128, d_ff=256, h=4, dropout=0.0).eval()
@@ -1533,9 +1555,9 @@ for row in out.tolist():
 assert torch.equal(out[0], out[1])  # the same vectors in another order give the same translation
 
 # %% [markdown]
-# **Exercise 2 (medium).** Write multi-head attention yourself. The test copies the weights of PyTorch's own
-# `nn.MultiheadAttention` into yours, so keep the name `linears` for the four maps. Masks are `True` where a
-# position may be looked at.
+# **Exercise 2 (medium).** Write multi-head attention yourself. Keep the name `linears` for the four maps.
+# Masks are `True` where a position may be looked at. The report says which laws of multi-head attention
+# your class keeps. Where it breaks one, the report names the likely mistake.
 
 
 # %% tags=["exercise"]
@@ -1572,23 +1594,16 @@ class MyAttention(nn.Module):
 
 
 # %% tags=["exercise-test"]
-_ = torch.manual_seed(0)
-theirs, mine = nn.MultiheadAttention(12, num_heads=3, batch_first=True), MyAttention(h=3, d_model=12)
-parts = [*zip(theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True)]
-parts += [(theirs.out_proj.weight, theirs.out_proj.bias)]
-for linear, (weight, bias) in zip(mine.linears, parts, strict=True):
-    linear.weight.data, linear.bias.data = weight.data, bias.data
-a, b = torch.randn(3, 5, 12), torch.randn(3, 4, 12)
-hidden = torch.tensor([[False] * 4, [False] * 3 + [True], [False] * 2 + [True] * 2])  # PyTorch: True hides
-wanted, _ = theirs(a, b, b, key_padding_mask=hidden)
-difference = (mine(a, b, b, ~hidden.unsqueeze(1)) - wanted).abs().max()
-print(f"largest difference from PyTorch's: {difference:.4f}")
-assert difference < 1e-4
+from annotated import check
+
+report = check.multi_head_attention(MyAttention)
+assert report.passed, report
+report
 
 # %% [markdown]
-# **Exercise 3 (medium).** Write the greedy loop without looking. `next_log_probs(tokens)` stands for the
-# model: it gets the tokens written so far, a list, and returns a dictionary from each next token to its
-# log-probability. Stop at `end` or after `max_len` tokens.
+# **Exercise 3 (medium).** Write the greedy loop without looking. The function `next_log_probs(tokens)`
+# stands for the model. It takes the list of tokens written so far, and it returns a dictionary from each
+# possible next token to its log-probability. Stop at `end` or after `max_len` tokens.
 
 
 # %% tags=["exercise"]
@@ -1625,9 +1640,24 @@ assert write_greedily(toy, "</s>", max_len=2) == ["eine", "Katze"]
 
 # %% [markdown]
 # **The long exercise: build the whole model.** Close this page and write the Transformer into an empty
-# file, `model.py`, with the names that you have seen here. In a terminal, `annotated check model.py` says
-# which laws of a Transformer your file keeps and which it breaks: no peeking at the future, padding that
-# changes nothing, equation 1 against a loop. You are done when it finds nothing.
+# file, `model.py`, with the names that you have seen here. Then hold it to the laws that every Transformer
+# keeps, such as no peeking at the future, and padding that changes nothing. In a terminal:
+#
+# ```
+# annotated check model.py
+# ```
+#
+# For each law that your file breaks, you read the numbers that show it, and the likely mistake. Parts that
+# this page does not have, such as beam search, are listed as laws that do not apply. When no law fails, let
+# your own classes translate with the trained weights:
+#
+# ```
+# annotated check model.py --translate "A dog runs across the grass."
+# ```
+#
+# If an empty file is too empty, `annotated build mine` writes `mine/transformer.py`, where every part has
+# its name and its shapes, and you fill in the code. With `--hints 1`, `2` or `3`, the check also gives
+# hints: what to think of, the shapes, or the lines themselves.
 #
 # ## Notation
 #
