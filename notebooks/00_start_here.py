@@ -101,8 +101,8 @@ assert (looked[:, -2] - looked[:, -1]).abs().max() < 0.01  # the period and </s>
 # > "We propose a new simple network architecture, the Transformer, based solely on attention mechanisms,
 # > dispensing with recurrence and convolutions entirely."
 #
-# Attention was known before 2017. What was new is the word *solely*: earlier translators added attention to
-# a recurrent or a convolutional network, and the Transformer has neither.
+# Attention was known before 2017. What was new is the word *solely*: earlier translation models added
+# attention to a recurrent or a convolutional network, and the Transformer has neither.
 
 # %% [markdown]
 # ## 1 Introduction
@@ -117,10 +117,11 @@ assert (looked[:, -2] - looked[:, -1]).abs().max() < 0.01  # the period and </s>
 # - **Distance.** If word 50 depends on word 1, the information has to survive 49 updates. So does the
 #   gradient on its way back.
 #
-# Translators of that time had two RNNs: an **encoder** that reads the source sentence, and a **decoder**
-# that writes the target sentence. At first, a single vector between them had to hold the whole sentence.
-# Bahdanau and colleagues ([2014](https://arxiv.org/abs/1409.0473)) removed this bottleneck. Their decoder
-# looks back at all encoder states at every step and takes a weighted mean of them. That was attention.
+# Translation models of that time had two RNNs: an **encoder** that reads the source sentence, and a
+# **decoder** that writes the target sentence. At first, a single vector between them had to hold the whole
+# sentence. Bahdanau and colleagues ([2014](https://arxiv.org/abs/1409.0473)) removed this bottleneck. Their
+# decoder looks back at all encoder states at every step and takes a weighted mean of them. That was
+# attention.
 #
 # ![An RNN encoder-decoder with one vector between encoder and decoder; the same with attention; a
 # Transformer's encoder, without recurrence](../images/before.svg)
@@ -142,8 +143,29 @@ assert (looked[:, -2] - looked[:, -1]).abs().max() < 0.01  # the period and </s>
 # %% [markdown]
 # ## 3 Model Architecture
 #
-# Here is the whole model, before any of its parts. Read it like a table of contents: every name that you do
-# not know yet is a box that we open below.
+# ![The Transformer: encoder on the left, decoder on the right](../images/architecture.svg)
+#
+# *Figure 3. The paper's Figure 1, redrawn. Read it from top to bottom.*
+#
+# In words: a sentence is a list of **tokens**. A token is a word or a piece of a word, and each token has a
+# number. Each token becomes a vector of $d_{model} = 512$ numbers, and a second vector, which stands for
+# its position, is added to it. The **encoder** lets these vectors look at each other, layer after layer,
+# six times. It outputs one vector per source token, and this vector now contains information from the rest
+# of the sentence. The paper calls these vectors $z$; our code, like PyTorch's, calls them the **memory**.
+#
+# The **decoder** reads the German words written so far. From them and from the memory, it computes a
+# probability for every token of the vocabulary. One token is chosen, and the decoder runs again with that
+# token added:
+#
+# > "At each step the model is auto-regressive, consuming the previously generated symbols as additional
+# > input when generating the next."
+#
+# And here is the whole model as code, before any of its parts. Read it like a table of contents: every name
+# that you do not know yet is a box that we open below.
+#
+# Comments in the code give shapes. B is the number of sentences in a batch, S the number of source tokens,
+# and T the number of target tokens. Inside an attention function, T is the number of positions that look,
+# and S is the number of positions that are looked at.
 
 # %%
 import math
@@ -175,28 +197,6 @@ class Transformer(nn.Module):
     def forward(self, src, tgt, src_mask, tgt_mask):
         return self.decode(self.encode(src, src_mask), src_mask, tgt, tgt_mask)
 
-
-# %% [markdown]
-# ![The Transformer: encoder on the left, decoder on the right](../images/architecture.svg)
-#
-# *Figure 3. The paper's Figure 1, redrawn. Read it from top to bottom.*
-#
-# In words: a sentence is a list of **tokens**. A token is a word or a piece of a word, and each token has a
-# number. Each token becomes a vector of $d_{model} = 512$ numbers, and a second vector, which stands for
-# its position, is added to it. The **encoder** lets these vectors look at each other, layer after layer,
-# six times. It outputs one vector per source token, and this vector now contains information from the rest
-# of the sentence. The paper calls these vectors $z$; our code, like PyTorch's, calls them the **memory**.
-#
-# The **decoder** reads the German words written so far. From them and from the memory, it computes a
-# probability for every token of the vocabulary. One token is chosen, and the decoder runs again with that
-# token added:
-#
-# > "At each step the model is auto-regressive, consuming the previously generated symbols as additional
-# > input when generating the next."
-#
-# Comments in the code give shapes. B is the number of sentences in a batch, S the number of source tokens,
-# and T the number of target tokens. Inside an attention function, T is the number of positions that look,
-# and S is the number of positions that are looked at.
 
 # %% [markdown]
 # ### A model small enough to print
@@ -363,7 +363,7 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 # Check one number: *cat* stands at position 1, and $\sin(1) = 0.84$. Its embedding had 0.00 in the first
 # place, so `x` has 0.84 there.
 #
-# Why clocks, and not simply the numbers 0, 1, 2? The authors hoped for this:
+# Why clocks, and not simply the numbers 0, 1, 2? The authors give this reason:
 #
 # > "We chose this function because we hypothesized it would allow the model to easily learn to attend by
 # > relative positions, since for any fixed offset k, PEpos+k can be represented as a linear function of
@@ -578,8 +578,8 @@ assert row.softmax(dim=-1)[2] > 0.98
 #
 # One attention gives each word *one* set of weights. But a verb may need both its subject and its object,
 # for different reasons, and one mixture would blur them. So the model runs several attentions side by side,
-# called **heads**. Each head has its own queries, keys and values, and they are narrower: the paper uses $h
-# = 8$ heads of $d_k = d_{model} / h = 64$ numbers. A last matrix, $W^O$, mixes what the heads have found.
+# called **heads**. Each head has its own queries, keys and values, and they are narrower: the paper uses
+# $h = 8$ heads of $d_k = d_{model} / h = 64$ numbers. A last matrix, $W^O$, mixes what the heads have found.
 #
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(head_1, \dots, head_h)\, W^O$$
 # $$head_i = \mathrm{Attention}(Q W_i^Q, K W_i^K, V W_i^V)$$
@@ -660,8 +660,8 @@ show("output for the shuffled vectors", shuffled, rows=[words[i] for i in order]
 assert torch.allclose(shuffled, attended[order])
 
 # %% [markdown]
-# The same rows come out, in the shuffled order. Attention does not see order; only the positions that we
-# added to $x$ tell it. That is why the model needs section 3.5.
+# The same rows come out, in the shuffled order. Attention does not see the order of the words. Only the
+# positions that we added to $x$ carry it. That is why the model needs section 3.5.
 #
 # *More in [03_multi_head_attention](03_multi_head_attention.ipynb): what two heads can do that one cannot.*
 
@@ -759,7 +759,7 @@ with torch.no_grad():
 assert 0 < (inner == 0).sum() < inner.numel()
 
 # %% [markdown]
-# About half of the inner numbers are 0: for this word, those units are off. In the base model, the
+# About half of the inner numbers are 0. Each of these units is off for that word. In the base model, the
 # feed-forward network holds two thirds of an encoder layer's weights: $8\,d_{model}^2$, against
 # $4\,d_{model}^2$ in the attention.
 #
@@ -769,7 +769,8 @@ assert 0 < (inner == 0).sum() < inner.numel()
 # %% [markdown]
 # ### 3.1 The encoder
 #
-# You have now seen every step of an encoder layer. Here it is as code, and the stack of N layers:
+# You have now seen every step of an encoder layer. Here is the layer as code, and after it the
+# stack of N layers:
 
 
 # %%
@@ -847,9 +848,9 @@ class Decoder(nn.Module):
 # ### 3.2.3 The decoder's mask
 #
 # In training, we know the whole German sentence, and we want to train all its words at once. So the decoder
-# reads `<s> eine Katze rennt`, and at each position it has to predict the next word: `eine Katze rennt
-# </s>`. There is a catch. At the position of `eine`, the decoder could look one position ahead, find
-# *Katze*, and copy it.
+# reads `<s> eine Katze rennt`, and at each position it has to predict the next word:
+# `eine Katze rennt </s>`. There is a catch. At the position of `eine`, the decoder could look one position
+# ahead, find *Katze*, and copy it.
 #
 # > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property."
 #
@@ -1170,8 +1171,9 @@ for text in ("A cat runs.", "A snowboarder somersaults."):
 # %% [markdown]
 # What does a training batch look like? You have seen it for one sentence: the decoder reads `<s> eine Katze
 # rennt` and predicts `eine Katze rennt </s>`. The target is **shifted by one**. The decoder always reads
-# the right words, even where it would have written other words. This is called **teacher forcing**. With
-# several sentences comes padding, and the decoder's mask is then the causal mask *and* the padding mask:
+# the right words, even where it would have written other words. This is called **teacher forcing**. A
+# batch of several sentences also contains padding, so the decoder's mask is the causal mask *and* the
+# padding mask:
 
 # %%
 src = padded(["A cat runs.", "A cat sleeps on a chair."])  # (2, S)
@@ -1268,8 +1270,8 @@ def smoothed_loss(log_probs, target, smoothing=0.1):
 
 
 # %% [markdown]
-# **Before you run this:** four tokens, and the first is right. Which of these two predictions has the lower
-# smoothed loss?
+# **Before you run this:** there are four tokens, and the first is the right one. Which of these two
+# predictions has the lower smoothed loss?
 
 # %%
 for p in ([0.9997, 0.0001, 0.0001, 0.0001], [0.91, 0.03, 0.03, 0.03]):
@@ -1457,7 +1459,7 @@ assert torch.allclose(before[:, :-1], after[:, :-1], atol=1e-6)  # nobody looks 
 assert not torch.allclose(before[:, -1], after[:, -1], atol=1e-3)
 
 # %% [markdown]
-# Most real ones differ in three details. They are pre-norm. They use GELU or a similar function instead of
+# Most GPTs differ from this one in three details. They are pre-norm. They use GELU or a similar function instead of
 # ReLU. Newer ones rotate queries and keys by their position instead of adding position vectors. *More in
 # [17_since_2017](17_since_2017.ipynb).*
 
@@ -1647,16 +1649,16 @@ assert write_greedily(toy, "</s>", max_len=2) == ["eine", "Katze"]
 # annotated check model.py
 # ```
 #
-# For each law that your file breaks, you read the numbers that show it, and the likely mistake. Parts that
-# this page does not have, such as beam search, are listed as laws that do not apply. When no law fails, let
+# For each law that your file breaks, the command prints an example with its numbers, and the likely mistake.
+# A law about a part that your file does not have, such as beam search, does not apply. When no law fails, let
 # your own classes translate with the trained weights:
 #
 # ```
 # annotated check model.py --translate "A dog runs across the grass."
 # ```
 #
-# If an empty file is too empty, `annotated build mine` writes `mine/transformer.py`, where every part has
-# its name and its shapes, and you fill in the code. With `--hints 1`, `2` or `3`, the check also gives
+# If you prefer not to start from nothing, `annotated build mine` writes `mine/transformer.py`. Every part has
+# its name and its shapes there, and you fill in the code. With `--hints 1`, `2` or `3`, the check also gives
 # hints: what to think of, the shapes, or the lines themselves.
 #
 # ## Notation
