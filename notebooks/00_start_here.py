@@ -1459,9 +1459,9 @@ assert torch.allclose(before[:, :-1], after[:, :-1], atol=1e-6)  # nobody looks 
 assert not torch.allclose(before[:, -1], after[:, -1], atol=1e-3)
 
 # %% [markdown]
-# Most GPTs differ from this one in three details. They are pre-norm. They use GELU or a similar function instead of
-# ReLU. Newer ones rotate queries and keys by their position instead of adding position vectors. *More in
-# [17_since_2017](17_since_2017.ipynb).*
+# Most GPTs differ from this one in three details. They are pre-norm. They use GELU or a similar function
+# instead of ReLU. Newer ones rotate queries and keys by their position instead of adding position vectors.
+# *More in [17_since_2017](17_since_2017.ipynb).*
 
 # %% [markdown]
 # ## 6 Results
