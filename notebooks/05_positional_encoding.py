@@ -1,15 +1,16 @@
 # %% [markdown]
 # # 05 · Positional encoding
 #
-# **You take the positions out of a translator and see what is lost, build the encoding from clocks, and make
-# a head by hand that always looks one word back, even at position 100,000.**
+# **You take the positions out of a translator and see what is lost. Then you build the encoding from
+# clocks, and you build an attention head by hand that always looks one word back, even at position
+# 100,000.**
 #
 # Previous: [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb) · Next:
 # [06_the_full_model](06_the_full_model.ipynb)
 #
 # *18 minutes to read, a few seconds to run.*
 #
-# - **Before:** attention with its queries and keys ([02](02_attention.ipynb)); words become vectors
+# - **Before:** attention with its queries and keys ([02](02_attention.ipynb)), and how words become vectors
 #   ([04](04_feed_forward_and_embeddings.ipynb)).
 # - **After:** you can write the encoding, and say what its sines and cosines are good for.
 #
@@ -28,7 +29,7 @@ if not find_spec("annotated"):
 # We load the translator twice. In the second copy, we set the encoder's positions to zero.
 #
 # **Before you run this:** what will the blind translator make of two sentences that have the same words in
-# different order?
+# a different order?
 
 # %%
 from annotated import load_pretrained
@@ -44,10 +45,10 @@ assert translator(first) != translator(second)
 assert blind(first) == blind(second)
 
 # %% [markdown]
-# Without positions, both sentences have the same translation. This is not because the model is bad. It
-# *cannot* know the difference. In [00](00_start_here.ipynb) you saw why: attention is a weighted mean, and a
-# mean does not know the order of its terms. If you shuffle the words that go in, you get the same vectors,
-# shuffled.
+# Without positions, both sentences get the same translation. This is not because the model is bad. It
+# *cannot* know the difference. In [00](00_start_here.ipynb) you saw why: attention is a weighted mean, and
+# a mean does not know the order of its terms. If you shuffle the words that go in, you get the same
+# vectors, shuffled.
 #
 # > "Since our model contains no recurrence and no convolution, in order for the model to make use of the
 # > order of the sequence, we must inject some information about the relative or absolute position of the
@@ -60,17 +61,18 @@ assert blind(first) == blind(second)
 #
 # The model adds to each word's vector a second vector that depends only on the position. Which one?
 #
-# **The number itself.** We could add 0 to all entries of the first word, 1 to all entries of the second, and
-# so on. But every sub-layer ends in a layer normalization, which subtracts the mean of the entries. It would
-# subtract exactly what we added. And at position 500, the word would drown in the number.
+# **The number itself.** We could add 0 to all entries of the first word, 1 to all entries of the second,
+# and so on. But every sub-layer ends in a layer normalization, which subtracts the mean of a vector's
+# entries. So the first one would remove exactly the number that we added. And before that, at position 500,
+# the word would drown in the number.
 #
-# **Binary digits.** A better idea: position 6 is `0110`, and 7 is `0111`. All entries are small, every
-# position has its own pattern, and 16 digits count to 65,535. The last digit changes at every step, and each
-# digit to its left half as often. So the fast digits tell near positions apart, and the slow digits far ones.
-# But binary digits *jump*. From 7 (`0111`) to 8 (`1000`) all four change, although the positions are
-# neighbors.
+# **Binary digits.** It is a better idea to write the position in binary: position 6 is `0110`, and position
+# 7 is `0111`. All entries are small, every position has its own pattern, and 16 digits count to 65,535. The
+# last digit changes at every step, and each digit to its left changes half as often. So the fast digits
+# tell near positions apart, and the slow digits tell far positions apart. But binary digits *jump*. From 7
+# (`0111`) to 8 (`1000`) all four digits change, although the positions are neighbors.
 #
-# What we want is a binary counter that moves smoothly. That is a set of waves, fast ones and slow ones:
+# What we want is a binary counter that moves smoothly. A set of waves, some fast and some slow, does that:
 
 # %% tags=["figure-counter"]
 import math
@@ -91,8 +93,9 @@ plot_encodings(waves, ax=axes[1]).set(title="Sines and cosines", xlabel="entry (
 plt.show()
 
 # %% [markdown]
-# *Figure 1. Both tables count from 0 (top) to 63 (bottom). Fast columns are on the left. Digits jump; waves
-# move a little at every step.*
+# *Figure 1. Both tables count from 0 (top) to 63 (bottom). The fast columns are on the left, so the binary
+# numbers are written backward. The digits jump. The waves change gradually, and the slow ones change only a
+# little at every step.*
 
 # %% [markdown]
 # ## Clocks
@@ -104,11 +107,11 @@ plt.show()
 #
 # Read the formula in pairs. Entries $2i$ and $2i + 1$ are the sine and the cosine of *one* angle. The angle
 # is the position times a number that belongs to the pair, its **frequency** $\omega_i =
-# 10000^{-2i/d_{model}}$. An angle that grows steadily is the hand of a clock. The sine says how far right the
-# tip of the hand is, and the cosine how far up.
+# 10000^{-2i/d_{model}}$. An angle that grows steadily is like the hand of a clock. The sine says how far to
+# the right the tip of the hand is, and the cosine says how far up it is.
 #
-# In code, this is four lines. (The angles are computed in float64, because in float32 they are visibly off at
-# position 5,000.)
+# In code, this takes four lines. We compute the angles in float64, because in float32 the fourth decimal
+# would be wrong at position 5,000.
 
 
 # %%
@@ -130,8 +133,9 @@ assert torch.allclose(sinusoids(5000, 512).float(), annotated.sinusoids(5000, 51
 assert torch.allclose(sinusoids(3, 4)[1, :2], torch.tensor([math.sin(1), math.cos(1)]).double())
 
 # %% [markdown]
-# These are the numbers that you saw in 00. With $d_{model} = 4$ there are two clocks, and the second one is
-# 100 times as slow. With six entries there are three clocks:
+# These are the numbers that you saw in 00. With $d_{model} = 4$ there are two hands, and the second hand is
+# 100 times as slow as the first. With six entries there are three hands. Here they are on one clock, at
+# five positions:
 
 # %% tags=["figure-clocks"]
 fig, axes = plt.subplots(1, 5, figsize=(11, 2.5))
@@ -152,27 +156,27 @@ fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", nco
 plt.show()
 
 # %% [markdown]
-# *Figure 2. Five positions as clocks. The long hand turns by one radian at every position, the middle one by
-# 0.046, and the short one by 0.002. No two clocks show the same time.*
+# *Figure 2. Five positions as clocks. The long hand turns by one radian at every position, the middle hand
+# by 0.046, and the short hand by 0.002. No two of these clocks show the same time.*
 #
-# The long hand goes round after six positions, so alone it would soon repeat itself. The short hand needs
-# 2,900 positions for a turn, but from one position to the next it hardly moves. Together they tell near and
-# far.
+# The long hand completes a turn after about six positions, so alone it would soon repeat itself. The short
+# hand needs about 2,900 positions for a turn, but from one position to the next it hardly moves. Together,
+# the hands tell both near and far positions apart.
 #
-# Why both a sine and a cosine? With the sine alone you would know how far right the tip is, but not whether
-# it is above or below. One reading would belong to two different times.
+# Why both a sine and a cosine? With the sine alone you would know how far to the right the tip is, but not
+# whether it is in the upper or the lower half. One reading would belong to two different times.
 #
-# Why 10000? The paper gives no reason. It makes the slowest hand so slow that it does not come round within
-# any sentence.
+# Why 10000? The paper gives no reason. With $d_{model} = 512$, this number makes the slowest hand so slow
+# that it needs about 60,000 positions for one turn. No sentence is that long.
 #
-# **To keep:** each pair of entries is the hand of a clock, the hands have different speeds, and together they
-# tell the position.
+# **To keep:** each pair of entries is one hand of a clock, the hands have different speeds, and together
+# they tell the position.
 
 # %% [markdown]
 # ### Reading other people's code
 #
 # In many implementations you will not find $10000^{-2i/d}$ but `exp(-(2i/d) · ln 10000)`. It is the same
-# number, because $a^b = e^{b \ln a}$. The authors computed it that way, and many copied it.
+# number, because $a^b = e^{b \ln a}$. The authors' code uses the exponential, and many others copied it.
 
 # %%
 even = torch.arange(0, 512, 2, dtype=torch.float64)
@@ -185,17 +189,18 @@ assert torch.allclose(as_power, as_exponential, rtol=1e-12)
 assert round(10000 ** (510 / 512)) == 9647
 
 # %% [markdown]
-# Two other differences matter if you load somebody's weights. The authors' own code (tensor2tensor) puts all
-# sines first and then all cosines. And it divides by $d/2 - 1$ where the formula has $d/2$. So its slowest
-# wavelength is exactly the $10000 \cdot 2\pi$ that the paper mentions; by the paper's formula it is
-# $9647 \cdot 2\pi$ for $d_{model} = 512$.
+# Two other differences matter if you load somebody's weights. First, the authors' own code (tensor2tensor)
+# puts all sines before all cosines. Second, their exponent divides by $d/2 - 1$ where the formula divides
+# by $d/2$. So the slowest wave of their code has exactly the wavelength that the paper mentions, $10000
+# \cdot 2\pi$. By the paper's formula, its wavelength is $9647 \cdot 2\pi$ for $d_{model} = 512$.
 
 # %% [markdown]
 # ## Only the distance counts
 #
-# Attention compares vectors by their dot product. So what is the dot product of two positions? Take one clock
-# at positions $a$ and $b$. Its part of the dot product is $\sin a \sin b + \cos a \cos b$, which is $\cos(a -
-# b)$. Only the difference is left.
+# Attention compares vectors by their dot product. So what is the dot product of two positions? Take one
+# hand. At the first position it stands at the angle $a$, and at the second position at the angle $b$. This
+# hand's part of the dot product is $\sin a \sin b + \cos a \cos b$, which is $\cos(a - b)$. Only the
+# difference is left.
 
 # %% tags=["figure-similarity"]
 import seaborn
@@ -210,8 +215,8 @@ plt.show()
 print("of neighbors, anywhere:", [round(similarity[i, i + 1].item(), 3) for i in (0, 10, 50)])
 
 # %% [markdown]
-# *Figure 3. Every diagonal has one color: how similar two positions are depends only on how far apart they
-# are.*
+# *Figure 3. The dot products of the first 60 positions. Every diagonal has one color: how similar two
+# positions are depends only on how far apart they are.*
 
 # %% tags=["check"]
 for k in range(60):
@@ -220,8 +225,8 @@ for k in range(60):
 assert abs(similarity[0, 0] - 256) < 1e-6
 
 # %% [markdown]
-# A position is most similar to itself (256), and then to its neighbors (249). But the dot product is the same
-# forwards and backwards. How can a head ask for the word *before*?
+# The dot product of a position with itself is 256, and with each of its neighbors it is 249. But the dot
+# product is the same forward and backward. How can a head ask for the word *before*?
 
 # %% [markdown]
 # ## One matrix moves every position
@@ -231,8 +236,9 @@ assert abs(similarity[0, 0] - 256) < 1e-6
 # > PEpos." (section 3.5)
 #
 # In plain words: to set a clock forward by $k$ positions, turn each hand by a fixed angle. The fast hand
-# turns far, and the slow hand turns a little. But the angle does not depend on the time that the clock shows.
-# To turn a hand is a *rotation*, which is a matrix, so one matrix sets forward every clock:
+# turns far, and the slow hand turns a little. But the angles do not depend on the time that the clock
+# shows. Turning a hand is a *rotation*, and a rotation is a multiplication by a matrix. So one matrix sets
+# every clock forward, whatever time it shows:
 
 
 # %%
@@ -254,8 +260,8 @@ assert torch.allclose(backwards, encodings[:3900], atol=1e-9)
 
 # %% [markdown]
 # What is this good for? We can now build a head *by hand* that looks at the word before. Its keys are the
-# positions. Its queries are the positions, set back by one. So the query of position 7 equals the key of
-# position 6, and their dot product is the largest in the row.
+# encodings of the positions. Its queries are the same encodings, set back by one. So the query of position
+# 7 points the same way as the key of position 6, and their dot product is the largest in the row.
 #
 # **Before you run this:** nothing is trained. Will the head still work at position 100,000?
 
@@ -276,11 +282,12 @@ for first in (0, 100_000):
     assert attention(places @ back.T, places, places)[1].diagonal(-1).min() > 0.99
 
 # %% [markdown]
-# It works anywhere, because the matrix is the same everywhere. The queries and the keys need different
-# matrices for this, $W^Q$ and $W^K$. That is how a head tells before from after.
+# It works anywhere, because the same matrix serves every position. In a model, this matrix would be part of
+# $W^Q$. The head can tell before from after because its queries and its keys have different matrices, $W^Q$
+# and $W^K$.
 #
-# **To keep:** one matrix turns all clocks by $k$ positions, so a head can learn "look $k$ words back" once
-# for all positions.
+# **To keep:** one matrix sets all clocks back by $k$ positions, so a head can learn "look $k$ words back"
+# once for all positions.
 
 # %% [markdown]
 # ## Added to the word
@@ -289,7 +296,8 @@ for first in (0, 100_000):
 # > summed." (section 3.5)
 #
 # So far our head saw only positions. In the model it sees the *sum* of a word and a position. Does it still
-# work? We add 200 random words with entries of variance 1, which is their size at the start of training:
+# work? We add the vectors of 200 random words. Their entries have variance 1, as embeddings have at the
+# start of training:
 
 # %%
 _ = torch.manual_seed(0)
@@ -304,12 +312,14 @@ assert before < 0.1
 assert itself > 0.9
 
 # %% [markdown]
-# It fails. The query and the key of one position now contain the same word, and a word is more similar to
-# itself than anything else. So every word looks at itself.
+# It fails. The query and the key of one position now contain the same word. Setting the query back by one
+# hardly changes this word, because most of the hands turn only a little. And a word is more similar to
+# itself than to any other word. So every word looks at itself.
 #
 # Is everything lost in the sum, then? No. There are 512 entries, and a model can keep words and positions
-# apart. Suppose that training has left the first 64 entries free of words. They hold the 32 fastest clocks. A
-# head of the paper is 64 numbers wide, and can look at exactly these:
+# apart. Suppose that training has left the first 64 entries free of words. These entries hold the 32
+# fastest hands. A head of the paper is 64 numbers wide, so its queries and keys can look at exactly these
+# entries:
 
 # %%
 words[:, :64] = 0.0
@@ -322,10 +332,11 @@ print(f"the word before gets at least {weights.diagonal(-1).min():.3f}")
 assert weights.diagonal(-1).min() > 0.99
 
 # %% [markdown]
-# It works again. So adding is not worse than appending: a model that needs to keep the two apart can reserve
-# some directions for positions, and it can decide how many.
+# It works again. So adding the position can do whatever appending it to the word would do: a model that
+# needs to keep the two apart can reserve some entries for positions. And the model itself can learn how
+# many.
 #
-# **To keep:** word and position are added, and training decides how well they stay apart.
+# **To keep:** word and position are added, and training decides how far they stay apart.
 
 # %% [markdown]
 # ## Learned positions
@@ -333,8 +344,9 @@ assert weights.diagonal(-1).min() > 0.99
 # > "We also experimented with using learned positional embeddings instead, and found that the two
 # > versions produced nearly identical results (see Table 3 row (E))." (section 3.5)
 #
-# The alternative is a second embedding table: one row for each position, filled by training. BERT and GPT-2
-# do it. In the paper it had 25.7 BLEU, and the sinusoids 25.8. In code it is a look-up:
+# The alternative is a second embedding table, which has one row for each position and is filled by
+# training. BERT and GPT-2 do this. In the paper, the learned table scored 25.7 BLEU, and the sinusoids
+# scored 25.8. In code it is a look-up:
 
 # %%
 from annotated import LearnedPositions
@@ -344,31 +356,34 @@ show_source(LearnedPositions.forward, docstring=False)
 
 # %% [markdown]
 # The difference shows beyond the longest training sentence. A row that was never read has never had a
-# gradient, so it is still random. And after the last row there is nothing, hence the error in the code.
-# Sinusoids can be computed for every position:
+# gradient, so it is still random. After the last row there is nothing, and the code raises an error.
+# Sinusoids, on the other hand, can be computed for every position:
 #
 # > "We chose the sinusoidal version because it may allow the model to extrapolate to sequence lengths longer
 # > than the ones encountered during training." (section 3.5)
 #
-# *May*, they say, and they show no experiment. Our hand-made head needs no training at position 100,000. But
-# a trained model has no reason to find our solution if it has seen only 32 positions.
+# The authors say *may*, and they show no experiment. Our hand-made head works at position 100,000 without
+# any training. But a trained model has no reason to find our solution if it has seen only 32 positions.
 #
 # *We measured it: [Do positions beyond the trained ones
-# work?](evidence/do_positions_beyond_training_work.ipynb) Mostly not. It helps to start the sentences of the
-# training at many different positions.*
+# work?](evidence/do_positions_beyond_training_work.ipynb) Not by themselves: a small model that learned at
+# positions 0 to 31 names the previous symbol correctly in only ≈38% of cases further on. It helps to train on
+# more positions, and to let the training sentences start at different ones.*
 #
-# Most of today's language models add nothing to the embeddings. They turn queries and keys by their position,
-# with the rotations of this page. That is **RoPE**, and you will write it in Exercise 2.
+# Most of today's language models add no positions to the embeddings. They rotate each query and key by an
+# angle that depends on its position, as on this page. This method is called **RoPE**, and you will write it
+# in Exercise 2.
 
 # %% [markdown]
 # ## What you can now say
 #
 # - Attention alone does not know the order of words, so a vector for the position is added to each embedding.
-# - Each pair of entries in this vector is the hand of a clock. Fast hands tell near positions apart, slow
-#   hands far ones.
+# - Each pair of entries in this vector is the hand of a clock. Fast hands tell near positions apart, and
+#   slow hands tell far positions apart.
 # - The similarity of two positions depends only on their distance, and one matrix moves all positions by $k$.
 #   So a head can learn to look $k$ words back.
-# - Sinusoids exist for every position; whether a model can use them beyond its training is another question.
+# - Sinusoids exist for every position, but a model does not automatically know how to use those beyond its
+#   training.
 #
 # **Deeper:** [Do positions beyond the trained ones work?](evidence/do_positions_beyond_training_work.ipynb)
 #
@@ -377,9 +392,9 @@ show_source(LearnedPositions.forward, docstring=False)
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Suppose that only the fastest clock were left ($d_{model} = 2$). It turns by one
-# radian at each position. Predict first: will any position below 1,000 show nearly the same time as position
-# 0? Find the one that comes closest. What would the model confuse?
+# **Exercise 1 (easy).** Suppose that only the fastest hand were left ($d_{model} = 2$). It turns by one
+# radian at each position. Predict first: will any position below 1,000 show nearly the same time as
+# position 0? Find the one that comes closest. What would the model confuse?
 
 # %% tags=["solution"]
 fastest = sinusoids(1000, 2)
@@ -392,8 +407,9 @@ assert distance.argmin() + 1 == 710
 
 # %% [markdown]
 # **Exercise 2 (medium).** Rotary positions (RoPE; Su et al., 2021) add nothing to the words. They turn each
-# pair of entries of a query or key by the position times the pair's frequency. Write it. The test checks that
-# a score then depends on the offset alone, whatever the words are.
+# pair of entries of a query or key by an angle, which is the position times the pair's frequency. Write
+# this function. The test checks that the score of a query and a key then depends only on the distance
+# between their positions.
 
 
 # %% tags=["exercise"]
@@ -425,10 +441,10 @@ assert (scores.diagonal(1)[0] - scores.diagonal(-1)[0]).abs() > 0.1  # before is
 print("one score for each offset")
 
 # %% [markdown]
-# **Exercise 3 (hard).** Tell the time: from an encoding of width 64, with noise of standard deviation 0.02 on
-# each entry, find the position (1,000 to 40,000) *without* searching a table. The slowest hand gives it
-# roughly. The fastest hand gives it precisely, but without the number of whole turns. What do the hands in
-# between do?
+# **Exercise 3 (hard).** Tell the time. You are given an encoding of width 64 with noise of standard
+# deviation 0.02 on each entry. Find its position, which is between 1,000 and 40,000, *without* searching a
+# table. The slowest hand gives the position roughly. The fastest hand gives it precisely, but it does not
+# tell the number of whole turns. What do the hands in between do?
 
 
 # %% tags=["exercise"]
