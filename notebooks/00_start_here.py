@@ -6,7 +6,7 @@
 #
 # Next: [01_why_attention](01_why_attention.ipynb)
 #
-# *75 minutes to read, three to run.*
+# *75 minutes to read, one to run.*
 #
 # - **Before:** Python, some PyTorch (`nn.Module`), matrix products, gradients; nothing about attention.
 # - **After:** you know what each box of the model does and why, and you can write it yourself.
@@ -203,7 +203,7 @@ class Transformer(nn.Module):
 #
 # The paper's model has vectors of 512 numbers, too many to read. So we train a tiny model with vectors of
 # **four** numbers, two attention heads and one layer on each side. It learns eight sentences. They are
-# short, but they need attention: the English *a* is *ein* before *Hund* and *eine* before *Katze*.
+# short, but they need attention: the English *a* becomes *ein* before *Hund* and *eine* before *Katze*.
 
 # %%
 articles = {("a", "dog"): "ein", ("a", "cat"): "eine", ("the", "dog"): "der", ("the", "cat"): "die"}
@@ -871,7 +871,8 @@ print(causal_mask(4)[0].int())
 
 # %% [markdown]
 # In a decoder, we label each row by the token that is **read** at that position. The row `eine` predicts
-# the word after *eine*. Here is the decoder's self-attention for our sentence:
+# the word after *eine*. The decoder layer computes as the encoder layer did, with other weights, so we print
+# only its input and its attention. Here is the self-attention for our sentence:
 
 # %%
 german_read = ["<s>", "eine", "Katze", "rennt"]
