@@ -8,7 +8,7 @@
 # Previous: [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb) · Next:
 # [06_the_full_model](06_the_full_model.ipynb)
 #
-# *18 minutes to read, a few seconds to run.*
+# *20 minutes to read, a few seconds to run.*
 #
 # - **Before:** attention with its queries and keys ([02](02_attention.ipynb)), and how words become vectors
 #   ([04](04_feed_forward_and_embeddings.ipynb)).
