@@ -34,7 +34,7 @@ import torch
 
 from annotated import greedy_decode, make_model
 
-torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
+torch.set_num_threads(1)  # a second thread does not help with matrices this small
 V, LENGTH = 11, 10  # symbols (0 is padding), symbols in a row
 
 
@@ -503,7 +503,7 @@ print(
 )
 whole = (said == longer).all(dim=1).double().mean()
 print(f"rows copied without a mistake: ≈{whole:.0%}")
-# Positions that it has never seen are lost: a computed encoding is not yet one that it can use.
+# At positions that it has never seen, the model is lost: that an encoding exists does not mean it can be used.
 assert whole < 0.3
 
 # %% [markdown]
