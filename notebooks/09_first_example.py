@@ -106,9 +106,10 @@ assert batch.ntokens == LENGTH - 1
 # %% [markdown]
 # ## The training loop
 #
-# Here it is. The optimizer is Adam with the paper's settings. The schedule is the paper's equation 3 with a
-# shorter warm-up, because our whole run has 400 updates and the paper's base model had 100,000. As in
-# [08](08_training_recipe.ipynb), we multiply the schedule by a factor that suits a small model.
+# Before the loop we need a loss, an optimizer and a schedule. The optimizer is Adam with the paper's
+# settings. The schedule is the paper's equation 3 with a shorter warm-up, because our whole run has 400
+# updates and the paper's base model had 100,000. As in [08](08_training_recipe.ipynb), we multiply the
+# schedule by a factor that suits a small model.
 
 # %%
 from annotated import LabelSmoothing, noam_scheduler
@@ -138,7 +139,7 @@ def train(model, batches, optimizer, scheduler):
 
 
 # %% [markdown]
-# Almost every training loop in PyTorch has these lines. Let us go through them.
+# That is the whole loop, and almost every training loop in PyTorch has these lines. Let us go through them.
 #
 # - **Forward.** The model answers all questions of the batch. The generator turns its vectors into
 #   log-probabilities.
@@ -310,12 +311,12 @@ assert history[-1][2] < 0.06
 
 # %% [markdown]
 # It copies. There are $10^9$ different rows, and in training the model has read only 51,200 of them. So it
-# cannot know our 200 rows by heart. It has learned to copy.
+# has almost certainly never read our 200 rows. It has learned to copy.
 
 # %% [markdown]
 # ### 95% of what?
 #
-# Look at the two accuracies during the run.
+# How did the two accuracies change during the run?
 
 # %% tags=["figure-accuracies"]
 import matplotlib.pyplot as plt
@@ -343,9 +344,9 @@ assert 0.88 < middle[3] < 0.96
 # %% [markdown]
 # A row is right only if all nine answers are right. If each answer is right with probability $p$,
 # independently of the others, then all nine are right with probability $p^9$. That is the dotted line, and
-# the model stays close to it: $0.92^9 \approx 0.5$. For thirty tokens the same rule says $0.98^{30} \approx
-# 0.55$. So a translator with 98% of its tokens right would make a mistake in almost every second sentence of
-# that length.
+# the model stays close to it: $0.92^9 \approx 0.5$. For thirty tokens the same rule says
+# $0.98^{30} \approx 0.55$. So a translator with 98% of its tokens right would make a mistake in almost every
+# second sentence of that length.
 #
 # **To keep:** even when most tokens are right, most whole outputs can be wrong.
 
@@ -503,13 +504,13 @@ print(
 )
 whole = (said == longer).all(dim=1).double().mean()
 print(f"rows copied without a mistake: ≈{whole:.0%}")
-# At positions that it has never seen, the model is lost: that an encoding exists does not mean it can be used.
+# The model is lost at positions that it has never seen. They have an encoding, but no use for it was learned.
 assert whole < 0.3
 
 # %% [markdown]
 # **Exercise 2 (medium).** Suppose that the batch you want does not fit into memory. Compute the same
-# gradients from several smaller batches, which may have different numbers of tokens. This is *gradient
-# accumulation*. (`criterion` returns a sum over tokens, as above.)
+# gradients from several smaller batches, which may have different numbers of tokens. This is called *gradient
+# accumulation*. As above, `criterion` returns a sum over tokens.
 
 
 # %% tags=["exercise"]
