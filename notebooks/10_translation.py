@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 10 · A translator, from text to BLEU
 #
-# **You build byte-pair encoding and BLEU by hand, and between them you train a translator from 20,000 pairs
-# of sentences in two minutes.**
+# **You write byte-pair encoding and BLEU by hand, and in between you train a translator on 20,000 pairs of
+# sentences in two minutes.**
 #
 # Previous: [09_first_example](09_first_example.ipynb) · Next:
 # [11_search_and_averaging](11_search_and_averaging.ipynb)
@@ -11,8 +11,8 @@
 #
 # - **Before:** you know the training loop ([09](09_first_example.ipynb)), and batches with their masks
 #   ([07](07_batches_and_masks.ipynb)).
-# - **After:** you can train on your own text, read a BLEU score with the suspicion that it deserves, and say
-#   how translators are built today.
+# - **After:** you can train a translator on your own text, judge what a BLEU score tells you, and say how
+#   translators are built today.
 #
 # "The paper" is "Attention Is All You Need" (Vaswani et al., 2017); these are its sections 5.1 and 6.1. A
 # number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims.
@@ -26,8 +26,8 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## From text to text
 #
-# A Transformer does not read text, and it does not write text. It reads and writes numbers. Here is
-# everything that happens to a sentence in a trained translator:
+# A Transformer reads and writes numbers, not text. Here is everything that happens to a sentence in a trained
+# translator:
 
 # %%
 import torch
@@ -53,8 +53,8 @@ assert tokenizer.decode(numbers) == sentence
 assert "cat" in translator(sentence)
 
 # %% [markdown]
-# The middle is lessons 00 to 09. This lesson is about both ends: how text becomes pieces, and how one
-# measures whether the text that comes out is any good. Between them, we train.
+# Lessons 00 to 09 explained the middle. This lesson is about both ends: how text becomes pieces, and how to
+# measure whether the text that comes out is any good. In between, we train a translator.
 
 # %% [markdown]
 # ## Three texts with three jobs
@@ -62,9 +62,9 @@ assert "cat" in translator(sentence)
 # > "We trained on the standard WMT 2014 English-German dataset consisting of about 4.5 million sentence
 # > pairs." (section 5.1)
 #
-# We have two minutes and no network, so the package brings a small artificial language pair along. A grammar
-# draws a meaning at random and writes it in German and in English, with German word order, cases and verbs
-# that split.
+# We have only two minutes, so we use a small artificial text that comes with the package. A grammar draws a
+# meaning at random and writes it in German and in English. As in real German, the word order is not the
+# English one, nouns have cases, and some verbs split in two.
 
 # %%
 from annotated.data import load_corpus
@@ -81,12 +81,12 @@ for one, other in ((train, val), (train, test), (val, test)):
     assert set(one.tgt).isdisjoint(other.tgt)
 
 # %% [markdown]
-# The three texts share no sentence, and each has its own job.
+# The text has three parts that share no sentence, and each part has its own job.
 #
 # - The model learns from **train**.
-# - We look at **val** as often as we like. All choices are made there.
+# - We look at **val** (validation) as often as we like, and we make all our choices there.
 # - We look at **test** once, at the very end. If you try ten models and keep the one that is best on test,
-#   you have measured your luck. *How much luck? See [How honest is a test
+#   its score is partly luck. *How much luck? See [How honest is a test
 #   score?](evidence/how_honest_is_a_test_score.ipynb)*
 
 # %% [markdown]
@@ -95,18 +95,18 @@ for one, other in ((train, val), (train, test), (val, test)):
 # > "Sentences were encoded using byte-pair encoding, which has a shared source-target vocabulary of about
 # > 37000 tokens." (section 5.1)
 #
-# What should be a token? **Words** are too many: there is always one that the model has never seen.
-# **Characters** are few, but they make sentences long, and a single character means nothing. Byte-pair
-# encoding finds a compromise by counting (Sennrich et al., [2016](https://arxiv.org/abs/1508.07909)):
+# What should a token be? There are too many **words**, and some text will always contain one that the model
+# has never seen. There are few **characters**, but they make sentences long, and a single character means
+# nothing. Byte-pair encoding finds a compromise by counting (Sennrich et al.,
+# [2016](https://arxiv.org/abs/1508.07909)):
 #
 # 1. Begin with characters.
-# 2. Count how often each two neighbors stand together.
-# 3. Glue the most frequent pair together. It is a new piece.
+# 2. Count how often each pair of neighbors occurs.
+# 3. Glue the most frequent pair together into a new piece.
 # 4. Repeat until there are as many pieces as you want.
 #
-# You may have seen it with five words in [07](07_batches_and_masks.ipynb). Here it is for a whole training
-# text: the algorithm fits into a dozen lines. A `▁` marks the beginning of a word, so that spaces can be put
-# back.
+# You saw it with five words in [07](07_batches_and_masks.ipynb). Here it learns from a whole training text,
+# and a `▁` marks the beginning of each word, so that we can put the spaces back.
 
 # %%
 from collections import Counter
@@ -139,8 +139,8 @@ def learn_merges(words, number):
 
 
 # %% [markdown]
-# **Before you run this:** which pair will be merged first in *eine Katze rennt*, *eine Katze schläft*, *ein
-# Hund rennt*? And how many merges does it take until *eine* is one piece?
+# **Before you run this:** our three sentences are *eine Katze rennt*, *eine Katze schläft* and *ein Hund
+# rennt*. Which pair is merged first? And how many merges does it take until *eine* is one piece?
 
 # %%
 few = Counter({"eine": 2, "Katze": 2, "rennt": 2, "ein": 1, "Hund": 1, "schläft": 1})
@@ -156,9 +156,10 @@ assert "▁eine" in {"".join(pair) for pair in merges}
 assert merge(list("aaa"), ("a", "a")) == ["aa", "a"]
 
 # %% [markdown]
-# Frequent words become one piece after a few merges. To encode a new word, spell it and apply the merges in
-# the order in which they were learned. We learn 500 merges from the 1,500 most frequent words of our training
-# text, German and English together, and cut some words with them:
+# Several pairs occur three times here, and the algorithm takes the one that it met first. After a few merges,
+# a frequent word is one piece. To encode a new word, spell it and apply the merges in the order in which they
+# were learned. We learn 500 merges from the 1,500 most frequent words of our training text, German and
+# English together, and use them to cut some words:
 
 # %%
 import re
@@ -187,16 +188,17 @@ assert len(cut("Pinguin")) > 2
 
 # %% [markdown]
 # *Kellner* (waiter) is frequent and stays whole. *Lehrerin* (a woman who teaches) never occurs, but its
-# ending *erin* does. *Pinguin* has nothing in common with any word of the text. A list of words would have to
-# call the last three *unknown*. Byte-pair encoding spells them, so every text can be written and comes back
-# unchanged. But being spelled is not being known, as you will see.
+# ending *erin* does. *Pinguin* (penguin) does not occur either, and it is cut into short pieces that mean
+# nothing. A vocabulary of whole words would have to call the last three words *unknown*. Byte-pair encoding
+# can spell them. But a model does not understand a word just because it can spell it, as you will see.
 #
-# Two things to remember. Merges only count, so they know nothing about grammar: some cuts look like grammar,
-# and others go right through a stem. And **the vocabulary is built from the training text only.** If you
-# build it from val as well, no word of val is unknown, and your score looks better than it will be on any
-# other text.
+# Remember two things. First, byte-pair encoding only counts, and it knows nothing about grammar: some cuts
+# separate an ending from its stem, and others go right through the stem. Second, **build the vocabulary from
+# the training text only.** If you also use val, the words of val are cut better than those of other new text,
+# and your score looks better than it should.
 #
-# From here on we use SentencePiece, which does the same thing fast.
+# From here on we use the library SentencePiece, which does the same thing fast. It can also write characters
+# that it has never seen, byte by byte, so every text comes back unchanged.
 
 # %%
 from annotated import SentencePieceTokenizer
@@ -209,8 +211,8 @@ for text in (*val.src, *val.tgt, "Żółw? 🐢 ﷽", "  two  spaces "):
     assert bpe.decode(bpe.encode(text)) == text
 
 # %% [markdown]
-# **To keep:** byte-pair encoding glues the most frequent neighbors together, again and again; frequent words
-# stay whole, and rare ones are spelled.
+# **To keep:** byte-pair encoding glues the most frequent neighbors together, again and again. Frequent words
+# become one piece, and rare words become several.
 
 # %% [markdown]
 # ## Training
@@ -218,10 +220,11 @@ for text in (*val.src, *val.tgt, "Żółw? 🐢 ﷽", "  two  spaces "):
 # > "Sentence pairs were batched together by approximate sequence length. Each training batch contained a set
 # > of sentence pairs containing approximately 25000 source tokens and 25000 target tokens." (section 5.1)
 #
-# Our batches have at most 384 tokens a side, because we want many updates in little time. The model has two
-# layers on each side, and vectors of 128 numbers. `Trainer` is the loop of [09](09_first_example.ipynb) with
-# the things that a long run needs: it saves checkpoints, writes a log, and can be resumed. It looks at val
-# after every *epoch*. We want only one pass through the data, so we cut the text in four and call each
+# Our batches have at most 384 tokens on each side, because we want many updates in little time. The model has
+# two encoder layers and two decoder layers, and its vectors have 128 numbers. `Trainer` is the loop of
+# [09](09_first_example.ipynb) with the things that a long run needs: it saves checkpoints, writes a log, and
+# can be resumed. It measures the loss on val after every *epoch*, which is usually one pass through the
+# training text. We want only one pass, but four measurements. So we cut the text into quarters and call each
 # quarter an epoch.
 
 # %% tags=["nbval-ignore-output"]
@@ -256,8 +259,9 @@ print(f"val: loss ≈{scored.loss:.2f} nats per token, so perplexity ≈{scored.
 assert 0.2 < scored.loss < 0.9
 
 # %% [markdown]
-# **Perplexity** is the exponential of the loss without smoothing. A perplexity of 1.6 means that the model is
-# as unsure as if it had to choose among 1.6 equally likely tokens.
+# **Perplexity** is the exponential of the loss without smoothing. A perplexity of 2 would mean that the model
+# is as unsure as if it had to choose between two equally likely tokens. Ours is lower, because this language
+# is simple.
 #
 # What did it learn? We translate val with greedy decoding and look at mistakes:
 
@@ -279,10 +283,11 @@ assert 0.85 < scored.accuracy < 0.97
 assert 0.2 < exact < scored.accuracy - 0.1
 
 # %% [markdown]
-# After two minutes it writes English, and it gets word order and most words right. Lesson 09 explains why the
-# second number is so much lower than the first: a sentence is right only if every token is.
+# After two minutes of training, the model gets the word order and most words right. Lesson 09 explained why
+# the second number is so much lower than the first: a sentence is right only if every token is.
 #
-# And the penguin?
+# And the penguin? The second sentence has a word that never occurs in the training text, and the third has no
+# capitals:
 
 # %% tags=["nbval-ignore-output"]
 for german in (
@@ -296,15 +301,18 @@ for german in (
 assert "enguin" not in ours("Der Pinguin liest ein Buch.")
 
 # %% [markdown]
-# It becomes something else, without a warning, and text in lower case fares no better. A translator knows
-# what its training text had. No score on val will tell you that, because val has no penguins.
+# The penguin becomes something else, without a warning, and the text in lower case is lost as well. In our
+# run even the first sentence got a wrong verb, although all its words occur in the training text. A
+# translator can only know what was in its training text. The score on val will not tell you that, because val
+# has no penguins either.
 
 # %% [markdown]
 # ## BLEU by hand
 #
-# "Sentences without a mistake" is a harsh measure: most sentences have several good translations. The paper
-# uses **BLEU** (Papineni et al., [2002](https://aclanthology.org/P02-1040/)). It compares short runs of
-# words, called **n-grams**, with a human's translation, the *reference*. Take this pair:
+# "Sentences without a mistake" is a harsh measure, because most sentences have several good translations. The
+# paper uses **BLEU** (Papineni et al., [2002](https://aclanthology.org/P02-1040/)). BLEU takes a translation
+# and a human's translation, the *reference*, and compares short runs of words. A run of *n* words is called
+# an **n-gram**. Take this pair:
 
 # %%
 hypothesis = ["the", "old", "man", "reads", "a", "big", "book"]
@@ -332,21 +340,22 @@ assert hits == [6, 4, 2, 0]
 # ![Six of seven words, four of six pairs and two of five triples of the translation are also in the
 # reference](../images/bleu.svg)
 #
-# *Figure 1. What BLEU counts. Lines join equal words, and brackets show the pairs and triples that both
-# have.*
+# *Figure 1. What BLEU counts. Lines join equal words. Brackets show the pairs and triples that occur in both
+# texts.*
 #
 # Six of seven words are in the reference, and four of six pairs of words. Longer n-grams reward the right
-# order. Taking the *smaller* count of both matters: otherwise *the the the the* would be a perfect
-# translation of everything.
+# order. If an n-gram occurs more often in the translation than in the reference, BLEU takes the *smaller*
+# count. Otherwise all the words of *the the the the* would count as right.
 #
-# BLEU is the geometric mean of the four shares $p_n$, times a factor for length:
+# The shares for words, pairs, triples and runs of four are called $p_1$ to $p_4$. BLEU is their geometric
+# mean, times a factor for length:
 #
 # $$\mathrm{BLEU} = 100 \cdot \min\left(1, e^{1 - r/c}\right) \cdot (p_1\, p_2\, p_3\, p_4)^{1/4}$$
 #
 # Here $c$ is the length of the translation and $r$ that of the reference. The factor is the **brevity
-# penalty**. Without it, a translator could leave out whatever it is unsure of. For our pair, $p_4 = 0$, so
-# BLEU would be 0. That is one reason why BLEU is computed for a whole text: **the counts of all sentences are
-# added up before anything is divided.**
+# penalty**. It lowers the score of a translation that is shorter than the reference. Without it, a translator
+# could leave out every word that it is unsure of. For our pair, $p_4 = 0$, so BLEU would be 0. That is one
+# reason to compute BLEU for a whole text: **we add up the counts of all sentences before we divide.**
 
 # %%
 import math
@@ -364,9 +373,9 @@ def bleu_by_hand(hypotheses, references):
 
 
 # %% [markdown]
-# Before counting, text has to be cut into words. Is *book.* one word or two? The usual tool, **sacreBLEU**
-# (Post, [2018](https://aclanthology.org/W18-6319/)), has fixed rules for that, called `13a`. We let it cut,
-# and count ourselves:
+# Before we count, we must cut the text into words. Is *book.* one word or two? The usual tool, **sacreBLEU**
+# (Post, [2018](https://aclanthology.org/W18-6319/)), has fixed rules for that, called `13a`. We let sacreBLEU
+# cut the text, and we do the counting ourselves:
 
 # %%
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
@@ -384,9 +393,9 @@ assert math.isclose(score, official.value, rel_tol=1e-9)
 assert 50 < score < 90
 
 # %% [markdown]
-# The same number. The second line is its *signature*: one reference, upper and lower case count, cut by
-# `13a`. **Two scores may only be compared if the signatures are equal.** How much do the rules matter? Here
-# is one output, scored in three ways:
+# Both give the same number. The second line is sacreBLEU's *signature*. It says that there is one reference,
+# that upper and lower case differ, and that `13a` cut the text. **Compare two scores only if their signatures
+# are equal.** How much do the rules matter? Here is one output, scored in three ways:
 
 
 # %%
@@ -402,16 +411,16 @@ assert abs(bleu(said, val.tgt, tokenize="char").value - official.value) > 0.5
 # The model did not change, and the score did. This is why the paper's 27.3 cannot be compared directly with a
 # score that you compute with sacreBLEU today. Lesson [12](12_results.ipynb) shows by how much.
 #
-# **To keep:** BLEU counts n-grams that the reference has too, summed over the whole text, and punishes short
-# output; without its signature it means nothing.
+# **To keep:** BLEU is the share of n-grams that also occur in the reference, counted over the whole text,
+# with a penalty for short output. Always give the signature with the score.
 
 # %% [markdown]
 # ## A score needs neighbors and an interval
 #
-# Is our score good? A number alone cannot say. Let us score three translators that have not learned anything:
-# one repeats the German source, one looks for the most similar training sentence and gives *its* translation,
-# and one writes the right English words, but in German order. (The grammar knows the right word for each; no
-# dictionary could.)
+# Is our score good? A number alone cannot say. Let us score three translators that have not learned anything.
+# The first repeats the German source. The second looks for the most similar training sentence and gives *its*
+# translation. The third writes the right English words in German order. It asks the grammar for the right
+# word each time, so it chooses words better than any dictionary could.
 
 # %%
 from annotated.data.grammar import sample, word_by_word
@@ -441,13 +450,14 @@ assert scores["the source again"] < 2 < 10 < scores["nearest of 20,000"] < score
 assert scores["right words, German order"] < scores["our model"] - 10
 
 # %% [markdown]
-# In newspaper text, 30 BLEU is a good system. In our language, a system that knows every word and no word
-# order gets 36, and nobody would call it good. **A BLEU score only has a meaning beside others on the same
-# text.**
+# On newspaper text, the paper's 28.4 was a record. In our language, a system that knows every word but no
+# English word order gets 36, and nobody would call it good. **A BLEU score means something only beside other
+# scores on the same text.**
 #
-# Now we look at test, once: the last checkpoint, greedy, `13a`. How sure is the number? Other sentences would
-# give another score. We can pretend to have other sentences by drawing 500 of our 500, *with replacement*,
-# again and again, and looking at how much the score moves. This is the **bootstrap**.
+# Now we look at test, once, and we decide beforehand how to do it: the last checkpoint, greedy decoding, and
+# `13a`. How certain is the score? Other sentences would give another one. We have no other sentences, but we
+# can imitate them. We draw 500 sentences from our 500 *with replacement*, so some come twice and others not
+# at all. We do this again and again and see how much the score moves. This is called the **bootstrap**.
 
 # %%
 from annotated import paired_bootstrap
@@ -469,18 +479,21 @@ assert compared.difference.low > 10
 assert abs(compared.a.value - official.value) < 8
 
 # %% [markdown]
-# Five hundred sentences leave an interval of several points. The last line compares two systems on the *same*
-# draws. That is the **paired** bootstrap (Koehn, [2004](https://aclanthology.org/W04-3250/)): a sentence that
-# is hard for one system is hard for the other, so this part of the luck cancels. Use it whenever you say that
-# one system is better than another.
+# Even with 500 sentences, the interval is several points wide. The last line compares two systems on the
+# *same* draws. That is the **paired** bootstrap (Koehn, [2004](https://aclanthology.org/W04-3250/)). Where a
+# sentence is hard for both systems, this part of the luck cancels. Here little cancels, because the two
+# systems make very different mistakes. In exercise 3 we compare two searches with the same model, and pairing
+# makes the interval much narrower. Use the paired bootstrap whenever you say that one system is better than
+# another.
 #
-# **To keep:** put a score beside a simple system's, give its interval, and compare systems in pairs.
+# **To keep:** give a score together with the score of a simple system and with an interval, and compare
+# systems by a paired bootstrap.
 
 # %% [markdown]
 # ## Your own language
 #
 # You need two text files. Each line of one is the translation of the same line of the other. Then three
-# commands do what this page did:
+# commands train a translator, use it and score it:
 #
 # ```
 # annotated train --src mine.eo --tgt mine.en --pair eo-en --out run
@@ -488,59 +501,60 @@ assert abs(compared.a.value - official.value) < 8
 # annotated evaluate --model run --src test.eo --tgt test.en
 # ```
 #
-# Read twenty translations before you trust any number. If the loss does not fall within the first hundred
+# Read twenty translations before you trust any number. If the loss does not fall within the first few hundred
 # updates, lower `--learning-rate`. If the validation loss rises while the training loss falls, the model
-# **overfits**: it needs more text, more dropout (`--dropout 0.3`), or an end (`--patience 5`).
+# **overfits**. Then use more text or more dropout (`--dropout 0.3`), or stop earlier (`--patience 5`).
 
 # %% [markdown]
 # ## Machine translation as it is practiced
 #
-# If you need a translator for a product today, do not start from random weights. The Transformer is still the
-# model, nearly as in the paper. What has changed around it is where the data and the weights come from:
+# If you need a translator for a product today, do not start from random weights. The model is still a
+# Transformer, much like the paper's. The data, the weights and the scores have changed:
 #
 # - **Back-translation** (Sennrich et al., [2016](https://arxiv.org/abs/1511.06709)) changes the *data*. There
-#   is far more text in one language than in pairs. So translate text of the target language *backwards* with
-#   a first model, and train on these pairs too. The human text stands on the target side, where it teaches
-#   fluent writing.
+#   is far more text in one language than there are translated pairs. So take text in the target language,
+#   translate it *backwards* with a first model, and train on these pairs too. The target side is then written
+#   by people, and it teaches the model fluent writing.
 # - **Multilingual models** (NLLB reads and writes 200 languages, [2022](https://arxiv.org/abs/2207.04672))
 #   change the data too. One model learns many pairs at once, and a token at the beginning says which language
-#   to write. Languages with little text profit from their relatives.
+#   to write. Languages with little text benefit from related languages.
 # - **Pretrained models** change the *start*. Take weights that were trained on millions of pairs, and train a
 #   little longer on your own few thousand. This is called fine-tuning.
-# - **Language models that translate** change the *model*. A decoder without an encoder
-#   ([17](17_since_2017.ipynb)), trained on the text of the web, translates when it is asked to. It can use
-#   the whole document and follow instructions about style, and it costs far more per sentence.
-# - **Learned measures and human judges** change the *score*. BLEU rewards the words of the reference, not its
-#   meaning. Lesson [12](12_results.ipynb) comes back to this.
+# - **Language models that translate** change the *model*. A large decoder without an encoder
+#   ([17](17_since_2017.ipynb)), trained on text from the web, translates when you ask it to. It can use the
+#   whole document and follow instructions about style, but it costs far more per sentence.
+# - **Learned measures and human judges** change the *score*. BLEU rewards the reference's words, and other
+#   words with the same meaning get nothing. Lesson [12](12_results.ipynb) comes back to this.
 #
-# For a product with one pair of languages, a good first step is **fine-tuning a Marian model**. OPUS-MT has
-# published more than a thousand of them, for many pairs. They are Transformers of the paper's base size, and
-# they run on a laptop. In the library `transformers`,
+# For a product with one pair of languages, a good first step is to **fine-tune a Marian model**. The project
+# OPUS-MT has published more than a thousand of them. Most are Transformers of the paper's base size, and they
+# run on a laptop. In the library `transformers`,
 # `MarianMTModel.from_pretrained("Helsinki-NLP/opus-mt-en-de")` is a PyTorch module like ours, and the loop of
 # [09](09_first_example.ipynb) trains it.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - Byte-pair encoding begins with characters and glues the most frequent neighbors together; it is learned
-#   from the training text only.
-# - A model learns from train, choices are made on val, and test is looked at once.
-# - BLEU is the geometric mean of four n-gram shares of a whole text, times a brevity penalty, and it needs
-#   its signature.
-# - A score needs a simple system beside it and an interval; systems are compared by a paired bootstrap.
-# - In practice one starts from pretrained weights and uses text without translations too.
+# - Byte-pair encoding begins with characters and glues the most frequent neighbors together. It learns from
+#   the training text only.
+# - The model learns from train, we make our choices on val, and we look at test once.
+# - BLEU is the geometric mean of four n-gram shares of a whole text, times a brevity penalty. Without its
+#   signature, you cannot compare it.
+# - A score needs an interval and the score of a simple system beside it. We compare systems by a paired
+#   bootstrap.
+# - In practice we start from pretrained weights, and we also use text that has no translation.
 #
 # **Deeper:** [How honest is a test score?](evidence/how_honest_is_a_test_score.ipynb)
 #
-# **Next:** better translations from the same model, in
+# **Next:** how to get better translations from the same model, in
 # [11_search_and_averaging](11_search_and_averaging.ipynb).
 
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Predict first: take the *right* translations of val and spoil them in one way each.
-# Which costs most BLEU? All in lower case; the full stop left out; every *the* inside a sentence replaced by
-# *a*; the first two words swapped.
+# **Exercise 1 (easy).** Take the *right* translations of val and spoil them in one of four ways: write
+# everything in lower case, leave out the last character, replace every *the* inside a sentence by *a*, or
+# swap the first two words. Predict first: which one costs the most BLEU?
 
 # %% tags=["solution"]
 spoiled = {
@@ -551,12 +565,12 @@ spoiled = {
 }
 for name, texts in spoiled.items():
     print(f"{name:18} costs {100 - bleu(texts, val.tgt).value:4.1f}")
-# None of them changes what a reader understands nearly as much as one wrong noun would, which costs less.
+# A reader would still understand all of them. BLEU compares words, not meanings.
 
 # %% [markdown]
-# **Exercise 2 (medium).** Write the encoder of a byte-pair encoding in the way of real tokenizers. Ours went
-# through all merges for each word. It is faster to look only at the pairs that stand in the word, and to
-# apply the one that was learned *first*, until none is left.
+# **Exercise 2 (medium).** Write the encoder of a byte-pair encoding the way real tokenizers do it. Our `cut`
+# went through all merges for each word. It is faster to look only at the pairs that are in the word. Apply
+# the pair that was learned *first*, and repeat until no known pair is left.
 
 
 # %% tags=["exercise"]
@@ -596,8 +610,8 @@ for word, pieces in {
 # %% [markdown]
 # **Exercise 3 (medium).** Explore: does a better search help? Compare greedy decoding with the paper's beam
 # search (`ours.translate(texts, beam=4, alpha=0.6)`) on the first 200 sentences of val, by
-# `paired_bootstrap`. Does the interval of the difference exclude 0? How wide would it be if the two had been
-# scored on different sentences?
+# `paired_bootstrap`. Does the interval of the difference exclude 0? How wide would the interval be if each
+# search had been scored on different sentences?
 
 # %% tags=["solution"]
 beam = ours.translate(val.src[:200], beam=4, alpha=0.6)
