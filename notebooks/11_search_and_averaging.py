@@ -1,17 +1,17 @@
 # %% [markdown]
 # # 11 · Search and averaging
 #
-# **You write beam search, as batched and cached as in a real translator, and you see what it finds and what
-# it breaks.**
+# **You write beam search for whole batches and with a cache, as in a real translator, and you see what it
+# finds and where it fails.**
 #
 # Previous: [10_translation](10_translation.ipynb) · Next: [12_results](12_results.ipynb)
 #
-# *38 minutes to read, a minute to run.*
+# *43 minutes to read, a minute to run.*
 #
 # - **Before:** you know the greedy loop and the causal mask ([00](00_start_here.ipynb)), and what BLEU counts
 #   ([10](10_translation.ipynb)).
-# - **After:** you can write decoding with a key/value cache and batched beam search, test them, and say what
-#   a beam, a length penalty and averaged weights are good for.
+# - **After:** you can write decoding with a key/value cache and a batched beam search. You can test both, and
+#   you can say what a beam, a length penalty and averaged weights are good for.
 #
 # This is section 6.1 of "Attention Is All You Need" (Vaswani et al., 2017), which we call "the paper". A
 # number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims.
@@ -25,8 +25,9 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## One model, three searches
 #
-# A trained model does not give a sentence. It gives a probability for every next token, and a *search* turns
-# these probabilities into a sentence. Here is one trained model with three different searches.
+# A trained model does not output a sentence. It outputs a probability for each possible next token, and a
+# *search* turns these probabilities into a sentence. Here is the same trained model with three different
+# searches.
 
 # %%
 from annotated import load_pretrained
@@ -54,15 +55,15 @@ assert "" not in sister[:2]
 
 # %% [markdown]
 # The weights are the same every time. For the first sentence, greedy decoding writes nonsense about a wooden
-# board, and a beam of 4 writes the right translation. For the second, which this model cannot translate, a
-# beam of 20 prefers to say nothing at all. At the end of this lesson you will know why.
+# board, and a beam of 4 writes the right translation. The model cannot translate the second sentence, and a
+# beam of 20 prefers to say nothing at all. By the end of this lesson you will know why.
 
 # %% [markdown]
 # ## The likeliest word need not begin the likeliest sentence
 #
-# To see what a search does, we need a model that we can see completely. Here is a language with fourteen
-# sentences. The table gives the probability of each next word after each beginning. A beginning that is not
-# in the table is a whole sentence.
+# To see what a search does, we need a model so small that we can look at all of it. Here is a language with
+# only fourteen sentences. The table gives the probability of each next word after each beginning. A beginning
+# that is not in the table is already a whole sentence.
 
 # %%
 import math
@@ -86,7 +87,7 @@ def next_words(said):
 
 # %% [markdown]
 # **Greedy decoding** takes the likeliest word at each step. The probability of a sentence is the product of
-# the probabilities of its words, so its *log-probability* is a sum.
+# the probabilities of its words, so its *log-probability* is the sum of theirs.
 
 # %%
 said, log_prob = [], 0.0
@@ -97,8 +98,8 @@ while END not in said:
 print(f"greedy: {' '.join(said)}, probability {math.exp(log_prob):.3f}")
 
 # %% [markdown]
-# **Before you run this:** is *ein Hund* the most probable of the fourteen sentences? The next cell writes
-# down all of them.
+# **Before you run this:** is *ein Hund* the most probable of the fourteen sentences? The next cell computes
+# the probability of each.
 
 
 # %%
@@ -122,21 +123,23 @@ assert list(everything[1][1]) == said
 assert abs(sum(math.exp(log_prob) for log_prob, _ in everything) - 1) < 1e-9
 
 # %% [markdown]
-# It is only the second. *der Hund* is 1.5 times as probable, although *der* is the **least** probable first
-# word: after *der* there is only one way to go on, and after *ein* there are three.
+# No: *ein Hund* is only the second. *der Hund* is 1.5 times as probable, although *der* is the **least**
+# probable first word. After *der* there is only one way to go on, so *der Hund* keeps all of its probability.
+# After *ein* there are three ways, and they share it.
 #
-# A real model cannot write down everything. With 10,000 tokens and 20 steps there are $10{,}000^{20}$
-# sentences. So we look for something between one sentence and all of them.
+# With a real model we cannot list all sentences. With a vocabulary of 10,000 tokens, there are
+# $10{,}000^{20}$ sequences of 20 tokens. So we need a search that looks at more than one sentence and at far
+# fewer than all.
 
 # %% [markdown]
 # ## Beam search: keep k beginnings
 #
 # > "We used beam search with a beam size of 4 and length penalty α = 0.6 [38]." (section 6.1)
 #
-# An unfinished or finished translation is called a **hypothesis**. Beam search keeps the $k$ likeliest
-# hypotheses at every step. It continues each of them with every word, and of all results it keeps the $k$
-# likeliest again. Finished hypotheses are set aside, and the next-best unfinished ones take their places. The
-# number $k$ is the **beam**.
+# A translation, finished or not, is called a **hypothesis**. Beam search keeps the $k$ likeliest hypotheses
+# at every step. It continues each of them with every word, and of all the results it keeps the $k$ likeliest
+# again. Finished hypotheses are set aside, and the next-best unfinished ones take their places. The number
+# $k$ is the **beam size**; people also say "a beam of 4".
 
 
 # %%
@@ -162,7 +165,8 @@ assert beam_of(3) == everything[0]
 
 # %% [markdown]
 # A beam of one is greedy decoding. A beam of three finds the best sentence. But a beam of **two** does worse
-# than greedy decoding: its sentence is almost five times less probable. The drawing shows how that happens.
+# than greedy decoding: its sentence has only about a fifth of the probability. The drawing shows how that
+# happens.
 #
 # ![A beam of two drops der at step 1 and ein Hund at step 2; it keeps eine Katze and eine Frau, which split
 # into ten sentences](../images/beam.svg)
@@ -170,28 +174,29 @@ assert beam_of(3) == everything[0]
 # *Figure 1. A beam of two. At step 2, "eine Katze" and "eine Frau" are slightly more probable than "ein
 # Hund". Then each of them splits into five sentences of probability 0.035.*
 #
-# A beam compares what is probable *so far*. It cannot know which beginnings will have to share their
-# probability among many endings. A wider beam finds a more probable sentence most of the time, but nobody
-# promises it.
+# A beam compares how probable the beginnings are *so far*. It cannot know which of them will have to share
+# their probability among many endings. A wider beam usually finds a more probable sentence, but there is no
+# guarantee.
 #
-# **To keep:** beam search keeps the k likeliest beginnings at every step; a beam of one is greedy decoding,
-# and no beam guarantees the likeliest sentence.
+# **To keep:** beam search keeps the k likeliest beginnings at every step. A beam of one is greedy decoding,
+# and a small beam does not guarantee the likeliest sentence.
 
 # %% [markdown]
 # ## Do not compute anything twice
 #
-# Before we search with a real model, we make it fast. The greedy loop of lesson 00 gave the decoder all
-# tokens written so far, and it used only the last row of what came out. How much of that work was new? Here
-# is the decoder's output for *A cat runs.*, after one, two, three and four tokens. We print the first three
-# of the 128 numbers in each row.
+# Before we search with a real model, we make decoding fast. At each step, the greedy loop of lesson 00 gave
+# the decoder all tokens written so far. The decoder computed an output vector for each of these tokens, and
+# the loop used only the last one. How much of that work was new? We translate *A cat runs.* and show the
+# decoder's output when it has read one, two, three and four tokens. Each vector has 128 numbers, and we print
+# the first three.
 
 # %%
 import torch
 
 from annotated import evaluating, subsequent_mask
 
-torch.set_num_threads(1)  # the matrices are small, and only wait for a second thread
-model, tokenizer = translator.model.double(), translator.tgt_tokenizer  # float64: no rounding decides
+torch.set_num_threads(1)  # a second thread does not help with small matrices
+model, tokenizer = translator.model.double(), translator.tgt_tokenizer  # float64: rounding decides nothing
 src = translator.batch([translator.encode("A cat runs.")])  # (1, S)
 written = [tokenizer.start, *tokenizer.encode("Eine Katze rennt.")]
 pieces = tokenizer.pieces(written)
@@ -209,13 +214,13 @@ with evaluating(model):
 assert torch.allclose(states[:, :1], first, atol=1e-9)
 
 # %% [markdown]
-# The row of `<s>` is the same at every step, and so is the row of `▁Eine` once it exists. The **causal mask**
-# is the reason: no position sees what comes later, so a new token cannot change an old position. At step 4,
-# three of four rows were computed for nothing.
+# The vector of `<s>` is the same at every step, and so is the vector of `▁Eine` from step 2 on. The **causal
+# mask** is the reason: no position sees what comes later, so a new token cannot change an old position. At
+# step 4, three of the four vectors were computed for nothing.
 #
-# What does the new token need from the old ones? It asks with its own query, and it looks at their **keys and
-# values**. So each attention layer can keep these in memory and add one position per step. This is the
-# **key/value cache**.
+# What does the new token need from the old ones? In self-attention it compares its own query with their
+# **keys**, and it takes a weighted mean of their **values**. So each self-attention layer can keep the old
+# keys and values in memory and add those of one position per step. This is the **key/value cache**.
 #
 # ![Without a cache, four steps compute 1 + 2 + 3 + 4 = 10 positions; with a cache, one new position per
 # step](../images/cache.svg)
@@ -239,8 +244,8 @@ class KeyValueCache:
 
 
 # %% [markdown]
-# We try it on the first self-attention of our decoder. The four tokens come one at a time, and no mask is
-# needed: later positions do not exist yet.
+# We try it on the first self-attention of our decoder. The four tokens come one at a time, so we need no
+# mask: later positions do not exist yet.
 
 # %%
 from annotated import attention
@@ -270,10 +275,10 @@ assert difference < 1e-12
 assert cache.keys.shape == (1, 4, 4, 32)
 
 # %% [markdown]
-# The package's cache does the same for all layers. It also keeps the keys and values of the *memory*, the
-# encoder's output, which are computed once and never grow. Here is its greedy decoding. Read the loop: each
-# step gives the decoder **one** token per sentence, `columns[-1]`, and sentences that have ended leave the
-# batch.
+# The package's cache does the same for all layers. In cross-attention, keys and values come from the
+# *memory*, which is the encoder's output. The cache computes them once, and they never grow. Here is the
+# package's greedy decoding. Look at the loop: each step gives the decoder only **one** token per sentence,
+# `columns[-1]`, and sentences that have ended leave the batch.
 
 # %%
 from annotated import greedy_decode
@@ -282,8 +287,8 @@ from annotated.plots import show_source
 show_source(greedy_decode)
 
 # %% [markdown]
-# **Before you run this:** we decode rows of 20, 40 and 80 tokens. When the length doubles, what happens to
-# the time without a cache, and what with it?
+# **Before you run this:** we decode rows of 20, 40 and 80 tokens. When the length doubles, by how much does
+# the time grow without a cache? And with a cache?
 
 # %%
 from time import perf_counter
@@ -326,33 +331,34 @@ assert seconds[80][0] > 2 * seconds[80][1]
 assert seconds[80][0] / seconds[20][0] > 1.3 * seconds[80][1] / seconds[20][1]
 
 # %% [markdown]
-# With a cache, twice the length takes about twice the time. Without it, it takes about three times as long
-# here, and four times for long rows. Count the positions that go through the layers. For $T$ tokens, the loop
-# with a cache pushes $T$ of them, and the loop without one pushes $1 + 2 + \dots + T$, which is about half of
-# $T^2$. (The attention itself still looks at all earlier positions. Its work falls from about $T^3$ to
-# $T^2$.)
+# The loop without a cache is slower, and its time grows faster. Count the positions that go through the
+# layers. For $T$ tokens, the loop with a cache computes $T$ positions, so twice the length takes about twice
+# the time. The loop without a cache computes $1 + 2 + \dots + T$, which is about half of $T^2$, so twice the
+# length takes up to four times as long. Measured times vary from run to run, and yours will differ.
 #
-# The price is memory. For every position, each of the $N$ layers keeps a key and a value of $d_{model}$
-# numbers. So $B$ sentences with $k$ hypotheses each need
+# The price is memory. Each of the $N$ layers keeps a key and a value of $d_{model}$ numbers for every target
+# position, and the same for every source position. Suppose that we translate $B$ sentences at once, that each
+# has $k$ hypotheses, and that every hypothesis has its own copy. Then the cache holds
 #
 # $$2 \cdot N \cdot d_{model} \cdot (\text{target} + \text{source tokens}) \cdot B \cdot k$$
 #
-# numbers, if every hypothesis has its own copy. For the paper's base model in float32, that is 24 KB per
-# token. *More in [15_going_fast](15_going_fast.ipynb).*
+# numbers. For the paper's base model in float32, that is 24 KB per token. *More in
+# [15_going_fast](15_going_fast.ipynb).*
 #
-# **To keep:** behind a causal mask, old keys and values never change, so each step computes one new position
-# and looks the rest up.
+# **To keep:** behind a causal mask, old keys and values never change. So each step computes one new position
+# and finds the others in the cache.
 
 # %% [markdown]
 # ## Beam search for a batch
 #
-# A real search has $B$ sentences and $k$ hypotheses each, and the model should see all $B \cdot k$ in one
-# pass. Two details need thought.
+# A real search translates $B$ sentences at once, with $k$ hypotheses each. The decoder should process all
+# $B \cdot k$ hypotheses in one pass.  Two details need thought.
 #
 # **Choosing.** For each sentence there are $k \cdot V$ ways to go on, where $V$ is the size of the
-# vocabulary. We add the total of each hypothesis to the log-probabilities of its next tokens, lay the $k$
-# rows side by side, and take the largest. A division by $V$ says which hypothesis a number came from, and the
-# remainder says which token.
+# vocabulary. We add the log-probability of each hypothesis so far, its *total*, to the log-probabilities of
+# its next tokens. This gives $k$ rows of $V$ numbers. We put them side by side in one long row and take the
+# largest numbers. If we divide the place of a number in that row by $V$, the quotient says which hypothesis
+# it came from, and the remainder says which token.
 
 
 # %%
@@ -374,13 +380,14 @@ assert sorted(origin[0, :2].tolist()) == [1, 1]
 assert (origin[0, 2], token[0, 2]) == (0, 0)
 
 # %% [markdown]
-# **Following.** In this example both survivors continue hypothesis 1, so hypothesis 0 dies and hypothesis 1
-# has two children. The tokens and the *cache* must follow: row 0 of the cache has to become a copy of row 1.
-# That is what `cache.select(rows)` is for.
+# **Following.** With a beam of two, we keep the best two of these three. Both continue hypothesis 1, *eine*,
+# and nothing continues hypothesis 0. So both rows of tokens must now begin with *eine*. The *cache* must
+# follow: its row 0 has to become a copy of its row 1. That is what `cache.select(rows)` does.
 #
-# Now the whole search. It asks for $2k$ continuations, because up to $k$ of them may be finished, and $k$
-# must go on. All $k$ hypotheses begin as `<s>` alone. If they all counted, they would stay the same forever,
-# so all but the first begin with the probability zero.
+# Now we write the whole search. Each hypothesis can end in only one way, so at most $k$ of the continuations
+# are finished. We ask for $2k$, and at least $k$ of them can go on. At the start, all $k$ hypotheses are the
+# same: `<s>` alone. If all of them counted, the $k$ best continuations would be $k$ copies of one word. So we
+# give all but the first a probability of zero.
 
 # %%
 from annotated import DecoderCache
@@ -427,7 +434,7 @@ def search(src, src_mask, k=4, alpha=0.6, max_len=60):
 
 
 # %% [markdown]
-# That is all of it. Here it is on a dozen captions, in one batch. Change them, and try your own.
+# That is the whole search. Let us try it on a dozen captions, in one batch. Add captions of your own, too.
 
 # %%
 captions = """A man carves wood.
@@ -462,8 +469,8 @@ for k, alpha in ((1, 0.6), (4, 0.6), (4, 1.0), (8, 0.6)):
 assert tokenizer.decode(translations[0][2]) == "Ein Mann schnitzt Holz."
 
 # %% [markdown]
-# We can watch the beam on the first caption, which greedy decoding got wrong. The package's `beam_search`
-# reports each step, and `plot_beam` draws it as a tree.
+# We can watch the beam at work on the first caption, which greedy decoding got wrong. The package's
+# `beam_search` reports each step, and `plot_beam` draws the steps as a tree.
 
 # %% tags=["figure-tree"]
 import matplotlib.pyplot as plt
@@ -486,9 +493,9 @@ ax.set_yticks(range(6), range(1, 7))
 plt.show()
 
 # %% [markdown]
-# *Figure 3. The tree of one search with a beam of three. A box holds a token (▁ begins a word) and the
-# log-probability of the whole hypothesis. At step 3 greedy decoding takes the comma, which is the likeliest.
-# The winner is second there.*
+# *Figure 3. The tree of one search with a beam of three. A box holds a token and the log-probability of the
+# whole hypothesis, and ▁ begins a word. At step 3 the comma is the likeliest token, and greedy decoding takes
+# it. The winner is only second at that step.*
 
 # %% tags=["check"]
 with evaluating(model):
@@ -497,17 +504,17 @@ assert steps[2][0].tokens == tuple(greedy_words[:3])
 assert steps[2][1].tokens == winner.tokens[:3]
 
 # %% [markdown]
-# The package's version adds three things: it drops a sentence from the batch when its search is done, it
-# keeps the hypotheses as one tree so that the cache need not be copied, and it also stops as soon as no
+# The package's version adds three things. It drops a sentence from the batch when its search is done. It
+# keeps the hypotheses as one tree, so it does not have to copy the cache. And it stops as soon as no
 # unfinished hypothesis can still win.
 
 # %% [markdown]
 # ### How do you test a search?
 #
-# A search with a fault rarely crashes. It writes sentences that look fine and are a little worse. There is a
-# simple test that finds most faults: give the finished translation to the model **all at once**, as in
-# training, without search and without cache. The log-probabilities of its tokens must add up to what the
-# search reported. This is called **forced decoding**.
+# A search with a bug rarely crashes. It writes sentences that look fine and are a little worse. A simple test
+# finds many of these bugs: give the finished translation to the model **all at once**, as in training,
+# without a search and without a cache. The log-probabilities of its tokens must add up to what the search
+# reported. This is called **forced decoding**.
 
 
 # %%
@@ -527,9 +534,11 @@ def confirmed(results):
 
 
 # %% [markdown]
-# Now we plant the most common fault: the cache does not follow its hypotheses.
+# Now we plant a typical bug: the cache does not follow its hypotheses. In the output, a translation is
+# *confirmed* if forced decoding gives the same log-probability as the search.
 #
-# **Before you run this:** will the search crash? Which of the two beams will notice?
+# **Before you run this:** will the search crash? Will the test find the bug with a beam of 1, and with a beam
+# of 4?
 
 # %%
 from unittest.mock import patch
@@ -549,18 +558,18 @@ with evaluating(model):
 assert confirmed(faulty) < len(captions)
 
 # %% [markdown]
-# Nothing crashes, and with a beam of one everything is even right, because a single hypothesis never has to
-# be reordered. Greedy decoding cannot find this fault. Forced decoding with a beam of 4 finds it at once.
+# Nothing crashes. With a beam of one, everything is even right, because a single hypothesis never has to be
+# reordered. So a test with a beam of one cannot find this bug, and a test with a beam of 4 finds it at once.
 #
-# **To keep:** add totals and log-probabilities, take the best of k · V, and let tokens and cache follow their
-# hypotheses. Test the result by forced decoding.
+# **To keep:** add totals and log-probabilities, take the best of the k · V continuations, and let tokens and
+# cache follow their hypotheses. Test the result by forced decoding.
 
 # %% [markdown]
 # ## Why a search needs a length penalty
 #
-# A log-probability is a sum of negative numbers. Each further token makes it smaller, so of two good
-# translations the shorter one has an advantage that has nothing to do with its quality. Here are two that a
-# beam of 4 finds for one caption:
+# The log-probability of a sentence is a sum of negative numbers, and each further token makes it smaller. So
+# the shorter of two good translations has an advantage that has nothing to do with its quality. Here are two
+# translations that a beam of 4 finds for *Two boys throw snowballs at each other.*
 
 # %%
 snow = batch_of(["Two boys throw snowballs at each other."])
@@ -581,23 +590,23 @@ assert paper.score > plain.log_prob / penalty(len(plain.tokens) + 1, 0.6)
 assert tokenizer.decode(paper.tokens) == "Zwei Jungen werfen Schneeball auf einander."
 
 # %% [markdown]
-# The first translation leaves out *at each other*, and it is the more probable one. The paper takes its
-# remedy from Wu and colleagues ([2016](https://arxiv.org/abs/1609.08144)), who divide the log-probability by
-# a **length penalty**:
+# The first translation leaves out *at each other*, and it is the more probable one. The paper uses a remedy
+# by Wu and colleagues ([2016](https://arxiv.org/abs/1609.08144)), who divide the log-probability by a
+# **length penalty**:
 #
 # $$\mathrm{score}(y) = \frac{\log P(y)}{lp(y)}, \qquad lp(y) = \left(\frac{5 + |y|}{6}\right)^{\alpha}$$
 #
-# Here $|y|$ is the number of tokens with `</s>`. In spite of its name, the penalty helps *long* translations:
-# dividing a negative number by more brings it nearer to 0. With α = 0.6, the complete translation wins. With
-# α = 0 nothing is divided. Many programs divide by $|y|$ itself, which makes the score the **mean
-# log-probability per token**.
+# Here $|y|$ is the number of tokens, including `</s>`. In spite of its name, the penalty helps *long*
+# translations: when you divide a negative number by a larger number, it comes nearer to 0. With α = 0.6, the
+# complete translation wins. With α = 0 the penalty is 1, so it changes nothing. Many programs divide by $|y|$
+# itself, which makes the score the **mean log-probability per token**.
 #
-# The penalty only compares *finished* hypotheses. Within one step all hypotheses have the same length, so it
-# does not change which of them the beam keeps.
+# The penalty only compares *finished* hypotheses. Within one step all hypotheses have the same length, so the
+# penalty does not change which of them the beam keeps.
 #
-# Now you can explain the empty translation at the top of this page. For *Two girls want to surprise their
-# sister.* the model is so unsure that every whole sentence is very improbable. Ending at once is improbable
-# too, but it is a *single* improbable token.
+# Now we can explain the empty translation at the top of this page. For *Two girls want to surprise their
+# sister.* the model is so unsure that every complete translation is very improbable. To end at once is
+# improbable too, but it takes only a *single* improbable token.
 
 # %%
 surprise = "Two girls want to surprise their sister."
@@ -611,14 +620,14 @@ assert found.tokens == ()
 assert forced(surprise, []) > forced(surprise, tokenizer.encode(sister[1]))
 
 # %% [markdown]
-# The beam of 4 dropped the empty translation at step 1, where four first words were likelier. The beam of 20
-# kept it, and it won. **The most probable translation is not always a good one, and a narrow beam hides
-# that.** The fault is the model's, not the search's.
+# The beam of 4 dropped the empty translation at step 1, because more than four first words were likelier. The
+# beam of 20 kept it, and without a length penalty it won. **The most probable translation is not always a
+# good one, and a narrow beam hides that.** The model is to blame, and not the search.
 #
 # ### What it brings
 #
-# We measured 18 searches on the 1,000 captions of a test text ("none" is no penalty, "gnmt 0.6" is the
-# paper's, "length" is the mean per token):
+# We measured greedy decoding and 18 beam searches on the 1,000 captions of a test text. In the table, "none"
+# means no penalty, "gnmt 0.6" is the paper's penalty, and "length" divides by the number of tokens:
 
 # %%
 from annotated.translation.evaluate import recorded
@@ -635,16 +644,16 @@ assert bleu["beam 50, none"] < bleu["greedy"] - 1
 assert scores["beam 50, none"]["length"] < 0.9
 
 # %% [markdown]
-# A good search is worth up to one BLEU point here. Of all these searches, a beam of 50 without a penalty
-# finds the most probable sentences, and it *loses* 1.6 points, because they are too short. Koehn and Knowles
-# ([2017](https://arxiv.org/abs/1706.03872)) found this for many languages; it is called the **beam search
-# curse**.
+# A good search is worth about one BLEU point here. A beam of 50 without a penalty looks hardest for the most
+# probable sentences. It scores about 1.5 points *less* than greedy decoding, and its output is too short.
+# Koehn and Knowles ([2017](https://arxiv.org/abs/1706.03872)) found the same for several language pairs.
+# Later authors call it the **beam search curse**.
 #
-# *Is +0.2 more than luck? Which penalty is best? We measured it in [What do beam, penalty and averaging bring
-# in BLEU?](evidence/what_do_beam_penalty_and_averaging_bring.ipynb)*
+# *Are the 0.2 points of the paper's search more than luck? Which penalty is best? We measured it in [What do
+# beam, penalty and averaging bring in BLEU?](evidence/what_do_beam_penalty_and_averaging_bring.ipynb)*
 #
-# **To keep:** log-probability prefers short sentences, a wide beam finds them, and a length penalty makes up
-# for it.
+# **To keep:** log-probability prefers short sentences, a wide beam finds them, and a length penalty corrects
+# for that.
 
 # %% [markdown]
 # ## A mean of weights
@@ -652,13 +661,14 @@ assert scores["beam 50, none"]["length"] < 0.9
 # > "For the base models, we used a single model obtained by averaging the last 5 checkpoints, which were
 # > written at 10-minute intervals." (section 6.1)
 #
-# A *checkpoint* is a copy of the weights during training. The authors add up the five last copies, weight by
-# weight, and divide by five. That should surprise you: a network is not linear in its weights, so why should
-# the mean of five networks be a network that works at all?
+# A *checkpoint* is a copy of the weights during training. The authors add up the last five copies, weight by
+# weight, and divide by five. That should surprise you. A network is not linear in its weights, so why should
+# the mean of five networks work at all?
 #
-# Think of a ball that rolls around near the bottom of a bowl. Every batch pushes it a little, so it is never
-# at the bottom itself. The mean of its last places is nearer to the bottom than any of them. Here is such a
-# ball, in two dimensions:
+# Think of a ball that rolls around near the bottom of a bowl. Every batch pushes it a little, so it never
+# rests at the bottom. The pushes point in all directions, so they mostly cancel in the mean of its last
+# places. This mean is usually nearer to the bottom than the places themselves. Here is such a ball, in two
+# dimensions:
 
 # %%
 _ = torch.manual_seed(0)
@@ -678,12 +688,13 @@ assert early > height[4]
 assert late < sum(height[-40:]) / 40 / 3
 
 # %% [markdown]
-# The ball's height is the loss, and its place is the weights. Late in training the mean is lower than the
-# places. Early, while the ball is still rolling down, the mean lags behind and is higher. Does a real model
-# behave like that?
+# The height of the ball stands for the loss, and its place stands for the weights. Late in training, the mean
+# of the places is much lower than a typical place. Early in training, while the ball is still rolling down,
+# the mean lags behind and is higher than the last place. Does a real model behave like that?
 #
-# We train a small one on short sentences of the built-in grammar, from German to English, and keep a
-# checkpoint every 20 updates. (The training loop is that of [09_first_example](09_first_example.ipynb).)
+# We train a small model on short sentences of the grammar from lesson 10, from German to English, and keep a
+# checkpoint every 20 updates. The package's `run_epoch` has the training loop of
+# [09_first_example](09_first_example.ipynb).
 
 # %%
 from itertools import chain, count, islice
@@ -754,32 +765,35 @@ assert of_five[-1] < min(alone[10:])
 
 # %% [markdown]
 # It does. This works for checkpoints of **one** run, which roll around the same bottom. Two runs from
-# different starts end in different bowls, and their mean is a hill between them.
+# different starts usually end in different bowls, and their mean lies on a hill between them.
 #
-# In BLEU the gain is small. In three of our runs, the mean of the last five checkpoints scores between 0.3
-# less and 0.4 more than the newest checkpoint, and the noise of a thousand captions is about as large
-# ([evidence](evidence/what_do_beam_penalty_and_averaging_bring.ipynb)). It costs nothing when the model
-# translates.
+# In BLEU the effect is small. In three of our runs, the mean of the last five checkpoints scores between 0.3
+# less and 0.4 more than the newest checkpoint, and such differences on a thousand captions may be luck. At
+# least the mean costs nothing: it is one model, and it translates as fast as any other. *We measured it in
+# [What do beam, penalty and averaging bring in
+# BLEU?](evidence/what_do_beam_penalty_and_averaging_bring.ipynb)*
 #
-# **To keep:** late in training, the mean of several checkpoints of one run lies nearer to the minimum than
-# each of them.
+# **To keep:** late in training, the mean of several checkpoints of one run can have a lower loss than each of
+# them.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - Greedy decoding takes the likeliest token at each step. Beam search keeps the k likeliest beginnings, and
-#   neither is sure to find the likeliest sentence.
-# - Keys and values of old positions never change behind a causal mask, so a cache keeps them: $T$ positions
-#   instead of $T^2 / 2$, for $2 \cdot N \cdot d_{model}$ numbers of memory per token and hypothesis.
-# - A batched beam search takes the best of k · V, and tokens and cache follow; forced decoding tests it.
+# - Greedy decoding takes the likeliest token at each step, and beam search keeps the k likeliest beginnings.
+#   Neither is sure to find the likeliest sentence.
+# - Keys and values of old positions never change behind a causal mask, so a cache can keep them. The decoder
+#   then computes $T$ positions instead of about $T^2 / 2$, and the cache holds $2 \cdot N \cdot d_{model}$
+#   numbers per token and hypothesis.
+# - A batched beam search takes the best of k · V continuations, and tokens and cache must follow. Forced
+#   decoding tests it.
 # - Log-probability prefers short sentences, so a wide beam needs a length penalty.
-# - The mean of the last checkpoints of one run has less noise than each of them.
+# - The mean of the last checkpoints of one run has less noise than each checkpoint.
 #
 # **Deeper:** [What do beam, penalty and averaging bring in
 # BLEU?](evidence/what_do_beam_penalty_and_averaging_bring.ipynb) · [Does beam search find the most probable
 # translation?](evidence/does_beam_search_find_the_most_probable.ipynb)
 #
-# **Next:** whole systems and their scores, in [12_results](12_results.ipynb).
+# **Next:** how to compare whole systems by their scores, in [12_results](12_results.ipynb).
 
 # %% [markdown]
 # ## Exercises
@@ -796,7 +810,7 @@ def cache_bytes(layers, d_model, src_len, tgt_len, sentences, beam, bytes_per_nu
 
 
 # %% tags=["solution"]
-# 1.26 GB: it fits. At a beam of 32 it would not, and hypotheses that share the source's keys save half of it.
+# 1.26 GB: it fits. At a beam of 32 it would not. Keys of the source that are shared would save almost half.
 def cache_bytes(layers, d_model, src_len, tgt_len, sentences, beam, bytes_per_number=4):
     """The memory of all keys and values, each hypothesis with its own copy."""
     return 2 * layers * d_model * (src_len + tgt_len) * sentences * beam * bytes_per_number
@@ -809,10 +823,9 @@ assert cache_bytes(6, 512, 1, 0, 1, 1) == cache_bytes(6, 512, 0, 1, 1, 1) == 24 
 assert cache_bytes(6, 1024, 50, 50, 64, 4) == 2 * cache_bytes(6, 1024, 50, 50, 64, 4, bytes_per_number=2)
 
 # %% [markdown]
-# **Exercise 2 (medium).** A translator's customer wants the product's name in every translation. Write a beam
-# search that obeys a rule: `allowed(said, word)` says whether `word` may follow the words `said`. The test
-# uses it to force a word into the sentence. (`following(said)` stands for the model, as `next_words` does
-# above.)
+# **Exercise 2 (medium).** A customer wants the name of her product in every translation. Write a beam search
+# that obeys a rule: `allowed(said, word)` says whether `word` may follow the words `said`. The test uses the
+# rule to force a word into the sentence. `following(said)` stands for the model, as `next_words` does above.
 
 
 # %% tags=["exercise"]
@@ -867,8 +880,8 @@ for k in (1, 2, 3):
     assert kept[1] == (("a", "cat", "</s>") if k == 1 else ("the", "cat", "</s>"))
 
 # %% [markdown]
-# **Exercise 3 (medium).** Explore α with `translator.translate(captions, alpha=...)`. How does the length of
-# the output change from α = 0 to α = 3, and do the translations get better? Guess first.
+# **Exercise 3 (medium).** Explore α with `translator.translate(captions, beam=8, alpha=...)`. Guess first:
+# how does the length of the output change from α = 0 to α = 3, and do the translations get better?
 
 # %% tags=["solution"]
 for a in (0.0, 0.6, 1.0, 3.0):
