@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 12 · Results
 #
-# **You learn to read a table of results, the paper's and your own: when two numbers may be compared, how
+# **You learn to read a table of results, in the paper or your own: when you may compare two numbers, how
 # large a difference must be, and how to report it honestly.**
 #
 # Previous: [11_search_and_averaging](11_search_and_averaging.ipynb) · Next:
@@ -10,11 +10,11 @@
 # *22 minutes to read, seconds to run.*
 #
 # - **Before:** you know what BLEU counts and what a bootstrap interval is ([10](10_translation.ipynb)).
-# - **After:** you can say what Tables 2 and 3 of the paper show and what they do not, plan a comparison of
-#   two models, and write a report that others can trust.
+# - **After:** you can say what Tables 2 and 3 of the paper show and what they do not show. You can plan a
+#   comparison of two models, and write a report that others can trust.
 #
-# "The paper" is "Attention Is All You Need" (Vaswani et al., 2017), and this is its section 6. (Its Table 4
-# is in [16](16_another_task.ipynb).) Folded cells called *Check* test what the text claims.
+# "The paper" is "Attention Is All You Need" (Vaswani et al., 2017), and this is its section 6. Lesson
+# [16](16_another_task.ipynb) is about Table 4. Folded cells called *Check* test what the text claims.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -25,8 +25,9 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## One translation, two scores
 #
-# Here is one German sentence as a system wrote it, and a human's translation. We compute its BLEU twice. The
-# second time, words are cut at their hyphens first, on both sides.
+# Here is a German sentence that a system might write, and a human's translation, the reference. We compute
+# the BLEU of the system's sentence twice. The second time, we first cut the words of both sentences at their
+# hyphens.
 
 # %%
 from annotated.metrics import tokenized_bleu
@@ -43,16 +44,17 @@ assert split.value > as_it_is.value + 5
 
 # %% [markdown]
 # The translation did not get better. But a compound like *Fünf-Sterne-Hotel* now counts as five matching
-# tokens in a row, so the score rises by several points.
+# tokens in a row, so the score almost doubles.
 #
-# This is an extreme case, but it is not invented. **The German scores in the paper's Table 2 were counted in
-# this way.** The paper does not say so; the authors' script does (`get_ende_bleu.sh` in tensor2tensor). The
-# usual tool of today, sacreBLEU, does not split. On a whole test text the difference is smaller: Ott and
-# colleagues ([2018](https://arxiv.org/abs/1806.00187)) report 29.3 in the paper's way and 28.6 in
-# sacreBLEU's, for the same output. So if you train the base model and sacreBLEU says 26.6, you may have
-# matched the 27.3 of Table 2.
+# We made up an extreme case, but the way of counting is real. **The German scores in the paper's Table 2 were
+# counted in this way.** The paper does not say so, but the authors' script `get_ende_bleu.sh` in
+# tensor2tensor splits compounds. Today's usual tool, sacreBLEU, does not split them. On a whole test text the
+# difference is smaller: Ott and colleagues ([2018](https://arxiv.org/abs/1806.00187)) report 29.3 in the
+# paper's way and 28.6 in sacreBLEU's, for the same output. So if you train the base model and sacreBLEU says
+# 26.6, you may have matched the 27.3 of Table 2.
 #
-# Our own model `multi30k-en-de` comes with its scores on 1,000 captions. One output, three numbers:
+# Our own model `multi30k-en-de` comes with its scores on 1,000 captions. Here are three scores of the same
+# output. The third, chrF, compares short runs of characters instead of words:
 
 # %%
 from annotated.cli.release import read_scores
@@ -68,8 +70,8 @@ assert card.tokenized_bleu.value > card.bleu.value
 assert card.chrf.value > card.bleu.value + 10
 
 # %% [markdown]
-# **To keep:** two scores may be compared only if they were counted in the same way on the same text. Ask for
-# the signature before you ask who won.
+# **To keep:** compare two scores only if they were counted in the same way on the same text. Ask for the
+# signature before you ask who won.
 
 # %% [markdown]
 # ## Table 2: better, and cheaper
@@ -79,8 +81,8 @@ assert card.chrf.value > card.bleu.value + 10
 # > (section 6.1)
 #
 # An *ensemble* is several models that translate together. The table has two columns for each language pair:
-# BLEU, and the cost of training in floating-point operations. It is easier to see as a picture. We leave out
-# three rows that lack one of the numbers.
+# BLEU, and the cost of training in floating-point operations. A picture is easier to read. We leave out three
+# rows in which a number is missing.
 
 # %% tags=["figure-table-2"]
 import matplotlib.pyplot as plt
@@ -110,8 +112,9 @@ for ax, column, language in zip(axes, (0, 2), ("German", "French"), strict=True)
 plt.show()
 
 # %% [markdown]
-# *Figure 1. Table 2, drawn. Better is higher, and cheaper is further left. Diamonds are Transformers; the
-# others are recurrent (GNMT), convolutional (ConvS2S) or mixtures of experts (MoE).*
+# *Figure 1. Table 2, drawn. Better is higher, and cheaper is further left. The diamonds are Transformers.
+# GNMT is a recurrent network, ConvS2S is a convolutional network, and MoE is a recurrent network with a
+# mixture of experts.*
 
 # %% tags=["check"]
 earlier = [row for name, row in TABLE_2.items() if "Trans" not in name]
@@ -122,12 +125,12 @@ assert base[2] < min(row[2] for row in earlier)
 assert big[0] - max(row[0] for row in earlier) > 2
 
 # %% [markdown]
-# The left picture is why the paper became famous. Both Transformers are above everything else, and the base
-# model is also the cheapest of all.
+# The left picture helped to make the paper famous. Both Transformers score higher than everything else, and
+# the base model is also the cheapest of all.
 #
-# Now read the right picture. In French, the base model is just as cheap, and *worse than all others*. The
-# paper's text does not mention this. Nothing is hidden, because the number is in the table. But it shows why
-# one reads tables and not only abstracts.
+# Now read the right picture. The big model wins again. But the base model, which costs as little as before,
+# is *worse than all the others*. The paper's text does not mention this. It is not hidden, because the number
+# is in the table. It shows why you should read the tables and not only the abstract.
 #
 # ### Where the cost comes from
 #
@@ -147,26 +150,27 @@ assert abs(12 * 3600 * 8 * 9.5e12 / base[1] - 1) < 0.02
 assert abs(84 * 3600 * 8 * 9.5e12 / big[1] - 1) < 0.02
 
 # %% [markdown]
-# It does. Note what kind of number this is: a *price*, and not a count. A GPU that waits costs as much as one
-# that computes. It is a fair way to compare systems of different authors, and it says nothing about how much
-# computation the model needs. *More in [15_going_fast](15_going_fast.ipynb): the operations, counted.*
+# It does. Note what kind of number this is: a *price*, and not a count. Nobody counted the operations, and in
+# this price a GPU that waits costs as much as one that computes. The price is a rough way to compare systems
+# of different authors. It does not say how much computation the model itself needs. *Lesson
+# [15_going_fast](15_going_fast.ipynb) counts the operations.*
 #
-# **To keep:** a table answers the question that its caption asks. Look for the cell that the text does not
-# mention, and ask how each number was obtained.
+# **To keep:** in a table of results, look for the number that the text does not mention, and ask how each
+# number was obtained.
 
 # %% [markdown]
 # ## Is the difference luck?
 #
-# Model A has 39.8 BLEU and model B has 40.2. Is B better? Two kinds of luck are in these numbers.
+# Model A has 39.8 BLEU and model B has 40.2. Is B better? Two kinds of luck play a part in these numbers.
 #
 # - **The sentences.** On another test text, both would score differently. The paired bootstrap of
 #   [10](10_translation.ipynb) measures this, from one pair of outputs.
 # - **The seed.** Train the same model again with another random start, and it scores differently on the
-#   *same* text. Only training again measures this.
+#   *same* text. You can measure this only by training again.
 #
-# People often report the first and forget the second. Here are runs that differ in nothing but their seed: a
-# small model, trained three times in each of two ways. (R-Drop is an addition to the loss; we only look at
-# the seeds here.)
+# People often report the first and forget the second. Here are six runs of a small model, three without
+# R-Drop and three with it. R-Drop is an addition to the loss, and it does not matter here. The three runs in
+# a line differ in nothing but the seed.
 
 # %%
 from statistics import mean, stdev
@@ -188,17 +192,18 @@ spread = {
 assert 0.4 < spread["no R-Drop, as many passes"] < 0.9 < spread["R-Drop"] < 1.3
 
 # %% [markdown]
-# The same training gives scores more than a point apart. With one run of each, a true difference of 0.3 would
-# be invisible.
+# The same training gives scores that are more than a point apart. With one run of each, we could not see a
+# true difference of 0.3.
 #
-# How many seeds does it take? Let $s$ be the standard deviation of a single run. The difference between two
-# means of $n$ runs each then has the standard deviation $s\sqrt{2/n}$, by chance alone. To find a true
-# difference $d$ in four of five attempts, at the usual level of 5%, one needs about
+# How many seeds do you need? Let $s$ be the standard deviation of single runs. Suppose that you train $n$
+# runs of each model and compare the two means. By chance alone, their difference has a standard deviation of
+# $s\sqrt{2/n}$. You want to find a true difference $d$ in four of five experiments, and you accept a false
+# alarm in 5% of the experiments in which there is none. Then you need about
 #
 # $$n = 2 \cdot (1.96 + 0.84)^2 \cdot (s / d)^2 \approx 16\, (s/d)^2$$
 #
-# runs of each. (The 1.96 keeps false alarms at 5%, and the 0.84 makes sure that four of five attempts find
-# the difference.)
+# runs of each model. The 1.96 keeps false alarms at 5%, and the 0.84 makes sure that four of five experiments
+# find the difference.
 
 # %%
 for s, d in ((0.6, 2.0), (0.6, 1.0), (0.6, 0.3), (0.2, 0.3)):
@@ -208,14 +213,13 @@ for s, d in ((0.6, 2.0), (0.6, 1.0), (0.6, 0.3), (0.2, 0.3)):
 assert round(2 * (1.96 + 0.84) ** 2, 1) == 15.7
 
 # %% [markdown]
-# Large differences are cheap to show, and small ones are very expensive. With one run of each, as in most
-# tables, nothing below one or two points is certain.
+# Large differences are cheap to show, and small ones are very expensive. Many tables have one run of each
+# model. With models like ours, no difference below one or two points would then be certain.
 #
-# *An example with a clear answer, and one without: [What does R-Drop
-# bring?](evidence/what_does_r_drop_bring.ipynb)*
+# *And what does R-Drop do? See [What does R-Drop bring?](evidence/what_does_r_drop_bring.ipynb)*
 #
-# **To keep:** there is the luck of the sentences and the luck of the seed. Report both, and count seeds
-# before you train.
+# **To keep:** a score depends on the luck of the sentences and on the luck of the seed. Report both, and
+# decide on the number of seeds before you train.
 
 # %% [markdown]
 # ## Table 3: what matters in the model?
@@ -224,8 +228,8 @@ assert round(2 * (1.96 + 0.84) ** 2, 1) == 15.7
 # > different ways, measuring the change in performance on English-to-German translation on the development
 # > set, newstest2013." (section 6.2)
 #
-# This is called an *ablation*: change one thing at a time, and see what it costs. We draw the difference from
-# the base model, which has 25.8 BLEU.
+# This is called an *ablation*: change one thing at a time, and see what it costs. The next cells hold the
+# rows of the table and draw their difference from the base model, which has 25.8 BLEU.
 
 # %%
 TABLE_3 = {  # perplexity per subword, BLEU
@@ -261,8 +265,8 @@ ax.set(xlabel="BLEU, difference from the base model", title="Table 3: one change
 plt.show()
 
 # %% [markdown]
-# *Figure 2. Each dot is one row of Table 3. The gray band of 0.3 BLEU is our guess of what a seed may do to
-# one run.*
+# *Figure 2. Each dot is one row of Table 3. The gray band is 0.3 BLEU wide on each side. This is only our
+# guess of what a seed may do to one run of a large model.*
 
 # %% tags=["check"]
 near = sum(abs(bleu - 25.8) < 0.35 for _, bleu in TABLE_3.values())
@@ -270,19 +274,22 @@ assert near == 7
 assert [name for name, (_, bleu) in TABLE_3.items() if bleu > 26.15] == ["d_ff = 4096", "big"]
 
 # %% [markdown]
-# The paper has one number per row and no interval, so presumably each is one run. Seven of the 19 rows lie
-# within the band. With that in mind, which of its conclusions does the table support?
+# The paper gives one number per row and no interval, so presumably each number comes from one run. Seven of
+# the 19 rows lie within the band. With that in mind, which of the paper's conclusions does the table support?
 #
 # - "*While single-head attention is 0.9 BLEU worse than the best setting, quality also drops off with too
-#   many heads.*" The first half is far outside the band. The second half rests on 0.4 BLEU.
+#   many heads.*" The first half is safe, because 0.9 is far outside the band. The second half rests on the
+#   0.4 BLEU that 32 heads lose.
 # - "*[...] bigger models are better, and dropout is very helpful in avoiding over-fitting.*" Yes for depth up
-#   to six layers, for $d_{ff}$ and for dropout. Eight layers score 0.3 *less* than six.
-# - "*[...] reducing the attention key size dk hurts model quality.*" Yes for $d_k = 16$.
-# - "*[...] nearly identical results to the base model*" with learned positions. Yes: 0.1.
+#   to six layers, for $d_{ff}$ and for dropout. But eight layers score 0.3 *less* than six.
+# - "*[...] reducing the attention key size dk hurts model quality.*" Yes for $d_k = 16$, which loses 0.7. For
+#   $d_k = 32$ the loss is only 0.4.
+# - "*[...] nearly identical results to the base model*" with learned positions. Yes, the difference is only
+#   0.1.
 #
 # ### Why not simply look at the perplexity?
 #
-# Perplexity needs no search, and it is less noisy. Does it agree with BLEU?
+# Perplexity is cheaper to measure than BLEU, because it needs no search. Does it agree with BLEU?
 
 # %% tags=["figure-two-measures"]
 fig, ax = plt.subplots(figsize=(7.5, 4.2))
@@ -296,8 +303,8 @@ ax.set(xlabel="perplexity per subword", ylabel="BLEU", title="Table 3: two measu
 plt.show()
 
 # %% [markdown]
-# *Figure 3. All models that were trained with the same loss lie close to a line. The two squares were trained
-# with another label smoothing.*
+# *Figure 3. All models that were trained with the same loss lie close to one line. The two squares are models
+# with another label smoothing, and so with another loss.*
 
 # %% tags=["check"]
 import math
@@ -309,25 +316,26 @@ correlation = torch.corrcoef(torch.tensor([[math.log(p), b] for p, b in same]).T
 assert correlation < -0.95
 
 # %% [markdown]
-# It does, as long as the models were trained with the same loss. The squares show the exception. Without
-# label smoothing, perplexity is better and BLEU is worse:
+# It does, as long as the models were trained with the same loss. The squares are the exception. Without label
+# smoothing, perplexity is better than the base model's and BLEU is worse. The paper says the same of training
+# with smoothing:
 #
 # > "This hurts perplexity, as the model learns to be more unsure, but improves accuracy and BLEU score."
 # > (section 5.4)
 #
-# *Does Table 3 hold for small models? We trained 69 of them, each row with the learning rate that suits it:
-# [Does the paper's Table 3 hold at our size?](evidence/table_3_at_our_size.ipynb) One head is too few there
-# as well, and half of the rows cannot be told from the base.*
+# *Does Table 3 hold for small models? We trained 69 of them and gave each row a learning rate that suits it.
+# One head is too few there as well, and half of the rows cannot be told from the base: [Does the paper's
+# Table 3 hold at our size?](evidence/table_3_at_our_size.ipynb)*
 #
-# **To keep:** in an ablation, compare each difference with what a seed does, and give each row a learning
-# rate of its own.
+# **To keep:** in an ablation, compare each difference with the spread that seeds alone produce. In your own
+# ablation, tune the learning rate for each row.
 
 # %% [markdown]
 # ## How we report our own score
 #
 # Wu and colleagues ([2021](https://aclanthology.org/2021.acl-long.480/)) published 41.02 BLEU for a
 # Transformer of our size on the 1,000 captions of Multi30k's test text. Our model `multi30k-en-de-lc` has
-# 41.35. How does one say that honestly?
+# 41.35. How do we say that honestly?
 
 # %%
 ours = read_scores(shipped_model("multi30k-en-de-lc"))["test_2016_flickr"].tokenized_bleu
@@ -339,62 +347,64 @@ assert round(ours.value, 2) == 41.35
 assert ours.low < 41.02 < ours.high
 
 # %% [markdown]
-# "We beat them by 0.33" is what one would like to write. Here is what we can write:
+# We would like to write, "We beat them by 0.33." Here is what we can write:
 #
 # > A Transformer with four layers of width 128, trained on Multi30k's 29,000 pairs for 108 epochs, scores
 # > 41.35 BLEU on test_2016_flickr (lower-cased, tokenized; 95% interval over sentences 39.6 to 43.0), with
 # > the search of Wu et al. (beam 5, division by length), who report 41.02. The training differs from theirs:
-# > another batch size and learning rate, and R-Drop from epoch 61 on. One seed. We looked at the test text
-# > four times; the second look led us to change the search.
+# > another batch size and learning rate, and R-Drop from epoch 61 on. We trained with one seed. We looked at
+# > the test text four times, and the second look led us to change the search.
 #
-# It is longer and less impressive, and a reader can judge it. In particular: 0.33 is far inside the interval,
-# the training was not the same, another seed would move it, and four looks may be worth 0.2 by themselves.
-# *How much, and what each look changed: [How honest is a test
-# score?](evidence/how_honest_is_a_test_score.ipynb)*
+# This is longer and less impressive, but a reader can judge it. Their score is far inside our interval. The
+# two models were not trained in the same way, another seed would give another score, and four looks at the
+# test text may be worth 0.2 by themselves. *What did each look change, and how much is a look worth? [How
+# honest is a test score?](evidence/how_honest_is_a_test_score.ipynb)*
 #
 # A checklist for your own report:
 #
-# 1. What text, which part of it, and how was BLEU counted (the signature)?
-# 2. What was chosen on val, and what on test? How many looks?
-# 3. How many seeds? An interval over sentences, and a spread over seeds.
-# 4. What did the other system get that yours did not, and the reverse: data, updates, tuning, search?
+# 1. Which text did you score, and how did you count BLEU? Give the signature.
+# 2. What did you choose on val, and what on test? How often did you look at test?
+# 3. How many seeds? What is the interval over sentences, and what is the spread over seeds?
+# 4. What did one system get that the other did not? Compare data, updates, tuning and search.
 # 5. What did it cost?
-# 6. Is everything there that others need to do it again: code, settings, outputs? (`annotated train` writes
-#    the settings into the run's folder. Keep the translations, too: paired tests need them.)
+# 6. Did you publish everything that others need to repeat it: code, settings, outputs? `annotated train`
+#    writes the settings into the run's folder. Keep the translations, too, because paired tests need them.
 
 # %% [markdown]
 # ## What a score cannot say
 #
-# BLEU compares words with *one* translation. It gives nothing for a good translation with other words, and it
-# gives almost full marks to a sentence that lacks only its *not*. Two better ways exist.
+# BLEU compares words with *one* translation. It gives no credit for a good translation in other words, and it
+# gives almost full marks to a long sentence that lacks only its *not*. There are two better ways to judge a
+# translation.
 #
 # **Learned measures.** COMET (Rei et al., [2020](https://aclanthology.org/2020.emnlp-main.213/)) is a
 # pretrained multilingual model that reads source, translation and reference, and predicts how a human would
 # rate the translation. Kocmi and colleagues ([2021](https://aclanthology.org/2021.wmt-1.57/)) compared
-# thousands of pairs of systems: when two systems differ, COMET names the one that humans prefer more often
-# than BLEU does. Its scores depend on the version of that model, so its name belongs to the signature. It can
-# also be fooled: a system that is trained or searched to please it may please nobody else.
+# thousands of pairs of systems. COMET agreed with human judges about the better system more often than BLEU
+# did. A COMET score depends on the version of the COMET model, so report that version with the score. COMET
+# can also be fooled: a system that is tuned for a high COMET score may please nobody else.
 #
-# **People.** Human judgment is what all measures try to predict. In the method called MQM (Freitag et al.,
+# **People.** Human judgment is what all measures try to predict. In a method called MQM (Freitag et al.,
 # [2021](https://aclanthology.org/2021.tacl-1.87/)), professional translators mark each error and say how
-# grave it is. It is slow and expensive, and it overturned some rankings that crowd workers and BLEU had made.
+# serious it is. This is slow and expensive, and it overturned some rankings that came from crowd workers.
 #
-# For the experiments in this series BLEU is enough: the systems are alike, the differences are large, and
-# everything is counted in one way. For a decision about a product, read translations, use COMET beside BLEU
-# or chrF, and have people judge the two best.
+# For most experiments in this series BLEU is enough, because the systems are similar and we count all scores
+# in the same way. For a decision about a product, read translations, use COMET beside BLEU or chrF, and have
+# people judge the two best.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - Two scores may be compared only if they were counted alike; the paper's 27.3 and a sacreBLEU of 26.6 may
-#   be the same quality.
-# - Table 2 shows a better and cheaper model for German; for French the base model is cheap and worse than all
-#   others.
-# - A difference has the luck of the sentences and the luck of the seed in it; 0.3 BLEU takes $16 (s/0.3)^2$
-#   runs of each.
-# - Most rows of Table 3 that lie within a few tenths of the base decide nothing; perplexity ranks models well
-#   as long as their loss is the same.
-# - An honest report says how it was counted, chosen, repeated and looked at.
+# - Compare two scores only if they were counted in the same way. The paper's 27.3 and a sacreBLEU of 26.6 may
+#   mean the same quality.
+# - Table 2 shows a better and cheaper model for German. For French, the base model is cheap, and worse than
+#   all the others.
+# - A difference may be the luck of the sentences or of the seed. To find a difference of 0.3 BLEU, you need
+#   about $16\, (s/0.3)^2$ runs of each model.
+# - Seven of the 19 rows of Table 3 are within 0.3 BLEU of the base model, which may be luck. Perplexity ranks
+#   models much as BLEU does, as long as their loss is the same.
+# - An honest report says how the score was counted, what was chosen on val, how many seeds there were, and
+#   how often you looked at test.
 #
 # **Deeper:** [What does R-Drop bring?](evidence/what_does_r_drop_bring.ipynb) · [Does the paper's Table 3
 # hold at our size?](evidence/table_3_at_our_size.ipynb) · [How honest is a test
@@ -405,9 +415,9 @@ assert ours.low < 41.02 < ours.high
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Predict first: how many of the three earlier *single* models and the two ensembles of
-# `TABLE_2` does the big Transformer beat in French? Section 6.1 says 41.0 where the table says 41.8. Does it
-# matter which is right?
+# **Exercise 1 (easy).** `TABLE_2` has three earlier single models and two ensembles. For the big Transformer
+# in French, section 6.1 says 41.0 where the table says 41.8. Predict first: how many of the five does it beat
+# with each score? Does it matter which score is right?
 
 # %% tags=["solution"]
 for big_french in (41.0, 41.8):
@@ -417,10 +427,10 @@ for big_french in (41.0, 41.8):
 # version had 41.0 everywhere. Abstract and table were changed later, and section 6.1 was not.
 
 # %% [markdown]
-# **Exercise 2 (medium).** Will your experiment find what it looks for? Write a simulation instead of trusting
-# the formula: two systems whose true means differ by `difference`, `seeds` runs of each with standard
-# deviation `spread`, and a difference counts as found if it is larger than $1.96 \cdot s \sqrt{2/n}$ (take
-# the true $s$).
+# **Exercise 2 (medium).** Will your experiment find what it looks for? Do not trust the formula. Write a
+# simulation. Two systems have true means that differ by `difference`. Each is trained with `seeds` seeds, and
+# its runs have the standard deviation `spread`. A difference counts as found if it is larger than
+# $1.96 \cdot s \sqrt{2/n}$, with the true `spread` as $s$.
 
 
 # %% tags=["exercise"]
@@ -486,20 +496,22 @@ assert paired_interval(first, first, lengths) == (0, 0)
 # %% [markdown]
 # ## A project
 #
-# Answer one question of your own about the Transformer, with an experiment that fits on your computer. For
-# example: Does dropout in the attention help on the grammar corpus? Is a model with 2 encoder layers and 1
-# decoder layer as good as the reverse? Do 500 subwords do as well as 2,000? Does averaging still help if the
-# learning rate has fallen to zero?
+# Answer one question of your own about the Transformer, with an experiment that fits on your computer. Here
+# are some examples. Does dropout in the attention help on the grammar corpus? Is a model with 2 encoder
+# layers and 1 decoder layer as good as the reverse? Do 500 subwords do as well as 2,000? Does averaging still
+# help if the learning rate has fallen to zero?
 #
-# 1. **Before you train**, write down the question, the two or three contestants, the measure, what you will
-#    choose on val, how many seeds you can afford, and which difference they can detect (exercise 2).
-# 2. **Train.** Give every contestant the same three learning rates, and say so if the best one is at the
-#    edge. `annotated train` takes all settings as flags, and [10](10_translation.ipynb) shows it in Python.
+# 1. **Before you train**, write down the question, the two or three models that you will compare, the
+#    measure, what you will choose on val, how many seeds you can afford, and which difference they can
+#    detect. Exercise 2 computes the last.
+# 2. **Train.** Try the same three learning rates for every model, and say so if the best one is the largest
+#    or the smallest. `annotated train` takes all settings as flags, and [10](10_translation.ipynb) shows it
+#    in Python.
 # 3. **Look at test once**, and keep all translations.
-# 4. **Report** on one page, with the checklist above. Read thirty translations of each contestant and say
-#    what you saw.
+# 4. **Report** on one page, with the checklist above. Read thirty translations of each model and say what you
+#    saw.
 #
-# *What a good answer shows.* The plan was written before the results, and the report says where it departed
-# from it. The difference stands beside its interval, seeds included. A contestant was not favoured by its
-# learning rate or its number of updates. "We could not tell them apart" is a good result if the report says
-# how large a difference would have been seen. And a reader can run it again.
+# *What a good answer shows.* You wrote the plan before you saw the results, and the report says where you
+# departed from the plan. It gives each difference with an interval that includes the seeds. No model was
+# favored by its learning rate or its number of updates. "We could not tell them apart" is a good result if
+# the report says how large a difference you would have seen. And a reader can run the experiment again.
