@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 03 · Multi-head attention
 #
-# **You see what one attention cannot do, let two of them subtract, and write the layer that runs eight side
-# by side, with the two lines in which most people go wrong.**
+# **You see what one attention cannot do, use two of them to subtract, and write the layer that runs eight
+# side by side, with the two lines that most people get wrong.**
 #
 # Previous: [02_attention](02_attention.ipynb) · Next:
 # [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)
@@ -10,13 +10,12 @@
 # *25 minutes to read, half a minute to run.*
 #
 # - **Before:** you know equation 1, its masks, and that its output is a weighted mean
-#   ([02_attention](02_attention.ipynb)).
-# - **After:** you can write multi-head attention, and you know what each of its four matrices does, what
-#   heads cost, and where the model uses them.
+#   ([02_attention](02_attention.ipynb)). - **After:** you can write multi-head attention. You know what
+#   each of its four matrices does, what the heads cost, and where the model uses this layer.
 #
 # These are sections 3.2.2 and 3.2.3 of the paper (Vaswani et al., 2017). Indented sentences are the
 # paper's. A number after `≈` may differ on your processor. Folded cells called *Check* test what the text
-# claims.
+# claims; you can skip them.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -28,8 +27,8 @@ if not find_spec("annotated"):
 # ## Four heads, four views
 #
 # The translator that comes with the package has four **heads** in each attention layer. Each head is an
-# attention of its own. Here is what the four heads of its last layer look at while it translates one
-# sentence into German.
+# attention of its own. Here is what the four heads of its last layer look at while the translator writes
+# one sentence in German.
 
 # %% tags=["figure-four-heads"]
 import matplotlib.pyplot as plt
@@ -53,8 +52,8 @@ for number, (ax, weights) in enumerate(zip(axes, heads, strict=True), start=1):
 plt.show()
 
 # %% [markdown]
-# *Figure 1. Each row is a step of writing: the German token that was read last, and the one that is
-# written. Columns are English tokens. The darker a cell, the more this head looks there.*
+# *Figure 1. Each row is one step: the German token that was read last, and the token that is written. The
+# columns are the English tokens. The darker a cell is, the more this head looks there.*
 
 # %% tags=["check"]
 different = [(heads[i] - heads[j]).abs().sum(dim=-1).mean().item() for i in range(4) for j in range(i)]
@@ -63,22 +62,23 @@ einen = heads[:, written.index("▁einen")]
 assert [seen.src_tokens[i] for i in einen.argmax(dim=-1)][1::2] == ["▁ball", "▁a"]
 
 # %% [markdown]
-# No two heads look at the same things. Take the step that writes *einen*, the German *a* before *Ball*.
-# Head 4 looks at *a*. Head 2 already looks at *ball*, because the form of the German article depends on the
-# noun. Both facts are needed at the same time. Why does that take two heads?
+# At many steps, the heads look at different words. Take the step that writes *einen*, the German *a*
+# before *Ball*. Head 4 looks at *a*. Head 2 already looks at *ball*. The translator has use for both
+# words, because the form of a German article depends on its noun. Why does that take two heads?
 #
 # > "Multi-head attention allows the model to jointly attend to information from different representation
 # > subspaces at different positions. With a single attention head, averaging inhibits this." (section
 # > 3.2.2)
 #
-# That is a dense sentence. By the end of this lesson, every word of it will be clear. We begin with the
-# last part: what does averaging inhibit?
+# The first sentence of this quote is dense, and we will come back to it. We begin with the second one:
+# what does averaging inhibit?
 
 # %% [markdown]
 # ## What one head cannot do
 #
-# Here are eight temperatures of one day. For each hour, we want to know how much warmer it is than three
-# hours before. (The hour before 0 o'clock is 21 o'clock.)
+# Here are eight temperatures of one day, three hours apart. For each of them, we want to know how much
+# warmer it is than at the measurement before. (Let the measurement before 0 o'clock be the one at 21
+# o'clock.)
 
 # %%
 import torch
@@ -93,12 +93,12 @@ print("degrees:", [int(d) for d in degrees])
 print("warmer: ", [int(d) for d in warmer])
 
 # %% [markdown]
-# Attention can bring two hours together. Let the key of each hour be a vector with a single 1 at its
-# position. A query with two large numbers, at its own position and at the one before, then looks at exactly
-# these two.
+# Attention can bring two measurements together. Let the key of each one be a vector with a single 1, at
+# its position in the list. Let its query have two large numbers, one at its own position and one at the
+# position before. Then each query looks at exactly two measurements.
 #
-# **Before you run this:** the head looks at 15 degrees and at 11 degrees, with weight 0.5 each. What comes
-# out?
+# **Before you run this:** the fourth query looks at 15 degrees and at 11 degrees, with weight 0.5 each.
+# What does the head return?
 
 # %%
 position = torch.eye(8)  # (8, 8): row t is the key of hour t
@@ -112,16 +112,17 @@ from torch.testing import assert_close
 assert_close(blend.flatten(), (degrees + degrees.roll(1)) / 2)
 
 # %% [markdown]
-# Out comes the mean, 13. And from 13 alone, nobody can tell whether the temperatures were 11 and 15, or 15
+# It returns the mean, 13. From 13 alone, nobody can tell whether the temperatures were 11 and 15, or 15
 # and 11, or 13 both times. They have been blended, and blending cannot be undone. That is what "averaging
 # inhibits" means.
 #
-# Would other weights help? For a difference we need $+1$ times one hour and $-1$ times the other. But
-# attention weights come from a softmax, and **a weight is never negative**. A learned matrix may flip the
-# sign of the values, but then it flips the sign of *both* hours. So one head that looks by position can
-# add, but it cannot subtract.
+# Would other weights help? For a difference we need $+1$ times one temperature and $-1$ times the other.
+# But attention weights come from a softmax, and **a weight is never negative**. A learned matrix may flip
+# the sign of the values, but then it flips the sign of *both* temperatures. So one head that looks by
+# position can add, but it cannot subtract.
 #
-# Two heads can. One looks at this hour, one at the hour before, and afterwards we take one minus the other.
+# Two heads can subtract. One looks at the temperature now, and the other at the temperature before.
+# Afterwards we subtract the second output from the first.
 
 # %%
 head_now, _ = attention(now, position, degrees.unsqueeze(-1))
@@ -132,8 +133,8 @@ print("two heads:", [round(d) for d in (head_now - head_before).flatten().tolist
 assert_close((head_now - head_before).flatten(), warmer, rtol=0, atol=1e-4)
 
 # %% [markdown]
-# The matrix that combines the heads may have any sign, and it treats each head separately. What one head
-# blends, two heads keep apart.
+# In the Transformer, a learned matrix combines the heads. Its entries may have any sign, and each head
+# has entries of its own there. So two heads keep apart what one head would blend.
 #
 # **To keep:** one head returns one mean. Several heads return several means, side by side, and a learned
 # matrix can compare them.
@@ -144,8 +145,8 @@ assert_close((head_now - head_before).flatten(), warmer, rtol=0, atol=1e-4)
 # %% [markdown]
 # ## Each head has matrices of its own
 #
-# We told our heads where to look. In a Transformer they learn it, because each head makes queries, keys and
-# values with its own three matrices:
+# We told our two heads where to look. In a Transformer the heads learn it, because each head makes its
+# queries, keys and values with three matrices of its own:
 #
 # > "Instead of performing a single attention function with $d_{model}$-dimensional keys, values and
 # > queries, we found it beneficial to linearly project the queries, keys and values $h$ times with
@@ -155,9 +156,10 @@ assert_close((head_now - head_before).flatten(), warmer, rtol=0, atol=1e-4)
 # $$\mathrm{head}_i = \mathrm{Attention}(QW^Q_i,\; KW^K_i,\; VW^V_i)$$
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(\mathrm{head}_1, \ldots, \mathrm{head}_h)\,W^O$$
 #
-# The heads *share* the width. In the base model, $d_{model} = 512$ and $h = 8$, so each head is 64 numbers
-# wide. In our tiny model of [00_start_here](00_start_here.ipynb), $d_{model}$ is 4 and $h$ is 2, so each
-# head is 2 numbers wide. Here are its matrices, and $x$, the three vectors of *a cat runs*.
+# The heads *share* the width. In the base model, $d_{model} = 512$ and $h = 8$, so each head is 64
+# numbers wide. In our tiny model of [00_start_here](00_start_here.ipynb), $d_{model}$ is 4 and $h$ is 2,
+# so each head is 2 numbers wide. Here are the matrices of its encoder, and $x$, the three vectors of *a
+# cat runs*.
 
 # %%
 from annotated import sinusoids
@@ -187,8 +189,8 @@ def show(title, matrix, columns=()):
 
 
 # %% [markdown]
-# Each matrix is $4 \times 4$, and it holds both heads: the first two columns belong to head 1, the last two
-# to head 2. Now we follow the paper's formula, head by head.
+# Each matrix is $4 \times 4$. The matrices $W^Q$, $W^K$ and $W^V$ hold both heads: the first two columns
+# belong to head 1, and the last two belong to head 2. Now we follow the paper's formula, head by head.
 
 # %%
 heads = []
@@ -205,20 +207,20 @@ assert [f"{w:.2f}" for w in weights[1]] == ["0.55", "0.36", "0.09"]
 assert [f"{number:.2f}" for number in by_hand[1]] == ["-0.28", "0.05", "0.04", "0.30"]
 
 # %% [markdown]
-# These are the numbers of 00. In head 1, *cat* looks at all three words about equally: 0.40, 0.30, 0.30. In
-# head 2, it looks mostly at *a*: 0.55. So *cat* gets two different means of the sentence, and $W^O$ mixes
-# them into four new numbers.
+# These are the numbers from 00. In head 1, *cat* looks at all three words about equally: 0.40, 0.30,
+# 0.30. In head 2, it looks mostly at *a*: 0.55. So *cat* gets two different means of the sentence, and
+# $W^O$ mixes them into four new numbers.
 #
-# In the quote at the top, this is the "different representation subspaces at different positions". A
-# *subspace* is what a head's matrices let through: 64 numbers, computed from all 512. The *positions* are
-# where it looks.
+# Now the dense sentence at the top is clear. A "representation subspace" is what a head's matrices let
+# through: 64 numbers, computed from all 512. The "positions" are the words that the head looks at. The
+# model does "jointly attend", because all heads do their work in the same layer.
 #
 # ### Twenty-five matrices, or four
 #
-# With eight heads, the formula has $3 \cdot 8 + 1 = 25$ matrices. Code has four. Why? Because multiplying
-# $x$ by eight narrow matrices is the same as multiplying it *once* by a wide one, in which the eight stand
-# side by side. That is what we just did with columns. And hardware prefers one large product to eight small
-# ones.
+# With eight heads, the formula has $3 \cdot 8 + 1 = 25$ matrices. The code has only four. Multiplying $x$
+# by eight narrow matrices is the same as multiplying it *once* by a wide matrix in which the eight stand
+# side by side. You have just seen such wide matrices: their columns belonged to different heads. And
+# hardware prefers one large product to eight small ones.
 #
 # ![Multi-head attention with its four linear maps](../images/multi_head_attention.svg)
 #
@@ -228,11 +230,12 @@ assert [f"{number:.2f}" for number in by_hand[1]] == ["-0.28", "0.05", "0.04", "
 # ## Cutting into heads: `view`, then `transpose`
 #
 # After the wide product, each word has four numbers. They have to become two heads with two numbers each.
-# And the heads must come *before* the words, because a matrix product treats everything in front of the
-# last two dimensions separately. So the shape must become (heads, words, numbers).
+# The heads must come *before* the words, because a batched matrix product multiplies the last two
+# dimensions and treats all dimensions in front of them separately. So the shape must become (heads,
+# words, numbers).
 #
-# **Before you run this:** `view` gives the same numbers another shape, without moving any of them. Can it
-# go straight from (3, 4) to (2, 3, 2)?
+# **Before you run this:** `view` gives the same numbers another shape, without moving any of them. What
+# happens if it goes straight from (3, 4) to (2, 3, 2)?
 
 # %%
 numbers = torch.tensor([[10, 11, 12, 13], [20, 21, 22, 23], [30, 31, 32, 33]])  # a, cat, runs
@@ -253,14 +256,15 @@ assert wrong[0].tolist() == [[10, 11], [12, 13], [20, 21]]
 # *Figure 3. Above: `view` cuts each word into two halves, and `transpose` collects the first halves in head
 # 1 and the second halves in head 2. Below: `view` alone mixes the words.*
 #
-# It runs, it has the right shape, and it is wrong. Head 1 should have half of every word. Instead it has
-# all of *a*, half of *cat* and nothing of *runs*. There is no error message, and the shapes do
-# not show it.
+# `view` alone runs, its result has the right shape, and it is wrong. Head 1 should have half of every
+# word. Instead it has all of *a*, half of *cat* and nothing of *runs*. Neither an error message nor a
+# shape tells you.
 
 # %% [markdown]
 # ## The layer
 #
-# Now you have all the pieces. Here is the layer, as 00 has it, with a comment on each step:
+# Now you have all the pieces. Here is the layer of 00 again. The only change is that `join`, the opposite
+# of `split`, has a name of its own:
 
 
 # %%
@@ -290,14 +294,14 @@ class MultiHeadedAttention(nn.Module):
 # %% [markdown]
 # There are three things to notice.
 #
-# - **`attention` did not change.** It is the function of 02. The heads are one more dimension in front,
-#   like the sentences of a batch, so all heads of all sentences are computed at once.
-# - **The mask needs `unsqueeze(1)`.** The scores have the shape (B, h, T, S), and the mask has (B, 1 or T,
-#   S). Without the extra dimension, PyTorch would take the batch for the heads.
+# - **`attention` did not change.** It is the function from 02. The heads are one more dimension in front,
+#   like the sentences of a batch, so all heads of all sentences are computed at once. - **The mask needs
+#   `unsqueeze(1)`.** The scores have the shape (B, h, T, S), and the mask has the shape (B, 1 or T, S).
+#   Without the extra dimension, PyTorch would align the mask's batch dimension with the heads.
 # - **`join` undoes `split`**, in the opposite order: first `transpose`, then `flatten`.
 #
-# We give the layer the matrices of the tiny model. (`nn.Linear` keeps its matrix transposed, and it adds a
-# bias, which the paper's formula does not have.)
+# We give the layer the matrices of the tiny model. (`nn.Linear` keeps its matrix transposed. It also adds
+# a bias, which the paper's formula does not have, so we set all biases to 0.)
 
 # %%
 layer = MultiHeadedAttention(h=2, d_model=4)
@@ -321,20 +325,20 @@ some = torch.arange(7) < torch.tensor([7, 4, 2])[:, None, None]  # (3, 1, 7)
 assert_close(mine(a, b, b, some), theirs(a, b, b, some))
 
 # %% [markdown]
-# The package's own layer has the same four matrices and the same two lines for `split` and `join`. It adds
-# dropout, a faster kernel, and a memory of earlier keys for translation
+# The package's own layer has the same four matrices and cuts and joins the heads in the same way. It adds
+# dropout, a faster kernel, and a cache of earlier keys and values for translation
 # ([11_search_and_averaging](11_search_and_averaging.ipynb)).
 #
-# How would you notice a wrong `split` in your own code? Ask which words an output depends on. Change one
-# word, and see which outputs move.
+# How would you notice a wrong `split` in your own code? Use the test from 02: change one word and see
+# which outputs change.
 #
-# **Before you run this:** a sentence of four words, two heads, and the wrong `split`. Which outputs will
-# move when the last word changes?
+# **Before you run this:** suppose that a sentence has four words, that there are two heads, and that
+# `split` is wrong. Which outputs will change when the last word changes?
 
 
 # %%
 class ViewAlone(MultiHeadedAttention):
-    """The mistake: heads cut, and joined again, by a change of shape alone."""
+    """The mistake: cut into heads, and join them again, by a change of shape alone."""
 
     def split(self, x):
         return x.reshape(x.size(0), self.h, x.size(1), self.d_k)
@@ -358,17 +362,18 @@ moved = (package(sentence, sentence, sentence) != package(other, other, other))[
 assert moved.all()
 
 # %% [markdown]
-# With the wrong `split`, the sentence falls apart into two halves that exchange nothing. With as many heads
-# as words, every word would be alone.
+# With the wrong `split`, the sentence falls apart into two halves that exchange nothing: each head holds
+# one half. With as many heads as words, every word would be alone.
 #
-# **To keep:** one wide product per matrix; `view`, then `transpose`; attention for all heads at once;
-# `transpose`, then `flatten`; and $W^O$.
+# **To keep:** make all queries, keys and values with three wide products. Cut them into heads with `view`
+# and then `transpose`. After the attention, join the heads with `transpose` and then `flatten`, and
+# multiply by $W^O$.
 
 # %% [markdown]
 # ## What W^O does, and what heads cost
 #
-# $W^O$ has four rows. The first two meet the numbers of head 1, and the last two those of head 2. So we can
-# write the product as a sum: what head 1 adds, plus what head 2 adds.
+# $W^O$ has four rows. The first two rows multiply the numbers of head 1, and the last two rows multiply
+# the numbers of head 2. So we can write the product as a sum: what head 1 adds, plus what head 2 adds.
 
 # %%
 from_1, from_2 = heads[0] @ W_O[:2], heads[1] @ W_O[2:]  # (3, 2) @ (2, 4) -> (3, 4)
@@ -382,15 +387,16 @@ assert_close(from_1 + from_2, by_hand)
 # %% [markdown]
 # **A multi-head layer is a sum of heads.** Each head reads from all $d_{model}$ numbers of the words it
 # looks at, and writes to all $d_{model}$ numbers of the word that is looking. Without $W^O$, head 1 could
-# write only into the first two numbers, and our two temperatures would never meet in one number to be
-# subtracted.
+# write only into the first two numbers of its word, and our two temperatures would never meet in one
+# number to be subtracted.
 #
-# Are eight heads more expensive than one? The paper says no:
+# Are eight heads more expensive than one? The paper says that they are not:
 #
 # > "Due to the reduced dimension of each head, the total computational cost is similar to that of
 # > single-head attention with full dimensionality." (section 3.2.2)
 #
-# We can count. PyTorch counts the operations of all matrix products, here for 32 words.
+# We can check this. PyTorch can count the operations of all matrix products, here for a sentence of 32
+# words.
 
 # %%
 from torch.utils.flop_counter import FlopCounterMode
@@ -409,12 +415,12 @@ assert costs[1] == costs[8] == costs[32]
 assert costs[8][1] == 4 * 2 * 32 * 512**2 + 2 * 2 * 32**2 * 512  # four maps; scores and means
 
 # %% [markdown]
-# Parameters and operations are the same, because eight heads do eight products of an eighth of the width.
-# Only the number of attention weights grows.
+# The numbers of parameters and operations stay the same, because eight heads do eight products of an
+# eighth of the width. Only the number of attention weights grows.
 #
-# If heads are free, why not take 512 of them? Because they get narrow. A head that is one number wide
-# cannot ask precise questions. The paper tried it (Table 3, rows A; BLEU measures the quality of
-# translations, and higher is better):
+# If more heads cost so little, why not take 512 of them? Because each head gets narrower. A head that is
+# one number wide cannot ask precise questions. The paper tried several numbers of heads (Table 3, rows
+# A). BLEU measures the quality of translations, and higher is better:
 #
 # | heads $h$ | width $d_k$ | BLEU |
 # | --- | --- | --- |
@@ -424,16 +430,15 @@ assert costs[8][1] == 4 * 2 * 32 * 512**2 + 2 * 2 * 32**2 * 512  # four maps; sc
 # | 16 | 32 | 25.8 |
 # | 32 | 16 | 25.4 |
 #
-# Two heads were enough for one difference. But a word in a sentence needs many things at the same time, and
-# each of them takes a head or two.
+# One head is worst, eight or sixteen heads are best, and with 32 heads the score falls again.
 
 # %% [markdown]
 # ### Equal heads stay equal
 #
 # All heads follow the same formula. What makes them different from each other?
 #
-# **Before you run this:** we start a layer with two equal heads and train it for 50 updates. Will the heads
-# be different then?
+# **Before you run this:** we start a layer with two equal heads and train it for 50 updates. Will the
+# heads differ at the end?
 
 # %%
 _ = torch.manual_seed(0)
@@ -457,10 +462,9 @@ assert (after - before).abs().max() > 0.05
 assert (after[:4] - after[4:]).abs().max() < 1e-7
 
 # %% [markdown]
-# Equal heads get equal gradients, so they stay equal forever, and two do the work of one. **Only the random
-# start makes heads different.** That is why it matters that all weights are drawn at random. (Code often
-# builds the four maps, or the layers of a stack, as copies of one. That does no harm, as long as every copy
-# is then drawn anew.)
+# Equal heads get equal gradients, so they stay equal forever, and two heads do the work of one. **Only
+# the random start makes heads different.** (Code often builds the four maps, or the layers of a stack, as
+# copies of one. That does no harm, as long as every copy then gets random numbers of its own.)
 
 # %% [markdown]
 # ## The three uses
@@ -476,9 +480,9 @@ assert (after[:4] - after[4:]).abs().max() < 1e-7
 # | decoder self-attention | German | German | padding, and what comes later |
 # | encoder-decoder attention, or *cross-attention* | German | English | padding of the English |
 #
-# A mask has a column for each *key*. So cross-attention takes the mask of the *source*, although its
-# queries are German. It hides no future, because the whole English sentence is known. Here are all three
-# for *a cat runs*, in the shipped translator.
+# A mask has a column for each *key*. So cross-attention takes the mask of the English sentence, although
+# its queries are German. This mask hides no future words, because the whole English sentence is known.
+# Here are all three uses for *A cat runs.*, in the translator from the top of this page.
 
 # %% tags=["figure-three-uses"]
 seen = translator.attention("A cat runs.")
@@ -496,9 +500,9 @@ for ax, (use, (queries, keys)) in zip(axes, uses.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# *Figure 4. The three uses, in the last layer. Gray cells are hidden by the causal mask. A row is the token
-# that looks. In the decoder this is the token read last, so the row Katze (cat) is about to write rennt
-# (runs).*
+# *Figure 4. The three uses, in the last layer. The causal mask hides the gray cells. Each row belongs to
+# the token that looks. In the decoder this is the token that was read last, so the row Katze (cat) is
+# about to write rennt (runs).*
 
 # %% tags=["check"]
 cross = seen.maps["cross", 3].mean(dim=0)
@@ -509,19 +513,19 @@ for weights in seen.maps.values():
     assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
 
 # %% [markdown]
-# On the right, the row `▁Katze` looks at `▁runs`, the word that it is about to translate. In the other two
-# panels, much of the weight lies on the period and on `</s>` or `<s>`. Weights have to add up to 1, so a
-# head that needs nothing must look somewhere. More about how to read such pictures, and how not to:
-# [13_reading_attention](13_reading_attention.ipynb).
+# On the right, the row `▁Katze` looks most at `▁runs`, the word that it is about to translate. In the
+# other two panels, much of the weight lies on the period, on `</s>` or on `<s>`. A likely reason is that
+# weights have to add up to 1, so a head that needs nothing must still look somewhere.
+# [13_reading_attention](13_reading_attention.ipynb) says more about how to read such pictures, and how
+# not to.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - One head returns one weighted mean, and blends what it looks at. Several heads keep apart what one would
-#   blend.
-# - In code, the matrices of all heads stand side by side in four wide ones. `view` and then `transpose` cut
-#   into heads; `view` alone mixes the words, without an error.
-# - The heads share the width, so eight cost as much as one. $W^O$ adds up what they found.
+# - One head returns one weighted mean, which blends what the head looks at. Several heads keep apart what
+#   one head would blend. - In code, four wide matrices hold the matrices of all heads. `view` and then
+#   `transpose` cut the result into heads; `view` alone mixes the words, without an error. - The heads
+#   share the width, so eight heads cost about as much as one. $W^O$ adds up what they found.
 # - The model uses the layer in three places, which differ in where queries and keys come from.
 #
 # **Deeper:** [Is one head enough?](evidence/is_one_head_enough.ipynb)
@@ -543,14 +547,14 @@ _, bare = attention(vectors, vectors, vectors)
 _, mapped = attention(vectors @ torch.randn(64, 64) / 8, vectors @ torch.randn(64, 64) / 8, vectors)
 for name, weights in (("without W^Q and W^K", bare), ("with random ones", mapped)):
     print(f"{name:20} mean weight of a word on itself ≈{weights.diagonal().mean():.2f}")
-# At itself: nothing has a larger dot product with a vector than a vector like it. And the scores would be
-# symmetric: if "it" looks at "cat", then "cat" would have to look at "it".
+# At itself: a long vector has its largest dot product with itself. And the scores would be symmetric: the
+# score of "it" for "cat" would always be the score of "cat" for "it".
 assert bare.diagonal().mean() > 0.8
 assert mapped.diagonal().mean() < 0.1
 
 # %% [markdown]
-# **Exercise 2 (medium).** Write multi-head attention as one function, without a loop over the heads. All
-# heads have the same mask.
+# **Exercise 2 (medium).** Write multi-head attention as one function, without a loop over the heads. The
+# same mask holds for all heads.
 
 
 # %% tags=["exercise"]
@@ -574,6 +578,10 @@ def multi_head(query, memory, weights, h, mask):
 
 
 # %% tags=["exercise-test"]
+from torch.testing import assert_close
+
+import annotated
+
 _ = torch.manual_seed(0)
 reference = annotated.MultiHeadedAttention(h=3, d_model=12, dropout=0.0)
 for linear in reference.linears:
@@ -586,9 +594,10 @@ print("equal to the package's layer, for sentences of 7, 4 and 2 words")
 
 # %% [markdown]
 # **Exercise 3 (hard).** Explore. While a decoder writes, it keeps the keys and values of all earlier
-# tokens. With $d_{model} = 512$ that is 1,024 numbers for each token and layer. **Grouped-query attention**
-# (Ainslie et al., 2023) lets several query heads share one head of keys and values. Write it. How many
-# numbers are kept with 8 query heads and 2 groups? And what might get worse?
+# tokens. With $d_{model} = 512$ that is 1,024 numbers for each token and layer. **Grouped-query
+# attention** (Ainslie et al., 2023) lets several query heads share one head of keys and values. Write it.
+# How many numbers does the decoder keep for each token and layer with 8 query heads and 2 groups? What
+# might get worse?
 
 
 # %% tags=["exercise"]
@@ -608,10 +617,12 @@ def grouped_query(q, k, v):
 
 
 # Two groups of width 64 keep 2 * 2 * 64 = 256 numbers, a quarter. With one group ("multi-query attention",
-# Shazeer, 2019) it is an eighth. Heads of a group can still ask different questions, but they find their
-# answers by the same keys and get the same values, so they can specialize less.
+# Shazeer, 2019) it is an eighth. Heads of a group can still ask different questions, but they share their
+# keys and their values, so they can specialize less.
 
 # %% tags=["exercise-test"]
+from torch.testing import assert_close
+
 _ = torch.manual_seed(0)
 q = torch.randn(2, 8, 5, 16)
 for groups in (1, 2, 8):
