@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 04 · Feed-forward network and embeddings
 #
-# **You meet a phrase that no linear map can understand, let two ReLUs understand it, and follow one table
-# of vectors through the three places where the model uses it.**
+# **You meet two-word phrases that no linear map can understand, let two ReLUs understand them, and follow
+# one table of vectors through the three places where the model uses it.**
 #
 # Previous: [03_multi_head_attention](03_multi_head_attention.ipynb) · Next:
 # [05_positional_encoding](05_positional_encoding.ipynb)
@@ -15,8 +15,9 @@
 #   what "position-wise" means, and why embeddings are multiplied by $\sqrt{d_{model}}$ and shared with the
 #   output.
 #
-# These are sections 3.3 and 3.4 of the paper (Vaswani et al., 2017). Indented sentences are the paper's. A
-# number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims.
+# These are sections 3.3 and 3.4 of the paper (Vaswani et al., 2017). Indented sentences are the paper's.
+# A number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims;
+# you can skip them.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -27,16 +28,16 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## Not bad
 #
-# Is it praise or blame? *So good* is praise and *so bad* is blame. But *not good* is blame, and *not bad*
-# is praise. You need both words to know.
+# *So good* is praise and *so bad* is blame. But *not good* is blame, and *not bad* is praise. To know
+# which it is, you need both words.
 #
-# Attention can bring the two words together. Its output is a weighted mean, so let each phrase be the sum
-# of its two word vectors, which is twice their mean. Can a linear map read the answer from that sum, $+1$
-# for praise and $-1$ for blame? We give each word 512 random numbers, and compute the best possible linear
-# map (by least squares).
+# Attention can bring the two words together. Its output is a weighted mean. So we represent each phrase
+# by the sum of its two word vectors, which is twice their mean. Can a linear map read the answer from
+# that sum, $+1$ for praise and $-1$ for blame? We give each word a vector of 512 random numbers and
+# compute the best possible linear map by least squares.
 #
-# **Before you run this:** the map has 513 numbers to adjust, and there are only four answers to learn. Will
-# it get all four right?
+# **Before you run this:** the map has 512 weights and a bias, and there are only four answers to learn.
+# Will it get all four right?
 
 # %%
 import torch
@@ -59,22 +60,24 @@ from torch.testing import assert_close
 assert_close(inputs @ best, torch.zeros(4).double())
 
 # %% [markdown]
-# It gets none right. It says 0 each time, the least wrong of all answers. Why? *So good* and *not bad*
-# together have the same four words as *so bad* and *not good*. For any linear map $f$, that means
+# It gets none right. It says 0 each time, which is neither praise nor blame. Why? *So good* and *not bad*
+# together have the same four words as *so bad* and *not good*. For any linear map $f$, with or without a
+# bias, that means
 #
 # $$f(\textit{so good}) + f(\textit{not bad}) = f(\textit{so bad}) + f(\textit{not good})$$
 #
-# but the left side should be $+2$, and the right side $-2$. A linear map adds up what each word says by
-# itself. Here the meaning is in the *combination*. (This is the XOR problem, famous since Minsky and
-# Papert, 1969.)
+# But the left side should be $+2$, and the right side should be $-2$. A linear map adds up what each word
+# says by itself. Here the meaning lies in the *combination* of the words. (This is the XOR problem,
+# famous since Minsky and Papert, 1969.)
 #
-# Two linear maps in a row do not help, because together they are one linear map. Something must stand
-# between them that is not linear. The simplest such thing is $\max(0, z)$, which sets negative numbers to
-# zero. It is called **ReLU**.
+# Two linear maps in a row do not help, because together they are one linear map. A function that is not
+# linear must stand between them. One of the simplest is $\max(0, z)$, which sets negative numbers to 0.
+# It is called **ReLU**.
 #
-# Watch what it does here. Let $a$ be $+1$ for *good* and $-1$ for *bad*. Let $b$ be $+1$ for *so* and $-1$
-# for *not*. Both can be read from the sum of the words by a linear map. Two **units** are enough: the first
-# computes $\max(0, a + b)$, and the second computes $\max(0, -a - b)$.
+# Watch what it does here. Let $a$ be $+1$ for *good* and $-1$ for *bad*. Let $b$ be $+1$ for *so* and
+# $-1$ for *not*. A first linear map can read both numbers from the sum of the word vectors. Then two
+# **units** are enough: the first computes $\max(0, a + b)$, and the second computes $\max(0, -a - b)$.
+# The answer is the sum of the two units, minus 1.
 
 # %%
 a_and_b = torch.tensor([[1.0, 1], [-1, 1], [1, -1], [-1, -1]])  # so good, so bad, not good, not bad
@@ -98,15 +101,15 @@ by_attention, _ = annotated.attention(10 * b, torch.cat([a, zero], 1), torch.ten
 assert_close(by_attention.flatten().double(), wanted, rtol=0, atol=1e-3)
 
 # %% [markdown]
-# All four are right. And you can see how: the first unit is on for *so good* alone, and the second is on
-# for *not bad* alone. **Each unit has become a detector for one combination.** That is the whole secret of
-# the feed-forward network.
+# All four answers are right. And you can see how: the first unit is on only for *so good*, and the second
+# is on only for *not bad*. **Each unit is a detector for one combination.** That is the idea of the
+# feed-forward network.
 #
-# (Attention could also do it on the way, because its scores are products of two words. But once the words
-# are in one vector, it takes something like a ReLU.)
+# (Attention itself is not linear, because its scores are products of two words, so it could also detect
+# the combination. But once the words are in one vector, only something like a ReLU can do it.)
 #
-# **To keep:** attention brings words together by taking means. A linear map cannot tell what a combination
-# means. A unit with a ReLU can detect it.
+# **To keep:** attention brings words together by taking means. A linear map cannot tell what a
+# combination of words means, but a unit with a ReLU can detect it.
 
 # %% [markdown]
 # ## Equation 2
@@ -118,9 +121,9 @@ assert_close(by_attention.flatten().double(), wanted, rtol=0, atol=1e-3)
 # $$\mathrm{FFN}(x) = \max(0,\; xW_1 + b_1)\,W_2 + b_2 \qquad (2)$$
 #
 # The first map goes from $d_{model} = 512$ numbers to $d_{ff} = 2048$ units. Then comes the ReLU, and the
-# second map goes back to 512 numbers. In the tiny model of [00_start_here](00_start_here.ipynb), there are
-# 4 numbers and 8 units. Here are its two matrices, and the three vectors of *a cat runs*, after they have
-# looked at each other.
+# second map goes back to 512 numbers. In the tiny model of [00_start_here](00_start_here.ipynb), there
+# are 4 numbers and 8 units, and all biases are 0. Here are its two matrices. The three vectors of *a cat
+# runs* are those that leave the attention sub-layer, after its layer norm.
 
 # %%
 words = ["a", "cat", "runs"]
@@ -166,12 +169,12 @@ assert_close(units[1], in_00, rtol=0, atol=0.015)
 assert 0.4 < (units == 0).float().mean() < 0.65
 
 # %% [markdown]
-# These are the numbers of 00, up to rounding. For *cat*, the units 2, 4, 6 and 8 are on, and the others are
-# off. Each unit that is on adds its row of $W_2$ to the output, as strongly as it is on. Each unit that is
-# off adds nothing.
+# These are the numbers from 00, up to rounding. For *cat*, the units 2, 4, 6 and 8 are on, and the others
+# are off. Each unit that is on adds its row of $W_2$ to the output, multiplied by the unit's value. Each
+# unit that is off adds nothing.
 #
-# So you can read the network like a list of rules. A column of $W_1$ says *when* the rule applies, and the
-# row of $W_2$ says *what* it adds to the word. As code:
+# So you can read the network like a list of rules, one for each unit. The unit's column of $W_1$ says
+# *when* the rule applies, and its row of $W_2$ says *what* the rule adds to the word. As code:
 
 
 # %%
@@ -197,10 +200,12 @@ class FeedForward(nn.Module):
 # The quote says "applied to each position separately and identically". *Identically* means that every word
 # goes through the same $W_1$ and $W_2$. *Separately* means that no word sees another.
 #
-# We can see the second part. We change one word at a time, and look at which outputs change, once in an
-# attention layer and once in a feed-forward network.
+# We can make the second part visible. We ask which outputs change when we change one input word a little,
+# once in an attention layer and once in a feed-forward network.
 #
-# **Before you run this:** how many of the nine cells will be dark on the left, and how many on the right?
+# **Before you run this:** each panel of the figure has nine cells, one for each pair of an input word and
+# an output word. A cell is dark if the output depends on the input. How many cells will be dark for
+# attention, and how many for the feed-forward network?
 
 # %% tags=["figure-influence"]
 import matplotlib.pyplot as plt
@@ -226,8 +231,8 @@ for ax, (name, layer) in zip(axes, layers.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# *Figure 1. Dark: the output of the row depends on the input of the column. Through the feed-forward
-# network, each word depends on itself alone.*
+# *Figure 1. A dark cell means that the output of its row depends on the input of its column. Through the
+# feed-forward network, each word depends only on itself.*
 
 # %% tags=["check"]
 assert influences["attention"].all()
@@ -248,9 +253,11 @@ assert_close(network(sentence)[:, 1], network(sentence[:, 1]))
 # ## Two thirds of a layer
 #
 # Which of the two halves is larger? Attention has four matrices of $512 \times 512$. The feed-forward
-# network has $512 \times 2048$ and $2048 \times 512$.
+# network has one of $512 \times 2048$ and one of $2048 \times 512$.
 
 # %%
+import annotated
+
 layer = annotated.make_model(100, 100, N=1).encoder.layers[0]
 for name, part in (("attention", layer.self_attn), ("feed-forward network", layer.feed_forward)):
     print(f"{name:21} {sum(weights.numel() for weights in part.parameters()):9,} weights")
@@ -263,8 +270,8 @@ assert (
 )  # multiplications, 30 words
 
 # %% [markdown]
-# Two thirds of an encoder layer is feed-forward network. For short sentences it also does two thirds of the
-# multiplications. The paper's title is about the other third.
+# The feed-forward network holds two thirds of an encoder layer's weights. For short sentences it also
+# does about two thirds of the multiplications. The paper's title is about the other third.
 #
 # Why is $d_{ff}$ four times $d_{model}$? The paper gives no reason. It tried three widths (Table 3, rows
 # C):
@@ -275,13 +282,14 @@ assert (
 # | 2048 | 4 | 25.8 | 65 million |
 # | 4096 | 8 | 26.2 | 90 million |
 #
-# Wider is better all the way, and it costs more. Four is a convention that stayed.
+# Of these three, the widest is the best and the most expensive. A factor of four has remained a common
+# choice.
 
 # %% [markdown]
 # ## From a word to a vector: embeddings
 #
-# We have worked with vectors from the start. Where do they come from? From a table with a row for each
-# token. A row is called an **embedding**. At first it is random, and training fills it.
+# We have worked with vectors from the start. They come from a table that has a row for each token. A row
+# is called an **embedding**. At first the rows are random, and training adjusts them.
 #
 # > "Similarly to other sequence transduction models, we use learned embeddings to convert the input tokens
 # > and output tokens to vectors of dimension $d_{model}$. [...] In the embedding layers, we multiply those
@@ -308,12 +316,12 @@ class Embeddings(nn.Module):
 # In the tiny model, the factor is $\sqrt 4 = 2$. The row of *cat* is (0.0, 0.6, 0.4, −0.2), so *cat* enters
 # the model as (0.0, 1.2, 0.8, −0.4).
 #
-# Why multiply? You could let training find larger rows. The paper gives no reason. Let us look at sizes.
-# The position of a word is added to its embedding ([05_positional_encoding](05_positional_encoding.ipynb)).
-# How long are the two vectors, in the base model?
+# Why multiply by $\sqrt{d_{model}}$? The paper gives no reason, so let us look at sizes. The model adds
+# the position of a word to its embedding ([05_positional_encoding](05_positional_encoding.ipynb)). How
+# long are these two vectors in the base model?
 #
-# **Before you run this:** the positions consist of sines and cosines, and the rows of the table of small
-# random numbers. Which are longer?
+# **Before you run this:** a position consists of sines and cosines, and a row of the table consists of
+# small random numbers. Which vector is longer?
 
 # %%
 from annotated import sinusoids
@@ -334,9 +342,9 @@ assert_close(mine(tokens), theirs(tokens))
 assert_close(mine(tokens), nn.functional.one_hot(tokens, 2000).float() @ mine.lut.weight * math.sqrt(512))
 
 # %% [markdown]
-# Without the factor, a position is 16 times as long as a word, and the word is only a small part of the
-# sum. With the factor, both have a similar length. But then why not fill the table with larger numbers from
-# the start? Because of what the same table has to do at the other end.
+# Without the factor, the position is 16 times as long as the word's row, so the word is only a small part
+# of the sum. With the factor, both have a similar length. But why not fill the table with larger numbers
+# from the start? The reason is what the same table has to do at the other end of the model.
 
 # %% [markdown]
 # ## One table for three jobs
@@ -344,16 +352,17 @@ assert_close(mine(tokens), nn.functional.one_hot(tokens, 2000).float() @ mine.lu
 # > "In our model, we share the same weight matrix between the two embedding layers and the pre-softmax
 # > linear transformation [...]." (section 3.4)
 #
-# At its other end, the model has a vector and wants a score for each token. These scores are called
-# **logits**, and a softmax turns them into probabilities. How do you get a score for *Katze*? Take the dot
+# At its other end, the model has a vector and needs a score for each token. These scores are called
+# **logits**, and a softmax turns them into probabilities. To get the score of *Katze*, we take the dot
 # product of the vector with the row of *Katze*. So the table that turns tokens into vectors also turns
-# vectors into tokens. This is **weight tying** (Press and Wolf, 2017). The table has three jobs:
+# vectors into scores for tokens. This is called **weight tying** (Press and Wolf, 2017). The table has
+# three jobs:
 #
 # 1. English tokens to vectors, at the bottom of the encoder;
 # 2. German tokens to vectors, at the bottom of the decoder;
 # 3. vectors to logits, at the top of the decoder.
 #
-# In code, it is one line. Both modules hold the *same* parameter:
+# In code, weight tying takes one line. Afterwards both modules hold the *same* parameter:
 
 # %%
 d_model, vocab = 512, 2000
@@ -367,12 +376,12 @@ tied = annotated.make_model(100, 100, N=1, d_model=64, d_ff=64, h=2, tied_embedd
 assert tied.src_embed[0].lut.weight is tied.tgt_embed[0].lut.weight is tied.generator.proj.weight
 
 # %% [markdown]
-# Now you see why the rows must be small. A new model knows nothing, so it should find all 2,000 tokens
-# about equally likely. That is a loss of $\ln 2000 = 7.6$.
+# Now we can see why the rows must be small. A new model knows nothing, so it should find all 2,000 tokens
+# about equally likely. That would be a loss of $\ln 2000 = 7.6$.
 #
-# **Before you run this:** the vector that leaves the decoder has 512 entries of variance 1 (a layer norm
-# sees to that). If the entries of the table have variance 1, too, how large is a typical logit? And what
-# does a softmax do with it?
+# **Before you run this:** a layer norm gives the 512 entries of the vector that leaves the decoder a
+# variance of 1. If the entries of the table have variance 1, too, how large is a typical logit? And what
+# does a softmax do with logits of that size?
 
 # %%
 _ = torch.manual_seed(0)
@@ -391,18 +400,18 @@ assert first_loss["1"] > 50
 assert math.log(2000) < first_loss["1 / root of d_model"] < math.log(2000) + 1
 
 # %% [markdown]
-# With entries of size 1, a logit is a sum of 512 products, so its typical size is $\sqrt{512} = 22.6$. That
-# is the same arithmetic as for the scores of attention in 02. The softmax is sure of one token, and almost
-# always wrong, so the loss starts at about 80 instead of 7.6. PyTorch's `nn.Embedding` fills its table this
-# way.
+# A logit is a sum of 512 products, so with entries of size 1 its typical size is $\sqrt{512} = 22.6$.
+# This is the same arithmetic as for the scores of attention in 02. The softmax becomes sure of one token,
+# and that token is almost always wrong. So the loss starts at about 80, and not near 7.6. PyTorch's
+# `nn.Embedding` fills its table this way, unless you change it.
 #
-# **The output needs small entries, about $1/\sqrt{d_{model}}$. The input needs entries of about 1.
+# **The output needs entries of about $1/\sqrt{d_{model}}$, and the input needs entries of about 1.
 # Multiplying by $\sqrt{d_{model}}$ at the input serves both.**
 #
 # ### What sharing saves, and what it costs
 #
-# For 37,000 tokens, the table has 19 million numbers, almost a third of the base model. Without sharing
-# there would be three of them:
+# For 37,000 tokens, the table has 19 million numbers, which is almost a third of the base model. Without
+# sharing, there would be three such tables:
 
 # %%
 for tied_embeddings in ("all", "none"):
@@ -415,12 +424,12 @@ for tied_embeddings in ("all", "none"):
 assert 100 < total / 1e6 < 102
 
 # %% [markdown]
-# The price is that three jobs now pull at the same rows. We can watch them pull. We give a small model
-# three separate tables with equal numbers, compute one loss for *a cat runs → eine Katze rennt*, and ask
-# which rows of each table get a gradient.
+# The price of sharing is that three jobs now pull at the same rows. We can watch them pull if we take
+# them apart. We give a small model three separate tables with equal numbers and compute one loss for *a
+# cat runs → eine Katze rennt*. Then we ask which rows of each table get a gradient.
 #
-# **Before you run this:** the vocabulary also holds *Hund* and *dog*, which do not occur. Which table will
-# change their rows?
+# **Before you run this:** the vocabulary also holds *Hund* and *dog*, which do not occur in the two
+# sentences. In which of the three tables will their rows get a gradient?
 
 # %%
 tokens = ["<s>", "</s>", "<blank>", "a", "cat", "runs", "dog", "eine", "Katze", "rennt", "Hund"]
@@ -458,23 +467,22 @@ together = sum(holder.weight.grad for holder in tables.values())  # one table ge
 assert_close(shared.generator.proj.weight.grad, together, rtol=1e-4, atol=1e-5)
 
 # %% [markdown]
-# At the inputs, only the words that were read get a gradient. At the output, **every** row gets one, in
-# every update. Each token has some probability, and all but the right one should have less. So *Hund* is
-# pushed away from the decoder's vectors, although it does not occur. For words that are rare, this pushing
-# is most of what they learn (Gao et al., 2019).
+# At the inputs, only the tokens that were read get a gradient. At the output, **every** row gets one, in
+# every update. The reason is that the softmax gives every token some probability, and every token but the
+# right one should have less. So *Hund* is pushed away from the decoder's vectors, although it does not
+# occur. For rare words, this push is most of what training does to their rows (Gao et al., 2019).
 #
-# **To keep:** one table turns tokens into vectors and vectors into logits. Its entries are small for the
-# output, and are multiplied by $\sqrt{d_{model}}$ at the input.
+# **To keep:** one table turns tokens into vectors and vectors into logits. Its entries are small, as the
+# output needs them, and the input multiplies them by $\sqrt{d_{model}}$.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - A weighted mean brings words together, but a linear map cannot tell what a combination means. ReLU units
-#   can: each is a detector, and adds something when it is on.
-# - The feed-forward network treats every word alone and in the same way. Attention moves, the feed-forward
-#   network computes, and it holds two thirds of an encoder layer.
-# - An embedding is a row of a table, times $\sqrt{d_{model}}$. The same table makes the logits, and for
-#   that its entries must be small.
+# - A weighted mean brings words together, but a linear map cannot tell what a combination of words means.
+#   ReLU units can: each unit detects a combination and adds its row of $W_2$ when it is on. - Attention
+#   moves information between words. The feed-forward network treats every word alone and in the same way,
+#   and it holds two thirds of an encoder layer's weights. - An embedding is a row of a table, times
+#   $\sqrt{d_{model}}$. The same table also makes the logits, and for this job its entries must be small.
 #
 # **Deeper:** [What is a feed-forward layer?](evidence/what_is_a_feed_forward_layer.ipynb)
 #
@@ -484,19 +492,19 @@ assert_close(shared.generator.proj.weight.grad, together, rtol=1e-4, atol=1e-5)
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Predict. Somebody forgets the ReLU in a feed-forward network of 512 and 2,048
-# numbers. There is no error, and the loss falls. Which of the four phrases at the top can this network
-# learn? How many of its 2.1 million weights are wasted?
+# **Exercise 1 (easy).** Predict. Somebody forgets the ReLU in a feed-forward network with $d_{model} =
+# 512$ and $d_{ff} = 2048$. There is no error, and the loss falls. Which of the four phrases at the top
+# can this network learn? What share of its 2.1 million weights is wasted?
 
 # %% tags=["solution"]
-# None of the four: without the ReLU the network is one linear map, and its best answer is 0 for each phrase.
+# None of the four: without the ReLU the network is one linear map, whose best answer is 0 for each phrase.
 # One linear map of 512 x 512 could do the same:
 both, needed = 2 * 512 * 2048 + 2048 + 512, 512 * 512 + 512
 print(f"{both:,} weights do the work of {needed:,}: {1 - needed / both:.0%} are wasted")
 
 # %% [markdown]
-# **Exercise 2 (medium).** Write the two ends of a model with one table and nothing else. Fill it so that
-# the embeddings have entries of variance 1, and a new model knows nothing: its loss is close to
+# **Exercise 2 (medium).** Write the two ends of a model with one table and no other parameter. Fill the
+# table so that the entries of the embeddings have variance 1 and the loss of a new model is close to
 # $\ln(vocab)$.
 
 
@@ -540,11 +548,12 @@ assert math.log(1000) < start < math.log(1000) + 1, "a new model should find all
 assert ends.embed(torch.arange(1000)).allclose(ends.logits(torch.eye(256)).T * 16, atol=1e-5)
 
 # %% [markdown]
-# **Exercise 3 (hard).** Explore. A unit is switched on by its column of $W_1$ and adds its row of $W_2$.
-# That looks like a key and a value. Take it literally: replace the feed-forward network by *attention over
-# parameters*. There are $h$ heads, a map that makes queries, a map at the output, no biases, and for each
-# head $n$ trained keys and values, the same for all words. For which $n$ does it have as many parameters as
-# $W_1$ and $W_2$? What is $n$ in the base model?
+# **Exercise 3 (hard).** Explore. A unit's column of $W_1$ switches the unit on, and its row of $W_2$ is
+# what the unit adds. These look like a key and a value. Take that literally and replace the feed-forward
+# network by *attention over parameters*. It has $h$ heads, a linear map that makes the queries, a linear
+# map at the output, and no biases. Each head has $n$ trained keys and $n$ trained values, the same for
+# all words. For which $n$ does this layer have as many parameters as $W_1$ and $W_2$? What is $n$ in the
+# base model?
 
 
 # %% tags=["exercise"]
@@ -573,6 +582,8 @@ class ParameterAttention(nn.Module):
 
 
 # %% tags=["exercise-test"]
+from torch.testing import assert_close
+
 layer = ParameterAttention(4, 32, 128)
 assert sum(weights.numel() for weights in layer.parameters()) == 2 * 32 * 128, "as many as W_1 and W_2"
 x = torch.randn(2, 5, 32)
