@@ -105,8 +105,8 @@ for one, other in ((train, val), (train, test), (val, test)):
 # 3. Glue the most frequent pair together into a new piece.
 # 4. Repeat until there are as many pieces as you want.
 #
-# You saw it with five words in [07](07_batches_and_masks.ipynb). Here it learns from a whole training text,
-# and a `▁` marks the beginning of each word, so that we can put the spaces back.
+# You saw it with five words in [07](07_batches_and_masks.ipynb). Here it will learn from a whole training
+# text. A `▁` marks the beginning of each word, so that we can put the spaces back.
 
 # %%
 from collections import Counter
@@ -224,7 +224,7 @@ for text in (*val.src, *val.tgt, "Żółw? 🐢 ﷽", "  two  spaces "):
 # two encoder layers and two decoder layers, and its vectors have 128 numbers. `Trainer` is the loop of
 # [09](09_first_example.ipynb) with the things that a long run needs: it saves checkpoints, writes a log, and
 # can be resumed. It measures the loss on val after every *epoch*, which is usually one pass through the
-# training text. We want only one pass, but four measurements. So we cut the text into quarters and call each
+# training text. We want one pass and four measurements. So we cut the text into quarters and call each
 # quarter an epoch.
 
 # %% tags=["nbval-ignore-output"]

@@ -387,7 +387,7 @@ assert (origin[0, 2], token[0, 2]) == (0, 0)
 # Now we write the whole search. Each hypothesis can end in only one way, so at most $k$ of the continuations
 # are finished. We ask for $2k$, and at least $k$ of them can go on. At the start, all $k$ hypotheses are the
 # same: `<s>` alone. If all of them counted, the $k$ best continuations would be $k$ copies of one word. So we
-# give all but the first a probability of zero.
+# give only the first a probability of one, and the others a probability of zero.
 
 # %%
 from annotated import DecoderCache
@@ -601,8 +601,8 @@ assert tokenizer.decode(paper.tokens) == "Zwei Jungen werfen Schneeball auf eina
 # complete translation wins. With α = 0 the penalty is 1, so it changes nothing. Many programs divide by $|y|$
 # itself, which makes the score the **mean log-probability per token**.
 #
-# The penalty only compares *finished* hypotheses. Within one step all hypotheses have the same length, so the
-# penalty does not change which of them the beam keeps.
+# The penalty matters only when we compare *finished* hypotheses. Within one step all hypotheses have the same
+# length, so it does not change which of them the beam keeps.
 #
 # Now we can explain the empty translation at the top of this page. For *Two girls want to surprise their
 # sister.* the model is so unsure that every complete translation is very improbable. To end at once is

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 12 · Results
 #
-# **You learn to read a table of results, in the paper or your own: when you may compare two numbers, how
-# large a difference must be, and how to report it honestly.**
+# **You learn to read a table of results, in the paper or your own: when you may compare two numbers, when a
+# difference is more than luck, and how to report it honestly.**
 #
 # Previous: [11_search_and_averaging](11_search_and_averaging.ipynb) · Next:
 # [13_reading_attention](13_reading_attention.ipynb)
@@ -324,8 +324,8 @@ assert correlation < -0.95
 # > (section 5.4)
 #
 # *Does Table 3 hold for small models? We trained 69 of them and gave each row a learning rate that suits it.
-# One head is too few there as well, and half of the rows cannot be told from the base: [Does the paper's
-# Table 3 hold at our size?](evidence/table_3_at_our_size.ipynb)*
+# One head is too few there as well, and about half of the rows cannot be told from the base: [Does the
+# paper's Table 3 hold at our size?](evidence/table_3_at_our_size.ipynb)*
 #
 # **To keep:** in an ablation, compare each difference with the spread that seeds alone produce. In your own
 # ablation, tune the learning rate for each row.
