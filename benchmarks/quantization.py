@@ -23,7 +23,7 @@ from report import main, print_table, write
 from timing import race
 
 from annotated.data import load_corpus
-from annotated.interop import CTranslate2Translator, to_ctranslate2
+from annotated.interop import to_ctranslate2
 from annotated.metrics import bleu, tokenized_bleu
 from annotated.translation.translator import load_pretrained
 
@@ -41,7 +41,8 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, list[dict[st
     """Translate in this process: BLEU of each model in `folder` on each split, and the forms' speeds."""
     scores, speeds = [], []
     for model, (pair, variant, score) in MODELS.items():
-        engines = {form: CTranslate2Translator(folder / model / form) for form in FORMS}
+        options = {"engine": "ctranslate2", "cache": folder / model}
+        engines = {form: load_pretrained(model, quantization=form, **options) for form in FORMS}
         for split in SPLITS:
             text = load_corpus("multi30k", pair, variant=variant)[split]
             src, tgt = text.src[: options.sentences], text.tgt[: options.sentences]

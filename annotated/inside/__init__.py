@@ -109,6 +109,6 @@ def watch(translator: Translator, sentence: str = "A dog runs.", height: int = 9
     from IPython.display import HTML
 
     scripts = f"<script>{model_script(translator)}</script><script>{script()}</script>"
-    text = html.escape(page(scripts, sentence=normalize(sentence, translator.normalization)))
+    text = html.escape(page(scripts, sentence=normalize(sentence)))
     style = f"width: 100%; height: {height}px; border: 0"
     return HTML(f'<div><iframe title="See inside" style="{style}" srcdoc="{text}"></iframe></div>')

@@ -9,20 +9,18 @@
 | ONNX                                 |                                           | `to_onnx`        |
 | a model folder on the Hub            | `from_hub`                                | `to_hub`         |
 
-Each exported folder has a README.md with the few lines that use it without this package;
-`CTranslate2Translator` runs what `to_ctranslate2` wrote. The libraries themselves come with
-`pip install ".[interop]"` in the clone, and are imported when they are needed.
+Each exported folder has a README.md with the few lines that use it without this package. The libraries come
+with `pip install ".[interop]"` in the clone, and are imported when they are needed.
 """
 
 from annotated.interop.classic import annotated_translator, from_annotated
-from annotated.interop.ctranslate2 import CTranslate2Translator, to_ctranslate2
+from annotated.interop.ctranslate2 import to_ctranslate2
 from annotated.interop.hub import from_hub, to_hub
 from annotated.interop.marian import load_marian, to_marian
 from annotated.interop.onnx import to_onnx
 from annotated.interop.torch_transformer import from_torch, to_torch
 
 __all__ = [
-    "CTranslate2Translator",
     "annotated_translator",
     "from_annotated",
     "from_hub",

@@ -1,29 +1,38 @@
-"""CTranslate2, a fast engine for Transformers without PyTorch, through its specification API.
+"""CTranslate2, a fast engine without PyTorch: models for it, and our beam search done by it.
 
-Its converter of Marian models would give other translations: it begins each with zeros, our models with the
-embedding of `<s>`; and Marian has no pre-norm, no learned positions and no words. CTranslate2 excludes tokens
-before the softmax, which raises the probabilities of the others; our search excludes them after it.
+Its own converter of Marian models gives other translations: it begins each with zeros, our models with the
+embedding of `<s>`; and Marian has no pre-norm, no learned positions and no words.
 """
 
+import dataclasses
+import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import shutil
+import warnings
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from annotated.files import creating_folder, read_json
+from annotated.files import creating_folder, read_json, write_json
 from annotated.interop.export import POSITIONS, check_parts, import_library, vocabulary, write_tokenizers
-from annotated.search.limits import Limits, check_search, several_sentences
-from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer, load_tokenizer
+from annotated.search.beam import Hypothesis, length_penalty
+from annotated.search.limits import Penalty
+from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer
 from annotated.transformer.layers import sinusoids
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.model_folder import CONFIG, check_whole
+from annotated.translation.model_folder import check_whole, weights
+from annotated.translation.tensor_files import digest
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 # What the shipped models lost, as benchmarks/quantization.py recorded it (a test compares them).
 INT8 = "int8 wants an x86 processor with VNNI: it cost the shipped models up to 1.1 BLEU without, 0.1 with it"
+MODEL, SUMS = "model", "sha256.json"  # a converted model's folder, and the checksums of its files
+# A length penalty that divides by 1 in float32, so that scores are log-probabilities. With 0 in its place, a
+# search ends when its likeliest hypothesis does, however few have ended.
+NEARLY_NONE = 1e-12
 
 
 def to_ctranslate2(
@@ -61,8 +70,19 @@ def to_ctranslate2(
 
 
 def specification(model: EncoderDecoder) -> Any:
-    """Return CTranslate2's specification of a model with its weights, still without vocabularies."""
-    specs, c, own = import_library("ctranslate2").specs, model.config, model.state_dict()
+    """Return CTranslate2's specification of a model with its weights, without vocabularies."""
+    specs, c = import_library("ctranslate2").specs, model.config
+    # Copies, because CTranslate2 quantises arrays in place.
+    own = {name: t.detach().to("cpu", torch.float32, copy=True) for name, t in model.state_dict().items()}
+
+    def set_norm(spec: Any, name: str) -> None:
+        spec.gamma, spec.beta = own[f"{name}.weight"].numpy(), own[f"{name}.bias"].numpy()
+
+    def set_linear(spec: Any, *names: str) -> None:
+        """Linear maps of the same input are concatenated: query, key and value, or key and value."""
+        spec.weight = torch.cat([own[f"{name}.weight"] for name in names]).numpy()
+        spec.bias = torch.cat([own[f"{name}.bias"] for name in names]).numpy()
+
     activation = specs.common_spec.Activation[c.activation.upper()]
     spec = specs.TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first, activation=activation)
     start, end, _, unk = SPECIALS
@@ -71,114 +91,184 @@ def specification(model: EncoderDecoder) -> Any:
     spec.config.layer_norm_epsilon = c.layer_norm_eps
     for stack, side, part in (("encoder", "src", spec.encoder), ("decoder", "tgt", spec.decoder)):
         for i, layer in enumerate(part.layer):
-            set_layer(layer, own, f"{stack}.layers.{i}")
+            name = f"{stack}.layers.{i}"
+            attentions = [("self_attn", layer.self_attention, [(0, 1, 2), (3,)])]
+            if stack == "decoder":
+                attentions.append(("src_attn", layer.attention, [(0,), (1, 2), (3,)]))
+            for j, (attn, theirs, groups) in enumerate(attentions):
+                for linear, group in zip(theirs.linear, groups, strict=True):
+                    set_linear(linear, *(f"{name}.{attn}.linears.{k}" for k in group))
+                set_norm(theirs.layer_norm, f"{name}.sublayer.{j}.norm")
+            set_linear(layer.ffn.linear_0, f"{name}.feed_forward.w_1")
+            set_linear(layer.ffn.linear_1, f"{name}.feed_forward.w_2")
+            set_norm(layer.ffn.layer_norm, f"{name}.sublayer.{len(attentions)}.norm")
         if c.norm_first:
-            set_norm(part.layer_norm, own, f"{stack}.norm")
+            set_norm(part.layer_norm, f"{stack}.norm")
         table = own.get(f"{side}_embed.1.lut.weight", sinusoids(POSITIONS, c.d_model))
-        part.position_encodings.encodings = to_numpy(table)
-        spec.config.add_attribute("positions", len(table))  # for `CTranslate2Translator`
-    spec.encoder.embeddings[0].weight = to_numpy(own["src_embed.0.lut.weight"])
-    spec.decoder.embeddings.weight = to_numpy(own["tgt_embed.0.lut.weight"])
-    set_linear(spec.decoder.projection, own, "generator.proj")
+        part.position_encodings.encodings = table.numpy()
+    spec.encoder.embeddings[0].weight = own["src_embed.0.lut.weight"].numpy()
+    spec.decoder.embeddings.weight = own["tgt_embed.0.lut.weight"].numpy()
+    set_linear(spec.decoder.projection, "generator.proj")
     return spec
 
 
-def set_layer(spec: Any, own: Mapping[str, Tensor], layer: str) -> None:
-    """Set a layer's weights; linear maps of the same input are concatenated: query, key and value or less."""
-    attentions = [("self_attn", spec.self_attention, [(0, 1, 2), (3,)])]
-    if layer.startswith("decoder"):
-        attentions.append(("src_attn", spec.attention, [(0,), (1, 2), (3,)]))
-    for i, (name, attention, groups) in enumerate(attentions):
-        for linear, group in zip(attention.linear, groups, strict=True):
-            set_linear(linear, own, *(f"{layer}.{name}.linears.{k}" for k in group))
-        set_norm(attention.layer_norm, own, f"{layer}.sublayer.{i}.norm")
-    set_linear(spec.ffn.linear_0, own, f"{layer}.feed_forward.w_1")
-    set_linear(spec.ffn.linear_1, own, f"{layer}.feed_forward.w_2")
-    set_norm(spec.ffn.layer_norm, own, f"{layer}.sublayer.{len(attentions)}.norm")
+class CTranslate2Engine:
+    """Search with a copy of a model in CTranslate2, on the CPU, as `Translator(engine=...)` asks for.
 
+    Both searches keep the same hypotheses at each step and stop when `beam` have ended, so the same have
+    ended by then. They differ where a sentence reaches its limit, at which ours makes it end; where a token
+    turns up that ours never generates; and where more hypotheses have ended than CTranslate2 returns. What
+    it returns shows all this, and such sentences are left to our own search.
 
-def set_linear(spec: Any, own: Mapping[str, Tensor], *names: str) -> None:
-    """Set one linear map to the concatenation of ours."""
-    spec.weight = to_numpy(torch.cat([own[f"{name}.weight"] for name in names]))
-    spec.bias = to_numpy(torch.cat([own[f"{name}.bias"] for name in names]))
+    The copy is kept in the folder `cache` until the weights change; without a `cache`, or where nothing can
+    be written, in memory only. As many batches are computed side by side as PyTorch has threads.
 
-
-def set_norm(spec: Any, own: Mapping[str, Tensor], name: str) -> None:
-    """Set a layer norm."""
-    spec.gamma, spec.beta = to_numpy(own[f"{name}.weight"]), to_numpy(own[f"{name}.bias"])
-
-
-def to_numpy(tensor: Tensor) -> Any:
-    """Copy a tensor to a float32 array; CTranslate2 quantises arrays in place."""
-    return tensor.detach().to("cpu", torch.float32, copy=True).contiguous().numpy()
-
-
-class CTranslate2Translator:
-    """Translate text with a folder of `to_ctranslate2`, without PyTorch.
-
-    `threads` batches are computed side by side, each in one thread. `limits` are those of `Translator`,
-    within the engine's table of positions. Raises ImportError without CTranslate2, and FileNotFoundError or
-    ValueError for a folder whose vocabularies are not those of its tokenizers.
+    Raises ImportError without CTranslate2, and ValueError for a model on another device, or one that
+    `to_ctranslate2` refuses.
     """
 
-    def __init__(self, folder: str | Path, threads: int = 1, **limits: Any):
-        engine, folder = import_library("ctranslate2"), Path(folder)
-        self.src_tokenizer = load_tokenizer(folder, "src_tokenizer")
-        self.tgt_tokenizer = load_tokenizer(folder, "tgt_tokenizer")
-        self.src_pieces = check_vocabulary(folder, "source", self.src_tokenizer)
-        pieces = check_vocabulary(folder, "target", self.tgt_tokenizer)
-        self.tgt_ids = {piece: i for i, piece in enumerate(pieces)}
-        self.never = [pieces[i] for i in (START, PAD, *self.tgt_tokenizer.forbidden_ids)]
-        self.positions = read_json(folder / CONFIG).get("positions", POSITIONS)
-        self.limits = Limits(**limits).within(self.positions)
-        self.engine = engine.Translator(str(folder), inter_threads=threads, intra_threads=1)
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        src_tokenizer: Tokenizer,
+        tgt_tokenizer: Tokenizer,
+        quantization: str = "float32",
+        cache: Path | None = None,
+    ):
+        version, device = import_library("ctranslate2").__version__, next(model.parameters()).device
+        if device.type != "cpu":
+            raise ValueError(f"engine='ctranslate2' computes on the CPU, but the model is on {device}")
+        if quantization not in QUANTIZATIONS:  # it becomes a folder's name
+            raise ValueError(f"quantization must be one of {', '.join(QUANTIZATIONS)}, not {quantization!r}")
+        parts = model, src_tokenizer, tgt_tokenizer
+        check_whole(*parts)
+        check_parts(model.config)
+        self.src_pieces, self.tgt_pieces = vocabulary(src_tokenizer), vocabulary(tgt_tokenizer)
+        self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
+        self.never = {self.tgt_pieces[i] for i in (START, PAD, *tgt_tokenizer.forbidden_ids)}
+        self.before, self.after = len(src_tokenizer.before), len(src_tokenizer.after)
+        self.positions = model.max_positions or POSITIONS
+        self.weights, self.fingerprint = digest_weights(model), fingerprint(model)
+        sides = [(t.kind, t.vocabulary, t.before, t.after) for t in parts[1:]]
+        content = [self.weights, dataclasses.asdict(model.config), sides, quantization, version]
+        key = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+        folder = None if cache is None else cache / quantization
+        self.translator = (folder and load_copy(folder, key)) or convert(parts, quantization, folder, key)
+        computed = self.translator.compute_type
+        if not computed.startswith(quantization):
+            warnings.warn(f"{quantization} is computed as {computed} on this processor", stacklevel=4)
+        self.name = f"CTranslate2 {version}, {computed}"
 
-    def translate(self, sentences: Iterable[str], beam: int = 4, alpha: float = 0.6) -> list[str]:
-        """Translate sentences, one for one and in order; `alpha` is that of the penalty "power"."""
-        return [self.tgt_tokenizer.decode(ids) for ids, _ in self.search(sentences, beam, alpha)]
+    def __repr__(self) -> str:
+        return self.name
+
+    def fits(self, model: EncoderDecoder, thorough: bool) -> bool:
+        """Tell whether the model is still the one that was copied; `thorough` compares every weight."""
+        same = fingerprint(model) == self.fingerprint
+        return same and (not thorough or digest_weights(model) == self.weights)
 
     def search(
-        self, sentences: Iterable[str], beam: int = 4, alpha: float = 0.6
-    ) -> list[tuple[tuple[int, ...], float]]:
-        """Return the best hypothesis of each sentence, tokens and score; no tokens for a blank sentence.
+        self,
+        sources: list[list[int]],
+        limits: list[int],
+        beam: int,
+        alpha: float,
+        penalty: Penalty,
+        n_best: int,
+    ) -> list[list[Hypothesis] | None]:
+        """Return the hypotheses of each source as `beam_search` finds them; None where they might differ.
 
-        A translation that reaches its limit, by default input length + 50, is cut off, without the end symbol
-        in its score; our own search ends it there and counts that. Raises as `Translator.translate` does.
+        Sources include their symbols, which CTranslate2 adds itself; limits count the end symbol.
         """
-        sentences = several_sentences(sentences)
-        check_search(beam, 1, alpha)
-        symbols = len(self.src_tokenizer.before + self.src_tokenizer.after)  # the engine adds them itself
-        # A call has one limit for all of its sentences, ours depends on the length: a call for each length.
-        groups: dict[int, dict[int, list[str]]] = {}
-        for i, text in enumerate(sentences):
-            if text.strip():
-                tokens = self.limits.fit(self.src_tokenizer.encode(text), symbols, f"line {i + 1}")
-                pieces = [self.src_pieces[token] for token in tokens]
-                groups.setdefault(len(tokens) + symbols, {})[i] = pieces
-        hypotheses: list[tuple[tuple[int, ...], float]] = [((), 0.0)] * len(sentences)
-        never = {"suppress_sequences": [[piece] for piece in self.never]}
-        for length, group in groups.items():
-            limit = self.limits.longest(length) - 1  # ours counts the end symbol
-            sources = list(group.values())
-            results = self.results(sources, beam, limit, length_penalty=alpha)
-            # No trained model needs it, and it changes scores.
-            if not {piece for result in results for piece in result.hypotheses[0]}.isdisjoint(self.never):
-                results = self.results(sources, beam, limit, length_penalty=alpha, **never)
+        hypotheses: list[list[Hypothesis] | None] = [None] * len(sources)
+        exact = alpha == 0 and beam > 1  # ours goes on until no other hypothesis can be better
+        if exact and n_best > 1:
+            return hypotheses
+        # With alpha 0 a result does not show when its search stopped, so a call has one limit to stop it.
+        groups: dict[int, list[int]] = {}
+        for i, (source, limit) in enumerate(zip(sources, limits, strict=True)):
+            empty = len(source) == self.before + self.after
+            if not empty and limit > 1 and max(len(source), limit) <= self.positions:
+                groups.setdefault(limit if exact else 0, []).append(i)
+        for group in groups.values():
+            texts = [sources[i][self.before : len(sources[i]) - self.after] for i in group]
+            results = self.translator.translate_batch(
+                [[self.src_pieces[token] for token in text] for text in texts],
+                beam_size=beam,
+                length_penalty=0 if exact else NEARLY_NONE,
+                num_hypotheses=1 if exact else beam,
+                max_decoding_length=max(limits[i] for i in group) - exact,
+                min_decoding_length=0,
+                max_input_length=0,
+                max_batch_size=1024,
+                batch_type="tokens",
+                return_scores=True,
+                return_end_token=True,
+            )
             for i, result in zip(group, results, strict=True):
-                hypotheses[i] = tuple(self.tgt_ids[piece] for piece in result.hypotheses[0]), result.scores[0]
+                hypotheses[i] = self.rank(result, limits[i], alpha, penalty, n_best)
         return hypotheses
 
-    def results(self, pieces: list[list[str]], beam: int, limit: int, **options: Any) -> list[Any]:
-        """Return CTranslate2's results for sources of any length, of 0 to `limit` pieces."""
-        lengths = {"max_input_length": 0, "max_decoding_length": limit, "min_decoding_length": 0}
-        options |= {"max_batch_size": 1024, "batch_type": "tokens", "return_scores": True, **lengths}
-        return self.engine.translate_batch(pieces, beam_size=beam, **options)
+    def rank(
+        self, result: Any, limit: int, alpha: float, penalty: Penalty, n_best: int
+    ) -> list[Hypothesis] | None:
+        """Return the best hypotheses of a sentence; None where ours might be others."""
+        ended = []
+        for (*pieces, last), log_prob in zip(result.hypotheses, result.scores, strict=True):
+            if last != SPECIALS[END] or not self.never.isdisjoint(pieces):
+                return None
+            score = log_prob / length_penalty(len(pieces) + 1, alpha, penalty)
+            ended.append(Hypothesis(tuple(self.tgt_ids[piece] for piece in pieces), log_prob, score))
+        longest = 1 + max(len(hypothesis.tokens) for hypothesis in ended)  # the step that ended the search
+        # What ended but was not returned is no likelier than all that was, and no longer than the longest.
+        least = min(hypothesis.log_prob for hypothesis in ended) / length_penalty(longest, alpha, penalty)
+        best = sorted(ended, key=lambda hypothesis: -hypothesis.score)[:n_best]
+        known = longest < limit and len(best) == n_best and best[-1].score >= least
+        return best if known else None
 
 
-def check_vocabulary(folder: Path, side: str, tokenizer: Tokenizer) -> list[str]:
-    """Return a tokenizer's vocabulary. Raises ValueError unless the engine has the same for this side."""
-    path, shared = folder / f"{side}_vocabulary.json", folder / "shared_vocabulary.json"
-    path = path if path.exists() else shared
-    if json.loads(path.read_text(encoding="utf-8")) != (pieces := vocabulary(tokenizer)):
-        raise ValueError(f"{path} does not hold the tokens of the {side} tokenizer")
-    return pieces
+def load_copy(folder: Path, key: str) -> Any | None:
+    """Load a converted model; None where it is missing, damaged, of other weights or being replaced."""
+    with suppress(OSError, ValueError, RuntimeError, KeyError):
+        if read_json(folder / SUMS) == {"key": key, **checksums(folder / MODEL)}:
+            translator = open_model(folder / MODEL)
+            return translator if read_json(folder / SUMS)["key"] == key else None
+    return None
+
+
+def convert(
+    parts: tuple[EncoderDecoder, Tokenizer, Tokenizer], quantization: str, folder: Path | None, key: str
+) -> Any:
+    """Convert and load a model, and keep the result in `folder` if that can be written."""
+    with TemporaryDirectory() as temporary:
+        new = Path(temporary) / MODEL
+        to_ctranslate2(new, *parts, quantization)
+        translator = open_model(new)
+        if folder is not None:
+            with suppress(OSError), creating_folder(folder, replace=True) as kept:
+                shutil.copytree(new, kept / MODEL)
+                write_json(kept / SUMS, {"key": key, **checksums(new)})
+    return translator
+
+
+def open_model(folder: Path) -> Any:
+    """Load a model as `ctranslate2.Translator`; it computes each batch in one thread."""
+    threads = torch.get_num_threads()
+    return import_library("ctranslate2").Translator(str(folder), inter_threads=threads, intra_threads=1)
+
+
+def digest_weights(model: EncoderDecoder) -> str:
+    """Compute the SHA-256 of all weights."""
+    return digest({name: tensor.detach().contiguous() for name, tensor in weights(model).items()})
+
+
+def fingerprint(model: EncoderDecoder) -> list[Any]:
+    """Collect what changes with a part, an attribute or, unless written through `.data`, a weight."""
+    versions = [0 if p.is_inference() else p._version for p in model.parameters()]
+    modules = model.modules()
+    return [versions, [(k, id(v)) for m in modules for k, v in vars(m).items() if k != "training"]]
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """Compute the SHA-256 of each file in a folder, by name."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}

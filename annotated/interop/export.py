@@ -1,12 +1,12 @@
-"""What the exports share: optional libraries, checks, the vocabulary as a list, and the README.md."""
+"""What the exports share: optional libraries, checks, vocabularies, and the README.md."""
 
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from annotated.files import write_json
 from annotated.tokenizers import (
-    SPECIALS,
     CharacterTokenizer,
     MarianTokenizer,
     SentencePieceTokenizer,
@@ -23,12 +23,14 @@ README = """# A translation model for {engine}
 Written by annotated-transformer. Without that package, after `pip install {packages}`, this uses it:
 
 ```python
+{imports}
+
+sentence = " ".join(unicodedata.normalize("NFC", "A dog runs.").split())
 {code}
 ```
 
-Text must be normalised (NFC, one space between words), as in the line that sets `sentence`.{note}
+Text must be normalised (NFC, one space between words), as in the line that sets `sentence`.
 """
-SENTENCE = 'sentence = " ".join(unicodedata.normalize("NFC", "A dog runs.").split())'
 # The code that uses an export with each engine.
 CODE = {
     "CTranslate2": """\
@@ -38,6 +40,8 @@ pieces = {split}
 pieces = result.hypotheses[0]
 print({join})""",
     "ONNX": """\
+src_names = json.load(open("src_vocabulary.json", encoding="utf-8"))
+tgt_names = json.load(open("tgt_vocabulary.json", encoding="utf-8"))
 encoder = onnxruntime.InferenceSession("encoder.onnx")
 decoder = onnxruntime.InferenceSession("decoder.onnx")
 pieces = {split}
@@ -56,10 +60,6 @@ tokens = model.generate(**tokenizer(sentence, return_tensors="pt"), num_beams=4,
 print(tokenizer.decode(tokens[0], skip_special_tokens=True))""",
 }
 MODULES = "ctranslate2", "json", "numpy", "onnxruntime", "regex", "sentencepiece", "spacy", "unicodedata"
-BUILTIN = "json", "unicodedata"
-MARIAN_NOTE = """
-`pipeline("translation")` is not part of transformers 5. For CTranslate2, `annotated export --to ctranslate2`:
-its own converter begins translations with zeros, this model with the embedding of `<s>`."""
 
 
 def import_library(name: str) -> ModuleType:
@@ -87,35 +87,26 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 
 def write_tokenizers(folder: Path, engine: str, src: Tokenizer, tgt: Tokenizer) -> None:
-    """Save both tokenizers in an exported folder, and its README.md."""
-    save_tokenizer(src, folder, "src_tokenizer")
-    save_tokenizer(tgt, folder, "tgt_tokenizer")
-    write_readme(folder, engine, src, tgt)
-
-
-def write_readme(folder: Path, engine: str, src: Tokenizer, tgt: Tokenizer) -> None:
-    """Write the README.md of an exported folder, with code for one of the engines in `CODE`."""
-    lines = [SENTENCE]
-    for side, tokenizer in (("src", src), ("tgt", tgt)):
-        if engine != "Marian" and isinstance(tokenizer, Subwords):
-            processor = f'sentencepiece.SentencePieceProcessor(model_file="{side}_tokenizer.model")'
-            lines.append(f"{side} = {processor}")
-        if engine == "ONNX":
-            lines.append(f"{side}_names = {names_code(tokenizer, side)}")
-    use = CODE[engine].format(
-        split=split_code(src),
-        join=join_code(tgt),
-        source=", ".join(map(str, [*src.before, "*tokens", *src.after])),
-    )
-    body = "\n".join([*lines, use])
-    modules = [module for module in MODULES if f"{module}." in body]
-    imports, packages = [f"import {module}" for module in modules], sorted({*modules}.difference(BUILTIN))
+    """Save both tokenizers in an exported folder, and a README.md with code for one of `CODE`'s engines."""
+    code, subwords = CODE[engine], 'sentencepiece.SentencePieceProcessor(model_file="{}_tokenizer.model")'
+    if engine != "Marian":
+        save_tokenizer(src, folder, "src_tokenizer")
+        save_tokenizer(tgt, folder, "tgt_tokenizer")
+        source = ", ".join(map(str, [*src.before, "*tokens", *src.after]))
+        code = code.format(split=split_code(src), join=join_code(tgt), source=source)
+        loads = [f"{side} = {subwords.format(side)}" for side in ("src", "tgt") if f"{side}." in code]
+        code = "\n".join([*loads, code])
+    if engine == "ONNX":
+        for side, tokenizer in (("src", src), ("tgt", tgt)):
+            write_json(folder / f"{side}_vocabulary.json", vocabulary(tokenizer))
+    modules = [name for name in MODULES if f"{name}." in code or name == "unicodedata"]
+    imports, packages = [f"import {name}" for name in modules], {*modules} - {"json", "unicodedata"}
     if engine == "Marian":
-        packages = ["sentencepiece", "torch", "transformers"]
         imports.append("from transformers import MarianMTModel, MarianTokenizer")
-    code = "\n".join([*imports, "", body])
-    note = MARIAN_NOTE if engine == "Marian" else ""
-    text = README.format(engine=engine, packages=" ".join(packages), code=code, note=note)
+        packages = {"sentencepiece", "torch", "transformers"}
+    text = README.format(
+        engine=engine, packages=" ".join(sorted(packages)), imports="\n".join(imports), code=code
+    )
     (folder / "README.md").write_text(text, "utf-8")
 
 
@@ -135,16 +126,5 @@ def split_code(tokenizer: Tokenizer) -> str:
     lower = ".lower()" if tokenizer.lower else ""
     if tokenizer.language is None:
         return f"sentence{lower}.split()"
-    spacy = f"spacy.blank({tokenizer.language!r})"
-    return f"[word.text{lower} for word in {spacy}(sentence) if not word.is_space]"
-
-
-def names_code(tokenizer: Tokenizer, side: str) -> str:
-    """Return code that lists a tokenizer's tokens by number."""
-    if isinstance(tokenizer, SentencePieceTokenizer):
-        return f"[{side}.id_to_piece(i) for i in range(len({side}))]"
-    saved = f'json.load(open("{side}_tokenizer.json", encoding="utf-8"))'
-    if isinstance(tokenizer, MarianTokenizer):
-        return f'{saved}["vocabulary"]'
-    key = "characters" if isinstance(tokenizer, CharacterTokenizer) else "words"
-    return f'"{" ".join(SPECIALS)}".split() + {saved}["{key}"]'
+    words = f"spacy.blank({tokenizer.language!r})(sentence)"
+    return f"[word.text{lower} for word in {words} if not word.is_space]"

@@ -15,7 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from annotated.files import creating_folder, read_file, read_json, settings_from_json, write_json
-from annotated.interop.export import POSITIONS, Subwords, check_parts, vocabulary, write_readme
+from annotated.interop.export import POSITIONS, Subwords, check_parts, vocabulary, write_tokenizers
 from annotated.interop.hub import find_folder
 from annotated.interop.tensors import Rows, check_sinusoids, load_tensors, rename_tensors, select_rows
 from annotated.tokenizers import END, PAD, SPECIALS, START, MarianTokenizer, Tokenizer
@@ -268,7 +268,7 @@ def to_marian(
             write_json(new / TGT_VOCAB, {piece: i for i, piece in enumerate(tgt)})
         for file, tokenizer in sides.items():
             (new / file).write_bytes(cast(Subwords, tokenizer).model)
-        write_readme(new, "Marian", src_tokenizer, tgt_tokenizer)
+        write_tokenizers(new, "Marian", src_tokenizer, tgt_tokenizer)
         (new / WEIGHTS).write_bytes(save(marian_tensors(model), metadata={"format": "pt"}))
 
 

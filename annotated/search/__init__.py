@@ -1,1 +1,1 @@
-"""Greedy and beam search with a cache of keys and values (section 6.1)."""
+"""Search for translations: greedy and beam search with a key/value cache (section 6.1)."""

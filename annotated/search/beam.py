@@ -1,6 +1,6 @@
-"""Beam search with a length penalty (section 6.1): of many beginnings of a sentence, the likeliest are kept.
+"""Beam search with a length penalty (section 6.1).
 
-Shape letters: B sentences, k hypotheses kept for each (the beam), V target vocabulary.
+Shape letters: B sentences, k hypotheses of each (the beam), V target vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,20 +12,14 @@ import torch
 from torch import Tensor
 
 from annotated.search.cache import DecoderCache
-from annotated.search.greedy import mask_each
 from annotated.search.inference import evaluating
-from annotated.search.limits import (
-    EXTRA,
-    Penalty,
-    check_search,
-    check_tokens,
-)
+from annotated.search.limits import EXTRA, Penalty, check_search
 from annotated.transformer.model import EncoderDecoder
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A translation that beam search ended: tokens without start and end, and how good it is held to be."""
+    """A finished translation: its tokens without start and end symbol, and its scores."""
 
     tokens: tuple[int, ...]
     log_prob: float  # of all tokens and the end symbol
@@ -37,7 +31,7 @@ Fate = Literal["kept", "dropped", "ended"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A continuation that beam search weighed in one step, and what became of it."""
+    """A continuation that one step of a beam search considered, and its fate."""
 
     tokens: tuple[int, ...]  # all generated so far, the newest last
     log_prob: float
@@ -45,11 +39,11 @@ class Candidate:
 
 
 def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> float:
-    """What a hypothesis of `length` tokens, the end symbol counted, has its log-probability divided by.
+    """Compute the divisor of the log-probability of `length` tokens, the end symbol counted.
 
-    "gnmt" is ((5 + length) / 6)^alpha, of Wu et al. 2016, which section 6.1 uses with alpha 0.6;
-    "power" is length^alpha, as Hugging Face and CTranslate2 have it. Raises ValueError for another name, and
-    for an alpha with which no float could hold the result.
+    "gnmt" is ((5 + length) / 6)^alpha, of Wu et al. 2016, which section 6.1 uses with alpha 0.6; "power" is
+    length^alpha, as in Hugging Face and CTranslate2. Raises ValueError for another name, and for an alpha
+    whose result exceeds every float.
     """
     if penalty not in ("gnmt", "power"):
         raise ValueError(f"penalty must be 'gnmt' or 'power', not {penalty!r}")
@@ -74,43 +68,46 @@ def beam_search(
     forbidden: Sequence[int] = (),
     watch: Callable[[int, list[Candidate]], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Keep the `beam` likeliest beginnings of each sentence at every step; return its best ends.
+    """Translate a batch: at every step, keep the `beam` likeliest hypotheses of each sentence.
 
-    A hypothesis whose end symbol is among its sentence's `beam` best continuations is done; at its length
-    limit it has to end. A sentence is done when no unfinished hypothesis can still reach the `n_best`, as a
-    log-probability only falls while the sentence grows; with a penalty, also when `beam` hypotheses are.
+    A hypothesis is finished when the end symbol is among the `beam` best continuations of its sentence, and
+    must end at the length limit. A sentence is done when no unfinished hypothesis can still reach its
+    `n_best`, because log-probabilities only fall; with a penalty, also when `beam` hypotheses are finished.
 
     Args:
         src: int64 (B, src_len); `src_mask`: bool (B or 1, 1, src_len), or None.
-        max_len: tokens generated at most, the end symbol included, for all sentences or for each; None is the
-            paper's input length + 50. Less where the model has fewer positions; a longer prefix is kept.
+        max_len: limit of generated tokens, the end symbol included, for all sentences or for each. The
+            default is the paper's input length + 50. The model's number of positions is a limit too, and a
+            longer prefix is kept.
         start_symbol, end_symbol: our tokenizers'; `data_gen` starts with 1, and has no end.
         alpha, penalty: see `length_penalty`; alpha 0 compares plain log-probabilities.
-        n_best: hypotheses returned for each sentence, the best first (fewer, where fewer were found).
-        prefixes: for each sentence, tokens with which its translation must begin.
-        forbidden: tokens that are never taken.
-        watch: called after each step for each sentence with its number in the batch and its candidates,
+        n_best: number of hypotheses returned for each sentence, best first (fewer, if fewer were found).
+        prefixes: for each sentence, the tokens with which its translation must begin.
+        forbidden: tokens that are never generated.
+        watch: called after each step for each sentence with its index in the batch and its candidates,
             likeliest first; `plots.plot_beam` draws them as a tree.
 
     Raises ValueError for a beam outside 1 to 256, an n_best above the beam, a negative alpha, an unknown
-    penalty, a mask of another shape, and prefixes that are not one a sentence, end, or are forbidden.
+    penalty, a limit below 1, and prefixes that contain the end symbol or forbidden tokens.
     """
     check_search(beam, n_best, alpha)
-    src_mask = src.new_ones(len(src), 1, src.size(1), dtype=torch.bool) if src_mask is None else src_mask
-    src_mask = mask_each(src, src_mask)
-    begun = [tuple(prefix) for prefix in ([()] * len(src) if prefixes is None else prefixes)]
-    check_tokens(begun, len(src), end_symbol, forbidden)
+    if src_mask is None:
+        src_mask = src.new_ones(1, 1, src.size(1), dtype=torch.bool)
+    src_mask = src_mask.expand(len(src), 1, src.size(1))
     if max_len is None:
-        max_len = [length + EXTRA for length in src_mask.sum(dim=(1, 2)).tolist()]
+        max_len = (src_mask.sum(dim=(1, 2)) + EXTRA).tolist()
     limits = max_len if isinstance(max_len, Sequence) else [max_len] * len(src)
-    if min(limits, default=1) < 1:
-        raise ValueError(f"max_len must be at least 1, not {min(limits)}")
-    rules = beam, n_best, alpha, penalty
-    watches = [None if watch is None else partial(watch, i) for i in range(len(src))]
-    searches = [
-        SentenceSearch(min(limit, model.max_positions or limit), *rules, prefix, watcher)
-        for limit, prefix, watcher in zip(limits, begun, watches, strict=True)
-    ]
+    searches = []
+    for i, (limit, prefix) in enumerate(zip(limits, prefixes or [()] * len(src), strict=True)):
+        if limit < 1:
+            raise ValueError(f"max_len must be at least 1, not {limit}")
+        if end_symbol in prefix or not {end_symbol, *prefix}.isdisjoint(forbidden):
+            raise ValueError(
+                f"prefix {prefix} must not contain the end symbol {end_symbol}, nor either be forbidden"
+            )
+        limit = max(min(limit, model.max_positions or limit), len(prefix) + 1)
+        watcher = None if watch is None else partial(watch, i)
+        searches.append(SentenceSearch(limit, beam, n_best, alpha, penalty, tuple(prefix), watcher))
     with evaluating(model):
         run_beams(model, src, src_mask, searches, beam, start_symbol, end_symbol, forbidden)
     return [search.best() for search in searches]
@@ -118,44 +115,44 @@ def beam_search(
 
 @dataclass
 class SentenceSearch:
-    """What one sentence's search holds besides tensors: its limit, its rules, what has ended."""
+    """The search of one sentence: its rules and its finished hypotheses."""
 
-    limit: int  # tokens at most, the end symbol counted
+    limit: int  # of tokens, the end symbol counted
     beam: int
     n_best: int
     alpha: float
     penalty: Penalty
     prefix: tuple[int, ...]
     watch: Callable[[list[Candidate]], None] | None = None
-    ended: list[Hypothesis] = field(default_factory=list)
+    finished: list[Hypothesis] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.limit = max(self.limit, len(self.prefix) + 1)
-        length_penalty(self.limit, self.alpha, self.penalty)  # an unknown penalty is refused before any work
+        self.least_penalty = length_penalty(self.limit, self.alpha, self.penalty)
 
-    def end(self, tokens: Sequence[int], log_prob: float) -> None:
-        """Take in a hypothesis whose end symbol has just been counted into `log_prob`."""
-        score = log_prob / length_penalty(len(tokens) + 1, self.alpha, self.penalty)
-        self.ended.append(Hypothesis(tuple(tokens), log_prob, score))
-
-    def best(self) -> list[Hypothesis]:
-        """The n_best hypotheses that have ended, best first."""
-        return sorted(self.ended, key=lambda hypothesis: -hypothesis.score)[: self.n_best]
-
-    def done(self, length: int, log_prob: float) -> bool:
-        """Whether to stop, when the best unfinished hypothesis has this length and log-probability."""
-        if length >= self.limit or log_prob == -torch.inf:
-            return True
-        if self.alpha > 0 and len(self.ended) >= self.beam:
-            return True
-        best_left = log_prob / length_penalty(self.limit, self.alpha, self.penalty)
-        return len(self.ended) >= self.n_best and self.best()[-1].score >= best_left
-
-    def only(self, length: int, end_symbol: int) -> int | None:
-        """The one token allowed after `length` tokens, or None where all are."""
+    def forced(self, length: int, end_symbol: int) -> int | None:
+        """Return the only token allowed after `length` tokens; None if all are."""
         if length < len(self.prefix):
             return self.prefix[length]
         return end_symbol if length + 1 >= self.limit else None
+
+    def end(self, tokens: Sequence[int], log_prob: float) -> None:
+        """Add a finished hypothesis; `log_prob` includes the end symbol, `tokens` do not."""
+        score = log_prob / length_penalty(len(tokens) + 1, self.alpha, self.penalty)
+        self.finished.append(Hypothesis(tuple(tokens), log_prob, score))
+
+    def best(self) -> list[Hypothesis]:
+        """Return the `n_best` finished hypotheses, best first."""
+        return sorted(self.finished, key=lambda hypothesis: -hypothesis.score)[: self.n_best]
+
+    def done(self, length: int, log_prob: float) -> bool:
+        """Decide whether to stop, from the length and log-probability of the best unfinished hypothesis."""
+        if length >= self.limit or log_prob == -torch.inf:
+            return True
+        if self.alpha > 0 and len(self.finished) >= self.beam:
+            return True
+        # At best it grows to the limit, and every further token has probability 1.
+        best_possible = log_prob / self.least_penalty
+        return len(self.finished) >= self.n_best and self.best()[-1].score >= best_possible
 
 
 def run_beams(
@@ -168,47 +165,56 @@ def run_beams(
     end_symbol: int,
     forbidden: Sequence[int],
 ) -> None:
-    """Search all sentences side by side, dropping each from the batch when it is done.
+    """Search all sentences side by side until each is done.
 
-    The hypotheses of a sentence are a tree, and so the cache keeps them: each step adds k tokens to it, which
-    see themselves and those that they continue. Nothing in it has to move when hypotheses die or branch.
+    The hypotheses of a sentence form a tree, and the cache holds the tree: each step appends k tokens to it,
+    and `visible` says which tokens of the tree belong to which hypothesis. So nothing in the cache moves
+    when a hypothesis branches or is dropped:
+
+        <s> ─┬─ ein ─┬─ Hund ─── ...       the cache of this sentence:    <s>  ein  die  Hund  Mann
+             │       └─ Mann ─── ...       visible to "<s> ein Hund":      x    x          x
+             └─ die  (dropped)             visible to "<s> ein Mann":      x    x                x
     """
     memory = model.encode(src, src_mask)  # (B, src_len, d_model)
     cache = DecoderCache(len(model.decoder.layers))
-    tokens = src.new_full((len(src), k, 1), start_symbol)
+    tokens = src.new_full((len(src), k, 1), start_symbol)  # (B, k, length)
     itself = torch.eye(k, dtype=torch.bool, device=src.device)
-    seen = itself.expand(len(src), k, k)  # of each of the k newest tokens: which of all so far are its own
-    # All beams of a sentence begin alike: all but the first count as impossible, or the k would stay alike.
+    visible = itself.expand(len(src), k, k)  # (B, k, k * length)
+    # The k hypotheses of a sentence begin alike. All but the first count as impossible, or they stayed alike.
     scores = memory.new_full((len(src), k), -torch.inf)  # (B, k) log-probabilities
     scores[:, 0] = 0
     while searches:
-        length = tokens.size(-1)  # of a hypothesis after this step
-        log_probs = next_log_probs(model, memory, src_mask, tokens, seen, cache, forbidden)  # (B, k, V)
-        for log_prob, search in zip(log_probs, searches, strict=True):
-            if (only := search.only(length - 1, end_symbol)) is not None:
-                log_prob[:, torch.arange(log_prob.size(-1), device=log_prob.device) != only] = -torch.inf
-        # Twice the beam: even if half of them end, k remain to go on.
+        length = tokens.size(-1)  # of a hypothesis after this step, without the start symbol
+        log_probs = next_log_probs(model, memory, src_mask, tokens, visible, cache)  # (B, k, V)
+        log_probs[..., list(forbidden)] = -torch.inf
+        for i, search in enumerate(searches):
+            if (forced := search.forced(length - 1, end_symbol)) is not None:
+                only = log_probs[i, :, forced].clone()
+                log_probs[i] = -torch.inf
+                log_probs[i, :, forced] = only
+
+        # Twice the beam: even if half of the continuations end, k remain.
         best, origin, token = continuations(scores, log_probs, 2 * k)  # each (B, 2k)
         ends = (token[:, :k] == end_symbol) & best[:, :k].isfinite()
         for i, j in ends.nonzero().tolist():
             searches[i].end(tokens[i, origin[i, j], 1:].tolist(), best[i, j].item())
         for i, search in enumerate(searches):
             if search.watch is not None:
-                search.watch(weighed(tokens[i, origin[i], 1:], token[i], best[i], end_symbol, k))
+                search.watch(candidates(tokens[i, origin[i], 1:], token[i], best[i], end_symbol, k))
         scores, slot = best.masked_fill(token == end_symbol, -torch.inf).topk(k)  # (B, k)
         origin, token = origin.gather(1, slot), token.gather(1, slot)
+
         likeliest = scores[:, 0].tolist()
         left = [i for i, search in enumerate(searches) if not search.done(length, likeliest[i])]
-        if len(left) < len(searches):
+        rows = torch.tensor(left, dtype=torch.long, device=src.device)
+        if len(left) < len(searches):  # the sentences that are done leave the batch
             searches = [searches[i] for i in left]
-            going = torch.tensor(left, dtype=torch.long, device=src.device)
-            cache.select(going)
-            scores, origin, token, tokens, seen, memory, src_mask = (
-                x[going] for x in (scores, origin, token, tokens, seen, memory, src_mask)
-            )
-        sentence = torch.arange(len(searches), device=src.device).unsqueeze(1)
-        tokens = torch.cat([tokens[sentence, origin], token.unsqueeze(-1)], dim=-1)
-        seen = torch.cat([seen[sentence, origin], itself.expand(len(searches), k, k)], dim=-1)
+            cache.select(rows)
+            memory, src_mask = memory[rows], src_mask[rows]
+            scores, origin, token = scores[rows], origin[rows], token[rows]
+        parents = rows.unsqueeze(1), origin  # of the hypotheses that go on
+        tokens = torch.cat([tokens[parents], token.unsqueeze(-1)], dim=-1)
+        visible = torch.cat([visible[parents], itself.expand(len(left), k, k)], dim=-1)
 
 
 def next_log_probs(
@@ -216,48 +222,45 @@ def next_log_probs(
     memory: Tensor,
     src_mask: Tensor,
     tokens: Tensor,
-    seen: Tensor,
+    visible: Tensor,
     cache: DecoderCache,
-    forbidden: Sequence[int],
 ) -> Tensor:
-    """Log-probabilities (B, k, V) of what follows the hypotheses `tokens` (B, k, len).
+    """Compute the log-probabilities (B, k, V) of what follows the hypotheses `tokens` (B, k, length).
 
-    The last token of each is new to the cache. They stand side by side there, but have one position; `seen`
-    (B, k, k * len) has which of the cache's tokens, the new ones counted, each may see.
+    Only the last token of each is computed. The k stand side by side, as a sequence does, but have one
+    position; `visible` (B, k, k * length) masks the cache, the new tokens included.
     """
     newest = model.tgt_embed(tokens[:, :, -1:].flatten(0, 1), tokens.size(-1) - 1)  # (B * k, 1, d_model)
-    states = model.decoder(newest.view(*tokens.shape[:2], -1), memory, src_mask, seen, cache)
-    log_probs = model.generator(states)
-    log_probs[..., list(forbidden)] = -torch.inf
-    return log_probs
+    states = model.decoder(newest.view(*tokens.shape[:2], -1), memory, src_mask, visible, cache)
+    return model.generator(states)
 
 
 def continuations(scores: Tensor, log_probs: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The likeliest ways to go on with one more token from the hypotheses of each sentence.
+    """Find the likeliest hypotheses that are one token longer.
 
-    `scores` (B, k) are theirs, `log_probs` (B, k, V) of what comes next. Returns (B, count) log-probabilities
-    that fall, the hypotheses continued, from 0 to k - 1, and the tokens; fewer where k * V is less.
+    `scores` (B, k) belong to the hypotheses, `log_probs` (B, k, V) to their next tokens. Returns three times
+    (B, count), fewer where k * V is less: falling log-probabilities, the hypothesis continued, the token.
     """
-    # The `count` best of a sentence are among the `count` best of each of its hypotheses: nothing has size V.
+    # The `count` best of a sentence are among the `count` best of each of its hypotheses.
     top, token = log_probs.topk(min(count, log_probs.size(-1)))  # (B, k, count)
-    totals = scores.unsqueeze(-1) + top
-    best, index = totals.flatten(1).topk(min(count, totals[0].numel()))  # (B, count)
+    totals = (scores.unsqueeze(-1) + top).flatten(1)  # (B, k * count)
+    best, index = totals.topk(min(count, totals.size(1)))  # (B, count)
     return best, index // top.size(-1), token.flatten(1).gather(1, index)
 
 
-def weighed(begun: Tensor, token: Tensor, log_probs: Tensor, end_symbol: int, k: int) -> list[Candidate]:
-    """One sentence's continuations as a watcher sees them, the impossible left out.
+def candidates(begun: Tensor, token: Tensor, log_probs: Tensor, end_symbol: int, k: int) -> list[Candidate]:
+    """List a sentence's possible continuations for `watch`.
 
-    `begun` (2k, length) is what each continues, `token` (2k,) with what, `log_probs` (2k,) falling.
+    `begun` (2k, length) are the hypotheses continued, `token` (2k,) the tokens, `log_probs` (2k,) falling.
     """
-    candidates, going_on = [], 0
-    of_each = zip(begun.tolist(), token.tolist(), log_probs.tolist(), strict=True)
-    for rank, (row, new, log_prob) in enumerate(of_each):
+    found, kept = [], 0
+    steps = zip(begun.tolist(), token.tolist(), log_probs.tolist(), strict=True)
+    for rank, (row, new, log_prob) in enumerate(steps):
         if new == end_symbol:
             fate: Fate = "ended" if rank < k else "dropped"
         else:
-            fate = "kept" if going_on < k else "dropped"
-            going_on += 1
+            fate = "kept" if kept < k else "dropped"
+            kept += 1
         if log_prob > -torch.inf:
-            candidates.append(Candidate((*row, new), log_prob, fate))
-    return candidates
+            found.append(Candidate((*row, new), log_prob, fate))
+    return found

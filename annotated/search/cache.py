@@ -1,4 +1,4 @@
-"""What decoding keeps from one step to the next, so that each step computes a single position.
+"""The key/value cache of decoding: what the decoder has computed for earlier positions and for the source.
 
 Shape letters as in `annotated.transformer.attention`: B batch, h heads, S keys, d_k = d_model / h.
 """
@@ -9,16 +9,15 @@ from torch import Tensor
 
 
 class KeyValueCache:
-    """The projected keys and values of one attention layer, for decoding: no gradient can go back through it.
+    """The projected keys and values of one attention layer; no gradient flows through it.
 
-    A cache that does not grow is complete after its first step: the memory, unlike the target, is all there
-    from the start. `room`, None before the first step, is (2, B, h, positions, d_k), the keys and the values;
-    of its positions the first `used` are taken, the others wait for the next steps.
+    Those of the target grow by a position a step. Those of the memory (`grows=False`) are complete after the
+    first step.
     """
 
     def __init__(self, grows: bool = True):
         self.grows = grows
-        self.room: Tensor | None = None
+        self.room: Tensor | None = None  # (2, B, h, positions, d_k), keys and values; not all of it is used
         self.used = 0
 
     def __len__(self) -> int:
@@ -26,24 +25,24 @@ class KeyValueCache:
 
     @property
     def key(self) -> Tensor:
-        """All keys that are held, (B, h, S, d_k), after the first step."""
+        """Get all keys, (B, h, S, d_k), after the first step."""
         return cast(Tensor, self.room)[0, ..., : self.used, :]
 
     @property
     def value(self) -> Tensor:
-        """All values that are held, (B, h, S, d_k), after the first step."""
+        """Get all values, (B, h, S, d_k), after the first step."""
         return cast(Tensor, self.room)[1, ..., : self.used, :]
 
     @property
     def complete(self) -> bool:
-        """Whether all is held that ever will be."""
+        """Tell whether nothing will be added."""
         return not self.grows and self.room is not None
 
     def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Add the keys and values (B, h, new, d_k) of further positions; returns all that are held."""
+        """Append the keys and values (B, h, new, d_k) of further positions; return all."""
         start, end = self.used, self.used + key.size(-2)
         if self.room is None or end > self.room.size(-2):
-            # Twice what is needed: as a sentence grows, few of its steps have to move what they have.
+            # Twice the room needed: most steps then write one position and copy nothing.
             old, positions = self.room, 2 * end if self.grows else end
             self.room = key.new_empty(2, *key.shape[:-2], positions, key.size(-1))
             if old is not None:
@@ -54,13 +53,13 @@ class KeyValueCache:
         return self.key, self.value
 
     def select(self, rows: Tensor) -> None:
-        """Keep the given rows of the batch, in that order; a row may come more than once."""
+        """Keep these rows of the batch, in this order; a row may be repeated."""
         if self.room is not None:
             self.room = self.room.index_select(1, rows)
 
 
 class LayerCache:
-    """One decoder layer's keys and values: those of the target so far, and those of the memory."""
+    """The caches of one decoder layer: of the target so far, and of the memory."""
 
     def __init__(self) -> None:
         self.target = KeyValueCache()
@@ -68,7 +67,7 @@ class LayerCache:
 
 
 class DecoderCache:
-    """The caches of a decoder of N layers; its length is that of the target so far."""
+    """The caches of N decoder layers; the length is that of the target so far."""
 
     def __init__(self, N: int):
         self.layers = [LayerCache() for _ in range(N)]
@@ -77,7 +76,7 @@ class DecoderCache:
         return len(self.layers[0].target)
 
     def select(self, rows: Tensor) -> None:
-        """Keep the given rows of the batch, in that order; a row may come more than once."""
+        """Keep these rows of the batch, in this order; a row may be repeated."""
         for layer in self.layers:
             layer.target.select(rows)
             layer.memory.select(rows)

@@ -10,14 +10,6 @@ from annotated.search.inference import evaluating
 from annotated.transformer.model import EncoderDecoder
 
 
-def mask_each(src: Tensor, src_mask: Tensor) -> Tensor:
-    """Give each of B sentences its row of a mask (B or 1, 1, src_len); raise ValueError for another shape."""
-    wanted = (len(src), 1, src.size(1))
-    if src_mask.shape not in (wanted, (1, *wanted[1:])):
-        raise ValueError(f"src_mask must be (batch, 1, src_len), here {wanted}, not {tuple(src_mask.shape)}")
-    return src_mask.expand(wanted)
-
-
 def greedy_decode(
     model: EncoderDecoder,
     src: Tensor,
@@ -31,31 +23,34 @@ def greedy_decode(
 
     Args:
         src: int64 (B, src_len); `src_mask`: bool (B or 1, 1, src_len), or None.
-        max_len: the length at most, start symbol included; less where the model has fewer positions.
-        end_symbol: a sentence ends here, and is filled up with it; None goes on to `max_len`.
-        forbidden: tokens that are never taken.
+        max_len: length limit, start symbol included; less where the model has fewer positions.
+        end_symbol: ends a sentence, and fills up its row; without it, every row reaches `max_len`.
+        forbidden: tokens that are never generated.
 
     Returns int64 (B, at most max_len), each row beginning with `start_symbol`.
-    No gradients are kept. Raises ValueError for a `max_len` below 1 and a mask of another shape.
+    No gradients are kept. Raises ValueError for a `max_len` below 1.
     """
     if max_len < 1:
         raise ValueError(f"max_len must be at least 1, not {max_len}")
     max_len = min(max_len, (model.max_positions or max_len) + 1)  # the last token is not read
-    src_mask = None if src_mask is None else mask_each(src, src_mask)
+    if src_mask is None:
+        src_mask = src.new_ones(1, 1, src.size(1), dtype=torch.bool)
+    src_mask = src_mask.expand(len(src), 1, src.size(1))
+    end = -1 if end_symbol is None else end_symbol
     with evaluating(model):
-        memory = model.encode(src, src_mask)
+        memory = model.encode(src, src_mask)  # (B, src_len, d_model)
         cache = DecoderCache(len(model.decoder.layers))
         columns = [src.new_full((len(src),), start_symbol)]  # of the result, (B,) each
-        going = torch.arange(len(src), device=src.device)  # numbers of the sentences that have not ended
-        while len(columns) < max_len and (end_symbol is None or len(going)):
-            states = model.decode(memory, src_mask, columns[-1][going].unsqueeze(1), None, cache)
-            logits = model.generator.proj(states[:, -1])  # (sentences going on, V)
+        active = torch.arange(len(src), device=src.device)  # rows that have not ended
+        while len(columns) < max_len and len(active):
+            newest = columns[-1][active].unsqueeze(1)
+            states = model.decode(memory, src_mask, newest, None, cache)  # (active, 1, d_model)
+            logits = model.generator.proj(states[:, -1])  # (active, V)
             logits[:, list(forbidden)] = -torch.inf
-            token = logits.max(dim=-1).indices  # (sentences going on,); argmax is slower
-            columns.append(torch.full_like(columns[0], end_symbol or 0).index_copy(0, going, token))
-            left = (token != end_symbol).nonzero().flatten() if end_symbol is not None else going
-            if len(left) < len(going):  # who has ended makes no more work
-                going, memory = going[left], memory[left]
-                src_mask = None if src_mask is None else src_mask[left]
+            token = logits.max(dim=-1).indices  # argmax is slower
+            columns.append(torch.full_like(columns[0], end).index_copy(0, active, token))
+            left = (token != end).nonzero().flatten()
+            if len(left) < len(active):  # rows that have ended leave the batch
+                active, memory, src_mask = active[left], memory[left], src_mask[left]
                 cache.select(left)
     return torch.stack(columns, dim=1)

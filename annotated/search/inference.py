@@ -1,4 +1,4 @@
-"""Evaluation mode for a while: no dropout, no gradients. Threads do not get into each other's way."""
+"""Evaluation mode for the length of a block."""
 
 import threading
 from collections.abc import Iterator
@@ -9,23 +9,22 @@ import torch
 from torch import nn
 
 LOCK = threading.Lock()
-# By how many blocks each module is being evaluated, and whether it was in training before. It stands here
-# because a note on the module itself would be copied with it.
-HELD: WeakKeyDictionary[nn.Module, tuple[int, bool]] = WeakKeyDictionary()
+# For each module, the number of blocks that evaluate it, and whether it was in training before them.
+EVALUATED: WeakKeyDictionary[nn.Module, tuple[int, bool]] = WeakKeyDictionary()
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch dropout off and keep no gradients while the block runs; then set every part back as it was.
+    """Disable dropout and gradients in a block, then restore the mode of every module.
 
-    Where several blocks overlap, in one thread or several, a part is set back at the end of the last of them.
-    A thread that trains the model meanwhile trains without dropout: let it have a copy.
+    Blocks may overlap, in one thread or several; the last one to end restores the mode. A thread that trains
+    the same model meanwhile trains without dropout, so give it a copy.
     """
     modules = list(model.modules())
     with LOCK:
         for module in modules:
-            blocks, training = HELD.get(module, (0, module.training))
-            HELD[module] = blocks + 1, training
+            blocks, training = EVALUATED.get(module, (0, module.training))
+            EVALUATED[module] = blocks + 1, training
             module.training = False
     try:
         with torch.no_grad():
@@ -33,8 +32,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         with LOCK:
             for module in modules:
-                blocks, training = HELD.pop(module)
+                blocks, training = EVALUATED.pop(module)
                 if blocks > 1:
-                    HELD[module] = blocks - 1, training
+                    EVALUATED[module] = blocks - 1, training
                 else:
                     module.training = training

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from annotated.transformer.model import EncoderDecoder
 
@@ -44,11 +44,6 @@ def capture_attention(model: EncoderDecoder) -> Iterator[AttentionMaps]:
     finally:
         for module, on_weights in zip(named.values(), before, strict=True):
             module.on_weights = on_weights
-
-
-def is_watched(model: nn.Module) -> bool:
-    """Whether this thread records attention weights of the model."""
-    return any(getattr(module, "on_weights", None) is not None for module in model.modules())
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -94,7 +94,7 @@ def score_split(
     tokenize = tokenize or bleu_tokenizer(corpus.tgt_language)
     measure = bleu_metric(tokenize)
     found = translator.translate(text.src, beam, alpha, penalty, progress=progress)
-    references = [normalize(line, translator.normalization) for line in text.tgt]
+    references = [normalize(line) for line in text.tgt]
     language = corpus.tgt_language or ""
     older = (found, references) if tokenized else None
     if not tokenized and moses_knows(language):

@@ -1,11 +1,11 @@
 """Model folders: settings in JSON, weights in safetensors, tokenizers beside them. Nothing is ever unpickled.
 
-    config.json          format, model settings, which tokenizers
+    config.json          format, model settings, names of the tokenizers
     model.safetensors    the weights, each shared matrix once, and checksums of them and of the other files
     tokenizer.* or src_tokenizer.* and tgt_tokenizer.*
 
-The weights come last: a folder that has them has all else. Where newer weights take the place of older ones
-of the same settings and tokenizers, as in a run's folder, a whole model remains whenever that is cut off.
+The weights are written last: a folder that has them has all else. Where newer weights replace older ones of
+the same settings and tokenizers, as in a run's folder, an interruption leaves a whole model.
 """
 
 import dataclasses
@@ -13,19 +13,17 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from annotated.files import read_json, settings_from_json, write_json
 from annotated.search.inference import evaluating
 from annotated.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
-from annotated.tokenizers.common import Form
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
@@ -50,40 +48,27 @@ def state(model: EncoderDecoder) -> dict[str, Tensor]:
     return dict(tensors.values())
 
 
-class KeepUninitialized(TorchFunctionMode):
-    """Skip drawing parameters at random, which takes most of the time of building a model to be loaded."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in (Tensor.uniform_, Tensor.normal_) and isinstance(args[0], nn.Parameter):
-            return args[0]
-        return func(*args, **kwargs or {})
-
-
 def build(config: TransformerConfig) -> EncoderDecoder:
-    """Build a model in float32 on the CPU whose parameters are yet to be loaded.
-
-    All else that its parts hold is made as their constructors make it; the random generator stays as it is.
-    """
+    """Build a model in float32 on the CPU, to be loaded; the random generator stays as it is."""
+    # Sinusoids grow when they are needed; a stranger's settings must not ask for any number ahead.
+    few = config.parts == "paper" and config.positions == "sinusoidal"
+    positions = min(config.max_len, TransformerConfig.max_len) if few else config.max_len
     default = torch.get_default_dtype()
     try:
         torch.set_default_dtype(torch.float32)
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"), KeepUninitialized():
-            if config.parts != "paper" or config.positions == "learned":
-                return EncoderDecoder.from_config(config)
-            # Sinusoids grow when they are needed; a stranger's settings must not ask for any number ahead.
-            positions = min(config.max_len, TransformerConfig.max_len)
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             model = EncoderDecoder.from_config(dataclasses.replace(config, max_len=positions))
-            model.config = config
-            return model
     finally:
         torch.set_default_dtype(default)
+    model.config = config
+    return model
 
 
 def wanted_weights(config: TransformerConfig, source: object) -> Iterator[tuple[str, Tensor]]:
     """Yield the name of each weight of a model of the paper's parts, and a tensor of its shape on "meta".
 
-    One after the other, because settings can ask for any number of layers: a comparison with tensors that
-    exist stops at the first that does not. Raises ValueError for a shape beyond all memory.
+    One at a time, because settings can ask for any number of layers: a comparison with existing tensors
+    stops at the first that is missing. Raises ValueError for a shape beyond all memory.
     """
     try:
         with torch.device("meta"):
@@ -96,10 +81,7 @@ def wanted_weights(config: TransformerConfig, source: object) -> Iterator[tuple[
 
 
 def load_weights(model: EncoderDecoder, tensors: Mapping[str, Tensor], source: object) -> None:
-    """Copy parameters and buffers, which come from `source`, into a model, all or none.
-
-    Raises ValueError as `check_tensors` does.
-    """
+    """Copy parameters and buffers from `source` into a model, all or none. Raises as `check_tensors` does."""
     own = state(model)
     check_tensors(tensors, own.items(), source)
     with torch.no_grad():
@@ -110,8 +92,7 @@ def load_weights(model: EncoderDecoder, tensors: Mapping[str, Tensor], source: o
 def model_with(config: TransformerConfig, tensors: Mapping[str, Tensor], source: object) -> EncoderDecoder:
     """Build the model of these settings and weights, in float32 on the CPU, after checking that they match.
 
-    Settings of the paper's parts take no more memory than the weights. Raises ValueError as `check_tensors`
-    does.
+    Settings of the paper's parts take no more memory than the weights. Raises as `check_tensors` does.
     """
     if config.parts == "paper":
         check_tensors(tensors, wanted_weights(config, source), source)
@@ -127,15 +108,16 @@ def check_can_be_saved(model: EncoderDecoder, train: bool = False) -> None:
     """Raise ValueError, naming the module, for a model that a model folder would bring back as another.
 
     A folder keeps the settings, the parameters and the persistent buffers. Loading calls the constructors
-    again, with whatever they make: plain attributes, tensors, functions, buffers with `persistent=False`.
-    So a variant may hold anything that its constructor makes alike each time, and anything that changes, or
-    is drawn at random, as a parameter or a buffer. The slopes of ALiBi and a running mean, for example:
+    again, which make everything else: plain attributes, tensors, functions, buffers with `persistent=False`.
+    So a variant may hold anything that its constructor makes alike each time. What changes, or is drawn at
+    random, must be a parameter or a buffer. The slopes of ALiBi and a running mean, for example:
 
         self.slopes = 2.0 ** -torch.arange(1, h + 1)  # made by every constructor
         self.register_buffer("mean", torch.zeros(d_model))  # changed by `self.mean.lerp_(...)` in `forward`
 
-    The check builds the model again, loads its weights and compares both on a random batch. With `train` it
-    does so once more after the copy has computed in training mode: saving must keep what training changes.
+    The check rebuilds the model, loads its weights and compares both on a random batch. With `train`, the
+    copy then computes in training mode, and is rebuilt and compared too: does saving keep what training
+    changes?
     """
     if not isinstance(getattr(model, "config", None), TransformerConfig):
         raise ValueError("the model has no settings: build it with make_model or EncoderDecoder.from_config")
@@ -143,79 +125,65 @@ def check_can_be_saved(model: EncoderDecoder, train: bool = False) -> None:
         raise ValueError(f"the model is wrapped in {type(model).__name__}: save what is inside of it")
     device = next(model.parameters()).device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        with evaluating(model):
-            before = calls(model)
-        copy = copied(model)
-        with evaluating(copy):
-            compare(before, calls(copy))
+        copy = rebuild(model)
+        compare(model, copy)
         if train:
             with torch.no_grad():
-                calls(copy.train())
-            with evaluating(copy), evaluating(again := copied(copy)):
-                compare(calls(copy), calls(again))
+                trace(copy.train())
+            compare(copy, rebuild(copy))
 
 
-def copied(model: EncoderDecoder) -> EncoderDecoder:
+def rebuild(model: EncoderDecoder) -> EncoderDecoder:
     """Build a model again as loading does, with these parameters and buffers, on the same device."""
-    like = next(model.parameters())
-    copy = build(model.config)
+    copy, like = build(model.config), next(model.parameters())
     load_weights(copy, {name: tensor.detach().cpu() for name, tensor in state(model).items()}, "the model")
     return copy.to(like.device) if like.dtype == torch.float32 else copy.to(like)
 
 
-@dataclass
-class Call:
-    """One call of a module, while a model computes."""
+def compare(model: EncoderDecoder, copy: EncoderDecoder) -> None:
+    """Raise ValueError naming the first module of the model whose copy computes something else."""
+    with evaluating(model), evaluating(copy):
+        calls, others = trace(model), trace(copy)
+    for name, kind, inputs, output in calls:
+        i = next((i for i, other in enumerate(others) if other[0] == name), None)
+        if i is None:
+            continue
+        _, other_kind, other_inputs, other_output = others.pop(i)
+        if differ(output, other_output) and not any(map(differ, inputs, other_inputs)):
+            raise ValueError(
+                f"{name or 'the model'} ({kind}) would not come back as it is. Loading calls the "
+                f"constructors that the settings name, here of {other_kind}, then fills in parameters and "
+                "persistent buffers: register what differs as one of them, or build it in a variant's Parts"
+            )
 
-    name: str
-    kind: str
-    inputs: list[Any]
-    output: Any
 
-
-def calls(model: EncoderDecoder) -> list[Call]:
-    """Run a model on a random batch and record the calls of its modules, in the order in which they end."""
+def trace(model: EncoderDecoder) -> list[tuple[str, str, tuple[Any, ...], Any]]:
+    """Run a model on a random batch; list the name, class, inputs and output of each module's call."""
     c, device, thread = model.config, next(model.parameters()).device, threading.get_ident()
-    names = {module: name for name, module in model.named_modules()}
-    ended: list[Call] = []
+    calls: list[tuple[str, str, tuple[Any, ...], Any]] = []
 
-    def record(module: nn.Module, inputs: Any, output: Any) -> None:
+    def record(name: str, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         if threading.get_ident() == thread:  # others may use the model meanwhile
             output = output.clone() if isinstance(output, Tensor) else output
-            ended.append(Call(names[module], type(module).__name__, list(inputs), output))
+            calls.append((name, type(module).__name__, inputs, output))
 
-    hooks = [module.register_forward_hook(record) for module in names]
+    hooks = [m.register_forward_hook(partial(record, name)) for name, m in model.named_modules()]
     try:
         torch.manual_seed(0)
         length = min(16, model.max_positions or 16)
         src, tgt = (torch.randint(size, (2, length)).to(device) for size in (c.src_vocab, c.tgt_vocab))
         states = model.forward(src, tgt, None, subsequent_mask(length, device))  # compiled or not
-        ended.append(Call("", type(model).__name__, [], model.generator(states)))
+        calls.append(("", type(model).__name__, (), model.generator(states)))
     finally:
         for hook in hooks:
             hook.remove()
-    return ended
-
-
-def compare(before: list[Call], after: list[Call]) -> None:
-    """Raise ValueError naming the first module that makes something else of the same inputs."""
-    again = {name: [call for call in after if call.name == name] for name in {call.name for call in after}}
-    for ours in before:
-        theirs = again[ours.name].pop(0) if again.get(ours.name) else ours
-        if differ(ours.output, theirs.output) and not differ(ours.inputs, theirs.inputs):
-            raise ValueError(
-                f"{ours.name or 'the model'} ({ours.kind}) would not come back as it is. Loading calls the "
-                f"constructors that the settings name, here of {theirs.kind}, then fills in parameters and "
-                "persistent buffers: register what differs as one of them, or build it in a variant's Parts"
-            )
+    return calls
 
 
 def differ(ours: Any, theirs: Any) -> bool:
-    """Whether two tensors, or two of a list, are further apart than rounding."""
-    if isinstance(ours, list) and isinstance(theirs, list):
-        return len(ours) != len(theirs) or any(map(differ, ours, theirs))
+    """Tell whether two tensors are further apart than rounding."""
     if not (isinstance(ours, Tensor) and isinstance(theirs, Tensor)):
-        return False  # left to the modules that use it
+        return False  # the modules that use it show it
     return ours.shape != theirs.shape or not torch.allclose(ours, theirs, 1e-4, 1e-5, equal_nan=True)
 
 
@@ -242,13 +210,8 @@ def save_model(
     model: EncoderDecoder,
     src_tokenizer: Tokenizer,
     tgt_tokenizer: Tokenizer,
-    *,
-    normalization: Form = "NFC",
 ) -> None:
-    """Write a model folder; `normalization` is the form of the text that the model was trained on.
-
-    Raises ValueError as `check_whole` does, and then writes nothing.
-    """
+    """Write a model folder. Raises ValueError as `check_whole` does, and then writes nothing."""
     check_whole(model, src_tokenizer, tgt_tokenizer)
     folder = Path(folder)
     joint = src_tokenizer is tgt_tokenizer  # it is stored once
@@ -257,13 +220,11 @@ def save_model(
     for name, tokenizer in {names["src"]: src_tokenizer, names["tgt"]: tgt_tokenizer}.items():
         save_tokenizer(tokenizer, folder, name)
     settings = {"format": FORMAT, "model": dataclasses.asdict(model.config), "tokenizers": names}
-    if normalization != "NFC":
-        settings["normalization"] = normalization
     write_json(folder / CONFIG, settings)
-    write_tensors(folder / WEIGHTS, state(model), described(folder, names))
+    write_tensors(folder / WEIGHTS, state(model), file_sums(folder, names))
 
 
-def described(folder: Path, names: Mapping[str, str]) -> dict[str, str]:
+def file_sums(folder: Path, names: Mapping[str, str]) -> dict[str, str]:
     """Compute the SHA-256 of the settings and the tokenizers, by file, whatever the layout of their JSON.
 
     A tokenizer's JSON holds the checksum of its second file.
@@ -279,27 +240,18 @@ def read_config(folder: Path) -> tuple[TransformerConfig, dict[str, str]]:
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no model: there is no {CONFIG} in it")
     settings = read_json(path)
-    if "format" not in settings:
-        raise ValueError(f"{path} was not written by annotated: it names no format")
-    if settings["format"] != FORMAT:
-        raise ValueError(f"{path}: format {settings['format']!r} is unknown; this version reads {FORMAT}")
+    if settings.get("format") != FORMAT:
+        found = repr(settings["format"]) if "format" in settings else "of another program"
+        raise ValueError(f"{path}: format {found} is unknown; this version reads {FORMAT}")
     for name in ("model", "tokenizers"):
         if not isinstance(settings.get(name), dict):
             raise ValueError(f"{path}: the settings {name!r} are missing")
     names = settings["tokenizers"]
     for side in ("src", "tgt"):
-        if names.get(side) not in ("tokenizer", f"{side}_tokenizer"):
+        if names.get(side) not in ("tokenizer", f"{side}_tokenizer"):  # it becomes a file's name
             raise ValueError(f"{path}: tokenizers.{side} must be tokenizer or {side}_tokenizer")
     config = settings_from_json(TransformerConfig, settings["model"], path)
     return config, {side: names[side] for side in ("src", "tgt")}
-
-
-def read_normalization(folder: Path) -> Form:
-    """Read the form to which the text of a model is normalised. Raises ValueError for an unknown one."""
-    form = read_json(folder / CONFIG).get("normalization", "NFC")
-    if form not in get_args(Form):
-        raise ValueError(f"{folder / CONFIG}: normalization must be NFC or NFKC, not {form!r}")
-    return form
 
 
 def load_model(
@@ -317,7 +269,7 @@ def load_model(
     src = load_tokenizer(folder, names["src"])
     tgt = src if names["src"] == names["tgt"] else load_tokenizer(folder, names["tgt"])
     check_vocabularies(config, src, tgt, folder)
-    found = described(folder, names)
+    found = file_sums(folder, names)
     for name, value in sums.items():
         if found.get(name) != value:
             raise ValueError(f"{folder / name} is not what was saved with {WEIGHTS}: its checksum differs")
@@ -336,8 +288,8 @@ def shipped_models() -> list[str]:
 def shipped_model(name: str) -> Path:
     """Find a model that comes with the package by its name. Raises ValueError that lists the names."""
     if name not in shipped_models():
-        names = ", ".join(shipped_models()) or "none yet"
-        raise ValueError(f"{name!r} is not the name of a shipped model; they are: {names}")
+        known = ", ".join(shipped_models()) or "none yet"
+        raise ValueError(f"{name!r} is not the name of a shipped model; they are: {known}")
     return Path(str(resources.files("annotated") / "pretrained" / name))
 
 

@@ -1,7 +1,7 @@
-"""Tensors in safetensors files, with a checksum, and whether they are those that a model needs.
+"""Weights on disk: safetensors with a checksum, compared with the tensors that a model needs.
 
-The checksums stand in the file itself, because beside it they could be older or newer. They find damage and
-mixed-up files, not malice. A file without any, of an older version or another program, is read unchecked.
+The checksums stand in the file itself, because a file beside it could be older or newer. They find damage and
+mixed-up files, not malice. A file without checksums, such as another program's, is read unchecked.
 """
 
 import hashlib
@@ -17,13 +17,13 @@ from annotated.files import naming, replacing
 
 FLOATS = torch.float16, torch.bfloat16, torch.float32, torch.float64
 SUMS = "sha256"  # the only key of the metadata, because safetensors writes several in no certain order
-OWN = "tensors"  # what the tensors' checksum is called among those of other files
+TENSORS = "tensors"  # names the checksum of the tensors among those of other files
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], beside: Mapping[str, str] | None = None) -> None:
-    """Write safetensors with their checksum and, by name, those of files `beside`; whole or not at all."""
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], files: Mapping[str, str] | None = None) -> None:
+    """Write safetensors with their checksum and, by name, those of other `files`; whole or not at all."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    sums = {OWN: digest(plain), **(beside or {})}
+    sums = {TENSORS: digest(plain), **(files or {})}
     with replacing(path) as partial:
         partial.write_bytes(save(plain, {SUMS: " ".join(f"{name}={value}" for name, value in sums.items())}))
 
@@ -34,9 +34,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_with_sums(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors in a file, and the checksums of the files that belong to them, by name.
+    """Read the tensors of a file, and the checksums of the files that belong to them, by name.
 
-    Raises FileNotFoundError, or ValueError that names the file if it is not whole, or not as it was written.
+    Raises FileNotFoundError, or ValueError that names the file if it is cut off or damaged.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing")
@@ -47,18 +47,18 @@ def read_with_sums(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     except SafetensorError as error:
         raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
     sums = dict(part.partition("=")[::2] for part in text.split())
-    if OWN in sums and sums.pop(OWN) != digest(tensors):
+    if TENSORS in sums and sums.pop(TENSORS) != digest(tensors):
         raise ValueError(f"{path} is damaged: its checksum differs")
     return tensors, sums
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:
-    """The SHA-256 of the tensors' names, types, shapes and numbers."""
-    found = hashlib.sha256()
+    """Compute the SHA-256 of the tensors' names, types, shapes and numbers."""
+    total = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        found.update(tensor.flatten().view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        total.update(tensor.flatten().view(torch.uint8).numpy().data)
+    return total.hexdigest()
 
 
 def check_tensors(
@@ -74,18 +74,16 @@ def check_tensors(
         names.add(name)
         if name not in tensors:
             raise ValueError(f"{source}: tensor {name} is missing")
-        tensor = tensors[name]
+        tensor, floats = tensors[name], own.is_floating_point()
         if tensor.shape != own.shape:
             shapes = f"{tuple(tensor.shape)}, but the settings ask for {tuple(own.shape)}"
             raise ValueError(f"{source}: tensor {name} has shape {shapes}")
-        floats = own.is_floating_point()
         if tensor.dtype not in (FLOATS if floats else (own.dtype,)):
             kind = "float of 16, 32 or 64 bits" if floats else str(own.dtype)
             raise ValueError(f"{source}: tensor {name} is {tensor.dtype}, not {kind}")
-        finite = isinstance(own, nn.Parameter) or bool(own.isfinite().all())
-        bounds = tensor.aminmax() if floats and finite and tensor.numel() else ()  # NaN, if there is one
-        if not all(bound.to(own.dtype).isfinite() for bound in bounds):
-            raise ValueError(f"{source}: tensor {name} holds numbers that are not finite")
-    for name in tensors:
-        if name not in names:
-            raise ValueError(f"{source}: tensor {name} is not part of what the settings describe")
+        if floats and tensor.numel() and (isinstance(own, nn.Parameter) or bool(own.isfinite().all())):
+            bounds = torch.stack(tensor.aminmax())  # NaN, if there is one; no copy of the tensor
+            if not bounds.to(own.dtype).isfinite().all():
+                raise ValueError(f"{source}: tensor {name} holds numbers that are not finite")
+    if surplus := [name for name in tensors if name not in names]:
+        raise ValueError(f"{source}: tensor {surplus[0]} is not part of what the settings describe")

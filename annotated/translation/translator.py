@@ -1,7 +1,7 @@
 """Text in, text out: a trained model with its tokenizers and its search."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,16 +15,14 @@ from tqdm.auto import tqdm
 from annotated.fast import map_in_threads
 from annotated.search.beam import Hypothesis, beam_search
 from annotated.search.inference import evaluating
-from annotated.search.limits import Limits, Penalty, by_length, check_search, several_sentences
+from annotated.search.limits import Limits, Penalty, check_search
 from annotated.tokenizers import Tokenizer, normalize
-from annotated.tokenizers.common import Form
 from annotated.transformer.attention import padding_mask, subsequent_mask
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.attention_maps import TranslationAttention, capture_attention, is_watched
+from annotated.translation.attention_maps import TranslationAttention, capture_attention
 from annotated.translation.model_folder import (
     find_model,
     load_model,
-    read_normalization,
     shipped_model,
     shipped_models,
     training_settings,
@@ -33,7 +31,7 @@ from annotated.translation.model_folder import (
 if TYPE_CHECKING:
     import altair as alt
 
-    from annotated.interop.ctranslate2_engine import CTranslate2Engine
+    from annotated.interop.ctranslate2 import CTranslate2Engine
 
 ENGINES = "auto", "pytorch", "ctranslate2"
 MANY = 128  # sentences of a call that pay for converting a model and loading CTranslate2
@@ -43,17 +41,16 @@ class Translator:
     """Translate sentences: `Translator.load("runs/first")("A dog runs.")`.
 
     The defaults are the paper's search: beam 4, length penalty alpha 0.6 (section 6.1). Text is normalised
-    by `tokenizers.normalize` in the form `normalization` before the model reads it.
-
-    `engine` names who searches. "ctranslate2" is that library, which finds what our own search finds (see
-    `interop.ctranslate2_engine`), with the matrices in `quantization`. "auto" takes it for calls of at least
-    128 sentences where it is installed and the model is the paper's, in float32 on a CPU, without hooks;
-    "pytorch" never. `model` shows attention and scores text in any case, and where its weights change they
-    are converted anew, in the folder `cache` if that is given.
+    by `tokenizers.normalize` before the model reads it.
 
     Args:
-        lower_cased: the model has read lower-cased, tokenised text alone, so that capitals are refused.
-        pair: the languages, such as "en-de", where they are known.
+        lower_cased: the model was trained on lower-cased, tokenised text only, so capitals are refused.
+        pair: the languages, such as "en-de", if known.
+        engine: "pytorch" searches with `beam_search`; "ctranslate2" with that library, which finds the same
+            (see `interop.ctranslate2`). "auto" takes CTranslate2 for calls of at least 128 sentences where
+            it is installed and the model is the paper's, in float32 on a CPU, without hooks.
+        quantization: type of the matrices in CTranslate2.
+        cache: folder for the copy of the model that CTranslate2 reads; converted anew if weights change.
         limits: fields of `Limits`. No sentence is read beyond `max_source` tokens or translated into more
             than `max_length`, each 1,024 unless the model has fewer positions; `too_long` says whether a
             longer one is cut, with a warning, or refused.
@@ -71,7 +68,6 @@ class Translator:
         pair: str | None = None,
         engine: Literal["auto", "pytorch", "ctranslate2"] = "auto",
         quantization: str = "float32",
-        normalization: Form = "NFC",
         cache: Path | None = None,
         **limits: Any,
     ):
@@ -80,9 +76,7 @@ class Translator:
         if engine != "ctranslate2" and quantization != "float32":
             raise ValueError(f"quantization={quantization!r} takes engine='ctranslate2'")
         if unknown := limits.keys() - vars(Limits()).keys():
-            raise TypeError(
-                f"Translator has no option {', '.join(sorted(unknown))}; a beam goes to translate()"
-            )
+            raise TypeError(f"Translator has no option {', '.join(unknown)}; a beam goes to translate()")
         self.model = model
         self.src_tokenizer = src_tokenizer
         self.tgt_tokenizer = tgt_tokenizer
@@ -90,7 +84,6 @@ class Translator:
         self.pair = pair
         self.engine = engine
         self.quantization = quantization
-        self.normalization = normalization
         self.cache = cache
         self.limits = Limits(**limits).within(model.max_positions)
         self._ctranslate2 = self.load_engine() if engine == "ctranslate2" else None
@@ -110,7 +103,6 @@ class Translator:
         options = {
             "lower_cased": settings.get("variant") == "tok",
             "pair": settings.get("pair"),
-            "normalization": read_normalization(folder),
             "cache": engine_cache(folder),
             **options,
         }
@@ -124,6 +116,8 @@ class Translator:
         pair = f"{self.pair}, " if self.pair else ""
         by = f" by {self._ctranslate2}" if self._ctranslate2 else ""
         return f"Translator({pair}{parameters:,} parameters, on {self.device}{by}, {self.limits})"
+
+    # ---- translations
 
     def __call__(self, sentence: str, beam: int = 4, alpha: float = 0.6) -> str:
         """Translate one sentence."""
@@ -144,15 +138,15 @@ class Translator:
 
         Every translation begins with the words of `prefix`. Sentences of like length are searched together,
         at most about `max_tokens` source tokens in a batch, each counted `beam` times; on a CPU, as many
-        batches side by side as PyTorch has threads, each with memory of its own. Messages count the lines
-        from `first_line` on; with `progress`, a bar shows how far it is. Raises ValueError for a single
-        string or a table, a prefix that is too long, scores that are not finite, and as `beam_search`.
+        batches side by side as PyTorch has threads, each with memory of its own. Messages count lines from
+        `first_line` on; with `progress`, a bar is shown. Raises ValueError for a single string or a table, a
+        prefix that is too long, scores that are not finite, and as `beam_search` does.
         """
         results = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress, first_line)
         return [self.tgt_tokenizer.decode(best[0].tokens) if best else "" for best in results]
 
     def n_best(self, sentence: str, n: int = 4, alpha: float = 0.6) -> list[tuple[str, float]]:
-        """Return the best `n` translations that a beam of `n` finds, each with its score, the best first."""
+        """Return the best `n` translations that a beam of `n` finds, each with its score, best first."""
         [best] = self.search([sentence], beam=n, alpha=alpha, n_best=n)
         return [(self.tgt_tokenizer.decode(hypothesis.tokens), hypothesis.score) for hypothesis in best]
 
@@ -168,22 +162,46 @@ class Translator:
         progress: bool = False,
         first_line: int = 1,
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence, best first; none without a visible character."""
-        texts = [normalize(sentence, self.normalization) for sentence in several_sentences(sentences)]
+        """Return the hypotheses of each sentence, best first; none for one without a visible character."""
         check_search(beam, n_best, alpha)
+        texts = [normalize(sentence) for sentence in list_sentences(sentences)]
         encoded = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
-        begun = self.begin(normalize(prefix, self.normalization))
-        engine = None if begun or is_watched(self.model) else self.engine_for(len(encoded))
-        batches = list(by_length(encoded, max(1, max_tokens // beam)))
-        if len(batches) > 1 and is_watched(self.model):
+        begun = self.begin(normalize(prefix))
+        batches = list(batch_by_length(encoded, max(1, max_tokens // beam)))
+        recorded = any(getattr(module, "on_weights", None) for module in self.model.modules())
+        if recorded and len(batches) > 1:
             raise ValueError(
                 f"this takes {len(batches)} batches, and capture_attention keeps the maps of one pass: "
                 "translate them one by one, or ask for the `attention` of each"
             )
+        engine = None if begun or recorded else self.engine_for(len(encoded))
 
         def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
             sources = [encoded[i] for i in batch]
-            return self.search_tokens(sources, begun, engine, beam, alpha, penalty, n_best)
+            limits = [self.limits.longest(len(source)) for source in sources]
+            options = limits, beam, alpha, penalty, n_best
+            found: list[Any] = engine.search(sources, *options) if engine else [None] * len(sources)
+            # What the engine cannot decide is left to our own search.
+            rest = [i for i, hypotheses in enumerate(found) if hypotheses is None]
+            if rest:
+                src, tokenizer = self.batch([sources[i] for i in rest]), self.tgt_tokenizer
+                ours = beam_search(
+                    self.model,
+                    src,
+                    padding_mask(src, self.src_tokenizer.pad),
+                    [limits[i] for i in rest],
+                    tokenizer.start,
+                    tokenizer.end,
+                    beam,
+                    alpha,
+                    penalty,
+                    n_best,
+                    prefixes=[begun] * len(rest),
+                    forbidden=self.forbidden,
+                )
+                for i, hypotheses in zip(rest, ours, strict=True):
+                    found[i] = hypotheses
+            return found
 
         results: list[list[Hypothesis]] = [[] for _ in texts]
         run = map_in_threads if self.device.type == "cpu" else map
@@ -204,44 +222,10 @@ class Translator:
                 )
         return results
 
-    def search_tokens(
-        self,
-        sources: list[list[int]],
-        prefix: list[int],
-        engine: "CTranslate2Engine | None",
-        beam: int,
-        alpha: float,
-        penalty: Penalty,
-        n_best: int,
-    ) -> list[list[Hypothesis]]:
-        """Search one batch of encoded sentences; what the engine cannot decide is left to `beam_search`."""
-        limits = [self.limits.longest(len(source)) for source in sources]
-        results: list[Any] = [None] * len(sources)
-        if engine is not None:
-            results = engine.search(sources, limits, beam, alpha, penalty, n_best)
-        rest = [i for i, hypotheses in enumerate(results) if hypotheses is None]
-        if rest:
-            src = self.batch([sources[i] for i in rest])
-            found = beam_search(
-                self.model,
-                src,
-                padding_mask(src, self.src_tokenizer.pad),
-                [limits[i] for i in rest],
-                self.tgt_tokenizer.start,
-                self.tgt_tokenizer.end,
-                beam,
-                alpha,
-                penalty,
-                n_best,
-                prefixes=[prefix] * len(rest),
-                forbidden=self.forbidden,
-            )
-            for i, hypotheses in zip(rest, found, strict=True):
-                results[i] = hypotheses
-        return results
+    # ---- CTranslate2
 
     def engine_for(self, sentences: int) -> "CTranslate2Engine | None":
-        """Get the engine for a call of so many sentences; None for our own search."""
+        """Get the engine for a call of this many sentences; None for our own search."""
         many = sentences >= MANY
         if self.engine == "pytorch" or (self.engine == "auto" and not (many and self.suits_engine())):
             return None
@@ -255,21 +239,20 @@ class Translator:
         return self._ctranslate2
 
     def suits_engine(self) -> bool:
-        """Whether CTranslate2 is installed and computes all that this model does."""
-        modules = self.model.modules()
-        return (
-            find_spec("ctranslate2") is not None
-            and all(p.device.type == "cpu" and p.dtype == torch.float32 for p in self.model.parameters())
-            and not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
-            and not torch.is_autocast_enabled("cpu")
-        )
+        """Tell whether CTranslate2 is installed and computes all that this model does."""
+        hooks = any(module._forward_hooks or module._forward_pre_hooks for module in self.model.modules())
+        floats = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in self.model.parameters())
+        computes = floats and not hooks and not torch.is_autocast_enabled("cpu")
+        return computes and find_spec("ctranslate2") is not None
 
     def load_engine(self) -> "CTranslate2Engine":
         """Load CTranslate2 with the weights as they are now."""
-        from annotated.interop.ctranslate2_engine import CTranslate2Engine  # belongs to an extra
+        from annotated.interop.ctranslate2 import CTranslate2Engine  # belongs to an extra
 
         parts = self.model, self.src_tokenizer, self.tgt_tokenizer
         return CTranslate2Engine(*parts, self.quantization, self.cache)
+
+    # ---- tokens
 
     def encode(self, sentence: str, name: str = "the sentence") -> list[int]:
         """Return a source sentence as the model reads it: its tokens between the tokenizer's symbols.
@@ -277,19 +260,17 @@ class Translator:
         One over `max_source` is cut or refused; messages call it `name`. Raises ValueError for capitals
         where the model reads only lower-cased text.
         """
-        sentence = normalize(sentence, self.normalization)
+        sentence = normalize(sentence)
         if self.lower_cased and sentence != sentence.lower():
             raise ValueError(
-                f"{sentence[:40]!r} has capitals, but this model reads lower-cased, tokenised text; "
-                f"for normal text there is {shipped_for(self.pair, 'raw')}"
+                f"{sentence[:40]!r} has capitals, but this model reads lower-cased, tokenised text only"
             )
-        tokenizer = self.src_tokenizer
-        around = len(tokenizer.before + tokenizer.after)
-        tokens = self.limits.fit(tokenizer.encode(sentence), around, name)
-        return [*tokenizer.before, *tokens, *tokenizer.after]
+        before, after = self.src_tokenizer.before, self.src_tokenizer.after
+        tokens = self.limits.fit(self.src_tokenizer.encode(sentence), len(before + after), name)
+        return [*before, *tokens, *after]
 
     def begin(self, translation: str) -> list[int]:
-        """Return the tokens of a translation's beginning, or of all of it but its end symbol.
+        """Return the tokens of a translation, or of its beginning, without the end symbol.
 
         Raises ValueError for one that is too long, or has several lines.
         """
@@ -308,22 +289,20 @@ class Translator:
 
     @property
     def device(self) -> torch.device:
-        """Where the model computes."""
+        """Get the device of the model."""
         return next(self.model.parameters()).device
-
-    def pass_tokenized(self) -> None:
-        """Raise ValueError for a model that reads normal text, because the text is tokenised."""
-        if not self.lower_cased:
-            raise ValueError(
-                "this model reads normal text, and does not want it tokenised: leave that out; for tokenised "
-                f"text there is {shipped_for(self.pair, 'tok')}"
-            )
 
     @property
     def forbidden(self) -> tuple[int, ...]:
         """List the tokens that no translation contains: start, padding, and whatever would break the line."""
-        tokenizer = self.tgt_tokenizer
-        return (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
+        return (self.tgt_tokenizer.start, self.tgt_tokenizer.pad, *self.tgt_tokenizer.forbidden_ids)
+
+    def pass_tokenized(self) -> None:
+        """Raise ValueError for a model that reads normal text, because the text is tokenised."""
+        if not self.lower_cased:
+            raise ValueError("this model reads normal text, and does not want it tokenised: leave that out")
+
+    # ---- attention
 
     def attention(self, sentence: str, translation: str | None = None) -> "TranslationAttention":
         """Record where each head looks while `translation`, by default ours, is written."""
@@ -348,6 +327,30 @@ class Translator:
         return explore_attention(seen.maps, seen.src_tokens, seen.tgt_tokens)
 
 
+def list_sentences(sentences: Iterable[str]) -> list[str]:
+    """List the sentences. Raises ValueError for one string, and for a table, which would give its columns."""
+    if isinstance(sentences, str | bytes | Mapping) or getattr(sentences, "ndim", 1) != 1:
+        kind = type(sentences).__name__
+        raise ValueError(f"translate takes a list of sentences or one column of a table, not {kind}")
+    listed = list(sentences)
+    for i, sentence in enumerate(listed):
+        if not isinstance(sentence, str):
+            raise TypeError(f"sentences[{i}] must be a string, not {sentence!r:.40}")
+    return listed
+
+
+def batch_by_length(encoded: dict[int, list[int]], max_tokens: int) -> Iterator[list[int]]:
+    """Group sentences of like length, the longest first: rows times longest stays within `max_tokens`."""
+    batch: list[int] = []
+    for i in sorted(encoded, key=lambda i: -len(encoded[i])):
+        if batch and len(encoded[batch[0]]) * (len(batch) + 1) > max_tokens:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch
+
+
 def engine_cache(folder: Path) -> Path | None:
     """Choose where a model's copy for CTranslate2 is kept: beside it, or in the user's cache if shipped."""
     if folder.name in shipped_models() and folder == shipped_model(folder.name):
@@ -358,10 +361,3 @@ def engine_cache(folder: Path) -> Path | None:
 def load_pretrained(name: str, device: str | torch.device = "cpu", **options: Any) -> Translator:
     """Load a model that comes with the package, by its name. Raises ValueError that lists the names."""
     return Translator.load(shipped_model(name), device, **options)
-
-
-def shipped_for(pair: str | None, variant: str) -> str:
-    """The shipped models of a pair, or of any, and a variant, in words."""
-    settings = {name: training_settings(shipped_model(name)) for name in shipped_models()}
-    names = [name for name, of in settings.items() if of["variant"] == variant and pair in (None, of["pair"])]
-    return ", ".join(names) or "no shipped model"

@@ -13,7 +13,8 @@ from nasty_text import NASTY
 from torch import nn
 
 from annotated.data import load_corpus
-from annotated.interop import ctranslate2_engine, from_hub
+from annotated.interop import ctranslate2 as engine_module
+from annotated.interop import from_hub
 from annotated.tokenizers import SPECIALS, WordTokenizer
 from annotated.transformer.layers import LearnedPositions
 from annotated.transformer.parts import Parts, variant
@@ -219,10 +220,8 @@ def folder(tmp_path, words):
 @pytest.fixture
 def converted(monkeypatch):
     """A list with an entry for each conversion."""
-    calls, convert = [], ctranslate2_engine.to_ctranslate2
-    monkeypatch.setattr(
-        ctranslate2_engine, "to_ctranslate2", lambda *args: calls.append(args) or convert(*args)
-    )
+    calls, convert = [], engine_module.to_ctranslate2
+    monkeypatch.setattr(engine_module, "to_ctranslate2", lambda *args: calls.append(args) or convert(*args))
     return calls
 
 
@@ -368,13 +367,13 @@ def test_a_translator_can_be_copied_and_sent_to_another_process(learned):
 @pytest.fixture
 def used(monkeypatch):
     """How many sentences CTranslate2 is given, a number for each of its calls."""
-    counts, search = [], ctranslate2_engine.CTranslate2Engine.search
+    counts, search = [], engine_module.CTranslate2Engine.search
 
     def spy(self, sources, *rest):
         counts.append(len(sources))
         return search(self, sources, *rest)
 
-    monkeypatch.setattr(ctranslate2_engine.CTranslate2Engine, "search", spy)
+    monkeypatch.setattr(engine_module.CTranslate2Engine, "search", spy)
     return counts
 
 

@@ -103,6 +103,6 @@ def test_the_same_model_makes_the_same_file(folder, tmp_path):
 def test_shipped_models_carry_checksums(name):
     folder = model_folder.shipped_model(name)
     _, sums = read_with_sums(folder / WEIGHTS)
-    assert sums == model_folder.described(folder, {"src": "tokenizer", "tgt": "tokenizer"})
+    assert sums == model_folder.file_sums(folder, {"src": "tokenizer", "tgt": "tokenizer"})
     with safe_open(folder / WEIGHTS, "pt") as file:
         assert "tensors=" in file.metadata()["sha256"]

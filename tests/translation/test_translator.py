@@ -17,7 +17,7 @@ from annotated.search.beam import Hypothesis, beam_search
 from annotated.tokenizers import SentencePieceTokenizer, normalize
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import save_model
-from annotated.translation.translator import Translator, by_length
+from annotated.translation.translator import Translator, batch_by_length
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_a_notebook_shows_it_as_notebooks_do():
 
 def test_groups_are_full_but_not_too_full():
     encoded = {i: [0] * n for i, n in enumerate([3, 9, 1, 4, 4, 20, 2])}
-    groups = list(by_length(encoded, 10))
+    groups = list(batch_by_length(encoded, 10))
     assert sorted(i for group in groups for i in group) == list(range(7))
     for group in groups:
         assert len(group) * max(len(encoded[i]) for i in group) <= 10 or len(group) == 1
@@ -234,15 +234,6 @@ def test_text_that_looks_alike_is_read_alike(name, translator):
 
 def test_invisible_text_has_an_empty_translation(translator):
     assert translator.translate(["\u200b", "\ufeff \n", "\u00a0\u2060"]) == [""] * 3
-
-
-def test_a_folder_remembers_another_normalisation(translator, tmp_path):
-    parts = translator.model, translator.src_tokenizer, translator.tgt_tokenizer
-    for form, expected in (("NFC", "½"), ("NFKC", "1⁄2")):
-        save_model(tmp_path / form, *parts, normalization=form)
-        again = Translator.load(tmp_path / form)
-        assert again.encode("½") == Translator(*parts).encode(expected)
-    assert "normalization" not in (tmp_path / "NFC" / "config.json").read_text()
 
 
 def test_capitals_are_refused_whatever_is_promised(translator):
