@@ -62,7 +62,7 @@ def test_what_is_nowhere_is_a_missing_file(hub, load):
 def test_something_else_than_our_model_is_refused(hub, folder):
     (folder / "config.json").write_text('{"model_type": "bert"}')
     cached(hub, folder)
-    with pytest.raises(ValueError, match="was not written by annotated: it names no format"):
+    with pytest.raises(ValueError, match=r"config\.json: format of another program"):
         from_hub("org/name")
 
 
