@@ -9,9 +9,9 @@
 #
 # *32 minutes to read, half a minute to run.*
 #
-# - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`. - **After:**
-#   you can write scaled dot-product attention with masks from memory, and you know what each of its steps
-#   is for.
+# - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`.
+# - **After:** you can write scaled dot-product attention with masks from memory, and you know what each
+#   of its steps is for.
 #
 # This is section 3.2.1 of the paper (Vaswani et al., 2017), and the decoder's mask from section 3.2.3.
 # Indented sentences are the paper's. A number after `≈` may differ on your processor. Folded cells called
@@ -227,11 +227,12 @@ assert learnable.grad[2] == 0
 
 # %% [markdown]
 # - **Dividing by the sum** gives a weight of −6.63 here, because scores can be negative and can cancel.
-#   The result is no longer a mean. - **Setting negatives to 0** gives *runs* the weight 0 and the
-#   gradient 0, so the model cannot learn to look there. If all scores are negative, it divides 0 by 0.
-# - **All on the largest** is the dictionary again, without a gradient. - **A sigmoid** is positive and
-#   smooth, but the weights do not add up to 1. With twice as many words, the output is about twice as
-#   large.
+#   The result is no longer a mean.
+# - **Setting negatives to 0** gives *runs* the weight 0 and the gradient 0, so the model cannot learn to
+#   look there. If all scores are negative, it divides 0 by 0.
+# - **All on the largest** is the dictionary again, without a gradient.
+# - **A sigmoid** is positive and smooth, but the weights do not add up to 1. With twice as many words,
+#   the output is about twice as large.
 #
 # The softmax has none of these faults. The exponential function makes every score positive, dividing by
 # the sum makes the weights add up to 1, and every score gets a gradient. One more property will be
@@ -272,10 +273,10 @@ assert (mixed <= v.amax(dim=0)).all()
 #   model adds the position to each word's vector
 #   ([05_positional_encoding](05_positional_encoding.ipynb)).
 # - **Attention does not count.** If every word occurs twice, each gets half the weight, and the mean is
-#   the same as before. - **Attention stays within its values.** Every entry of the output lies between
-#   the smallest and the largest entry of that column of $V$. To compute something new from the mean, the
-#   model has a feed-forward network
-#   ([04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)).
+#   the same as before.
+# - **Attention stays within its values.** Every entry of the output lies between the smallest and the
+#   largest entry of that column of $V$. To compute something new from the mean, the model has a
+#   feed-forward network ([04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)).
 #
 # **To keep:** attention moves information between words by taking means. It does not see order and does not
 # count.

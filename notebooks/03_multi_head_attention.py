@@ -10,8 +10,9 @@
 # *25 minutes to read, half a minute to run.*
 #
 # - **Before:** you know equation 1, its masks, and that its output is a weighted mean
-#   ([02_attention](02_attention.ipynb)). - **After:** you can write multi-head attention. You know what
-#   each of its four matrices does, what the heads cost, and where the model uses this layer.
+#   ([02_attention](02_attention.ipynb)).
+# - **After:** you can write multi-head attention. You know what each of its four matrices does, what the
+#   heads cost, and where the model uses this layer.
 #
 # These are sections 3.2.2 and 3.2.3 of the paper (Vaswani et al., 2017). Indented sentences are the
 # paper's. A number after `≈` may differ on your processor. Folded cells called *Check* test what the text
@@ -295,9 +296,10 @@ class MultiHeadedAttention(nn.Module):
 # There are three things to notice.
 #
 # - **`attention` did not change.** It is the function from 02. The heads are one more dimension in front,
-#   like the sentences of a batch, so all heads of all sentences are computed at once. - **The mask needs
-#   `unsqueeze(1)`.** The scores have the shape (B, h, T, S), and the mask has the shape (B, 1 or T, S).
-#   Without the extra dimension, PyTorch would align the mask's batch dimension with the heads.
+#   like the sentences of a batch, so all heads of all sentences are computed at once.
+# - **The mask needs `unsqueeze(1)`.** The scores have the shape (B, h, T, S), and the mask has the shape
+#   (B, 1 or T, S). Without the extra dimension, PyTorch would align the mask's batch dimension with the
+#   heads.
 # - **`join` undoes `split`**, in the opposite order: first `transpose`, then `flatten`.
 #
 # We give the layer the matrices of the tiny model. (`nn.Linear` keeps its matrix transposed. It also adds
@@ -523,9 +525,10 @@ for weights in seen.maps.values():
 # ## What you can now say
 #
 # - One head returns one weighted mean, which blends what the head looks at. Several heads keep apart what
-#   one head would blend. - In code, four wide matrices hold the matrices of all heads. `view` and then
-#   `transpose` cut the result into heads; `view` alone mixes the words, without an error. - The heads
-#   share the width, so eight heads cost about as much as one. $W^O$ adds up what they found.
+#   one head would blend.
+# - In code, four wide matrices hold the matrices of all heads. `view` and then `transpose` cut the result
+#   into heads; `view` alone mixes the words, without an error.
+# - The heads share the width, so eight heads cost about as much as one. $W^O$ adds up what they found.
 # - The model uses the layer in three places, which differ in where queries and keys come from.
 #
 # **Deeper:** [Is one head enough?](evidence/is_one_head_enough.ipynb)

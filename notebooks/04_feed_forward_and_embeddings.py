@@ -479,10 +479,11 @@ assert_close(shared.generator.proj.weight.grad, together, rtol=1e-4, atol=1e-5)
 # ## What you can now say
 #
 # - A weighted mean brings words together, but a linear map cannot tell what a combination of words means.
-#   ReLU units can: each unit detects a combination and adds its row of $W_2$ when it is on. - Attention
-#   moves information between words. The feed-forward network treats every word alone and in the same way,
-#   and it holds two thirds of an encoder layer's weights. - An embedding is a row of a table, times
-#   $\sqrt{d_{model}}$. The same table also makes the logits, and for this job its entries must be small.
+#   ReLU units can: each unit detects a combination and adds its row of $W_2$ when it is on.
+# - Attention moves information between words. The feed-forward network treats every word alone and in the
+#   same way, and it holds two thirds of an encoder layer's weights.
+# - An embedding is a row of a table, times $\sqrt{d_{model}}$. The same table also makes the logits, and
+#   for this job its entries must be small.
 #
 # **Deeper:** [What is a feed-forward layer?](evidence/what_is_a_feed_forward_layer.ipynb)
 #
