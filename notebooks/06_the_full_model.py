@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 06 · The full model
 #
-# **You run the whole Transformer in ten lines, watch a translation take shape layer by layer, and then find
-# out why a layer adds to its input instead of replacing it, what the norm is for, and where the parameters
-# are.**
+# **You run the whole Transformer in ten lines, and watch a translation take shape layer by layer. Then you
+# find out why a layer adds to its input instead of replacing it, what the norm is for, and where the
+# parameters are.**
 #
 # Previous: [05_positional_encoding](05_positional_encoding.ipynb) · Next:
 # [07_batches_and_masks](07_batches_and_masks.ipynb)
@@ -59,11 +59,12 @@ with torch.no_grad():
     memory = x
 
 # %% [markdown]
-# (There is one sentence and no padding, so the source needs no mask.)
+# The `None` stands for the source mask. We have one sentence and no padding, so we need no mask here.
 #
 # The **decoder** does the same with the German tokens, with two differences. A causal mask hides later
 # tokens, and every layer also looks at the memory. At the end, the **generator** turns each vector into a
-# probability for each token of the vocabulary. We keep the vectors after every layer, to look at them:
+# probability for each token of the vocabulary. We keep the vectors after every layer, so that we can look
+# at them:
 
 # %%
 with torch.no_grad():
@@ -89,9 +90,9 @@ assert log_probs[0].argmax(dim=-1).tolist() == wanted
 # That is the whole Transformer. It reads `<s> Eine Katze rennt .`, and at each position it predicts the next
 # token.
 #
-# **Before you run this:** we also give the *earlier* vectors to the generator, those from before the last
-# layer. The generator was never trained on them. What will it say about the vectors that *enter* the
-# decoder?
+# **Before you run this:** we now give the generator the *earlier* vectors too, from the embeddings up to
+# the third layer. The generator was never trained on them. What will it say about the vectors that *enter*
+# the decoder?
 
 # %%
 for depth, states in enumerate(stream):
@@ -107,12 +108,13 @@ assert guesses[-1] == wanted
 assert [tokenizer.pieces([row[2]])[0] for row in guesses[2:4]] == ["▁läuft", "▁rennt"]
 
 # %% [markdown]
-# Look at the column of *Katze*, which reads the third token. At first its vector says what it reads: *Katze*.
-# At the end it says what comes next: *rennt*. In between, it changes step by step. After two layers the guess
-# is *läuft*, another word for running. Each layer takes the draft of the one before, and changes it a little.
+# Look at the third column. At this position the decoder reads *Katze*. At first, the vector still says what
+# the decoder reads: *Katze*. At the end, the vector says what comes next: *rennt*. In between, it changes
+# step by step. After two layers the guess is *läuft*, another word for running. Each layer takes the draft
+# of the layer before, and changes it.
 #
-# This line of vectors, from the embedding to the generator, is called the **residual stream**. The rest of
-# this lesson is about what holds it together.
+# The vectors on their way from the embedding to the generator are called the **residual stream**. The rest
+# of this lesson is about what holds it together.
 #
 # **To keep:** every layer takes the stream of vectors, and returns it changed but in the same shape.
 
@@ -124,7 +126,7 @@ assert [tokenizer.pieces([row[2]])[0] for row in guesses[2:4]] == ["▁läuft", 
 # > feed-forward network." (section 3.1)
 #
 # *Identical* means identical in structure: each layer has weights of its own. Here is a layer of each kind,
-# written out. A `norm` is a layer normalization, which comes in a moment.
+# written out. A `norm` is a layer normalization, which we explain below.
 
 
 # %%
@@ -181,14 +183,15 @@ for hook in hooks:
     hook.remove()
 
 # %% [markdown]
-# *Figure 1. The model with the shape after each step: one sentence, five tokens on each side, vectors of 128
-# numbers. The stream is the line that goes round each sub-layer to the plus sign. Its shape never changes
-# inside a stack.*
+# *Figure 1. The model with the shape after each step, for one sentence with five tokens on each side and
+# vectors of 128 numbers. The stream is the line that goes around each sub-layer to the plus sign. Its shape
+# never changes inside a stack.*
 
 # %% [markdown]
 # ## Why add?
 #
-# In the code above, a sub-layer never replaces `x`. It computes something from `x`, and that is *added*:
+# In the code above, a sub-layer never replaces `x`. It computes something from `x`, and the result is
+# *added* to `x`:
 #
 # > "We employ a residual connection around each of the two sub-layers, followed by layer normalization."
 # > (section 3.1)
@@ -197,9 +200,10 @@ for hook in hooks:
 # 0.60). Attention computed (−0.28, 0.05, 0.04, 0.30) from all three words, and the sum was (0.56, 1.79, 0.85,
 # 0.90). It is still the vector of *cat*, but now it knows a little about the sentence.
 #
-# What would happen without it? We take an untrained encoder of the paper's depth, which is twelve sub-layers,
-# and one sentence. In the **bare** version, each sub-layer replaces what was there. In the **residual**
-# version, it adds to it. There is no norm in either.
+# What would happen without the addition? We send one sentence through an untrained encoder of the paper's
+# depth, which is six layers or twelve sub-layers. In the **bare** version, the output of each sub-layer
+# replaces its input. In the **residual** version, the output is added to the input. Neither version has a
+# norm.
 
 # %%
 from annotated import make_model
@@ -254,8 +258,9 @@ for row, (name, states) in zip(axes, (("bare", bare), ("residual", residual)), s
 plt.show()
 
 # %% [markdown]
-# *Figure 2. How alike the words of one sentence are: white is a cosine of 0, dark blue is 1. Top: after three
-# bare sub-layers all words are the same. Bottom: with residual connections they stay different for longer.*
+# *Figure 2. How alike the words of one sentence are: white is a cosine of 0, dark blue is 1. Top: after
+# three bare sub-layers, the vectors of all words point the same way. Bottom: with residual connections,
+# they stay different for longer.*
 
 
 # %%
@@ -276,16 +281,18 @@ assert alike(residual[3]) < 0.75
 assert residual[12].std() > 5 * residual[0].std()
 
 # %% [markdown]
-# Bare, all words are alike after three sub-layers. The encoder could no longer tell *ball* from *dog*. This
-# is called *rank collapse* (Dong et al., 2021). With the residual connection, each word keeps what it was,
-# and what attention found is added. The idea is older than the Transformer: it made image networks of 152
-# layers trainable (He et al., 2016).
+# In the bare version, all words are alike after three sub-layers. The encoder can hardly tell *ball* from
+# *dog* any more. This is called *rank collapse* (Dong et al., 2021). With the residual connection, each
+# word keeps its own vector, and the output of attention is added to it. So the words become alike much more
+# slowly: their cosine is ≈0.55 after three sub-layers, and ≈0.92 after twelve. The idea is older than the
+# Transformer: residual connections made image networks of 152 layers trainable (He et al., 2016).
 #
 # But look at the size in the last line. It is the standard deviation of the vectors' entries, and it has
-# grown. If the input of a sub-layer is twice as large, so is the vector that it adds. So the stream grows
-# like compound interest, and something has to limit it.
+# grown from ≈1.2 to ≈8.8. If the input of a sub-layer is twice as large, the vector that it adds is about
+# twice as large too. So the stream grows like compound interest, and something has to limit it.
 #
-# **To keep:** a sub-layer adds to the stream instead of replacing it, and so words stay different.
+# **To keep:** a sub-layer adds to the stream instead of replacing it, so the words stay different for
+# longer.
 
 # %% [markdown]
 # ## The norm, by hand
@@ -296,11 +303,11 @@ assert residual[12].std() > 5 * residual[0].std()
 # $$\mathrm{LayerNorm}(x) = g\odot\frac{x-\mu}{\sqrt{\sigma^2+\epsilon}} + b, \qquad
 # \mu = \frac1d\sum_i x_i, \quad \sigma^2 = \frac1d\sum_i (x_i-\mu)^2$$
 #
-# The gain $g$ and the bias $b$ are learned. They start at 1 and 0, so at first they do nothing. The small
-# $\epsilon$ prevents a division by zero.
+# The gain $g$ and the bias $b$ are learned. They start at 1 and 0, so at first they do nothing. The sign
+# $\odot$ multiplies entry by entry. The small $\epsilon$ prevents a division by zero.
 #
-# In [00](00_start_here.ipynb), the vector of *a* plus what attention added was (−1.31, 0.85, −1.38, 0.52).
-# You can check these lines with a pocket calculator:
+# In [00](00_start_here.ipynb), the vector of *a* was (−1.31, 0.85, −1.38, 0.52) after attention had been
+# added. You can check the next lines with a pocket calculator:
 
 # %%
 x = torch.tensor([-1.31, 0.85, -1.38, 0.52])
@@ -315,8 +322,8 @@ assert torch.allclose(by_hand, torch.tensor([-0.96, 1.15, -1.03, 0.83]), atol=0.
 assert torch.allclose(torch.nn.LayerNorm(4)(10 * x + 5), by_hand, atol=1e-4)
 
 # %% [markdown]
-# These are the numbers of 00. Multiply `x` by 10 or add 5 to all its entries, and the result stays the same:
-# the norm forgets the size and the level of a vector, and keeps its pattern.
+# These are the numbers that you saw in 00. If you multiply `x` by 10 or add 5 to all its entries, the
+# result stays the same. The norm forgets the size and the level of a vector, and keeps its pattern.
 #
 # Why not *batch* normalization, the usual choice for images? It takes the mean over all words of a batch.
 # Then a word's vector would depend on other sentences, on padding, and on words that come later, which the
@@ -339,27 +346,28 @@ ratio = ((x - x.mean()) / (x.std() + 1e-6) / F.layer_norm(x, (4,))).mean()
 assert abs(ratio - 0.75**0.5) < 1e-3
 
 # %% [markdown]
-# At the width of a real model the difference is a tenth of a percent. It matters only if you compare two
+# At the width of a real model, the difference is a tenth of a percent. It matters only if you compare two
 # programs number by number.
 #
-# **To keep:** the norm brings each word's vector to mean 0 and variance 1, whatever the other words are.
+# **To keep:** before gain and bias, the norm brings each word's vector to mean 0 and variance 1, whatever
+# the other words are.
 
 # %% [markdown]
 # ## Before the sum or after it?
 #
 # > "That is, the output of each sub-layer is LayerNorm(x + Sublayer(x)) [...]." (section 3.1)
 #
-# The paper normalizes the *sum*. This is called **post-norm**. Most language models since GPT-2 normalize
-# what *enters* the sub-layer instead. This is **pre-norm**.
+# The paper normalizes the *sum*. This is called **post-norm**. Most language models since GPT-2 instead
+# normalize what *enters* the sub-layer. This is called **pre-norm**.
 #
 # ![Post-norm and pre-norm as blocks](../images/norm_orders.svg)
 #
 # *Figure 3. One encoder layer both ways. Follow the vertical line, the residual stream. In post-norm it
-# passes through a norm after every sum. In pre-norm the norms stand on the side branches, and nothing but
-# sums happens to the stream.*
+# passes through a norm after every sum. In pre-norm the norms stand on the side branches, and the only
+# operation on the stream is addition.*
 #
-# The package has both. This class stands around every sub-layer; dropout is a part of training
-# ([08](08_training_recipe.ipynb)):
+# The package has both. The class `SublayerConnection` wraps every sub-layer. It also applies dropout, which
+# is part of the training recipe ([08](08_training_recipe.ipynb)):
 
 # %%
 from annotated import SublayerConnection
@@ -379,8 +387,8 @@ assert torch.allclose(pre(words, part), words + part(pre.norm(words)))
 assert SublayerConnection(128, 0.0).norm_first is False  # the default is the paper's
 
 # %% [markdown]
-# **Before you run this:** the stream starts with a size of about 1. How large is it after twelve sub-layers,
-# post-norm and pre-norm?
+# **Before you run this:** the stream starts with a size of about 1. How large is it after twelve sub-layers
+# with post-norm, and how large with pre-norm?
 
 # %%
 post_norm = through(lambda x, sublayer: F.layer_norm(x + sublayer(x), (128,)))
@@ -397,20 +405,20 @@ assert residual[12].std() > 3 * pre_norm[12].std()
 # %% [markdown]
 # Post-norm holds the stream at 1. In pre-norm it still grows, but slowly. Every sub-layer gets an input of
 # size 1, so it adds about the same amount each time, and the growth is no longer compound interest. Because
-# it does grow, a pre-norm stack needs one more norm behind its last layer. A post-norm stack ends with a norm
-# already, and needs no other.
+# the stream still grows, a pre-norm stack needs one more norm after its last layer. A post-norm stack
+# already ends with a norm.
 #
-# Which one is better? Pre-norm is easier to train. It often does without warm-up, the slow start of training
-# that [08](08_training_recipe.ipynb) is about, and it goes to hundreds of layers. Even the paper's authors
-# soon changed their code. A comment there says that pre-norm "seems better for harder-to-learn models, so it
-# should probably be the default" (tensor2tensor, `common_hparams.py`). The paper's models, and ours, are
-# post-norm.
+# Which one is better? Pre-norm is easier to train. It often needs no warm-up, which is a slow start of
+# training that you will meet in [08](08_training_recipe.ipynb). It also works with far more layers. Even
+# the paper's authors soon added pre-norm to their code. A comment there says that pre-norm "seems better
+# for harder-to-learn models, so it should probably be the default" (tensor2tensor, `common_hparams.py`).
+# The paper's models, and ours, are post-norm.
 #
-# *What does post-norm do? In an untrained decoder of six layers, the gradient at the bottom of the stream is
-# only a fifth of that at its top. We looked for the reason in
-# [What does post-norm do to gradients?](evidence/what_does_post_norm_do_to_gradients.ipynb)*
+# *What does post-norm do to the gradients? In an untrained decoder of six layers, the gradient at the
+# bottom of the stream is only about a fifth of the gradient at its top. We looked for the reason in [What
+# does post-norm do to gradients?](evidence/what_does_post_norm_do_to_gradients.ipynb)*
 #
-# **To keep:** post-norm normalizes the stream after every sum; pre-norm leaves the stream alone and
+# **To keep:** post-norm normalizes the stream after every sum, while pre-norm leaves the stream alone and
 # normalizes what the sub-layers read.
 
 # %% [markdown]
@@ -443,25 +451,26 @@ assert abs(count["attention"] / (18 * 4 * d**2) - 1) < 0.01
 assert abs(count["feed-forward"] / (12 * 8 * d**2) - 1) < 0.01
 
 # %% [markdown]
-# Less than a third. One attention has four matrices, so $4\,d_{model}^2$ weights, and one feed-forward
-# network has $8\,d_{model}^2$. The third large part is a single table: one vector for each of the 37,000
-# tokens, used at three places ([04](04_feed_forward_and_embeddings.ipynb)).
+# Attention holds less than a third of the parameters. One attention block has four matrices, so it has
+# $4\,d_{model}^2$ weights, and one feed-forward network has $8\,d_{model}^2$. The third large part is a
+# single table with one vector for each of the 37,000 tokens. The model uses this table in three places
+# ([04](04_feed_forward_and_embeddings.ipynb)).
 #
-# The paper's Table 3 says 65 million, and we count 63. The difference cannot be in the layers, because it is
-# the same at every depth ([00](00_start_here.ipynb)).
+# The paper's Table 3 says 65 million, and we count 63 million. The difference is about 2 million parameters
+# for two, four, six and eight layers alike, so it cannot be in the layers ([00](00_start_here.ipynb)).
 #
 # **To keep:** attention moves information between words, but most of the weights work on one word at a time.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - The model is two stacks of equal layers. Every layer reads the residual stream and adds to it; the
-#   decoder's layers also look at the memory, the output of the last encoder layer.
+# - The model is two stacks of layers. Every layer reads the residual stream and adds to it. The decoder's
+#   layers also look at the memory, which is the output of the last encoder layer.
 # - Without the residual connection, all words become alike within a few sub-layers. Without the norm, the
 #   stream grows from layer to layer.
-# - The norm works on one word's vector. The paper puts it after the sum (post-norm), most later models before
-#   the sub-layer (pre-norm).
-# - Attention holds less than a third of the parameters; the feed-forward networks hold more.
+# - The norm works on one word's vector. The paper puts it after the sum, which is called post-norm. Most
+#   later models put it before the sub-layer, which is called pre-norm.
+# - Attention holds less than a third of the parameters, and the feed-forward networks hold more.
 #
 # **Deeper:** [What does post-norm do to gradients?](evidence/what_does_post_norm_do_to_gradients.ipynb)
 #
@@ -483,8 +492,9 @@ print(sum(p.numel() for p in one.parameters()), sum(p.numel() for p in stack.par
 assert len({*stack.parameters()}) == len({*one.parameters()})
 
 # %% [markdown]
-# **Exercise 2 (medium).** Write a *pre-norm* decoder layer, as `decoder_layer` above. The test compares it
-# with the package's. (`layer.sublayer[i].norm` is the norm of sub-layer i; there is no dropout.)
+# **Exercise 2 (medium).** Write a *pre-norm* decoder layer, in the manner of `decoder_layer` above. The
+# test compares it with the layer of the package. As above, `layer.sublayer[i].norm` is the norm of
+# sub-layer i, and you can leave out dropout.
 
 
 # %% tags=["exercise"]
@@ -521,9 +531,9 @@ assert difference < 1e-4
 # %% [markdown]
 # **Exercise 3 (medium).** Because a sub-layer only adds, you can leave it out of a trained model, and the
 # rest still works. Predict first: which of the decoder's twelve sub-layers does the translator miss most?
-# Then leave out one at a time. (Setting a sub-layer's last weights and biases to 0 makes it add nothing; the
-# last linear map is `linears[3]` in an attention and `w_2` in a feed-forward network.) What would you do with
-# the result if the model had to become smaller?
+# Then leave out one at a time. A sub-layer adds nothing if you set the weights and biases of its last
+# linear map to 0. This map is `linears[3]` in an attention block and `w_2` in a feed-forward network. What
+# would you do with the result if the model had to become smaller?
 
 # %% tags=["solution"]
 who = ["A man", "Two girls", "A brown dog", "An old lady in a red dress"]
