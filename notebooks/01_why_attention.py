@@ -90,8 +90,8 @@ def train(layer, distance, seed, most=250):
 
 
 # %% [markdown]
-# **Before you run this:** first, the first symbol stands 4 places back, and then 16 places back. How many
-# updates does the RNN need in each case?
+# **Before you run this:** we try it twice. The first symbol stands 4 places back in one case and 16
+# places back in the other. How many updates does the RNN need in each case?
 
 # %%
 for distance in (4, 16):
@@ -191,8 +191,9 @@ torch.testing.assert_close(context, sum(p * h for p, h in zip(powers / powers.su
 # %% [markdown]
 # ## Why it forgets: distance is an exponent
 #
-# Attention solved the problem *between* encoder and decoder. But inside the encoder, information about
-# the first word still has to survive from state to state. Our RNN failed at that.
+# Attention solved this first problem, the bottleneck *between* encoder and decoder. The second problem
+# lies inside the encoder, where information about the first word still has to survive from state to
+# state. Our RNN failed at that.
 #
 # Is its state too small? Not at all. Here is an RNN with only **three** numbers in its state and with
 # weights that we set by hand. Each symbol is a pattern of three signs, such as $(1, -1, 1)$. The first
@@ -450,9 +451,9 @@ for n in (25, 50):
 # at $n = d$. Beyond that, attention costs more, and at 4,096 words it costs eight times as much.
 #
 # > "In terms of computational complexity, self-attention layers are faster than recurrent layers when the
-# > sequence length $n$ is smaller than the representation dimensionality $d$, which is most often the case
-# > with sentence representations used by state-of-the-art models in machine translations [...]." (section
-# > 4)
+# > sequence length $n$ is smaller than the representation dimensionality $d$, which is most often the
+# > case with sentence representations used by state-of-the-art models in machine translations [...]."
+# > (section 4)
 #
 # Table 1 leaves something out. Multi-head attention also has four matrices, which cost $4nd^2$
 # operations, and a Transformer layer has a feed-forward network, which costs $8nd^2$. Together they cost
@@ -484,7 +485,7 @@ for n in (25, 250, 3072):
 # | who | what looked at what | what was still there |
 # | --- | --- | --- |
 # | Cheng et al., 2016 (reading) | each word at the earlier words | an LSTM |
-# | Parikh et al., 2016 (entailment) | two sentences at each other | no RNN, but a label comes out, no text |
+# | Parikh et al., 2016 (entailment) | two sentences at each other | no RNN, but its output is a label |
 # | Lin et al., 2017 (sentence vectors) | learned queries at the states of a sentence | an LSTM |
 # | Paulus et al., 2017 (summaries) | the summary at what it has written so far | an LSTM |
 # | Kalchbrenner et al., 2016; Gehring et al., 2017 (translation) | no self-attention | convolutions |
@@ -513,7 +514,8 @@ for n in (25, 250, 3072):
 #   step away, and the model finds it by its content, not by its distance.
 # - A recurrent network computes one state after the other. The Transformer computes all positions at
 #   once.
-# - To do so, it compares every pair of words. This is cheap for sentences, but not for long documents.
+# - To compute all positions at once, the Transformer compares every pair of words. This is cheap for
+#   sentences, but not for long documents.
 #
 # **Deeper:** [How far does a gradient reach?](evidence/how_far_does_a_gradient_reach.ipynb)
 #

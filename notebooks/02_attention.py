@@ -179,8 +179,8 @@ for i in range(3):  # equation 1 as a loop
 # ![Scaled dot-product attention: queries times keys, scale, mask, softmax, the product with the
 # values](../images/attention.svg)
 #
-# *Figure 2. The same steps as a drawing, with three queries and four keys. Cells that are struck out are
-# hidden by a mask, which is the second half of this lesson.*
+# *Figure 2. The same steps as a drawing, with three queries and four keys. A mask hides the cells that
+# are struck out. Masks are the second half of this lesson.*
 #
 # As a function, this takes three lines. T is the number of queries and S is the number of keys. In our
 # example both are 3, because the sentence looks at itself. But T and S may differ. When the decoder looks
@@ -440,10 +440,10 @@ for name, w in remedies.items():
 
 # %% [markdown]
 # Only the last idea gives the weights that we had without filler. A score of 0 hides nothing, because
-# $e^0 = 1$. (The scores of our filler were near 0 to begin with, so almost nothing changed.) A weight
-# that we set to 0 *after* the softmax has already taken its share from the others, so the rest no longer
-# adds up to 1. But with a score of $-\infty$ *before* the softmax, the filler gets $e^{-\infty} = 0$, and
-# the real words share all of the weight.
+# $e^0 = 1$. (For *cat*, the scores of the filler were near 0 to begin with, so almost nothing changed.) A
+# weight that we set to 0 *after* the softmax has already taken its share from the others, so the rest no
+# longer adds up to 1. But with a score of $-\infty$ *before* the softmax, the filler gets $e^{-\infty} =
+# 0$, and the real words share all of the weight.
 #
 # `real` is a **mask**. In this series a mask is boolean, and `True` means "may be looked at".
 #
@@ -650,8 +650,8 @@ assert_close(with_row, without)  # all gradients are as if that query had never 
 #   does not see order and does not count.
 # - The scores are divided by $\sqrt{d_k}$, because otherwise wide heads would make them large, and the
 #   softmax would pick one key before it has learned anything.
-# - A mask gives hidden keys the lowest score before the softmax. A row that hides everything must give
-#   zeros.
+# - A mask gives hidden keys the lowest score before the softmax. If it hides every key from a query, the
+#   output for this query must be zeros.
 #
 # **Deeper:** [Does dividing by √d_k still matter after the first
 # updates?](evidence/does_the_division_matter.ipynb)
@@ -664,7 +664,7 @@ assert_close(with_row, without)  # all gradients are as if that query had never 
 #
 # **Exercise 1 (easy).** Predict. A colleague moves a decoder from `nn.MultiheadAttention` to
 # `F.scaled_dot_product_attention` and passes the same causal mask as before. There is no error. What does
-# each position see now? What will the training loss look like, and what the translations?
+# each position see now? What will the training loss and the translations look like?
 
 # %% tags=["solution"]
 hides = torch.ones(4, 4, dtype=torch.bool).triu(diagonal=1)  # right for nn.MultiheadAttention: True hides
@@ -711,8 +711,8 @@ report
 # %% [markdown]
 # **Exercise 3 (hard).** Explore. Among $n$ keys, one is the right one, and all others have the same,
 # lower score. How much higher must the right key's score be, so that its weight is one half? Find the
-# formula and see how it grows with $n$. What does it mean for a model that was trained on sentences of 30
-# words and now reads 3,000?
+# formula and see how it grows with $n$. What does this growth mean for a model that was trained on
+# sentences of 30 words and now reads 3,000?
 
 
 # %% tags=["exercise"]

@@ -2,7 +2,7 @@
 # # 03 · Multi-head attention
 #
 # **You see what one attention cannot do, use two of them to subtract, and write the layer that runs eight
-# side by side, with the two lines that most people get wrong.**
+# side by side, with the two lines that are easiest to get wrong.**
 #
 # Previous: [02_attention](02_attention.ipynb) · Next:
 # [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)
@@ -259,7 +259,7 @@ assert wrong[0].tolist() == [[10, 11], [12, 13], [20, 21]]
 #
 # `view` alone runs, its result has the right shape, and it is wrong. Head 1 should have half of every
 # word. Instead it has all of *a*, half of *cat* and nothing of *runs*. Neither an error message nor a
-# shape tells you.
+# shape shows the mistake.
 
 # %% [markdown]
 # ## The layer

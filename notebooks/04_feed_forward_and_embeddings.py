@@ -402,8 +402,8 @@ assert math.log(2000) < first_loss["1 / root of d_model"] < math.log(2000) + 1
 # %% [markdown]
 # A logit is a sum of 512 products, so with entries of size 1 its typical size is $\sqrt{512} = 22.6$.
 # This is the same arithmetic as for the scores of attention in 02. The softmax becomes sure of one token,
-# and that token is almost always wrong. So the loss starts at about 80, and not near 7.6. PyTorch's
-# `nn.Embedding` fills its table this way, unless you change it.
+# and that token is almost always wrong. So the loss starts at about 80, and not near 7.6. By default,
+# PyTorch's `nn.Embedding` fills its table with entries of size 1.
 #
 # **The output needs entries of about $1/\sqrt{d_{model}}$, and the input needs entries of about 1.
 # Multiplying by $\sqrt{d_{model}}$ at the input serves both.**
@@ -550,11 +550,11 @@ assert ends.embed(torch.arange(1000)).allclose(ends.logits(torch.eye(256)).T * 1
 
 # %% [markdown]
 # **Exercise 3 (hard).** Explore. A unit's column of $W_1$ switches the unit on, and its row of $W_2$ is
-# what the unit adds. These look like a key and a value. Take that literally and replace the feed-forward
-# network by *attention over parameters*. It has $h$ heads, a linear map that makes the queries, a linear
-# map at the output, and no biases. Each head has $n$ trained keys and $n$ trained values, the same for
-# all words. For which $n$ does this layer have as many parameters as $W_1$ and $W_2$? What is $n$ in the
-# base model?
+# what the unit adds. The two look like a key and a value. Take this literally and replace the
+# feed-forward network with *attention over parameters*. It has $h$ heads, a linear map that makes the
+# queries, a linear map at the output, and no biases. Each head has $n$ trained keys and $n$ trained
+# values, the same for all words. For which $n$ does this layer have as many parameters as $W_1$ and
+# $W_2$? What is $n$ in the base model?
 
 
 # %% tags=["exercise"]
