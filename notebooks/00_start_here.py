@@ -18,7 +18,7 @@
 # *Check* test what the text claims; you can skip them.
 #
 # The page has two halves, and you can take a break between them. The first half, up to *It is real*, builds
-# the model. The second half trains it, shows where beginners go wrong, and tells you what the paper found.
+# the model. The second half trains one, shows where beginners go wrong, and tells you what the paper found.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -60,19 +60,10 @@ seen = translator.attention(sentence)
 looked = seen.maps["cross", 3].mean(dim=0)  # last layer, mean of its heads: (steps, English tokens)
 written = [*seen.tgt_tokens[1:], "</s>"]
 steps = [f"{read} → {wrote}" for read, wrote in zip(seen.tgt_tokens, written, strict=True)]
-fig, ax = plt.subplots(figsize=(8, 4.6))
-seaborn.heatmap(
-    looked,
-    annot=True,
-    fmt=".2f",
-    cmap="Blues",
-    cbar=False,
-    xticklabels=seen.src_tokens,
-    yticklabels=steps,
-    ax=ax,
-)
+plt.figure(figsize=(9, 4.6))
+ax = seaborn.heatmap(looked, annot=True, fmt=".2f", cmap="Blues", cbar=False, xticklabels=seen.src_tokens)
+ax.set_yticklabels(steps, rotation=0)
 ax.set(xlabel="English", ylabel="German: read → written", title="Where the model looked while writing")
-ax.tick_params(axis="y", rotation=0)
 plt.show()
 
 # %% [markdown]
@@ -537,8 +528,8 @@ for d_k in (2, 64, 512):
     assert abs(typical / d_k**0.5 - 1) < 0.05
 
 # %% [markdown]
-# A typical score grows like $\sqrt{d_k}$: it is about 8 for 64 numbers. Why is that bad? Give the softmax
-# scores of that size, and it picks one:
+# A typical score grows like $\sqrt{d_k}$: it is about 8 for 64 numbers. Why is that bad? With scores
+# of that size, the softmax picks one:
 
 # %%
 for scores_of_one_row in ([0.5, -1.0, 1.0], [4.0, -8.0, 8.0]):
