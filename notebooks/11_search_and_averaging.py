@@ -618,6 +618,16 @@ for k, alpha in ((4, 0.6), (20, 0.0)):
 # %% tags=["check"]
 assert found.tokens == ()
 assert forced(surprise, []) > forced(surprise, tokenizer.encode(sister[1]))
+wide = []
+_ = beam_search(
+    model,
+    *batch_of([surprise]),
+    beam=20,
+    alpha=0.0,
+    forbidden=translator.forbidden,
+    watch=lambda _, candidates: wide.append([candidate.tokens for candidate in candidates]),
+)
+assert 4 <= wide[0].index((tokenizer.end,)) < 20  # how many first words are likelier than ending at once
 
 # %% [markdown]
 # The beam of 4 dropped the empty translation at step 1, because more than four first words were likelier. The
