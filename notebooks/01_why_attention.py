@@ -6,7 +6,7 @@
 #
 # Previous: [00_start_here](00_start_here.ipynb) · Next: [02_attention](02_attention.ipynb)
 #
-# *25 minutes to read, half a minute to run.*
+# *27 minutes to read, half a minute to run.*
 #
 # - **Before:** you know tensors, the matrix product, `nn.Module`, and a training loop with `backward()`.
 # - **After:** you know which three problems of recurrent networks attention solves, and you can read the
@@ -368,8 +368,8 @@ for model, _, _ in runs:
 # %%
 def longest_chain(y):
     """The length of the longest chain of operations behind y."""
-    level, length = {y.grad_fn}, 0
-    while level:
+    level, length = {y.grad_fn}, 0  # the last operation
+    while level:  # go on to the operations whose results these ones needed
         level = {node for child in level for node, _ in child.next_functions if node is not None}
         length += 1
     return length

@@ -7,7 +7,7 @@
 # Previous: [02_attention](02_attention.ipynb) · Next:
 # [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)
 #
-# *25 minutes to read, half a minute to run.*
+# *27 minutes to read, half a minute to run.*
 #
 # - **Before:** you know equation 1, its masks, and that its output is a weighted mean
 #   ([02_attention](02_attention.ipynb)).
@@ -439,8 +439,8 @@ assert costs[8][1] == 4 * 2 * 32 * 512**2 + 2 * 2 * 32**2 * 512  # four maps; sc
 #
 # All heads follow the same formula. What makes them different from each other?
 #
-# **Before you run this:** we start a layer with two equal heads and train it for 50 updates. Will the
-# heads differ at the end?
+# **Before you run this:** we start a layer with two equal heads and train it for 50 updates. Its task is
+# to return the vector of the word before. Will the heads differ at the end?
 
 # %%
 _ = torch.manual_seed(0)

@@ -7,7 +7,7 @@
 # Previous: [03_multi_head_attention](03_multi_head_attention.ipynb) · Next:
 # [05_positional_encoding](05_positional_encoding.ipynb)
 #
-# *23 minutes to read, half a minute to run.*
+# *25 minutes to read, half a minute to run.*
 #
 # - **Before:** you know attention ([02_attention](02_attention.ipynb)) and its heads
 #   ([03_multi_head_attention](03_multi_head_attention.ipynb)).
@@ -223,7 +223,7 @@ fig, axes = plt.subplots(1, 2, figsize=(8.5, 3.3))
 influences = {}
 for ax, (name, layer) in zip(axes, layers.items(), strict=True):
     derivatives = torch.autograd.functional.jacobian(layer, sentence)  # (1, 3, 16, 1, 3, 16)
-    influences[name] = derivatives[0, :, :, 0].norm(dim=(1, 3)) > 0  # (3, 3)
+    influences[name] = derivatives[0, :, :, 0].norm(dim=(1, 3)) > 0  # (3, 3): output word, input word
     look = {"cmap": "Blues", "cbar": False, "vmin": 0, "vmax": 1.3, "linewidths": 2}
     seaborn.heatmap(influences[name], xticklabels=words, yticklabels=words, ax=ax, **look)
     ax.set(title=name, xlabel="input", ylabel="output")
