@@ -281,9 +281,9 @@ assert alike(residual[3]) < 0.75
 assert residual[12].std() > 5 * residual[0].std()
 
 # %% [markdown]
-# In the bare version, all words are alike after three sub-layers. The encoder can hardly tell *ball* from
-# *dog* any more. This is called *rank collapse* (Dong et al., 2021). With the residual connection, each
-# word keeps its own vector, and the output of attention is added to it. So the words become alike much more
+# In the bare version, all words are alike after three sub-layers. The encoder can hardly distinguish *ball*
+# from *dog*. This is called *rank collapse* (Dong et al., 2021). With the residual connection, each word
+# keeps its own vector, and the output of attention is added to it. So the words become alike much more
 # slowly: their cosine is ≈0.55 after three sub-layers, and ≈0.92 after twelve. The idea is older than the
 # Transformer: residual connections made image networks of 152 layers trainable (He et al., 2016).
 #

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 07 · Batches and masks
 #
-# **You meet a model that has every word right before any training, and on the way to exposing it you turn
-# text into tokens, tokens into batches, and find out what masks protect.**
+# **You meet a model that gets every word right before any training. To expose it, you turn text into tokens
+# and tokens into batches, and you find out what masks protect.**
 #
 # Previous: [06_the_full_model](06_the_full_model.ipynb) · Next:
 # [08_training_recipe](08_training_recipe.ipynb)
@@ -26,8 +26,8 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## Right about everything
 #
-# Here is a new model. Its weights are random, it has never seen a word. We let it read *A cat runs.* and ask
-# it for the German translation, one token at each position.
+# Here is a new model. Its weights are random, and it has never seen a word. We let it read *A cat runs.*
+# and ask it for the German translation, one token at each position.
 
 # %%
 import torch
@@ -58,13 +58,15 @@ assert torch.equal(log_probs.argmax(dim=-1), target)
 # > "Sentences were encoded using byte-pair encoding, which has a shared source-target vocabulary of about
 # > 37000 tokens." (section 5.1)
 #
-# A model reads numbers. So the text is cut into pieces, the **tokens**, and each different token has a
-# number. What should the pieces be? Whole words are too many: German makes new compounds every day, and a
-# word that is not in the vocabulary cannot be read. Single characters are few, but then a sentence is five
-# times as long, and attention compares every position with every other.
+# A model reads numbers. So the text is cut into pieces, which are called **tokens**, and each different
+# token has a number. What should the pieces be? There are too many whole words: German makes new compounds
+# every day, and the model cannot read a word that is not in the vocabulary. There are few characters, but a
+# sentence has several times as many characters as words, and attention compares every position with every
+# other.
 #
 # **Byte-pair encoding** (BPE; Sennrich et al., 2016) lies in between. It starts with characters. It counts
-# which two neighbors occur together most often, and makes them one piece. Then it counts again, and again:
+# which two neighbors occur together most often, and joins them into one piece. Then it counts again and
+# joins the next pair, and so on:
 
 
 # %%
@@ -85,7 +87,7 @@ def merge(pieces, pair):
 
 # %%
 def learn(counts, merges):
-    """The most frequent pair, joined; then the next: from how often each word occurs to a list of pairs."""
+    """Learn merges from {word: count}; return the joined pairs, in the order in which they were joined."""
     words, learned = {word: list(word) for word in counts}, []
     for _ in range(merges):
         pairs = Counter()
@@ -115,12 +117,12 @@ assert learn(counts, 5)[0] == ("e", "h")
 assert cut["gesehen"] == ["g", "e", "sehen"]
 
 # %% [markdown]
-# The letters `e` and `h` stand together in all five words, 5 + 4 + 6 + 2 + 3 = 20 times. After five merges,
-# something remarkable has happened: BPE has found the verb *sehen* inside its participle *gesehen*. It knows
-# no German. It only counts.
+# The letters `e` and `h` stand together in all five words, which makes 5, 4, 6, 2 and 3, or 20 times in
+# all. After five merges, something remarkable has happened: BPE has found the verb *sehen* inside its
+# participle *gesehen*. BPE knows no German. It only counts.
 #
-# The translator's vocabulary was made in the same way, with thousands of merges. A `▁` stands for a space
-# before a word:
+# The translator's vocabulary was made in the same way, with thousands of merges. The sign `▁` stands for
+# the space before a word:
 
 # %%
 for text in ("A cat runs.", "Eine Katze rennt.", "A snowboarder somersaults."):
@@ -133,25 +135,28 @@ for text in ("A cat runs.", "Eine Katze rennt.", "A snowboarder somersaults."):
 assert len(tokenizer.encode("A cat runs.")) == 4
 
 # %% [markdown]
-# Frequent words are one token. Rare words are spelled from pieces, so there are no unknown words.
+# Frequent words are one token. Rare words are put together from several pieces, so every word can be
+# written.
 #
-# **To keep:** byte-pair encoding joins the most frequent pair of neighbors, again and again; so frequent
-# words become one token, and rare words several.
+# **To keep:** byte-pair encoding joins the most frequent pair of neighbors, again and again, so frequent
+# words become one token and rare words become several.
 
 # %% [markdown]
 # ## One target, two rows
 #
-# The decoder learns to continue a sentence. At every position it reads a token, and must predict the *next*
-# one. So a training example needs the target twice: once to be read, and once to be predicted.
+# The decoder learns to continue a sentence. At every position it reads a token and must predict the *next*
+# token. So a training example needs the target twice: once to be read, and once to be predicted.
 #
 # ![The target sentence; the decoder reads all but its last token, and must predict all but its
 # first](../images/shift.svg)
 #
-# *Figure 1. The target is shifted by one. At each position, the decoder reads one token (solid) and may look
-# at the earlier ones (dashed). It must predict the token below.*
+# *Figure 1. The target is shifted by one. At each position, the decoder reads one token, which the solid
+# arrow shows. It may also look at the earlier tokens, which the dashed arrows show. It must predict the
+# token below.*
 #
-# `<s>` marks the start and `</s>` the end. The two rows are the same sentence, moved by one position, and
-# this is the most important line of code in this lesson:
+# The token `<s>` marks the start of a sentence, and `</s>` marks its end. The two rows are the same
+# sentence, shifted by one position. The second line below is the most important line of code in this
+# lesson:
 
 # %%
 whole = torch.tensor([[tokenizer.start, *tokenizer.encode("Eine Katze rennt."), tokenizer.end]])  # (1, 6)
@@ -161,8 +166,8 @@ print("predicts", *tokenizer.pieces(tgt_y[0].tolist()))
 
 # %% [markdown]
 # In training, the decoder reads the *right* earlier words, even where it would have chosen others. This is
-# called **teacher forcing**. When the model translates, there are no right words. Then it reads what it has
-# written itself, mistakes included.
+# called **teacher forcing**. When the model translates, nobody can give it the right words. Then it reads
+# what it has written itself, mistakes included.
 #
 # Teacher forcing has a great advantage. All positions can be trained in one pass, because the **causal mask**
 # hides the later tokens from each position:
@@ -170,10 +175,11 @@ print("predicts", *tokenizer.pieces(tgt_y[0].tolist()))
 # > "This masking, combined with fact that the output embeddings are offset by one position, ensures that the
 # > predictions for position i can depend only on the known outputs at positions less than i." (section 3.1)
 #
-# Let us test that. We run the decoder once on the whole row, and then five times, on the first token, the
-# first two, the first three ...
+# Let us test that. We run the decoder once on the whole row. Then we run it five more times, on the first
+# token alone, on the first two, and so on.
 #
-# **Before you run this:** will the last state of each short run be the same as the state in the long one?
+# **Before you run this:** will the last output vector of each short run be the same as the vector at that
+# position in the long run?
 
 # %%
 with torch.no_grad():
@@ -190,11 +196,11 @@ with torch.no_grad():
         assert (short[0, -1] - at_once[0, n - 1]).abs().max() < 5e-5
 
 # %% [markdown]
-# They are the same. One pass over a sentence of 30 tokens trains 30 predictions. A recurrent network would
-# need 30 steps, one after the other.
+# They are the same. So one pass over a sentence of 30 tokens trains 30 predictions at once. A recurrent
+# network would need 30 steps, one after the other.
 #
-# **To keep:** the decoder reads the target without its last token and predicts the target without its first,
-# and the causal mask makes one pass as good as many.
+# **To keep:** the decoder reads the target without its last token and predicts the target without its first
+# token. The causal mask makes one pass as good as many.
 
 # %% [markdown]
 # ## A batch
@@ -267,11 +273,11 @@ plt.show()
 print(f"{ntokens} tokens to predict")
 
 # %% [markdown]
-# *Figure 2. One batch of three pairs. Blue is a token, gray is padding. The third block is the second one,
-# moved left by one. Where the decoder reads the `</s>` of a short row, it must predict padding, and the loss
-# leaves that out.*
+# *Figure 2. One batch of three pairs. Blue is a token, gray is padding. The third block is the second
+# block, moved left by one. Where the decoder reads the `</s>` of a short row, padding stands below it, and
+# the loss leaves that position out.*
 #
-# The two masks for the first sentence, *A cat runs.*; 1 means "may be looked at":
+# Here are the two masks for the first sentence, *A cat runs.* A 1 means "may be looked at":
 
 # %%
 print("src_mask", tuple(src_mask.shape), src_mask[0].int().tolist())
@@ -279,12 +285,12 @@ print("tgt_mask", tuple(tgt_mask.shape))
 print(tgt_mask[0].int())
 
 # %% [markdown]
-# In a mask, a row is a position that looks, and a column is a position that is looked at. The source needs
-# only one row per sentence, because all its positions may look at the same tokens. The target needs a
-# triangle.
+# In a mask, a row is a position that looks, and a column is a position that is looked at. The source mask
+# needs only one row per sentence, because all positions may look at the same tokens. The target mask needs
+# a row for each position, because each position may look only at itself and at earlier positions.
 #
-# **To keep:** a batch has five tensors and a number: source, the two shifted targets, the two masks, and how
-# many tokens count.
+# **To keep:** a batch holds five tensors and a number: the source, the two shifted targets, the two masks,
+# and the number of tokens to predict.
 
 # %% [markdown]
 # ## Padding must change nothing
@@ -312,14 +318,14 @@ assert difference_from_alone(None) > 0.05
 assert difference_from_alone(~src_mask) > 0.05
 
 # %% [markdown]
-# With the right mask nothing changes. With the other two, every word has taken in some padding, and nothing
-# raises an error.
+# With the right mask nothing changes. With no mask, every word has taken in some padding. With the inverted
+# mask, every word of our sentence has looked at nothing but padding. Neither mistake raises an error.
 #
-# But look at the mask again. It hides padding from being *looked at*. The padding positions themselves still
-# look at the sentence, and get vectors. Is that not dangerous?
+# But look at the mask again. It prevents padding from being *looked at*. The padding positions themselves
+# still look at the sentence, and they get vectors. Is that dangerous?
 #
-# **Before you run this:** we overwrite every vector of padding in the encoder's output with one million, and
-# let the decoder read it. What happens?
+# **Before you run this:** in the encoder's output, we overwrite all entries at the padding positions with
+# one million, and let the decoder read it. What happens?
 
 # %%
 with torch.no_grad():
@@ -332,12 +338,13 @@ print(f"a million in the padding changes the decoder by {(after - before).abs().
 assert torch.equal(before, after)
 
 # %% [markdown]
-# Nothing. A vector has an effect only if somebody looks at it, or if the loss uses it. The mask prevents the
-# first, and the loss leaves padding out. Hiding the padding's own rows too would gain nothing, and it is
-# dangerous: if everything in a row is hidden, its softmax is 0/0 ([02](02_attention.ipynb)).
+# Nothing happens. A vector has an effect only if some position looks at it, or if the loss uses it. The
+# mask prevents the first, and the loss leaves padding out. Should we hide the *rows* of padding too? It
+# would gain nothing, and it is dangerous: if everything in a row is hidden, a careless softmax computes 0/0
+# ([02](02_attention.ipynb)).
 #
-# **To keep:** hide the *columns* of padding, leave it out of the loss, and a sentence gets the same result in
-# every batch.
+# **To keep:** if you hide the *columns* of padding and leave padding out of the loss, a sentence gets the
+# same result in every batch.
 
 # %% tags=["check"]
 # The loss and all gradients of a batch are the sums of those of its sentences alone.
@@ -365,10 +372,10 @@ for together, *alone in zip(gradients(package), *singles, strict=True):
 # > "Sentence pairs were batched together by approximate sequence length. Each training batch contained a set
 # > of sentence pairs containing approximately 25000 source tokens and 25000 target tokens." (section 5.1)
 #
-# Why not simply 64 sentences at random? Because padding costs as much computation as words do. How much of a
-# batch is padding? Here are the lengths of 29,000 real sentences, the German captions that our translator was
-# trained on. The first number says that four captions have four tokens, the second that eight have five, and
-# so on.
+# Why not simply take 64 sentences at random? Because padding costs as much computation as words do. How
+# much of a batch is padding? Here are the lengths of 29,000 real sentences, which are the German captions
+# that our translator was trained on. The first number says that four captions have four tokens, the second
+# number says that eight captions have five tokens, and so on.
 
 # %%
 how_many = [4, 8, 80, 290, 845, 1390, 1895, 2312, 2561, 2643, 2521, 2310, 2039, 1832, 1483, 1332, 1108]
@@ -380,8 +387,8 @@ print(
 )
 
 # %% [markdown]
-# **Before you run this:** 64 captions are drawn at random, and all are filled up to the longest of them. What
-# share of the rectangle is padding?
+# **Before you run this:** 64 captions are drawn at random, and all are filled up to the length of the
+# longest. What share of the rectangle is padding?
 
 
 # %%
@@ -408,13 +415,14 @@ assert padding(cut_into(512, shuffled)) > 0.58
 assert padding(cut_into(64, sorted(shuffled))) < 0.01
 
 # %% [markdown]
-# At random, more than half of the work is done for padding. If sentences of similar length share a batch,
-# almost nothing is lost. (A real corpus has two sides, so some padding remains: pairs whose German sides are
-# equally long can differ in English.) The *batches* are then shuffled, so that training does not go from
-# short to long.
+# With 64 captions at random, about half of the positions hold nothing but padding. If sentences of similar
+# length share a batch, almost nothing is lost. In a real corpus some padding remains, because two pairs
+# with German sides of the same length can have English sides of different lengths. The *batches* are then
+# shuffled, so that training does not go from short sentences to long ones.
 #
-# Why 25,000 *tokens*, and not a number of sentences? Then every batch needs about the same memory and counts
-# about the same. In the package, `TokenBatches` does all this; in Exercise 2 you write it yourself.
+# Why does the paper fix the number of *tokens*, and not the number of sentences? With about 25,000 tokens,
+# every batch needs about the same memory and trains about the same number of predictions. In the package,
+# `TokenBatches` does all this. In Exercise 2 you write it yourself.
 #
 # **To keep:** put sentences of similar length together, measure a batch in tokens, and shuffle the batches.
 
@@ -423,16 +431,18 @@ assert padding(cut_into(64, sorted(shuffled))) < 0.01
 #
 # Now back to the miracle of the first cell. Compare it with Figure 1. Can you see the mistake?
 #
-# The decoder *read* `Eine Katze rennt . </s>`, and it was asked for `Eine Katze rennt . </s>`. Nobody had
-# shifted the target. At each position, the answer was the token that it was reading.
+# The decoder *read* `Eine Katze rennt . </s>`, and it was asked for `Eine Katze rennt . </s>`. We had
+# forgotten to shift the target. At each position, the answer was the very token that the decoder was
+# reading.
 #
-# But why is an *untrained* model right? Remember the residual stream of [06](06_the_full_model.ipynb). It
-# starts as the embedding of the token that is read. One layer adds a little to it. At the end it is compared
-# with the same embedding table, and the most similar vector is that of the token itself. A new model repeats
-# what it reads.
+# But why is an *untrained* model right? Remember the residual stream of [06](06_the_full_model.ipynb). At
+# each position, the stream starts as the embedding of the token that is read. The one layer of this model
+# adds something to it. At the end, the generator compares the result with the same embedding table, and the
+# most similar row is that of the token itself. So this new model repeats what it reads.
 #
-# In training, this mistake gives a wonderful loss and a useless model. A second mistake is harder to see: the
-# causal mask slips by one, and each position sees one token of its future. We write all three versions down:
+# In training, this mistake gives a wonderful loss and a useless model. A second mistake is harder to see:
+# the causal mask slips by one, and each position sees one token of its future. Here are the right version
+# and the two mistakes:
 
 
 # %%
@@ -450,13 +460,13 @@ def leaky(target):  # the mask has slipped by one
 
 
 # %% [markdown]
-# How can you catch such mistakes, in your own code or in somebody else's? Not by the loss alone: before
-# training, the loss of the leaky model is as bad as that of the honest one. There is a better test, and it
-# needs no training. **A prediction must not depend on its own answer, nor on anything after it.** So change
-# one token of the target, and look at which predictions change.
+# How can you catch such mistakes, in your own code or in somebody else's? The loss alone is not enough:
+# before training, the loss of the leaky model is about as bad as that of the honest model. There is a
+# better test, and it needs no training. **A prediction must not depend on its own answer, nor on anything
+# after it.** So change one token of the target, and look at which predictions change.
 #
-# It is important to change the target *as it comes from the corpus*, before it is shifted. Otherwise you do
-# not notice a wrong shift.
+# It is important to change the target *as it comes from the corpus*, before it is shifted. If you change
+# the shifted target, you do not notice a wrong shift.
 
 
 # %%
@@ -501,8 +511,9 @@ axes[0].tick_params(axis="y", rotation=0)
 plt.show()
 
 # %% [markdown]
-# *Figure 3. Each row is a prediction, each column a token of the target. Blue: the prediction depends on this
-# token. Orange: it depends on it and must not. One test, no training, and both mistakes are visible.*
+# *Figure 3. Each row is a prediction, and each column is a token of the target. Blue: the prediction
+# depends on this token. Orange: the prediction depends on this token, and it must not. Both mistakes are
+# visible without any training.*
 
 # %% tags=["check"]
 assert torch.equal(depends(honest, untrained, whole), allowed)
@@ -518,9 +529,9 @@ assert losses["unshifted"] + 3 < min(losses["honest"], losses["leaky"])
 assert abs(losses["leaky"] - losses["honest"]) < 1.5
 
 # %% [markdown]
-# In the middle, every prediction depends on its own answer. On the right, every prediction sees one token too
-# many. (The last row is innocent: the decoder never reads `</s>`.) And with more layers it gets worse,
-# because each layer passes on what the one below has seen:
+# In the middle, every prediction depends on its own answer. On the right, every prediction but the last
+# sees one token too many. The last prediction is honest because the decoder never reads `</s>`. With more
+# layers the leak gets worse, because each layer passes on what the layer below has seen:
 
 # %%
 for N in (1, 2, 3):
@@ -537,18 +548,18 @@ for N in (1, 2):
     assert max(int(t_s[1] - t_s[0]) for t_s in depends(honest, deep, long).nonzero()) == 0
 
 # %% [markdown]
-# **To keep:** a loss that is too good is a warning, and changing one token of the target shows who has seen
-# too much.
+# **To keep:** a loss that is too good is a warning, and changing one token of the target shows which
+# predictions have seen too much.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - Byte-pair encoding joins the most frequent neighbors, so frequent words are one token and rare words
+# - Byte-pair encoding joins the most frequent neighbors, so frequent words are one token and rare words are
 #   several.
-# - The target is used twice, shifted by one. Behind the causal mask, one pass trains all positions.
-# - Padding makes a rectangle. It is hidden from being looked at, it does not count in the loss, and then it
-#   changes nothing.
-# - Sentences of similar length share a batch; otherwise half of the work is padding.
+# - The target is used twice, shifted by one. With the causal mask, one pass trains all positions.
+# - Padding fills a batch up to a rectangle. It changes nothing if no position can look at it and the loss
+#   leaves it out.
+# - Sentences of similar length share a batch. Otherwise about half of the work is done for padding.
 # - If a prediction changes with its own answer, the model is cheating.
 #
 # **Deeper:** [Exposure bias, counted](evidence/exposure_bias_counted.ipynb): what happens after a model's own
@@ -560,8 +571,9 @@ for N in (1, 2):
 # ## Exercises
 #
 # **Exercise 1 (easy).** Does the embedding of `<blank>` learn anything? Predict first. Then build a model
-# with `tied_embeddings="none"`, which has separate tables for the source, the target and the output, and look
-# at the gradient of that row in each. What follows for the paper's model, in which the three tables are one?
+# with `tied_embeddings="none"`, which has separate tables for the source, the target and the output, and
+# look at the gradient of that row in each table. What follows for the paper's model, in which the three
+# tables are one?
 
 # %% tags=["solution"]
 from annotated import LabelSmoothing
@@ -580,9 +592,9 @@ for name, p in separate.named_parameters():
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write a batch sampler. It gets the length of each pair and a budget, and returns
-# batches of indices. Each index comes once. The number of pairs in a batch times its longest length may not
-# exceed the budget. Waste little: under 5% padding, and batches that fill over 90% of the budget on average.
-# Their order is random.
+# batches of indices. Each index comes exactly once. The number of pairs in a batch times the longest of
+# their lengths must not exceed the budget. Less than 5% of all positions may be padding, and the batches
+# must fill more than 90% of the budget on average. The order of the batches is random.
 
 
 # %% tags=["exercise"]
@@ -620,9 +632,9 @@ assert set(map(frozenset, drawn_twice[0])) != set(map(frozenset, drawn_twice[1])
 
 # %% [markdown]
 # **Exercise 3 (hard).** Language models are often trained with *sequence packing*: several texts share one
-# row, so there is hardly any padding. Write the mask that this needs. A token may look at itself and at
-# earlier tokens of its *own* text. No row may be empty. What else must change, if the model adds positions
-# and predicts the next token?
+# row, so there is hardly any padding. Write the mask for these rows. A token may look at itself and at
+# earlier tokens of its *own* text. No row of the mask may be empty. What else must change if the model adds
+# positions and predicts the next token?
 
 
 # %% tags=["exercise"]
