@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 08 · The training recipe
 #
-# **You ruin a training run with its first five updates, find out what they broke, and then put together the
-# paper's whole recipe: Adam, a learning rate that first rises, dropout and label smoothing.**
+# **You ruin a training run with its first five updates, and find out what they broke. Then you put together
+# the paper's whole recipe: Adam, a learning rate that first rises, dropout and label smoothing.**
 #
 # Previous: [07_batches_and_masks](07_batches_and_masks.ipynb) · Next:
 # [09_first_example](09_first_example.ipynb)
@@ -25,8 +25,8 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## Five bad updates
 #
-# Here is the whole training loop. It is the same for a toy and for the paper's model. For each batch, it sets
-# the learning rate, computes the loss, follows the loss back to every weight, and changes the weights.
+# Here is the whole training loop. It is the same for a toy and for the paper's model. For each batch, it
+# sets the learning rate, computes the loss, computes the gradient of every weight, and changes the weights.
 
 # %%
 import torch
@@ -52,13 +52,13 @@ def train(model, batches, schedule, criterion):
 
 
 # %% [markdown]
-# The task is the *copy task*: read nine random symbols, and write the same nine. The loss is $-\log p$, where
-# $p$ is the probability that the model gives to the right symbol. A model that knows nothing guesses among
-# ten symbols, so its loss is $\ln 10 = 2.30$. (With the natural logarithm, losses are measured in *nats*.)
+# The task is the *copy task*: read nine random symbols, and write the same nine. The loss is $-\log p$,
+# where $p$ is the probability that the model gives to the right symbol. A model that knows nothing guesses
+# among ten symbols, so its loss is $\ln 10 = 2.30$.
 #
 # We train the same model twice. In the first run, the learning rate **rises** to 0.03 over 50 updates, and
 # then falls slowly. The second run is **impatient**: it uses 0.03 for its first five updates, and then
-# continues like the first. Nothing else differs.
+# continues like the first run. Nothing else differs.
 
 # %%
 from annotated import data_gen, make_model
@@ -84,8 +84,8 @@ runs = {
 }
 
 # %% [markdown]
-# **Before you look at the figure:** five of 250 updates are different. Will the second run be a little ahead,
-# a little behind, or something else?
+# **Before you look at the figure:** only five of the 250 updates differ. Will the second run end a little
+# ahead of the first, a little behind it, or somewhere else altogether?
 
 # %% tags=["figure-five-bad-updates"]
 import matplotlib.pyplot as plt
@@ -105,7 +105,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. Left: two schedules that differ in the first five updates. Right: the losses of the same model
-# under each. The gray line is guessing.*
+# under each schedule. The gray line is the loss of guessing.*
 
 # %%
 for name, losses in runs.items():
@@ -116,18 +116,20 @@ assert sum(runs["rising"][-20:]) / 20 < 1.6
 assert sum(runs["impatient"][-20:]) / 20 > 2.1
 
 # %% [markdown]
-# Something else: the impatient model is stuck. Five updates were enough, and 245 good ones have not repaired
-# it. What did the five do? To answer that, we have to look at the optimizer.
+# The impatient model is stuck at the loss of guessing. Five bad updates were enough, and the 245 good
+# updates after them have not repaired the damage. What did the five updates do? To answer that, we have to
+# look at the optimizer.
 
 # %% [markdown]
 # ## Adam
 #
 # > "We used the Adam optimizer with β1 = 0.9, β2 = 0.98 and ε = 10^−9." (section 5.3)
 #
-# The simplest optimizer subtracts the gradient times the learning rate. That is hard to tune: gradients can
-# be 0.0001 for one weight and 100 for another. **Adam** (Kingma and Ba, 2015) keeps two running means for
-# each weight: $m$, of its gradients, and $v$, of their *squares*. Both start at 0. A correction makes up for
-# that at the first updates. Then Adam subtracts the learning rate times $m / \sqrt v$:
+# The simplest optimizer subtracts the gradient times the learning rate. That is hard to tune, because the
+# gradient can be 0.0001 for one weight and 100 for another. **Adam** (Kingma and Ba, 2015) keeps two
+# running means for each weight: $m$ is the mean of its gradients, and $v$ is the mean of their *squares*.
+# Both start at 0, so they are too small at first, and Adam corrects them. Then it subtracts the learning
+# rate times $m / \sqrt v$:
 
 
 # %%
@@ -155,7 +157,7 @@ for update, moved in enumerate(adam_steps(gradients).cumsum(dim=0)):
 
 # %% [markdown]
 # **Before you run this:** four weights have the gradients 0.0001, 1, 10,000 and −10,000. How far does the
-# first update move each of them?
+# first update move each weight?
 
 # %%
 first = adam_steps(torch.tensor([[1e-4, 1.0, 1e4, -1e4]]))[0]
@@ -165,12 +167,12 @@ print("first update, in learning rates:", [f"{step:+.2f}" for step in first.toli
 assert torch.allclose(first, torch.tensor([-1.0, -1.0, -1.0, 1.0]), atol=1e-3)
 
 # %% [markdown]
-# Each weight moves by exactly one learning rate. After one gradient, $m$ *is* that gradient, and $\sqrt v$ is
-# its size. Their quotient is +1 or −1. So the first update asks every weight only one question, up or down,
-# and all of them take a full step.
+# Each weight moves by one learning rate. After one gradient and the correction, $m$ *is* that gradient, and
+# $\sqrt v$ is its size. Their quotient is +1 or −1. So the gradient decides only whether a weight goes up
+# or down, and every weight takes a full step.
 #
-# Later it is different. Gradients from different batches disagree, and in $m$ they cancel each other. Here
-# are 5,000 weights whose gradients are pure noise:
+# Later, the steps are shorter. Gradients from different batches disagree, and they cancel each other in
+# $m$. Here is the extreme case: 5,000 weights whose gradients are pure noise:
 
 # %%
 _ = torch.manual_seed(0)
@@ -183,18 +185,18 @@ assert noise[0] > noise[1] > noise[4] > noise[9]
 assert noise[99] < 0.25
 
 # %% [markdown]
-# At update 100, such a weight moves by a fifth of the learning rate. (With $\beta_2 = 0.98$, the mean of the
-# squares remembers about $1/(1-\beta_2) = 50$ updates. PyTorch's default, 0.999, remembers 1,000.)
+# At update 100, such a weight moves by about a fifth of the learning rate.
 #
-# **To keep:** Adam makes the steps of all weights about equally long, and its first steps are the longest.
+# **To keep:** Adam makes the steps of all weights about equally long, and its first steps are the longest,
+# because gradients have not yet canceled each other.
 
 # %% [markdown]
 # ## What the five updates broke
 #
-# Now we know what happened: in the impatient run, every weight of the model moved by 0.03, five times, all at
-# once. What did that do? In [06](06_the_full_model.ipynb) you saw words becoming alike in a stack without
-# residuals. We measure the same thing here: the mean cosine between the encoder's vectors of two positions.
-# If it is 1, all positions look the same.
+# Now we know what happened. In the impatient run, the first update moved the weights of the model by 0.03,
+# all at once, and four more long steps followed. What did these steps do? In [06](06_the_full_model.ipynb)
+# you saw words becoming alike in a stack without residual connections. We measure the same thing here: the
+# mean cosine between the encoder's vectors of two positions. If it is 1, all positions look the same.
 
 # %%
 from torch.nn import functional as F
@@ -224,11 +226,12 @@ _ = train(patient, data_gen(11, 32, 5), rising, plain)
 assert alike(patient, test) < 0.9
 
 # %% [markdown]
-# After five long steps, all positions look the same to the decoder. It cannot tell which symbol stands where,
-# so it cannot copy. It can only guess, and that is the loss at which it is stuck.
+# After five long steps, all positions look the same to the decoder. The decoder cannot tell which symbol
+# stands where, so it cannot copy. It can only guess, and the loss of guessing is where the run is stuck.
 #
-# *Is it really the length of the steps, or the noise in the first few gradients? We removed one cause at a
-# time in [Why warm-up?](evidence/why_warm_up.ipynb): more data does not help, and shorter steps do.*
+# *Is the cause really the length of the steps, or is it the noise in the first few gradients? We removed
+# one cause at a time in [Why warm-up?](evidence/why_warm_up.ipynb). More data for the first updates does
+# not help, but shorter steps do.*
 
 # %% [markdown]
 # ## A learning rate that first rises
@@ -241,9 +244,9 @@ assert alike(patient, test) < 0.9
 #
 # $$lrate = d_{model}^{-0.5} \cdot \min(step^{-0.5},\; step \cdot warmup^{-1.5}) \qquad (3)$$
 #
-# The rising part is called **warm-up**. The formula looks harder than it is. It is the lower of two curves: a
-# straight line, $step \cdot warmup^{-1.5}$, and a curve that falls, $1/\sqrt{step}$. They meet at $step =
-# warmup$, and that is the peak.
+# The rising part is called **warm-up**. The formula looks harder than it is. It takes the lower of two
+# curves. One is a straight line that rises, $step \cdot warmup^{-1.5}$. The other is a curve that falls,
+# $1/\sqrt{step}$. They meet at $step = warmup$, which is the peak.
 
 
 # %%
@@ -279,11 +282,12 @@ for d_model, warmup in settings:
 assert rate(8000, 512, 4000) == rate(8000, 512, 8000)
 
 # %% [markdown]
-# The peak is lower. So the 4,000 decides two things at once: how long the rate rises, and how high. After
-# 8,000 steps, the first two curves are the same. The wider model gets a lower rate everywhere.
+# The peak is lower. So the number 4,000 decides two things at once: how long the rate rises, and how high.
+# From 8,000 steps on, the first two curves are the same. With the same warm-up, the wider model gets a
+# lower rate at every step.
 #
-# The paper gives no reason for 4,000, nor for the square root. Nearly everybody still uses a warm-up, with
-# other numbers and other curves behind it.
+# The paper gives no reason for the 4,000, nor for the square root. Most training runs today still use a
+# warm-up, with other numbers and another curve after the peak.
 #
 # **To keep:** the first steps of Adam are its longest, so the learning rate starts near 0 and rises until the
 # steps are safe.
@@ -291,17 +295,17 @@ assert rate(8000, 512, 4000) == rate(8000, 512, 8000)
 # %% [markdown]
 # ## Dropout
 #
-# A model with enough weights can learn its training sentences by heart. That is **overfitting**: it gets
-# better on the training set and worse on everything else. *Regularization* makes learning by heart harder.
-# The paper uses two kinds, and the first is dropout:
+# A model with enough weights can learn its training sentences by heart. That is **overfitting**: the model
+# gets better on the training set and worse on everything else. *Regularization* makes learning by heart
+# harder. The paper uses two kinds of regularization, and the first is dropout:
 #
 # > "We apply dropout to the output of each sub-layer, before it is added to the sub-layer input and
 # > normalized. In addition, we apply dropout to the sums of the embeddings and the positional encodings in
 # > both the encoder and decoder stacks. For the base model, we use a rate of Pdrop = 0.1." (section 5.4)
 #
-# **Dropout** (Srivastava et al., 2014) sets each number to 0 with probability $p$, and divides the others by
-# $1 - p$. So the mean stays the same, but no part of the model can rely on a single number. Here are ten
-# ones:
+# **Dropout** (Srivastava et al., 2014) sets each number to 0 with probability $p$, and divides the others
+# by $1 - p$. So each number stays the same on average, but no part of the model can rely on a single
+# number. Here is what happens to ten ones with $p = 0.2$:
 
 # %%
 _ = torch.manual_seed(2)
@@ -320,12 +324,14 @@ base = make_model(11, 11, N=6, d_model=64, d_ff=128, h=8)
 assert sum(m.p == 0.1 for m in base.modules() if isinstance(m, nn.Dropout)) == 6 * 2 + 6 * 3 + 2
 
 # %% [markdown]
-# The dropout stands *before* the sum with the residual stream ([06](06_the_full_model.ipynb)). Behind the
-# sum, it would cut holes into the stream itself, again and again.
+# In a sub-layer, dropout comes *before* the addition to the residual stream
+# ([06](06_the_full_model.ipynb)). After the addition, it would cut holes into the stream itself, again and
+# again.
 #
-# Does it help? We train on only 100 pairs of sentences, which are easy to learn by heart, and look at 100
-# others that the model has not seen. The measure is the **perplexity**, $\exp$ of the mean $-\log p$. A
-# perplexity of 50 means: the model is as uncertain as if it chose among 50 tokens that are equally likely.
+# Does it help? We train on only 100 pairs of sentences, which are easy to learn by heart. Then we look at
+# 100 other pairs that the model has not seen. The measure is the **perplexity**, which is $\exp$ of the
+# mean $-\log p$. A perplexity of 50 means that the model is as uncertain as if it chose among 50 tokens
+# that are equally likely.
 
 # %%
 from annotated import SentencePieceTokenizer, evaluating
@@ -371,7 +377,8 @@ def learn_by_heart(dropout):
 looks = {dropout: learn_by_heart(dropout) for dropout in (0.0, 0.3)}
 
 # %% [markdown]
-# **Before you run this:** which of the two has the lower perplexity on the pairs that it was trained on?
+# **Before you run this:** which model has the lower perplexity on the pairs that it was trained on, the one
+# with dropout or the one without?
 
 # %% tags=["figure-overfitting"]
 fig, axes = plt.subplots(1, 2, figsize=(11, 3.8), sharey=True)
@@ -392,7 +399,7 @@ for dropout, seen in looks.items():
 
 # %% [markdown]
 # *Figure 3. Without dropout, the model soon knows its 100 pairs by heart (left) and gets worse on new ones
-# (right). With dropout it learns more slowly, and gets better on new pairs.*
+# (right). With dropout, the model learns more slowly, but it keeps getting better on new pairs.*
 
 # %% tags=["check"]
 without, with_it = looks[0.0], looks[0.3]
@@ -401,11 +408,11 @@ assert without[-1][1] > 1.3 * min(new for _, new in without)
 assert min(new for _, new in with_it) < 0.95 * min(new for _, new in without)
 
 # %% [markdown]
-# So few pairs need more dropout than the paper's 0.1. In the paper, leaving dropout out costs 1.2 BLEU (Table
-# 3, row D).
+# Because we have so few pairs, we used a dropout of 0.3 instead of the paper's 0.1. In the paper, a model
+# without dropout scores 1.2 BLEU lower (Table 3, row D).
 #
-# **To keep:** dropout makes each number unreliable in training, so the model cannot learn the training set by
-# heart. It is off when the model is used.
+# **To keep:** dropout makes each number unreliable in training, so the model finds it harder to learn the
+# training set by heart. When the model is used, dropout is off.
 
 # %% [markdown]
 # ## Label smoothing
@@ -414,9 +421,9 @@ assert min(new for _, new in with_it) < 0.95 * min(new for _, new in without)
 # > learns to be more unsure, but improves accuracy and BLEU score." (section 5.4)
 #
 # The plain loss can always be lowered: push the right token's score up a little more, and $-\log p$ shrinks
-# again. So the model is rewarded for being more and more certain. **Label smoothing** (Szegedy et al., 2016)
-# asks for less. The right token should get 0.9, and the other 0.1 is spread over the other tokens. In a
-# vocabulary of six, where *Katze* is right and `<blank>` is padding:
+# again. So the loss rewards the model for becoming more and more certain. **Label smoothing** (Szegedy et
+# al., 2016) asks for less. The right token should get 0.9, and the remaining 0.1 is spread over the other
+# tokens. Here is a vocabulary of six tokens, where *Katze* is right and `<blank>` is padding:
 
 
 # %%
@@ -436,13 +443,15 @@ for row in wanted.tolist():
     print(" ".join(f"{probability:8.3f}" for probability in row))
 
 # %% [markdown]
-# The second row belongs to a position of padding, and is empty. The loss is then the *cross-entropy* with
-# these targets: $-\sum_k t_k \log p_k$, where $t$ is the target and $p$ the prediction. (Codes differ in who
-# shares the 0.1. Szegedy et al. and PyTorch spread it over all tokens, tensor2tensor over all but the right
-# one, and "The Annotated Transformer" and we over all but the right one and padding. With thousands of tokens
-# it hardly matters.)
+# The second row belongs to a padding position, so all its targets are 0. The loss is then the
+# *cross-entropy* with these targets: $-\sum_k t_k \log p_k$, where $t$ is the target and $p$ the
+# prediction.
 #
-# **Before you run this:** the loss is lowest when the prediction equals the target. Is it 0 then?
+# Implementations differ in which tokens share the 0.1. Szegedy et al. and PyTorch spread it over all
+# tokens. The authors' code, tensor2tensor, leaves out the right token. "The Annotated Transformer" and our
+# package leave out the right token and padding. With thousands of tokens the choice hardly matters.
+#
+# **Before you run this:** the loss is lowest when the prediction equals the target. Is the loss 0 then?
 
 # %%
 for size in (6, 11, 8_000, 37_000):
@@ -470,10 +479,10 @@ fast = smoothed_cross_entropy(
 assert torch.allclose(fast, theirs, atol=1e-4)
 
 # %% [markdown]
-# It is not. With the paper's 37,000 tokens, a *perfect* model has a loss of 1.38. If you ever wonder why a
-# smoothed loss does not go to 0, this is why. The package's `LabelSmoothing` subtracts this lowest value, so
-# that a perfect model has 0; what remains is called the *Kullback-Leibler divergence*. The gradient is the
-# same, because the subtracted number does not depend on the model.
+# It is not 0. With the paper's 37,000 tokens, even a *perfect* model has a loss of 1.38. This is why a
+# smoothed loss does not go to 0. The package's `LabelSmoothing` subtracts this lowest value, so that a
+# perfect model has the loss 0. What remains is called the *Kullback-Leibler divergence*. The gradient is
+# the same, because the subtracted number does not depend on the model.
 #
 # Table 3 says what smoothing does to the paper's base model:
 #
@@ -483,21 +492,23 @@ assert torch.allclose(fast, theirs, atol=1e-4)
 # | 0.1 | 4.92 | **25.8** |
 # | 0.2 | 5.47 | 25.7 |
 #
-# The perplexity is worse, as the authors say: it is computed with the true tokens, and the model has been
-# taught not to be certain of them. But BLEU looks only at the words that are chosen, and it is better.
+# The perplexity is worse, as the authors say. It measures how certain the model is of the true tokens, and
+# the model has been taught not to be certain. But BLEU looks only at the words that are chosen, and BLEU is
+# better.
 #
-# *Why would it help? In our small models, because more tokens are right: smoothing makes the model learn
-# better. We tested this, and the rival explanations, in [Why does smoothing raise
+# *Why does smoothing help? In our small models, it helps because more tokens are right. We tested this
+# explanation and its rivals in [Why does smoothing raise
 # BLEU?](evidence/why_does_smoothing_raise_bleu.ipynb)*
 #
-# **To keep:** label smoothing asks for 0.9 instead of 1, so the model stops becoming more and more certain.
+# **To keep:** label smoothing asks for 0.9 instead of 1, so the model is no longer rewarded for becoming
+# more and more certain.
 
 # %% [markdown]
 # ## The recipe
 #
-# You now have all of it. This is the copy task with the paper's recipe: Adam, equation 3, dropout of 0.1 and
-# smoothing of 0.1. It uses the very loop from the top of the page. (Equation 3 is multiplied by 0.6, because
-# our model is narrow and its warm-up short.)
+# You now have the whole recipe. The next cell trains the copy task with it: Adam, equation 3, dropout of
+# 0.1 and smoothing of 0.1. It uses the loop from the top of the page. We multiply equation 3 by 0.6,
+# because for our narrow model and its short warm-up the formula alone would give a very high peak.
 
 # %%
 _ = torch.manual_seed(0)
@@ -513,13 +524,14 @@ assert sum(losses[-20:]) / 20 < 0.6
 # %% [markdown]
 # ## What you can now say
 #
-# - Adam divides the mean of the gradients by their size. So every weight takes steps of about the same
-#   length, and the first steps are the longest.
+# - Adam divides the mean of the gradients by their typical size. So all weights take steps of about the
+#   same length, and the first steps are the longest.
 # - Long first steps make the encoder's vectors alike, and the model may never recover. So the learning rate
-#   starts near 0 and rises for some thousand updates.
-# - Dropout makes single numbers unreliable in training, so the model cannot learn its training set by heart.
-# - Label smoothing asks for 0.9 instead of 1. Its lowest loss is not 0, it hurts perplexity, and in the paper
-#   it helps BLEU.
+#   starts near 0 and rises for the first few thousand updates.
+# - Dropout makes single numbers unreliable in training, so the model finds it harder to learn its training
+#   set by heart.
+# - Label smoothing asks for 0.9 instead of 1. Its lowest possible loss is not 0. In the paper, it hurts
+#   perplexity and helps BLEU.
 #
 # **Deeper:** [Why warm-up?](evidence/why_warm_up.ipynb) · [Why does smoothing raise
 # BLEU?](evidence/why_does_smoothing_raise_bleu.ipynb)
@@ -529,9 +541,9 @@ assert sum(losses[-20:]) / 20 < 0.6
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** A colleague doubles the warm-up to 8,000, "to be safe", and the run is now worse than
-# before, although it was stable. Predict with equation 3: at which updates is the learning rate lower than
-# before, and by how much at most? Then check with `rate`.
+# **Exercise 1 (easy).** A colleague doubles the warm-up to 8,000, "to be safe", and the run is now worse
+# than before, although it was stable. Predict with equation 3: at which updates is the learning rate lower
+# than before, and by what factor at most? Then check with `rate`.
 
 # %% tags=["solution"]
 for step in (1000, 4000, 6000, 8000, 50_000):
@@ -541,9 +553,10 @@ for step in (1000, 4000, 6000, 8000, 50_000):
 assert abs(rate(1000, 512, 4000) / rate(1000, 512, 8000) - 2**1.5) < 1e-9
 
 # %% [markdown]
-# **Exercise 2 (medium).** Write label smoothing as the paper's authors have it in tensor2tensor: the
-# smoothing is spread over all tokens but the right one, padding included, and the lowest possible loss is
-# subtracted. Positions whose target is padding count nothing. The smoothing may be 0.
+# **Exercise 2 (medium).** Write label smoothing as it is in the authors' code, tensor2tensor. The smoothing
+# is spread over all tokens but the right one, and padding is one of these tokens. The lowest possible loss
+# is subtracted. Positions whose target is padding add nothing to the loss. Your function must also work if
+# the smoothing is 0.
 
 
 # %% tags=["exercise"]
@@ -575,10 +588,12 @@ unsmoothed = -logs[range(4), right_tokens[:4]].sum()
 assert abs(authors_loss(logs, right_tokens, 2, 0.0) - unsmoothed) < 1e-6
 
 # %% [markdown]
-# **Exercise 3 (hard).** Why 0.98, where 0.999 is usual? Let a weight's gradient always be 1, except once,
-# when it is 100. Plot or print Adam's steps around that update for both values of $\beta_2$. Predict first:
-# which one jumps farther, and how long does each need to recover? What would that mean for a training set
-# with a few bad batches?
+# **Exercise 3 (hard).** The paper uses $\beta_2 = 0.98$, while PyTorch's default is 0.999. The mean of the
+# squares remembers about $1/(1-\beta_2)$ updates, so about 50 with the paper's value and about 1,000 with
+# the default. Let a weight's gradient always be 1, except once, when it is 100. Predict first: with which
+# value does the weight jump farther, and how long does each need to recover? Then plot or print Adam's
+# steps around that update for both values. What would the result mean for a training set with a few bad
+# batches?
 
 # %% tags=["solution"]
 gradients = torch.ones(3000, dtype=torch.float64)
