@@ -67,10 +67,10 @@ assert blind(first) == blind(second)
 # the word would drown in the number.
 #
 # **Binary digits.** It is a better idea to write the position in binary: position 6 is `0110`, and position
-# 7 is `0111`. All entries are small, every position has its own pattern, and 16 digits count to 65,535. The
-# last digit changes at every step, and each digit to its left changes half as often. So the fast digits
-# tell near positions apart, and the slow digits tell far positions apart. But binary digits *jump*. From 7
-# (`0111`) to 8 (`1000`) all four digits change, although the positions are neighbors.
+# 7 is `0111`. All entries are small, every position has its own pattern, and 16 digits are enough to count
+# to 65,535. The last digit changes at every step, and each digit to its left changes half as often. So the
+# fast digits tell near positions apart, and the slow digits tell far positions apart. But binary digits
+# *jump*. From 7 (`0111`) to 8 (`1000`) all four digits change, although the positions are neighbors.
 #
 # What we want is a binary counter that moves smoothly. A set of waves, some fast and some slow, does that:
 
@@ -332,11 +332,10 @@ print(f"the word before gets at least {weights.diagonal(-1).min():.3f}")
 assert weights.diagonal(-1).min() > 0.99
 
 # %% [markdown]
-# It works again. So adding the position can do whatever appending it to the word would do: a model that
-# needs to keep the two apart can reserve some entries for positions. And the model itself can learn how
-# many.
+# It works again. So adding the position can do whatever appending it to the word would do. A model that
+# needs to keep the two apart can reserve some entries for positions, and it can learn how many it needs.
 #
-# **To keep:** word and position are added, and training decides how far they stay apart.
+# **To keep:** word and position are added, and training decides how well the model can still separate them.
 
 # %% [markdown]
 # ## Learned positions
@@ -408,8 +407,8 @@ assert distance.argmin() + 1 == 710
 # %% [markdown]
 # **Exercise 2 (medium).** Rotary positions (RoPE; Su et al., 2021) add nothing to the words. They turn each
 # pair of entries of a query or key by an angle, which is the position times the pair's frequency. Write
-# this function. The test checks that the score of a query and a key then depends only on the distance
-# between their positions.
+# this function. The test checks that the score of a query and a key then depends only on how far before or
+# after the query the key stands.
 
 
 # %% tags=["exercise"]

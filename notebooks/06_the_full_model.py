@@ -111,7 +111,7 @@ assert [tokenizer.pieces([row[2]])[0] for row in guesses[2:4]] == ["▁läuft", 
 # Look at the third column. At this position the decoder reads *Katze*. At first, the vector still says what
 # the decoder reads: *Katze*. At the end, the vector says what comes next: *rennt*. In between, it changes
 # step by step. After two layers the guess is *läuft*, another word for running. Each layer takes the draft
-# of the layer before, and changes it.
+# of the layer before and changes it.
 #
 # The vectors on their way from the embedding to the generator are called the **residual stream**. The rest
 # of this lesson is about what holds it together.
@@ -325,9 +325,9 @@ assert torch.allclose(torch.nn.LayerNorm(4)(10 * x + 5), by_hand, atol=1e-4)
 # These are the numbers that you saw in 00. If you multiply `x` by 10 or add 5 to all its entries, the
 # result stays the same. The norm forgets the size and the level of a vector, and keeps its pattern.
 #
-# Why not *batch* normalization, the usual choice for images? It takes the mean over all words of a batch.
-# Then a word's vector would depend on other sentences, on padding, and on words that come later, which the
-# causal mask should hide. Layer normalization looks at one word alone.
+# Why not *batch* normalization, the usual choice for images? Batch normalization takes the mean over all
+# words of a batch. Then a word's vector would depend on other sentences, on padding, and on words that come
+# later, which the causal mask should hide. Layer normalization looks at one word alone.
 #
 # One warning if you read other code. "The Annotated Transformer" divides by $d - 1$ instead of $d$ in the
 # variance, and adds $\epsilon$ to the standard deviation instead of the variance:
@@ -427,8 +427,8 @@ assert residual[12].std() > 3 * pre_norm[12].std()
 # The paper's base model has six layers on each side, $d_{model} = 512$ and $d_{ff} = 2048$. Its vocabulary
 # has about 37,000 tokens.
 #
-# **Before you run this:** attention is all you need, says the title. What share of the parameters is in the
-# attention?
+# **Before you run this:** the title says that attention is all you need. What share of the parameters is in
+# the attention?
 
 # %%
 from collections import Counter

@@ -11,8 +11,8 @@
 #
 # - **Before:** attention and its masks ([02](02_attention.ipynb)), and the model
 #   ([06](06_the_full_model.ipynb)).
-# - **After:** you can write everything between a text file and the model, and test it for the two worst
-#   mistakes.
+# - **After:** you can write everything between a text file and the model, and you can test whether a model
+#   sees what it should predict.
 #
 # This is section 5.1 of the paper (Vaswani et al., 2017, [arXiv
 # 1706.03762](https://arxiv.org/abs/1706.03762)). A number after `≈` may differ on your processor.
@@ -117,9 +117,9 @@ assert learn(counts, 5)[0] == ("e", "h")
 assert cut["gesehen"] == ["g", "e", "sehen"]
 
 # %% [markdown]
-# The letters `e` and `h` stand together in all five words, which makes 5, 4, 6, 2 and 3, or 20 times in
-# all. After five merges, something remarkable has happened: BPE has found the verb *sehen* inside its
-# participle *gesehen*. BPE knows no German. It only counts.
+# The letters `e` and `h` stand together in all five words, so the pair occurs $5+4+6+2+3=20$ times. After
+# five merges, something remarkable has happened: BPE has found the verb *sehen* inside its participle
+# *gesehen*. BPE knows no German. It only counts.
 #
 # The translator's vocabulary was made in the same way, with thousands of merges. The sign `▁` stands for
 # the space before a word:
@@ -570,10 +570,10 @@ for N in (1, 2):
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Does the embedding of `<blank>` learn anything? Predict first. Then build a model
-# with `tied_embeddings="none"`, which has separate tables for the source, the target and the output, and
-# look at the gradient of that row in each table. What follows for the paper's model, in which the three
-# tables are one?
+# **Exercise 1 (easy).** Does the embedding of the padding token `<blank>` learn anything? Predict first.
+# Then build a model with `tied_embeddings="none"`, which has separate tables for the source, the target and
+# the output, and look at the gradient of that row in each table. What follows for the paper's model, in
+# which the three tables are one?
 
 # %% tags=["solution"]
 from annotated import LabelSmoothing
@@ -591,10 +591,11 @@ for name, p in separate.named_parameters():
 # no real token sees it.
 
 # %% [markdown]
-# **Exercise 2 (medium).** Write a batch sampler. It gets the length of each pair and a budget, and returns
-# batches of indices. Each index comes exactly once. The number of pairs in a batch times the longest of
-# their lengths must not exceed the budget. Less than 5% of all positions may be padding, and the batches
-# must fill more than 90% of the budget on average. The order of the batches is random.
+# **Exercise 2 (medium).** Write a batch sampler. It gets the length of each pair and a budget of positions
+# per batch, and it returns batches of indices. Each index comes exactly once. The number of pairs in a
+# batch times the longest of their lengths must not exceed the budget. Less than 5% of all positions may be
+# padding, and the batches must fill more than 90% of the budget on average. The order of the batches is
+# random.
 
 
 # %% tags=["exercise"]
