@@ -1,22 +1,23 @@
 # %% [markdown]
 # # 15 · Going fast
 #
-# **You find out where the time of a training step goes, and learn the three things that make a Transformer
-# faster: more rows, fewer trips to memory, fewer bytes.**
+# **You find out where the time of a training step goes, and you learn three ways to make a Transformer
+# faster: more rows, fewer trips to memory, and fewer bytes.**
 #
 # Previous: [14_under_the_hood_of_nn_transformer](14_under_the_hood_of_nn_transformer.ipynb) · Next:
 # [16_another_task](16_another_task.ipynb)
 #
-# *27 minutes to read, half a minute to run.*
+# *29 minutes to read, half a minute to run.*
 #
 # - **Before:** you know the model ([06](06_the_full_model.ipynb)), its loss
 #   ([08](08_training_recipe.ipynb)), and decoding with a cache ([11](11_search_and_averaging.ipynb)).
-# - **After:** you can say how long a training will take, whether arithmetic or memory limits a product, how
-#   FlashAttention avoids the table of weights, and what several GPUs must agree on.
+# - **After:** you can say how long a training run will take and whether arithmetic or memory limits a
+#   matrix product. You can explain how FlashAttention avoids the table of weights, and what several GPUs
+#   must agree on.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), here its section 5.2. A number after `≈`
-# may differ on your processor, and times certainly will. Folded cells called *Check* test what the text
-# claims; you can skip them.
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), and this lesson belongs to its section
+# 5.2. A number after `≈` may differ on your processor, and times certainly will. Folded cells called
+# *Check* test what the text claims; you can skip them.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -27,8 +28,9 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## Ask the profiler
 #
-# Here is one training step of a small model: 40 sentences, a vocabulary of 6,000. Nobody should guess where
-# its time goes, because PyTorch can tell. Its *profiler* notes every call and its time.
+# Here is one training step of a small model. It reads 40 sentences, and its vocabulary has 6,000 tokens. We
+# don't have to guess where its time goes, because PyTorch can tell us. Its *profiler* records every call
+# and how long it took.
 
 # %%
 import os
@@ -74,10 +76,10 @@ assert 0.1 < products / total < 0.9
 assert sum(call.count for call in calls) > 500
 
 # %% [markdown]
-# `mm` and `addmm` are matrix products. They do nearly all the arithmetic, but they are not alone at the top.
-# Next to them stand calls that hardly compute anything: a softmax, a sum, a multiplication for dropout, a
-# copy. Why do these take so long? To answer, we need two numbers for each call: how much it computes, and how
-# much it fetches.
+# `mm` and `addmm` are matrix products. They do nearly all the arithmetic, but they take only part of the
+# time. The other calls in the list hardly compute anything: they copy, draw and apply dropout masks, or
+# work on the softmax. Why do these calls take so long? To answer, we need two numbers for each call: how
+# much it computes, and how much it fetches from memory.
 
 # %% [markdown]
 # ## How much arithmetic?
@@ -85,15 +87,16 @@ assert sum(call.count for call in calls) > 500
 # > "For our base models using the hyperparameters described throughout the paper, each training step took
 # > about 0.4 seconds." (section 5.2)
 #
-# Let us count *floating-point operations* (FLOPs), where a multiplication and an addition are two. In the
-# forward pass, each weight meets each token in one multiplication and one addition. The backward pass does
-# that twice more: once for the gradient of the input, once for the gradient of the weight. So a step takes
-# about
+# We count *floating-point operations* (FLOPs); a multiplication and an addition are two. In the forward
+# pass, each weight takes part in one multiplication and one addition for each token. The backward pass does
+# as much work twice: once for the gradient of the input, and once for the gradient of the weight. So a step
+# takes about
 #
 # $$6 \cdot \text{weights} \cdot \text{tokens}$$
 #
-# operations. PyTorch can count them exactly without computing anything. On the device `meta`, a tensor has a
-# shape and no content. We take the base model and the paper's batch, 25,000 tokens on each side.
+# operations. The rule leaves out the products of queries with keys, which are small for short sentences.
+# PyTorch can count all operations without computing anything. On the device `meta`, a tensor has a shape
+# but no content. We take the base model and a batch as large as the paper's, 25,000 tokens on each side.
 
 # %%
 from torch.utils.flop_counter import FlopCounterMode
@@ -117,25 +120,26 @@ assert 0 < 1 - rule / counted < 0.01
 assert 0.25 < reached / P100 < 0.35
 
 # %% [markdown]
-# The rule is within 1%. The share of the possible arithmetic that was used is called *model FLOPs
-# utilization*. At 31%, two thirds of it went unused. PaLM, a much larger model, reports 46% (Chowdhery et
-# al., 2022).
+# The rule is within 1% of the count. The share of the possible arithmetic that a program uses is called
+# *model FLOPs utilization*. Here it is 31%, so two thirds of the arithmetic that the GPUs could have done
+# went unused. PaLM, a much larger model, reports 46% (Chowdhery et al., 2022).
 #
-# **To keep:** a training step takes six operations per weight and token.
+# **To keep:** a training step takes about six operations per weight and token.
 
 # %% [markdown]
 # ## Arithmetic or memory?
 #
-# A number has to come from memory before it can be multiplied, and that is slow. The core that this page was
-# run on does about ten operations in the time in which it fetches one number; an H100 GPU does about six
-# hundred. So what counts is how often a fetched number is used. A call's **arithmetic intensity** is its
-# number of operations per byte that it reads or writes.
+# A number has to come from memory before it can be multiplied, and that is slow. The core that ran this
+# page does about ten operations in the time in which it fetches one number. An H100 GPU does about six
+# hundred. So it matters how often each fetched number is used. A call's **arithmetic intensity** is the
+# number of operations that it does per byte that it reads or writes.
 #
-# Multiply one row of 4,096 numbers with a matrix of $4096 \times 4096$. Every weight is fetched, used once,
-# and forgotten. Multiply 256 rows, and each fetched weight is used 256 times.
+# Suppose that you multiply one row of 4,096 numbers with a matrix of $4096 \times 4096$. Every weight is
+# fetched, used once, and forgotten. Now multiply 256 rows with the same matrix. Each fetched weight is used
+# 256 times.
 #
-# **Before you run this:** 64 rows are 64 times the arithmetic of one row. How many times as long will they
-# take?
+# **Before you run this:** 64 rows take 64 times the arithmetic of one row. How many times as long will the
+# product take?
 
 # %%
 import time
@@ -191,17 +195,22 @@ ax.legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# *Figure 1. The roofline of one core: a slope where memory is the limit, and a flat roof where arithmetic is.
-# Dots are measured products.*
+# *Figure 1. The roofline of one core. Memory is the limit on the slope, and arithmetic is the limit under
+# the flat roof. The dots are measured products.*
 #
-# This picture is called a **roofline**. On the slope, a call is *memory-bound*: it waits for bytes, and
-# faster arithmetic would not help. Under the flat roof it is *compute-bound*. They meet at the *ridge
-# point*. Ours is the estimate of one core. For an H100 GPU it lies at about 300 operations per byte: 989
-# TFLOP/s of 16-bit products, and 3.35 TB/s of memory, by its data sheet.
+# The product of 64 rows takes much less than 64 times as long, because all rows share the fetching of the
+# matrix.
 #
-# Now the profile makes sense. A dropout or a softmax does about one operation for each number that it
-# fetches. Such calls lie far to the left, so they cost as much as the products that do all the work. Three
-# remedies follow, and the rest of this lesson takes them one by one:
+# A picture like Figure 1 is called a **roofline**. On the slope, a call is *memory-bound*: it waits for
+# bytes, and faster arithmetic would not help. Under the flat roof, a call is *compute-bound*. The two lines
+# meet at the *ridge point*. The ridge point in the figure is an estimate for our core. For an H100 GPU it
+# lies at about 300 operations per byte: by its data sheet, the GPU computes 989 TFLOP/s in 16-bit products
+# and reads 3.35 TB/s from memory.
+#
+# Now the profile makes sense. Dropout and softmax do only a few operations for each number that they fetch.
+# These calls lie far to the left in the figure, so they take a large part of the time although they do
+# little arithmetic. In a model this small, the fixed cost of each call adds to that. The rest of this
+# lesson takes up three remedies one by one:
 #
 # 1. **more rows** for each fetched weight;
 # 2. **fewer trips to memory** for the same work;
@@ -210,14 +219,14 @@ plt.show()
 # *How far below the roof are our own training step and decoder? [How fast could it
 # be?](evidence/how_fast_could_it_be.ipynb)*
 #
-# **To keep:** few rows wait for memory, many rows wait for arithmetic.
+# **To keep:** a product with few rows waits for memory, and a product with many rows waits for arithmetic.
 
 # %% [markdown]
 # ## More rows: batches
 #
-# In training, rows are tokens, and there are thousands. In decoding, each step has a single new token. One
-# sentence alone is a product with one row, the leftmost dot. Twelve sentences in a batch are twelve rows for
-# the same fetched weights.
+# In training, the rows are tokens, and there are thousands of them. In decoding, each sentence has one new
+# token per step. A single sentence gives a product with one row, the leftmost dot in Figure 1. A batch of
+# twelve sentences gives twelve rows for the same fetched weights.
 
 # %%
 from annotated import greedy_decode, load_pretrained
@@ -252,29 +261,33 @@ for size in (1, 4, 12):
 assert speed[12] > 2 * speed[1]
 
 # %% [markdown]
-# The batch is several times as fast in sentences per second (*throughput*). But each user waits longer
-# (*latency*), because the batch runs until its longest sentence is done. Services therefore refill the batch
-# while it runs: a new sentence takes the row of a finished one (*continuous batching*).
+# The batch of twelve translates several times as many sentences per second. This rate is called
+# *throughput*. But each user waits longer for an answer, because the batch runs until its longest sentence
+# is done. This wait is called *latency*. Services therefore refill the batch while it runs: as soon as one
+# sentence is finished, a new one takes its row (*continuous batching*). Our model is small, so part of the
+# gain has another reason: the rows of a batch also share the fixed cost of each call.
 #
-# **To keep:** batches raise throughput, because a fetched weight serves many rows.
+# **To keep:** batches raise throughput, because each fetched weight serves many rows.
 
 # %% [markdown]
 # ## Fewer trips: FlashAttention
 #
-# Equation 1 as written makes a table of scores, one for each query and key, and then takes its softmax. For
-# 10,000 tokens that is 100 million numbers per head, written to memory and read again, several times.
-# **FlashAttention** (Dao et al., 2022) computes the same output and never holds the table.
+# As written, the paper's equation 1 makes a table of scores with one entry for each query and key, and then
+# takes the softmax of each row. For 10,000 tokens, the table has 100 million numbers per head. They are
+# written to memory and read again several times. **FlashAttention** (Dao et al., 2022) computes the same
+# output without ever storing the table.
 #
-# The problem is the softmax: to divide by the sum, it seems that one needs all scores first. The trick is
-# older than FlashAttention (Milakov and Gimelshein, 2018). Go through the keys in blocks, and keep three
-# things for each query: the **largest score** so far, the **sum** of the exponentials, and the **weighted sum
-# of the values**. When a block brings a new largest score, both sums shrink.
+# The softmax divides by a sum over all scores, so it seems to need all of them at once. A trick that is
+# older than FlashAttention avoids this (Milakov and Gimelshein, 2018). Go through the keys in blocks, and
+# keep three things for each query: the **largest score** so far, the **sum** of the exponentials, and the
+# **weighted sum of the values**. All exponentials are taken relative to the largest score. When a block
+# brings a new largest score, both sums are therefore scaled down.
 #
 # ![Scores arrive in blocks of two; a maximum, a sum and weighted values are carried from block to block, and
 # shrunk when a larger score comes](../images/online_softmax.svg)
 #
-# *Figure 2. The online softmax. In the third block the maximum rises from 3 to 5, so what was summed before
-# is multiplied by exp(3 − 5) = 0.14.*
+# *Figure 2. The online softmax. In the third block the maximum rises from 3 to 5, so the earlier sums are
+# multiplied by exp(3 − 5) = 0.14.*
 
 
 # %%
@@ -309,9 +322,9 @@ for block in (1, 7, 100):
     torch.testing.assert_close(running_attention(1000 * q, k, v, block), huge)
 
 # %% [markdown]
-# PyTorch's `F.scaled_dot_product_attention` has such *fused* kernels, one compiled call in place of several.
-# They also change what training must remember. Here are the bytes that the forward pass keeps for the
-# backward pass:
+# PyTorch's `F.scaled_dot_product_attention` has *fused* kernels of this kind: one compiled call takes the
+# place of several. They also change what training must remember. The next cell counts the bytes that the
+# forward pass keeps for the backward pass.
 
 # %%
 from torch.nn import functional as F
@@ -343,15 +356,17 @@ assert 1.9 < fuseds[1] / fuseds[0] < 2.1
 assert tables[1] / tables[0] > 3.2
 
 # %% [markdown]
-# Twice the length is four times the table, but only twice the memory of the fused form. It does *more*
-# arithmetic, since the backward pass computes the scores again, and it is still faster for long sentences. In
-# a recorded benchmark on this package's attention, it was ahead from 128 tokens on, and behind at 48.
+# When the sentence is twice as long, attention with the table keeps about four times as many bytes, and the
+# fused form only twice as many. The fused form does *more* arithmetic, because its backward pass computes
+# the scores again. It is still faster for long sentences. In a recorded benchmark of this package's
+# attention on a CPU, the fused form was slower at 48 tokens and faster from 128 tokens on.
 #
-# The same idea makes other parts faster. Fused Adam updates all weights in one pass over memory. A loss that
-# takes 256 tokens at a time never makes the whole table of logits (tokens × vocabulary). `torch.compile`
-# fuses what it can find by itself.
+# The same idea makes other parts faster. Fused Adam updates all weights in one pass over memory. A loss
+# that takes 256 tokens at a time never makes the whole table of logits, which has one row per token and one
+# column per word of the vocabulary. `torch.compile` finds many such fusions by itself.
 #
-# **To keep:** FlashAttention is the same formula with a softmax that runs, so the table never exists.
+# **To keep:** FlashAttention computes the same formula block by block with a running softmax, so the table
+# never exists.
 
 # %% tags=["check"]
 from annotated.translation.evaluate import recorded
@@ -363,8 +378,8 @@ for size in ("tiny", "base"):
 # %% [markdown]
 # ## Fewer bytes: 16 bits and 8
 #
-# Half the bytes are half the fetching, and many processors also multiply 16-bit numbers faster. The 16 bits
-# can be spent in two ways:
+# Numbers of half the size take half the time to fetch, and many processors also multiply 16-bit numbers
+# faster. There are two common ways to spend the 16 bits, float16 and bfloat16:
 
 # %%
 for dtype in (torch.float32, torch.float16, torch.bfloat16):
@@ -381,13 +396,14 @@ assert total.item() == 256
 assert torch.tensor(1e-8, dtype=torch.float16).item() == 0
 
 # %% [markdown]
-# float16 is more exact, but its range is small: small gradients become 0, large sums infinity. bfloat16 has
-# float32's range and only two to three digits. A sum of ones stops at 256, because 257 is not a bfloat16
-# number. Hence **mixed precision**: the factors of matrix products are in bfloat16, while sums, weights,
-# Adam's means and the loss stay in float32. In this package it is `--precision bf16`.
+# float16 is more exact, but its range is small: small gradients become 0, and large sums become infinity.
+# bfloat16 has float32's range, but only two to three digits. Its sum of ones stops at 256, because 257 is
+# not a bfloat16 number. The solution is **mixed precision**: the factors of matrix products are in
+# bfloat16, while sums, weights, Adam's means and the loss stay in float32. In this package, the option is
+# `--precision bf16`.
 #
-# For translating alone, 8 bits are often enough. **Quantization** stores each row of a weight matrix as whole
-# numbers from −127 to 127, with one scale for the row:
+# A finished model that only translates often needs no more than 8 bits. **Quantization** stores each row of
+# a weight matrix as whole numbers from −127 to 127, with one scale for the row:
 
 # %%
 from copy import deepcopy
@@ -409,11 +425,12 @@ print(f"≈{same} of 12 translations are the same with weights of 8 bits")
 assert same >= 6
 
 # %% [markdown]
-# An engine for 8 bits also rounds what flows through the model. In a recorded benchmark of three models with
-# CTranslate2, BLEU changed by less than 0.3, except for one model on a processor without instructions for
-# 8-bit sums: it lost about one point. So measure it on the machine that will translate.
+# Our cell rounds only the weights. An engine that computes in 8 bits also rounds the activations. In a
+# recorded benchmark of three models with the engine CTranslate2, BLEU changed by less than 0.3 on a
+# processor with instructions for 8-bit products. On a processor without them, one of the three models lost
+# about one point. So measure the quality on the machine that will translate.
 #
-# **To keep:** products take 16 bits, sums need 32, and a finished model needs about 8.
+# **To keep:** matrix products work in 16 bits, sums need 32, and a finished model often needs only 8.
 
 # %% tags=["check"]
 record = recorded("quantization")["scores"]
@@ -428,18 +445,21 @@ assert sorted(changes["AVX2"])[0] < -1 < -0.3 < sorted(changes["AVX2"])[2]
 #
 # > "We trained our models on one machine with 8 NVIDIA P100 GPUs." (section 5.2)
 #
-# In **data parallelism**, every GPU holds the whole model and takes a part of the batch. All compute their
-# gradients at the same time, then add them up (an **all-reduce**), and all make the same update.
+# In **data parallelism**, every GPU holds the whole model and takes a part of the batch. All GPUs compute
+# their gradients at the same time. Then the gradients are added up over all GPUs (an **all-reduce**), and
+# every GPU makes the same update.
 #
 # ![A batch is cut into three parts; each GPU runs the whole model on its part; the gradients and the counts
 # of tokens are added, and the sum is divided by all tokens](../images/data_parallelism.svg)
 #
-# *Figure 3. Data parallelism. The loss of each part is a sum, and the division comes last.*
+# *Figure 3. Data parallelism. The loss of each part is a sum, and the division by all tokens comes last.*
 #
-# One detail goes wrong easily. The loss is a mean over tokens, and the parts have different numbers of them.
+# One detail easily goes wrong. The loss is a mean over tokens, and the parts have different numbers of
+# tokens.
 #
-# **Before you run this:** two GPUs, one with short sentences and one with long ones. Each divides by its own
-# tokens, and then the two gradients are averaged. Is that the gradient of the whole batch?
+# **Before you run this:** one GPU has short sentences, and another has long ones. Each divides its gradient
+# by its own number of tokens, and then the two gradients are averaged. Is the result the gradient of the
+# whole batch?
 
 # %%
 tiny = make_model(60, 60, N=1, d_model=32, d_ff=64, h=4, dropout=0.0).double()
@@ -470,13 +490,14 @@ assert (mean_of_means - wanted).norm() > 0.1 * wanted.norm()
 torch.testing.assert_close(divided_last, wanted)
 
 # %% [markdown]
-# No. A word on the first GPU counted more than twice as much, and nothing crashed. The remedy is simple,
-# because gradients are linear: a constant divisor can be applied at any time. So each GPU computes the
-# gradient of its *summed* loss, the all-reduce adds the gradients and the counts of tokens, and the division
-# comes last. That is what this package's `Trainer` does.
+# No, the mean of the means is wrong. A word on the first GPU counted more than twice as much as a word on
+# the second, and nothing crashed. The remedy is simple, because the gradient of a sum is the sum of the
+# gradients. Each GPU computes the gradient of its *summed* loss. The all-reduce adds the gradients and the
+# token counts, and the division comes last. This package's `Trainer` works this way.
 #
-# The same holds for **gradient accumulation**. If a batch does not fit into memory, take it in pieces, add up
-# the gradients, divide by all tokens, and only then update (`--accumulate 8`).
+# The same holds for **gradient accumulation**. If a batch does not fit into memory, process it in pieces.
+# Add up the gradients of all pieces, divide by the number of all tokens, and only then update the weights.
+# In this package, `--accumulate 8` adds up eight batches before each update.
 #
 # For one machine with eight GPUs, PyTorch's `torchrun` starts one process for each of them:
 #
@@ -491,9 +512,9 @@ torch.testing.assert_close(divided_last, wanted)
 #     -m annotated train --corpus multi30k --preset base --out runs/base
 # ```
 #
-# Is the sending slow? When $n$ GPUs pass gradients round a ring, each sends $2 (n-1) / n$ times the bytes of
-# the gradient. We calculate its time against that of the computing, from published rates; nothing here is
-# measured:
+# Does sending the gradients take long? When $n$ GPUs pass gradients around a ring, each GPU sends
+# $2(n-1)/n$ times the bytes of the gradient. The next cell divides the time for sending by the time for
+# computing. It uses published rates, so nothing here is measured:
 
 # %%
 compute = 0.4 * 989e12  # assumed: 40% of what an H100 can do in 16 bits
@@ -504,22 +525,22 @@ for link, gpus, per_second in (("8 GPUs, NVLink", 8, 450e9), ("64 GPUs, InfiniBa
         print(f"{link:20} {tokens:6,} tokens on each GPU: sending / computing = {ratio:.0%}")
 
 # %% [markdown]
-# The number of weights cancels: both the sending and the computing grow with it. What counts is how many
-# tokens each GPU has for one exchange. Part of the sending hides behind the backward pass, since the
-# gradients of the last layers are ready first. If even the model is too large for one GPU, its weights and
-# Adam's means are spread over all of them (*FSDP*, *ZeRO*), for the price of more sending.
+# The number of weights cancels, because the sending and the computing both grow with it. The ratio depends
+# on how many tokens each GPU processes between two exchanges. Part of the sending hides behind the backward
+# pass, because the gradients of the last layers are ready first. If the model itself is too large for one
+# GPU, its weights and Adam's means are spread over all GPUs (*FSDP*, *ZeRO*), at the price of more sending.
 #
-# **To keep:** add gradients and counts over all GPUs, and divide last.
+# **To keep:** add the gradients and the token counts over all GPUs, and divide last.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - A training step takes six operations per weight and token, and a call with few operations per byte waits
-#   for memory.
-# - Three things make it faster: more rows for each fetched weight (batches), fewer trips to memory (fused
-#   calls, FlashAttention's running softmax), and fewer bytes (bfloat16, int8).
-# - Several GPUs compute the same update as one if gradients and token counts are added, and the division
-#   comes last.
+# - A training step takes about six operations per weight and token, and a call with few operations per byte
+#   waits for memory.
+# - Three things make a Transformer faster: more rows for each fetched weight (batches), fewer trips to
+#   memory (fused calls, FlashAttention's running softmax), and fewer bytes (bfloat16, int8).
+# - Several GPUs compute the same update as one GPU if their gradients and token counts are added and the
+#   division comes last.
 #
 # **Deeper:** [How fast could it be?](evidence/how_fast_could_it_be.ipynb)
 #
@@ -528,9 +549,10 @@ for link, gpus, per_second in (("8 GPUs, NVLink", 8, 450e9), ("64 GPUs, InfiniBa
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Predict first: the base model has 63 million weights. It trained for 100,000 updates
-# of 25,000 tokens on eight P100s that reach 30% of 9.5 TFLOP/s. How many hours is that? And how many on a
-# single H100 that reaches 40% of 989? Then write the function.
+# **Exercise 1 (easy).** Predict first. The base model has 63 million weights. It trained for 100,000
+# updates of 25,000 tokens on eight P100s, each of which reached 30% of 9.5 TFLOP/s. How many hours does the
+# training take? How many hours does it take on a single H100 that reaches 40% of 989 TFLOP/s? Then write
+# the function.
 
 
 # %% tags=["exercise"]
@@ -554,7 +576,7 @@ assert abs(training_hours(1e6, 1e6, 6e12) - 1 / 3600) < 1e-12
 assert 11 < training_hours(63e6, 100_000 * 25_000, 8 * 0.3 * 9.5e12) < 12.5
 
 # %% [markdown]
-# **Exercise 2 (medium).** Write gradient accumulation: after your function, each parameter's `.grad` is the
+# **Exercise 2 (medium).** Write gradient accumulation. After your function, each parameter's `.grad` is the
 # gradient of the *mean over all tokens* of all pieces, although only one piece is computed at a time.
 # `summed_loss(piece)` returns a piece's summed loss and its number of tokens.
 
@@ -589,9 +611,9 @@ expected = 2 * everything.T @ (everything @ weight.detach()) / 4
 assert torch.allclose(weight.grad, expected)
 
 # %% [markdown]
-# **Exercise 3 (medium).** Explore: quantize a weight matrix with *one* scale for the whole matrix instead of
-# one for each row, when a single weight is 50 times as large as the others. How large are the errors of the
-# two ways? What does that say about a model with a few extreme weights?
+# **Exercise 3 (medium).** Explore. In a weight matrix, a single weight is 50 times as large as the others.
+# Quantize the matrix with one scale for each row, and then with *one* scale for the whole matrix. How large
+# are the errors of the two ways? What do they say about a model with a few extreme weights?
 
 # %% tags=["solution"]
 _ = torch.manual_seed(0)
