@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 14 · PyTorch's own Transformer
 #
-# **You build a translator round `nn.Transformer` that works, and learn to catch the four mistakes that raise
+# **You build a working translator around `nn.Transformer`, and you learn to catch four mistakes that raise
 # no error.**
 #
 # Previous: [13_reading_attention](13_reading_attention.ipynb) · Next:
@@ -13,8 +13,8 @@
 # - **Before:** you know the whole model ([06](06_the_full_model.ipynb)), masks
 #   ([02](02_attention.ipynb), [07](07_batches_and_masks.ipynb)) and the training loop
 #   ([09](09_first_example.ipynb)).
-# - **After:** you can use `nn.Transformer` without its traps, test that a decoder does not see its answer,
-#   and move weights between it and this package.
+# - **After:** you can use `nn.Transformer` without its traps, test that a decoder does not see the answers
+#   it should predict, and move weights between `nn.Transformer` and this package.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). A number after `≈` may differ on your
 # processor. Folded cells called *Check* test what the text claims; you can skip them.
@@ -28,7 +28,8 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## What is in the box
 #
-# PyTorch comes with a Transformer. Why not use it and stop here? Let us see what is in it, next to ours:
+# PyTorch comes with a Transformer. Why not use it and stop here? Let us see what is in it and compare it
+# with ours:
 
 # %%
 import warnings
@@ -47,14 +48,14 @@ print("theirs:", *(name for name, _ in theirs.named_children()))
 print("ours:  ", *(name for name, _ in ours.named_children()))
 
 # %% [markdown]
-# It is the two stacks of the paper's Figure 1 and nothing else. It takes vectors and gives vectors.
-# **Embeddings, positions, the output map, the masks and the decoding are left to you.** There is no cache
-# either ([11](11_search_and_averaging.ipynb)). PyTorch's documentation calls the module a reference
-# implementation for understanding, with limited features.
+# PyTorch's module holds the two stacks of the paper's Figure 1. It takes vectors and returns vectors.
+# **Embeddings, positions, the output map, the masks and the decoding are left to you.** It has no cache for
+# decoding either ([11](11_search_and_averaging.ipynb)). PyTorch's documentation calls the module a
+# reference implementation for understanding, with limited features.
 #
-# So we need something to translate. Our language is small enough to learn in seconds: German numbers.
-# *Siebenundvierzig* (47) is "seven and forty", which we write as three words. English turns it round and
-# drops the "and".
+# To use the module, we need something to translate. Our language is small enough to learn in seconds:
+# German numbers. *Siebenundvierzig* (47) means "seven and forty". German writes it as one word, but we
+# split it into three. English turns the order around and drops the "and".
 
 # %%
 import random
@@ -86,9 +87,10 @@ print(*unseen[0], sep="  →  ")
 # %% [markdown]
 # ## A translator around it
 #
-# Here is all that `nn.Transformer` leaves to us, in twenty lines. Look at the masks; each of them will be
-# broken below. In PyTorch's masks, **`True` means hidden**. (In this package, and in PyTorch's own
-# `F.scaled_dot_product_attention`, it means *may be looked at*.)
+# The next class contains everything that `nn.Transformer` leaves to us, except the decoding. Look at the
+# masks, because we will break them one by one below. In the masks of `nn.Transformer`, **`True` means
+# hidden**. In this package and in PyTorch's own `F.scaled_dot_product_attention`, `True` means the
+# opposite: the position *may be looked at*.
 
 # %%
 from annotated import sinusoids
@@ -119,8 +121,9 @@ class NumberTranslator(nn.Module):
 
 
 # %% [markdown]
-# The training is that of [09](09_first_example.ipynb). The decoder reads `tgt[:, :-1]`, the target without
-# its last token, and must say `tgt[:, 1:]`, the same without its first.
+# The training loop is like that of [09](09_first_example.ipynb), with plain cross-entropy and a constant
+# learning rate. The decoder reads `tgt[:, :-1]`, the target without its last token. It must predict `tgt[:,
+# 1:]`, the target without its first token.
 
 # %%
 from annotated import WordTokenizer
@@ -155,8 +158,8 @@ print(f"loss after {len(pairs) // 32} updates ≈{loss.item():.2f}")
 assert loss.item() < 0.6
 
 # %% [markdown]
-# There is no decoding in the box, so we write greedy decoding. Without a cache, each step reads everything
-# again.
+# The module does not decode, so we write greedy decoding ourselves. There is no cache, so each step reads
+# all earlier tokens again.
 
 
 # %%
@@ -179,15 +182,16 @@ print(f"≈{right} of 100 right")
 assert right > 40
 
 # %% [markdown]
-# It works. Now we break it in four ways, none of which raises an error.
+# After a few seconds of training, the translator gets about three rows out of four entirely right. Now we
+# break it in ways that raise no error.
 #
-# **To keep:** `nn.Transformer` is the two stacks; the rest of the model, and every mask, is yours.
+# **To keep:** `nn.Transformer` is the two stacks; you write the rest of the model and every mask.
 
 # %% [markdown]
 # ## Trap 1: which axis is the batch?
 #
-# **Before you run this:** three sentences of five words, as vectors `(3, 5, 64)`. We change sentence 1 (of 0,
-# 1 and 2). Which outputs should change?
+# **Before you run this:** we give the module three sentences of five words, as vectors of shape `(3, 5,
+# 64)`. Then we change only sentence 1 (of 0, 1 and 2). Which outputs should change?
 
 
 # %%
@@ -210,9 +214,9 @@ assert changed_outputs(theirs) == [1]
 assert changed_outputs(as_it_comes) == [0, 1, 2]
 
 # %% [markdown]
-# By default the module takes `(length, batch, d_model)`. It read our tensor as five sentences of three words,
-# and words of different sentences attended to each other. PyTorch complains only when lengths happen not to
-# fit.
+# By default the module expects the shape `(length, batch, d_model)`. It read our tensor as five sentences
+# of three words, and words of different sentences attended to each other. `nn.Transformer` raises an error
+# only if the source and the target have different lengths. Ours have the same length.
 #
 # **To keep:** always write `batch_first=True`.
 
@@ -222,14 +226,14 @@ assert changed_outputs(as_it_comes) == [0, 1, 2]
 # > "We also modify the self-attention sub-layer in the decoder stack to prevent positions from attending to
 # > subsequent positions." (section 3.1)
 #
-# `nn.Transformer` does not do that unless you say so: the default of `tgt_mask` is `None`. And who passes a
-# mask from a package with the other convention hides the past and shows the future. In both cases the decoder
-# can copy its answer. The loss falls *faster* than it should, and nothing is learned
-# ([07](07_batches_and_masks.ipynb)).
+# `nn.Transformer` does not do that unless you tell it to: the default of `tgt_mask` is `None`. A mask from
+# a package with the other convention is no better: it hides the past and shows the future. In both cases
+# the decoder can copy its answer. The loss falls *faster* than it should, and the model learns nothing
+# useful ([07](07_batches_and_masks.ipynb)).
 #
-# There is a check that takes no training. Prediction $t$ must not depend on token $t + 1$, its answer, nor on
-# any token after it. So replace them in the data, and see whether the prediction moves. A model with random
-# weights will do.
+# You can check this without any training. Prediction $t$ is about token $t + 1$. So it must not depend on
+# token $t + 1$, nor on any token after it. Replace these tokens in the data, and see whether the prediction
+# changes. A model with random weights is good enough for this check.
 
 
 # %%
@@ -264,19 +268,22 @@ n = tgt.size(1) - 1
 assert heard == [0, n - 1, n - 1, n]
 
 # %% [markdown]
-# (One fewer with the shift, because there the decoder never reads the last answer.) This check belongs into
-# the tests of every program that trains a decoder.
+# With no mask and with the inverted mask, one prediction fewer depends on its answer, because the decoder
+# never reads the last token of the target. The last line is another mistake: without the shift, the decoder
+# reads `tgt[:, 1:]`, the very tokens that it should predict. Put this check into the tests of every program
+# that trains a decoder.
 #
-# **To keep:** replace the future in the data; if a prediction moves, the decoder has read its answer.
+# **To keep:** replace the future in the data; if a prediction changes, the decoder has read its answer.
 
 # %% [markdown]
 # ## Trap 3: padding, twice
 #
-# The encoder's padding is hidden by `src_key_padding_mask`. Is that not enough? The encoder still outputs a
-# vector for each padded position, and the decoder looks at the encoder's output.
+# In the encoder, `src_key_padding_mask` hides the padding of the source. Is that not enough? No: the
+# encoder still outputs a vector for each padded position, and the decoder looks at all of the encoder's
+# output. A second mask, `memory_key_padding_mask`, hides these vectors from the decoder.
 #
-# **Before you run this:** we add three padding tokens to a source. By how much do the logits change, with all
-# masks, and without `memory_key_padding_mask`?
+# **Before you run this:** we add three padding tokens to a source. How much do the logits change with both
+# masks, and how much without `memory_key_padding_mask`?
 
 # %%
 longer = nn.functional.pad(src, (0, 3), value=PAD)
@@ -291,22 +298,23 @@ assert both < 5e-5
 assert once > 0.02
 
 # %% [markdown]
-# Without the second mask, a translation depends on how long the other sentences of its batch are. The
-# target's own padding needs no mask as long as it stands on the right: the causal mask already hides it from
-# every real word, and the loss ignores what is predicted there.
+# Without the second mask, the translation of a sentence depends on how long the other sentences in its
+# batch are. The target's own padding needs no mask as long as it stands on the right. The causal mask
+# already hides it from every real word, and the loss ignores what the model predicts there.
 #
-# *More about masks: flags that override your mask, sentences that are all padding, and which kernel runs
-# when. [What does nn.Transformer do with your
+# *There is more to know about masks: which flags override your mask, what happens to a sentence that is all
+# padding, and which kernel runs when. See [What does nn.Transformer do with your
 # masks?](evidence/what_does_nn_transformer_do_with_your_masks.ipynb)*
 #
-# **To keep:** pass the source's padding twice.
+# **To keep:** pass the source's padding mask twice, once for the encoder and once for the decoder.
 
 # %% [markdown]
 # ## Trap 4: it is not quite the paper's model
 #
-# Two things differ from the paper's text. First, each stack ends in one more layer norm. Second, `dropout` is
-# one number for three places, among them the attention weights. The paper describes dropout on the output of
-# each sub-layer and on the embeddings (section 5.4).
+# Two things differ from the paper's text. First, each stack ends in one more layer norm. Second, one
+# number, `dropout`, sets the rate in three places. One of these places is the attention weights, which the
+# paper's section on dropout does not mention. It describes dropout on the output of each sub-layer and on
+# the embeddings with their positions (section 5.4).
 
 # %%
 layer = nn.Transformer(64, nhead=4, dropout=0.1, batch_first=True).encoder.layers[0]
@@ -320,10 +328,10 @@ assert layer.self_attn.dropout == layer.dropout.p == layer.dropout1.p == 0.1
 assert theirs.encoder.norm is not None
 
 # %% [markdown]
-# So is it the same model otherwise? That can be tested. Copy the weights, and compare the outputs. PyTorch
-# keeps $W^Q$, $W^K$ and $W^V$ of all heads in one matrix, `in_proj_weight`; apart from that, only names
-# differ. `to_torch` of this package builds an `nn.Transformer` with a model's weights and without the two
-# norms, and `from_torch` goes the other way.
+# Is everything else the same as in our model? We can test that: copy the weights and compare the outputs.
+# PyTorch keeps $W^Q$, $W^K$ and $W^V$ of all heads in one matrix, `in_proj_weight`. Apart from that, only
+# the names differ. Two functions of this package copy the weights: `to_torch` builds an `nn.Transformer`
+# with a model's weights and without the two norms, and `from_torch` goes the other way.
 
 # %%
 from annotated.interop import from_torch, to_torch
@@ -349,20 +357,23 @@ for name, weight in ours.state_dict().items():
         assert torch.equal(back[name], weight)
 
 # %% [markdown]
-# The same numbers. So a model that was trained in PyTorch, without the two norms, gets this package's search
-# with its cache and its pictures. You copy its embeddings and its output map yourself. Ours multiply
-# embeddings by $\sqrt{d_{model}}$ (section 3.4); if yours do not, divide the tables by it.
+# The two models compute the same numbers. So if you train a model in PyTorch without the two norms, you can
+# move it into this package, and search with the cache and all pictures work with it. You copy its
+# embeddings and its output map yourself. One detail matters there: our models multiply embeddings by
+# $\sqrt{d_{model}}$ (section 3.4). If your model does not, divide its embedding tables by
+# $\sqrt{d_{model}}$ when you copy them.
 #
-# **To keep:** copy the weights into another implementation and compare; there is no better test of a model.
+# **To keep:** to test a model, copy its weights into another implementation and compare the outputs.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - `nn.Transformer` holds the two stacks; embeddings, positions, masks, output and decoding are yours.
-# - Its masks say `True` for hidden, none is applied by default, and the source's padding must be passed
-#   twice.
+# - `nn.Transformer` holds the two stacks; you add embeddings, positions, masks, the output map and
+#   decoding.
+# - In its masks `True` means hidden, it applies none of them by default, and you must pass the source's
+#   padding mask twice.
 # - A check without training finds a decoder that sees its answer, and copied weights show that two
-#   implementations are one model.
+#   implementations compute the same model.
 #
 # **Deeper:** [What does nn.Transformer do with your
 # masks?](evidence/what_does_nn_transformer_do_with_your_masks.ipynb)
@@ -372,8 +383,9 @@ for name, weight in ours.state_dict().items():
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Predict first: we set the rate of every `nn.Dropout` in an `nn.Transformer` to 0 and
-# leave it in training. Do two calls with the same input agree? Then find out, and mend it if they do not.
+# **Exercise 1 (easy).** Predict first. We set the rate of every `nn.Dropout` in an `nn.Transformer` to 0
+# and leave the model in training mode. Do two calls with the same input agree? Then find out, and if the
+# calls do not agree, change the model so that they do.
 
 # %% tags=["solution"]
 noisy, x = nn.Transformer(64, nhead=4, dropout=0.1, batch_first=True), torch.randn(2, 5, 64)
@@ -387,8 +399,8 @@ for module in noisy.modules():
 assert torch.equal(noisy(x, x), noisy(x, x))
 
 # %% [markdown]
-# **Exercise 2 (medium).** A classifier averages the encoder's states over the words of a sentence. Write the
-# mean that leaves out padding. A sentence that is all padding gives zeros.
+# **Exercise 2 (medium).** A classifier averages the encoder's states over the words of a sentence. Write
+# this mean so that it leaves out padding. For a sentence that is all padding, return zeros.
 
 
 # %% tags=["exercise"]
@@ -414,8 +426,8 @@ states[2] = torch.nan  # PyTorch may put NaN there
 assert torch.equal(mean_of_words(states, padding)[2], torch.zeros(8))
 
 # %% [markdown]
-# **Exercise 3 (hard).** Explore: `overheard` finds a mask that shows too much. Does it find a mask that shows
-# too little, such as one under which each position sees only itself? Write the check that does.
+# **Exercise 3 (hard).** Explore. `overheard` finds a mask that shows too much. Does it also find a mask
+# that shows too little, such as one under which each position sees only itself? Write a check that does.
 
 # %% tags=["solution"]
 src, tgt = batch_of([max(unseen, key=lambda pair: len(pair[1].split()))])
