@@ -8,7 +8,7 @@
 # [15_going_fast](15_going_fast.ipynb) · The model that we compare with:
 # [06_the_full_model](06_the_full_model.ipynb)
 #
-# *19 minutes to read, half a minute to run.*
+# *20 minutes to read, half a minute to run.*
 #
 # - **Before:** you know the whole model ([06](06_the_full_model.ipynb)), masks
 #   ([02](02_attention.ipynb), [07](07_batches_and_masks.ipynb)) and the training loop
