@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Does beam search find the most probable translation?
 #
-# Mostly, where the model is sure: for 27 captions with a translation more probable than 1 in 500, exact
-# search proves that a beam of 4 missed none and greedy decoding missed 4. Finding it does not make a
-# translation good: three of those four are wrong, and for two further captions the *empty* translation is
-# likelier than all that beams of up to 8 found.
+# Mostly, where the model is fairly sure: for 27 captions for which a beam found a translation more probable
+# than 1 in 500, exact search proves that a beam of 4 missed none of the most probable translations and
+# greedy decoding missed 4. The most probable translation need not be a good one: three of those four are
+# wrong, and for two further captions the *empty* translation is likelier than all that beams of up to 8
+# found.
 #
 # *Half a minute to run.* The lesson that this belongs to is
 # [11_search_and_averaging](../11_search_and_averaging.ipynb).
@@ -19,18 +20,17 @@ if not find_spec("annotated"):
 # ## How can one know the most probable translation?
 #
 # Nobody can try all translations, because there are thousands of tokens to the power of sixty. But there is a
-# bound. A sentence is never more probable than its beginning, because every further token multiplies by at
-# most
-# 1. So once a search has found one translation with probability $p$, every beginning less probable than $p$
-#    can be dropped for good.
+# bound. A sentence is never more probable than its beginning, because every further token multiplies its
+# probability by a number that is not larger than one. So once a search has found one translation with
+# probability $p$, every beginning less probable than $p$ can be dropped for good.
 #
 # How many beginnings remain? Different beginnings of one length exclude each other, so their probabilities
-# add up to at most 1. Fewer than $1/p$ of them can be more probable than $p$. For $p = 0.02$ these are fewer
-# than 50, at every length. **Exact search** keeps them all, and it ends when none is left. Stahlberg and
+# add up to at most 1. Fewer than $1/p$ of them can be more probable than $p$. For $p = 0.02$, fewer than 50
+# remain at every length. **Exact search** keeps them all, and it ends when none is left. Stahlberg and
 # Byrne ([2019](https://arxiv.org/abs/1908.10090)) use the same bound.
 #
-# Our model is the shipped translator, English to German. We wrote the captions ourselves. In float64 no
-# rounding decides what wins.
+# Our model is the shipped translator, English to German. We wrote the captions ourselves. We compute in
+# float64, so that rounding does not decide which translation wins.
 
 # %%
 import math
@@ -168,10 +168,14 @@ assert not set(hidden) & set(sure)
 # %% [markdown]
 # ## What it says
 #
-# Where this model is sure, a beam of 4 is as good as exact search. Where it is unsure, its most probable
-# translation may be empty, and a narrow beam hides that because it drops the empty translation at step 1. So
-# a better search cannot repair a model whose probabilities are wrong.
+# For these 27 captions, a beam of 4 is as good as exact search. With none missed in 27, the share that it
+# misses among captions like these could still be one in ten (the upper bound of a 95% interval). Where the
+# model is unsure, its most probable translation may be empty, and a narrow beam hides that because it drops
+# the empty translation at step 1. So a better search cannot repair a model whose probabilities are wrong.
 #
 # **What it does not say.** We chose captions for which the model is sure, because exact search is cheap
-# there. The 27 are not a sample of all sentences, so they say nothing about how often the empty translation
-# wins in general. Our model is small and its captions are short.
+# there. The choice favors the beams: a caption counts only if one of the beams found a translation more
+# probable than 1 in 500, and a caption for which all of them missed such a translation would not be among
+# the 27. We have not searched the other four exactly. The 27 are not a sample of all sentences, so they say
+# nothing about how often the empty translation wins in general. Our model is small and its captions are
+# short.

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # How fast could it be?
 #
-# On one core, our small training step takes about twice as long as its arithmetic and its memory traffic
-# would need, and a decoder that translates sentence by sentence about five times as long, because of the
-# fixed cost of many small calls. A cache makes the time of decoding grow with about the 1.1th power of the
-# length instead of the 1.7th.
+# On one core, our small training step takes 1.8 times as long as its arithmetic and its memory traffic
+# would need, and a decoder that translates sentence by sentence takes 4.9 times as long, mostly because of
+# the fixed cost of many small calls. With a cache, the time of decoding grows with about the 1.1th power of
+# the length instead of the 1.7th (three recorded runs, 1.12 to 1.15 and 1.68 to 1.70).
 #
 # *Half a minute to run.* The lesson that this belongs to is [15_going_fast](../15_going_fast.ipynb).
 
@@ -17,9 +17,9 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## The roof of one core
 #
-# No call can be faster than its operations at the peak rate, or than its bytes at the bandwidth of memory. We
-# measure both: the peak with a large product, the bandwidth with a copy. The clock is the processor time of
-# one thread, which other programs disturb less.
+# A call cannot be faster than its operations at the peak rate, or, if its operands come from main memory,
+# than its bytes at the bandwidth of that memory. We measure both: the peak with a large product, the
+# bandwidth with a copy. The clock is the processor time of one thread, which other programs disturb less.
 
 # %%
 import time
@@ -50,8 +50,9 @@ assert 0.5 < PEAK / BANDWIDTH < 100
 
 # %% [markdown]
 # `Operands` notes each call of PyTorch with its operations and the bytes of its operands and results. A
-# processor's caches hold a part of these bytes, so the real traffic is lower. Each result of an elementwise
-# call counts as one operation, though an exponential is several.
+# processor's caches hold a part of these bytes, so the real traffic is lower, and the roof of a small call
+# is an estimate rather than a strict bound. Each result of an elementwise call counts as one operation,
+# though an exponential is several.
 
 # %%
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -163,9 +164,10 @@ assert clock["twelve, one by one"] > 2 * clock["twelve, one batch"]
 # *products* is the share of the roof's time that matrix products need; the rest is elementwise. *factor* is
 # the clock's time divided by the roof's.
 #
-# The training step is nearest to its roof. One by one, the decoder makes thousands of calls with a single row
-# each. Their arithmetic and their bytes explain a small part of the time. The rest is the fixed cost of a
-# call, some microseconds of Python and PyTorch each.
+# The training step is nearest to its roof. One by one, the decoder makes thousands of calls with a single
+# row each. Their arithmetic and their bytes explain about a fifth of the time. The rest, spread over 11,019
+# calls, is about 7 microseconds for each. We take it for the fixed cost of a call in Python and PyTorch. As
+# one batch, the same sentences need a seventh of the calls and less than a quarter of the time.
 #
 # ## Prefill and decode
 #
@@ -244,11 +246,13 @@ assert max(record["exponents"]["with the cache"]) < 1.2 < 1.6 < min(record["expo
 
 # %% [markdown]
 # The record is of `benchmarks/scaling.py`, three runs of lengths 32 to 512 with the cache and 32 to 128
-# without, on two cores of an AMD EPYC. Neither exponent is the 1 or 2 of the count: at short lengths fixed
-# costs flatten the curve without a cache, and at long ones the attention over the cache bends the other up.
+# without, on two cores of an AMD EPYC. The ranges differ, so the two exponents are not measured at the same
+# lengths. Neither is the 1 or 2 of the count. Two likely reasons: at short lengths fixed costs flatten the
+# curve without a cache, and at long ones the attention over the cache bends the other one up.
 #
 # ## What it does not say
 #
-# Nothing about GPUs, where a call costs microseconds of the processor while the GPU computes beside it. And
-# nothing about `torch.compile`, which makes few calls of many: its own compiling takes longer than this page
-# may, so it is not measured here. `benchmarks/train.py --compile` measures it on your machine.
+# These are times of one machine. They say nothing about GPUs, where the processor issues the calls while
+# the GPU computes beside it. And they say nothing about `torch.compile`, which merges many calls into few:
+# compiling takes longer than this page may run, so it is not measured here. `benchmarks/train.py --compile`
+# measures it on your machine.

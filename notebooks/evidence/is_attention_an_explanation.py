@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Is attention an explanation?
 #
-# Only in part. The translator needs its cross-attention, since even weights cost it ≈1.8 nats per token; but
-# a search that moves ≈63% of all weight elsewhere changes only ≈3% of the predicted probability, so the map
-# that we see is one of many that would do.
+# Only in part: the translator needs its cross-attention, because even weights cost it ≈1.8 nats per token.
+# But a search that moves ≈63% of all weight elsewhere changes only ≈3% of the predicted probability, so the
+# map that we see is one of many that would do.
 #
 # *Half a minute to run.* The lesson that this belongs to is
 # [13_reading_attention](../13_reading_attention.ipynb).
@@ -125,18 +125,18 @@ assert harm.max() < 0.4
 assert harm.sum() < 0.7 * all_even[3]
 
 # %% [markdown]
-# Weights without information cost ≈1.8 to ≈2.5 nats per token. Jain and Wallace (2019) had found the opposite
-# for text classifiers, whose output often changed little under shuffled weights. A translator has to know
-# *which* word comes next.
+# Weights without information cost ≈1.8 to ≈2.4 nats per token. Jain and Wallace (2019) had found the
+# opposite for text classifiers, whose output often changed little under shuffled weights. A translator has
+# to find the word that it translates next, which may be why.
 #
-# No single head is needed. Voita and others (2019) pruned the heads of a full-size translator in training:
-# most encoder heads could go at 0.15 BLEU, and the ones that stayed longest were positional, syntactic or
-# looked at rare words.
+# Here, no single head is needed: the worst costs ≈0.10 nats. Voita and others (2019) pruned the heads of a
+# full-size translator in training: most encoder heads could go at 0.15 BLEU, and the ones that stayed
+# longest were positional, syntactic or looked at rare words.
 #
 # ## A weight is not an effect
 #
-# The captions end in a full stop and `</s>`. Both are poor in content, and yet they get attention. How much
-# would an even map give to two tokens of a caption? That is the baseline.
+# The captions end in a full stop and `</s>`. Both carry little content, and yet they get attention. How
+# much would an even map give to two tokens of a caption? That is the baseline.
 
 # %%
 lengths = batch.src_mask.sum(dim=-1)  # (24, 1)
@@ -166,17 +166,17 @@ assert abs(price[last]) < 0.05 < 0.3 < min(price["first two tokens"], price["mid
 
 # %% [markdown]
 # The last two tokens get about 1.2 times an even share. That is not much, and not the *attention sink* of
-# large language models, where the first token can take most of a head's weight (Xiao and others, 2023). What
-# is remarkable is the price: their values can be left out at no cost, while two ordinary tokens with *less*
-# weight cost half a nat or more. What reaches the query is the weight times the value (Kobayashi and others,
-# 2020), and a map shows the weight alone.
+# large language models, where the first token can take most of a head's weight (Xiao and others, 2023).
+# What is remarkable is the price: their values can be left out at no cost, while two ordinary tokens with
+# *less* weight cost about half a nat. What reaches the query is the weight times the value (Kobayashi and
+# others, 2020), and a map shows the weight alone.
 #
 # ## Other weights, same prediction
 #
 # Jain and Wallace asked: can one find quite different weights with almost the same output? Then the map is
 # not *the* explanation. Our adversary is gradient descent. It may choose every weight of every caption, and
-# it minimises the divergence from the old predictions minus the share of weight that it has moved. Since
-# weight on the last two tokens is nearly free, a second run must leave them theirs.
+# it minimises the divergence from the old predictions minus the share of weight that it has moved. Because
+# weight on the last two tokens is nearly free, a second run must leave those two their weight.
 
 
 # %%
@@ -214,15 +214,16 @@ assert min(free[1], kept[1]) > 0.2
 
 # %% [markdown]
 # Even weights moved about as much weight, and they moved more than half of the probability. The adversary
-# finds a map just as different with almost the same predictions. Not every map will do, but many will.
+# finds maps that are just as different, with almost the same predictions. With the weight of the last two
+# tokens kept, it still moves ≈49%. So not every map will do, but more than one will.
 #
 # ## What it says, and what it does not
 #
 # **A map is not the only explanation.** Wiegreffe and Pinter (2019, "Attention is not not Explanation")
 # objected that such weights are searched for one text at a time, while a fair adversary would be a trained
-# model; and that an explanation need not be the only one. Our adversary has this freedom too, so it does not
-# settle their point.
+# model; and that an explanation need not be the only one. Our adversary is also searched for on these 24
+# texts, so it does not settle their point.
 #
-# **What it does not say.** One small model, 24 captions, cross-attention only. That no single head is needed
-# may be because heads stand in for each other, or because sixteen changes at once take the model further from
-# what it was trained on than one.
+# **What it does not say.** This is one small model with 24 captions, and cross-attention only. That no
+# single head is needed may be because heads stand in for each other, or because sixteen changes at once
+# take the model further from what it was trained on than one.
