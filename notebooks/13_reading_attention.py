@@ -2,13 +2,13 @@
 # # 13 · Reading attention
 #
 # **You look into a trained translator, turn its attention into a word alignment, and test two stories about
-# single heads, one of which falls.**
+# single heads. One of the stories fails.**
 #
 # Previous: [12_results](12_results.ipynb) · Next:
 # [14_under_the_hood_of_nn_transformer](14_under_the_hood_of_nn_transformer.ipynb) · Attention itself:
 # [02_attention](02_attention.ipynb)
 #
-# *25 minutes to read, half a minute to run.*
+# *27 minutes to read, half a minute to run.*
 #
 # - **Before:** you know attention, masks and heads ([02](02_attention.ipynb),
 #   [03](03_multi_head_attention.ipynb)) and how a decoder reads a known translation
@@ -28,8 +28,9 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## A picture that convinces
 #
-# Here is what the last layer of our translator looks at while it writes, the mean of its four heads. Its
-# translation is not quite right: there is no party in it, and the band plays *in* the church.
+# Our translator writes a German sentence. The figure shows where its last layer looks at each step. The
+# weights are the mean of the four heads. The translation has two mistakes. The party is missing, and the
+# band plays *in* the church.
 
 # %%
 import matplotlib.pyplot as plt
@@ -51,23 +52,26 @@ ax.set(xlabel="English token, looked at", ylabel="German token, written")
 plt.show()
 
 # %% [markdown]
-# *Figure 1. Cross-attention of one translation. Dark is no weight, bright is much.*
+# *Figure 1. Cross-attention of one translation. Each row belongs to one German token. A bright cell means
+# much weight, and a dark cell means almost none.*
 #
 # > "As side benefit, self-attention could yield more interpretable models." (section 4)
 #
-# The picture seems to explain the translation. But it is easy to find sense in a picture. There are two
-# different claims to test (Jacovi and Goldberg, 2020):
+# The picture seems to explain the translation: *Kirche* looks at *church*, and *Band* looks at *band*. But
+# it is easy to find sense in a picture. So we separate two claims, and test each of them (Jacovi and
+# Goldberg, 2020):
 #
-# - A map is **plausible** if it agrees with what a human would say.
-# - A map is **faithful** if it shows what the model really uses.
+# - An attention map is **plausible** if it agrees with what a human would say.
+# - An attention map is **faithful** if it shows what the model really uses.
 #
-# This lesson tests both, one after the other.
+# We begin with the first claim.
 
 # %% [markdown]
 # ## Is it plausible? Ask for alignments
 #
-# A human can say which German word belongs to which English words. The package has 24 captions, translated
-# and **aligned** by hand by one person. A link between two words is *sure* or only *possible*.
+# A human can say which German word belongs to which English words. The package has 24 captions with their
+# translations. A person has **aligned** them by hand, that is, linked the words that belong together. Each
+# link is either *sure* or only *possible*.
 
 # %%
 from annotated.data.captions import aligned_captions
@@ -79,9 +83,10 @@ print("sure:    ", *(f"{pair.german_words[t]}–{pair.english_words[s]}" for s, 
 print("possible:", *(f"{pair.german_words[t]}–{pair.english_words[s]}" for s, t in sorted(pair.possible)))
 
 # %% [markdown]
-# Our maps are not about words yet, but about subwords. *Straßenbahn* is three of them. So we make maps of
-# words: a word **looks** with the average of its pieces' rows, because a row must still add up to 1, and it
-# **receives** the sum of its pieces' columns.
+# The alignments are about words, but our maps are about subwords. The word *Straßenbahn*, for example, is
+# made of three pieces. So we turn each map of pieces into a map of words. The row of a word is the
+# **average** of its pieces' rows, so that it still adds up to 1. The column of a word is the **sum** of its
+# pieces' columns, because all weight on a piece is weight on the word.
 
 # %%
 from bisect import bisect
@@ -117,9 +122,10 @@ assert word_of_piece(["▁die", "▁Stra", "ßen", "bahn", "."], ["die", "Straß
 ]
 
 # %% [markdown]
-# One more choice, and it is easy to get wrong: **a row has two names**. It belongs to the token that the
-# decoder has just *read*, and to the token that it is about to *say*, one position later. For which of the
-# two does it look into the source? We keep both maps and let the alignments decide.
+# There is one more choice, and it is easy to get wrong: **a row has two names**. A row belongs to one
+# position of the decoder. At this position, the decoder has just *read* one German token, and it is about
+# to *say* the next one. For which of these two tokens does the row look into the source? We keep both
+# readings and let the alignments decide.
 
 
 # %%
@@ -139,13 +145,18 @@ def word_maps(pair):
 maps = [word_maps(pair) for pair in pairs]
 
 # %% [markdown]
-# To turn a map into an alignment $A$, link each German word to the English word with the largest weight (to
-# none, if that is `</s>`). With the sure links $S$ and all links $P$, sure or possible, the **alignment error
-# rate** (AER; Och and Ney, 2003) is
+# To turn a map into an alignment, we link each German word to the English word with the largest weight. If
+# `</s>` has the largest weight, the German word gets no link. Let $A$ be the set of our links, $S$ the
+# human's sure links, and $P$ all of the human's links, sure or possible. Then the **alignment error rate**
+# (AER; Och and Ney, 2003) is
 #
 # $$\mathrm{AER} = 1 - \frac{|A\cap S| + |A\cap P|}{|A| + |S|}$$
 #
-# 0 is perfect. In words: links that we made should be at least possible, and sure links should be found.
+# An AER of 0 is perfect. To reach it, every link that we made must be at least possible, and we must find
+# every sure link.
+#
+# What is a bad AER? We score two baselines that do not use the model: random maps, and a *diagonal* that
+# links each German word to the English word that stands equally far along in its sentence.
 
 
 # %%
@@ -181,11 +192,12 @@ for weights, pair in zip(lazy, pairs, strict=True):
 assert error_rate(lazy) < 0.4 < 0.8 < chance
 
 # %% [markdown]
-# Remember the second number. The **diagonal** reads neither sentence and still has an AER of 0.34, because
-# German and English captions run side by side. A bright diagonal in a picture proves little.
+# Remember the second number. The **diagonal** reads neither sentence, and still it has an AER of 0.34,
+# because German and English captions have nearly the same word order. So a bright diagonal in a picture
+# proves little.
 #
-# **Before you run this:** which row will have the better alignments, the one that has just *read* a German
-# word, or the one that is about to *say* it?
+# **Before you run this:** which row will have the lower error rate, the row that has just *read* a German
+# word, or the row that is about to *say* it?
 
 # %% tags=["figure-aer-by-head"]
 import seaborn
@@ -204,17 +216,17 @@ figure.suptitle("Alignment error rate: lower is better")
 plt.show()
 
 # %% [markdown]
-# *Figure 2. The alignment error rate of every cross-attention head, from the row that has just read a German
-# word (left) and from the row that is about to say it (right). Dark is good.*
+# *Figure 2. The alignment error rate of every cross-attention head. Left: from the row that has just read a
+# German word. Right: from the row that is about to say it. Darker cells are better.*
 
 # %% tags=["check"]
 assert rates["reads"][1, 1] == min(grid.min() for grid in rates.values()) < 0.25
 assert rates["says"][-1].max() < 0.5 < 0.8 < rates["reads"][-1].min()
 
 # %% [markdown]
-# In layer 4 the answer is clear. The rows that *say* a word find its source, and the rows that *read* it are
-# about as bad as random maps. This is what one would expect: to write *Hund*, look at *dog*. One of the four
-# heads beats the diagonal alone, and so does their mean:
+# In layer 4 the answer is clear. The rows that *say* a word find its source, and the rows that *read* it
+# are about as bad as random maps. You might have expected this: to write *Hund*, look at *dog*. On its own,
+# only one of the four heads beats the diagonal. The mean of the four heads beats it, too:
 
 # %%
 mean_of_layer_4 = error_rate([both["says"][3].mean(dim=0) for both in maps])
@@ -224,20 +236,22 @@ print(f"mean of layer 4, row that says: AER ≈{mean_of_layer_4:.2f}")
 assert mean_of_layer_4 < error_rate(lazy) - 0.05
 
 # %% [markdown]
-# But the best head of all is in **layer 2, in the rows that read**, with an AER of ≈0.20. It looks for the
-# source of the word that was just written. (Chen and others, 2020, found the same in a larger model.) So the
-# very same picture must be read differently in different layers.
+# But the best head of all is in **layer 2, in the rows that read**, with an AER of ≈0.20. This head looks
+# at the source of the word that was just written. Chen and colleagues (2020) also found the best alignments
+# in such rows, in a larger model. So the row labels of a picture depend on the layer: in layer 2, label a
+# row with the word that was read, and in layer 4, with the word to be said.
 #
-# **To keep:** a map is worth something when it beats the diagonal, and its rows may mean the word read or the
-# word to be said.
+# **To keep:** compare a map with the diagonal before you believe it. Its rows may be about the word just
+# read or about the word to be said.
 
 # %% [markdown]
 # ## Why do the rows change their meaning?
 #
-# The state of a position begins as the embedding of the token that was read, and ends as the prediction of
-# the next one. Somewhere in between it turns over. We can watch that. The output layer turns the *last*
-# state into scores for words. Apply it to the states of *every* layer and see which word wins. This is called
-# the **logit lens** (nostalgebraist, 2020).
+# At each position, the decoder has a vector, its *state*, that every layer changes. The state begins as the
+# embedding of the token that was read, and it ends as the prediction of the next token. Somewhere in
+# between, it changes from one to the other, and we can watch this happen. The output layer turns the *last*
+# state into scores for all tokens. We apply the same output layer to the states after *every* layer, and
+# see which token gets the largest score. This method is called the **logit lens** (nostalgebraist, 2020).
 
 # %%
 from annotated import Batch, evaluating
@@ -268,18 +282,20 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# *Figure 3. After layer 1 most states still name the token that was read. After layer 3 most name the one to
-# be said.*
+# *Figure 3. After layer 1, the token that was read has the largest score at most positions. After layer 3,
+# the token to be said has the largest score at most positions.*
 
 # %% tags=["check"]
 assert shares["just read"][1] > 0.5 > 0.2 > max(shares["to be said"][1], shares["just read"][2])
 assert shares["to be said"][3] > 0.5 > 0.1 > shares["just read"][3]
 
 # %% [markdown]
-# Layer 2 reads states that are still about the word just read, and layer 4 reads states that are already
-# about the next word. That fits the two kinds of rows.
+# Layer 2 receives the states after layer 1, which are still about the word just read. Layer 4 receives the
+# states after layer 3, which are already about the next word. This fits the two kinds of rows that we
+# found.
 #
-# **To keep:** on its way up, a position turns from the word it has read into the word it will say.
+# **To keep:** on the way through the layers, the state of a position changes from the word just read to the
+# word to be said.
 
 # %% [markdown]
 # ## What does a head do? A story must be able to fail
@@ -287,12 +303,15 @@ assert shares["to be said"][3] > 0.5 > 0.1 > shares["just read"][3]
 # > "Many of the attention heads exhibit behaviour that seems related to the structure of the sentence."
 # > (Figure 5)
 #
-# The paper's appendix shows heads of the encoder, each with one sentence. Let us look for such heads. One
-# sentence is not enough, because many stories fit it. So we write sentences in which a story can **fail**.
+# The paper's appendix shows what some heads of the encoder do, each on one sentence. Let us look for such
+# heads in our model. One sentence is not enough, because many different stories fit it. So we write many
+# sentences, and we write them so that a story can **fail**.
 #
-# *Story one: a head in which a participle looks at its subject.* In "In front of a big dog a man is
-# sleeping", *sleeping* should look at *man*, not at *dog*. The helper returns the encoder's weights of one
-# word, for all layers and heads.
+# *Story one: in some head, a participle looks at its subject.* In "In front of a big dog a man is
+# sleeping", the word *sleeping* should look at *man*, not at *dog*. The function `look` returns the weights
+# with which one word looks at all others, for every layer and head of the encoder. The function
+# `mean_weights` averages them over thirty sentences. Then we choose the head that most prefers the subject
+# to the other noun.
 
 
 # %%
@@ -335,10 +354,11 @@ assert (layer, head) == (3, 2)
 assert near[0, 3, 2] > 0.5 > 0.2 > near[1, 3, 2]
 
 # %% [markdown]
-# In thirty sentences the participle puts most of its weight on its subject. It looks like a subject finder.
+# Over the thirty sentences, the participle puts most of its weight on its subject. This head looks like a
+# subject finder.
 #
-# **Before you run this:** in these sentences the subject is also the *nearest* noun. We turn the sentence
-# round: "A man in front of a big dog is sleeping". Where will the head look?
+# **Before you run this:** in these sentences, the subject is also the *nearest* noun. Now we turn the
+# sentences around: "A man in front of a big dog is sleeping". Where will the head look?
 
 # %%
 far = mean_weights("A {0} in front of a big {1} is {2}.")
@@ -350,14 +370,15 @@ assert far[1, 3, 2] > far[0, 3, 2] + 0.3
 assert torch.minimum(near[0] - near[1], far[0] - far[1]).max() < 0.1  # no other head is a subject finder
 
 # %% [markdown]
-# At the dog, which does not sleep. The story falls: the head prefers the noun that stands nearer. (No other
-# head prefers the subject in both kinds of sentences either.) Thirty sentences all agreed with a wrong story,
-# because in all of them the two stories said the same.
+# The head looks at the dog, which is not sleeping. So the story fails: the head prefers the nearer noun. No
+# other head clearly prefers the subject in both kinds of sentences. Our first thirty sentences agreed with
+# a wrong story, because in all of them the subject was the nearer noun.
 #
-# *Story two: a head in which an article looks at its noun.* We vary everything that could stand in for it:
-# up to two adjectives come between, so a fixed distance cannot be right. What follows the noun changes, too,
-# and so "the word before *in*" or "the fifth word from the end" cannot be right either. And we **choose** the
-# head on five nouns and **test** it on five others.
+# *Story two: in some head, an article looks at its noun.* This time, we write sentences on which other
+# stories fail. Perhaps the head looks a fixed number of words ahead, so we put zero, one or two adjectives
+# before the noun. Perhaps it looks for "the word before *in*" or "the fifth word from the end", so we vary
+# the words after the noun, too. Finally, we **choose** the head on five nouns and **test** it on five
+# others.
 
 # %%
 import random
@@ -393,17 +414,20 @@ assert (layer, head) == (2, 1)
 assert tested.min() > 0.5
 
 # %% [markdown]
-# This story holds: in layer 3, head 2, the article looks most at the next noun, also when two adjectives
-# stand between. It holds for these sentences. "The next noun" and "its own noun" are still the same here.
+# This story holds for these sentences. In layer 3, head 2, the article usually puts its largest weight on
+# the next noun, even when two adjectives stand between them. One rival story is left: in all our sentences,
+# the article's own noun is also the next noun.
 #
-# **To keep:** find the other stories that fit your examples, and write sentences on which they disagree.
+# **To keep:** look for other stories that fit your examples, and write sentences on which the stories
+# disagree.
 
 # %% [markdown]
 # ## Is it faithful? Change the weights
 #
-# All that was looking. To see what the model *uses*, change something and watch the output. We overwrite the
-# weights of cross-attention with **even** ones, the same for every source token, and see how much more the
-# 24 translations surprise the model, in nats per token.
+# So far, we have only looked. To see what the model *uses*, we change something and watch the output. We
+# overwrite the weights of cross-attention with **even** weights, which are the same for every source token.
+# Then we measure the loss on the 24 translations, in nats per token. The function `loss` below does this.
+# It replaces the attention of each decoder layer, runs the decoder, and puts the old attention back.
 
 # %%
 from annotated import attention
@@ -437,10 +461,11 @@ print(f"as trained ≈{intact:.2f} nats, all 16 heads even ≈{all_even:.2f}")
 assert all_even > intact + 1.5
 
 # %% [markdown]
-# So the model does depend on where it looks. Now one head at a time. Overwriting a part to see what it is
-# good for is called an **ablation**.
+# The loss more than doubles, so the model does depend on where it looks. Next, we make one head even at a
+# time. Such an experiment, which disables a part to see what it contributes, is called an **ablation**.
 #
-# **Before you run this:** how much will it cost to make the best aligner even, layer 2, head 2?
+# **Before you run this:** the best aligner was layer 2, head 2. How much will the loss rise when we make
+# this head even?
 
 
 # %%
@@ -459,28 +484,30 @@ assert harm[1, 1] < harm.max() < 0.4
 assert harm.sum() < 0.7 * (all_even - intact)
 
 # %% [markdown]
-# Hardly anything. The most plausible head is not the most important one, and no single head is important.
-# Even added up, the 16 losses are far smaller than the loss of all at once. Perhaps the heads stand in for
-# each other; we have not tested why.
+# The loss hardly rises. The most plausible head is not the most important one, and no single head matters
+# much. Even added up, the 16 increases are far smaller than the increase when all heads are even at once.
+# Perhaps the heads can replace each other, but we have not tested this.
 #
-# Others found the same at full size. Voita and others (2019) trained a translator to switch off its own
-# heads. With 38 of 48 encoder heads gone, it lost 0.15 BLEU. The heads that stayed had jobs that one can
-# name, such as looking at a neighbor or along a grammatical relation.
+# A larger model can do without most of its encoder heads, too. Voita and colleagues (2019) trained a
+# translator of the paper's base size to switch off its own heads. With 38 of 48 encoder heads gone, it lost
+# only 0.15 BLEU. Most of the remaining heads had a job that one can name, such as looking at a neighboring
+# word or following a grammatical relation.
 #
-# *Can quite different maps give the same translation? Yes: a search moves more than half of all weight and
-# hardly changes a prediction. [Is attention an explanation?](evidence/is_attention_an_explanation.ipynb)*
+# *Can quite different maps give nearly the same predictions? Yes. We searched for such maps, and found some
+# that move more than half of all weight and hardly change a prediction: [Is attention an
+# explanation?](evidence/is_attention_an_explanation.ipynb)*
 #
-# **To keep:** a map suggests what a model does, and only an experiment that changes the model can show it.
+# **To keep:** a map suggests what a model uses. Only an experiment that changes the model can show it.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - An attention map is plausible if it beats a simple baseline against human alignments; for captions the
-#   diagonal is already good.
-# - The rows of a decoder are about the word just read in early layers and about the word to be said in late
-#   ones.
-# - A head's story needs sentences on which it can fail, and a map is faithful only as far as changing the
-#   weights changes the output.
+# - An attention map is plausible if it agrees with human alignments better than a simple baseline does. For
+#   captions, the diagonal is already a good baseline.
+# - In our decoder, the states are about the word just read in the early layers, and about the word to be
+#   said in the late layers. The rows of the maps follow them.
+# - A story about a head needs sentences on which it can fail. To find out whether a map is faithful, change
+#   the weights and watch the output.
 #
 # **Deeper:** [Is attention an explanation?](evidence/is_attention_an_explanation.ipynb)
 #
@@ -490,8 +517,8 @@ assert harm.sum() < 0.7 * (all_even - intact)
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Predict first: an aligner makes no link at all. What is its AER? And one that links
-# every German word to every English word? Then write AER for sets of links.
+# **Exercise 1 (easy).** Predict first: what is the AER of an aligner that makes no link at all? What is the
+# AER of one that links every German word to every English word? Then write the AER for sets of links.
 
 
 # %% tags=["exercise"]
@@ -518,10 +545,11 @@ assert abs(aer_of({(0, 0), (1, 1)}, {(0, 0), (2, 1)}, {(1, 1)}) - 0.25) < 1e-9
 assert aer_of({(0, 0)}, {(0, 0)}, set()) == 0
 
 # %% [markdown]
-# **Exercise 2 (medium).** A layer's attention looks at states, not at words: after layer 1, every state is
-# already a mixture. **Attention rollout** (Abnar and Zuidema, 2020) multiplies the maps of the layers. With
-# the residual connection, a layer passes on half of the old state and half of what it has looked at, so its
-# map is $(A + I) / 2$. Write it.
+# **Exercise 2 (medium).** A layer's attention looks at states, not at words. After layer 1, every state is
+# already a mixture of words. **Attention rollout** (Abnar and Zuidema, 2020) therefore multiplies the maps
+# of all layers. To account for the residual connection, it assumes that a layer passes on half of the old
+# state and half of what it has looked at. So the map of a layer is $(A + I) / 2$, where $A$ holds its
+# attention weights. Write the function.
 
 
 # %% tags=["exercise"]
@@ -551,9 +579,10 @@ first_then_second = rollout(torch.stack([torch.eye(5), step_back]))
 assert torch.allclose(first_then_second, (step_back + torch.eye(5)) / 2)
 
 # %% [markdown]
-# **Exercise 3 (medium).** Explore: we chose the best of 32 maps and scored it on the same pairs, which
-# flatters the winner. Choose it on a random half of the pairs and score it on the other half, 100 times. How
-# much worse is it there? How often is it the same head?
+# **Exercise 3 (medium).** Explore: we chose the best of 32 maps and scored it on the same pairs. This makes
+# the winner look better than it is. Now choose the winner on a random half of the pairs and score it on the
+# other half, 100 times. How much worse is the score on the other half? How often is the winner the same
+# head?
 
 # %% tags=["solution"]
 _ = torch.manual_seed(0)
