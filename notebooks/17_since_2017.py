@@ -1,13 +1,13 @@
 # %% [markdown]
 # # 17 · Since 2017
 #
-# **You write a language model with the parts of today's models, train it on English sentences in under a
-# minute, and let it write.**
+# **You build a language model from the parts that today's models use, train it on English sentences in
+# under a minute, and let it write.**
 #
 # Previous: [16_another_task](16_another_task.ipynb) · Back to the start:
 # [00_start_here](00_start_here.ipynb)
 #
-# *34 minutes to read, about a minute to run.*
+# *37 minutes to read, about a minute to run.*
 #
 # - **Before:** you know the model ([00](00_start_here.ipynb)) and how it is trained
 #   ([08](08_training_recipe.ipynb), [09](09_first_example.ipynb)).
@@ -24,11 +24,12 @@ if not find_spec("annotated"):
     get_ipython().run_line_magic("pip", "install -q 'annotated-transformer[colab]'")
 
 # %% [markdown]
-# ## A language model in five lines
+# ## The smallest language model
 #
-# A **language model** gives a probability to every word that may come next. Here is the smallest one. It
-# reads the 20,000 English sentences of the package's built-in corpus as one long text, and notes for each
-# word which words followed it. To write, it draws one of them, and then one that followed that one.
+# A **language model** gives a probability to every word that may come next. Here is a very small one. It
+# reads the 20,000 English sentences of the package's built-in corpus as one long text. For each word, it
+# notes which words followed it. To write, it draws one of the followers of the last word, and repeats that
+# with the word it has just drawn.
 
 # %%
 import random
@@ -40,7 +41,7 @@ from annotated.data import load_corpus
 
 
 def words_of(sentences):
-    """The words of a text in order; a full stop, a comma or a question mark is a word, too."""
+    """The words of a text in order; a period, a comma or a question mark is a word, too."""
     return re.findall(r"[\w'-]+|[.,?]", " ".join(sentences))
 
 
@@ -63,24 +64,25 @@ assert len(text) > 200_000
 assert "cat" in followers["A"]
 
 # %% [markdown]
-# Each pair of neighbors makes sense, and the whole does not, because this model remembers one word. A
-# Transformer can look back at all of them. It has the same task: **given the words so far, predict the next
-# one.** Models like GPT and Llama are trained on this task and nothing else at first, on a large part of the
-# text on the web.
+# Each pair of neighbors makes sense, but the whole sentence does not, because this model remembers only one
+# word. A Transformer can look back at all the words so far. Its task is the same: **given the words so far,
+# predict the next one.** At first, models like GPT and Llama are trained on nothing but this task, with a
+# huge amount of text from the web.
 
 # %% [markdown]
 # ## One stack
 #
-# Take the Transformer of 2017 and remove the encoder. Then the decoder has no memory to look at, so remove
-# its cross-attention as well. What remains is one stack of layers, each with causal self-attention and a
-# feed-forward network. This is a **decoder-only** model (Liu et al., 2018; GPT, Radford et al., 2018). The
-# paper's sentence about the decoder still holds:
+# Take the Transformer of 2017 and remove the encoder. Then the decoder has no encoder output to look at, so
+# remove its cross-attention as well. One stack of layers remains. Each layer has causal self-attention and
+# a feed-forward network. This is a **decoder-only** model (Liu et al., 2018; GPT, Radford et al., 2018).
+# The paper's sentence about the decoder still holds:
 #
 # > "At each step the model is auto-regressive, consuming the previously generated symbols as additional
 # > input when generating the next." (section 3)
 #
-# We write it in a form that lets us exchange parts. `parts` is a dictionary that says which class to build
-# for the norm, the positions, the attention and the feed-forward network. We begin with the parts of 2017.
+# We write the model so that we can exchange its parts. A dictionary called `parts` says which class to
+# build for the norm, the positions, the attention and the feed-forward network. We begin with the parts of
+# 2017.
 
 # %%
 import torch
@@ -103,7 +105,7 @@ class Attention(nn.Module):
     def split(self, x):  # (B, T, heads * d_k) -> (B, heads, T, d_k)
         return x.unflatten(-1, (-1, self.d_k)).transpose(1, 2)
 
-    def place(self, x, start):  # a part of today will do something here
+    def place(self, x, start):  # rotary positions will do something here
         return x
 
     def forward(self, x, cache=None):  # (B, T, d_model) -> (B, T, d_model)
@@ -120,8 +122,10 @@ class Attention(nn.Module):
 
 
 # %% [markdown]
-# Three things in this class are for later: `place` does nothing yet, the `cache` is `None` in training, and
-# `share` is 1. The rest is the attention of [00](00_start_here.ipynb). The remaining parts of 2017 are short:
+# You can ignore three things in this class until we need them: `place` does nothing yet, `cache` is `None`
+# during training, and `share` is 1. The rest is the attention of [00](00_start_here.ipynb). The last lines
+# build the causal mask, in which each position sees itself and all earlier positions. The remaining parts
+# of 2017 are short.
 
 
 # %%
@@ -183,8 +187,8 @@ class LanguageModel(nn.Module):
 # ## Training on text
 #
 # The text is one long row of tokens. A batch takes 32 windows of 24 tokens from random places. The wanted
-# output is the same window, one token further on, so every position of every window is a small exam: 768
-# predictions in one pass.
+# output is the same window, shifted by one token. So the model predicts the next token at every position of
+# every window, which gives 32 · 24 = 768 predictions in one pass.
 
 # %%
 vocab = sorted(set(text))
@@ -206,9 +210,9 @@ print("predicts:", *[vocab[token] for token in wanted[0, :8]])
 print(f"{len(vocab):,} words, {len(stream):,} tokens to learn from, {len(unseen):,} for the test")
 
 # %% [markdown]
-# The optimizer of today is **AdamW**, with a short warm-up and then half a cosine down to 0. The paper's Adam
-# has no *weight decay*. AdamW (Loshchilov and Hutter, 2019) makes every matrix a little smaller at each
-# update, apart from the gradient.
+# Most models of today are trained with **AdamW** (Loshchilov and Hutter, 2019). AdamW is Adam with *weight
+# decay*: in addition to the usual step, each update moves every weight a little closer to 0. The learning
+# rate rises for a short warm-up, and then follows half a cosine down to 0.
 
 # %%
 import math
@@ -220,7 +224,7 @@ def cosine(update, updates, warmup=30):
 
 
 def train(parts, updates, rate=0.01):
-    """A model after so many updates."""
+    """Build a model and train it for this many updates."""
     _ = torch.manual_seed(0)
     model, places = LanguageModel(parts, len(vocab)), torch.Generator().manual_seed(0)
     adam = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.1)
@@ -247,20 +251,20 @@ def unseen_loss(model, length=24):
 parts = {"norm": nn.LayerNorm, "positions": Sines, "attention": Attention, "feed forward": FeedForward}
 model = train(parts, updates=300)
 losses = {"2017": unseen_loss(model)}
-counts = torch.full((len(vocab), len(vocab)), 0.01)  # the five-line model, for comparison
+counts = torch.full((len(vocab), len(vocab)), 0.01)  # the model at the top of this page, for comparison
 counts.index_put_((stream[:-1], stream[1:]), torch.ones(()), accumulate=True)
 neighbors = (counts / counts.sum(dim=1, keepdim=True)).log()
 bigram = -neighbors[unseen[:-1], unseen[1:]].mean().item()
-print(f"every word equally likely {math.log(len(vocab)):.2f} nats, five lines {bigram:.2f}")
+print(f"every word equally likely {math.log(len(vocab)):.2f} nats, smallest model {bigram:.2f}")
 print(f"the parts of 2017, after 300 updates ≈{losses['2017']:.2f}")
 
 # %% tags=["check"]
 assert 3.0 < losses["2017"] < bigram - 0.1
 
 # %% [markdown]
-# The loss is in *nats*, as in [08](08_training_recipe.ipynb): a loss of 3.2 means the model is as unsure as
-# if it had to choose among $e^{3.2} \approx 25$ equally likely words. Now we exchange one part after the
-# other.
+# The loss is in *nats*, as in [08](08_training_recipe.ipynb). A loss of 3.1 means that the model is as
+# unsure as if it had to choose among $e^{3.1} \approx 22$ equally likely words. Now we exchange one part
+# after the other.
 
 # %% [markdown]
 # ## The norm: RMSNorm
@@ -268,10 +272,12 @@ assert 3.0 < losses["2017"] < bigram - 0.1
 # > "That is, the output of each sub-layer is LayerNorm(x + Sublayer(x)) [...]." (section 3.1)
 #
 # Layer normalization does two things to a vector: it subtracts the mean of its entries, and it divides by
-# their standard deviation. **RMSNorm** (Zhang and Sennrich, 2019) asked whether both are needed, and keeps
-# only the division. What matters for training is that every vector has the same length, and dividing is
-# enough for that. (The norm already stands *before* the sub-layer here. That is the pre-norm of 06, and
-# almost every model of today has it.)
+# their standard deviation. Zhang and Sennrich (2019) asked whether both steps are needed. They suspected
+# that training benefits mainly from the division, because it brings every vector to the same length. So
+# their **RMSNorm** keeps only the division.
+#
+# The place of the norm has changed, too. In our `Block` it already stands *before* the sub-layer. This is
+# the pre-norm of [06](06_the_full_model.ipynb), and almost every model of today uses it.
 
 
 # %%
@@ -300,7 +306,10 @@ assert (RMSNorm(64)(x + 3) - RMSNorm(64)(x)).abs().max() > 1
 assert abs(losses["+ RMSNorm"] - losses["2017"]) < 0.25
 
 # %% [markdown]
-# **To keep:** RMSNorm is a layer norm without the mean and the bias. It is cheaper, and usually as good.
+# Both losses are about the same.
+#
+# **To keep:** RMSNorm is a layer norm without the mean and the bias. It is cheaper and usually works as
+# well.
 
 # %% [markdown]
 # ## Positions: rotary
@@ -308,21 +317,26 @@ assert abs(losses["+ RMSNorm"] - losses["2017"]) < 0.25
 # > "We chose this function because we hypothesized it would allow the model to easily learn to attend by
 # > relative positions [...]." (section 3.5)
 #
-# In 2017 each position had a vector of sines, and the model had to *learn* to make relative positions out of
-# it. **Rotary positions** (RoPE; Su et al., 2021) build them in. Nothing is added to the embedding. Instead,
-# each query and each key is **turned**, by an angle that grows with its position.
+# In 2017, each position had a vector of sines, and the model had to *learn* how to compute relative
+# positions from these vectors. **Rotary positions** (RoPE; Su et al., 2021) build relative positions into
+# the score. Nothing is added to the embedding. Instead, each query and each key is **turned** by an angle
+# that grows with its position.
 #
 # ![Three circles: a query and a key as computed, turned for positions 3 and 1, turned for positions 7 and
 # 5; the angle between them is the same in the last two](../images/rotary.svg)
 #
-# *Figure 1. Left: a query and a key, two numbers each. Middle and right: turned by 20° for each position.
-# The pair stands at other places, but the distance is 2 both times, so the angle is the same.*
+# *Figure 1. Left: a query and a key of two numbers each, drawn as arrows. Middle and right: both are turned
+# by 20° for each position. The positions differ, but the distance is 2 both times, so the angle between the
+# arrows is 45° both times.*
 #
-# A dot product of two vectors depends on their lengths and on the angle between them. If the key is turned by
-# $n$ steps and the query by $m$ steps, the angle between them has changed by $m - n$ steps. So the score
-# depends on the words and on their *distance*, never on the positions themselves. A real head is wider than
-# two numbers. It is cut into pairs, and each pair turns at a speed of its own, like the clocks of section
-# 3.5.
+# The dot product of two vectors depends on their lengths and on the angle between them. Turning changes no
+# length. If the query is turned by $m$ steps and the key by $n$ steps, the angle between them changes by
+# $(m-n)$ steps. So the score depends on the two vectors and on their *distance*, but not on the positions
+# themselves.
+#
+# A real head is wider than two numbers. We cut it into pairs, and each pair turns at its own speed. The
+# speeds are the frequencies of the paper's sines, the hands of the clocks in
+# [05](05_positional_encoding.ipynb).
 
 
 # %%
@@ -350,8 +364,8 @@ class NoSines(nn.Module):
 
 
 # %% [markdown]
-# **Before you run this:** we put the same query and the same key at different positions. Which of the four
-# scores are equal?
+# **Before you run this:** we put the same query and the same key at four different pairs of positions.
+# Which of the four scores are equal?
 
 # %%
 _ = torch.manual_seed(0)
@@ -378,16 +392,17 @@ print(f"+ RMSNorm ≈{losses['+ RMSNorm']:.2f}, + rotary ≈{losses['+ rotary']:
 assert losses["+ rotary"] < losses["+ RMSNorm"]
 
 # %% [markdown]
-# **To keep:** rotary positions turn queries and keys, so that a score depends on the distance of two tokens.
+# **To keep:** rotary positions turn queries and keys, so that the score depends on the distance between two
+# tokens.
 
 # %% [markdown]
 # ## Writing with a cache
 #
-# The model is trained on whole windows, but it writes one token at a time. Without care, it would read the
-# whole beginning again for each new token. Yet the keys and values of old tokens cannot change, because no
-# token sees a later one. So each layer keeps them, in its **KV cache**. Then a step sends a single token
-# through the model: its query looks at all the keys that are kept
-# ([11](11_search_and_averaging.ipynb) has the picture).
+# The model is trained on whole windows, but it writes one token at a time. A simple loop would send the
+# whole text through the model again for each new token. This is a waste: the keys and values of earlier
+# tokens never change, because no token sees a later one. So each layer stores them in its **KV cache**.
+# Each step then sends only the newest token through the model, and its query looks at all stored keys.
+# Lesson [11](11_search_and_averaging.ipynb) draws this.
 
 
 # %%
@@ -419,29 +434,32 @@ def likeliest(logits):
 print(write(model, "A cat", likeliest))
 
 # %% [markdown]
-# The first call sends the prompt, which is called the *prefill*. Each later call sends one token. For a
-# sentence of 30 tokens that is 30 tokens instead of $1 + 2 + \dots + 30 = 465$. A rotated key is stored as it
-# is: its position does not change either.
+# The first call sends the whole prompt through the model. This step is called the *prefill*. Each later
+# call sends one token. Suppose that there are 30 such steps. With the cache, the model processes 30 tokens
+# in total. Without the cache, step $n$ would process all $n$ tokens so far, which makes $1 + 2 + \dots + 30
+# = 465$ in total. Rotary positions fit in well: a key is rotated before it is stored, and its position
+# never changes.
 #
-# **To keep:** what a token offers to later tokens is computed once and kept.
+# **To keep:** a token's keys and values are computed once and then kept for all later steps.
 
 # %% [markdown]
 # ## The heads: grouped queries
 #
 # > "In this work we employ h = 8 parallel attention layers, or heads." (section 3.2.2)
 #
-# The cache has a price. For each token it holds one key and one value, in each head of each layer. With long
-# texts and many users, this memory limits how many can be served at once. In **grouped-query attention**
+# The cache needs memory. For each token, it holds one key and one value in every head of every layer. When
+# texts are long, this memory limits how many users a GPU can serve at once. In **grouped-query attention**
 # (Ainslie et al., 2023), several query heads share one head of keys and values.
 #
 # ![Eight query heads with eight heads of keys and values, with two, and with
 # one](../images/grouped_queries.svg)
 #
-# *Figure 2. Eight query heads. Left: the paper's attention. Middle: four query heads share one head of keys
-# and values. Right: all share one.*
+# *Figure 2. Attention with eight query heads. Left: in the paper, each query head has its own keys and
+# values. Middle: four query heads share one head of keys and values. Right: all eight share one.*
 #
-# Only two matrices become smaller. The query heads stay, so the model can still ask as many different
-# questions. Each group is answered from the same keys.
+# Only the matrices for the keys and the values become smaller. The number of query heads stays the same, so
+# the model can still ask just as many different questions. The query heads of one group ask their questions
+# of the same keys.
 
 
 # %%
@@ -481,26 +499,29 @@ with torch.no_grad():
     assert_close(torch.cat(steps, dim=1), model(tokens), atol=1e-4, rtol=1e-4)
 
 # %% [markdown]
-# Half the cache, and about the same loss. In a large model the saving is what makes long texts possible.
-# Llama 2 with 70 billion weights (Touvron et al., 2023) has 80 layers and 64 query heads of width 128, but 8
-# heads of keys and values. A text of 4,096 tokens takes 1.3 GB of cache in 16-bit numbers; with 64 heads of
-# keys it would take 10.7 GB.
+# The cache is half as large, and the loss is about the same. In a large model, this saves gigabytes. Llama
+# 2 with 70 billion weights (Touvron et al., 2023) has 80 layers and 64 query heads of width 128, but only 8
+# heads of keys and values. With 16-bit numbers, the cache for a text of 4,096 tokens takes 1.3 GB. With 64
+# heads of keys and values, it would take 10.7 GB.
 #
-# **To keep:** query heads that share keys and values make the cache smaller.
+# **To keep:** when query heads share keys and values, the cache becomes smaller.
 
 # %% [markdown]
 # ## The network: SwiGLU
 #
 # > "This consists of two linear transformations with a ReLU activation in between." (section 3.3)
 #
-# The ReLU lets each inner number through or sets it to 0. A *gated* network lets the input decide how much
-# gets through: it computes two maps of the input and multiplies them entry by entry. In **SwiGLU** (Shazeer,
-# 2020) the gate is smoothed by the function $\mathrm{swish}(x) = x \cdot \sigma(x)$:
+# The ReLU lets a positive inner number through and sets a negative one to 0. A *gated* network has a finer
+# control. It multiplies the input by two matrices, and then multiplies the two results entry by entry. The
+# first result is the gate: it sets how much of the second gets through. In **SwiGLU** (Shazeer, 2020), the
+# gate first passes through the function $\mathrm{swish}(x) = x \cdot \sigma(x)$, a smooth relative of the
+# ReLU, where $\sigma$ is the sigmoid:
 #
 # $$\mathrm{FFN}(x) = \left(\mathrm{swish}(x W_1) \odot x W_3\right) W_2$$
 #
-# There are three matrices now instead of two. To keep the number of weights, the inner width is two thirds of
-# what it was. Shazeer reports that it works better, gives no reason, and credits "divine benevolence".
+# Here $\odot$ is the product entry by entry. There are now three matrices instead of two. To keep the
+# number of weights the same, we make the inner width two thirds of what it was. Shazeer reports that gated
+# networks work better. He offers no explanation and credits "divine benevolence".
 
 
 # %%
@@ -529,27 +550,31 @@ assert abs(size[1] / size[0] - 1) < 0.02
 assert losses["+ SwiGLU"] < losses["2017"]
 
 # %% [markdown]
-# This is now the architecture of Llama and of most open models since: one stack, pre-norm with RMSNorm,
-# rotary positions, grouped queries, SwiGLU.
+# These are the parts of Llama 2 70B, and of most open models since: one stack, pre-norm with RMSNorm,
+# rotary positions, grouped queries and SwiGLU. Some details differ. For example, Llama's linear layers have
+# no biases.
 #
-# Do not read a ranking from this list. Each line is one run of 300 updates with one seed, and the learning
-# rate was chosen for all of them together. *We compared the parts one by one in a translation model, with
-# three seeds each. Rotary positions and SwiGLU learned faster in 300 updates, and both together no faster
-# than one: [Which changes since 2017 pay here?](evidence/which_changes_since_2017_pay.ipynb)*
+# The list does not rank the parts. Each line is a single run of 300 updates with one seed, and all runs use
+# the same learning rate. *We compared the parts one by one in a translation model, with three seeds each.
+# Rotary positions and SwiGLU each learned faster in the first 300 updates, and both together were no faster
+# than one of them: [Which changes since 2017 pay here?](evidence/which_changes_since_2017_pay.ipynb)*
 #
-# **To keep:** a gate multiplies; the price is a third matrix, paid for with a smaller width.
+# **To keep:** SwiGLU multiplies the inner numbers by a gate. The gate needs a third matrix, and a smaller
+# inner width makes up for it.
 
 # %% [markdown]
 # ## Sampling
 #
 # > "We used beam search with a beam size of 4 and length penalty α = 0.6" (section 6.1)
 #
-# A translation has a few right answers, so search for the likeliest one makes sense. A story has thousands.
-# The likeliest continuation is the same every time, and long ones often repeat themselves (Holtzman et al.,
-# 2020). So language models **sample**: they draw the next token from its distribution. Two dials keep out the
-# nonsense in the tail.
+# A sentence has only a few good translations, so it makes sense to search for the likeliest one. A story
+# has thousands of good continuations. The likeliest one is the same every time, and a long text written
+# that way often repeats itself (Holtzman et al., 2020). So language models **sample**: they draw the next
+# token from the predicted distribution. This distribution has a long *tail* of tokens that are unlikely and
+# often nonsense. Two settings keep them out.
 #
-# - The **temperature** divides the logits ([02](02_attention.ipynb)). Below 1, likely tokens become likelier.
+# - The **temperature** is a number that divides the logits ([02](02_attention.ipynb)). Below 1, it makes
+#   likely tokens even likelier.
 # - **Top-p** draws only from the smallest set of tokens whose probabilities add up to at least $p$.
 
 
@@ -569,7 +594,8 @@ def sampler(temperature=1.0, top_p=1.0):
 # %% [markdown]
 # First we train the finished model for 1,000 updates, which takes about 15 seconds.
 #
-# **Before you run this:** which of the three settings below will write the strangest sentences?
+# **Before you run this:** which of the three settings below will write the strangest sentences? Each
+# setting continues the last prompt twice, so you also see how much the sentences vary.
 
 # %%
 model = train(parts, updates=1000)
@@ -600,9 +626,10 @@ sentences = {
 assert len(set(sentences["temperature 0.3"])) < len(set(sentences["temperature 1"]))
 
 # %% [markdown]
-# Plain sampling visits the tail: with 1,200 words, unlikely ones have together a good share of the
-# probability, and one odd word derails the sentence. The two dials cut the tail off. What may follow *The
-# old woman*?
+# Temperature 1 is plain sampling, and it sometimes draws from the tail. Most of the 1,200 words are
+# unlikely here. Together, however, the unlikely words have a good share of the probability, and one odd
+# word derails the sentence. A low temperature makes the tail less likely, and top-p cuts it off. Let us
+# look at the words that may follow *The old woman*.
 
 # %% tags=["figure-sampling"]
 import matplotlib.pyplot as plt
@@ -625,32 +652,36 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# *Figure 3. Blue and grey: the model's probabilities; top-p with p = 0.4 keeps the blue words and never draws
-# the grey ones, nor any word to the right of the figure. Orange: a temperature of 0.3 moves the probability
-# to the first few words.*
+# *Figure 3. The blue and gray bars are the model's own probabilities. Top-p with p = 0.4 draws only from
+# the blue words, and never from the gray ones or from the words that the figure leaves out. The orange bars
+# are the probabilities at a temperature of 0.3, which moves most of the probability to the first few
+# words.*
 #
-# **To keep:** search when there is one right answer; sample when there are many, and cut off the tail.
+# **To keep:** search when there are few right answers. Sample when there are many, and cut off the tail.
 
 # %% [markdown]
 # ## The family
 #
-# You have now built a small Llama. What lies between it and a chatbot is size, data and more training:
+# You have now built a small relative of Llama. A chatbot needs more size, more data and more training.
+# These are the names that you will meet when you read on:
 #
-# - **GPT** (2018–2020): this model, made larger and larger. GPT-3 could do tasks from a few examples in its
-#   prompt, without training (Brown et al., 2020).
-# - **BERT** (Devlin et al., 2019): only the encoder, without a causal mask. It learns to fill in hidden
-#   words, and is used to understand text rather than to write it.
-# - **T5** (Raffel et al., 2020): the paper's whole model, encoder and decoder. Every task is text in, text
-#   out.
+# - **GPT** (2018–2020): one stack like ours, made larger and larger. GPT-3 could do a task after reading a
+#   few examples in its prompt, without further training (Brown et al., 2020).
+# - **BERT** (Devlin et al., 2019): the encoder alone, which has no causal mask. It learns to fill in hidden
+#   words. It is used to classify and compare texts rather than to write them.
+# - **T5** (Raffel et al., 2020): the paper's whole model, encoder and decoder. Every task is written as
+#   text in and text out.
 # - **Scaling** (Kaplan et al., 2020; Hoffmann et al., 2022): the loss falls predictably with more weights,
-#   data and computing. For a given amount of computing, about 20 tokens per weight were best.
-# - **Fine-tuning**: a trained model goes on training on a small text for one purpose, such as questions with
-#   good answers.
+#   more data and more compute. For a fixed amount of compute, about 20 training tokens per weight worked
+#   best.
+# - **Fine-tuning**: a trained model is trained further on a smaller text with one purpose, such as
+#   questions with good answers.
 # - **RLHF** (Ouyang et al., 2022): people compare answers, a second model learns their preference, and the
-#   language model is trained to score well with it.
-# - **Mixture of experts** (Shazeer et al., 2017): many feed-forward networks, of which each token uses a few.
-# - **Vision and speech**: an image cut into squares is a sequence (Dosovitskiy et al., 2021), and so is sound
-#   (Radford et al., 2022). The paper had promised this in section 7.
+#   language model is trained until that second model scores its answers highly.
+# - **Mixture of experts** (Shazeer et al., 2017): a layer has many feed-forward networks, and each token
+#   uses only a few of them.
+# - **Vision and speech**: an image cut into squares is a sequence (Dosovitskiy et al., 2021), and so is
+#   sound (Radford et al., 2022). The paper announced this as a plan:
 #
 # > "We plan to extend the Transformer to problems involving input and output modalities other than text
 # > [...]." (section 7)
@@ -659,10 +690,10 @@ plt.show()
 # ## What you can now say
 #
 # - A language model is one stack of causal layers that learns to predict the next token at every position.
-# - Since 2017, RMSNorm dropped the mean, rotary positions turn queries and keys, grouped queries shrink the
-#   cache, and SwiGLU gates the feed-forward network. Each is about ten lines.
-# - To write, the model keeps keys and values in a cache, reads one token a step, and samples from what is
-#   likely.
+# - Four parts have changed since 2017: RMSNorm drops the mean, rotary positions turn queries and keys,
+#   grouped queries shrink the cache, and SwiGLU adds a gate to the feed-forward network.
+# - To write, the model keeps keys and values in a cache, reads one token per step, and samples from the
+#   likely tokens.
 #
 # **Deeper:** [Which changes since 2017 pay here?](evidence/which_changes_since_2017_pay.ipynb) · [How fast
 # could it be?](evidence/how_fast_could_it_be.ipynb)
@@ -673,9 +704,10 @@ plt.show()
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Predict first: you want to serve 32 users, each with 8,192 tokens, from a model with
-# 32 layers and 32 query heads of width 128, with 16-bit numbers, on a GPU that has 40 GB left for the
-# cache. Does the paper's multi-head attention fit? Do 8 groups fit? Then write the function.
+# **Exercise 1 (easy).** Predict first: a model has 32 layers and 32 query heads of width 128, and it stores
+# 16-bit numbers. You want to serve 32 users at once, each with 8,192 tokens. Your GPU has 40 GB left for
+# the cache. Does the cache of the paper's multi-head attention fit? Does it fit with 8 groups? Then write
+# the function.
 
 
 # %% tags=["exercise"]
@@ -699,20 +731,21 @@ assert cache_bytes(1, 1, 1, 1, 1) == 4
 assert round(cache_bytes(1, 4096, 80, 8, 128) / 1e9, 1) == 1.3  # Llama 2 70B, as above
 
 # %% [markdown]
-# **Exercise 2 (hard).** In *speculative decoding* (Leviathan et al., 2023) a small model proposes a token
-# with probabilities $q$, and the large one, whose probabilities are $p$, accepts it or draws another. Find a
-# rule so that the result is distributed exactly as $p$, and as many proposals as possible are accepted.
+# **Exercise 2 (hard).** In *speculative decoding* (Leviathan et al., 2023) a small model proposes a token,
+# drawn with its probabilities $q$. The large model, whose probabilities are $p$, accepts the token or draws
+# another. Find a rule by which the final token is distributed exactly as $p$, and as many proposals as
+# possible are accepted.
 
 
 # %% tags=["exercise"]
 def speculate(p, q):
-    """Two distributions (vocab,) -> each token's chance to be accepted; what to draw from after a refusal."""
+    """Two distributions (vocab,) -> each token's chance to be accepted; the distribution after a refusal."""
     raise NotImplementedError
 
 
 # %% tags=["solution"]
 def speculate(p, q):
-    """Two distributions (vocab,) -> each token's chance to be accepted; what to draw from after a refusal."""
+    """Two distributions (vocab,) -> each token's chance to be accepted; the distribution after a refusal."""
     missing = (p - q).clamp(min=0)  # what the small model proposes too rarely
     return (p / q).clamp(max=1), missing / missing.sum()
 
@@ -727,17 +760,19 @@ assert torch.allclose(accepted.sum(), torch.minimum(p, q).sum())  # no rule acce
 
 # %% [markdown]
 # **Exercise 3 (medium).** Explore: train the model for 300 updates with no positions at all, neither sines
-# nor rotations. Guess first: will the loss be as bad as that of the five-line model?
+# nor rotations. Guess first: will the loss be as bad as that of the smallest model, at the top of this
+# page?
 
 # %% tags=["solution"]
 blind = unseen_loss(train({**parts, "attention": Attention, "positions": NoSines}, updates=300))
-print(f"no positions ≈{blind:.2f}, rotary and SwiGLU ≈{losses['+ SwiGLU']:.2f}, five lines {bigram:.2f}")
+print(f"no positions ≈{blind:.2f}, rotary and SwiGLU ≈{losses['+ SwiGLU']:.2f}, smallest model {bigram:.2f}")
 assert losses["+ SwiGLU"] < blind < bigram
-# Far better than five lines: the causal mask alone tells a token how much stands before it (compare 05).
+# Worse than with positions and better than the smallest model: the model still sees all earlier
+# words, and the causal mask alone lets it learn something about their order (compare 05).
 
 # %% [markdown]
 # **A project.** Train this model on a text of your own: a book, your mails, a programming language. Use a
-# tokenizer of subwords ([10](10_translation.ipynb)), keep a part of the text for the test, and answer one
-# question with runs, such as: *does twice the width or twice the data lower the loss more?* A good answer
-# names its guess beforehand, tunes the learning rate for each contestant, has three seeds of each, shows the
-# differences with an interval, and prints ten samples that were not chosen.
+# subword tokenizer ([10](10_translation.ipynb)), and keep a part of the text for the test. Answer one
+# question with runs, such as: *does twice the width or twice the data lower the loss more?* For a good
+# answer, write down your guess beforehand, tune the learning rate for each contestant, run three seeds of
+# each, show the differences with an interval, and print the first ten samples rather than the ten best.
