@@ -1,10 +1,11 @@
 # %% [markdown]
 # # What do beam, penalty and averaging bring in BLEU?
 #
-# On 1,000 captions, the paper's search brings 0.2 BLEU over greedy decoding for one model and 0.8 for
-# another, and dividing by the length brings 0.8 and 1.0 with a beam of 5; averaging alone moves the score by
-# −0.3 to 0.4. Wider beams find ever more probable translations, and without a penalty a beam of 50 loses 1.6
-# BLEU, because its output is too short.
+# On 1,000 captions, the paper's search brings 0.2 BLEU over greedy decoding for one model (95% interval
+# −0.4 to 0.7) and 0.8 for another (0.1 to 1.5), a beam of 5 with the mean per token brings 0.8 (0.2 to 1.4)
+# and 1.0 (0.3 to 1.7), and averaging alone moves the score by −0.27 to 0.45. Wider beams find ever more
+# probable translations, and without a penalty a beam of 50 loses 1.6 and 0.9 BLEU, because its output is
+# too short.
 #
 # *Seconds to run; it reads records of hours of search and training.* The lesson that this belongs to is
 # [11_search_and_averaging](../11_search_and_averaging.ipynb).
@@ -71,9 +72,10 @@ assert min(over(scores, "beam 5, length")["low"] for scores in (en_de, lc)) > 0
 assert over(en_de, "beam 50, none")["high"] < 0
 
 # %% [markdown]
-# **The paper's search** helps both models, and only for one of them the interval excludes zero. **Dividing by
-# the length** with a beam of 5 helps both, and both intervals exclude zero. All searches with a beam of 2 to
-# 20 lie above greedy decoding, or within noise of it.
+# **The paper's search** scores above greedy decoding with both models, but the interval excludes zero for
+# only one of them. **Dividing by the length** with a beam of 5 scores higher with both, and both intervals
+# exclude zero. All searches with a beam of 2 to 20 score above greedy decoding, many of them by no more
+# than noise.
 #
 # ## Why a wide beam needs a penalty
 #
@@ -128,15 +130,16 @@ assert en_de["beam 50, none"]["brevity_penalty"] < 0.85 < 0.95 < en_de["beam 50,
 # greedy decoding. With a beam of 50, none do.)
 #
 # BLEU is a product: the precision of n-grams times a brevity penalty. The second factor explains the loss.
-# With a beam of 50 and no penalty, the output is so short that it costs 16%, and 45 of the 1,000 translations
-# are **empty**. The first factor even rises with the beam, but that says little: whoever leaves out what is
-# difficult makes fewer mistakes. Koehn and Knowles ([2017](https://arxiv.org/abs/1706.03872)) reported this
-# loss first; Murray and Chiang ([2018](https://arxiv.org/abs/1808.10006)) explained it by length.
+# With a beam of 50 and no penalty, the output of the first model is so short that it costs 16%, and 45 of
+# the 1,000 translations are **empty**. The first factor even rises with the beam, but that says little,
+# because a shorter translation that leaves out what is difficult makes fewer mistakes. Koehn and Knowles
+# ([2017](https://arxiv.org/abs/1706.03872)) reported this loss; Murray and Chiang
+# ([2018](https://arxiv.org/abs/1808.10006)) explained it by length.
 #
 # ## Which penalty?
 #
-# Both score the finished hypotheses of a beam of the same width, so they can be compared with each other on
-# the same sentences:
+# Both penalties score the finished hypotheses of a beam of the same width, so they can be compared with
+# each other on the same sentences:
 
 # %%
 for model in search:
@@ -163,9 +166,9 @@ assert [beam for (model, beam), each in better.items() if model != "multi30k-en-
 ]
 
 # %% [markdown]
-# Dividing by the length is ahead for both models at every beam. For one model, its interval excludes zero at
-# beams of 4 and of 10 or more; for the other, only at 20 and 50. The paper's penalty suits narrow beams, for
-# which it was chosen.
+# Dividing by the length is ahead for both models at every beam. For one model, its interval excludes zero
+# at beams of 4 and of 10 or more; for the other, only at 20 and 50. The paper's penalty loses least with
+# narrow beams, and the paper used one of 4.
 #
 # ## Averaging
 #
@@ -186,8 +189,11 @@ searched = [texts[TEST]["recipe"]["5"]["over newest"] for texts in further.value
 assert all(each["low"] < 0 < each["high"] for each in searched)
 
 # %% [markdown]
-# Alone, averaging moves the score by −0.3 to 0.4 on this text. With search, every interval includes zero. On
-# val the run without R-Drop gains 0.6 from it, and that interval excludes zero.
+# Alone, averaging moves the score by −0.27 to 0.45 on this text, and one of the three intervals just
+# excludes zero. With search, every interval on this text includes zero. With the same comparisons on val,
+# the record has twelve in all. Eleven of them are gains, 0.26 on average, and three intervals exclude zero
+# (gains of 0.45, 0.59 and 0.61). So a small gain is likely, but the twelve share models and sentences, and
+# no single one proves it.
 #
 # ## What it says
 #
@@ -199,9 +205,9 @@ assert all(each["low"] < 0 < each["high"] for each in searched)
 # | beam 5, mean per token | +0.8 | +1.0 |
 #
 # A beam alone brings little, and the penalty brings the rest. (A penalty without a beam changes nothing:
-# greedy decoding finishes only one hypothesis.) Averaging brings less than a thousand captions can show, at
-# least at the end of a schedule whose learning rate has already fallen.
+# greedy decoding finishes only one hypothesis.) Averaging seems to bring a quarter of a point, which is too
+# little for a thousand captions to show clearly. It may bring more before the learning rate has fallen.
 #
 # **What it does not say.** The best of 18 searches was chosen after seeing all of them, so its gain is a
 # little too large. Captions are short, and long sentences have more to lose from a missing penalty. Both
-# models were trained once, and a difference of seeds is not in these intervals.
+# models were trained once, and the intervals do not contain the difference that another seed would make.

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # What does nn.Transformer do with your masks?
 #
-# Not always what they say. In PyTorch 2.13, `tgt_is_causal=True` silently replaces a wrong `tgt_mask`, but
-# only until a padding mask is passed, too. And one layer answers a sentence of nothing but padding with
-# numbers, zeros or NaN, depending on how it is asked: five ways, three answers.
+# Not always what they say: in PyTorch 2.13, `tgt_is_causal=True` silently replaces a wrong `tgt_mask`, but
+# only as long as no padding mask is passed with it. And for a sentence of nothing but padding, five ways to
+# call one encoder layer give three different answers: numbers, zeros or NaN.
 #
 # *Seconds to run.* The lesson that this belongs to is
 # [14_under_the_hood_of_nn_transformer](../14_under_the_hood_of_nn_transformer.ipynb).
@@ -65,9 +65,9 @@ assert [*sees.values()] == [True, False, True]
 
 # %% [markdown]
 # With the flag, the wrong mask is ignored, and the decoder is causal. As soon as a padding mask is passed
-# (which hides nothing here), the two must be merged into one, and the wrong mask is obeyed. A model can so be
-# trained causally and see the future in use, or the other way round. Without the flag, the mask that you pass
-# is always the mask that is used.
+# (which hides nothing here), the two must be merged into one, and the wrong mask is obeyed. So a model
+# could be trained causally and then see the future at inference, or the other way round. Without the flag,
+# the mask that you pass is always the mask that is used.
 #
 # ## One empty row, asked five ways
 #
@@ -101,9 +101,9 @@ assert kinds["its attention, need_weights=False"] == "zeros"
 
 # %% [markdown]
 # The layer and the input are the same. The answer depends on whether we train, whether the layer is in a
-# stack, and whether somebody asks for the attention weights. (In training, the numbers come from the residual
-# connection.) A model that trains well can give NaN in validation. The NaN of attention alone is a reported
-# fault ([issue 160064](https://github.com/pytorch/pytorch/issues/160064)).
+# stack, and whether somebody asks for the attention weights. (In training, the numbers come from the
+# residual connection.) So a single layer that trains well can give NaN in validation. The NaN of attention
+# alone is a reported fault ([issue 160064](https://github.com/pytorch/pytorch/issues/160064)).
 #
 # ## Padding that vanishes
 #
@@ -130,7 +130,8 @@ assert not torch.allclose(in_use.mean(dim=1)[1], in_training.mean(dim=1)[1], ato
 
 # %% [markdown]
 # At words nothing changes. At padding, states become zeros. Translation ignores them, but a classifier that
-# averages over *all* positions gets another mean in training than in use. Average over words only.
+# averages over *all* positions gets a different mean in training than at inference. The printed mean is
+# that of the first entry of the padded sentence. Average over words only.
 #
 # ## Which kernel runs when
 #
@@ -182,12 +183,12 @@ assert ran["training, dropout 0.1"]["fused"] == 0
 assert ran["training, dropout 0.0"]["fused"] == 6
 
 # %% [markdown]
-# On a CPU, the module with its default dropout never uses the fused kernel in training, because that kernel
-# has no dropout. Without gradients, whole layers become one call, which is not the same as fused: it writes
-# the weights out. A GPU has other kernels; count there again.
+# On a CPU, the module with its default dropout of 0.1 does not use the fused kernel in training, because
+# that kernel has no dropout. Without gradients, whole layers become one call, which is not the same as
+# fused: it writes the weights out. A GPU has other kernels; count there again.
 #
 # ## What it does not say
 #
-# Nothing about other versions. The documentation promises none of this, so any of it may change. What stays
-# true: give every sentence at least one word (here, every source ends with `</s>`), pass the masks that you
-# mean, and set no flag that repeats them.
+# Other versions may behave differently. The documentation promises none of this, so any of it may change.
+# What stays true: give every sentence at least one word (here, every source ends with `</s>`), pass the
+# masks that you mean, and set no flag that repeats them.
