@@ -13,8 +13,8 @@
 # - **Before:** you know the whole model ([06](06_the_full_model.ipynb)), masks
 #   ([02](02_attention.ipynb), [07](07_batches_and_masks.ipynb)) and the training loop
 #   ([09](09_first_example.ipynb)).
-# - **After:** you can use `nn.Transformer` without its traps, test that a decoder does not see the answers
-#   it should predict, and move weights between `nn.Transformer` and this package.
+# - **After:** you can use `nn.Transformer` without its traps, test that a decoder does not see its answers,
+#   and move weights between `nn.Transformer` and this package.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). A number after `≈` may differ on your
 # processor. Folded cells called *Check* test what the text claims; you can skip them.
@@ -122,8 +122,8 @@ class NumberTranslator(nn.Module):
 
 # %% [markdown]
 # The training loop is like that of [09](09_first_example.ipynb), with plain cross-entropy and a constant
-# learning rate. The decoder reads `tgt[:, :-1]`, the target without its last token. It must predict `tgt[:,
-# 1:]`, the target without its first token.
+# learning rate. The decoder reads the target without its last token, `tgt[:, :-1]`. It must predict the
+# target without its first token, `tgt[:, 1:]`.
 
 # %%
 from annotated import WordTokenizer
@@ -190,8 +190,8 @@ assert right > 40
 # %% [markdown]
 # ## Trap 1: which axis is the batch?
 #
-# **Before you run this:** we give the module three sentences of five words, as vectors of shape `(3, 5,
-# 64)`. Then we change only sentence 1 (of 0, 1 and 2). Which outputs should change?
+# **Before you run this:** we give the module three sentences of five words, with a vector of 64 numbers for
+# each word. Then we change only sentence 1 (of 0, 1 and 2). Which outputs should change?
 
 
 # %%
@@ -215,8 +215,9 @@ assert changed_outputs(as_it_comes) == [0, 1, 2]
 
 # %% [markdown]
 # By default the module expects the shape `(length, batch, d_model)`. It read our tensor as five sentences
-# of three words, and words of different sentences attended to each other. `nn.Transformer` raises an error
-# only if the source and the target have different lengths. Ours have the same length.
+# of three words, and words of different sentences attended to each other. When you pass no masks,
+# `nn.Transformer` raises an error only if the source and the target have different lengths. Ours have the
+# same length.
 #
 # **To keep:** always write `batch_first=True`.
 
@@ -312,9 +313,9 @@ assert once > 0.02
 # ## Trap 4: it is not quite the paper's model
 #
 # Two things differ from the paper's text. First, each stack ends in one more layer norm. Second, one
-# number, `dropout`, sets the rate in three places. One of these places is the attention weights, which the
-# paper's section on dropout does not mention. It describes dropout on the output of each sub-layer and on
-# the embeddings with their positions (section 5.4).
+# number, `dropout`, sets the rate in three places: after each sub-layer, inside the feed-forward network,
+# and on the attention weights. The paper mentions only the first of these. It also describes dropout on the
+# sums of embeddings and positions, which are outside the module (section 5.4).
 
 # %%
 layer = nn.Transformer(64, nhead=4, dropout=0.1, batch_first=True).encoder.layers[0]
@@ -357,10 +358,10 @@ for name, weight in ours.state_dict().items():
         assert torch.equal(back[name], weight)
 
 # %% [markdown]
-# The two models compute the same numbers. So if you train a model in PyTorch without the two norms, you can
-# move it into this package, and search with the cache and all pictures work with it. You copy its
-# embeddings and its output map yourself. One detail matters there: our models multiply embeddings by
-# $\sqrt{d_{model}}$ (section 3.4). If your model does not, divide its embedding tables by
+# The two models compute the same numbers. So you can train a model without the two norms in PyTorch and
+# then move it into this package. There you can search with the cache and draw all the pictures of
+# attention. You copy its embeddings and its output map yourself. One detail matters: our models multiply
+# embeddings by $\sqrt{d_{model}}$ (section 3.4). If your model does not, divide its embedding tables by
 # $\sqrt{d_{model}}$ when you copy them.
 #
 # **To keep:** to test a model, copy its weights into another implementation and compare the outputs.
