@@ -122,7 +122,7 @@ assert 0.25 < reached / P100 < 0.35
 # %% [markdown]
 # The rule is within 1% of the count. The share of the possible arithmetic that a program uses is called
 # *model FLOPs utilization*. Here it is 31%, so two thirds of the arithmetic that the GPUs could have done
-# went unused. PaLM, a much larger model, reports 46% (Chowdhery et al., 2022).
+# went unused. For PaLM, a much larger model, the authors report 46% (Chowdhery et al., 2022).
 #
 # **To keep:** a training step takes about six operations per weight and token.
 
@@ -131,8 +131,9 @@ assert 0.25 < reached / P100 < 0.35
 #
 # A number has to come from memory before it can be multiplied, and that is slow. The core that ran this
 # page does about ten operations in the time in which it fetches one number. An H100 GPU does about six
-# hundred. So it matters how often each fetched number is used. A call's **arithmetic intensity** is the
-# number of operations that it does per byte that it reads or writes.
+# hundred operations in the time in which it fetches one 16-bit number. So it matters how often each fetched
+# number is used. A call's **arithmetic intensity** is the number of operations that it does per byte that
+# it reads or writes.
 #
 # Suppose that you multiply one row of 4,096 numbers with a matrix of $4096 \times 4096$. Every weight is
 # fetched, used once, and forgotten. Now multiply 256 rows with the same matrix. Each fetched weight is used
@@ -264,7 +265,7 @@ assert speed[12] > 2 * speed[1]
 # The batch of twelve translates several times as many sentences per second. This rate is called
 # *throughput*. But each user waits longer for an answer, because the batch runs until its longest sentence
 # is done. This wait is called *latency*. Services therefore refill the batch while it runs: as soon as one
-# sentence is finished, a new one takes its row (*continuous batching*). Our model is small, so part of the
+# sentence is finished, a new one takes its row (*continuous batching*). Our model is small, so much of the
 # gain has another reason: the rows of a batch also share the fixed cost of each call.
 #
 # **To keep:** batches raise throughput, because each fetched weight serves many rows.
@@ -499,13 +500,13 @@ torch.testing.assert_close(divided_last, wanted)
 # Add up the gradients of all pieces, divide by the number of all tokens, and only then update the weights.
 # In this package, `--accumulate 8` adds up eight batches before each update.
 #
-# For one machine with eight GPUs, PyTorch's `torchrun` starts one process for each of them:
+# On one machine with eight GPUs, PyTorch's `torchrun` starts one process for each GPU:
 #
 # ```
 # torchrun --nproc-per-node 8 -m annotated train --corpus multi30k --preset base --out runs/base
 # ```
 #
-# For two machines, run this on both, with the address of the first:
+# On two machines, run the next command on both, with the address of the first machine:
 #
 # ```
 # torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint first-machine:29400 \

@@ -1,21 +1,22 @@
 # %% [markdown]
 # # 16 · Another task: sentences into trees
 #
-# **You turn parsing into translation, train the paper's model on it in half a minute without changing a line
-# of the model, and learn to forbid it what cannot be right.**
+# **You turn parsing into translation and train the paper's model on it in half a minute, without changing a
+# line of the model. Then you learn to forbid every output that cannot be right.**
 #
 # Previous: [15_going_fast](15_going_fast.ipynb) · Next: [17_since_2017](17_since_2017.ipynb) · The training
 # loop: [09_first_example](09_first_example.ipynb)
 #
-# *24 minutes to read, about a minute to run.*
+# *26 minutes to read, about a minute to run.*
 #
 # - **Before:** you know the model, the training loop ([09](09_first_example.ipynb)) and greedy decoding
 #   ([11](11_search_and_averaging.ipynb)).
-# - **After:** you can turn a structure into tokens for a Transformer, score trees by labelled F1, constrain
+# - **After:** you can turn a structure into tokens for a Transformer, score trees by labeled F1, constrain
 #   what a decoder may write, and read the paper's Table 4.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). This is its section 6.3. A number after
-# `≈` may differ on your processor. Folded cells called *Check* test what the text claims; you can skip them.
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), and this lesson belongs to its section
+# 6.3. A number after `≈` may differ on your processor. Folded cells called *Check* test what the text
+# claims; you can skip them.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -29,9 +30,11 @@ if not find_spec("annotated"):
 # > "To evaluate if the Transformer can generalize to other tasks we performed experiments on English
 # > constituency parsing." (section 6.3)
 #
-# **Constituency parsing** cuts a sentence into phrases, these into smaller phrases, and so on down to words.
-# The paper's sentences are from the Wall Street Journal, and their trees cost years of work and a license.
-# Ours come with the package: a grammar wrote German and English sentences, and it knows their trees.
+# **Constituency parsing** divides a sentence into phrases, each phrase into smaller phrases, and so on down
+# to the words. The paper's sentences are from the Wall Street Journal. Their trees took years of work, and
+# you need a license to use them. Our sentences come with the package: a small grammar generates them in
+# English and German together with their trees. We use the English sentences of at most ten words; here a
+# punctuation mark counts as a word.
 
 # %%
 import matplotlib.pyplot as plt
@@ -50,7 +53,7 @@ def height(tree):
 
 
 def draw(tree, ax, start=0, odd=()):
-    """Draw a constituent whose first word is number `start`; returns the place of its top."""
+    """Draw a constituent whose first word is number `start`, and return the place of its top."""
     if not tree.inside():  # a part of speech and its word
         ax.text(start, 0.0, tree.children[0], ha="center", fontsize=13)
         ax.text(start, 0.45, tree.label, ha="center", fontsize=10, color="0.45")
@@ -76,23 +79,24 @@ ax.axis("off")
 plt.show()
 
 # %% [markdown]
-# *Figure 1. Boxes are phrases; the grey marks are parts of speech, one for each word. S is a sentence, NP a
-# noun phrase, VP a verb phrase, ART an article. Later there will also be PP (prepositional phrase), ADJP
-# (adjective phrase) and SBAR (a clause inside another).*
+# *Figure 1. The boxes are phrases. The gray labels are parts of speech, one for each word. S is a sentence,
+# NP a noun phrase, VP a verb phrase, and ART an article. Later you will also see PP (prepositional phrase),
+# ADJP (adjective phrase) and SBAR (a clause inside another).*
 
 # %% [markdown]
 # ## A tree is a sequence of tokens
 #
-# The Transformer writes sequences. So we write the tree from left to right, with brackets. The first idea is
-# to keep the words inside:
+# A Transformer writes sequences. So we write the tree from left to right as a sequence, with brackets. The
+# first idea is to keep the words inside the brackets:
 
 # %%
 print(example.english_tree)
 
 # %% [markdown]
-# But then the model has to copy every word, and it can only write what is in its vocabulary. And it need not:
-# we know the words. Vinyals and others ("Grammar as a Foreign Language", 2014) left them out. One mark stands
-# for each word, here its part of speech. Each closing bracket says what it closes.
+# But then the model has to copy every word, and it can only write words that are in its vocabulary. It
+# doesn't have to copy them, because we already know the words of the sentence. Vinyals and others ("Grammar
+# as a Foreign Language", 2014) left them out. In their place stands one mark for each word. Our mark is the
+# word's part of speech. Each closing bracket names the phrase that it closes.
 
 
 # %%
@@ -105,8 +109,9 @@ def to_tokens(tree):
 print(*to_tokens(example.english_tree))
 
 # %% [markdown]
-# The way back puts the words in again. It keeps a list of the brackets that are still open, a *stack*. If the
-# tokens are not a tree, or not one of these words, it returns `None`.
+# The way back puts the words in again. The next function keeps a *stack*, a list of the brackets that are
+# still open. If the tokens don't form a tree, or if the tree has another number of words, the function
+# returns `None`.
 
 # %%
 from annotated.data.trees import Tree
@@ -146,14 +151,15 @@ for pair in pairs[:500]:
 # > "This task presents specific challenges: the output is subject to strong structural constraints and is
 # > significantly longer than the input." (section 6.3)
 #
-# **To keep:** whatever can be written as a row of tokens can be a Transformer's output.
+# **To keep:** whatever you can write as a sequence of tokens can be the output of a Transformer.
 
 # %% [markdown]
-# ## What labelled F1 counts
+# ## What labeled F1 counts
 #
-# When is a parse right? To ask for the exact tree of the corpus, the *gold* tree, would be harsh: one wrong
-# bracket would spoil all the others. Here are two trees of one sentence. Did I see with the telescope, or did
-# the man have it?
+# When is a parse right? The tree that the corpus gives for a sentence is called its *gold* tree. We could
+# demand exactly this tree, but that would be harsh: a single wrong bracket would cost as much as a wrong
+# tree. Here are two trees of one sentence. In the first one, I used the telescope to see the man. In the
+# second one, the man had the telescope.
 
 # %%
 seen = Tree.parse(
@@ -173,10 +179,11 @@ for ax, title in zip(axes, ("Seen through the telescope", "The man who has it"),
 plt.show()
 
 # %% [markdown]
-# *Figure 2. Two readings. The orange bracket is the one that the other tree does not have.*
+# *Figure 2. Two readings of one sentence. The orange phrase of each tree is missing from the other tree.*
 #
-# **Labelled F1**, the score of Table 4, compares brackets. Each bracket becomes a *span*: its label, the
-# number of its first word, and the number after its last. Parts of speech and punctuation do not count.
+# **Labeled F1** is the score in the paper's Table 4, and it compares brackets. Each bracket becomes a
+# *span*: its label, the number of its first word, and the number of the word after its last. Words are
+# counted from 0. Parts of speech and punctuation do not count.
 
 # %%
 from collections import Counter
@@ -202,7 +209,7 @@ def spans(tree):
 
 # %%
 def f1(predicted, gold):
-    """Labelled F1 over all sentences; None stands for a prediction that is no tree and finds nothing."""
+    """Labeled F1 over all sentences; None stands for a prediction that is no tree and finds nothing."""
     predicted = [spans(tree) if tree else Counter() for tree in predicted]
     gold = [spans(tree) for tree in gold]
     matched = sum((a & b).total() for a, b in zip(predicted, gold, strict=True))
@@ -219,13 +226,15 @@ assert f1([None, seen], [had, seen]) == 2 * 6 / 18
 assert list(spans(seen) - spans(had)) == [("NP", 2, 4)]
 
 # %% [markdown]
-# Five of six brackets agree, so F1 is 5/6. (In general it is the harmonic mean of *precision*, the share of
-# predicted brackets that are right, and *recall*, the share of gold brackets that were found.)
+# Five of the six brackets agree, so F1 is 5/6. In general, F1 combines two shares. *Precision* is the share
+# of predicted brackets that are right. *Recall* is the share of gold brackets that were found. F1 is their
+# harmonic mean.
 #
-# Is 0.8 much? A number needs a baseline. Ours does not read: it counts the words and says the most frequent
-# tree of that length.
+# Is 5/6 a good score? To judge a score, you need a baseline. Our baseline does not read the sentence: it
+# only counts the words and predicts the most frequent tree of that length.
 #
-# **Before you run this:** what F1 does it reach, and how many whole trees does it get right?
+# **Before you run this:** what F1 does the baseline reach, and how many of the 200 trees does it get
+# exactly right?
 
 # %%
 held_out, training = pairs[:200], pairs[200:]
@@ -246,14 +255,17 @@ assert right < 20
 assert not {pair.english for pair in held_out} & {pair.english for pair in training}
 
 # %% [markdown]
-# **To keep:** F1 counts brackets, so half right is worth half, and even a blind parser has some.
+# **To keep:** F1 gives partial credit for each right bracket, so even a parser that does not read earns
+# some.
 
 # %% [markdown]
 # ## The same model
 #
-# Now the training, and there is nothing new in it. The source is the sentence, the target the row of tokens.
-# Two layers of width 64, the loss and the schedule of [08](08_training_recipe.ipynb), the loop of
-# [09](09_first_example.ipynb). At the end we average the weights of the last updates, as section 6.1 does.
+# Now we train the model, and nothing about the training is new. The source is the sentence, and the target
+# is the sequence of tokens. The model has two layers of width 64. The loss and the schedule are those of
+# [08](08_training_recipe.ipynb), and the loop is that of [09](09_first_example.ipynb). At the end we
+# average the weights of the last 140 updates. Section 6.1 of the paper averages its last checkpoints in the
+# same way.
 
 # %%
 from itertools import chain, count, islice
@@ -289,9 +301,10 @@ for _ in range(140):
 model = average.module.eval()
 
 # %% [markdown]
-# Now it parses sentences that it has never seen. `parse` is the greedy loop of [00](00_start_here.ipynb), for
-# many sentences at once and with the cache of [11](11_search_and_averaging.ipynb). It has one addition that
-# we shall need: `allowed` can say which tokens may come next.
+# Now the model parses sentences that it has never seen. `parse` is the greedy loop of
+# [00](00_start_here.ipynb), for many sentences at once and with the cache of
+# [11](11_search_and_averaging.ipynb). We add one argument that we will need later: `allowed` can say which
+# tokens may come next.
 
 # %%
 from annotated import DecoderCache
@@ -345,11 +358,12 @@ assert f1([found[i] for i in readable], [gold[i] for i in readable]) > f1(found,
 assert exact > 130
 
 # %% [markdown]
-# A model that was built for translation has learned to parse. Note the last two lines: one parser, two
-# scores. EVALB, the usual program, leaves out sentences whose predicted tree has another number of words. A
-# parser that fails at difficult sentences then looks better. We count such a sentence as nothing found.
+# A model that was built for translation has learned to parse. But look at the last two lines: the same
+# parser has two different scores. EVALB, the usual scoring program, leaves out sentences whose predicted
+# tree has the wrong number of words. A parser that fails on difficult sentences then looks better than it
+# is. We keep such a sentence in the score and count that none of its brackets was found.
 #
-# **To keep:** nothing in the model knows about trees; the data does.
+# **To keep:** nothing in the model is made for trees; it learns them from the data.
 
 # %% [markdown]
 # ## What the paper found
@@ -369,14 +383,15 @@ assert exact > 130
 # > "In contrast to RNN sequence-to-sequence models, the Transformer outperforms the BerkeleyParser even when
 # > training only on the WSJ training set of 40K sentences." (section 6.3)
 #
-# That is the point: a model without any machinery for trees beats most of those that have it, from little
-# data. With the same data, only Dyer's grammar stayed ahead. Our own numbers cannot stand in this table,
-# because our grammar is far simpler than the Wall Street Journal.
+# A model that has nothing built in for trees beats most of the parsers that do, from only 40,000 sentences.
+# Among the parsers that were trained on the same data, only the two of Dyer et al. stayed ahead. You cannot
+# compare our own numbers with this table, because our grammar is far simpler than the language of the Wall
+# Street Journal.
 
 # %% [markdown]
 # ## Forbid what cannot be right
 #
-# **Before you run this:** some outputs are no tree of their sentence. What is wrong with them? Do their
+# **Before you run this:** some outputs are not a tree of their sentence. What is wrong with them? Do their
 # brackets fail to match, or is it something else?
 
 # %%
@@ -393,15 +408,20 @@ for name, times in faults.most_common():
 assert faults["brackets that do not match"] < faults["a tree, for another number of words"] < 60
 
 # %% [markdown]
-# The brackets nearly always match. What looked easiest, one mark for each word, goes wrong.
+# The brackets nearly always match. The part that looked easiest goes wrong: the model writes too many or
+# too few marks.
 #
-# But we *know* how many words there are, and we know the rules of brackets. So why let the model break them?
-# In **constrained decoding**, we ask before each step which tokens could still lead to a tree, and set all
-# others to $-\infty$:
+# But we *know* how many words there are, and we know the rules of brackets. So why let the model break
+# them? In **constrained decoding**, we ask before each step which tokens can still lead to a tree, and we
+# set the log-probabilities of all others to $-\infty$. Three rules decide:
 #
-# - a mark or an opening bracket, only while words are left;
-# - a closing bracket, only for the bracket that is open and not empty;
-# - the last closing bracket, only when no word is left.
+# - A mark or an opening bracket may follow only while words are left.
+# - A closing bracket may follow only if it closes the innermost open bracket, and that bracket is not
+#   empty.
+# - The last closing bracket may follow only when no word is left.
+#
+# The code adds two details. Every tree starts with `(S`. And after five opening brackets in a row, no
+# further one may follow, so that the model cannot open brackets forever.
 
 
 # %%
@@ -445,25 +465,26 @@ assert f1(always, gold) > f1(found, gold)
 assert repaired < 0.6 * found.count(None)
 
 # %% [markdown]
-# Every output is a tree now, and F1 rises. But hardly any of the repaired trees is *right*. When the rule
-# says that a word is left over, the phrase to which it belongs may be closed already: greedy decoding cannot
-# go back. For that one needs a search.
+# Every output is a tree now, and F1 rises. But hardly any of the repaired trees is *right*. At the end of a
+# sentence, the rules may force the model to place one more word. By then, the phrase to which the word
+# belongs may already be closed, and greedy decoding cannot go back. To go back, you need a search that
+# keeps several candidates.
 #
-# The same trick is common in language models today. If the output must be valid JSON, or a move in chess, the
-# decoder is masked in the same way.
+# Today's language models use the same trick. If the output must be valid JSON or a legal move in chess, the
+# decoder masks all tokens that would break the rules.
 #
-# *The paper parsed with a beam of 21. Does it help? Without the constraint it does not; with it, it does:
-# [Does a wide beam hurt parsing?](evidence/does_a_wide_beam_hurt_parsing.ipynb)*
+# *The paper parsed with a beam of 21. Does the beam help? Without the constraint it does not, and with the
+# constraint it does: [Does a wide beam hurt parsing?](evidence/does_a_wide_beam_hurt_parsing.ipynb)*
 #
-# **To keep:** if you know a rule of the output, do not hope that the model has learned it; mask what breaks
-# it.
+# **To keep:** if you know a rule of the output, don't hope that the model has learned it; mask every token
+# that would break it.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - A tree becomes a row of tokens, brackets and marks, and parsing becomes translation with the same model.
-# - Labelled F1 compares brackets; outputs that are no tree must count, too.
-# - A decoder can be constrained to valid outputs by masking tokens, but it cannot go back.
+# - A tree becomes a sequence of brackets and marks, and parsing becomes translation with the same model.
+# - Labeled F1 compares brackets, and an output that is not a tree must count as a failure.
+# - Masking tokens constrains a decoder to valid outputs, but greedy decoding still cannot go back.
 #
 # **Deeper:** [Does a wide beam hurt parsing?](evidence/does_a_wide_beam_hurt_parsing.ipynb)
 #
@@ -472,9 +493,10 @@ assert repaired < 0.6 * found.count(None)
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Predict first, then write: another parser that does not read. English trees branch to
-# the right. So put an NP round the first word, open a VP before every other word, and close all of them
-# before the final punctuation. Is it better than 37%?
+# **Exercise 1 (easy).** Predict first, then write another parser that does not read. English trees branch
+# to the right: the longer part of a phrase usually comes last. So put an NP around the first word, open a
+# VP before every other word, and close all VPs before the final punctuation. Does this parser score better
+# than the 37% of our baseline?
 
 
 # %% tags=["exercise"]
@@ -490,14 +512,19 @@ def to_the_right(words):
     return ["(S", "(NP", "X", ")NP", *["(VP", "X"] * inner, *[")VP"] * inner, "X", ")S"]
 
 
+branching = [read_tree(to_the_right(pair.english_words), pair.english_words) for pair in held_out]
+print(f"trees that branch to the right: F1 {f1(branching, gold):.0%}")
+
+
 # %% tags=["exercise-test"]
 assert to_the_right(("I", "sleep", ".")) == ["(S", "(NP", "X", ")NP", "(VP", "X", ")VP", "X", ")S"]
 assert to_the_right("abcde").count("(VP") == to_the_right("abcde").count(")VP") == 3
 
 # %% [markdown]
-# **Exercise 2 (hard).** Write a *constrained beam*: keep the k likeliest beginnings among those that the rule
-# allows. `next_log_probs(tokens)` returns a dictionary from each next token to its log-probability, and
-# `allowed(tokens)` the list of tokens that may follow, empty when the output is complete.
+# **Exercise 2 (hard).** Write a *constrained beam*. At each step, keep the k likeliest beginnings among
+# those that the rules allow. `next_log_probs(tokens)` returns a dictionary from each next token to its
+# log-probability. `allowed(tokens)` returns the list of tokens that may follow, and the list is empty when
+# the output is complete.
 
 
 # %% tags=["exercise"]
@@ -541,7 +568,7 @@ assert constrained_beam(toy, no_c, 1) == ["a", "a"]  # greedy: the likeliest beg
 assert constrained_beam(toy, no_c, 2) == ["b", "a"]
 
 # %% [markdown]
-# **Exercise 3 (medium).** Explore: which brackets does the parser miss? Guess the hardest label first, then
+# **Exercise 3 (medium).** Explore. Which brackets does the parser miss? Guess the hardest label first, then
 # compute the recall of each label over the held-out sentences.
 
 # %% tags=["solution"]
