@@ -42,5 +42,6 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!annotated\.).*"),
     ("py:obj", r"annotated\.tokenizers\.[A-Z]+"),
     ("py:class", r"annotated\.data\.trees\..*"),
+    ("py:class", r"annotated\.check\.(adapt\.Model|Case)"),
     ("py:class", r"annotated\.(fast|training\.distributed)\.(Item|Result)"),  # stand for any type
 ]
