@@ -60,6 +60,13 @@ def test_each_part_can_be_checked_in_a_notebook(part: str, classic: ModuleType) 
     assert report._repr_html_().count("<tr>") == len(report.findings) > 0
 
 
+def test_a_model_with_a_broken_part_is_not_called_whole(tmp_path: Path, capsys) -> None:
+    right = (FOLDER / "lessons.py").read_text(encoding="utf-8")
+    (tmp_path / "peeks.py").write_text(right.replace("dtype=torch.bool).tril()", "dtype=torch.bool).tril(1)"))
+    assert ends(["check", tmp_path / "peeks.py"]) == 1
+    assert "keeps its laws" not in capsys.readouterr().out
+
+
 def test_conventions_can_be_said() -> None:
     def hides(query, key, value, mask=None):
         return annotated.attention(query, key, value, None if mask is None else ~mask)

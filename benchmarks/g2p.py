@@ -1,0 +1,101 @@
+"""From spelling to sound in fifteen languages (SIGMORPHON 2020, task 1), one recipe for all.
+
+    python benchmarks/g2p.py --json annotated/recorded/g2p.json             all languages, seed 0: hours
+    python benchmarks/g2p.py fre --runs runs/g2p --json fre.json            one of them: ten minutes
+
+Each language has 3,600 words to train on. The recipe was tried on the development set of French alone; each
+test set is scored once, at the end. A language whose record stands in the file is left out, so a script that
+was stopped goes on where it was. The measure of the task is the percentage of words whose phones are not all
+right (word error rate), and beside it the edits for 100 phones.
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+import torch
+
+import annotated
+from annotated.metrics import METRICS
+
+LANGUAGES = [
+    *("ady", "arm", "bul", "dut", "fre", "geo", "gre", "hin"),
+    *("hun", "ice", "jpn", "kor", "lit", "rum", "vie"),
+]
+RECIPE = {
+    "src_tokenizer": "chars",
+    "tgt_tokenizer": "spaces",
+    "keep_equal": True,
+    "N": 3,
+    "d_model": 128,
+    "d_ff": 512,
+    "h": 4,
+    "dropout": 0.3,
+    "norm_first": True,
+    "max_tokens": 2048,
+    "epochs": 100,
+    "learning_rate": 0.002,
+    "warmup": 400,
+    "average": 5,
+}
+BEAM = 5
+
+
+def read(folder: Path, language: str, split: str) -> list[tuple[str, str]]:
+    """Read the words of a split with their phones."""
+    lines = (folder / f"{language}_{split}.tsv").read_text(encoding="utf-8").splitlines()
+    return [tuple(line.split("\t")) for line in lines if line]  # type: ignore[misc]
+
+
+def measure(folder: Path, runs: Path, language: str, seed: int) -> dict[str, object]:
+    """Train a model of one language, or go on with it, and score it."""
+    began = time.process_time()
+    dev, test = read(folder, language, "dev"), read(folder, language, "test")
+    translate = annotated.train(
+        read(folder, language, "train"),
+        runs / f"{language}-{seed}",
+        validation=dev,
+        resume=True,
+        seed=seed,
+        **RECIPE,
+    )
+    record: dict[str, object] = {"language": language, "seed": seed}
+    for name, pairs in (("dev", dev), ("test", test)):
+        hypotheses = translate.translate([word for word, _ in pairs], beam=BEAM)
+        references = [phones for _, phones in pairs]
+        wrong = [h != r for h, r in zip(hypotheses, references, strict=True)]
+        record[f"{name}_word_error_rate"] = 100 * sum(wrong) / len(wrong)
+        record[f"{name}_phone_error_rate"] = METRICS["wer"]()(hypotheses, references).value
+        record[f"{name}_wrong"] = [i for i, each in enumerate(wrong) if each]
+    return record | {"minutes": round((time.process_time() - began) / 60, 1)}
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("languages", nargs="*", default=LANGUAGES, metavar="LANGUAGE")
+    data = Path(os.environ.get("ANNOTATED_DATA", ".")) / "sigmorphon2020"
+    options.add_argument(
+        "--data", type=Path, default=data, help="folder of the .tsv files (default %(default)s)"
+    )
+    options.add_argument("--runs", type=Path, default=Path("runs/g2p"), help="default %(default)s")
+    options.add_argument("--seed", type=int, default=0, help="default %(default)s")
+    options.add_argument("--json", type=Path, required=True, metavar="FILE", help="record to add to")
+    given = options.parse_args()
+    torch.set_num_threads(1)
+    for language in given.languages:
+        known = json.loads(given.json.read_text())["results"] if given.json.exists() else []
+        if any((each["language"], each["seed"]) == (language, given.seed) for each in known):
+            continue
+        found = measure(given.data, given.runs, language, given.seed)
+        settings = {**RECIPE, "beam": BEAM}
+        text = json.dumps({"settings": settings, "results": [*known, found]}, indent=1, ensure_ascii=False)
+        given.json.write_text(text + "\n", encoding="utf-8")
+        print({name: value for name, value in found.items() if not name.endswith("_wrong")}, flush=True)
+
+
+if __name__ == "__main__":
+    main()
