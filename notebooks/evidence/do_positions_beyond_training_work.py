@@ -2,9 +2,9 @@
 # # Do positions beyond the trained ones work?
 #
 # Not by themselves: a small model with sinusoids that learned to name the previous symbol at positions 0 to
-# 31 names ≈38% in rows that stand at later positions, and in a row that is too long it falls to chance.
-# Training on four blocks of 32 positions instead of one raises the ≈38% to ≈71%, and rows that start
-# anywhere among these 128 positions raise it to ≈80%.
+# 31 is right in only ≈38% of cases in rows that stand at later positions, and in a row that is too long it
+# falls to chance. Training on four blocks of 32 positions instead of one raises the ≈38% to ≈71%, and rows
+# that start anywhere among these 128 positions raise it to ≈80%.
 #
 # *Half a minute to run.* The lesson that this belongs to is
 # [05_positional_encoding](../05_positional_encoding.ipynb).
@@ -29,9 +29,9 @@ if not find_spec("annotated"):
 #
 # ## The task
 #
-# Name the symbol before: one causal attention with one head, then a linear map. It needs positions and
-# nothing else. All trainings below use 300 updates of 1,024 symbols, and are tested on rows of 32 that begin
-# at 100 positions from 150 to 4,000, none of them trained.
+# The model names the symbol before each position. One causal attention with one head and a linear map can
+# do it, and they need nothing but positions. All trainings below use 300 updates of 1,024 symbols, and are
+# tested on rows of 32 that begin at 100 positions from 150 to 4,000, none of them trained.
 
 # %%
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 # # Exposure bias, counted: what does one wrong symbol cost?
 #
 # After a mistake of its own, a half-trained copier gets the next symbol wrong in ≈73% of cases; at the same
-# positions, when it reads the truth, in ≈3%. The share of rows without any mistake is exactly the same both
-# ways, and it must be.
+# positions, when it reads the truth, it is wrong in ≈3%. The share of rows without any mistake is exactly
+# the same both ways, and it must be.
 #
 # *Half a minute to run.* The lesson that this belongs to is [09_first_example](../09_first_example.ipynb).
 

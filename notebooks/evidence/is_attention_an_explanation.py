@@ -175,7 +175,7 @@ assert abs(price[last]) < 0.05 < 0.3 < min(price["first two tokens"], price["mid
 #
 # Jain and Wallace asked: can one find quite different weights with almost the same output? Then the map is
 # not *the* explanation. Our adversary is gradient descent. It may choose every weight of every caption, and
-# it minimises the divergence from the old predictions minus the share of weight that it has moved. Because
+# it minimizes the divergence from the old predictions minus the share of weight that it has moved. Because
 # weight on the last two tokens is nearly free, a second run must leave those two their weight.
 
 

@@ -1,11 +1,10 @@
 # %% [markdown]
 # # What do beam, penalty and averaging bring in BLEU?
 #
-# On 1,000 captions, the paper's search brings 0.2 BLEU over greedy decoding for one model (95% interval
-# −0.4 to 0.7) and 0.8 for another (0.1 to 1.5), a beam of 5 with the mean per token brings 0.8 (0.2 to 1.4)
-# and 1.0 (0.3 to 1.7), and averaging alone moves the score by −0.27 to 0.45. Wider beams find ever more
-# probable translations, and without a penalty a beam of 50 loses 1.6 and 0.9 BLEU, because its output is
-# too short.
+# On 1,000 captions, the paper's search brings 0.2 BLEU over greedy decoding for one model and 0.8 for
+# another, a beam of 5 with the mean per token brings 0.8 and 1.0, and averaging alone moves the score by
+# −0.27 to 0.45, all with 95% intervals of about ± 0.5 to ± 0.7. Wider beams find ever more probable
+# translations, and without a penalty a beam of 50 loses 1.6 and 0.9 BLEU, because its output is too short.
 #
 # *Seconds to run; it reads records of hours of search and training.* The lesson that this belongs to is
 # [11_search_and_averaging](../11_search_and_averaging.ipynb).
@@ -206,7 +205,8 @@ assert all(each["low"] < 0 < each["high"] for each in searched)
 #
 # A beam alone brings little, and the penalty brings the rest. (A penalty without a beam changes nothing:
 # greedy decoding finishes only one hypothesis.) Averaging seems to bring a quarter of a point, which is too
-# little for a thousand captions to show clearly. It may bring more before the learning rate has fallen.
+# little for a thousand captions to show clearly. All of this is at the end of a schedule whose learning
+# rate has already fallen.
 #
 # **What it does not say.** The best of 18 searches was chosen after seeing all of them, so its gain is a
 # little too large. Captions are short, and long sentences have more to lose from a missing penalty. Both

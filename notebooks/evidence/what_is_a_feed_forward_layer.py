@@ -50,8 +50,8 @@ assert 2 * d_model**2 + 2 * n * d_model == 2 * d_model * d_ff
 # ## What do units react to?
 #
 # We read English sentences with the encoder of the shipped translator, which has 256 units in each of four
-# layers, and write down how strongly each unit is on at each token. (The sentences are those of the
-# built-in corpus. The model was trained on other texts, captions of photographs.)
+# layers, and write down how strongly each unit is on at each token. The sentences are those of the built-in
+# corpus. The model was trained on other texts, captions of photographs.
 
 # %%
 from collections import Counter
@@ -212,6 +212,7 @@ assert all(known < 0.95 and update == 300 for known, update in learned["two line
 # work. The authors found their version slower: it needs a query and a softmax, and a ReLU needs neither.
 #
 # **What it does not say.** That a unit is on at a token does not show that the translation uses it. Two
-# thirds of the units are on too rarely here to judge, and nothing is said about them. The sentences are
-# simple, and 20 reactions are few. That a layer can memorize does not show that it does so in a translator,
-# where facts must share the layer with everything else.
+# thirds of the units are on too rarely here to judge, and nothing is said about them. The random directions
+# are drawn without regard to how the words' vectors are spread; directions drawn from that spread would be
+# a harder control. The sentences are simple, and 20 reactions are few. That a layer can memorize does not
+# show that it does so in a translator, where facts must share the layer with everything else.

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Which changes since 2017 pay here?
 #
-# Two of five: after 300 updates of a small translation model, rotary positions lower the loss by 0.19 ±
-# 0.16 nats and SwiGLU by 0.17 ± 0.16, and both together by no more than one of them (0.17 ± 0.16). This is
-# early speed at one learning rate that was chosen for the paper's model, not the quality of a trained
-# model.
+# Of five changes, two pay early: after 300 updates of a small translation model, rotary positions lower the
+# loss by 0.19 ± 0.16 nats and SwiGLU by 0.17 ± 0.16, and both together by no more than one of them (0.17 ±
+# 0.16). This is early speed at one learning rate that was chosen for the paper's model, not the quality of
+# a trained model.
 #
 # *Seconds to run: the trainings are recorded.* The lesson that this belongs to is
 # [17_since_2017](../17_since_2017.ipynb).
@@ -18,9 +18,9 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## The contestants
 #
-# All translate the built-in German-English corpus: two layers in each stack, width 128, four heads, no
-# dropout, 300 updates of at most 512 tokens a side, three seeds. The loss is the cross-entropy without
-# smoothing on the 500 sentences of val.
+# All contestants translate the built-in German-English corpus. They have two layers in each stack, width
+# 128, four heads and no dropout. They are trained for 300 updates of at most 512 tokens a side, with three
+# seeds. The loss is the cross-entropy without smoothing on the 500 sentences of val.
 #
 # Five contestants change one part of the paper's model: pre-norm, RMSNorm, rotary positions, grouped queries
 # (2 groups for 4 heads), SwiGLU. *All parts* has all five. *One stack, all parts* is a decoder-only model of
@@ -95,8 +95,8 @@ model = make_model(
 print(model.decoder.layers[0])
 
 # %% [markdown]
-# Is it put together right? Token by token, with the cache, it must compute the same as in one pass; a query
-# that is turned by a wrong position would break this.
+# Is the model put together right? Token by token, with the cache, it must compute the same as in one pass;
+# a query that is turned by a wrong position would break this.
 
 # %% tags=["check"]
 from annotated import DecoderCache, subsequent_mask
@@ -168,8 +168,8 @@ ax.set(xlabel="loss minus the paper model's (nats a token)", title="After 300 up
 plt.show()
 
 # %% [markdown]
-# *Figure 1. Left is better. A dot is a run, a grey bar the 95% interval of the difference from the paper's
-# model. Dots are blue where the interval lies left of 0, orange where it lies right.*
+# *Figure 1. Left is better. A dot is a run, and a gray bar is the 95% interval of the difference from the
+# paper's model. Dots are blue where the interval lies left of 0, orange where it lies right.*
 #
 # ## Do the two gains add up?
 #

@@ -202,9 +202,10 @@ assert decoder < encoder - 0.03
 # **Breaking the encoder is enough.** Five bad updates of the encoder's weights alone do nearly all of the
 # damage (≈2.27 and ≈2.29 nats). Five of the decoder's weights do most of it, but less with both seeds
 # (≈2.12 and ≈2.24). Figure 1 suggests what happens in the encoder: its vectors become alike, so the decoder
-# cannot tell which symbol stands where. To copy is then impossible, and the model can only guess. We
-# measured the cosine after one update and not after five, so this is the likely account and not a proof. It
-# is the *rank collapse* of [06](../06_the_full_model.ipynb), Figure 2, caused by training.
+# cannot tell which symbol stands where. To copy is then impossible, and the model can only guess. On this
+# page we measured the cosine after one update; [08_training_recipe](../08_training_recipe.ipynb) finds the
+# same after five. It is the *rank collapse* of [06](../06_the_full_model.ipynb), Figure 2, caused by
+# training.
 #
 # **Pre-norm suffers too**, but it goes on learning.
 #
