@@ -30,7 +30,7 @@ if not find_spec("annotated"):
 #
 # Our translator writes a German sentence. The figure shows where its last layer looks at each step. The
 # weights are the mean of the four heads. The translation has two mistakes. The party is missing, and the
-# band plays *in* the church.
+# band plays *in* the church instead of in front of it.
 
 # %%
 import matplotlib.pyplot as plt
@@ -122,10 +122,9 @@ assert word_of_piece(["▁die", "▁Stra", "ßen", "bahn", "."], ["die", "Straß
 ]
 
 # %% [markdown]
-# There is one more choice, and it is easy to get wrong: **a row has two names**. A row belongs to one
-# position of the decoder. At this position, the decoder has just *read* one German token, and it is about
-# to *say* the next one. For which of these two tokens does the row look into the source? We keep both
-# readings and let the alignments decide.
+# There is one more choice, and it is easy to get wrong: **each row belongs to two German tokens**. At each
+# position, the decoder has just *read* one token, and it is about to *say* the next one. For which of these
+# two tokens does the row look into the source? We keep both readings and let the alignments decide.
 
 
 # %%

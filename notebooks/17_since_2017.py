@@ -306,7 +306,7 @@ assert (RMSNorm(64)(x + 3) - RMSNorm(64)(x)).abs().max() > 1
 assert abs(losses["+ RMSNorm"] - losses["2017"]) < 0.25
 
 # %% [markdown]
-# Both losses are about the same.
+# The two losses are about the same.
 #
 # **To keep:** RMSNorm is a layer norm without the mean and the bias. It is cheaper and usually works as
 # well.
@@ -571,7 +571,7 @@ assert losses["+ SwiGLU"] < losses["2017"]
 # has thousands of good continuations. The likeliest one is the same every time, and a long text written
 # that way often repeats itself (Holtzman et al., 2020). So language models **sample**: they draw the next
 # token from the predicted distribution. This distribution has a long *tail* of tokens that are unlikely and
-# often nonsense. Two settings keep them out.
+# often nonsense. Two settings help to keep them out.
 #
 # - The **temperature** is a number that divides the logits ([02](02_attention.ipynb)). Below 1, it makes
 #   likely tokens even likelier.
@@ -592,7 +592,7 @@ def sampler(temperature=1.0, top_p=1.0):
 
 
 # %% [markdown]
-# First we train the finished model for 1,000 updates, which takes about 15 seconds.
+# First, we train the finished model for 1,000 updates, which takes about 15 seconds.
 #
 # **Before you run this:** which of the three settings below will write the strangest sentences? Each
 # setting continues the last prompt twice, so you also see how much the sentences vary.
