@@ -164,4 +164,5 @@ for setting in settings:
 # it does so by making its queries shorter, we have not measured.
 #
 # **What it does not say.** This is one small task with post-norm, Adam and two seeds. With plain gradient
-# descent, a step in $W^Q$ would have another length, so the second control would be another one.
+# descent, the steps in $W^Q$ would have other lengths, and the second control would need another learning
+# rate.

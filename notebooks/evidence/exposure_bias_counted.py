@@ -149,12 +149,12 @@ assert min(behind) > 0.5
 # ## What it says
 #
 # One mistake leads to the next: with each of the three seeds, reading a wrong symbol makes the next answer
-# wrong in 59% to 77% of cases, where it would have been wrong in 2% to 4%. So the positions after a mistake
+# wrong in 59% to 77% of cases, where it would have been wrong in 2% or 3%. So the positions after a mistake
 # are not hard in themselves.
 #
-# It goes wrong in one way: in 99% of the wrong answers right after the replaced symbol, the model writes
-# the symbol that it should have read. It seems to find its place in the row from the last symbol, so a
-# wrong one sets it back by one. When it reads the truth again, most of the harm is gone after three
+# It goes wrong in one way: in at least 99% of the wrong answers right after the replaced symbol, the model
+# writes the symbol that it should have read. It seems to find its place in the row from the last symbol, so
+# a wrong one sets it back by one. When it reads the truth again, most of the harm is gone after three
 # positions (≈10% wrong, where it would have been 3% to 5%). On its own, it goes on reading what it wrote,
 # and nothing sets it right.
 #

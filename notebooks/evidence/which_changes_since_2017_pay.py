@@ -195,8 +195,8 @@ assert round(2.07 * error, 2) == 0.16
 # seen.
 #
 # **For pre-norm, RMSNorm and grouped queries, three seeds cannot tell.** *All parts* has both fast parts,
-# and yet its interval includes zero. Two possible causes, not tested: grouped queries remove 11% of the
-# parameters, and the learning rate is the paper model's.
+# and yet its interval includes zero. We see two possible causes and have tested neither: grouped queries
+# remove 11% of the parameters, and the learning rate was chosen for the paper's model.
 #
 # **The cosine is behind**, with Adam and AdamW alike. Its mean rate after the warm-up is a third lower, and
 # no higher peak was tried. About weight decay the race says nothing: in 300 updates it takes about 4% of a
@@ -208,7 +208,7 @@ assert round(2.07 * error, 2) == 0.16
 # **What it does not say.** The race says nothing about trained models or large ones, or about contestants
 # that each have their own learning rate. For these see Narang et al. (2021, [arXiv
 # 2102.11972](https://arxiv.org/abs/2102.11972)), who compared many changes in larger models: most brought
-# little, gated networks and RMSNorm were among those that helped.
+# little, and gated networks and RMSNorm were among those that helped.
 
 # %% tags=["check"]
 stack = [one - two for one, two in zip(losses["one stack, all parts"], losses["all parts"], strict=True)]

@@ -208,8 +208,8 @@ assert max(ratio) < 1.11
 # %% [markdown]
 # ## Does softness help?
 #
-# The last test: if a beam search profits from soft probabilities, then the models *without* smoothing must
-# get better when a temperature makes them softer. For two of the seeds, we tried several:
+# Here is the last test. If a beam search profits from soft probabilities, then the models *without*
+# smoothing must get better when a temperature makes them softer. For two of the seeds, we tried several:
 
 # %% tags=["figure-temperature"]
 import matplotlib.pyplot as plt
