@@ -1,8 +1,8 @@
 # %% [markdown]
 # # How fast could it be?
 #
-# On one core, our small training step takes 1.8 times as long as its arithmetic and its memory traffic
-# would need, and a decoder that translates sentence by sentence takes 4.9 times as long, mostly because of
+# On one core, training could be about 1.8 times as fast, and translating sentence by sentence 4.9 times as
+# fast, if only the arithmetic and the memory traffic took time; the decoder most likely loses the rest to
 # the fixed cost of many small calls. With a cache, the time of decoding grows with about the 1.1th power of
 # the length instead of the 1.7th (three recorded runs, 1.12 to 1.15 and 1.68 to 1.70).
 #
@@ -198,8 +198,8 @@ print(f"≈{decode / prefill:.0f} times as long for the same arithmetic")
 assert decode > 3 * prefill
 
 # %% [markdown]
-# This is why services treat the two apart: a *prefill* is limited by arithmetic, a *decode* step by memory
-# and fixed costs, and batching helps the second far more.
+# This is why services treat the two apart: a *prefill* is limited mostly by arithmetic and a *decode* step
+# by memory and fixed costs, so batching helps decoding far more.
 #
 # ## With and without a cache
 #
@@ -247,8 +247,9 @@ assert max(record["exponents"]["with the cache"]) < 1.2 < 1.6 < min(record["expo
 # %% [markdown]
 # The record is of `benchmarks/scaling.py`, three runs of lengths 32 to 512 with the cache and 32 to 128
 # without, on two cores of an AMD EPYC. The ranges differ, so the two exponents are not measured at the same
-# lengths. Neither is the 1 or 2 of the count. Two likely reasons: at short lengths fixed costs flatten the
-# curve without a cache, and at long ones the attention over the cache bends the other one up.
+# lengths. Neither is the 1 or 2 of the count. There are two likely reasons. At short lengths, fixed costs
+# flatten the curve without a cache, and at long ones, the attention over the cache bends the other curve
+# up.
 #
 # ## What it does not say
 #

@@ -18,9 +18,9 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## What does a look cost?
 #
-# A file does not get worse by being read. So why should one look at a test text only once? Because of what
-# one does after looking: one keeps the better system. We need systems that are *equally good* to see what
-# that does, and we know only one way to have them: make them so.
+# A file does not get worse by being read. So why should one look at a test text only once? The reason is
+# what one does after looking: one keeps the better system. We need systems that are *equally good* to see
+# what that does, and we know only one way to have them: make them so.
 #
 # Each of our 100 systems takes the right translations and replaces every word, with probability 0.2, by a
 # word drawn at random. They differ only by luck. We score each on one text of 500 sentences, which stands

@@ -125,13 +125,15 @@ assert harm.max() < 0.4
 assert harm.sum() < 0.7 * all_even[3]
 
 # %% [markdown]
-# Weights without information cost ≈1.8 to ≈2.4 nats per token. Jain and Wallace (2019) had found the
-# opposite for text classifiers, whose output often changed little under shuffled weights. A translator has
-# to find the word that it translates next, which may be why.
+# Weights without information cost ≈1.8 to ≈2.4 nats per token. Jain and Wallace
+# ([2019](https://arxiv.org/abs/1902.10186)) had found the opposite for text classifiers, whose output often
+# changed little under shuffled weights. A translator has to find the word that it translates next, which
+# may be why.
 #
-# Here, no single head is needed: the worst costs ≈0.10 nats. Voita and others (2019) pruned the heads of a
-# full-size translator in training: most encoder heads could go at 0.15 BLEU, and the ones that stayed
-# longest were positional, syntactic or looked at rare words.
+# Here, no single head is needed: the worst costs ≈0.10 nats. Voita and others
+# ([2019](https://arxiv.org/abs/1905.09418)) pruned the heads of a full-size translator in training: most
+# encoder heads could go at 0.15 BLEU, and the ones that stayed longest were positional, syntactic or looked
+# at rare words.
 #
 # ## A weight is not an effect
 #
@@ -166,10 +168,11 @@ assert abs(price[last]) < 0.05 < 0.3 < min(price["first two tokens"], price["mid
 
 # %% [markdown]
 # The last two tokens get about 1.2 times an even share. That is not much, and not the *attention sink* of
-# large language models, where the first token can take most of a head's weight (Xiao and others, 2023).
-# What is remarkable is the price: their values can be left out at no cost, while two ordinary tokens with
-# *less* weight cost about half a nat. What reaches the query is the weight times the value (Kobayashi and
-# others, 2020), and a map shows the weight alone.
+# large language models, where the first token can take most of a head's weight (Xiao and others,
+# [2023](https://arxiv.org/abs/2309.17453)). What is remarkable is the price: their values can be left out
+# at no cost, while two ordinary tokens with *less* weight cost about half a nat. What reaches the query is
+# the weight times the value (Kobayashi and others, [2020](https://arxiv.org/abs/2004.10102)), and a map
+# shows the weight alone.
 #
 # ## Other weights, same prediction
 #
@@ -219,10 +222,10 @@ assert min(free[1], kept[1]) > 0.2
 #
 # ## What it says, and what it does not
 #
-# **A map is not the only explanation.** Wiegreffe and Pinter (2019, "Attention is not not Explanation")
-# objected that such weights are searched for one text at a time, while a fair adversary would be a trained
-# model; and that an explanation need not be the only one. Our adversary is also searched for on these 24
-# texts, so it does not settle their point.
+# **A map is not the only explanation.** Wiegreffe and Pinter ([2019](https://arxiv.org/abs/1908.04626),
+# "Attention is not not Explanation") objected that such weights are searched for one text at a time, while
+# a fair adversary would be a trained model; and that an explanation need not be the only one. Our adversary
+# is also searched for on these 24 texts, so it does not settle their point.
 #
 # **What it does not say.** This is one small model with 24 captions, and cross-attention only. That no
 # single head is needed may be because heads stand in for each other, or because sixteen changes at once

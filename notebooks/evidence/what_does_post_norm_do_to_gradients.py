@@ -24,10 +24,10 @@ if not find_spec("annotated"):
 # ([2020](https://arxiv.org/abs/2002.04745)) looked at the top instead, and found gradients there that are
 # large. We measure, and then look for the cause.
 #
-# **What we measure.** One backward pass from random sentence pairs through an untrained model of the paper's
-# depth. The gradient *of the residual stream* is recorded before the first layer and behind each layer. We
-# divide by the gradient behind the last layer. (The gradient of a layer's *parameters* would be another
-# quantity: it is a sum over all positions, and says little about the stream.)
+# **What we measure.** We run one backward pass from random sentence pairs through an untrained model of the
+# paper's depth. The gradient *of the residual stream* is recorded before the first layer and behind each
+# layer. We divide by the gradient behind the last layer. (The gradient of a layer's *parameters* would be
+# another quantity: it is a sum over all positions, and says little about the stream.)
 
 # %%
 import math
@@ -129,8 +129,8 @@ assert bottom["decoder", "pre-norm"].min() > 1.2
 # number. Why does it not shrink in the encoder, then? Because a second path leads back into the stream,
 # through the sub-layer itself, and it makes up for the division.
 #
-# In cross-attention, this second path leads elsewhere. Keys and values come from the encoder, and so does
-# nearly all of the gradient that flows through them. It leaves the decoder as if through a door.
+# In cross-attention, this second path leads elsewhere. Keys and values come from the encoder, so the
+# gradient that flows through them goes to the encoder. It leaves the decoder as if through a door.
 #
 # If that is the cause, then opening or closing such doors must change how much the gradient loses on its
 # way, although nothing changes in the forward pass. Two controls:
