@@ -496,7 +496,7 @@ assert torch.allclose(fast, theirs, atol=1e-4)
 # the model has been taught not to be certain. But BLEU looks only at the words that are chosen, and BLEU is
 # better.
 #
-# *Why does smoothing help? In our small models, it helps because more tokens are right. We tested this
+# *Why does smoothing help? In our small models, most likely because more tokens are right. We tested this
 # explanation and its rivals in [Why does smoothing raise
 # BLEU?](evidence/why_does_smoothing_raise_bleu.ipynb)*
 #
