@@ -134,11 +134,17 @@ class Report:
                 lines += [f"      {line}" for line in (f.example + "\n" + f.traceback).splitlines() if line]
                 lines += [f"    Likely mistake: {f.mistake}"] if f.mistake else []
                 lines += [f"    Explained in {f.lesson}"]
-        return "\n".join([*lines, self.summary()])
+        return "\n".join([*lines, self.summary(), *self.advice()])
 
     def first_mistake(self) -> str:
         failed = next((f for f in self.findings if f.status == "failed"), None)
         return f"{failed.law}: {failed.mistake or failed.seen}" if failed else ""
+
+    def advice(self) -> list[str]:
+        """Where several laws are broken, say which one to trust."""
+        if self.count("failed") < 2:
+            return []
+        return [f"Trust the first failed law: {self.first_mistake()}. The others often follow from it."]
 
     def summary(self) -> str:
         counts = [f"{self.count('passed')} passed", f"{self.count('failed')} failed"]
@@ -155,7 +161,8 @@ class Report:
             cell += f"<div>Explained in {f.lesson}</div>" if f.status == "failed" else ""
             rows.append(f"<tr><td>{SIGNS[f.status]}</td><td>{f.law}</td><td>{WORDS[f.status]}</td>"
                         f'<td style="text-align:left">{cell}</td></tr>')  # fmt: skip
-        return f"<table>{''.join(rows)}</table><p>{html.escape(self.summary())}</p>"
+        told = "".join(f"<p>{html.escape(line)}</p>" for line in (self.summary(), *self.advice()))
+        return f"<table>{''.join(rows)}</table>{told}"
 
     def to_json(self) -> str:
         counts: Mapping[str, int] = {status: self.count(status) for status in SIGNS}  # type: ignore[arg-type]

@@ -128,8 +128,9 @@ def smoothing_mass(code: Code) -> str | None:
         mistake = ""
         if abs(right - e) < 1e-3:
             mistake = "smoothing and confidence are swapped: the right token gets 1 - smoothing"
-        elif abs(right - 1) < 1e-3 and others.abs().max() < 1e-3:
-            mistake = "nothing is smoothed"
+        elif abs(right - 1) < 1e-3:
+            nothing = others.abs().max() < 1e-3
+            mistake = "nothing is smoothed" if nothing else "the right token keeps 1: it gets 1 - smoothing"
         elif abs(right) < 1e-3:
             mistake = "the right token gets nothing: scatter_(1, target.unsqueeze(1), confidence)"
         elif right < 0:
