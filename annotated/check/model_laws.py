@@ -1,9 +1,10 @@
 """Laws of a whole model: what it may see, how it starts, what it learns (lesson 06)."""
 
 import math
+from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.module import register_module_forward_hook
 
@@ -92,23 +93,6 @@ def batch_invariance(code: Code) -> None:
                 raise Failure("a sentence's predictions depend on its batch", rows, mistake)
 
 
-@law(LESSON, MODEL, "model: order of words")
-def order_of_words(code: Code) -> None:
-    """The order of words counts, in the source and in the target: without positions it would not."""
-    model = code.model(N=1)  # of two causal layers the second could tell the order by what the first has seen
-    other = torch.tensor([[6, 5, 7, 8, 9]])
-    turned = torch.tensor([[3, 12, 11, 13, 14, 15]])
-    where = []
-    with torch.no_grad():
-        before = model(SRC, TGT)
-        where += ["encoder"] if close(before, model(other, TGT), 1e-5) else []
-        where += ["decoder"] if close(before[:, 3:], model(SRC, turned)[:, 3:], 1e-5) else []
-    if where:
-        parts = " and ".join(where)
-        mistake = f"positions are not added in the {parts}"
-        raise Failure(f"two words change places, and the {parts} does not notice", "", mistake)
-
-
 @law(LESSON, MODEL, "model: memory")
 def memory_is_used(code: Code) -> None:
     """Every prediction depends on the source, and on the target tokens read so far."""
@@ -130,26 +114,41 @@ def memory_is_used(code: Code) -> None:
         raise Failure("another target gives the same predictions", "", mistake)
 
 
+@law(LESSON, MODEL, "model: order of words")
+def order_of_words(code: Code) -> None:
+    """The order of words counts, in the source and in the target: without positions it would not."""
+    model = code.model(N=1)  # of two causal layers the second could tell the order by what the first has seen
+    other = torch.tensor([[6, 5, 7, 8, 9]])
+    turned = torch.tensor([[3, 12, 11, 13, 14, 15]])
+    where = []
+    with torch.no_grad():
+        before = model(SRC, TGT)
+        where += ["encoder"] if close(before, model(other, TGT), 1e-5) else []
+        where += ["decoder"] if close(before[:, 3:], model(SRC, turned)[:, 3:], 1e-5) else []
+    if where:
+        parts = " and ".join(where)
+        mistake = f"positions are not added in the {parts}"
+        raise Failure(f"two words change places, and the {parts} does not notice", "", mistake)
+
+
+def watched(run: Callable[[], Tensor]) -> tuple[Tensor, list[nn.Module]]:
+    """Return what a run gives, and the modules that ran in it, in their order."""
+    ran: list[nn.Module] = []
+    handle = register_module_forward_hook(lambda module, *_: ran.append(module))
+    try:
+        return run(), ran
+    finally:
+        handle.remove()
+
+
 @law(LESSON, MODEL, "model: residuals and norms")
 def residuals_and_norms(code: Code) -> str:
     """Each sub-layer adds to its input, and what leaves a stack is normalised."""
     model = code.model(shake=0.0)
-    first_of: list[str] = []
-
-    def note(module: nn.Module, *_: object) -> None:
-        name = type(module).__name__.lower()
-        if "norm" in name and not list(module.children()):
-            first_of.append("norm")
-        elif isinstance(module, nn.Linear | nn.MultiheadAttention):
-            first_of.append("linear")
-
-    handle = register_module_forward_hook(note)
-    try:
-        with torch.no_grad():
-            memory = model.encode(SRC)
-    finally:
-        handle.remove()
-    if "norm" not in first_of:
+    with torch.no_grad():
+        memory, ran = watched(lambda: model.encode(SRC))
+    norms = [m for m in ran if "norm" in type(m).__name__.lower() and not list(m.children())]
+    if not norms:
         raise Failure("the encoder has no layer norm", "", "normalise each sub-layer's sum, or its input")
     outputs = {id(p) for m in model.module.modules() if isinstance(m, nn.Embedding) for p in m.parameters()}
     with torch.no_grad():
@@ -161,7 +160,8 @@ def residuals_and_norms(code: Code) -> str:
     if close(silent[0, 0], silent[0, 1], 1e-3):
         mistake = "a residual connection is missing: x + sublayer(x)"
         raise Failure("with sub-layers that give 0, nothing of the words is left", numbers(silent), mistake)
-    order = "pre-norm" if first_of[0] == "norm" else "post-norm"
+    first = next(m for m in ran if m in norms or isinstance(m, nn.Linear | nn.MultiheadAttention))
+    order = "pre-norm" if first in norms else "post-norm"
     deviation = memory.std(-1, correction=0)
     if not ((deviation > 0.9) & (deviation < 1.1)).all():
         mistake = "pre-norm needs one more norm after the last layer" if order == "pre-norm" else (
@@ -229,12 +229,9 @@ def tying(code: Code) -> str:
 @law(LESSON, MODEL, "model: gradients")
 def gradients(code: Code) -> None:
     """A loss reaches every parameter, and every layer that runs has its parameters in the model."""
-    model, ran = code.model(), []
-    handle = register_module_forward_hook(lambda m, *_: ran.append(m))
-    try:
-        model(SRC, TGT).gather(-1, TGT[..., None]).sum().backward()
-    finally:
-        handle.remove()
+    model = code.model()
+    out, ran = watched(lambda: model(SRC, TGT))
+    out.gather(-1, TGT[..., None]).sum().backward()
     known = {id(p) for p in model.module.parameters()}
     lost = [m for m in ran if any(id(p) not in known for p in m.parameters(recurse=False))]
     if lost:
@@ -251,13 +248,8 @@ def gradients(code: Code) -> None:
 @law(LESSON, MODEL, "model: own weights")
 def own_weights(code: Code) -> None:
     """Each layer, and each sub-layer in it, has weights of its own."""
-    model, ran = code.model(), []
-    handle = register_module_forward_hook(lambda m, *_: ran.append(m))
-    try:
-        with torch.no_grad():
-            model(SRC, TGT)
-    finally:
-        handle.remove()
+    model = code.model()
+    _, ran = watched(lambda: model(SRC, TGT))
     for module in ran:
         if isinstance(module, nn.Embedding) or not any(True for _ in module.parameters(recurse=False)):
             continue

@@ -96,7 +96,8 @@ def positions_added(code: Code) -> str | None:
             "sentences get different positions", rows, mistake if close(zero[:, 0], zero[:, 1]) else ""
         )
     if close(zero[0, 0], zero[0, 1]):
-        raise Failure("all positions get the same vector", numbers(zero), "one row is added everywhere")
+        mistake = "one row is added everywhere" if zero.any() else "nothing is added to x"
+        raise Failure("all positions get the same vector", numbers(zero), mistake)
     if close(out - zero, x * 4):
         return "multiplies x by sqrt(d_model) here"
     compare(out - zero, x, "positions: added", "x does not come through unchanged", "a row", x=x, zero=zero)

@@ -34,3 +34,9 @@ def test_fault_is_found_and_named(file: str, name: str) -> None:
     finding = LAWS[fault["law"]](Code.of(faulty(file, name)), seconds=5)
     assert finding.status == "failed"
     assert fault["mistake"] in finding.mistake
+
+
+def test_the_report_trusts_the_first_failed_law() -> None:
+    report = check.make_model(faulty("classic", "cross-attention to itself").make_model)
+    assert "memory" in report.first_mistake()
+    assert f"Trust the first failed law: {report.first_mistake()}" in str(report)
