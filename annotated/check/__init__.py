@@ -10,7 +10,11 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from annotated.check import attention_laws, model_laws, parts_laws, search_laws, training_laws  # noqa: F401
+from annotated.check import attention_laws, model_laws, parts_laws, training_laws  # noqa: F401
+
+# Searches read the masks that training_laws holds to theirs, and so come after them.
+# isort: split
+from annotated.check import search_laws  # noqa: F401
 from annotated.check.adapt import PARTS, Code
 from annotated.check.laws import LAWS
 from annotated.check.report import Failure, Finding, Law, Report

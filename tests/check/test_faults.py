@@ -40,3 +40,6 @@ def test_the_report_trusts_the_first_failed_law() -> None:
     report = check.make_model(faulty("classic", "cross-attention to itself").make_model)
     assert "memory" in report.first_mistake()
     assert f"Trust the first failed law: {report.first_mistake()}" in str(report)
+    inverted = faulty("classic", "causal mask inverted")
+    parts = {"subsequent_mask": inverted.subsequent_mask, "greedy_decode": inverted.greedy_decode}
+    assert check.run(parts).first_mistake().startswith("causal mask: the mask is inverted")
