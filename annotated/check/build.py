@@ -32,9 +32,13 @@ def load(path: Path, seconds: float = 20, before: Mapping[str, Any] | None = Non
     loader = SourceFileLoader(f"checked_{path.stem}", str(path))
     module = sys.modules[loader.name] = module_from_spec(cast(Any, spec_from_loader(loader.name, loader)))
     vars(module).update(before or {})
-    sys.path.insert(0, str(path.parent.absolute()))
-    with time_limit(seconds):
-        loader.exec_module(module)
+    folder = str(path.parent.absolute())
+    sys.path.insert(0, folder)
+    try:
+        with time_limit(seconds):
+            loader.exec_module(module)
+    finally:
+        sys.path.remove(folder)
     return module
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
@@ -65,6 +66,14 @@ def test_a_model_with_a_broken_part_is_not_called_whole(tmp_path: Path, capsys) 
     (tmp_path / "peeks.py").write_text(right.replace("dtype=torch.bool).tril()", "dtype=torch.bool).tril(1)"))
     assert ends(["check", tmp_path / "peeks.py"]) == 1
     assert "keeps its laws" not in capsys.readouterr().out
+
+
+def test_where_python_looks_for_modules_is_as_before(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("size = 3\n")
+    (tmp_path / "mine.py").write_text("from beside import size\n")
+    before = list(sys.path)
+    assert load(tmp_path / "mine.py").size == 3
+    assert sys.path == before
 
 
 def test_conventions_can_be_said() -> None:
