@@ -72,9 +72,9 @@ def write_start_page(root: Path, folder: Path) -> None:
         "FIRST": SENTENCES[0],
         "ROWS": translations(translator),
         "SERIES": series(root),
-        "EVIDENCE": questions(root),
+        "ANSWERS": questions(root),
+        "EVIDENCE": "\n".join(f"notebooks/evidence/{path.stem}" for path, _ in evidence(root)),
     }
-    texts["EVIDENCE"] = "\n".join(f"notebooks/evidence/{path.stem}" for path, _ in evidence(root))
     fill(folder / "index.md", **texts)
 
 
