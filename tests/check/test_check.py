@@ -69,8 +69,8 @@ def test_a_model_with_a_broken_part_is_not_called_whole(tmp_path: Path, capsys) 
 
 
 def test_where_python_looks_for_modules_is_as_before(tmp_path: Path) -> None:
-    (tmp_path / "beside.py").write_text("size = 3\n")
-    (tmp_path / "mine.py").write_text("from beside import size\n")
+    (tmp_path / "sizes_of_mine.py").write_text("size = 3\n")
+    (tmp_path / "mine.py").write_text("from sizes_of_mine import size\n")
     before = list(sys.path)
     assert load(tmp_path / "mine.py").size == 3
     assert sys.path == before
