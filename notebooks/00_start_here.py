@@ -297,8 +297,9 @@ assert torch.allclose(embedded, tiny.src_embed[0](cat_runs))
 
 # %% [markdown]
 # Why the factor? The paper gives no reason; here is ours. The same table is used again at the very end, to
-# turn vectors into scores for words. There, its entries must be small. Here, they must be larger, or the
-# positions that we add next would drown out the words.
+# turn vectors into scores for words. There, its entries must be small, or the untrained model would be sure
+# of random words (trap 4, below). Here, they must be larger, or the positions that we add next would drown
+# out the words.
 
 # %% [markdown]
 # ### 3.5 Positional Encoding
@@ -1030,8 +1031,9 @@ for N, reported in ((2, 36), (4, 50), (6, 65), (8, 80)):
     assert 1.5 < reported - count < 2.5
 
 # %% [markdown]
-# The paper's models have about 2 million parameters more at every depth. These parameters cannot be in the
-# layers, because the difference does not grow with the number of layers.
+# At every depth, the paper reports about 2 million more parameters than our code has. They cannot be in the
+# layers, because the difference does not grow with the number of layers. The paper does not say where they
+# are.
 
 # %% [markdown]
 # ### One word at a time

@@ -397,9 +397,10 @@ assert seconds["additive"] > 3 * seconds["dot product"]
 assert_close(additive_scores(q, k)[3, 5], v @ torch.tanh(A.T @ q[3] + B.T @ k[5]))
 
 # %% [markdown]
-# Both do about $512 \cdot 512 \cdot 64$ multiplications. But the dot products are one matrix product.
-# Additive attention has to write 64 numbers for every pair into memory and compute the tanh of each. (How
-# much slower it is depends on the machine.)
+# Both need about $512 \cdot 512 \cdot 64$ multiplications, but the dot products are a single matrix product,
+# which every processor computes fast. Additive attention writes 64 numbers for every pair into memory, 17
+# million in all, and computes the tanh of each. A tanh takes far longer than a multiplication. How much
+# slower it all is depends on the machine.
 
 # %% [markdown]
 # ## Masks: hiding words
