@@ -11,13 +11,13 @@ right (word error rate), and beside it the edits for 100 phones.
 
 import argparse
 import json
-import os
 import time
 from pathlib import Path
 
 import torch
 
 import annotated
+from annotated.data import load_corpus
 from annotated.metrics import METRICS
 
 LANGUAGES = [
@@ -43,28 +43,15 @@ RECIPE = {
 BEAM = 5
 
 
-def read(folder: Path, language: str, split: str) -> list[tuple[str, str]]:
-    """Read the words of a split with their phones."""
-    lines = (folder / f"{language}_{split}.tsv").read_text(encoding="utf-8").splitlines()
-    return [tuple(line.split("\t")) for line in lines if line]  # type: ignore[misc]
-
-
-def measure(folder: Path, runs: Path, language: str, seed: int) -> dict[str, object]:
+def measure(runs: Path, language: str, seed: int) -> dict[str, object]:
     """Train a model of one language, or go on with it, and score it."""
     began = time.process_time()
-    dev, test = read(folder, language, "dev"), read(folder, language, "test")
-    translate = annotated.train(
-        read(folder, language, "train"),
-        runs / f"{language}-{seed}",
-        validation=dev,
-        resume=True,
-        seed=seed,
-        **RECIPE,
-    )
+    corpus = load_corpus("sigmorphon2020", language)
+    run = runs / f"{language}-{seed}"
+    translate = annotated.train(corpus, run, resume=True, seed=seed, **RECIPE)
     record: dict[str, object] = {"language": language, "seed": seed}
-    for name, pairs in (("dev", dev), ("test", test)):
-        hypotheses = translate.translate([word for word, _ in pairs], beam=BEAM)
-        references = [phones for _, phones in pairs]
+    for name, words in (("dev", corpus["val"]), ("test", corpus["test"])):
+        hypotheses, references = translate.translate(list(words.src), beam=BEAM), list(words.tgt)
         wrong = [h != r for h, r in zip(hypotheses, references, strict=True)]
         record[f"{name}_word_error_rate"] = 100 * sum(wrong) / len(wrong)
         record[f"{name}_phone_error_rate"] = METRICS["wer"]()(hypotheses, references).value
@@ -77,10 +64,6 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("languages", nargs="*", default=LANGUAGES, metavar="LANGUAGE")
-    data = Path(os.environ.get("ANNOTATED_DATA", ".")) / "sigmorphon2020"
-    options.add_argument(
-        "--data", type=Path, default=data, help="folder of the .tsv files (default %(default)s)"
-    )
     options.add_argument("--runs", type=Path, default=Path("runs/g2p"), help="default %(default)s")
     options.add_argument("--seed", type=int, default=0, help="default %(default)s")
     options.add_argument("--json", type=Path, required=True, metavar="FILE", help="record to add to")
@@ -90,7 +73,7 @@ def main() -> None:
         known = json.loads(given.json.read_text())["results"] if given.json.exists() else []
         if any((each["language"], each["seed"]) == (language, given.seed) for each in known):
             continue
-        found = measure(given.data, given.runs, language, given.seed)
+        found = measure(given.runs, language, given.seed)
         settings = {**RECIPE, "beam": BEAM}
         text = json.dumps({"settings": settings, "results": [*known, found]}, indent=1, ensure_ascii=False)
         given.json.write_text(text + "\n", encoding="utf-8")

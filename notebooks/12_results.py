@@ -57,7 +57,7 @@ assert split.value > as_it_is.value + 5
 # output. The third, chrF, compares short runs of characters instead of words:
 
 # %%
-from annotated.cli.release import read_scores
+from annotated.translation.evaluate import read_scores
 from annotated.translation.model_folder import shipped_model
 
 card = read_scores(shipped_model("multi30k-en-de"))["test_2016_flickr"]

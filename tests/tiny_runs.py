@@ -1,5 +1,6 @@
 """A corpus, a model and a run so small that a whole training takes a second, for several test files."""
 
+import dataclasses
 import json
 import multiprocessing
 import os
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from annotated.data import EncodedPairs, TokenBatches
+from annotated.data import EncodedPairs, TokenBatches, load_corpus
 from annotated.tokenizers import WordTokenizer
 from annotated.training.config import TrainingConfig
 from annotated.training.trainer import Trainer
@@ -102,3 +103,31 @@ def exit_code(process, seconds=300):
     process.join(seconds)
     assert process.exitcode is not None, "the process hangs"
     return process.exitcode
+
+
+TOY_TRAINING = """
+[train]
+corpus = "grammar"
+pair = "de-en"
+vocab = 400
+N = 1
+d_model = 16
+d_ff = 16
+h = 2
+max_tokens = 2048
+max_steps = 2
+epochs = 1
+warmup = 10
+bleu_every = 1
+log_every = 1
+
+[evaluate]
+beam = 1
+"""
+
+
+def few_sentences():
+    """The grammar corpus cut down to a few sentences, so that scoring them takes no time."""
+    corpus = load_corpus("grammar", "de-en", None, None)
+    splits = {name: corpus[name].take(range(size), name) for name, size in (("train", 300), ("val", 12))}
+    return dataclasses.replace(corpus, splits=splits)

@@ -1,50 +1,32 @@
 """Recipes, and `annotated reproduce`, which follows one; models of tokenized text at the command line."""
 
-import dataclasses
 import json
 
 import pytest
 from command_line import complains, ends, feed
+from tiny_runs import TOY_TRAINING, few_sentences
 
 from annotated.cli.main import main, parse
 from annotated.cli.recipes import recipe_names, recipe_path
-from annotated.data import load_corpus
 from annotated.files import read_json, read_toml
 from annotated.training.run_folder import LOG
 from annotated.translation.evaluate import Results
 from annotated.translation.model_folder import SETTINGS
 from annotated.translation.translator import Translator
 
-RECIPE = """
+RECIPE = (
+    """
 [card]
 splits = ["val"]
 
-[train]
-corpus = "grammar"
-pair = "de-en"
-vocab = 400
-N = 1
-d_model = 16
-d_ff = 16
-h = 2
-max_tokens = 2048
-max_steps = 2
-epochs = 1
-warmup = 10
-bleu_every = 1
-log_every = 1
-
-[evaluate]
-beam = 1
 """
+    + TOY_TRAINING
+)
 
 
 @pytest.fixture(scope="module")
 def few():
-    """The grammar corpus cut down to a few sentences, so that scoring them takes no time."""
-    corpus = load_corpus("grammar", "de-en", None, None)
-    splits = {name: corpus[name].take(range(size), name) for name, size in (("train", 300), ("val", 12))}
-    return dataclasses.replace(corpus, splits=splits)
+    return few_sentences()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny_runs import TOY_TRAINING, few_sentences
 
 from annotated.cli.main import main, parse
 from annotated.cli.recipes import recipe_path
@@ -34,7 +35,8 @@ spec = importlib.util.spec_from_file_location("ship_model", Path(__file__).paren
 ship_model = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(ship_model)
 
-RECIPE = """
+RECIPE = (
+    """
 [card]
 summary = "A toy."
 data = "Made up by a grammar."
@@ -47,32 +49,14 @@ split = "val"
 score = "tokenized_bleu"
 value = 41.02
 
-[train]
-corpus = "grammar"
-pair = "de-en"
-vocab = 400
-N = 1
-d_model = 16
-d_ff = 16
-h = 2
-max_tokens = 2048
-max_steps = 2
-epochs = 1
-warmup = 10
-bleu_every = 1
-log_every = 1
-
-[evaluate]
-beam = 1
 """
+    + TOY_TRAINING
+)
 
 
 @pytest.fixture(scope="module")
 def few():
-    """The grammar corpus cut down to a few sentences, so that scoring them takes no time."""
-    corpus = load_corpus("grammar", "de-en", None, None)
-    splits = {name: corpus[name].take(range(size), name) for name, size in (("train", 300), ("val", 12))}
-    return dataclasses.replace(corpus, splits=splits)
+    return few_sentences()
 
 
 @pytest.mark.parametrize("keep_float32", [False, True])

@@ -9,7 +9,7 @@ from nbformat import NotebookNode
 from exercises import TEST, groups, role
 from folds import fold_of
 
-# The lessons that have this form; the others follow one by one.
+# A new notebook is added here once it has the form.
 IN_THIS_FORM = {
     "00_start_here",
     "01_why_attention",
