@@ -28,7 +28,6 @@ RECIPE = (
 EPS = 1e-12
 SINUSOIDS = "src_embed.1.pe", "tgt_embed.1.pe"
 EMBEDDINGS = "src_embed.0.lut.weight", "tgt_embed.0.lut.weight"
-W_1 = "encoder.layers.0.feed_forward.w_1.weight"
 OUTPUT = "generator.proj.weight", "generator.proj.bias"
 
 
@@ -42,14 +41,12 @@ def from_annotated(
         h: number of heads, which the weights do not show; that code's default is 8.
         dropout: for further training, on residual sums, attention weights and inside feed-forward networks.
 
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: naming a tensor that is missing, surplus or of the wrong shape, or, for a file that holds
-            anything but tensors, such as a whole module, with the recipe for exporting them.
+    Raises KeyError or ValueError naming a tensor that is missing, surplus or of the wrong shape, and
+    ValueError, with the recipe for exporting tensors, for a file that holds anything else.
     """
     name = source if isinstance(source, str | Path) else "state_dict"
     state = load_tensors(Path(source), RECIPE) if isinstance(source, str | Path) else dict(source)
-    config = infer_config(state, h, dropout, name)
+    config = infer_config(state, h, dropout)
     names = (
         (ours, ours.replace("norm.weight", "norm.a_2").replace("norm.bias", "norm.b_2"))
         for ours, _ in wanted_weights(config, name)
@@ -82,12 +79,13 @@ def annotated_translator(
         tgt_words: the same for the target.
         languages: spaCy's rules that split the text; None splits at white space.
 
-    Raises:
-        ValueError: as `from_annotated`, and for a vocabulary that does not fit the weights.
+    Raises as `from_annotated`, and ValueError for a vocabulary that does not fit the weights.
     """
     model = from_annotated(source, h, dropout)
     c, tensors = model.config, weights(model)
-    src, tgt = token_rows(src_words, c.src_vocab, "src"), token_rows(tgt_words, c.tgt_vocab, "tgt")
+    src, tgt = token_rows(src_words, c.src_vocab), token_rows(tgt_words, c.tgt_vocab)
+    if None in tgt:
+        raise ValueError(f"tgt_words: {', '.join(SPECIALS)} must be among the words")
     for name in (*EMBEDDINGS, *OUTPUT):
         tensors[name] = select_rows(tensors[name], src if name == EMBEDDINGS[0] else tgt)
     model = model_with(replace(c, src_vocab=len(src), tgt_vocab=len(tgt)), tensors, "state_dict").eval()
@@ -99,21 +97,15 @@ def annotated_translator(
     return Translator(model, src_tokenizer, WordTokenizer(tgt_others, languages[1]))
 
 
-def infer_config(state: Mapping[str, Tensor], h: int, dropout: float, source: object) -> TransformerConfig:
-    """Infer settings from shapes. Raises ValueError naming a tensor that is missing or of the wrong rank."""
-    for name in (*EMBEDDINGS, *SINUSOIDS, W_1):
-        if name not in state:
-            raise ValueError(f"{source}: tensor {name} is missing")
-        axes, shape = (3 if name in SINUSOIDS else 2), tuple(state[name].shape)
-        if len(shape) != axes:
-            raise ValueError(f"{source}: tensor {name} has shape {shape}, but must have {axes} axes")
+def infer_config(state: Mapping[str, Tensor], h: int, dropout: float) -> TransformerConfig:
+    """Infer settings from shapes. Raises KeyError naming a tensor that is missing."""
     numbers = (re.match(r"encoder\.layers\.(\d{1,9})\.", name) for name in state)
     return TransformerConfig(
         src_vocab=len(state[EMBEDDINGS[0]]),
         tgt_vocab=len(state[EMBEDDINGS[1]]),
         N=1 + max(int(number[1]) for number in numbers if number),
         d_model=state[EMBEDDINGS[0]].size(-1),
-        d_ff=len(state[W_1]),
+        d_ff=len(state["encoder.layers.0.feed_forward.w_1.weight"]),
         h=h,
         dropout=dropout,
         attention_dropout=dropout,
@@ -125,14 +117,11 @@ def infer_config(state: Mapping[str, Tensor], h: int, dropout: float, source: ob
     )
 
 
-def token_rows(words: Sequence[str], size: int, side: str) -> Rows:
+def token_rows(words: Sequence[str], size: int) -> Rows:
     """Return each of our tokens' number in that vocabulary, None for a symbol that it lacks."""
-    if isinstance(words, str | Path) or not all(isinstance(word, str) for word in words):
-        raise ValueError(f"{side}_words must be a list of words; {RECIPE}")
-    if len(words) != size or len(set(words)) != size:
-        raise ValueError(f"{side}_words: {len(set(words))} different words for an embedding of {size}")
     numbers = {word: i for i, word in enumerate(words)}
-    needed = SPECIALS if side == "tgt" else SPECIALS[2:]
-    if missing := [symbol for symbol in needed if symbol not in numbers]:
-        raise ValueError(f"{side}_words: {', '.join(missing)} must be among the words")
+    if len(words) != size or len(numbers) != size or not all(isinstance(word, str) for word in words):
+        raise ValueError(f"a vocabulary must be a list of {size} different words; {RECIPE}")
+    if missing := [symbol for symbol in SPECIALS[2:] if symbol not in numbers]:
+        raise ValueError(f"{', '.join(missing)} must be among the words")
     return [*map(numbers.get, SPECIALS), *(i for word, i in numbers.items() if word not in SPECIALS)]

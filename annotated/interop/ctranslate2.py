@@ -4,7 +4,6 @@ Its own converter of Marian models gives other translations: it begins each with
 embedding of `<s>`; and Marian has no pre-norm, no learned positions and no words.
 """
 
-import dataclasses
 import hashlib
 import json
 import shutil
@@ -15,21 +14,28 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from filelock import FileLock
 
-from annotated.files import creating_folder, read_json, write_json
-from annotated.interop.export import POSITIONS, check_parts, import_library, vocabulary, write_tokenizers
+from annotated.files import creating_folder
+from annotated.interop.export import (
+    POSITIONS,
+    check_exportable,
+    import_library,
+    vocabulary,
+    write_tokenizers,
+)
 from annotated.search.beam import Hypothesis, length_penalty
 from annotated.search.limits import Penalty
 from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer
 from annotated.transformer.layers import sinusoids
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.model_folder import check_whole, weights
+from annotated.translation.model_folder import weights
 from annotated.translation.tensor_files import digest
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 # What the shipped models lost, as benchmarks/quantization.py recorded it (a test compares them).
 INT8 = "int8 wants an x86 processor with VNNI: it cost the shipped models up to 1.1 BLEU without, 0.1 with it"
-MODEL, SUMS = "model", "sha256.json"  # a converted model's folder, and the checksums of its files
+SUM = "sha256.txt"  # a kept copy's checksum, written last
 # A length penalty that divides by 1 in float32, so that scores are log-probabilities. With 0 in its place, a
 # search ends when its likeliest hypothesis does, however few have ended.
 NEARLY_NONE = 1e-12
@@ -53,10 +59,8 @@ def to_ctranslate2(
         ImportError: without CTranslate2.
         ValueError: for another quantization, a variant, or tokenizers that do not fit the model.
     """
-    if quantization not in QUANTIZATIONS:
-        raise ValueError(f"quantization must be one of {', '.join(QUANTIZATIONS)}, not {quantization!r}")
-    check_whole(model, src_tokenizer, tgt_tokenizer)
-    check_parts(model.config)
+    check_quantization(quantization)
+    check_exportable(model, src_tokenizer, tgt_tokenizer)
     spec = specification(model)
     spec.config.add_source_bos = START in src_tokenizer.before
     spec.config.add_source_eos = END in src_tokenizer.after
@@ -67,6 +71,12 @@ def to_ctranslate2(
     with creating_folder(Path(folder)) as new:
         spec.save(str(new))
         write_tokenizers(new, "CTranslate2", src_tokenizer, tgt_tokenizer)
+
+
+def check_quantization(quantization: str) -> None:
+    """Raise ValueError for an unknown quantization."""
+    if quantization not in QUANTIZATIONS:
+        raise ValueError(f"quantization must be one of {', '.join(QUANTIZATIONS)}, not {quantization!r}")
 
 
 def specification(model: EncoderDecoder) -> Any:
@@ -115,16 +125,13 @@ def specification(model: EncoderDecoder) -> Any:
 class CTranslate2Engine:
     """Search with a copy of a model in CTranslate2, on the CPU, as `Translator(engine=...)` asks for.
 
-    Both searches keep the same hypotheses at each step and stop when `beam` have ended, so the same have
-    ended by then. They differ where a sentence reaches its limit, at which ours makes it end; where a token
-    turns up that ours never generates; and where more hypotheses have ended than CTranslate2 returns. What
-    it returns shows all this, and such sentences are left to our own search.
+    Both searches keep the same hypotheses at each step and stop when `beam` have ended. They differ where a
+    sentence reaches its limit, at which ours makes it end; where a token turns up that ours never generates;
+    and where more hypotheses have ended than CTranslate2 returns. What it returns shows all this, and such
+    sentences are left to our own search.
 
     The copy is kept in the folder `cache` until the weights change; without a `cache`, or where nothing can
-    be written, in memory only. As many batches are computed side by side as PyTorch has threads.
-
-    Raises ImportError without CTranslate2, and ValueError for a model on another device, or one that
-    `to_ctranslate2` refuses.
+    be written, in memory only. Raises ValueError for a model on another device, and as `to_ctranslate2`.
     """
 
     def __init__(
@@ -135,29 +142,20 @@ class CTranslate2Engine:
         quantization: str = "float32",
         cache: Path | None = None,
     ):
-        version, device = import_library("ctranslate2").__version__, next(model.parameters()).device
+        device = next(model.parameters()).device
         if device.type != "cpu":
             raise ValueError(f"engine='ctranslate2' computes on the CPU, but the model is on {device}")
-        if quantization not in QUANTIZATIONS:  # it becomes a folder's name
-            raise ValueError(f"quantization must be one of {', '.join(QUANTIZATIONS)}, not {quantization!r}")
-        parts = model, src_tokenizer, tgt_tokenizer
-        check_whole(*parts)
-        check_parts(model.config)
         self.src_pieces, self.tgt_pieces = vocabulary(src_tokenizer), vocabulary(tgt_tokenizer)
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
         self.never = {self.tgt_pieces[i] for i in (START, PAD, *tgt_tokenizer.forbidden_ids)}
         self.before, self.after = len(src_tokenizer.before), len(src_tokenizer.after)
         self.positions = model.max_positions or POSITIONS
         self.weights, self.fingerprint = digest_weights(model), fingerprint(model)
-        sides = [(t.kind, t.vocabulary, t.before, t.after) for t in parts[1:]]
-        content = [self.weights, dataclasses.asdict(model.config), sides, quantization, version]
-        key = hashlib.sha256(json.dumps(content).encode()).hexdigest()
-        folder = None if cache is None else cache / quantization
-        self.translator = (folder and load_copy(folder, key)) or convert(parts, quantization, folder, key)
+        self.translator = load_copy(cache, model, src_tokenizer, tgt_tokenizer, quantization)
         computed = self.translator.compute_type
         if not computed.startswith(quantization):
             warnings.warn(f"{quantization} is computed as {computed} on this processor", stacklevel=4)
-        self.name = f"CTranslate2 {version}, {computed}"
+        self.name = f"CTranslate2 {import_library('ctranslate2').__version__}, {computed}"
 
     def __repr__(self) -> str:
         return self.name
@@ -227,34 +225,45 @@ class CTranslate2Engine:
         return best if known else None
 
 
-def load_copy(folder: Path, key: str) -> Any | None:
-    """Load a converted model; None where it is missing, damaged, of other weights or being replaced."""
-    with suppress(OSError, ValueError, RuntimeError, KeyError):
-        if read_json(folder / SUMS) == {"key": key, **checksums(folder / MODEL)}:
-            translator = open_model(folder / MODEL)
-            return translator if read_json(folder / SUMS)["key"] == key else None
-    return None
-
-
-def convert(
-    parts: tuple[EncoderDecoder, Tokenizer, Tokenizer], quantization: str, folder: Path | None, key: str
+def load_copy(
+    cache: Path | None, model: EncoderDecoder, src: Tokenizer, tgt: Tokenizer, quantization: str
 ) -> Any:
-    """Convert and load a model, and keep the result in `folder` if that can be written."""
+    """Load the copy in the folder `cache`, made anew if it is another model's, another version's or damaged.
+
+    Where nothing can be written there, the copy is only in memory.
+    """
+    check_quantization(quantization)  # it becomes a folder's name
+    check_exportable(model, src, tgt)
+    library = import_library("ctranslate2")
+    sides = [(t.vocabulary, t.before, t.after) for t in (src, tgt)]
+    content = json.dumps([digest_weights(model), repr(model.config), sides, library.__version__])
+
+    def load(folder: Path) -> Any:
+        """Load a folder; as many batches are computed side by side as PyTorch has threads."""
+        return library.Translator(str(folder), inter_threads=torch.get_num_threads(), intra_threads=1)
+
+    if cache is not None:
+        with suppress(OSError):
+            cache.mkdir(parents=True, exist_ok=True)
+            with FileLock(cache / "lock"):
+                folder = cache / quantization
+                if not (folder / SUM).exists() or (folder / SUM).read_text() != checksum(folder, content):
+                    shutil.rmtree(folder, ignore_errors=True)
+                    to_ctranslate2(folder, model, src, tgt, quantization)
+                    (folder / SUM).write_text(checksum(folder, content))
+                return load(folder)
     with TemporaryDirectory() as temporary:
-        new = Path(temporary) / MODEL
-        to_ctranslate2(new, *parts, quantization)
-        translator = open_model(new)
-        if folder is not None:
-            with suppress(OSError), creating_folder(folder, replace=True) as kept:
-                shutil.copytree(new, kept / MODEL)
-                write_json(kept / SUMS, {"key": key, **checksums(new)})
-    return translator
+        to_ctranslate2(Path(temporary) / "model", model, src, tgt, quantization)
+        return load(Path(temporary) / "model")
 
 
-def open_model(folder: Path) -> Any:
-    """Load a model as `ctranslate2.Translator`; it computes each batch in one thread."""
-    threads = torch.get_num_threads()
-    return import_library("ctranslate2").Translator(str(folder), inter_threads=threads, intra_threads=1)
+def checksum(folder: Path, content: str) -> str:
+    """Compute the SHA-256 of what a copy is made from and of the files in its folder."""
+    sums = hashlib.sha256(content.encode())
+    for path in sorted(folder.iterdir()):
+        if path.name != SUM:
+            sums.update(path.name.encode() + path.read_bytes())
+    return sums.hexdigest()
 
 
 def digest_weights(model: EncoderDecoder) -> str:
@@ -267,8 +276,3 @@ def fingerprint(model: EncoderDecoder) -> list[Any]:
     versions = [0 if p.is_inference() else p._version for p in model.parameters()]
     modules = model.modules()
     return [versions, [(k, id(v)) for m in modules for k, v in vars(m).items() if k != "training"]]
-
-
-def checksums(folder: Path) -> dict[str, str]:
-    """Compute the SHA-256 of each file in a folder, by name."""
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}

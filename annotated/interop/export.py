@@ -15,6 +15,8 @@ from annotated.tokenizers import (
     save_tokenizer,
 )
 from annotated.transformer.config import TransformerConfig
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.model_folder import check_whole
 
 Subwords = SentencePieceTokenizer | MarianTokenizer  # tokenizers that are SentencePiece files
 POSITIONS = 1024  # rows of an exported table of sinusoids; ours grows as needed
@@ -55,11 +57,23 @@ while tokens[-1] != 1 and len(tokens) < memory.shape[4] + 50:
 pieces = [tgt_names[token] for token in tokens if token >= 3]
 print({join})""",
     "Marian": """\
-tokenizer, model = MarianTokenizer.from_pretrained("."), MarianMTModel.from_pretrained(".")
+tokenizer = transformers.MarianTokenizer.from_pretrained(".")
+model = transformers.MarianMTModel.from_pretrained(".")  # takes torch and sentencepiece
 tokens = model.generate(**tokenizer(sentence, return_tensors="pt"), num_beams=4, length_penalty=0.6)
 print(tokenizer.decode(tokens[0], skip_special_tokens=True))""",
 }
-MODULES = "ctranslate2", "json", "numpy", "onnxruntime", "regex", "sentencepiece", "spacy", "unicodedata"
+# Modules that the code may use, and what installs them.
+MODULES = {
+    "ctranslate2": "ctranslate2",
+    "json": "",
+    "numpy": "numpy",
+    "onnxruntime": "onnxruntime",
+    "regex": "regex",
+    "sentencepiece": "sentencepiece",
+    "spacy": "spacy",
+    "transformers": "sentencepiece torch transformers",
+    "unicodedata": "",
+}
 
 
 def import_library(name: str) -> ModuleType:
@@ -78,6 +92,12 @@ def check_parts(config: TransformerConfig) -> None:
         raise ValueError(f"parts {config.parts!r} are a variant's; the other library knows the paper's alone")
 
 
+def check_exportable(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:
+    """Raise ValueError for a variant, or tokenizers that do not fit the model."""
+    check_parts(model.config)
+    check_whole(model, src_tokenizer, tgt_tokenizer)
+
+
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
     """Return the tokens by number, as strings. Raises ValueError where two are spelled alike."""
     tokens = tokenizer.vocabulary
@@ -88,25 +108,20 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 def write_tokenizers(folder: Path, engine: str, src: Tokenizer, tgt: Tokenizer) -> None:
     """Save both tokenizers in an exported folder, and a README.md with code for one of `CODE`'s engines."""
-    code, subwords = CODE[engine], 'sentencepiece.SentencePieceProcessor(model_file="{}_tokenizer.model")'
-    if engine != "Marian":
-        save_tokenizer(src, folder, "src_tokenizer")
-        save_tokenizer(tgt, folder, "tgt_tokenizer")
-        source = ", ".join(map(str, [*src.before, "*tokens", *src.after]))
-        code = code.format(split=split_code(src), join=join_code(tgt), source=source)
-        loads = [f"{side} = {subwords.format(side)}" for side in ("src", "tgt") if f"{side}." in code]
-        code = "\n".join([*loads, code])
-    if engine == "ONNX":
-        for side, tokenizer in (("src", src), ("tgt", tgt)):
+    source = ", ".join(map(str, [*src.before, "*tokens", *src.after]))
+    lines = [CODE[engine].format(split=split_code(src), join=join_code(tgt), source=source)]
+    for side, tokenizer in (("tgt", tgt), ("src", src)) if engine != "Marian" else ():
+        save_tokenizer(tokenizer, folder, f"{side}_tokenizer")
+        if isinstance(tokenizer, Subwords):
+            processor = f'sentencepiece.SentencePieceProcessor(model_file="{side}_tokenizer.model")'
+            lines.insert(0, f"{side} = {processor}")
+        if engine == "ONNX":
             write_json(folder / f"{side}_vocabulary.json", vocabulary(tokenizer))
+    code = "\n".join(lines)
     modules = [name for name in MODULES if f"{name}." in code or name == "unicodedata"]
-    imports, packages = [f"import {name}" for name in modules], {*modules} - {"json", "unicodedata"}
-    if engine == "Marian":
-        imports.append("from transformers import MarianMTModel, MarianTokenizer")
-        packages = {"sentencepiece", "torch", "transformers"}
-    text = README.format(
-        engine=engine, packages=" ".join(sorted(packages)), imports="\n".join(imports), code=code
-    )
+    packages = sorted({*" ".join(MODULES[name] for name in modules).split()})
+    imports = "\n".join(f"import {name}" for name in modules)
+    text = README.format(engine=engine, packages=" ".join(packages), imports=imports, code=code)
     (folder / "README.md").write_text(text, "utf-8")
 
 

@@ -5,7 +5,7 @@ second, we alternate: d_model is permuted, which changes nothing else. Its paddi
 here that row of the embedding is `<s>`, and `<blank>` a row of its own. Our tokens begin with four symbols.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -14,30 +14,34 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from annotated.files import creating_folder, read_file, read_json, settings_from_json, write_json
-from annotated.interop.export import POSITIONS, Subwords, check_parts, vocabulary, write_tokenizers
+from annotated.files import creating_folder, read_json, settings_from_json, write_json
+from annotated.interop.export import POSITIONS, Subwords, check_exportable, vocabulary, write_tokenizers
 from annotated.interop.hub import find_folder
 from annotated.interop.tensors import Rows, check_sinusoids, load_tensors, rename_tensors, select_rows
-from annotated.tokenizers import END, PAD, SPECIALS, START, MarianTokenizer, Tokenizer
+from annotated.tokenizers import END, PAD, SPECIALS, START, UNK, MarianTokenizer, Tokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translation.model_folder import check_whole, model_with, wanted_weights, weights
+from annotated.translation.model_folder import model_with, wanted_weights, weights
 from annotated.translation.tensor_files import read_tensors
 
 CONFIG, WEIGHTS, OLD_WEIGHTS = "config.json", "model.safetensors", "pytorch_model.bin"
 VOCAB, TGT_VOCAB, SRC_SPM, TGT_SPM = "vocab.json", "target_vocab.json", "source.spm", "target.spm"
 FILES = (CONFIG, WEIGHTS, VOCAB, TGT_VOCAB, SRC_SPM, TGT_SPM)
 
-# Settings with one value that our model computes the same with, and why.
+# Settings with one value that our model computes the same with.
 FIXED = {
-    "model_type": ("marian", "this reads Marian's models alone"),
-    "scale_embedding": (True, "our embeddings are multiplied by sqrt(d_model)"),
-    "normalize_before": (False, "Marian's code at Hugging Face is post-norm"),
-    "normalize_embedding": (False, "we have no norm after the embeddings"),
-    "add_final_layer_norm": (False, "post-norm has no final norm"),
-    "static_position_embeddings": (True, "Marian's positions are sinusoids"),
-    "encoder_layerdrop": (0, "we leave out no whole layer in training"),
-    "decoder_layerdrop": (0, "we leave out no whole layer in training"),
+    "model_type": "marian",
+    "scale_embedding": True,
+    "normalize_before": False,  # post-norm
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+    "static_position_embeddings": True,
+    "encoder_layerdrop": 0,
+    "decoder_layerdrop": 0,
 }
+SHARING = "share_encoder_decoder_embeddings", "tie_word_embeddings"  # by both sides, by target and output
+TIED = {(True, True): "all", (False, True): "target", (False, False): "none"}
+# What a file leaves out has Marian's default.
+DEFAULTS = {**FIXED, "scale_embedding": False, **dict.fromkeys(SHARING, True)}
 # Our names of settings, and Marian's: those of each stack, which begin with its name, and those of the model.
 STACK_SETTINGS = {"N": "layers", "d_ff": "ffn_dim", "h": "attention_heads"}
 MODEL_SETTINGS = {
@@ -46,10 +50,8 @@ MODEL_SETTINGS = {
     "attention_dropout": "attention_dropout",
     "relu_dropout": "activation_dropout",
     "max_len": "max_position_embeddings",
+    "activation": "activation_function",
 }
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
-SHARING = "share_encoder_decoder_embeddings", "tie_word_embeddings"  # by both sides, by target and output
-TIED: dict[tuple[bool, ...], str] = {(True, True): "all", (False, True): "target", (False, False): "none"}
 SYMBOLS = "decoder_start_token_id", "eos_token_id", "pad_token_id"
 RECIPE = "load it with transformers' MarianMTModel and save_pretrained(): that writes safetensors"
 
@@ -86,100 +88,74 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
         translate = Translator(*load_marian("Helsinki-NLP/opus-mt-en-de"))
 
     The model is in evaluation mode. Tokens have our numbers, in the order of `tokenizer.vocabulary`. Raises
-    FileNotFoundError for a missing file, and ValueError naming a setting that our model lacks, a tensor that
-    is missing, surplus or of the wrong shape, or a damaged file.
+    FileNotFoundError for a missing file, KeyError for a missing setting, and ValueError naming a setting that
+    our model lacks, a tensor that is missing, surplus or of the wrong shape, or a damaged file.
     """
     folder = find_folder(name_or_folder, FILES)
     if not (folder / WEIGHTS).is_file():
         folder = find_folder(name_or_folder, (*FILES, OLD_WEIGHTS))
     path = folder / CONFIG
-    settings = read_json(path)
+    settings = DEFAULTS | read_json(path)
     ours = convert_settings(settings, path)
-    pieces = read_vocabularies(folder, settings, ours["tied_embeddings"] == "all")
-    symbols = find_symbols(settings, pieces[1], path)
-    (src_rows, src), (tgt_rows, tgt) = (renumber(side, symbols, folder) for side in pieces)
-    sizes = {"src_vocab": len(src), "tgt_vocab": len(tgt)}
-    config = settings_from_json(TransformerConfig, sizes | ours, path)
-    old = not (folder / WEIGHTS).is_file() and (folder / OLD_WEIGHTS).is_file()
-    source = folder / (OLD_WEIGHTS if old else WEIGHTS)
-    tensors = load_tensors(source, RECIPE) if old else read_tensors(source)
-    model = convert_model(tensors, config, src_rows, tgt_rows, source)
-    src_tokenizer = MarianTokenizer(read_file(folder / SRC_SPM), src)
-    return model, src_tokenizer, MarianTokenizer(read_file(folder / TGT_SPM), tgt)
+    (src_rows, src), (tgt_rows, tgt) = number_tokens(folder, settings, ours["tied_embeddings"] == "all")
+    config = settings_from_json(
+        TransformerConfig, {"src_vocab": len(src), "tgt_vocab": len(tgt)} | ours, path
+    )
+    if (folder / WEIGHTS).is_file():
+        tensors = read_tensors(folder / WEIGHTS)
+    else:
+        tensors = load_tensors(folder / OLD_WEIGHTS, RECIPE)
+    model = convert_model(tensors, config, src_rows, tgt_rows, folder)
+    spm = ((folder / name).read_bytes() for name in (SRC_SPM, TGT_SPM))
+    return model, MarianTokenizer(next(spm), src), MarianTokenizer(next(spm), tgt)
 
 
 def convert_settings(settings: Mapping[str, Any], source: Path) -> dict[str, Any]:
     """Convert Marian's settings to fields of `TransformerConfig`, except the sizes of the vocabularies.
 
-    Raises ValueError naming a setting that is missing, or has a value that our model lacks.
+    Raises ValueError naming a setting with a value that our model lacks.
     """
-    stacks = [f"{stack}_{name}" for name in STACK_SETTINGS.values() for stack in ("encoder", "decoder")]
-    for name in (*MODEL_SETTINGS.values(), *stacks, "model_type", "scale_embedding", "activation_function"):
-        if name not in settings:
-            raise ValueError(f"{source}: the setting {name!r} is missing")
     encoder = {ours: settings[f"encoder_{theirs}"] for ours, theirs in STACK_SETTINGS.items()}
-    equal = {f"decoder_{STACK_SETTINGS[n]}": (value, "our stacks are alike") for n, value in encoder.items()}
-    for name, (value, why) in (FIXED | equal).items():
-        if settings.get(name, value) != value:
-            raise ValueError(f"{source}: {name} is {settings[name]!r}, but must be {value!r}: {why}")
-    if (activation := settings["activation_function"]) not in list(ACTIVATIONS):
-        raise ValueError(f"{source}: activation {activation!r} is none of {', '.join(ACTIVATIONS)}")
-    tied = TIED.get(tuple(settings.get(name, True) is not False for name in SHARING))
+    equal = {f"decoder_{STACK_SETTINGS[ours]}": value for ours, value in encoder.items()}
+    for name, value in (FIXED | equal).items():
+        if settings[name] != value:
+            raise ValueError(f"{source}: {name} is {settings[name]!r}, but our model has {value!r}")
+    tied = TIED.get((settings[SHARING[0]], settings[SHARING[1]]))
     if tied is None:
         raise ValueError(f"{source}: both sides share embeddings, but not with the output; ours share all")
     model = {ours: settings[theirs] for ours, theirs in MODEL_SETTINGS.items()}
-    return model | encoder | {"activation": ACTIVATIONS[activation], "tied_embeddings": tied}
+    activation = {"silu": "swish"}.get(model["activation"], model["activation"])
+    return model | encoder | {"activation": activation, "tied_embeddings": tied}
 
 
-def read_vocabularies(folder: Path, settings: Mapping[str, Any], shared: bool) -> list[list[str]]:
-    """Read the pieces of both sides, in the order of their numbers; one file may serve both."""
-    second, pieces = TGT_VOCAB if (folder / TGT_VOCAB).exists() else VOCAB, []
-    src_size = settings.get("vocab_size")
-    tgt_size = src_size if shared else settings.get("decoder_vocab_size") or src_size
-    for path, size in ((folder / VOCAB, src_size), (folder / second, tgt_size)):
-        numbers = read_json(path)
-        integers = [number for number in numbers.values() if isinstance(number, int)]
-        if len(numbers) != size or sorted(integers) != list(range(len(numbers))):
-            raise ValueError(f"{path} must give {size} pieces the numbers from 0 on")
-        pieces.append(sorted(numbers, key=numbers.__getitem__))
-    if shared and pieces[0] != pieces[1]:
+def number_tokens(folder: Path, settings: Mapping[str, Any], shared: bool) -> list[tuple[Rows, list[str]]]:
+    """Return, for each side, Marian's number of each of our tokens, and its name.
+
+    Our symbols come first, then the other pieces. Raises ValueError for a symbol that is missing.
+    """
+    files = [VOCAB, TGT_VOCAB if (folder / TGT_VOCAB).exists() else VOCAB]
+    numbers = [read_json(folder / file) for file in files]
+    if shared and numbers[0] != numbers[1]:
         raise ValueError(f"{folder}: two vocabularies, but embeddings that both sides share")
-    return pieces
-
-
-def find_symbols(settings: Mapping[str, Any], tgt: Sequence[str], source: Path) -> list[str | None]:
-    """Return the pieces of our four symbols; None for padding where its piece begins translations too."""
-    pieces = []
-    for name in SYMBOLS:
-        number = settings.get(name)
-        if not isinstance(number, int) or number not in range(len(tgt)):
-            raise ValueError(f"{source}: {name} must be the number of a piece, not {number!r}")
-        pieces.append(tgt[number])
-    start, end, pad = pieces
+    src, tgt = (sorted(pieces, key=pieces.__getitem__) for pieces in numbers)
+    start, end, pad = (tgt[settings[name]] for name in SYMBOLS)
     if end in (start, pad):
-        raise ValueError(
-            f"{source}: {end!r} ends a translation, and begins it or pads it too; ours ends alone"
-        )
-    return [start, end, None if pad == start else pad, "<unk>"]
-
-
-def renumber(pieces: Sequence[str], symbols: Sequence[str | None], folder: Path) -> tuple[Rows, list[str]]:
-    """Return Marian's number of each of our tokens, and its name: our symbols, then the other pieces."""
-    for symbol in (symbols[END], "<unk>"):
-        if symbol not in pieces:
-            raise ValueError(f"{folder}: the vocabulary has no {symbol!r}")
-    first = [pieces.index(symbol) if symbol in pieces else None for symbol in symbols]
-    others = [number for number in range(len(pieces)) if number not in first]
-    return [*first, *others], [*SPECIALS, *(pieces[number] for number in others)]
+        raise ValueError(f"{folder}: {end!r} ends a translation, and begins it or pads it too")
+    sides: list[tuple[Rows, list[str]]] = []
+    for pieces in (src, tgt):
+        number: dict[str | None, int] = {piece: i for i, piece in enumerate(pieces)}
+        first = [number.get(piece) for piece in (start, end, None if pad == start else pad, "<unk>")]
+        if None in (first[END], first[UNK]):
+            raise ValueError(f"{folder}: a vocabulary lacks {end!r} or '<unk>'")
+        others = [i for i in range(len(pieces)) if i not in first]
+        sides.append(([*first, *others], [*SPECIALS, *(pieces[i] for i in others)]))
+    return sides
 
 
 def convert_model(
     tensors: Mapping[str, Tensor], config: TransformerConfig, src_rows: Rows, tgt_rows: Rows, source: Path
 ) -> EncoderDecoder:
-    """Return the model of Marian's tensors, in evaluation mode; the rows are Marian's numbers of our tokens.
-
-    Raises ValueError naming a tensor that is missing, surplus or of the wrong shape, or is no sinusoids.
-    """
+    """Return the model of Marian's tensors, in evaluation mode; rows are Marian's numbers of our tokens."""
     names, ignored = {BIAS: HEAD_BIAS}, {*SINUSOIDS}
     for ours, aliases in MATRICES[config.tied_embeddings].items():
         names[ours], *others = [name for name in aliases if name in tensors] or aliases[:1]
@@ -195,8 +171,7 @@ def convert_model(
         size, shape = len(set(rows) - {None}), tuple(found[name].shape)
         if shape[:1] != (size,):
             raise ValueError(f"{source}: {name} has shape {shape}, but there are {size} pieces")
-        fill = UNREACHABLE if name == BIAS and found[name].is_floating_point() else 0.0
-        found[name] = select_rows(found[name], rows, fill)
+        found[name] = select_rows(found[name], rows, UNREACHABLE if name == BIAS else 0.0)
     order = sines_first(found[SRC].size(-1))  # the settings may claim another width
     model = model_with(config, dict(permute(found, order.argsort())), source)
     for name in tensors.keys() & SINUSOIDS:
@@ -239,8 +214,7 @@ def to_marian(
     symbol there; all other text is split alike. Raises FileExistsError, and ValueError naming what Marian
     lacks: variants, pre-norm, learned positions, a layer_norm_eps other than 1e-5, words as tokens.
     """
-    check_whole(model, src_tokenizer, tgt_tokenizer)
-    check_parts(model.config)
+    check_exportable(model, src_tokenizer, tgt_tokenizer)
     for name, value in {"norm_first": False, "positions": "sinusoidal", "layer_norm_eps": 1e-5}.items():
         if (ours := getattr(model.config, name)) != value:
             raise ValueError(f"{name} is {ours!r}; Marian's models have {value!r}")
@@ -280,8 +254,7 @@ def marian_settings(config: TransformerConfig) -> dict[str, Any]:
         "architectures": ["MarianMTModel"],
         "vocab_size": config.src_vocab,
         "decoder_vocab_size": config.tgt_vocab,
-        "activation_function": config.activation,
-        **{name: value for name, (value, _) in FIXED.items()},
+        **FIXED,
         **{theirs: getattr(config, ours) for ours, theirs in MODEL_SETTINGS.items()},
         **{f"{s}_{theirs}": getattr(config, ours) for ours, theirs in STACK_SETTINGS.items() for s in stacks},
         "max_position_embeddings": POSITIONS,  # Marian's code fills the table slowly when it loads a model

@@ -10,10 +10,7 @@
 `new_past` of the one before. A beam search selects rows along the batch axis of both.
 """
 
-import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -49,7 +46,7 @@ def to_onnx(
     """
     for package in ("onnx", "onnxscript"):
         import_library(package)
-    check_whole(model, src_tokenizer, tgt_tokenizer)
+    check_whole(model, src_tokenizer, tgt_tokenizer)  # variants too
     model = deepcopy(model).cpu().eval()
     for module in model.modules():
         if isinstance(module, PositionalEncoding):
@@ -115,7 +112,7 @@ def save_graph(path: Path, module: nn.Module, inputs: dict[str, Tensor], outputs
     """Export a module to ONNX with PyTorch's exporter in its default opset, from examples of its inputs."""
     examples, axes = tuple(inputs.values()), tuple(AXES[name] for name in inputs)
     dynamic = tuple(dict.fromkeys(names, torch.export.Dim.DYNAMIC) for names in axes)
-    with silenced():
+    with warnings.catch_warnings(action="ignore"):  # about the exporter's own internals
         # Strict, because a cache's length goes through `len`, which non-strict tracing makes a constant.
         program = torch.export.export(module.eval(), examples, dynamic_shapes=dynamic, strict=True)
         names: dict[str, Any] = {"input_names": list(inputs), "output_names": outputs}
@@ -123,15 +120,3 @@ def save_graph(path: Path, module: nn.Module, inputs: dict[str, Tensor], outputs
     for node in graph.model.graph:
         node.metadata_props.clear()  # they hold stack traces with this machine's paths
     graph.save(path)
-
-
-@contextmanager
-def silenced() -> Iterator[None]:
-    """Silence warnings and logs of PyTorch's exporter about its own internals."""
-    level = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    finally:
-        logging.disable(level)

@@ -9,9 +9,11 @@ from itertools import product
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from torch.func import functional_call
 
 from annotated.interop.export import check_parts
+from annotated.search.inference import evaluating
 from annotated.transformer.layers import ACTIVATIONS
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
 from annotated.translation.model_folder import check_can_be_saved, load_weights, weights
@@ -22,9 +24,6 @@ ATTENTIONS = {
     "decoder": {"self_attn": "self_attn", "multihead_attn": "src_attn"},
 }
 FEED_FORWARD = {"linear1": "w_1", "linear2": "w_2"}
-MODULES = {"relu": nn.ReLU, "gelu": nn.GELU, "swish": nn.SiLU}  # PyTorch's activations that are modules
-# Traits of modules that no tensor shows.
-TRAITS = {"num_heads", "add_zero_attn", "dropout", "p", "eps", "norm_first", "activation"}
 
 
 def to_torch(model: EncoderDecoder) -> nn.Transformer:
@@ -44,14 +43,14 @@ def to_torch(model: EncoderDecoder) -> nn.Transformer:
     In post-norm it has no final norms, as in section 3.1; PyTorch's constructor would add them. Raises
     ValueError for a variant, and for a model that its settings do not describe.
     """
-    check_can_be_saved(model)
     check_parts(model.config)
-    theirs, own = torch_stacks(model.config), weights(model)
-    theirs.to(next(model.parameters()))
-    theirs.load_state_dict(
-        {name: torch.cat([own[part] for part in parts]) for name, parts in torch_names(model.config).items()}
+    check_can_be_saved(model)
+    own, transformer = weights(model), build_stacks(model.config).to(next(model.parameters()))
+    parts_of = torch_names(model.config)
+    transformer.load_state_dict(
+        {name: torch.cat([own[p] for p in parts]) for name, parts in parts_of.items()}
     )
-    return theirs.train(model.training)
+    return transformer.train(model.training)
 
 
 def from_torch(
@@ -60,17 +59,33 @@ def from_torch(
     """Return a model with a copy of the stacks of PyTorch's Transformer; embeddings and generator are new.
 
     `settings` are the fields of `TransformerConfig` that PyTorch's module does not decide:
-    `tied_embeddings` (by default "none"), `positions`, `max_len`. Raises ValueError naming what our model
-    lacks, such as the final norms that PyTorch's constructor adds in post-norm.
+    `tied_embeddings` (by default "none"), `positions`, `max_len`. Raises ValueError for stacks that our model
+    does not compute: of two heights, of layers that differ, without biases, or in post-norm with the final
+    norms that PyTorch's constructor adds (pass `custom_encoder` and `custom_decoder` without them).
     """
-    model = make_model(src_vocab, tgt_vocab, **infer_settings(transformer), **settings)
-    check_modules(transformer, model.config)
-    tensors = weights(model) | split_weights(transformer, model.config)
+    first: Any = transformer.encoder.layers[0]
+    options = {
+        "N": len(transformer.encoder.layers),
+        "d_model": first.self_attn.embed_dim,
+        "d_ff": first.linear1.out_features,
+        "h": first.self_attn.num_heads,
+        "dropout": first.dropout1.p,  # dropout1, dropout2, ... act on sub-layers' outputs
+        "attention_dropout": first.self_attn.dropout,
+        "relu_dropout": first.dropout.p,
+        "activation": name_activation(first.activation),
+        "norm_first": first.norm_first,
+        "layer_norm_eps": first.norm1.eps,
+    }
+    model = make_model(src_vocab, tgt_vocab, **options, **settings)
+    check_stacks(transformer, model.config)
+    state, tensors = transformer.state_dict(), weights(model)
+    for name, parts in torch_names(model.config).items():
+        tensors |= zip(parts, state[name].chunk(len(parts)), strict=True)
     load_weights(model.to(next(transformer.parameters())), tensors, "torch.nn.Transformer")
     return model.train(transformer.training)
 
 
-def torch_stacks(c: TransformerConfig) -> nn.Transformer:
+def build_stacks(c: TransformerConfig) -> nn.Transformer:
     """Build PyTorch's Transformer of these settings, with random weights."""
     options: dict[str, Any] = {
         "dim_feedforward": c.d_ff,
@@ -109,72 +124,37 @@ def torch_names(config: TransformerConfig) -> dict[str, list[str]]:
     return names
 
 
-def split_weights(transformer: nn.Transformer, config: TransformerConfig) -> dict[str, Tensor]:
-    """Split the tensors of PyTorch's stacks into ours. Raises ValueError for one too many or too few."""
-    state, names = transformer.state_dict(), torch_names(config)
-    if surplus := [name for name in state if name not in names]:
-        raise ValueError(f"torch.nn.Transformer: tensor {surplus[0]} has no place in our model")
-    if missing := [name for name in names if name not in state]:
-        raise ValueError(f"{missing[0]} is missing: our maps and norms all have weight and bias (bias=True)")
-    return {
-        part: tensor
-        for name, parts in names.items()
-        for part, tensor in zip(parts, state[name].chunk(len(parts)), strict=True)
-    }
-
-
-def infer_settings(transformer: nn.Transformer) -> dict[str, Any]:
-    """Infer the fields of `TransformerConfig` that PyTorch's module decides, from its first layer.
-
-    Raises ValueError for stacks of two heights, or that do not end as ours do.
-    """
-    first: Any = transformer.encoder.layers[0]
-    N, others = len(transformer.encoder.layers), len(transformer.decoder.layers)
-    if others != N:
-        raise ValueError(f"{N} encoder and {others} decoder layers: our N is one number for both")
-    for stack in ATTENTIONS:
-        if (getattr(transformer, stack).norm is None) == first.norm_first:
-            name = f"torch.nn.Transformer{stack.capitalize()}"
-            raise ValueError(
-                f"the {stack} must end with a norm in pre-norm, and without one in post-norm (section 3.1): "
-                f"build it as custom_{stack}={name}({name}Layer(...), {N}, norm=...)"
-            )
-    return {
-        "N": N,
-        "d_model": first.self_attn.embed_dim,
-        "d_ff": first.linear1.out_features,
-        "h": first.self_attn.num_heads,
-        "dropout": first.dropout1.p,  # dropout1, dropout2, ... act on sub-layers' outputs
-        "attention_dropout": first.self_attn.dropout,
-        "relu_dropout": first.dropout.p,
-        "activation": read_trait(first, "activation"),
-        "norm_first": first.norm_first,
-        "layer_norm_eps": first.norm1.eps,
-    }
-
-
-def check_modules(transformer: nn.Transformer, config: TransformerConfig) -> None:
-    """Raise ValueError naming a module that does not compute as the settings of the first layer say."""
-    modules: dict[str, Any] = dict(transformer.named_modules())
-    with torch.device("meta"):
-        expected = torch_stacks(config)
-    for name, module in expected.named_modules():
-        if not isinstance(modules.get(name), type(module)):
-            kinds = type(modules.get(name)).__name__, type(module).__name__
-            raise ValueError(f"{name} is {kinds[0]}, but must be torch.nn.{kinds[1]}")
-        for trait in sorted(TRAITS & vars(module).keys()):
-            theirs, ours = (read_trait(each, trait) for each in (modules[name], module))
-            if theirs != ours:
-                raise ValueError(f"{name}.{trait} is {theirs}, but {ours} in the first layer: ours are alike")
-
-
-def read_trait(module: Any, trait: str) -> object:
-    """Return a trait of a module, an activation by its name. Raises ValueError for one that ours lacks."""
-    value = getattr(module, trait)
-    if trait != "activation":
-        return value
-    exact = getattr(value, "approximate", "none") == "none"
+def name_activation(function: Any) -> str:
+    """Find our name of an activation, a function or a module, by what it computes."""
+    x = torch.linspace(-3, 3, 64)
     for name, ours in ACTIVATIONS.items():
-        if value is ours or (isinstance(value, MODULES[name]) and exact):
+        if torch.equal(ours(x), function(x)):
             return name
-    raise ValueError(f"activation {value}: ours are {', '.join(ACTIVATIONS)}")
+    raise ValueError(f"activation {function}: ours are {', '.join(ACTIVATIONS)}")
+
+
+def check_stacks(transformer: nn.Transformer, config: TransformerConfig) -> None:
+    """Raise ValueError unless PyTorch's stacks of these settings compute the same with the same weights."""
+    twin = build_stacks(config)
+    try:
+        twin.load_state_dict(transformer.state_dict())
+    except RuntimeError as error:  # names the tensors that one of the two lacks
+        raise ValueError(f"our model does not have these stacks: {error}") from None
+    x, outputs = torch.randn(2, 5, config.d_model, dtype=torch.float64), []
+    future = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    for stacks in (transformer, twin):
+        # In float32, another epsilon would pass for rounding.
+        tensors = {name: tensor.detach().cpu().double() for name, tensor in stacks.state_dict().items()}
+        states = x if stacks.batch_first else x.transpose(0, 1)
+        with evaluating(stacks):
+            output = functional_call(stacks, tensors, (states, states), {"tgt_mask": future})
+        outputs.append(output if stacks.batch_first else output.transpose(0, 1))
+    if not torch.allclose(*outputs) or dropout_rates(transformer) != dropout_rates(twin):
+        raise ValueError("the layers differ in heads, norms, activations or dropout; ours are all alike")
+
+
+def dropout_rates(module: nn.Module) -> dict[str, float]:
+    """Return the rate of everything that drops, by name."""
+    named: Any = module.named_modules()
+    rates = {name: getattr(m, "p", getattr(m, "dropout", None)) for name, m in named}
+    return {name: rate for name, rate in rates.items() if isinstance(rate, float)}
