@@ -164,6 +164,9 @@ def multi_head_equation(code: Code) -> None:
         out = code.attend(module, *given.values())
     if out.shape != (3, 5, D):
         raise Failure(f"the output has shape {tuple(out.shape)}, and should be (3, 5, {D})")
+    if any(linear.in_features == D // H for linear, _, _ in seen.calls):
+        mistake = "each head maps its own d_k of the d_model numbers: map all d_model first, then split"
+        raise Failure(f"a linear map reads {D // H} numbers of the query, not all {D}", "", mistake)
     reads = {name: [c for c in seen.calls if close(code.flip(c[1]), x)] for name, x in given.items()}
     for name, calls in reads.items():
         if not calls and len(seen.calls) >= 3:

@@ -79,7 +79,7 @@ def batch_invariance(code: Code) -> None:
     """A sentence in a batch, padded to the length of the others, gets the predictions that it gets alone."""
     model, p = code.model(), code.pad
     src = torch.tensor([[5, 6, 7, 8, 9], [10, 11, p, p, p], [4, 5, 6, 7, p], [7, 8, 9, p, p]])
-    tgt = torch.tensor([[3, 11, 12, 13], [1, 14, p, p], [1, 15, 16, p], [1, 17, 18, 19]])
+    tgt = torch.tensor([[3, 11, 12, 13], [3, 14, p, p], [3, 15, 16, p], [3, 17, 18, 19]])
     with torch.no_grad():
         together = model(src, tgt)
         for i in range(4):

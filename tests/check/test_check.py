@@ -85,6 +85,14 @@ def test_conventions_can_be_said() -> None:
     assert check.attention(hides, true_hides=True).passed
 
 
+def test_any_number_may_stand_for_padding() -> None:
+    def padded_with_one(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout):
+        return annotated.make_model(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout)
+
+    report = check.make_model(padded_with_one, pad=1)
+    assert report.passed, str(report)
+
+
 def test_an_adapter_says_what_stands_for_what(tmp_path: Path) -> None:
     (tmp_path / "theirs.py").write_text("def f(a, b):\n    return (b <= a)\n")
     (tmp_path / "adapter.py").write_text(

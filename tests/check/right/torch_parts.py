@@ -1,4 +1,4 @@
-"""PyTorch's own layers, batch second and with masks where True hides: an adapter in the file itself."""
+"""PyTorch's own layers: batch second, with masks where True hides, an adapter in the file itself."""
 
 import math
 

@@ -1,0 +1,27 @@
+"""Hold public implementations to the laws of `annotated check`."""
+
+import ast
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+
+def definitions(source: str) -> dict[str, Any]:
+    """Execute the imports, functions and classes of a script, and nothing else of it.
+
+    An import that fails is passed over: "The Annotated Transformer" imports plots and corpora too.
+    """
+    names: dict[str, Any] = {"__name__": "audited"}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            with suppress(ImportError, AttributeError):
+                exec(compile(ast.Module([node], []), "<audited>", "exec"), names)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            with suppress(NameError):  # of a base class or a default value that an import lacks
+                exec(compile(ast.Module([node], []), "<audited>", "exec"), names)
+    return names
+
+
+def clone_of(adapter: str) -> Path:
+    """Return the folder in which the code that an adapter is for was cloned."""
+    return Path("build/audit") / Path(adapter).stem

@@ -1,0 +1,20 @@
+"""aladdinpersson's "Transformer from scratch", the code of a popular video."""
+
+import sys
+
+from tools.audit import clone_of
+
+REPOSITORY = "https://github.com/aladdinpersson/Machine-Learning-Collection"
+COMMIT = "3b8992fe274f31df61464fc127cde9ffb34896e7"
+FOLDER = "ML/Pytorch/more_advanced/transformer_from_scratch"
+
+sys.path.insert(0, str(clone_of(__file__) / FOLDER))
+
+from transformer_from_scratch import SelfAttention as MultiHeadAttention
+from transformer_from_scratch import Transformer
+
+MASK_DIMS = 4
+
+
+def make_model(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout, pad, max_len):
+    return Transformer(src_vocab, tgt_vocab, pad, pad, d_model, N, 2, h, dropout, "cpu", max_len)

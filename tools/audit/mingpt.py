@@ -1,0 +1,41 @@
+"""karpathy/minGPT: a decoder alone, so its model is held to the laws of what follows the source."""
+
+import sys
+
+from torch import nn
+
+from tools.audit import clone_of
+
+REPOSITORY = "https://github.com/karpathy/minGPT"
+COMMIT = "37baab71b9abea1b76ab957409a1cc2fbfba8a26"
+
+sys.path.insert(0, str(clone_of(__file__)))
+
+from mingpt.model import GPT
+
+NO_SOURCE = "a decoder alone reads no source"
+NOT_APPLICABLE = {
+    "model: source padding": NO_SOURCE,
+    "model: memory": NO_SOURCE,
+    "model: residuals and norms": NO_SOURCE,
+    "model: order of words": NO_SOURCE,
+}
+
+
+class LanguageModel(nn.Module):
+    """A language model in the place of a translation model, whose source it does not read."""
+
+    def __init__(self, vocab, N, d_model, h, dropout):
+        super().__init__()
+        config = GPT.get_default_config()
+        config.merge_from_dict({"model_type": None, "n_layer": N, "n_head": h, "n_embd": d_model})
+        config.merge_from_dict({"vocab_size": vocab, "block_size": 64})
+        config.merge_from_dict(dict.fromkeys(("embd_pdrop", "resid_pdrop", "attn_pdrop"), dropout))
+        self.gpt = GPT(config)
+
+    def forward(self, src, tgt):
+        return self.gpt(tgt)[0]
+
+
+def make_model(tgt_vocab, N, d_model, h, dropout):
+    return LanguageModel(tgt_vocab, N, d_model, h, dropout)

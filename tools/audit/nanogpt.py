@@ -1,0 +1,44 @@
+"""karpathy/nanoGPT: a decoder alone, so its model is held to the laws of what follows the source."""
+
+import sys
+
+from torch import nn
+
+from tools.audit import clone_of
+
+REPOSITORY = "https://github.com/karpathy/nanoGPT"
+COMMIT = "3adf61e154c3fe3fca428ad6bc3818b27a3b8291"
+
+sys.path.insert(0, str(clone_of(__file__)))
+
+from model import GPT, GPTConfig
+from model import LayerNorm as OptionalBias
+
+NO_SOURCE = "a decoder alone reads no source"
+NOT_APPLICABLE = {
+    "model: source padding": NO_SOURCE,
+    "model: memory": NO_SOURCE,
+    "model: residuals and norms": NO_SOURCE,
+    "model: order of words": NO_SOURCE,
+}
+
+
+def LayerNorm(d_model):
+    return OptionalBias(d_model, bias=True)
+
+
+class LanguageModel(nn.Module):
+    """A language model in the place of a translation model, whose source it does not read."""
+
+    def __init__(self, vocab, N, d_model, h, dropout):
+        super().__init__()
+        config = GPTConfig(64, vocab, N, h, d_model, dropout)
+        self.gpt = GPT(config)
+
+    def forward(self, src, tgt):
+        tgt = tgt.contiguous()
+        return self.gpt(tgt, tgt)[0]  # without targets it answers for the last position alone
+
+
+def make_model(tgt_vocab, N, d_model, h, dropout):
+    return LanguageModel(tgt_vocab, N, d_model, h, dropout)
