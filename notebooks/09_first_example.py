@@ -61,17 +61,18 @@ assert not torch.equal(greedy_decode(model, example, None, LENGTH, start_symbol=
 
 # %% [markdown]
 # Why copy? This small task needs the whole model. To write the fourth symbol, the decoder must know that it
-# is at position four, look there in the source, and turn what it finds into the right output. If a mask, a
-# target, the loss, the loop or the decoding is wrong, the model does not learn to copy, and you find out
-# within a minute instead of after a night of training. So try every new model on a task like this first.
+# is at position four, look there in the source, and turn the vector that it finds into the right output. If
+# the masks, the targets, the loss, the loop or the decoding are wrong, the model usually does not learn to
+# copy. You find out within a minute instead of after a night of training, so try every new model on a task
+# like this first.
 
 # %% [markdown]
 # ## A batch: one row, used twice
 #
 # The encoder reads the row. The decoder reads the row *without its last symbol*. At each position it must say
 # the next symbol, so the target is the row *without its first symbol*. `Batch` cuts the row and makes the
-# masks, as you saw in [07](07_batches_and_masks.ipynb). We call each prediction that the decoder must make a
-# *question*.
+# masks, like `make_batch` in [07](07_batches_and_masks.ipynb). We call each prediction that the decoder must
+# make a *question*.
 
 # %%
 from annotated import Batch
@@ -96,12 +97,8 @@ assert batch.ntokens == LENGTH - 1
 
 # %% [markdown]
 # Read it column by column. After `1`, the decoder must say `7`. After `7`, it must say `3`. The right answers
-# stand in the decoder's own input, one place further to the right. What keeps the model from peeking?
-#
-# > "This masking, combined with fact that the output embeddings are offset by one position, ensures that the
-# > predictions for position i can depend only on the known outputs at positions less than i." (section 3.1)
-#
-# So the model answers nine questions in one pass, and at none of them can it see the answer.
+# stand in the decoder's own input, one place further to the right, but the causal mask hides everything to
+# the right. So the model answers nine questions in one pass, and it cannot see the answer to any of them.
 
 # %% [markdown]
 # ## The training loop
@@ -147,7 +144,7 @@ def train(model, batches, optimizer, scheduler):
 #   questions, so that a larger batch does not get a larger gradient. The targets are smoothed, and a perfect
 #   model has a loss of 0, as in [08](08_training_recipe.ipynb).
 # - **Backward.** PyTorch computes the gradient of the loss for every weight and *adds* it to `weight.grad`.
-# - **Step.** Adam uses the gradients to move every weight a little, in the direction that lowers the loss.
+# - **Step.** Adam uses the gradients to move every weight a little, in order to lower the loss.
 # - **Zero.** Because `backward` adds, we must remove the old gradients. Otherwise each update would also use
 #   the gradients of all earlier batches.
 # - **Schedule.** The learning rate changes with every update. Without this line it would keep its first
@@ -159,13 +156,15 @@ def train(model, batches, optimizer, scheduler):
 # loop, one lacks `zero_grad`, and one lacks `scheduler.step`.
 #
 # **Before you run this:** which of the two mistakes will raise an error? The cell first prints the loss of a
-# model that gives all ten symbols the same probability.
+# blind guess, which gives each of the ten symbols the same probability. Its cross-entropy is $\ln 10 = 2.30$,
+# and our criterion subtracts 0.54, the lowest value that a model can reach ([08](08_training_recipe.ipynb)).
 
 # %%
 import math
 
-guess = math.log(10) + 0.9 * math.log(0.9) + 0.1 * math.log(0.1 / 9)
-print(f"blind guess among ten symbols:     loss {guess:.2f}")
+lowest = -(0.9 * math.log(0.9) + 0.1 * math.log(0.1 / 9))  # 0.9 for the right symbol, 0.1 for nine others
+guess = math.log(10) - lowest
+print(f"blind guess: loss {math.log(10):.2f} - {lowest:.2f} = {guess:.2f}")
 after_200 = {}
 for forgotten in ("nothing", "zero_grad", "scheduler.step"):
     student = new_model(seed=0)
@@ -183,8 +182,8 @@ assert after_200["nothing"] < guess - 0.6
 assert min(loss for name, loss in after_200.items() if name != "nothing") > guess - 0.1
 
 # %% [markdown]
-# Neither mistake raises an error, and neither model is better than a blind guess. Mistakes in a training loop
-# often look like this: nothing breaks, and nothing is learned.
+# Neither mistake raises an error, and neither model is better than a blind guess. A mistake in a training
+# loop often looks like this: nothing breaks, and nothing is learned.
 #
 # **To keep:** a training loop is forward, loss, backward, step, zero and schedule, and a missing line may
 # raise no error at all.
@@ -204,7 +203,7 @@ held_out = Batch(src=rows, tgt=rows, pad=0)
 
 
 def validation_loss(model):
-    """The mean loss on the rows held out, with whatever is switched on."""
+    """The mean loss per question on the held-out rows."""
     states = model(held_out.src, held_out.tgt, held_out.src_mask, held_out.tgt_mask)
     return criterion(model.generator(states).flatten(0, 1), held_out.tgt_y.flatten()) / held_out.ntokens
 
@@ -240,9 +239,9 @@ assert model.training
 # %% [markdown]
 # ## Teacher forcing and free running
 #
-# In training, the decoder reads the *right* symbols, even at positions where it would have written something
-# else. This is **teacher forcing**. In use, nobody knows the right symbols, so the decoder reads *what it has
-# written itself*. This is **free running**.
+# You know **teacher forcing** from [07](07_batches_and_masks.ipynb): in training, the decoder reads the
+# *right* symbols, even where it would have written something else. In use, nobody knows the right symbols, so
+# the decoder reads *what it has written itself*. This is called **free running**.
 #
 # > "At each step the model is auto-regressive, consuming the previously generated symbols as additional input
 # > when generating the next." (section 3)
@@ -253,9 +252,9 @@ assert model.training
 # *Figure 1. The same model is wrong at the second question both times. In training the mistake costs one
 # answer. In use the mistake becomes the next input.*
 #
-# So there are two ways to say how good a model is. We count **tokens right** under teacher forcing: of all
-# questions, what share does the model answer correctly? We count **rows right** in free running: of all rows
-# that the model writes on its own, what share is right from beginning to end?
+# So there are two ways to say how good a model is. **Tokens right** is measured under teacher forcing: what
+# share of all questions does the model answer correctly? **Rows right** is measured in free running: what
+# share of the rows that the model writes on its own is right from beginning to end?
 
 
 # %%
@@ -275,8 +274,7 @@ def measure(model):
 
 
 # %% [markdown]
-# Now we train for 400 updates and measure after every 25. We also keep two copies of the model for later: one
-# before training, and one from the middle of training, when it still gets more than 15% of the rows wrong.
+# Now we train for 400 updates. After every 25 we measure, and keep a copy of the model for later.
 
 # %% tags=["nbval-ignore-output"]
 import copy
@@ -289,8 +287,7 @@ for step in range(25, 401, 25):
     with evaluating(model):
         validation = validation_loss(model).item()
     history.append((step, sum(losses) / 25, validation, *measure(model)))
-    if history[-1][4] < 0.85:
-        half, snapshots = step, {0: snapshots[0], step: copy.deepcopy(model)}
+    snapshots[step] = copy.deepcopy(model)
     if step % 100 == 0:
         print(
             "update {}: loss {:.2f}, on held-out rows {:.2f}, tokens right {:.1%}, rows right {:.1%}".format(
@@ -311,7 +308,7 @@ assert history[-1][2] < 0.06
 
 # %% [markdown]
 # It copies. There are $10^9$ different rows, and in training the model has read only 51,200 of them. So it
-# has almost certainly never read our 200 rows. It has learned to copy.
+# has almost certainly never read any of our 200 rows. It has learned to copy.
 
 # %% [markdown]
 # ### 95% of what?
@@ -344,18 +341,20 @@ assert 0.88 < middle[3] < 0.96
 # %% [markdown]
 # A row is right only if all nine answers are right. If each answer is right with probability $p$,
 # independently of the others, then all nine are right with probability $p^9$. That is the dotted line, and
-# the model stays close to it: $0.92^9 \approx 0.5$. For thirty tokens the same rule says
-# $0.98^{30} \approx 0.55$. So a translator with 98% of its tokens right would make a mistake in almost every
-# second sentence of that length.
+# the model stays close to it. Half of the rows are right where $p$ is 0.92, because $0.92^9 \approx 0.5$. For
+# thirty tokens, $0.98^{30} \approx 0.55$: by the same rule, a translator with 98% of its tokens right would
+# make a mistake in almost every second sentence of that length.
 #
 # **To keep:** even when most tokens are right, most whole outputs can be wrong.
 
 # %% [markdown]
 # ### After a mistake
 #
-# We let the half-trained model write on its own. Brackets mark wrong symbols:
+# We take the copy from the last measurement at which fewer than 85% of the rows were right, and let this
+# half-trained model write on its own. Brackets mark wrong symbols:
 
 # %% tags=["nbval-ignore-output"]
+half = max(step for step, *_, rows_right in history if rows_right < 0.85)
 written = greedy_decode(snapshots[half], held_out.src, held_out.src_mask, LENGTH, start_symbol=1)
 wrong = written != held_out.src
 for row, bad in list(zip(written.tolist(), wrong.tolist(), strict=True))[:8]:
@@ -365,8 +364,8 @@ for row, bad in list(zip(written.tolist(), wrong.tolist(), strict=True))[:8]:
 print("the model after", half, "updates")
 
 # %% [markdown]
-# **Before you run this:** how often does the model make a mistake directly after another mistake of its own?
-# And how often is it wrong at the very same positions when it reads the right symbols instead?
+# **Before you run this:** how often is the symbol after a wrong symbol wrong, too? And how often is the model
+# wrong at the very same positions when it reads the right symbols instead?
 
 # %%
 after_a_mistake = wrong[:, 1:-1]  # the model has just written a wrong symbol: (200, 8)
@@ -382,9 +381,9 @@ first_wrong = wrong[:, 1:].double().argmax(dim=1)[wrong.any(dim=1)]  # the first
 assert forced_wrong[wrong.any(dim=1), first_wrong].all()
 
 # %% [markdown]
-# One mistake leads to the next. In training the model has read only right symbols, and after a wrong one it
-# loses its place. This is called **exposure bias** (Ranzato et al.,
-# [2016](https://arxiv.org/abs/1511.06732)): the model was never exposed to its own mistakes.
+# One mistake leads to the next. In training the model has read only right symbols. It was never exposed to
+# its own mistakes, so it does not know how to go on after one. This is called **exposure bias** (Ranzato et
+# al., [2016](https://arxiv.org/abs/1511.06732)).
 #
 # *How much does it cost, and what does the model say after a wrong symbol? We counted it in [Exposure bias,
 # counted](evidence/exposure_bias_counted.ipynb).*
@@ -395,7 +394,7 @@ assert forced_wrong[wrong.any(dim=1), first_wrong].all()
 # %% [markdown]
 # ## Where does it look?
 #
-# A model that copies should look at the symbol that it copies. We record the attention of the decoder to the
+# A model that copies should look at the symbol that it copies. We record the decoder's attention to the
 # source. The picture has a row for each symbol that the decoder reads and a column for each symbol of the
 # source.
 #
@@ -425,8 +424,8 @@ symbols = [str(symbol) for symbol in example[0].tolist()]
 labels = {"xticklabels": symbols, "yticklabels": [f"{a} → {b}" for a, b in pairwise(symbols)]}
 style = {"vmin": 0, "vmax": 1, "cmap": "Blues", "cbar": False, "square": True, "linewidths": 0.5}
 fig, axes = plt.subplots(1, 3, figsize=(11, 3.8), sharey=True)
-for ax, (step, snapshot) in zip(axes, (snapshots | {400: model}).items(), strict=True):
-    seaborn.heatmap(attention_to_source(snapshot)[layer, head], ax=ax, **labels, **style)
+for ax, step in zip(axes, (0, half, 400), strict=True):
+    seaborn.heatmap(attention_to_source(snapshots[step])[layer, head], ax=ax, **labels, **style)
     ax.set(title=f"after {step} updates", xlabel="source")
 axes[0].set_ylabel("reads → must say")
 plt.show()
@@ -444,12 +443,13 @@ assert attention_to_source(snapshots[0])[layer, head].diagonal(1).mean() < 0.2
 # The diagonal begins one column to the right. Where the decoder reads `7`, it must say `3`, so it looks at
 # `3`. The target is shifted by one, and so is the attention.
 #
-# A picture shows where a model looks. It does not show what the model *needs*. To find out, we take something
-# away. We mask the decoder's attention to the source in two ways. First, each position may see only the
-# symbol that it must say. Then it may see everything except that symbol.
+# A picture shows where a model looks. It does not show what the model *needs*. To find out, we hide parts of
+# the source from the decoder, in two ways. First, each position may see only the symbol that it must say.
+# Then it may see everything except that symbol.
 
 # %%
-only_next = torch.ones(9, 10, dtype=torch.bool).triu(1).tril(1).unsqueeze(0)  # (1, 9, 10)
+only_next = torch.zeros(1, 9, 10, dtype=torch.bool)
+only_next[:, range(9), range(1, 10)] = True  # decoder position i may see source position i + 1
 for name, visible in (("only the next symbol", only_next), ("all but the next symbol", ~only_next)):
     with evaluating(model):
         memory = model.encode(held_out.src, held_out.src_mask)
@@ -464,9 +464,9 @@ with evaluating(model):
     assert (model.generator(states).argmax(dim=-1) == held_out.tgt_y).double().mean() > 0.9
 
 # %% [markdown]
-# One source position out of ten is enough. Without it, the other nine together are hardly better than a
-# guess. Now we know that this model copies by looking at the symbol that it must say next. Such an experiment
-# is called an *ablation*. Lesson [13](13_reading_attention.ipynb) does one with a translator.
+# One source position out of ten is enough. Without it, the model does hardly better than a guess. Now we know
+# that this model copies by looking at the symbol that it must say next. An experiment that takes something
+# away is called an *ablation*. Lesson [13](13_reading_attention.ipynb) does one with a translator.
 #
 # **To keep:** a picture of attention suggests what a model does, and an ablation tests it.
 
@@ -475,10 +475,12 @@ with evaluating(model):
 #
 # - A training loop is forward, loss, backward, step, zero, schedule. If you forget `zero_grad` or the
 #   scheduler, nothing raises an error, and the model does not learn.
-# - Validation needs `eval()` to switch off dropout, and `no_grad()` to save memory.
+# - Validation needs `eval()` to switch off dropout, and `no_grad()` so that PyTorch keeps nothing for
+#   `backward`.
 # - In training the decoder reads the truth, which is called teacher forcing. In use it reads its own output,
 #   so one mistake leads to the next.
-# - If a token is right with probability $p$, a row of $n$ tokens is right with a probability of about $p^n$.
+# - If each token is right with probability $p$, a row of $n$ tokens is right with a probability of about
+#   $p^n$.
 # - A small task with a known solution shows in a minute whether the whole model works.
 #
 # **Deeper:** [Exposure bias, counted](evidence/exposure_bias_counted.ipynb)
@@ -504,7 +506,8 @@ print(
 )
 whole = (said == longer).all(dim=1).double().mean()
 print(f"rows copied without a mistake: ≈{whole:.0%}")
-# The model is lost at positions that it has never seen. They have an encoding, but no use for it was learned.
+# The model fails at the positions that it never saw in training. They have an encoding, but the model has not
+# learned to use it.
 assert whole < 0.3
 
 # %% [markdown]
