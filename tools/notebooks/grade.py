@@ -3,8 +3,9 @@
     python tools/notebooks/grade.py submissions/ --csv grades.csv
 
 Every .ipynb below the folder whose name contains a notebook's name, such as `ada/02_attention.ipynb` or
-`02_attention_ada.ipynb`, is a submission. What stands below an exercise's text is the answer; a test that a student
-has changed does not count. An answer is code that runs on this machine, in a process of its own with a time limit.
+`02_attention_ada.ipynb`, is a submission. What stands below an exercise's text is the answer; a test that a
+student has changed does not count. An answer is code that runs on this machine, in a process of its own with
+a time limit.
 """
 
 import argparse
