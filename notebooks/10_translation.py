@@ -1,13 +1,13 @@
 # %% [markdown]
 # # 10 · A translator, from text to BLEU
 #
-# **You write byte-pair encoding and BLEU by hand, and in between you train a translator on 20,000 pairs of
-# sentences in two minutes.**
+# **You train a translator on 20,000 pairs of sentences in two minutes, write BLEU by hand, and find out what
+# a score is worth.**
 #
 # Previous: [09_first_example](09_first_example.ipynb) · Next:
 # [11_search_and_averaging](11_search_and_averaging.ipynb)
 #
-# *26 minutes to read, two to run.*
+# *23 minutes to read, two to run.*
 #
 # - **Before:** you know the training loop ([09](09_first_example.ipynb)), and batches with their masks
 #   ([07](07_batches_and_masks.ipynb)).
@@ -53,8 +53,8 @@ assert tokenizer.decode(numbers) == sentence
 assert "cat" in translator(sentence)
 
 # %% [markdown]
-# Lessons 00 to 09 explained the middle. This lesson is about both ends: how text becomes pieces, and how to
-# measure whether the text that comes out is any good. In between, we train a translator.
+# Lessons 00 to 09 explained the middle. Now we go from text to text: we choose the pieces, train a
+# translator, and measure whether the text that comes out is any good.
 
 # %% [markdown]
 # ## Three texts with three jobs
@@ -90,101 +90,38 @@ for one, other in ((train, val), (train, test), (val, test)):
 #   score?](evidence/how_honest_is_a_test_score.ipynb)*
 
 # %% [markdown]
-# ## Byte-pair encoding by hand
+# ## A vocabulary
 #
 # > "Sentences were encoded using byte-pair encoding, which has a shared source-target vocabulary of about
 # > 37000 tokens." (section 5.1)
 #
-# What should a token be? There are too many **words**, and some text will always contain one that the model
-# has never seen. There are few **characters**, but they make sentences long, and a single character means
-# nothing. Byte-pair encoding finds a compromise by counting (Sennrich et al.,
-# [2016](https://arxiv.org/abs/1508.07909)):
+# In [07](07_batches_and_masks.ipynb) you wrote byte-pair encoding: join the most frequent pair of neighbors,
+# and repeat. The library SentencePiece does the same thing fast. It learns 2,000 pieces from our training
+# text, German and English together:
 #
-# 1. Begin with characters.
-# 2. Count how often each pair of neighbors occurs.
-# 3. Glue the most frequent pair together into a new piece.
-# 4. Repeat until there are as many pieces as you want.
-#
-# You saw it with five words in [07](07_batches_and_masks.ipynb). Here it will learn from a whole training
-# text. A `▁` marks the beginning of each word, so that we can put the spaces back.
-
-# %%
-from collections import Counter
-from itertools import pairwise
-
-
-def merge(pieces, pair):
-    """Glue `pair` together wherever it stands in `pieces`."""
-    merged = []
-    for piece in pieces:
-        if merged and (merged[-1], piece) == pair:
-            merged[-1] += piece
-        else:
-            merged.append(piece)
-    return merged
-
-
-# %%
-def learn_merges(words, number):
-    """The `number` pairs to merge, in order; `words` is a Counter of words."""
-    spelled, merges = {word: list("▁" + word) for word in words}, []
-    for _ in range(number):
-        pairs = Counter()
-        for word, count in words.items():
-            for pair in pairwise(spelled[word]):
-                pairs[pair] += count
-        merges.append(max(pairs, key=pairs.get))
-        spelled = {word: merge(pieces, merges[-1]) for word, pieces in spelled.items()}
-    return merges
-
-
-# %% [markdown]
-# **Before you run this:** our three sentences are *eine Katze rennt*, *eine Katze schläft* and *ein Hund
-# rennt*. Which pair is merged first? And how many merges does it take until *eine* is one piece?
-
-# %%
-few = Counter({"eine": 2, "Katze": 2, "rennt": 2, "ein": 1, "Hund": 1, "schläft": 1})
-merges = learn_merges(few, 8)
-pieces = list("▁eine")
-for first, second in merges:
-    pieces = merge(pieces, (first, second))
-    print(f"{first:>6} + {second:6} → {first + second:8} eine: {' '.join(pieces)}")
-
-# %% tags=["check"]
-assert merges[0] in {("▁", "e"), ("e", "i"), ("i", "n")}
-assert "▁eine" in {"".join(pair) for pair in merges}
-assert merge(list("aaa"), ("a", "a")) == ["aa", "a"]
-
-# %% [markdown]
-# Several pairs occur three times here, and the algorithm takes the one that it met first. After a few merges,
-# a frequent word is one piece. To encode a new word, spell it and apply the merges in the order in which they
-# were learned. We learn 500 merges from the 1,500 most frequent words of our training text, German and
-# English together, and use them to cut some words:
+# **Before you run this:** the first word below occurs in the training text hundreds of times, and the last
+# three never. Into how many pieces will each be cut?
 
 # %%
 import re
+from collections import Counter
 
+from annotated import SentencePieceTokenizer
+
+bpe = SentencePieceTokenizer.train([*train.src, *train.tgt], vocab_size=2000)
 words = Counter(word for text in (*train.src, *train.tgt) for word in re.findall(r"\w+", text))
-merges = learn_merges(Counter(dict(words.most_common(1500))), 500)
-
-
-def cut(word):
-    """The pieces of a word."""
-    pieces = list("▁" + word)
-    for pair in merges:
-        pieces = merge(pieces, pair)
-    return pieces
-
-
 for word in ("Kellner", "gelesen", "Lehrerin", "Kellnerin", "Pinguin"):
-    print(f"{word:12} {' '.join(cut(word)):20} {words[word]:4} times in the training text")
+    pieces = " ".join(bpe.pieces(bpe.encode(word)))
+    print(f"{word:10} {pieces:14} {words[word]:4} times in the training text")
 
 # %% tags=["check"]
-assert all("".join(cut(word)) == "▁" + word for word in words)
-assert cut("Kellner") == ["▁Kellner"]
-assert cut("Lehrerin")[-1] == cut("Kellnerin")[-1] == "erin"
+cut = {word: bpe.pieces(bpe.encode(word)) for word in ("Kellner", "Lehrerin", "Kellnerin", "Pinguin")}
+assert cut["Kellner"] == ["▁Kellner"]
+assert cut["Lehrerin"][-1] == cut["Kellnerin"][-1] == "erin"
 assert words["Lehrerin"] == words["Kellnerin"] == words["Pinguin"] == 0
-assert len(cut("Pinguin")) > 2
+assert len(cut["Pinguin"]) > 2
+for text in (*val.src, *val.tgt, "Żółw? 🐢 ﷽", "  two  spaces "):
+    assert bpe.decode(bpe.encode(text)) == text
 
 # %% [markdown]
 # *Kellner* (waiter) is frequent and stays whole. *Lehrerin* (a woman who teaches) never occurs, but its
@@ -192,27 +129,10 @@ assert len(cut("Pinguin")) > 2
 # nothing. A vocabulary of whole words would have to call the last three words *unknown*. Byte-pair encoding
 # can spell them. But a model does not understand a word just because it can spell it, as you will see.
 #
-# Remember two things. First, byte-pair encoding only counts, and it knows nothing about grammar: some cuts
-# separate an ending from its stem, and others go right through the stem. Second, **build the vocabulary from
-# the training text only.** If you also use val, the words of val are cut better than those of other new text,
-# and your score looks better than it should.
+# **Build the vocabulary from the training text only.** If you also use val, the words of val are cut better
+# than those of other new text, and your score looks better than it should.
 #
-# From here on we use the library SentencePiece, which does the same thing fast. It can also write characters
-# that it has never seen, byte by byte, so every text comes back unchanged.
-
-# %%
-from annotated import SentencePieceTokenizer
-
-bpe = SentencePieceTokenizer.train([*train.src, *train.tgt], vocab_size=2000)
-print(*bpe.pieces(bpe.encode("Großmutter hat einen Apfelkuchen gemacht.")))
-
-# %% tags=["check"]
-for text in (*val.src, *val.tgt, "Żółw? 🐢 ﷽", "  two  spaces "):
-    assert bpe.decode(bpe.encode(text)) == text
-
-# %% [markdown]
-# **To keep:** byte-pair encoding glues the most frequent neighbors together, again and again. Frequent words
-# become one piece, and rare words become several.
+# **To keep:** frequent words are one piece, rare words are several, and only the training text decides which.
 
 # %% [markdown]
 # ## Training
@@ -223,9 +143,8 @@ for text in (*val.src, *val.tgt, "Żółw? 🐢 ﷽", "  two  spaces "):
 # Our batches have at most 384 tokens on each side, because we want many updates in little time. The model has
 # two encoder layers and two decoder layers, and its vectors have 128 numbers. `Trainer` is the loop of
 # [09](09_first_example.ipynb) with the things that a long run needs: it saves checkpoints, writes a log, and
-# can be resumed. It measures the loss on val after every *epoch*, which is usually one pass through the
-# training text. We want one pass and four measurements. So we cut the text into quarters and call each
-# quarter an epoch.
+# can be resumed. After every *epoch*, which is one pass through the training text, it measures the loss on
+# val. One epoch is enough for us.
 
 # %% tags=["nbval-ignore-output"]
 import tempfile
@@ -235,33 +154,27 @@ from annotated import EncoderDecoder, Trainer, TrainingConfig, TransformerConfig
 from annotated.data import TokenBatches, encode_corpus
 
 torch.set_num_threads(1)  # a small model gains little from a second thread
-quarters = [
-    TokenBatches(encode_corpus(train.take(range(first, len(train), 4)), bpe, bpe), max_tokens=384)
-    for first in range(4)
-]
+batches = TokenBatches(encode_corpus(train, bpe, bpe), max_tokens=384)
 val_batches = TokenBatches(encode_corpus(val, bpe, bpe), max_tokens=768, shuffle=False)
 _ = torch.manual_seed(0)
 model = EncoderDecoder.from_config(TransformerConfig.tiny(len(bpe), len(bpe), N=2, dropout=0.0))
-settings = TrainingConfig(
-    epochs=4, max_tokens=384, warmup=200, learning_rate=0.003125, average=0, log_every=20
-)
+settings = TrainingConfig(epochs=1, max_tokens=384, warmup=200, learning_rate=0.003, average=0)  # at its peak
 folder = Path(tempfile.mkdtemp()) / "run"  # for a run that you want to keep, name a folder of your own
-trainer = Trainer(model, (bpe, bpe), lambda epoch: quarters[epoch], val_batches, settings, folder)
+trainer = Trainer(model, (bpe, bpe), lambda epoch: batches, val_batches, settings, folder)
 _ = trainer.fit()
 
 # %%
 from annotated import score_tokens
 
 scored = score_tokens(model, val_batches.epoch(0))
-print(f"val: loss ≈{scored.loss:.2f} nats per token, so perplexity ≈{scored.perplexity:.2f}")
+print(f"val: loss ≈{scored.loss:.2f} per token, so perplexity ≈{scored.perplexity:.2f}")
 
 # %% tags=["check"]
 assert 0.2 < scored.loss < 0.9
 
 # %% [markdown]
-# **Perplexity** is the exponential of the loss without smoothing. A perplexity of 2 would mean that the model
-# is as unsure as if it had to choose between two equally likely tokens. Ours is lower, because this language
-# is simple.
+# A perplexity of 2 would mean that the model is as unsure as if it had to choose between two equally likely
+# tokens ([08](08_training_recipe.ipynb)). Ours is lower, because this language is simple.
 #
 # What did it learn? We translate val with greedy decoding and look at mistakes:
 
@@ -286,8 +199,8 @@ assert 0.2 < exact < scored.accuracy - 0.1
 # After two minutes of training, the model gets the word order and most words right. Lesson 09 explained why
 # the second number is so much lower than the first: a sentence is right only if every token is.
 #
-# And the penguin? The second sentence has a word that never occurs in the training text, and the third has no
-# capitals:
+# And the penguin? The second sentence below has a word that never occurs in the training text, and the third
+# has no capitals:
 
 # %% tags=["nbval-ignore-output"]
 for german in (
@@ -301,18 +214,17 @@ for german in (
 assert "enguin" not in ours("Der Pinguin liest ein Buch.")
 
 # %% [markdown]
-# The penguin becomes something else, without a warning, and the text in lower case is lost as well. In our
-# run even the first sentence got a wrong verb, although all its words occur in the training text. A
-# translator can only know what was in its training text. The score on val will not tell you that, because val
-# has no penguins either.
+# In our run the first sentence, whose words all occur in the training text, comes out right. The penguin
+# disappears without a warning, and the text in lower case is lost as well. A translator can only know what
+# was in its training text. The score on val will not tell you that, because val has no penguins either.
 
 # %% [markdown]
 # ## BLEU by hand
 #
 # "Sentences without a mistake" is a harsh measure, because most sentences have several good translations. The
-# paper uses **BLEU** (Papineni et al., [2002](https://aclanthology.org/P02-1040/)). BLEU takes a translation
-# and a human's translation, the *reference*, and compares short runs of words. A run of *n* words is called
-# an **n-gram**. Take this pair:
+# paper uses **BLEU** (Papineni et al., [2002](https://aclanthology.org/P02-1040/)). BLEU compares short runs
+# of words in a translation and in a *reference*, which is a translation by a human. A run of *n* words is
+# called an **n-gram**. Take this pair:
 
 # %%
 hypothesis = ["the", "old", "man", "reads", "a", "big", "book"]
@@ -397,7 +309,6 @@ assert 50 < score < 90
 # that upper and lower case differ, and that `13a` cut the text. **Compare two scores only if their signatures
 # are equal.** How much do the rules matter? Here is one output, scored in three ways:
 
-
 # %%
 print(f"words cut by 13a         ≈{bleu(said, val.tgt).value:.1f}")
 print(f"words cut only at spaces ≈{bleu(said, val.tgt, tokenize='none').value:.1f}")
@@ -408,29 +319,30 @@ assert bleu(said, val.tgt, tokenize="none").value < official.value - 0.5
 assert abs(bleu(said, val.tgt, tokenize="char").value - official.value) > 0.5
 
 # %% [markdown]
-# The model did not change, and the score did. This is why the paper's 27.3 cannot be compared directly with a
-# score that you compute with sacreBLEU today. Lesson [12](12_results.ipynb) shows by how much.
+# The translations are the same each time, and the score is not. This is why you cannot compare the paper's
+# 27.3 directly with a score that you compute with sacreBLEU today. Lesson [12](12_results.ipynb) says how
+# large the difference is.
 #
-# **To keep:** BLEU is the share of n-grams that also occur in the reference, counted over the whole text,
+# **To keep:** BLEU is a mean share of n-grams that also occur in the reference, counted over the whole text,
 # with a penalty for short output. Always give the signature with the score.
 
 # %% [markdown]
 # ## A score needs neighbors and an interval
 #
-# Is our score good? A number alone cannot say. Let us score three translators that have not learned anything.
-# The first repeats the German source. The second looks for the most similar training sentence and gives *its*
+# Is our score good? A number alone cannot say. Let us score three simple systems that are not trained. The
+# first repeats the German source. The second looks for the most similar training sentence and gives *its*
 # translation. The third writes the right English words in German order. It asks the grammar for the right
 # word each time, so it chooses words better than any dictionary could.
 
 # %%
 from annotated.data.grammar import sample, word_by_word
 
-meanings = {pair.german: pair for pair in sample(11_000)}
+meanings = {pair.german: pair for pair in sample(11_000)}  # val and test are among the first 11,000 pairs
 bags = [(set(german.split()), english) for german, english in train]
 
 
 def nearest(german):
-    """The translation of the training sentence that shares most words."""
+    """The translation of the training sentence that shares the largest part of its words."""
     words = set(german.split())
     return max(bags, key=lambda bag: len(words & bag[0]) / len(words | bag[0]))[1]
 
@@ -451,13 +363,13 @@ assert scores["right words, German order"] < scores["our model"] - 10
 
 # %% [markdown]
 # On newspaper text, the paper's 28.4 was a record. In our language, a system that knows every word but no
-# English word order gets 36, and nobody would call it good. **A BLEU score means something only beside other
-# scores on the same text.**
+# English word order gets about 36, and nobody would call it good. **A BLEU score means something only beside
+# other scores on the same text.**
 #
-# Now we look at test, once, and we decide beforehand how to do it: the last checkpoint, greedy decoding, and
-# `13a`. How certain is the score? Other sentences would give another one. We have no other sentences, but we
-# can imitate them. We draw 500 sentences from our 500 *with replacement*, so some come twice and others not
-# at all. We do this again and again and see how much the score moves. This is called the **bootstrap**.
+# Now we look at test, once. We decide beforehand how to score it: greedy decoding and `13a`. How certain is
+# the score? Other sentences would give another score. We have no others, but we can imitate them: we draw 500
+# sentences from our 500 *with replacement*, so that some come several times and others not at all, and score
+# these. We do this again and again and see how much the score moves. This is called the **bootstrap**.
 
 # %%
 from annotated import paired_bootstrap
@@ -480,11 +392,11 @@ assert abs(compared.a.value - official.value) < 8
 
 # %% [markdown]
 # Even with 500 sentences, the interval is several points wide. The last line compares two systems on the
-# *same* draws. That is the **paired** bootstrap (Koehn, [2004](https://aclanthology.org/W04-3250/)). Where a
-# sentence is hard for both systems, this part of the luck cancels. Here little cancels, because the two
-# systems make very different mistakes. In exercise 3 we compare two searches with the same model, and pairing
-# makes the interval much narrower. Use the paired bootstrap whenever you say that one system is better than
-# another.
+# *same* draws. That is the **paired** bootstrap (Koehn, [2004](https://aclanthology.org/W04-3250/)). If a
+# sentence is hard for both systems, this part of the luck cancels. These two systems make very different
+# mistakes, so little cancels. In exercise 3, two searches with the same model make similar mistakes, and
+# pairing more than halves the interval. Use the paired bootstrap whenever you say that one system is better
+# than another.
 #
 # **To keep:** give a score together with the score of a simple system and with an interval, and compare
 # systems by a paired bootstrap.
@@ -515,9 +427,9 @@ assert abs(compared.a.value - official.value) < 8
 #   is far more text in one language than there are translated pairs. So take text in the target language,
 #   translate it *backwards* with a first model, and train on these pairs too. The target side is then written
 #   by people, and it teaches the model fluent writing.
-# - **Multilingual models** (NLLB reads and writes 200 languages, [2022](https://arxiv.org/abs/2207.04672))
-#   change the data too. One model learns many pairs at once, and a token at the beginning says which language
-#   to write. Languages with little text benefit from related languages.
+# - **Multilingual models** change the data too. One model learns many pairs at once, and a token at the
+#   beginning says which language to write. Languages with little text benefit from related languages. NLLB
+#   ([2022](https://arxiv.org/abs/2207.04672)) reads and writes 200 languages.
 # - **Pretrained models** change the *start*. Take weights that were trained on millions of pairs, and train a
 #   little longer on your own few thousand. This is called fine-tuning.
 # - **Language models that translate** change the *model*. A large decoder without an encoder
@@ -529,20 +441,19 @@ assert abs(compared.a.value - official.value) < 8
 # For a product with one pair of languages, a good first step is to **fine-tune a Marian model**. The project
 # OPUS-MT has published more than a thousand of them. Most are Transformers of the paper's base size, and they
 # run on a laptop. In the library `transformers`,
-# `MarianMTModel.from_pretrained("Helsinki-NLP/opus-mt-en-de")` is a PyTorch module like ours, and the loop of
-# [09](09_first_example.ipynb) trains it.
+# `MarianMTModel.from_pretrained("Helsinki-NLP/opus-mt-en-de")` is a PyTorch module like ours. To train it,
+# change the forward line in the loop of [09](09_first_example.ipynb).
 
 # %% [markdown]
 # ## What you can now say
 #
-# - Byte-pair encoding begins with characters and glues the most frequent neighbors together. It learns from
-#   the training text only.
-# - The model learns from train, we make our choices on val, and we look at test once.
+# - The model and the vocabulary learn from train, we make our choices on val, and we look at test once.
+# - A word that never occurs in the training text can be spelled, but the model does not understand it.
 # - BLEU is the geometric mean of four n-gram shares of a whole text, times a brevity penalty. Without its
 #   signature, you cannot compare it.
 # - A score needs an interval and the score of a simple system beside it. We compare systems by a paired
 #   bootstrap.
-# - In practice we start from pretrained weights, and we also use text that has no translation.
+# - In practice people start from pretrained weights, and they also use text that has no translation.
 #
 # **Deeper:** [How honest is a test score?](evidence/how_honest_is_a_test_score.ipynb)
 #
@@ -552,7 +463,7 @@ assert abs(compared.a.value - official.value) < 8
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Take the *right* translations of val and spoil them in one of four ways: write
+# **Exercise 1 (easy).** Take the *right* translations of val and spoil them in each of four ways: write
 # everything in lower case, leave out the last character, replace every *the* inside a sentence by *a*, or
 # swap the first two words. Predict first: which one costs the most BLEU?
 
@@ -565,12 +476,12 @@ spoiled = {
 }
 for name, texts in spoiled.items():
     print(f"{name:18} costs {100 - bleu(texts, val.tgt).value:4.1f}")
-# A reader would still understand all of them. BLEU compares words, not meanings.
+# A reader would still understand most of them. BLEU compares words, not meanings.
 
 # %% [markdown]
-# **Exercise 2 (medium).** Write the encoder of a byte-pair encoding the way real tokenizers do it. Our `cut`
-# went through all merges for each word. It is faster to look only at the pairs that are in the word. Apply
-# the pair that was learned *first*, and repeat until no known pair is left.
+# **Exercise 2 (medium).** In [07](07_batches_and_masks.ipynb), a list of pairs was learned. Now use such a
+# list to cut a new word, as real tokenizers do: begin with characters. Of the pairs of neighbors in the word,
+# join the one that was learned *first*. Repeat until no known pair is left.
 
 
 # %% tags=["exercise"]
@@ -580,6 +491,9 @@ def encode(word, merges):
 
 
 # %% tags=["solution"]
+from itertools import pairwise
+
+
 def encode(word, merges):
     """The pieces of a word, `▁` before it; `merges` is the list of pairs, in the order they were learned."""
     rank = {pair: i for i, pair in enumerate(merges)}
@@ -610,8 +524,8 @@ for word, pieces in {
 # %% [markdown]
 # **Exercise 3 (medium).** Explore: does a better search help? Compare greedy decoding with the paper's beam
 # search (`ours.translate(texts, beam=4, alpha=0.6)`) on the first 200 sentences of val, by
-# `paired_bootstrap`. Does the interval of the difference exclude 0? How wide would the interval be if each
-# search had been scored on different sentences?
+# `paired_bootstrap`. Does the interval of the difference exclude 0? And how wide would it be if each search
+# had been scored on other sentences? (Then the squares of the two widths add up.)
 
 # %% tags=["solution"]
 beam = ours.translate(val.src[:200], beam=4, alpha=0.6)

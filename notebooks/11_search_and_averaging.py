@@ -14,7 +14,8 @@
 #   you can say what a beam, a length penalty and averaged weights are good for.
 #
 # This is section 6.1 of "Attention Is All You Need" (Vaswani et al., 2017), which we call "the paper". A
-# number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims.
+# number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims. A good
+# place for a break is before *Beam search for a batch*.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -165,8 +166,8 @@ assert beam_of(3) == everything[0]
 
 # %% [markdown]
 # A beam of one is greedy decoding. A beam of three finds the best sentence. But a beam of **two** does worse
-# than greedy decoding: its sentence has only about a fifth of the probability. The drawing shows how that
-# happens.
+# than greedy decoding: it ends with ten equally probable sentences, and each of them has only about a fifth
+# of the probability of *ein Hund*. The drawing shows how that happens.
 #
 # ![A beam of two drops der at step 1 and ein Hund at step 2; it keeps eine Katze and eine Frau, which split
 # into ten sentences](../images/beam.svg)
@@ -174,9 +175,9 @@ assert beam_of(3) == everything[0]
 # *Figure 1. A beam of two. At step 2, "eine Katze" and "eine Frau" are slightly more probable than "ein
 # Hund". Then each of them splits into five sentences of probability 0.035.*
 #
-# A beam compares how probable the beginnings are *so far*. It cannot know which of them will have to share
-# their probability among many endings. A wider beam usually finds a more probable sentence, but there is no
-# guarantee.
+# Beam search compares how probable the beginnings are *so far*. It cannot know which of them will have to
+# share their probability among many endings. A wider beam usually finds a more probable sentence, but there
+# is no guarantee.
 #
 # **To keep:** beam search keeps the k likeliest beginnings at every step. A beam of one is greedy decoding,
 # and a small beam does not guarantee the likeliest sentence.
@@ -184,11 +185,11 @@ assert beam_of(3) == everything[0]
 # %% [markdown]
 # ## Do not compute anything twice
 #
-# Before we search with a real model, we make decoding fast. At each step, the greedy loop of lesson 00 gave
-# the decoder all tokens written so far. The decoder computed an output vector for each of these tokens, and
-# the loop used only the last one. How much of that work was new? We translate *A cat runs.* and show the
-# decoder's output when it has read one, two, three and four tokens. Each vector has 128 numbers, and we print
-# the first three.
+# Before we search with a real model, we make decoding fast. At each step, the greedy loop of
+# [00](00_start_here.ipynb) gave the decoder all tokens written so far. The decoder computed an output vector
+# for each of these tokens, and the loop used only the last one. How much of that work was new? We translate
+# *A cat runs.* and show the decoder's output when it has read one, two, three and four tokens. Each vector
+# has 128 numbers, and we print the first three.
 
 # %%
 import torch
@@ -337,13 +338,13 @@ assert seconds[80][0] / seconds[20][0] > 1.3 * seconds[80][1] / seconds[20][1]
 # length takes up to four times as long. Measured times vary from run to run, and yours will differ.
 #
 # The price is memory. Each of the $N$ layers keeps a key and a value of $d_{model}$ numbers for every target
-# position, and the same for every source position. Suppose that we translate $B$ sentences at once, that each
-# has $k$ hypotheses, and that every hypothesis has its own copy. Then the cache holds
+# position and, for cross-attention, for every source position. The search of the next section translates $B$
+# sentences at once and keeps $k$ hypotheses of each. If every hypothesis has its own copy, the cache holds
 #
 # $$2 \cdot N \cdot d_{model} \cdot (\text{target} + \text{source tokens}) \cdot B \cdot k$$
 #
-# numbers. For the paper's base model in float32, that is 24 KB per token. *More in
-# [15_going_fast](15_going_fast.ipynb).*
+# numbers. In the paper's base model, one token of one hypothesis takes $2 \cdot 6 \cdot 512$ numbers, which
+# are 24 KB in float32. *More in [15_going_fast](15_going_fast.ipynb).*
 #
 # **To keep:** behind a causal mask, old keys and values never change. So each step computes one new position
 # and finds the others in the cache.
@@ -352,7 +353,7 @@ assert seconds[80][0] / seconds[20][0] > 1.3 * seconds[80][1] / seconds[20][1]
 # ## Beam search for a batch
 #
 # A real search translates $B$ sentences at once, with $k$ hypotheses each. The decoder should process all
-# $B \cdot k$ hypotheses in one pass.  Two details need thought.
+# $B \cdot k$ hypotheses in one pass. Two details need thought.
 #
 # **Choosing.** For each sentence there are $k \cdot V$ ways to go on, where $V$ is the size of the
 # vocabulary. We add the log-probability of each hypothesis so far, its *total*, to the log-probabilities of
@@ -384,10 +385,15 @@ assert (origin[0, 2], token[0, 2]) == (0, 0)
 # and nothing continues hypothesis 0. So both rows of tokens must now begin with *eine*. The *cache* must
 # follow: its row 0 has to become a copy of its row 1. That is what `cache.select(rows)` does.
 #
-# Now we write the whole search. Each hypothesis can end in only one way, so at most $k$ of the continuations
-# are finished. We ask for $2k$, and at least $k$ of them can go on. At the start, all $k$ hypotheses are the
-# same: `<s>` alone. If all of them counted, the $k$ best continuations would be $k$ copies of one word. So we
-# give only the first a probability of one, and the others a probability of zero.
+# Now we write the whole search. Three points before you read it:
+#
+# - **How many continuations?** Each hypothesis can end in only one way, with `</s>`. So among the $2k$ best
+#   continuations, at most $k$ are finished, and at least $k$ can go on.
+# - **When is a hypothesis finished?** As in `beam_of`, its end must be among the $k$ best continuations.
+#   `set_aside` looks only at these.
+# - **How does it start?** All $k$ hypotheses are `<s>` alone. If all of them counted, the $k$ best
+#   continuations would be $k$ copies of one word. So only the first gets a probability of one, and the others
+#   get zero.
 
 # %%
 from annotated import DecoderCache
@@ -425,8 +431,10 @@ def search(src, src_mask, k=4, alpha=0.6, max_len=60):
         log_probs[..., list(translator.forbidden)] = -math.inf  # padding and start are never written
         best, origin, token = continuations(totals, log_probs, 2 * k)  # (B, 2k)
         set_aside(finished, tokens, best, origin, token, alpha)
-        totals, slot = best.masked_fill(token == tokenizer.end, -math.inf).topk(k)  # (B, k)
+        # the k best that have not ended: their totals, origins and newest tokens, (B, k) each
+        totals, slot = best.masked_fill(token == tokenizer.end, -math.inf).topk(k)
         origin, token = origin.gather(1, slot), token.gather(1, slot)
+        # cache and tokens follow: each row becomes a copy of the row that its hypothesis came from
         rows = (torch.arange(B).unsqueeze(1) * k + origin).flatten()  # (B * k,)
         cache.select(rows)
         tokens = torch.cat([tokens.flatten(0, 1)[rows].view(B, k, -1), token.unsqueeze(-1)], dim=-1)
@@ -504,9 +512,8 @@ assert steps[2][0].tokens == tuple(greedy_words[:3])
 assert steps[2][1].tokens == winner.tokens[:3]
 
 # %% [markdown]
-# The package's version adds three things. It drops a sentence from the batch when its search is done. It
-# keeps the hypotheses as one tree, so it does not have to copy the cache. And it stops as soon as no
-# unfinished hypothesis can still win.
+# The package's version also drops a sentence from the batch when its search is done, and it ends a search as
+# soon as no unfinished hypothesis can still win.
 
 # %% [markdown]
 # ### How do you test a search?
@@ -630,9 +637,10 @@ _ = beam_search(
 assert 4 <= wide[0].index((tokenizer.end,)) < 20  # how many first words are likelier than ending at once
 
 # %% [markdown]
-# The beam of 4 dropped the empty translation at step 1, because more than four first words were likelier. The
-# beam of 20 kept it, and without a length penalty it won. **The most probable translation is not always a
-# good one, and a narrow beam hides that.** The model is to blame, and not the search.
+# The beam of 4 dropped the empty translation at step 1, because at least four first words were likelier. The
+# beam of 20 kept it, and without a length penalty it won. The search is not to blame: it was asked for a
+# probable sentence, and it found one. It is the model that gives an empty translation so much probability.
+# **The most probable translation is not always a good one, and a narrow beam hides that.**
 #
 # ### What it brings
 #
@@ -654,16 +662,16 @@ assert bleu["beam 50, none"] < bleu["greedy"] - 1
 assert scores["beam 50, none"]["length"] < 0.9
 
 # %% [markdown]
-# A good search is worth about one BLEU point here. A beam of 50 without a penalty looks hardest for the most
-# probable sentences. It scores about 1.5 points *less* than greedy decoding, and its output is too short.
+# A good search is worth about one BLEU point here. The beam of 50 without a penalty looks hardest for the
+# most probable sentences. It scores 1.5 points *less* than greedy decoding, and its output is too short.
 # Koehn and Knowles ([2017](https://arxiv.org/abs/1706.03872)) found the same for several language pairs.
 # Later authors call it the **beam search curse**.
 #
 # *Are the 0.2 points of the paper's search more than luck? Which penalty is best? We measured it in [What do
 # beam, penalty and averaging bring in BLEU?](evidence/what_do_beam_penalty_and_averaging_bring.ipynb)*
 #
-# **To keep:** log-probability prefers short sentences, a wide beam finds them, and a length penalty corrects
-# for that.
+# **To keep:** short sentences have higher log-probabilities, a wide beam finds them, and a length penalty
+# corrects for that.
 
 # %% [markdown]
 # ## A mean of weights
@@ -676,9 +684,8 @@ assert scores["beam 50, none"]["length"] < 0.9
 # the mean of five networks work at all?
 #
 # Think of a ball that rolls around near the bottom of a bowl. Every batch pushes it a little, so it never
-# rests at the bottom. The pushes point in all directions, so they mostly cancel in the mean of its last
-# places. This mean is usually nearer to the bottom than the places themselves. Here is such a ball, in two
-# dimensions:
+# rests. The pushes point in all directions, so they mostly cancel in the mean of the ball's last places. This
+# mean is usually nearer to the bottom than the places themselves. Here is such a ball, in two dimensions:
 
 # %%
 _ = torch.manual_seed(0)
@@ -702,12 +709,12 @@ assert late < sum(height[-40:]) / 40 / 3
 # of the places is much lower than a typical place. Early in training, while the ball is still rolling down,
 # the mean lags behind and is higher than the last place. Does a real model behave like that?
 #
-# We train a small model on short sentences of the grammar from lesson 10, from German to English, and keep a
-# checkpoint every 20 updates. The package's `run_epoch` has the training loop of
-# [09_first_example](09_first_example.ipynb).
+# We train a small model on the short sentences of the grammar from [10](10_translation.ipynb) and keep a
+# checkpoint every 20 updates. The package's `run_epoch` is the training loop of
+# [09](09_first_example.ipynb).
 
 # %%
-from itertools import chain, count, islice
+from itertools import chain, islice
 
 from annotated import (
     LabelSmoothing,
@@ -718,24 +725,24 @@ from annotated import (
     run_epoch,
     score_tokens,
 )
-from annotated.data import ParallelText, TokenBatches, encode_corpus
-from annotated.data.grammar import sample
+from annotated.data import TokenBatches, encode_corpus, load_corpus
 
-short = [pair for pair in sample(4500) if len(pair.english_words) <= 9]
-numbers = list(range(1, len(short) + 1))
-text = ParallelText([p.german for p in short], [p.english for p in short], numbers, "short")
-held_out, train = text.take(range(200)), text.take(range(200, len(short)))
+corpus = load_corpus("grammar", pair="de-en")
+train, val = (
+    corpus[part].take(i for i, english in enumerate(corpus[part].tgt) if len(english.split()) <= 8)
+    for part in ("train", "val")
+)
 bpe = SentencePieceTokenizer.train([*train.src, *train.tgt], vocab_size=800)
 batches = TokenBatches(encode_corpus(train, bpe, bpe), max_tokens=400)
-validation = list(TokenBatches(encode_corpus(held_out, bpe, bpe), 4000, shuffle=False).epoch(0))
+validation = list(TokenBatches(encode_corpus(val, bpe, bpe), max_tokens=4000, shuffle=False).epoch(0))
 
 # %%
 _ = torch.manual_seed(0)
 small = make_model(800, 800, N=1, d_model=64, d_ff=128, h=4, dropout=0.0, tied_embeddings="all")
 adam = torch.optim.Adam(small.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
 scheduler = noam_scheduler(adam, model_size=64, factor=1.0, warmup=100)
-loss = SimpleLossCompute(small.generator, LabelSmoothing(800, padding_idx=2, smoothing=0.1))
-stream = chain.from_iterable(map(batches.epoch, count()))
+loss = SimpleLossCompute(small.generator, LabelSmoothing(800, padding_idx=bpe.pad, smoothing=0.1))
+stream = chain(batches.epoch(0), batches.epoch(1))
 checkpoints = []
 for _ in range(15):
     run_epoch(islice(stream, 20), small, loss, adam, scheduler)
@@ -749,7 +756,7 @@ def mean_of(checkpoints):
 
 
 def loss_of(weights):
-    """Validation loss of the small model with these weights, in nats per token."""
+    """Validation loss per token of the small model with these weights."""
     small.load_state_dict(weights)
     return score_tokens(small, validation).loss
 
@@ -761,7 +768,7 @@ of_five = [loss_of(mean_of(checkpoints[n - 5 : n])) for n in range(5, 16)]
 fig, ax = plt.subplots()
 ax.plot(range(80, 301, 20), alone[3:], "o-", label="each checkpoint")
 ax.plot(range(100, 301, 20), of_five, "s--", label="mean of the last five")
-ax.set(xlabel="update", ylabel="nats per token", title="Validation loss: the mean lags, then leads")
+ax.set(xlabel="update", ylabel="loss per token", title="Validation loss: the mean lags, then leads")
 ax.legend(frameon=False)
 plt.show()
 
@@ -774,8 +781,9 @@ assert of_five[0] > alone[4] + 0.1
 assert of_five[-1] < min(alone[10:])
 
 # %% [markdown]
-# It does. This works for checkpoints of **one** run, which roll around the same bottom. Two runs from
-# different starts usually end in different bowls, and their mean lies on a hill between them.
+# The model behaves like the ball. This works for checkpoints of **one** run, which roll around the same
+# bottom. Two runs from different starts usually end in different bowls, and their mean lies on a hill between
+# them.
 #
 # In BLEU the effect is small. In three of our runs, the mean of the last five checkpoints scores between 0.3
 # less and 0.4 more than the newest checkpoint, and such differences on a thousand captions may be luck. At
@@ -796,8 +804,8 @@ assert of_five[-1] < min(alone[10:])
 #   numbers per token and hypothesis.
 # - A batched beam search takes the best of k · V continuations, and tokens and cache must follow. Forced
 #   decoding tests it.
-# - Log-probability prefers short sentences, so a wide beam needs a length penalty.
-# - The mean of the last checkpoints of one run has less noise than each checkpoint.
+# - Short sentences have higher log-probabilities, so a wide beam needs a length penalty.
+# - Late in training, the mean of the last checkpoints of one run can have a lower loss than each of them.
 #
 # **Deeper:** [What do beam, penalty and averaging bring in
 # BLEU?](evidence/what_do_beam_penalty_and_averaging_bring.ipynb) · [Does beam search find the most probable
