@@ -506,8 +506,8 @@ print(
 )
 whole = (said == longer).all(dim=1).double().mean()
 print(f"rows copied without a mistake: ≈{whole:.0%}")
-# The model fails at the positions that it never saw in training. They have an encoding, but the model has not
-# learned to use it.
+# The model fails after the tenth position, and partly at the tenth already. The later positions have an
+# encoding, but the model has not learned to use it.
 assert whole < 0.3
 
 # %% [markdown]

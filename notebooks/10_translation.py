@@ -97,7 +97,7 @@ for one, other in ((train, val), (train, test), (val, test)):
 #
 # In [07](07_batches_and_masks.ipynb) you wrote byte-pair encoding: join the most frequent pair of neighbors,
 # and repeat. The library SentencePiece does the same thing fast. It learns 2,000 pieces from our training
-# text, German and English together:
+# text, German and English together.
 #
 # **Before you run this:** the first word below occurs in the training text hundreds of times, and the last
 # three never. Into how many pieces will each be cut?
@@ -448,7 +448,7 @@ assert abs(compared.a.value - official.value) < 8
 # ## What you can now say
 #
 # - The model and the vocabulary learn from train, we make our choices on val, and we look at test once.
-# - A word that never occurs in the training text can be spelled, but the model does not understand it.
+# - Pieces can spell a word that never occurs in the training text, but the model need not understand it.
 # - BLEU is the geometric mean of four n-gram shares of a whole text, times a brevity penalty. Without its
 #   signature, you cannot compare it.
 # - A score needs an interval and the score of a simple system beside it. We compare systems by a paired

@@ -152,8 +152,8 @@ assert abs(84 * 3600 * 8 * 9.5e12 / big[1] - 1) < 0.02
 #   *same* text. You can measure this only by training again.
 #
 # People often report the first and forget the second. Here are six runs of a small model, three without
-# R-Drop and three with it. R-Drop is an addition to the loss, and we are not concerned with its effect here.
-# The three runs in a line differ in nothing but the seed.
+# R-Drop and three with it. R-Drop is an addition to the loss, and its effect does not concern us here. The
+# three runs in a line differ in nothing but the seed.
 
 # %%
 from statistics import mean, stdev
@@ -504,6 +504,6 @@ assert paired_interval(first, first, lengths) == (0, 0)
 #    saw.
 #
 # *What a good answer shows.* You wrote the plan before you saw the results, and the report says where you
-# departed from the plan. It gives each difference with an interval that includes the seeds. No model was
+# departed from the plan. It gives each difference with an interval that accounts for the seeds. No model was
 # favored by its learning rate or its number of updates. "We could not tell them apart" is a good result if
 # the report says how large a difference you would have seen. And a reader can run the experiment again.
