@@ -29,13 +29,13 @@ if not find_spec("annotated"):
 #
 # *The **keys** that the man who lives above the shop on the corner lost ___ here.*
 #
-# It is *are*, because the subject is *keys*, which stands 13 words earlier. A network that reads the
-# sentence word by word has to remember *keys* all that time. Can it?
+# It is *are*, because the subject is *keys*, 13 words earlier. A network that reads the sentence word by
+# word has to remember *keys* all that time. Can it?
 #
-# Here is the problem made small. A network reads a row of random symbols and has to say which symbol was
-# the **first**. There are eight different symbols, so guessing is right 12.5 times in 100. We train a
-# **recurrent network** (RNN), the standard tool before 2017, until it is right 95 times in 100. If it
-# needs more than 250 updates, we stop.
+# Here is a small version of the problem. A network reads a row of random symbols and has to say which
+# symbol was the **first**. There are eight different symbols, so guessing is right 12.5 times in 100. We
+# train a **recurrent network** (RNN), the standard tool before 2017, until it is right 95 times in 100,
+# but for no more than 250 updates.
 
 # %%
 import torch
@@ -90,8 +90,8 @@ def train(layer, distance, seed, most=250):
 
 
 # %% [markdown]
-# **Before you run this:** we try it twice. The first symbol stands 4 places back in one case and 16
-# places back in the other. How many updates does the RNN need in each case?
+# **Before you run this:** the first symbol stands 4 places back in one case, and 16 places back in the
+# other. How many updates does the RNN need in each case?
 
 # %%
 for distance in (4, 16):
@@ -104,9 +104,9 @@ assert all(update == 250 and right < 0.4 for _, update, right in runs)  # 16
 assert all(right > 0.95 for _, _, right in [train(RNN, 4, seed) for seed in (0, 1, 2)])
 
 # %% [markdown]
-# Four places back is easy. At sixteen places, the RNN is no better than guessing after 250 updates, and
-# this happens with all three random starts. This lesson explains what goes wrong, and what attention does
-# about it.
+# Four places back is easy. Sixteen places back, the RNN is no better than guessing after 250 updates,
+# with each of three random starts. This lesson explains what goes wrong, and what attention does about
+# it.
 
 # %% [markdown]
 # ## How a recurrent network reads
@@ -116,7 +116,7 @@ assert all(right > 0.95 for _, _, right in [train(RNN, 4, seed) for seed in (0, 
 # > states $h_t$, as a function of the previous hidden state $h_{t-1}$ and the input for position $t$."
 # > (section 1)
 #
-# The **hidden state** is a vector. It holds all that the network knows so far. At each word, the network
+# The **hidden state** is a vector that holds all that the network knows so far. At each word, the network
 # computes a new state from the word and the old state: $h_t = \tanh(x_t W + h_{t-1} U)$. As code:
 
 
@@ -157,8 +157,8 @@ torch.testing.assert_close(package(cat_runs)[0], states)
 # the encoder. Right: the Transformer's encoder has no recurrence.*
 #
 # On the left, the last state is a **bottleneck**: the same number of entries has to hold five words or
-# fifty. Cho et al. found that their model translated long sentences badly. (Sutskever et al., with a
-# larger network, reported no such trouble.)
+# fifty. Cho et al. found that their model translated long sentences badly. Sutskever et al., with a
+# larger network, reported no such trouble.
 #
 # Bahdanau, Cho and Bengio (2014) had the idea that this series is about: keep *all* states of the
 # encoder, and let the decoder look back at them. Before the decoder writes a word, a small network gives
@@ -191,15 +191,15 @@ torch.testing.assert_close(context, sum(p * h for p, h in zip(powers / powers.su
 # %% [markdown]
 # ## Why it forgets: distance is an exponent
 #
-# Attention solved this first problem, the bottleneck *between* encoder and decoder. The second problem
+# Attention solved the first problem, the bottleneck *between* encoder and decoder. The second problem
 # lies inside the encoder, where information about the first word still has to survive from state to
 # state. Our RNN failed at that.
 #
 # Is its state too small? Not at all. Here is an RNN with only **three** numbers in its state and with
 # weights that we set by hand. Each symbol is a pattern of three signs, such as $(1, -1, 1)$. The first
 # symbol turns each entry of the state into $\tanh(\pm 1) = \pm 0.76$. At the next step, the matrix $U =
-# 4I$ turns this into about $\pm 3$, and the next symbol adds only $+1$ or $-1$. That is too little to
-# change the sign. So the state keeps the signs of the first symbol for good.
+# 4I$ multiplies this by 4, which gives about $\pm 3$, and the next symbol adds only $+1$ or $-1$. That is
+# too little to change the sign. So the state keeps the signs of the first symbol for good.
 
 # %%
 signs = torch.tensor([[a, b, c] for a in (-1.0, 1) for b in (-1.0, 1) for c in (-1.0, 1)])  # (8, 3)
@@ -222,11 +222,11 @@ assert remembered == 500
 # > "One key factor affecting the ability to learn such dependencies is the length of the paths forward and
 # > backward signals have to traverse in the network." (section 4)
 #
-# We can measure what arrives. We send a random gradient into the last output of an untrained layer and
-# look at how much of it reaches each earlier word. We do the same with a layer of attention. This layer
-# has three linear maps. The first turns the last word into a *query*, the second turns each word into a
-# *key*, and the third turns each word into a *value*. The output for the last word is a weighted mean of
-# the values:
+# We can measure what arrives. We take an untrained layer and put a random gradient on its last output.
+# `backward` carries it back through the layer, and we look at how much of it reaches each earlier word.
+# We do the same with a layer of attention, which has three linear maps. The first turns the last word
+# into a *query*, the second turns each word into a *key*, and the third turns each word into a *value*.
+# The output for the last word is a weighted mean of the values:
 
 # %%
 from annotated import attention
@@ -247,8 +247,9 @@ class LookUp(nn.Module):
 def arriving(layer, n=65):
     """The mean size of the gradient at the word 0, 1, 2 ... n - 1 places back: (n,)."""
     x = torch.randn(64, n, WIDTH, dtype=torch.float64, requires_grad=True)
-    (layer.double()(x) * torch.randn(64, WIDTH, dtype=torch.float64)).sum().backward()
-    return x.grad.norm(dim=-1).mean(dim=0).flip(0)
+    output = layer.double()(x)  # (64, WIDTH)
+    output.backward(torch.randn_like(output))  # a random gradient
+    return x.grad.norm(dim=-1).mean(dim=0).flip(0)  # flip: the last word first
 
 
 # %% [markdown]
@@ -275,7 +276,7 @@ print(f"RNN: each step back multiplies the gradient by ≈{factor:.2f}, and 16 s
 # %% [markdown]
 # *Figure 2. The size of the gradient at each word, against the word's distance from the end. In the RNN
 # it shrinks by about the same factor with each word. In attention it does not depend on the distance.
-# (Only the last word, at 0, gets more, because the query is made from it, too.)*
+# Only the last word, at 0, gets more, because the query is made from it, too.*
 
 # %% tags=["check"]
 assert 0.3 < factor < 0.6
@@ -288,8 +289,8 @@ assert reached["RNN"][64] < 1e-12 < 1e-4 < reached["attention"][64]
 # $0.9^{100} = 0.00003$ after 100 words. This is the **vanishing gradient** (Hochreiter, 1991; Bengio et
 # al., 1994).
 #
-# In attention there is only *one* step from the last word to any other, so the curve is flat. (It is also
-# low, because each of the 65 words starts with only about 1/65 of the weight.)
+# In attention there is only *one* step from the last word to any other, so the curve is flat. It is also
+# low, because each of the 65 words starts with only about 1/65 of the weight.
 #
 # **To keep:** a gradient that passes $n$ steps is multiplied $n$ times, and with a factor below 1 it
 # vanishes. Through attention, every word is one step away.
@@ -321,13 +322,13 @@ for model, _, _ in runs:
     torch.testing.assert_close(model.layer.weights.sum(dim=-1), torch.ones(10, 1))
 
 # %% [markdown]
-# It learns at all three distances. It needs more updates at 64, because it starts with a mean over 65
-# words and has to learn to pick out one. Now the best part. What has it learned? It cannot be "look 64
-# places back", because attention does not see order. It must be "look at the word with the mark". So it
-# should also work at distances that it has never seen.
+# It learns at all three distances. It needs more updates at 64, probably because it starts with a mean
+# over 65 words and has to learn to pick out one. What has it learned? It cannot be "look 64 places back",
+# because attention does not see order. It must be "look at the word with the mark". So it should also
+# work at distances that it has never seen.
 #
-# **Before you run this:** we take the three models that were trained at distance 64 and test them at
-# distance 4,096. How many of their answers are right?
+# **Before you run this:** we test the last three models, trained at distance 64, at distance 4,096. How
+# many of their answers are right?
 
 # %%
 for model, _, _ in runs:
@@ -345,10 +346,8 @@ for model, _, _ in runs:
     assert model.layer.weights[..., 0].mean() > 0.7
 
 # %% [markdown]
-# **Attention finds a word by its content, not by its distance.** That also sets it apart from a
-# *convolution*, which computes each output from a few neighbors. In a *dilated* convolution, the gaps
-# between these neighbors grow from layer to layer, so a few layers reach far back. On our task, dilated
-# convolutions learn as fast as attention does. But where a convolution looks is fixed before it reads the
+# **Attention finds a word by its content, not by its distance.** A *convolution*, the other tool of that
+# time, computes each output from a few neighbors. So where it looks is fixed before it reads the
 # sentence.
 
 # %% [markdown]
@@ -362,15 +361,15 @@ for model, _, _ in runs:
 #
 # We can count how long an RNN has to wait. PyTorch keeps a graph of the operations that made each tensor,
 # because `backward()` needs it. The function below walks back through this graph. It finds the longest
-# chain of operations in which each one needs the result of the one before.
+# chain of operations in which each operation needs the result of the one before.
 
 
 # %%
 def longest_chain(y):
     """The length of the longest chain of operations behind y."""
     level, length = {y.grad_fn}, 0  # the last operation
-    while level:  # go on to the operations whose results these ones needed
-        level = {node for child in level for node, _ in child.next_functions if node is not None}
+    while level:  # go back to the operations whose results these needed
+        level = {before for node in level for before, _ in node.next_functions if before is not None}
         length += 1
     return length
 
@@ -398,9 +397,9 @@ assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][
 
 # %% [markdown]
 # The recurrent layer needs three more operations for each word: a product, a sum and a tanh.
-# Self-attention needs the same few operations for 8 words and for 64, because all words are computed at
-# once. The third line shows why the paper went all the way. If you put attention *on top of* an RNN, as
-# was common before 2017, the path gets short, but the chain still grows with every word.
+# Self-attention needs the same six operations for 8 words and for 64, because all words are computed at
+# once. The third line shows why the paper dropped the RNN altogether. If you put attention *on top of* an
+# RNN, as was common before 2017, the path gets short, but the chain still grows with every word.
 #
 # **To keep:** attention shortens the path. Only dropping the recurrence ends the wait.
 
@@ -418,16 +417,19 @@ assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][
 # | convolution over $k$ neighbors | $k \cdot n \cdot d^2$ | $1$ | $\log_k n$ |
 # | self-attention to $r$ neighbors | $r \cdot n \cdot d$ | $1$ | $n / r$ |
 #
-# ![A recurrent layer, one with self-attention beside it, two convolutional layers, and self-attention
+# ![A recurrent layer, one with self-attention on top, two convolutional layers, and self-attention
 # alone](../images/layers.svg)
 #
 # *Figure 3. Four ways to relate words. The thick line is the path from the first word to the last output.
 # "Both" is attention on top of a recurrent layer.*
 #
-# You have already seen two of the columns at work: the steps that wait, and the path. (For convolutions,
-# the logarithm holds only if they are dilated. With ordinary ones the path is $n / k$.) What about the
-# operations? Attention compares every word with every word, so the number of operations grows with $n^2$.
-# Is that bad?
+# You have already seen two of the columns at work: the steps that wait, and the path. A convolution has a
+# path of $\log_k n$ only if it is *dilated*, which means that the gaps between its neighbors grow from
+# layer to layer. Without gaps, the path is $n / k$.
+#
+# What about the operations? Self-attention takes $n^2$ dot products of $d$ numbers each, one for every
+# pair of words. A recurrent layer multiplies each of the $n$ words by a matrix of $d \times d$ numbers.
+# Which is more?
 
 # %%
 d = 512
@@ -447,18 +449,18 @@ for n in (25, 50):
     assert counter.get_total_flops() // 2 == 2 * n * 64 * 64
 
 # %% [markdown]
-# For a sentence of 25 words, attention is twenty times *cheaper* than recurrence. The two cost the same
-# at $n = d$. Beyond that, attention costs more, and at 4,096 words it costs eight times as much.
+# For a sentence of 25 words, attention costs one twentieth of what recurrence costs. At $n = d$ they cost
+# the same. Beyond that, attention costs more, and at 4,096 words it costs eight times as much.
 #
 # > "In terms of computational complexity, self-attention layers are faster than recurrent layers when the
 # > sequence length $n$ is smaller than the representation dimensionality $d$, which is most often the
 # > case with sentence representations used by state-of-the-art models in machine translations [...]."
 # > (section 4)
 #
-# Table 1 leaves something out. Multi-head attention also has four matrices, which cost $4nd^2$
-# operations, and a Transformer layer has a feed-forward network, which costs $8nd^2$. Together they cost
-# $12nd^2$. The quadratic part of the layer is $2n^2d$: $n^2d$ for the scores, and as much again for the
-# weighted means. How large is its share?
+# Table 1 leaves something out. Multi-head attention also multiplies each word by four matrices of $d
+# \times d$, which costs $4nd^2$ operations. The feed-forward network has two matrices of $d \times 4d$,
+# which cost $8nd^2$. Together they cost $12nd^2$. The quadratic part of the layer is $2n^2d$: $n^2d$ for
+# the scores, and as much again for the weighted means. How large is its share?
 
 # %%
 for n in (25, 250, 3072):
@@ -475,8 +477,8 @@ for n in (25, 250, 3072):
 # %% [markdown]
 # ## Who was first?
 #
-# The paper did not invent attention, nor did it invent *self*-attention, in which a sentence looks at
-# itself. Section 2 of the paper names its predecessors.
+# The paper did not invent attention. It did not invent *self*-attention either, in which a sentence looks
+# at itself. Section 2 of the paper names its predecessors.
 #
 # > "Self-attention has been used successfully in a variety of tasks including reading comprehension,
 # > abstractive summarization, textual entailment and learning task-independent sentence representations."
@@ -485,10 +487,9 @@ for n in (25, 250, 3072):
 # | who | what looked at what | what was still there |
 # | --- | --- | --- |
 # | Cheng et al., 2016 (reading) | each word at the earlier words | an LSTM |
-# | Parikh et al., 2016 (entailment) | two sentences at each other | no RNN, but its output is a label |
+# | Parikh et al., 2016 (entailment) | two sentences at each other (optional: each at itself) | no RNN |
 # | Lin et al., 2017 (sentence vectors) | learned queries at the states of a sentence | an LSTM |
 # | Paulus et al., 2017 (summaries) | the summary at what it has written so far | an LSTM |
-# | Kalchbrenner et al., 2016; Gehring et al., 2017 (translation) | no self-attention | convolutions |
 #
 # What the paper claims is narrower:
 #
@@ -497,13 +498,13 @@ for n in (25, 250, 3072):
 # > or convolution." (section 2)
 #
 # A *transduction model* turns one sequence into another, as a translator does. Parikh et al. came
-# closest. Their model has attention and feed-forward networks, and no recurrence. But it only says
+# closest: their model has attention and feed-forward networks, and no recurrence. But it only says
 # whether one sentence follows from another, so it is not a transduction model. The claim rests on the
 # word *entirely*.
 #
-# What is the price of attention? The paper names "reduced effective resolution due to averaging
-# attention-weighted positions, an effect we counteract with Multi-Head Attention" (section 2). This
-# effect is the subject of [03_multi_head_attention](03_multi_head_attention.ipynb).
+# Attention has a price. Its output is a mean, and a mean blurs the words that it mixes. The paper
+# counters this "with Multi-Head Attention" (section 2), the subject of
+# [03_multi_head_attention](03_multi_head_attention.ipynb).
 
 # %% [markdown]
 # ## What you can now say
@@ -514,8 +515,7 @@ for n in (25, 250, 3072):
 #   step away, and the model finds it by its content, not by its distance.
 # - A recurrent network computes one state after the other. The Transformer computes all positions at
 #   once.
-# - To compute all positions at once, the Transformer compares every pair of words. This is cheap for
-#   sentences, but not for long documents.
+# - For this, it compares every pair of words. This is cheap for sentences, but not for long documents.
 #
 # **Deeper:** [How far does a gradient reach?](evidence/how_far_does_a_gradient_reach.ipynb)
 #
@@ -527,8 +527,8 @@ for n in (25, 250, 3072):
 # **Exercise 1 (easy).** Predict. Sutskever et al. (2014) translated much better when the encoder read the
 # source sentence *backwards*. Suppose that a sentence has 10 words and that target word $i$ translates
 # source word $i$. How many steps lie between the two words when the source is read forwards, and how many
-# when it is read backwards? If each step halves the gradient, how many times as much arrives on average
-# when it is read backwards?
+# when it is read backwards? Suppose that each step halves the gradient. How many times as much of it
+# arrives, on average, when the source is read backwards?
 
 # %% tags=["solution"]
 written = torch.arange(10) + 10  # when target word i is written; the source took the steps 0 to 9
@@ -574,9 +574,9 @@ print("equal to the formula, sentence by sentence")
 # %% [markdown]
 # **Exercise 3 (hard).** Explore. Must a recurrence wait? Leave out the tanh and the matrix: $h_t = a_t
 # h_{t-1} + x_t$, with products elementwise, and $h_{-1} = 0$. Compute all states in about $\log_2 n$
-# steps instead of $n$. Why would the tanh make this impossible? (Hint: write $h_t$ in terms of $h_{t-2}$.
+# steps instead of $n$. Why would the tanh make this impossible? Hint: write $h_t$ in terms of $h_{t-2}$.
 # The formula has the same form. Now do the same with this new formula, and reach $h_{t-4}$, then
-# $h_{t-8}$, and so on.)
+# $h_{t-8}$, and so on.
 
 
 # %% tags=["exercise"]
