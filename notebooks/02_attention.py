@@ -72,8 +72,7 @@ print("scores of", list(cars), "for 14 o'clock:", [round(s, 2) for s in scores[0
 # $$\mathrm{softmax}(s)_i = \frac{e^{s_i}}{\sum_j e^{s_j}}$$
 #
 # The third step takes the mean of all values with these weights. We can also control how sharply the
-# softmax chooses. For this, we divide the scores by a number $\tau$, the **temperature**, before the
-# softmax.
+# softmax chooses: before the softmax, we divide the scores by a number $\tau$, the **temperature**.
 #
 # **Before you run this:** with $\tau = 1000$, all scores become nearly 0. What is the answer then? And what
 # is it with $\tau = 0.01$?
@@ -114,8 +113,8 @@ plt.show()
 # the values.
 #
 # Why is blending worth the trouble? Because it is smooth: if you move the query a little, the answer
-# moves a little. So there is a gradient, and a network can *learn* where to look. A dictionary has no
-# gradient, so it cannot be trained.
+# moves a little. So there is a gradient, and a network can *learn* where to look. The look-up in a
+# dictionary has no gradient, so it cannot be trained.
 #
 # **To keep:** attention is a dictionary made soft. It scores the query against every key, turns the scores
 # into weights with a softmax, and returns the weighted mean of the values.
@@ -146,9 +145,9 @@ def show(title, matrix, rows=words, columns=words, digits=2):
 
 
 # %% [markdown]
-# Now we take the same steps. The matrix product $QK^\top$ computes all nine scores at once. Its entry in
-# row *cat* and column *a* is the dot product of the query of *cat* with the key of *a*. The temperature
-# is $\sqrt{d_k}$, where $d_k = 2$ is the number of columns of $Q$ and $K$.
+# Now we take the same three steps as with the hours. The matrix product $QK^\top$ computes all nine
+# scores at once. Its entry in row *cat* and column *a* is the dot product of the query of *cat* with the
+# key of *a*. The temperature is $\sqrt{d_k}$, where $d_k = 2$ is the number of columns of $Q$ and $K$.
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{QK^\top}{\sqrt{d_k}}\right)V \qquad (1)$$
 
@@ -173,8 +172,8 @@ for i in range(3):  # equation 1 as a loop
 # %% [markdown]
 # You met the row of *cat* in 00, where its weights were also 0.40, 0.30 and 0.30. With a pocket
 # calculator, check the first number of its output: $0.40 \cdot 0.88 + 0.30 \cdot (-1.04) + 0.30 \cdot
-# (-0.43) = -0.09$. (Some scores differ from those in 00 in the last digit, because our $Q$ and $K$ are
-# rounded.)
+# (-0.43) = -0.09$. Some scores differ from those in 00 in the last digit, because our $Q$ and $K$ are
+# rounded.
 #
 # ![Scaled dot-product attention: queries times keys, scale, mask, softmax, the product with the
 # values](../images/attention.svg)
@@ -183,8 +182,8 @@ for i in range(3):  # equation 1 as a loop
 # are struck out. Masks are the second half of this lesson.*
 #
 # As a function, this takes three lines. T is the number of queries and S is the number of keys. In our
-# example both are 3, because the sentence looks at itself. But T and S may differ. When the decoder looks
-# at the English sentence, the queries come from the German words, and the keys and values come from the
+# example both are 3, because the sentence looks at itself. But they may differ. When the decoder looks at
+# the English sentence, the queries come from the German words, and the keys and values come from the
 # English ones. In the shapes below, the three dots stand for any dimensions in front, such as the
 # sentences of a batch.
 
@@ -239,9 +238,9 @@ assert learnable.grad[2] == 0
 # useful: if you add the same number to all scores, it cancels, and the weights stay the same. Only
 # *differences* between scores matter.
 #
-# The softmax is not the only choice that can be trained. ReLU and sigmoid come close to it when the
-# weights are also made smaller in longer sentences ([Wortsman et al.,
-# 2023](https://arxiv.org/abs/2309.08586); [Ramapuram et al., 2024](https://arxiv.org/abs/2409.04431)).
+# The softmax is not the only choice that can be trained. ReLU and sigmoid work, too, if their weights are
+# made smaller in longer sentences ([Wortsman et al., 2023](https://arxiv.org/abs/2309.08586); [Ramapuram
+# et al., 2024](https://arxiv.org/abs/2409.04431)).
 
 # %% [markdown]
 # ## It is a mean, and a mean forgets
@@ -285,13 +284,13 @@ assert (mixed <= v.amax(dim=0)).all()
 # ## Why divide by √d_k?
 #
 # Our heads are 2 numbers wide. The paper's heads are 64 numbers wide, so each score is a sum of 64
-# products instead of 2. In 00 you saw what follows from that. The typical score of random vectors grows
-# like $\sqrt{d_k}$, so for a width of 64 it is about 8.
+# products instead of 2. In 00 you saw that the typical score of random vectors grows like $\sqrt{d_k}$:
+# it was about 1.4 for a width of 2, and about 8 for a width of 64.
 #
 # What does a softmax do with scores of that size? We let random queries look at nine random keys and
 # measure two numbers. The **largest weight** says how much one key dominates. The **slope** says how
-# strongly the weights react when you nudge the scores. (It is the norm of the matrix of derivatives
-# $\partial w_i / \partial s_j$, which are $w_i (1 - w_i)$ for $i = j$ and $-w_i w_j$ for $i \neq j$.)
+# strongly the weights react when you nudge the scores. It is the norm of the matrix of derivatives, one
+# for each weight and each score.
 #
 # **Before you run this:** without the division, which of the two numbers grows with $d_k$, and which
 # shrinks?
@@ -301,6 +300,7 @@ assert (mixed <= v.amax(dim=0)).all()
 def largest_and_slope(scores):
     """Scores (n, 9) -> the mean of the largest weight, and of the norm of the softmax's derivatives."""
     w = scores.softmax(dim=-1)
+    # the derivative of w_i with respect to s_j: w_i (1 - w_i) if i = j, and -w_i w_j otherwise
     derivatives = torch.diag_embed(w) - w.unsqueeze(-1) * w.unsqueeze(-2)  # (n, 9, 9)
     return w.amax(dim=-1).mean().item(), derivatives.norm(dim=(-2, -1)).mean().item()
 
@@ -309,7 +309,8 @@ _ = torch.manual_seed(0)
 widths = [2**n for n in range(11)]  # 1, 2, 4, ... 1024
 measured = {"not divided": [], "divided": []}
 for d_k in widths:
-    scores = (torch.randn(2000, 1, d_k) @ torch.randn(2000, 9, d_k).mT).squeeze(1)  # (2000, 9)
+    queries, nine_keys = torch.randn(2000, 1, d_k), torch.randn(2000, 9, d_k)
+    scores = (queries @ nine_keys.mT).squeeze(1)  # (2000, 9)
     measured["not divided"].append(largest_and_slope(scores))
     measured["divided"].append(largest_and_slope(scores / math.sqrt(d_k)))
 
@@ -344,18 +345,18 @@ assert max(slope for _, slope in measured["divided"][1:]) < 1.3 * min(s for _, s
 # %% [markdown]
 # Without the division, at the paper's width of 64, one of nine keys gets most of the weight before the
 # model has learned anything. The softmax has picked a winner by chance. And the slope is small, so the
-# other keys have little chance to catch up. A softmax in this state is called *saturated*. This is the
-# paper's reason:
+# other keys can hardly catch up. A softmax in this state is called *saturated*. This is the paper's
+# reason:
 #
 # > "We suspect that for large values of $d_k$, the dot products grow large in magnitude, pushing the
 # > softmax function into regions where it has extremely small gradients. To counteract this effect, we
 # > scale the dot products by $1/\sqrt{d_k}$." (section 3.2.1)
 #
 # **To keep:** wide heads make large scores, large scores make the softmax pick one key too early, and
-# dividing by $\sqrt{d_k}$ undoes it.
+# dividing by $\sqrt{d_k}$ keeps the scores small.
 #
-# *Does the division still matter after the first updates? Yes: it also makes each update change the
-# scores less. We trained small models with and without the division: [Does dividing by √d_k still
+# *Does the division still matter after the first updates? Yes: without it, a small model needs more than
+# twice as many updates. We trained such models: [Does dividing by √d_k still
 # matter?](evidence/does_the_division_matter.ipynb)*
 
 # %% [markdown]
@@ -363,15 +364,14 @@ assert max(slope for _, slope in measured["divided"][1:]) < 1.3 * min(s for _, s
 #
 # The score does not have to be a dot product. Bahdanau and colleagues (2014), who brought attention into
 # translation, computed it with a small network: $v^\top \tanh(A q + B k)$. This is called **additive
-# attention**. The paper reports that for wide heads it works better than dot products *without* the
-# division (citing Britz et al., 2017). So why did the authors not use it?
+# attention**. For wide heads, the paper reports, it works better than dot products *without* the
+# division. So why did the authors not use it?
 #
 # > "While the two are similar in theoretical complexity, dot-product attention is much faster and more
 # > space-efficient in practice, since it can be implemented using highly optimized matrix multiplication
 # > code." (section 3.2.1)
 #
-# We can measure that. Note that additive attention needs a hidden vector for each *pair* of a query and a
-# key.
+# We can measure that.
 
 # %%
 import timeit
@@ -397,15 +397,15 @@ assert seconds["additive"] > 3 * seconds["dot product"]
 assert_close(additive_scores(q, k)[3, 5], v @ torch.tanh(A.T @ q[3] + B.T @ k[5]))
 
 # %% [markdown]
-# Both need about $512 \cdot 512 \cdot 64$ multiplications, but the dot products are a single matrix product,
-# which every processor computes fast. Additive attention writes 64 numbers for every pair into memory, 17
-# million in all, and computes the tanh of each. A tanh takes far longer than a multiplication. How much
-# slower it all is depends on the machine.
+# Both need about $512 \cdot 512 \cdot 64$ multiplications, but the dot products are a single matrix
+# product, which every processor computes fast. Additive attention needs a vector of 64 numbers for every
+# *pair* of a query and a key, 17 million numbers in all, and the tanh of each. How much slower that is
+# depends on the machine.
 
 # %% [markdown]
 # ## Masks: hiding words
 #
-# Sentences differ in length, but a tensor is rectangular. So we fill up short sentences with a filler
+# Sentences differ in length, but a tensor is rectangular. So we fill short sentences up with a filler
 # token, the **padding**. We call it `<blank>`. If the longest sentence of our batch has five words, then
 # *a cat runs* becomes *a cat runs `<blank>` `<blank>`*.
 #
@@ -441,7 +441,7 @@ for name, w in remedies.items():
 
 # %% [markdown]
 # Only the last idea gives the weights that we had without filler. A score of 0 hides nothing, because
-# $e^0 = 1$. (For *cat*, the scores of the filler were near 0 to begin with, so almost nothing changed.) A
+# $e^0 = 1$. For *cat* it changed almost nothing, because the scores of the filler were near 0 anyway. A
 # weight that we set to 0 *after* the softmax has already taken its share from the others, so the rest no
 # longer adds up to 1. But with a score of $-\infty$ *before* the softmax, the filler gets $e^{-\infty} =
 # 0$, and the real words share all of the weight.
@@ -471,8 +471,8 @@ show("1 where the row may look at the column", causal.int(), german, german, dig
 # Other code writes `torch.ones(4, 4).triu(diagonal=1) == 0`. It is the same mask: `triu` marks the future,
 # which is forbidden, and the comparison with 0 turns that into what is allowed.
 #
-# A mask that is off by one raises no error. The model trains, and something is quietly broken. But there
-# is a simple test: change the last word and see which outputs change.
+# A mask that is off by one raises no error: the model trains, and something is quietly broken. There is a
+# simple test: change the last word and see which outputs change.
 #
 # **Before you run this:** `tril(diagonal=1)` keeps one diagonal more, and `tril(diagonal=-1)` keeps one
 # less. With each of the three masks, which rows will notice that the last word has changed?
@@ -486,7 +486,7 @@ def changed_by_last_word(mask):
     other = x.clone()
     other[-1] += 1  # another last word
     outputs = []
-    for keys in (x, other):
+    for keys in (x, other):  # the queries stay those of x
         scores = (x @ keys.T / 4).masked_fill(~mask, -math.inf)
         outputs.append(scores.softmax(dim=-1).nan_to_num() @ keys)  # NaN: see the end of this lesson
     moved = (outputs[0] != outputs[1]).any(dim=-1)
@@ -510,8 +510,7 @@ assert torch.equal(torch.ones(4, 4).triu(diagonal=1) == 0, causal)
 # %% [markdown]
 # With the right mask, only *rennt* itself notices. With one diagonal too many, *Katze* sees *rennt*, the
 # very word that it has to predict. The loss becomes wonderfully small, and the model is useless. With one
-# diagonal too few, a word does not even see itself. (The queries here come from the old words, so the
-# test shows only what flows through keys and values.)
+# diagonal too few, a word does not even see itself.
 #
 # To combine both masks, we use `&`: a position may look where the causal mask *and* the padding mask
 # allow it.
@@ -527,7 +526,7 @@ explore_masks(masks, tokens, tokens, query=2, title="Blue: may be looked at")
 
 # %% [markdown]
 # *Figure 4. Three masks for a German sentence with two fillers. Rows look at columns. The row of Katze is
-# highlighted. In a live notebook, point at another row.*
+# highlighted. In a live notebook, you can point at another row.*
 
 # %% tags=["check"]
 numbers = torch.tensor([[1, 2, 3, 4, 0, 0]])
@@ -542,9 +541,9 @@ assert (padding & causal).sum(dim=-1).tolist() == [1, 2, 3, 4, 4, 4]
 # ### Which way round?
 #
 # In our masks, `True` means "may be looked at". In some other functions it means the opposite. We give
-# the same mask, `[True, True, False]`, to the package's `attention` and to several functions of PyTorch,
-# and look at which keys get a weight. (Where a function does not return the weights, we give it the
-# identity matrix as values, so that the output *is* the weights.)
+# the same mask, `[True, True, False]`, to the package's `attention` and to two functions of PyTorch, and
+# look at which keys get a weight. One of these functions returns only the weighted mean of the values. So
+# we give it the rows of the identity matrix as values: their weighted mean *is* the list of weights.
 
 # %%
 from torch import nn
@@ -554,7 +553,7 @@ from annotated import attention
 
 _ = torch.manual_seed(0)
 x, mask = torch.randn(1, 3, 4), torch.tensor([True, True, False])
-square, identity = mask.expand(3, 3), torch.eye(3).unsqueeze(0)
+square, identity = mask.expand(3, 3), torch.eye(3).unsqueeze(0)  # a row of the mask for each query
 theirs = nn.MultiheadAttention(4, num_heads=1, batch_first=True)
 readings = {
     "ours": attention(x, x, x, mask)[1],
@@ -573,17 +572,16 @@ assert looked == [[0, 1], [0, 1], [2], [2], [0, 1, 2]]
 # %% [markdown]
 # PyTorch has both conventions. In `nn.MultiheadAttention`, `True` *hides*. In
 # `F.scaled_dot_product_attention`, `True` *allows*. And a mask of floating-point numbers is added to the
-# scores, so ones and zeros hide nothing. None of these mistakes raises an error. That is why the
-# package's `attention` accepts only boolean masks.
+# scores, so ones and zeros hide nothing. None of these mistakes raises an error. That is why the package's
+# `attention` accepts only boolean masks.
 
 # %% [markdown]
 # ## A row with nothing to see
 #
 # One case is left. What if a query may look at *nothing*? This does happen: the mask that was "one too
 # short" hid everything from the row `<s>`, and a batch may contain an empty sentence. Then all scores of
-# the row are $-\infty$, and the softmax divides 0 by 0. The result is NaN, "not a number".
-#
-# You might think that this is harmless if nobody reads that row and we leave it out of the loss.
+# the row are $-\infty$, and the softmax divides 0 by 0. The result is NaN, "not a number". Is that
+# harmless if nobody reads the row?
 #
 # **Before you run this:** the loss below uses the first two rows only. Will it be NaN? And will the
 # gradient be?
@@ -607,13 +605,14 @@ assert make_values.weight.grad.isnan().all()
 
 # %% [markdown]
 # The loss is a number, but **the gradient is NaN**. After one update, all weights of that layer are NaN,
-# and the model is lost. Why? In the backward pass, the attention weights of the empty row are multiplied
-# by the gradient of its output. The weights are NaN and the gradient is 0, and NaN times 0 is NaN.
+# and the model is lost. Why? The gradient of each value is a sum with one term for each query: the
+# query's weight times the gradient of the query's output. In the empty row, the weight is NaN and the
+# gradient is 0. But NaN times 0 is NaN, so every sum is NaN.
 #
 # The remedy has two halves. First, we use the lowest *finite* number instead of $-\infty$. In ordinary
-# rows this changes nothing, and in an empty row the softmax gives equal weights instead of NaN. But equal
-# weights are wrong, too, because a query that may see nothing would see everything. So the second half is
-# to set the hidden weights to 0 after the softmax. Here is the whole function, as the package has it:
+# rows this changes nothing. In an empty row the softmax now gives equal weights instead of NaN, so a
+# query that may see nothing would see everything. So, second, we set the hidden weights to 0 after the
+# softmax. Here is the whole function, as the package has it:
 
 # %%
 from annotated.plots import show_source
