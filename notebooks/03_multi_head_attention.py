@@ -64,8 +64,8 @@ assert [seen.src_tokens[i] for i in einen.argmax(dim=-1)][1::2] == ["▁ball", "
 
 # %% [markdown]
 # At many steps, the heads look at different words. Take the step that writes *einen*, the German *a*
-# before *Ball*. Head 4 looks at *a*. Head 2 already looks at *ball*. The translator has use for both
-# words, because the form of a German article depends on its noun. Why does that take two heads?
+# before *Ball*. Head 4 looks at *a*. Head 2 already looks at *ball*. Both words are useful to the
+# translator, because the form of a German article depends on its noun. Why does that take two heads?
 #
 # > "Multi-head attention allows the model to jointly attend to information from different representation
 # > subspaces at different positions. With a single attention head, averaging inhibits this." (section
@@ -78,8 +78,8 @@ assert [seen.src_tokens[i] for i in einen.argmax(dim=-1)][1::2] == ["▁ball", "
 # ## What one head cannot do
 #
 # Here are eight temperatures of one day, three hours apart. For each of them, we want to know how much
-# warmer it is than at the measurement before. (Let the measurement before 0 o'clock be the one at 21
-# o'clock.)
+# warmer it is than at the measurement before. The list is a circle: the measurement before 0 o'clock is
+# the one at 21 o'clock.
 
 # %%
 import torch
@@ -94,16 +94,17 @@ print("degrees:", [int(d) for d in degrees])
 print("warmer: ", [int(d) for d in warmer])
 
 # %% [markdown]
-# Attention can bring two measurements together. Let the key of each one be a vector with a single 1, at
-# its position in the list. Let its query have two large numbers, one at its own position and one at the
-# position before. Then each query looks at exactly two measurements.
+# Attention can bring two measurements together. Let the key of each measurement be a vector with a single
+# 1, at its position in the list. The fourth key is $(0, 0, 0, 1, 0, 0, 0, 0)$. Let the fourth query be
+# $(0, 0, 50, 50, 0, 0, 0, 0)$. Then its scores are large for the third and the fourth measurement, and 0
+# for all others. So each query looks at exactly two measurements.
 #
 # **Before you run this:** the fourth query looks at 15 degrees and at 11 degrees, with weight 0.5 each.
 # What does the head return?
 
 # %%
-position = torch.eye(8)  # (8, 8): row t is the key of hour t
-now, before = 50 * position, 50 * position.roll(1, dims=0)  # 50 leaves nothing for other keys
+position = torch.eye(8)  # (8, 8): row t is the key of measurement t
+now, before = 50 * position, 50 * position.roll(1, dims=0)  # row t of `before` has its 50 at t - 1
 blend, _ = attention(now + before, position, degrees.unsqueeze(-1))  # (8, 1)
 print("one head:", [round(d, 1) for d in blend.flatten().tolist()])
 
@@ -114,13 +115,13 @@ assert_close(blend.flatten(), (degrees + degrees.roll(1)) / 2)
 
 # %% [markdown]
 # It returns the mean, 13. From 13 alone, nobody can tell whether the temperatures were 11 and 15, or 15
-# and 11, or 13 both times. They have been blended, and blending cannot be undone. That is what "averaging
-# inhibits" means.
+# and 11, or 13 both times. They have been blended, and blending cannot be undone. This is what averaging
+# inhibits.
 #
 # Would other weights help? For a difference we need $+1$ times one temperature and $-1$ times the other.
 # But attention weights come from a softmax, and **a weight is never negative**. A learned matrix may flip
-# the sign of the values, but then it flips the sign of *both* temperatures. So one head that looks by
-# position can add, but it cannot subtract.
+# the sign of the values, but then it flips the sign of *both* temperatures. So this head can add, but it
+# cannot subtract.
 #
 # Two heads can subtract. One looks at the temperature now, and the other at the temperature before.
 # Afterwards we subtract the second output from the first.
@@ -134,8 +135,8 @@ print("two heads:", [round(d) for d in (head_now - head_before).flatten().tolist
 assert_close((head_now - head_before).flatten(), warmer, rtol=0, atol=1e-4)
 
 # %% [markdown]
-# In the Transformer, a learned matrix combines the heads. Its entries may have any sign, and each head
-# has entries of its own there. So two heads keep apart what one head would blend.
+# In the Transformer, a learned matrix combines the heads. It multiplies each head by numbers of its own,
+# and these may have any sign. So two heads keep apart what one head would blend.
 #
 # **To keep:** one head returns one mean. Several heads return several means, side by side, and a learned
 # matrix can compare them.
@@ -159,8 +160,8 @@ assert_close((head_now - head_before).flatten(), warmer, rtol=0, atol=1e-4)
 #
 # The heads *share* the width. In the base model, $d_{model} = 512$ and $h = 8$, so each head is 64
 # numbers wide. In our tiny model of [00_start_here](00_start_here.ipynb), $d_{model}$ is 4 and $h$ is 2,
-# so each head is 2 numbers wide. Here are the matrices of its encoder, and $x$, the three vectors of *a
-# cat runs*.
+# so each head is 2 numbers wide. Here are the four matrices of its encoder, and $x$, the three vectors of
+# *a cat runs*.
 
 # %%
 from annotated import sinusoids
@@ -191,7 +192,7 @@ def show(title, matrix, columns=()):
 
 # %% [markdown]
 # Each matrix is $4 \times 4$. The matrices $W^Q$, $W^K$ and $W^V$ hold both heads: the first two columns
-# belong to head 1, and the last two belong to head 2. Now we follow the paper's formula, head by head.
+# belong to head 1, and the last two belong to head 2. Now we follow the paper's formula.
 
 # %%
 heads = []
@@ -212,9 +213,9 @@ assert [f"{number:.2f}" for number in by_hand[1]] == ["-0.28", "0.05", "0.04", "
 # 0.30. In head 2, it looks mostly at *a*: 0.55. So *cat* gets two different means of the sentence, and
 # $W^O$ mixes them into four new numbers.
 #
-# Now the dense sentence at the top is clear. A "representation subspace" is what a head's matrices let
-# through: 64 numbers, computed from all 512. The "positions" are the words that the head looks at. The
-# model does "jointly attend", because all heads do their work in the same layer.
+# Now you can read the dense sentence at the top. A "representation subspace" is what a head's matrices
+# let through: 64 numbers, computed from all 512. The "positions" are the words that the head looks at.
+# And the heads "jointly attend", because they work side by side in one layer.
 #
 # ### Twenty-five matrices, or four
 #
@@ -258,8 +259,8 @@ assert wrong[0].tolist() == [[10, 11], [12, 13], [20, 21]]
 # 1 and the second halves in head 2. Below: `view` alone mixes the words.*
 #
 # `view` alone runs, its result has the right shape, and it is wrong. Head 1 should have half of every
-# word. Instead it has all of *a*, half of *cat* and nothing of *runs*. Neither an error message nor a
-# shape shows the mistake.
+# word. Instead it has all of *a*, half of *cat* and nothing of *runs*. No error message and no shape
+# shows the mistake.
 
 # %% [markdown]
 # ## The layer
@@ -302,8 +303,8 @@ class MultiHeadedAttention(nn.Module):
 #   heads.
 # - **`join` undoes `split`**, in the opposite order: first `transpose`, then `flatten`.
 #
-# We give the layer the matrices of the tiny model. (`nn.Linear` keeps its matrix transposed. It also adds
-# a bias, which the paper's formula does not have, so we set all biases to 0.)
+# We give the layer the matrices of the tiny model. `nn.Linear` keeps its matrix transposed. It also adds
+# a bias, which the paper's formula does not have, so we set all biases to 0.
 
 # %%
 layer = MultiHeadedAttention(h=2, d_model=4)
@@ -364,8 +365,9 @@ moved = (package(sentence, sentence, sentence) != package(other, other, other))[
 assert moved.all()
 
 # %% [markdown]
-# With the wrong `split`, the sentence falls apart into two halves that exchange nothing: each head holds
-# one half. With as many heads as words, every word would be alone.
+# With the wrong `split`, head 1 holds the words 0 and 1, and head 2 holds the words 2 and 3. So the
+# sentence falls apart into two halves that exchange nothing. With as many heads as words, every word
+# would be alone.
 #
 # **To keep:** make all queries, keys and values with three wide products. Cut them into heads with `view`
 # and then `transpose`. After the attention, join the heads with `transpose` and then `flatten`, and
@@ -389,8 +391,8 @@ assert_close(from_1 + from_2, by_hand)
 # %% [markdown]
 # **A multi-head layer is a sum of heads.** Each head reads from all $d_{model}$ numbers of the words it
 # looks at, and writes to all $d_{model}$ numbers of the word that is looking. Without $W^O$, head 1 could
-# write only into the first two numbers of its word, and our two temperatures would never meet in one
-# number to be subtracted.
+# write only into the first two numbers of its word, and this layer could not subtract one temperature
+# from another.
 #
 # Are eight heads more expensive than one? The paper says that they are not:
 #
@@ -417,12 +419,13 @@ assert costs[1] == costs[8] == costs[32]
 assert costs[8][1] == 4 * 2 * 32 * 512**2 + 2 * 2 * 32**2 * 512  # four maps; scores and means
 
 # %% [markdown]
-# The numbers of parameters and operations stay the same, because eight heads do eight products of an
-# eighth of the width. Only the number of attention weights grows.
+# The numbers of parameters and operations stay the same, because each of the eight heads has one eighth
+# of the width. Only the number of attention weights grows.
 #
-# If more heads cost so little, why not take 512 of them? Because each head gets narrower. A head that is
-# one number wide cannot ask precise questions. The paper tried several numbers of heads (Table 3, rows
-# A). BLEU measures the quality of translations, and higher is better:
+# If more heads cost so little, why not take 512 of them? Because each head gets narrower. In a head that
+# is one number wide, a score is the product of two numbers, so a query can only prefer the largest keys
+# or the smallest. The paper tried several numbers of heads (Table 3, rows A). BLEU measures the quality
+# of translations, and higher is better:
 #
 # | heads $h$ | width $d_k$ | BLEU |
 # | --- | --- | --- |
@@ -445,9 +448,10 @@ assert costs[8][1] == 4 * 2 * 32 * 512**2 + 2 * 2 * 32**2 * 512  # four maps; sc
 # %%
 _ = torch.manual_seed(0)
 twins = MultiHeadedAttention(h=2, d_model=8).double()
-for linear in twins.linears[:3]:  # rows of .weight are outputs: head 2 gets the rows of head 1
-    linear.weight.data[4:], linear.bias.data[4:] = linear.weight.data[:4], linear.bias.data[:4]
-twins.linears[3].weight.data[:, 4:] = twins.linears[3].weight.data[:, :4]
+for linear in twins.linears[:3]:  # each row of .weight makes one output: rows 4 to 7 make head 2
+    linear.weight.data[4:] = linear.weight.data[:4]
+    linear.bias.data[4:] = linear.bias.data[:4]
+twins.linears[3].weight.data[:, 4:] = twins.linears[3].weight.data[:, :4]  # W^O
 before, adam = twins.linears[0].weight.data.clone(), torch.optim.Adam(twins.parameters(), lr=0.01)
 for _ in range(50):
     sentences = torch.randn(16, 5, 8).double()
@@ -464,9 +468,8 @@ assert (after - before).abs().max() > 0.05
 assert (after[:4] - after[4:]).abs().max() < 1e-7
 
 # %% [markdown]
-# Equal heads get equal gradients, so they stay equal forever, and two heads do the work of one. **Only
-# the random start makes heads different.** (Code often builds the four maps, or the layers of a stack, as
-# copies of one. That does no harm, as long as every copy then gets random numbers of its own.)
+# Equal heads get equal gradients, so they stay equal forever, and two heads do the work of one. **It is
+# the random start that makes heads different.**
 
 # %% [markdown]
 # ## The three uses
@@ -483,8 +486,8 @@ assert (after[:4] - after[4:]).abs().max() < 1e-7
 # | encoder-decoder attention, or *cross-attention* | German | English | padding of the English |
 #
 # A mask has a column for each *key*. So cross-attention takes the mask of the English sentence, although
-# its queries are German. This mask hides no future words, because the whole English sentence is known.
-# Here are all three uses for *A cat runs.*, in the translator from the top of this page.
+# its queries are German. It hides no future words, because the whole English sentence is known. Here are
+# all three uses for *A cat runs.*, in the translator from the top of this page.
 
 # %% tags=["figure-three-uses"]
 seen = translator.attention("A cat runs.")
@@ -503,8 +506,8 @@ plt.show()
 
 # %% [markdown]
 # *Figure 4. The three uses, in the last layer. The causal mask hides the gray cells. Each row belongs to
-# the token that looks. In the decoder this is the token that was read last, so the row Katze (cat) is
-# about to write rennt (runs).*
+# the token that looks. In the decoder this is the token that was read last: the row Katze (cat) is about
+# to write rennt (runs).*
 
 # %% tags=["check"]
 cross = seen.maps["cross", 3].mean(dim=0)
@@ -516,8 +519,8 @@ for weights in seen.maps.values():
 
 # %% [markdown]
 # On the right, the row `▁Katze` looks most at `▁runs`, the word that it is about to translate. In the
-# other two panels, much of the weight lies on the period, on `</s>` or on `<s>`. A likely reason is that
-# weights have to add up to 1, so a head that needs nothing must still look somewhere.
+# other two panels, much of the weight lies on the period, on `</s>` or on `<s>`. A likely reason: weights
+# have to add up to 1, so a head that needs nothing must still look somewhere.
 # [13_reading_attention](13_reading_attention.ipynb) says more about how to read such pictures, and how
 # not to.
 
