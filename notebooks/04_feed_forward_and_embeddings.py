@@ -31,10 +31,10 @@ if not find_spec("annotated"):
 # *So good* is praise and *so bad* is blame. But *not good* is blame, and *not bad* is praise. To know
 # which it is, you need both words.
 #
-# Attention can bring the two words together. Its output is a weighted mean. So we represent each phrase
-# by the sum of its two word vectors, which is twice their mean. Can a linear map read the answer from
-# that sum, $+1$ for praise and $-1$ for blame? We give each word a vector of 512 random numbers and
-# compute the best possible linear map by least squares.
+# Attention can bring the two words together. Its output is a weighted mean. If both words get the weight
+# one half, this is half the sum of the two word vectors, so we represent each phrase by the sum. Can a
+# linear map read the answer from it, $+1$ for praise and $-1$ for blame? We give each word a vector of
+# 512 random numbers and compute the best possible linear map by least squares.
 #
 # **Before you run this:** the map has 512 weights and a bias, and there are only four answers to learn.
 # Will it get all four right?
@@ -67,17 +67,18 @@ assert_close(inputs @ best, torch.zeros(4).double())
 # $$f(\textit{so good}) + f(\textit{not bad}) = f(\textit{so bad}) + f(\textit{not good})$$
 #
 # But the left side should be $+2$, and the right side should be $-2$. A linear map adds up what each word
-# says by itself. Here the meaning lies in the *combination* of the words. (This is the XOR problem,
-# famous since Minsky and Papert, 1969.)
+# says by itself. Here the meaning lies in the *combination* of the words. This is the XOR problem, famous
+# since Minsky and Papert (1969).
 #
 # Two linear maps in a row do not help, because together they are one linear map. A function that is not
 # linear must stand between them. One of the simplest is $\max(0, z)$, which sets negative numbers to 0.
 # It is called **ReLU**.
 #
 # Watch what it does here. Let $a$ be $+1$ for *good* and $-1$ for *bad*. Let $b$ be $+1$ for *so* and
-# $-1$ for *not*. A first linear map can read both numbers from the sum of the word vectors. Then two
-# **units** are enough: the first computes $\max(0, a + b)$, and the second computes $\max(0, -a - b)$.
-# The answer is the sum of the two units, minus 1.
+# $-1$ for *not*. A first linear map can compute both numbers, because each word adds its own share: for
+# $a$, *good* adds $+1$, *bad* adds $-1$, and *so* and *not* add 0. Then two **units** are enough: the
+# first computes $\max(0, a + b)$, and the second computes $\max(0, -a - b)$. The answer is the sum of the
+# two units, minus 1.
 
 # %%
 a_and_b = torch.tensor([[1.0, 1], [-1, 1], [1, -1], [-1, -1]])  # so good, so bad, not good, not bad
@@ -104,9 +105,6 @@ assert_close(by_attention.flatten().double(), wanted, rtol=0, atol=1e-3)
 # All four answers are right. And you can see how: the first unit is on only for *so good*, and the second
 # is on only for *not bad*. **Each unit is a detector for one combination.** That is the idea of the
 # feed-forward network.
-#
-# (Attention itself is not linear, because its scores are products of two words, so it could also detect
-# the combination. But once the words are in one vector, only something like a ReLU can do it.)
 #
 # **To keep:** attention brings words together by taking means. A linear map cannot tell what a
 # combination of words means, but a unit with a ReLU can detect it.
@@ -222,7 +220,7 @@ sentence = torch.randn(1, 3, 16)
 fig, axes = plt.subplots(1, 2, figsize=(8.5, 3.3))
 influences = {}
 for ax, (name, layer) in zip(axes, layers.items(), strict=True):
-    derivatives = torch.autograd.functional.jacobian(layer, sentence)  # (1, 3, 16, 1, 3, 16)
+    derivatives = torch.autograd.functional.jacobian(layer, sentence)  # (1, 3, 16, 1, 3, 16): output, input
     influences[name] = derivatives[0, :, :, 0].norm(dim=(1, 3)) > 0  # (3, 3): output word, input word
     look = {"cmap": "Blues", "cbar": False, "vmin": 0, "vmax": 1.3, "linewidths": 2}
     seaborn.heatmap(influences[name], xticklabels=words, yticklabels=words, ax=ax, **look)
@@ -282,14 +280,13 @@ assert (
 # | 2048 | 4 | 25.8 | 65 million |
 # | 4096 | 8 | 26.2 | 90 million |
 #
-# Of these three, the widest is the best and the most expensive. A factor of four has remained a common
-# choice.
+# Of these three, the widest is the best and the most expensive.
 
 # %% [markdown]
 # ## From a word to a vector: embeddings
 #
-# We have worked with vectors from the start. They come from a table that has a row for each token. A row
-# is called an **embedding**. At first the rows are random, and training adjusts them.
+# We have worked with vectors from the start. They come from a table that has a row for each token, and
+# the row is called the token's **embedding**. At first the rows are random, and training adjusts them.
 #
 # > "Similarly to other sequence transduction models, we use learned embeddings to convert the input tokens
 # > and output tokens to vectors of dimension $d_{model}$. [...] In the embedding layers, we multiply those
@@ -355,8 +352,8 @@ assert_close(mine(tokens), nn.functional.one_hot(tokens, 2000).float() @ mine.lu
 # At its other end, the model has a vector and needs a score for each token. These scores are called
 # **logits**, and a softmax turns them into probabilities. To get the score of *Katze*, we take the dot
 # product of the vector with the row of *Katze*. So the table that turns tokens into vectors also turns
-# vectors into scores for tokens. This is called **weight tying** (Press and Wolf, 2017). The table has
-# three jobs:
+# vectors into scores for tokens. This is called **weight tying** (Press and Wolf, 2017). The two
+# languages share one vocabulary, so the table has three jobs:
 #
 # 1. English tokens to vectors, at the bottom of the encoder;
 # 2. German tokens to vectors, at the bottom of the decoder;
@@ -403,15 +400,16 @@ assert math.log(2000) < first_loss["1 / root of d_model"] < math.log(2000) + 1
 # A logit is a sum of 512 products, so with entries of size 1 its typical size is $\sqrt{512} = 22.6$.
 # This is the same arithmetic as for the scores of attention in 02. The softmax becomes sure of one token,
 # and that token is almost always wrong. So the loss starts at about 80, and not near 7.6. By default,
-# PyTorch's `nn.Embedding` fills its table with entries of size 1.
+# PyTorch's `nn.Embedding` fills its table with entries of size 1. With the smaller entries, the loss
+# starts at 8.1. It is not quite 7.6, because random logits of size 1 still prefer some tokens.
 #
 # **The output needs entries of about $1/\sqrt{d_{model}}$, and the input needs entries of about 1.
 # Multiplying by $\sqrt{d_{model}}$ at the input serves both.**
 #
 # ### What sharing saves, and what it costs
 #
-# For 37,000 tokens, the table has 19 million numbers, which is almost a third of the base model. Without
-# sharing, there would be three such tables:
+# For the paper's 37,000 tokens, the table has 19 million numbers, which is almost a third of the base
+# model. Without sharing, there would be three such tables:
 
 # %%
 for tied_embeddings in ("all", "none"):
@@ -424,9 +422,11 @@ for tied_embeddings in ("all", "none"):
 assert 100 < total / 1e6 < 102
 
 # %% [markdown]
-# The price of sharing is that three jobs now pull at the same rows. We can watch them pull if we take
-# them apart. We give a small model three separate tables with equal numbers and compute one loss for *a
-# cat runs → eine Katze rennt*. Then we ask which rows of each table get a gradient.
+# Our count differs a little from the paper's 65 million ([06_the_full_model](06_the_full_model.ipynb)).
+#
+# The price of sharing is that three jobs now pull at the same rows. To see them pull, we take the jobs
+# apart. We give a small model three separate tables with equal numbers and compute one loss for *a cat
+# runs → eine Katze rennt*. Then we ask which rows of each table get a gradient.
 #
 # **Before you run this:** the vocabulary also holds *Hund* and *dog*, which do not occur in the two
 # sentences. In which of the three tables will their rows get a gradient?
@@ -468,9 +468,9 @@ assert_close(shared.generator.proj.weight.grad, together, rtol=1e-4, atol=1e-5)
 
 # %% [markdown]
 # At the inputs, only the tokens that were read get a gradient. At the output, **every** row gets one, in
-# every update. The reason is that the softmax gives every token some probability, and every token but the
-# right one should have less. So *Hund* is pushed away from the decoder's vectors, although it does not
-# occur. For rare words, this push is most of what training does to their rows (Gao et al., 2019).
+# every update. The softmax gives every token some probability, and every token but the right one should
+# have less. So *Hund* is pushed away from the decoder's vectors, although it does not occur. For rare
+# words, this push is most of what training does to their rows (Gao et al., 2019).
 #
 # **To keep:** one table turns tokens into vectors and vectors into logits. Its entries are small, as the
 # output needs them, and the input multiplies them by $\sqrt{d_{model}}$.
