@@ -94,7 +94,7 @@ from itertools import accumulate
 
 
 def word_of_piece(pieces, words):
-    """The position of each subword's word."""
+    """The number of each subword's word, found by counting letters."""
     lengths = [len(piece.replace("▁", "")) for piece in pieces]
     starts, ends = accumulate(lengths[:-1], initial=0), list(accumulate(map(len, words)))
     return torch.tensor([bisect(ends, start) for start in starts])
@@ -104,7 +104,7 @@ def map_words(weights, rows, columns):
     """(..., T pieces, S pieces) -> (..., T words, S words)."""
     looks = torch.nn.functional.one_hot(rows).float()  # (T pieces, T words)
     receives = torch.nn.functional.one_hot(columns).float()
-    return (looks / looks.sum(dim=0)).T @ weights @ receives
+    return (looks / looks.sum(dim=0)).T @ weights @ receives  # mean of rows, sum of columns
 
 
 print(word_of_piece(["▁die", "▁Stra", "ßen", "bahn", "."], ["die", "Straßenbahn", "."]).tolist())
@@ -124,7 +124,8 @@ assert word_of_piece(["▁die", "▁Stra", "ßen", "bahn", "."], ["die", "Straß
 # %% [markdown]
 # There is one more choice, and it is easy to get wrong: **each row belongs to two German tokens**. At each
 # position, the decoder has just *read* one token, and it is about to *say* the next one. For which of these
-# two tokens does the row look into the source? We keep both readings and let the alignments decide.
+# two tokens does the row look into the source? We keep both, under the names `reads` and `says`, and let
+# the alignments decide.
 
 
 # %%
@@ -191,9 +192,9 @@ for weights, pair in zip(lazy, pairs, strict=True):
 assert error_rate(lazy) < 0.4 < 0.8 < chance
 
 # %% [markdown]
-# Remember the second number. The **diagonal** reads neither sentence, and still it has an AER of 0.34,
-# because German and English captions have nearly the same word order. So a bright diagonal in a picture
-# proves little.
+# Remember the second number. The diagonal reads neither sentence, and still it has an AER of 0.34, because
+# German and English captions have nearly the same word order. So a bright diagonal in a picture proves
+# little.
 #
 # **Before you run this:** which row will have the lower error rate, the row that has just *read* a German
 # word, or the row that is about to *say* it?
@@ -235,10 +236,10 @@ print(f"mean of layer 4, row that says: AER ≈{mean_of_layer_4:.2f}")
 assert mean_of_layer_4 < error_rate(lazy) - 0.05
 
 # %% [markdown]
-# But the best head of all is in **layer 2, in the rows that read**, with an AER of ≈0.20. This head looks
-# at the source of the word that was just written. Chen and colleagues (2020) also found the best alignments
-# in such rows, in a larger model. So the row labels of a picture depend on the layer: in layer 2, label a
-# row with the word that was read, and in layer 4, with the word to be said.
+# But the best map of all is that of **layer 2, head 2, in the rows that read**, with an AER of ≈0.20. This
+# head looks at the source of the word that was just written. Chen and colleagues (2020) also found the best
+# alignments in such rows, in a larger model. So before you label the rows of a picture, find out which word
+# they are about. For this head, it is the word that was read, and in layer 4, it is the word to be said.
 #
 # **To keep:** compare a map with the diagonal before you believe it. Its rows may be about the word just
 # read or about the word to be said.
@@ -290,8 +291,7 @@ assert shares["to be said"][3] > 0.5 > 0.1 > shares["just read"][3]
 
 # %% [markdown]
 # Layer 2 receives the states after layer 1, which are still about the word just read. Layer 4 receives the
-# states after layer 3, which are already about the next word. This fits the two kinds of rows that we
-# found.
+# states after layer 3, which are already about the next word. This fits the maps that we found.
 #
 # **To keep:** on the way through the layers, the state of a position changes from the word just read to the
 # word to be said.
@@ -373,11 +373,11 @@ assert torch.minimum(near[0] - near[1], far[0] - far[1]).max() < 0.1  # no other
 # other head clearly prefers the subject in both kinds of sentences. Our first thirty sentences agreed with
 # a wrong story, because in all of them the subject was the nearer noun.
 #
-# *Story two: in some head, an article looks at its noun.* This time, we write sentences on which other
-# stories fail. Perhaps the head looks a fixed number of words ahead, so we put zero, one or two adjectives
-# before the noun. Perhaps it looks for "the word before *in*" or "the fifth word from the end", so we vary
-# the words after the noun, too. Finally, we **choose** the head on five nouns and **test** it on five
-# others.
+# *Story two: in some head, an article looks at its noun.* This time, we write sentences on which rival
+# stories fail. If the head looks a fixed number of words ahead, it will fail on our sentences, because
+# zero, one or two adjectives stand before the noun. If it looks at the word before *in*, it will fail as
+# well, because we vary the words after the noun. Finally, we **choose** the head on five nouns and **test**
+# it on five others. We choose the head whose lowest share of hits is the highest.
 
 # %%
 import random
@@ -426,7 +426,8 @@ assert tested.min() > 0.5
 # So far, we have only looked. To see what the model *uses*, we change something and watch the output. We
 # overwrite the weights of cross-attention with **even** weights, which are the same for every source token.
 # Then we measure the loss on the 24 translations, in nats per token. The function `loss` below does this.
-# It replaces the attention of each decoder layer, runs the decoder, and puts the old attention back.
+# In each decoder layer, it hides the method `attend` behind a function of ours, and when the decoder has
+# run, it removes that function.
 
 # %%
 from annotated import attention
@@ -487,10 +488,10 @@ assert harm.sum() < 0.7 * (all_even - intact)
 # much. Even added up, the 16 increases are far smaller than the increase when all heads are even at once.
 # Perhaps the heads can replace each other, but we have not tested this.
 #
-# A larger model can do without most of its encoder heads, too. Voita and colleagues (2019) trained a
-# translator of the paper's base size to switch off its own heads. With 38 of 48 encoder heads gone, it lost
-# only 0.15 BLEU. Most of the remaining heads had a job that one can name, such as looking at a neighboring
-# word or following a grammatical relation.
+# A larger model can do without most of its encoder heads. Voita and colleagues (2019) trained a translator
+# of the paper's base size to switch off its own heads. With 38 of 48 encoder heads gone, it lost only 0.15
+# BLEU. Most of the remaining heads had a job that one can name, such as looking at a neighboring word or
+# following a grammatical relation.
 #
 # *Can quite different maps give nearly the same predictions? Yes. We searched for such maps, and found some
 # that move more than half of all weight and hardly change a prediction: [Is attention an
@@ -504,7 +505,7 @@ assert harm.sum() < 0.7 * (all_even - intact)
 # - An attention map is plausible if it agrees with human alignments better than a simple baseline does. For
 #   captions, the diagonal is already a good baseline.
 # - In our decoder, the states are about the word just read in the early layers, and about the word to be
-#   said in the late layers. The rows of the maps follow them.
+#   said in the late layers. The maps that align best agree with this.
 # - A story about a head needs sentences on which it can fail. To find out whether a map is faithful, change
 #   the weights and watch the output.
 #
