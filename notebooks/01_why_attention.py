@@ -215,9 +215,8 @@ print(f"remembered after 1,000 other symbols: {remembered} of 500")
 assert remembered == 500
 
 # %% [markdown]
-# So an RNN *can* remember. It just does not *learn* to. To learn it, the network must find out that the
-# first symbol matters. Only the gradient can tell it, and the gradient has to travel back through all
-# steps:
+# So an RNN *can* remember. Ours did not *learn* to. To learn it, the network must find out that the first
+# symbol matters. Only the gradient can tell it, and the gradient has to travel back through all steps:
 #
 # > "One key factor affecting the ability to learn such dependencies is the length of the paths forward and
 # > backward signals have to traverse in the network." (section 4)
@@ -428,8 +427,8 @@ assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][
 # layer to layer. Without gaps, the path is $n / k$.
 #
 # What about the operations? Self-attention takes $n^2$ dot products of $d$ numbers each, one for every
-# pair of words. A recurrent layer multiplies each of the $n$ words by a matrix of $d \times d$ numbers.
-# Which is more?
+# pair of words. A recurrent layer multiplies a vector by a matrix of $d \times d$ numbers at each of the
+# $n$ words. Which is more?
 
 # %%
 d = 512
@@ -457,10 +456,10 @@ for n in (25, 50):
 # > case with sentence representations used by state-of-the-art models in machine translations [...]."
 # > (section 4)
 #
-# Table 1 leaves something out. Multi-head attention also multiplies each word by four matrices of $d
-# \times d$, which costs $4nd^2$ operations. The feed-forward network has two matrices of $d \times 4d$,
-# which cost $8nd^2$. Together they cost $12nd^2$. The quadratic part of the layer is $2n^2d$: $n^2d$ for
-# the scores, and as much again for the weighted means. How large is its share?
+# Table 1 leaves something out. Multi-head attention also multiplies each word's vector by four matrices
+# of $d \times d$, which costs $4nd^2$ operations. The feed-forward network has two matrices of $d \times
+# 4d$, which cost $8nd^2$. Together they cost $12nd^2$. The quadratic part of the layer is $2n^2d$: $n^2d$
+# for the scores, and as much again for the weighted means. How large is its share?
 
 # %%
 for n in (25, 250, 3072):
@@ -484,10 +483,10 @@ for n in (25, 250, 3072):
 # > abstractive summarization, textual entailment and learning task-independent sentence representations."
 # > (section 2)
 #
-# | who | what looked at what | what was still there |
+# | who | what looked at what | the rest of the model |
 # | --- | --- | --- |
 # | Cheng et al., 2016 (reading) | each word at the earlier words | an LSTM |
-# | Parikh et al., 2016 (entailment) | two sentences at each other (optional: each at itself) | no RNN |
+# | Parikh et al., 2016 (entailment) | two sentences at each other (optional: each at itself) | feed-forward |
 # | Lin et al., 2017 (sentence vectors) | learned queries at the states of a sentence | an LSTM |
 # | Paulus et al., 2017 (summaries) | the summary at what it has written so far | an LSTM |
 #

@@ -37,7 +37,7 @@ print("14 o'clock:", cars.get(14))
 
 # %% [markdown]
 # At 12 o'clock there were 22 cars per minute, and at 18 o'clock there were 28. So for 14 o'clock you
-# would guess about 24. The dictionary does not guess, because 14 is not one of its keys. Let us build one
+# would guess about 24. The dictionary has no answer, because 14 is not one of its keys. Let us build one
 # that can.
 #
 # The first step is to measure how well a query fits a key. We put each hour on the dial of a 24-hour
@@ -274,7 +274,7 @@ assert (mixed <= v.amax(dim=0)).all()
 # - **Attention does not count.** If every word occurs twice, each gets half the weight, and the mean is
 #   the same as before.
 # - **Attention stays within its values.** Every entry of the output lies between the smallest and the
-#   largest entry of that column of $V$. To compute something new from the mean, the model has a
+#   largest entry of the same column of $V$. To compute something new from the mean, the model has a
 #   feed-forward network ([04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)).
 #
 # **To keep:** attention moves information between words by taking means. It does not see order and does not
@@ -364,7 +364,7 @@ assert max(slope for _, slope in measured["divided"][1:]) < 1.3 * min(s for _, s
 #
 # The score does not have to be a dot product. Bahdanau and colleagues (2014), who brought attention into
 # translation, computed it with a small network: $v^\top \tanh(A q + B k)$. This is called **additive
-# attention**. For wide heads, the paper reports, it works better than dot products *without* the
+# attention**. The paper reports that it works better for wide heads than dot products *without* the
 # division. So why did the authors not use it?
 #
 # > "While the two are similar in theoretical complexity, dot-product attention is much faster and more

@@ -97,7 +97,8 @@ print("warmer: ", [int(d) for d in warmer])
 # Attention can bring two measurements together. Let the key of each measurement be a vector with a single
 # 1, at its position in the list. The fourth key is $(0, 0, 0, 1, 0, 0, 0, 0)$. Let the fourth query be
 # $(0, 0, 50, 50, 0, 0, 0, 0)$. Then its scores are large for the third and the fourth measurement, and 0
-# for all others. So each query looks at exactly two measurements.
+# for all others. The other queries are made in the same way, so each of them looks at exactly two
+# measurements.
 #
 # **Before you run this:** the fourth query looks at 15 degrees and at 11 degrees, with weight 0.5 each.
 # What does the head return?
@@ -115,8 +116,8 @@ assert_close(blend.flatten(), (degrees + degrees.roll(1)) / 2)
 
 # %% [markdown]
 # It returns the mean, 13. From 13 alone, nobody can tell whether the temperatures were 11 and 15, or 15
-# and 11, or 13 both times. They have been blended, and blending cannot be undone. This is what averaging
-# inhibits.
+# and 11, or 13 both times. They have been blended, and blending cannot be undone. That is what the paper
+# means by "averaging inhibits this".
 #
 # Would other weights help? For a difference we need $+1$ times one temperature and $-1$ times the other.
 # But attention weights come from a softmax, and **a weight is never negative**. A learned matrix may flip
@@ -136,7 +137,7 @@ assert_close((head_now - head_before).flatten(), warmer, rtol=0, atol=1e-4)
 
 # %% [markdown]
 # In the Transformer, a learned matrix combines the heads. It multiplies each head by numbers of its own,
-# and these may have any sign. So two heads keep apart what one head would blend.
+# and these may have any sign. So it can subtract one head from another.
 #
 # **To keep:** one head returns one mean. Several heads return several means, side by side, and a learned
 # matrix can compare them.
@@ -486,8 +487,8 @@ assert (after[:4] - after[4:]).abs().max() < 1e-7
 # | encoder-decoder attention, or *cross-attention* | German | English | padding of the English |
 #
 # A mask has a column for each *key*. So cross-attention takes the mask of the English sentence, although
-# its queries are German. It hides no future words, because the whole English sentence is known. Here are
-# all three uses for *A cat runs.*, in the translator from the top of this page.
+# its queries are German. This mask hides no future words, because the whole English sentence is known.
+# Here are all three uses for *A cat runs.*, in the translator from the top of this page.
 
 # %% tags=["figure-three-uses"]
 seen = translator.attention("A cat runs.")

@@ -399,9 +399,9 @@ assert math.log(2000) < first_loss["1 / root of d_model"] < math.log(2000) + 1
 # %% [markdown]
 # A logit is a sum of 512 products, so with entries of size 1 its typical size is $\sqrt{512} = 22.6$.
 # This is the same arithmetic as for the scores of attention in 02. The softmax becomes sure of one token,
-# and that token is almost always wrong. So the loss starts at about 80, and not near 7.6. By default,
-# PyTorch's `nn.Embedding` fills its table with entries of size 1. With the smaller entries, the loss
-# starts at 8.1. It is not quite 7.6, because random logits of size 1 still prefer some tokens.
+# and that token is almost always wrong. So the loss starts at about 80, and not near 7.6. (By default,
+# PyTorch's `nn.Embedding` fills its table with entries of size 1.) With the smaller entries, the loss
+# starts at 8.1. It is a little above 7.6, because random logits of size 1 still prefer some tokens.
 #
 # **The output needs entries of about $1/\sqrt{d_{model}}$, and the input needs entries of about 1.
 # Multiplying by $\sqrt{d_{model}}$ at the input serves both.**
