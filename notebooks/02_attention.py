@@ -572,8 +572,8 @@ assert looked == [[0, 1], [0, 1], [2], [2], [0, 1, 2]]
 # %% [markdown]
 # PyTorch has both conventions. In `nn.MultiheadAttention`, `True` *hides*. In
 # `F.scaled_dot_product_attention`, `True` *allows*. And a mask of floating-point numbers is added to the
-# scores, so ones and zeros hide nothing. None of these mistakes raises an error. That is why the package's
-# `attention` accepts only boolean masks.
+# scores, so ones and zeros hide nothing. A mask of the wrong kind raises no error. That is why the
+# package's `attention` accepts only boolean masks.
 
 # %% [markdown]
 # ## A row with nothing to see

@@ -121,8 +121,8 @@ assert_close(blend.flatten(), (degrees + degrees.roll(1)) / 2)
 #
 # Would other weights help? For a difference we need $+1$ times one temperature and $-1$ times the other.
 # But attention weights come from a softmax, and **a weight is never negative**. A learned matrix may flip
-# the sign of the values, but then it flips the sign of *both* temperatures. So this head can add, but it
-# cannot subtract.
+# the sign of the values, but then it flips the sign of *both* temperatures. So a head that looks by
+# position alone can add, but it cannot subtract.
 #
 # Two heads can subtract. One looks at the temperature now, and the other at the temperature before.
 # Afterwards we subtract the second output from the first.
