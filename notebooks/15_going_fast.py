@@ -4,8 +4,7 @@
 # **You find out where the time of a training step goes, and you learn three ways to make a Transformer
 # faster: more rows, fewer trips to memory, and fewer bytes.**
 #
-# Previous: [14_under_the_hood_of_nn_transformer](14_under_the_hood_of_nn_transformer.ipynb) · Next:
-# [16_another_task](16_another_task.ipynb)
+# Previous: [14_nn_transformer](14_nn_transformer.ipynb) · Next: [16_another_task](16_another_task.ipynb)
 #
 # *29 minutes to read, half a minute to run.*
 #

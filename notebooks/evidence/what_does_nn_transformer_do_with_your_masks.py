@@ -5,8 +5,7 @@
 # only as long as no padding mask is passed with it. And for a sentence of nothing but padding, five ways to
 # call one encoder layer give three different answers: numbers, zeros or NaN.
 #
-# *Seconds to run.* The lesson that this belongs to is
-# [14_under_the_hood_of_nn_transformer](../14_under_the_hood_of_nn_transformer.ipynb).
+# *Seconds to run.* The lesson that this belongs to is [14_nn_transformer](../14_nn_transformer.ipynb).
 
 # %% tags=["install"]
 from importlib.util import find_spec

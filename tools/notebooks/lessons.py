@@ -25,7 +25,7 @@ IN_THIS_FORM = {
     "11_search_and_averaging",
     "12_results",
     "13_reading_attention",
-    "14_under_the_hood_of_nn_transformer",
+    "14_nn_transformer",
     "15_going_fast",
     "16_another_task",
     "17_since_2017",

@@ -134,7 +134,7 @@ MUTANTS = (
         "interop/torch_transformer.py",
         "zip(parts, state[name].chunk(len(parts)), strict=True)",
         "zip(reversed(parts), state[name].chunk(len(parts)), strict=True)",
-        "14_under_the_hood_of_nn_transformer",
+        "14_nn_transformer",
     ),
     Mutant(
         "links that must be found not counted",

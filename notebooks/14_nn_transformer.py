@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 14 · PyTorch's own Transformer
 #
-# **You build a working translator around `nn.Transformer`, and you learn to catch four mistakes that raise
+# **You build a working translator around `nn.Transformer`, and you learn to catch three mistakes that raise
 # no error.**
 #
 # Previous: [13_reading_attention](13_reading_attention.ipynb) · Next:
@@ -53,9 +53,9 @@ print("ours:  ", *(name for name, _ in ours.named_children()))
 # decoding either ([11](11_search_and_averaging.ipynb)). PyTorch's documentation calls the module a
 # reference implementation for understanding, with limited features.
 #
-# To use the module, we need something to translate. Our language is small enough to learn in seconds:
-# German numbers. *Siebenundvierzig* (47) means "seven and forty". German writes it as one word, but we
-# split it into three. English turns the order around and drops the "and".
+# To use the module, we need something to translate. We take German numbers, because a model learns them in
+# seconds. The German word for 47 is *siebenundvierzig*, "seven and forty". We split it into its three
+# parts. English turns the order around and drops the "and".
 
 # %%
 import random
@@ -182,8 +182,8 @@ print(f"≈{right} of 100 right")
 assert right > 40
 
 # %% [markdown]
-# After a few seconds of training, the translator gets about three rows out of four entirely right. Now we
-# break it in ways that raise no error.
+# After a few seconds of training, about three translations out of four are entirely right. Now we break the
+# translator in ways that raise no error.
 #
 # **To keep:** `nn.Transformer` is the two stacks; you write the rest of the model and every mask.
 
@@ -215,9 +215,8 @@ assert changed_outputs(as_it_comes) == [0, 1, 2]
 
 # %% [markdown]
 # By default the module expects the shape `(length, batch, d_model)`. It read our tensor as five sentences
-# of three words, and words of different sentences attended to each other. When you pass no masks,
-# `nn.Transformer` raises an error only if the source and the target have different lengths. Ours have the
-# same length.
+# of three words, and words of different sentences attended to each other. Without masks, `nn.Transformer`
+# notices the mistake only if the source and the target have different lengths. Ours have the same length.
 #
 # **To keep:** always write `batch_first=True`.
 
@@ -228,9 +227,9 @@ assert changed_outputs(as_it_comes) == [0, 1, 2]
 # > subsequent positions." (section 3.1)
 #
 # `nn.Transformer` does not do that unless you tell it to: the default of `tgt_mask` is `None`. A mask from
-# a package with the other convention is no better: it hides the past and shows the future. In both cases
-# the decoder can copy its answer. The loss falls *faster* than it should, and the model learns nothing
-# useful ([07](07_batches_and_masks.ipynb)).
+# a package with the other convention hides the past and shows the future. In both cases the decoder can
+# copy its answer. The loss falls *faster* than it should, and the model learns nothing useful
+# ([07](07_batches_and_masks.ipynb)).
 #
 # You can check this without any training. Prediction $t$ is about token $t + 1$. So it must not depend on
 # token $t + 1$, nor on any token after it. Replace these tokens in the data, and see whether the prediction
@@ -269,8 +268,8 @@ n = tgt.size(1) - 1
 assert heard == [0, n - 1, n - 1, n]
 
 # %% [markdown]
-# With no mask and with the inverted mask, one prediction fewer depends on its answer, because the decoder
-# never reads the last token of the target. The last line is another mistake: without the shift, the decoder
+# With no mask and with the inverted mask, the last prediction is safe: its answer is the last token of the
+# target, which `tgt[:, :-1]` leaves out. The last line is another mistake: without the shift, the decoder
 # reads `tgt[:, 1:]`, the very tokens that it should predict. Put this check into the tests of every program
 # that trains a decoder.
 #
@@ -279,9 +278,9 @@ assert heard == [0, n - 1, n - 1, n]
 # %% [markdown]
 # ## Trap 3: padding, twice
 #
-# In the encoder, `src_key_padding_mask` hides the padding of the source. Is that not enough? No: the
-# encoder still outputs a vector for each padded position, and the decoder looks at all of the encoder's
-# output. A second mask, `memory_key_padding_mask`, hides these vectors from the decoder.
+# In the encoder, `src_key_padding_mask` hides the padding of the source. This is not enough: the encoder
+# still outputs a vector for each padded position, and the decoder looks at all of the encoder's output. A
+# second mask, `memory_key_padding_mask`, hides these vectors from the decoder.
 #
 # **Before you run this:** we add three padding tokens to a source. How much do the logits change with both
 # masks, and how much without `memory_key_padding_mask`?
@@ -310,12 +309,12 @@ assert once > 0.02
 # **To keep:** pass the source's padding mask twice, once for the encoder and once for the decoder.
 
 # %% [markdown]
-# ## Trap 4: it is not quite the paper's model
+# ## It is not quite the paper's model
 #
-# Two things differ from the paper's text. First, each stack ends in one more layer norm. Second, one
-# number, `dropout`, sets the rate in three places: after each sub-layer, inside the feed-forward network,
-# and on the attention weights. The paper mentions only the first of these. It also describes dropout on the
-# sums of embeddings and positions, which are outside the module (section 5.4).
+# Two things differ from the paper's text. First, the encoder and the decoder each end in one more layer
+# norm. Second, one number, `dropout`, sets the rate in three places: after each sub-layer, inside the
+# feed-forward network, and on the attention weights. The paper mentions only the first of these. It also
+# describes dropout on the sums of embeddings and positions, which are outside the module (section 5.4).
 
 # %%
 layer = nn.Transformer(64, nhead=4, dropout=0.1, batch_first=True).encoder.layers[0]
@@ -332,7 +331,7 @@ assert theirs.encoder.norm is not None
 # Is everything else the same as in our model? We can test that: copy the weights and compare the outputs.
 # PyTorch keeps $W^Q$, $W^K$ and $W^V$ of all heads in one matrix, `in_proj_weight`. Apart from that, only
 # the names differ. Two functions of this package copy the weights: `to_torch` builds an `nn.Transformer`
-# with a model's weights and without the two norms, and `from_torch` goes the other way.
+# with a model's weights and without the two additional norms, and `from_torch` goes the other way.
 
 # %%
 from annotated.interop import from_torch, to_torch
@@ -358,10 +357,10 @@ for name, weight in ours.state_dict().items():
         assert torch.equal(back[name], weight)
 
 # %% [markdown]
-# The two models compute the same numbers. So you can train a model without the two norms in PyTorch and
-# then move it into this package. There you can search with the cache and draw all the pictures of
-# attention. You copy its embeddings and its output map yourself. One detail matters: our models multiply
-# embeddings by $\sqrt{d_{model}}$ (section 3.4). If your model does not, divide its embedding tables by
+# The two models compute the same numbers. So you can train the module that `to_torch` returns and then move
+# its weights back into this package, which has beam search, the cache and the pictures of attention. You
+# copy its embeddings and its output map yourself. One detail matters: our models multiply embeddings by
+# $\sqrt{d_{model}}$ (section 3.4). If your model does not, divide its embedding tables by
 # $\sqrt{d_{model}}$ when you copy them.
 #
 # **To keep:** to test a model, copy its weights into another implementation and compare the outputs.
@@ -371,10 +370,10 @@ for name, weight in ours.state_dict().items():
 #
 # - `nn.Transformer` holds the two stacks; you add embeddings, positions, masks, the output map and
 #   decoding.
-# - In its masks `True` means hidden, it applies none of them by default, and you must pass the source's
-#   padding mask twice.
-# - A check without training finds a decoder that sees its answer, and copied weights show that two
-#   implementations compute the same model.
+# - In its masks `True` means hidden. By default, it applies no mask, and you must pass the source's padding
+#   mask twice.
+# - A check without training finds a decoder that sees its answer. Copied weights show that two
+#   implementations compute the same numbers.
 #
 # **Deeper:** [What does nn.Transformer do with your
 # masks?](evidence/what_does_nn_transformer_do_with_your_masks.ipynb)
