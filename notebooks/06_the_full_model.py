@@ -457,7 +457,7 @@ assert abs(count["feed-forward"] / (12 * 8 * d**2) - 1) < 0.01
 # ([04](04_feed_forward_and_embeddings.ipynb)).
 #
 # The paper's Table 3 says 65 million, and we count 63 million. The difference is about 2 million parameters
-# for two, four, six and eight layers alike, so it cannot be in the layers ([00](00_start_here.ipynb)).
+# for two, four, six and eight layers alike, so it cannot be in the layers.
 #
 # **To keep:** attention moves information between words, but most of the weights work on one word at a time.
 

@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from checking import check_site
-from folds import TITLES
+from folds import SCAFFOLD, TITLES
 from notebook_pages import VEGA, as_html, figure_name, fold, to_page
 from sources import notebooks
 from teaching import row
@@ -77,7 +77,7 @@ def test_what_a_notebook_folds_is_folded_and_nothing_else() -> None:
     notebook = nbformat.v4.new_notebook(cells=[*cells, nbformat.v4.new_code_cell("2 + 2")])
     fold(notebook)
     assert [cell.metadata.get("tags", []) for cell in notebook.cells] == [
-        *(["hide-cell", t] for t in TITLES),
+        *(["hide-input" if t == SCAFFOLD else "hide-cell", t] for t in TITLES),
         [],
     ]
     assert {cell.source for cell in cells} == {"1"}

@@ -1,18 +1,19 @@
-"""Folded cells: the installation, solutions, and the checks of what the text claims.
+"""Folded cells: the installation, scaffolding, solutions, and the checks of what the text claims.
 
-A source says only the tag, `install`, `solution` or `check`. `fold` adds what hides the code in JupyterLab
-and in Colab, and the site folds by the same tags. A solution's outputs are hidden with it; a check that fails
-and an installation show theirs.
+A source says only the tag, `install`, `scaffold`, `solution` or `check`. `fold` adds what hides the code in
+JupyterLab and in Colab, and the site folds by the same tags. A solution's outputs are hidden with it; the
+others show theirs.
 """
 
 import re
 
 from nbformat import NotebookNode, from_dict
 
-INSTALL, SOLUTION, CHECK = "install", "solution", "check"
+INSTALL, SCAFFOLD, SOLUTION, CHECK = "install", "scaffold", "solution", "check"
 # Colab shows the first line in place of the code, JupyterLab puts it on the bar that stands for the cell.
 TITLES = {
     INSTALL: "# @title Install the package where it is missing\n",
+    SCAFFOLD: "# @title Scaffolding\n",
     SOLUTION: "# @title Solution\n",
     CHECK: "# @title Check\n",
 }

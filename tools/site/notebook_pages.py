@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 
 from figures import figure_name as tagged_name
 from figures import prefix
-from folds import CHECK, INSTALL, SOLUTION, TITLE, fold_of
+from folds import CHECK, INSTALL, SCAFFOLD, SOLUTION, TITLE, fold_of
 from sources import evidence, notebooks, with_sections
 
 VEGA = "application/vnd.vegalite.v5+json"
@@ -23,6 +23,7 @@ SCRIPTS = (
 )
 PROMPTS = {
     INSTALL: "Installation, where it is missing",
+    SCAFFOLD: "Show the scaffolding",
     SOLUTION: "Show a solution",
     CHECK: "Show what checks this",
 }
@@ -72,10 +73,10 @@ def figure_name(cell: NotebookNode, notebook: str) -> str:
 
 
 def fold(notebook: NotebookNode) -> None:
-    """Fold what the notebook folds: installation, checks, solutions with their outputs."""
+    """Fold what the notebook folds: all but scaffolding with their outputs."""
     for cell in notebook.cells:
         if kind := fold_of(cell):
-            tags = ["hide-cell", kind]
+            tags = ["hide-input" if kind == SCAFFOLD else "hide-cell", kind]
             cell.metadata = nbformat.from_dict({"tags": tags, "mystnb": {"code_prompt_show": PROMPTS[kind]}})
             cell.source = TITLE.sub("", cell.source)
 
