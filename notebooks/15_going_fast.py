@@ -76,9 +76,9 @@ assert sum(call.count for call in calls) > 500
 
 # %% [markdown]
 # `mm` and `addmm` are matrix products. They do nearly all the arithmetic, but they take only part of the
-# time. The other calls in the list hardly compute anything: they copy, draw and apply dropout masks, or
-# work on the softmax. Why do these calls take so long? To answer, we need two numbers for each call: how
-# much it computes, and how much it fetches from memory.
+# time. Most of the other calls in the list hardly compute anything: they copy numbers, multiply them by a
+# mask, or belong to the softmax and the loss. Why do these calls take so long? The answer needs two numbers
+# for each call: how much it computes, and how much it fetches from memory.
 
 # %% [markdown]
 # ## How much arithmetic?
@@ -86,16 +86,17 @@ assert sum(call.count for call in calls) > 500
 # > "For our base models using the hyperparameters described throughout the paper, each training step took
 # > about 0.4 seconds." (section 5.2)
 #
-# We count *floating-point operations* (FLOPs); a multiplication and an addition are two. In the forward
-# pass, each weight takes part in one multiplication and one addition for each token. The backward pass does
-# as much work twice: once for the gradient of the input, and once for the gradient of the weight. So a step
-# takes about
+# We count *floating-point operations* (FLOPs). A multiplication is one operation, and so is an addition. In
+# the forward pass, each weight takes part in one multiplication and one addition for each token. The
+# backward pass does as much work twice: once for the gradient of the input, and once for the gradient of
+# the weight. So a step takes about
 #
 # $$6 \cdot \text{weights} \cdot \text{tokens}$$
 #
 # operations. The rule leaves out the products of queries with keys, which are small for short sentences.
 # PyTorch can count all operations without computing anything. On the device `meta`, a tensor has a shape
 # but no content. We take the base model and a batch as large as the paper's, 25,000 tokens on each side.
+# Each weight meets the tokens of one side only, so the rule counts 25,000 of them.
 
 # %%
 from torch.utils.flop_counter import FlopCounterMode
@@ -120,39 +121,32 @@ assert 0.25 < reached / P100 < 0.35
 
 # %% [markdown]
 # The rule is within 1% of the count. The share of the possible arithmetic that a program uses is called
-# *model FLOPs utilization*. Here it is 31%, so two thirds of the arithmetic that the GPUs could have done
-# went unused. For PaLM, a much larger model, the authors report 46% (Chowdhery et al., 2022).
+# *model FLOPs utilization*. Here it is 31%. For PaLM, a much larger model, the authors report 46%
+# (Chowdhery et al., 2022).
 #
 # **To keep:** a training step takes about six operations per weight and token.
 
 # %% [markdown]
 # ## Arithmetic or memory?
 #
-# A number has to come from memory before it can be multiplied, and that is slow. The core that ran this
-# page does about ten operations in the time in which it fetches one number. An H100 GPU does about six
-# hundred operations in the time in which it fetches one 16-bit number. So it matters how often each fetched
-# number is used. A call's **arithmetic intensity** is the number of operations that it does per byte that
-# it reads or writes.
+# A number has to come from memory before it can be multiplied, and that is slow. So it matters how often
+# each fetched number is used. A call's **arithmetic intensity** is the number of operations that it does
+# per byte that it reads or writes.
 #
-# Suppose that you multiply one row of 4,096 numbers with a matrix of $4096 \times 4096$. Every weight is
-# fetched, used once, and forgotten. Now multiply 256 rows with the same matrix. Each fetched weight is used
-# 256 times.
+# Suppose that you multiply one row of 4,096 numbers with a matrix of $4096 \times 4096$. Each weight is
+# fetched and used once. Now multiply 256 rows with the same matrix. Each fetched weight is used 256 times.
 #
 # **Before you run this:** 64 rows take 64 times the arithmetic of one row. How many times as long will the
 # product take?
 
 # %%
 import time
+from timeit import repeat
 
 
 def seconds(run, times=3):
     """The least processor time of a few runs."""
-    took = []
-    for _ in range(times):
-        began = time.process_time()
-        run()
-        took.append(time.process_time() - began)
-    return min(took)
+    return min(repeat(run, timer=time.process_time, number=1, repeat=times))
 
 
 WIDTH, rows = 4096, (1, 4, 16, 64, 256)
@@ -196,16 +190,18 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. The roofline of one core. Memory is the limit on the slope, and arithmetic is the limit under
-# the flat roof. The dots are measured products.*
+# the flat roof. The dots are measured products. The roof is a bound, and products of a few rows do not
+# reach it.*
 #
 # The product of 64 rows takes much less than 64 times as long, because all rows share the fetching of the
-# matrix.
+# matrix. It still takes longer than the product of one row, because 64 rows lie under the flat roof, where
+# arithmetic is the limit.
 #
 # A picture like Figure 1 is called a **roofline**. On the slope, a call is *memory-bound*: it waits for
 # bytes, and faster arithmetic would not help. Under the flat roof, a call is *compute-bound*. The two lines
-# meet at the *ridge point*. The ridge point in the figure is an estimate for our core. For an H100 GPU it
-# lies at about 300 operations per byte: by its data sheet, the GPU computes 989 TFLOP/s in 16-bit products
-# and reads 3.35 TB/s from memory.
+# meet at the *ridge point*. For our core, the figure puts it at a few operations per byte. For an H100 GPU
+# it lies at about 300: by its data sheet, the GPU computes 989 TFLOP/s in 16-bit products and reads 3.35
+# TB/s from memory.
 #
 # Now the profile makes sense. Dropout and softmax do only a few operations for each number that they fetch.
 # These calls lie far to the left in the figure, so they take a large part of the time although they do
@@ -262,10 +258,11 @@ assert speed[12] > 2 * speed[1]
 
 # %% [markdown]
 # The batch of twelve translates several times as many sentences per second. This rate is called
-# *throughput*. But each user waits longer for an answer, because the batch runs until its longest sentence
-# is done. This wait is called *latency*. Services therefore refill the batch while it runs: as soon as one
-# sentence is finished, a new one takes its row (*continuous batching*). Our model is small, so much of the
-# gain has another reason: the rows of a batch also share the fixed cost of each call.
+# *throughput*. But each user waits longer for an answer, because each step takes longer and the batch runs
+# until its longest sentence is done. This wait is called *latency*. Services therefore refill the batch
+# while it runs: as soon as one sentence is finished, a new one takes its row (*continuous batching*). Our
+# model is small, so much of the gain has another reason: the rows of a batch also share the fixed cost of
+# each call.
 #
 # **To keep:** batches raise throughput, because each fetched weight serves many rows.
 
@@ -275,7 +272,8 @@ assert speed[12] > 2 * speed[1]
 # As written, the paper's equation 1 makes a table of scores with one entry for each query and key, and then
 # takes the softmax of each row. For 10,000 tokens, the table has 100 million numbers per head. They are
 # written to memory and read again several times. **FlashAttention** (Dao et al., 2022) computes the same
-# output without ever storing the table.
+# output without ever storing the table. It computes the scores in blocks that fit into the small, fast
+# memory next to the arithmetic units.
 #
 # The softmax divides by a sum over all scores, so it seems to need all of them at once. A trick that is
 # older than FlashAttention avoids this (Milakov and Gimelshein, 2018). Go through the keys in blocks, and
@@ -361,9 +359,8 @@ assert tables[1] / tables[0] > 3.2
 # the scores again. It is still faster for long sentences. In a recorded benchmark of this package's
 # attention on a CPU, the fused form was slower at 48 tokens and faster from 128 tokens on.
 #
-# The same idea makes other parts faster. Fused Adam updates all weights in one pass over memory. A loss
-# that takes 256 tokens at a time never makes the whole table of logits, which has one row per token and one
-# column per word of the vocabulary. `torch.compile` finds many such fusions by itself.
+# The same idea makes other parts faster. Fused Adam updates all weights in one pass over memory, and
+# `torch.compile` finds many such fusions by itself.
 #
 # **To keep:** FlashAttention computes the same formula block by block with a running softmax, so the table
 # never exists.
@@ -490,10 +487,11 @@ assert (mean_of_means - wanted).norm() > 0.1 * wanted.norm()
 torch.testing.assert_close(divided_last, wanted)
 
 # %% [markdown]
-# No, the mean of the means is wrong. A word on the first GPU counted more than twice as much as a word on
-# the second, and nothing crashed. The remedy is simple, because the gradient of a sum is the sum of the
-# gradients. Each GPU computes the gradient of its *summed* loss. The all-reduce adds the gradients and the
-# token counts, and the division comes last. This package's `Trainer` works this way.
+# No, the mean of the means is wrong, and nothing crashed. The first part has 12 tokens and the second has
+# 32, so a token of the first part counted more than twice as much. The remedy is simple, because the
+# gradient of a sum is the sum of the gradients. Each GPU computes the gradient of its *summed* loss. The
+# all-reduce adds the gradients and the token counts, and the division comes last. This package's `Trainer`
+# works this way.
 #
 # The same holds for **gradient accumulation**. If a batch does not fit into memory, process it in pieces.
 # Add up the gradients of all pieces, divide by the number of all tokens, and only then update the weights.
@@ -505,16 +503,12 @@ torch.testing.assert_close(divided_last, wanted)
 # torchrun --nproc-per-node 8 -m annotated train --corpus multi30k --preset base --out runs/base
 # ```
 #
-# On two machines, run the next command on both, with the address of the first machine:
+# For several machines, `annotated train --help` shows the command.
 #
-# ```
-# torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint first-machine:29400 \
-#     -m annotated train --corpus multi30k --preset base --out runs/base
-# ```
-#
-# Does sending the gradients take long? When $n$ GPUs pass gradients around a ring, each GPU sends
-# $2(n-1)/n$ times the bytes of the gradient. The next cell divides the time for sending by the time for
-# computing. It uses published rates, so nothing here is measured:
+# Does sending the gradients take long? When $n$ GPUs add up their gradients in a ring, each GPU sends
+# $2(n-1)/n$ times the bytes of the gradient: half of it to form the sums, and half to hand them out. The
+# next cell divides the time for sending by the time for computing. It uses published rates and measures
+# nothing:
 
 # %%
 compute = 0.4 * 989e12  # assumed: 40% of what an H100 can do in 16 bits
@@ -528,7 +522,7 @@ for link, gpus, per_second in (("8 GPUs, NVLink", 8, 450e9), ("64 GPUs, InfiniBa
 # The number of weights cancels, because the sending and the computing both grow with it. The ratio depends
 # on how many tokens each GPU processes between two exchanges. Part of the sending hides behind the backward
 # pass, because the gradients of the last layers are ready first. If the model itself is too large for one
-# GPU, its weights and Adam's means are spread over all GPUs (*FSDP*, *ZeRO*), at the price of more sending.
+# GPU, methods such as FSDP spread its weights and Adam's means over all GPUs, at the price of more sending.
 #
 # **To keep:** add the gradients and the token counts over all GPUs, and divide last.
 

@@ -31,10 +31,10 @@ if not find_spec("annotated"):
 # > constituency parsing." (section 6.3)
 #
 # **Constituency parsing** divides a sentence into phrases, each phrase into smaller phrases, and so on down
-# to the words. The paper's sentences are from the Wall Street Journal. Their trees took years of work, and
-# you need a license to use them. Our sentences come with the package: a small grammar generates them in
-# English and German together with their trees. We use the English sentences of at most ten words; here a
-# punctuation mark counts as a word.
+# to the words. The paper's sentences are from the Wall Street Journal. Their trees were drawn by hand, and
+# you need a license to use them. Our sentences come with the package: a small grammar generates them
+# together with their trees. We use English sentences of at most ten words, and a punctuation mark counts as
+# a word.
 
 # %%
 import matplotlib.pyplot as plt
@@ -45,6 +45,9 @@ from annotated.plots import setup_notebook
 pairs = [pair for pair in sample(7000) if len(pair.english_words) <= 10]
 example = pairs[4]
 print(example.english)
+
+# %% [markdown]
+# The next cell can draw a tree. You can skip its code.
 
 
 # %%
@@ -93,10 +96,10 @@ plt.show()
 print(example.english_tree)
 
 # %% [markdown]
-# But then the model has to copy every word, and it can only write words that are in its vocabulary. It
-# doesn't have to copy them, because we already know the words of the sentence. Vinyals and others ("Grammar
-# as a Foreign Language", 2014) left them out. In their place stands one mark for each word. Our mark is the
-# word's part of speech. Each closing bracket names the phrase that it closes.
+# But then the model has to copy every word, and it can only write words that are in its vocabulary. We
+# already know the words of the sentence, so Vinyals and others ("Grammar as a Foreign Language", 2014)
+# replaced each word by a mark. Our mark is the word's part of speech. Each closing bracket names the phrase
+# that it closes.
 
 
 # %%
@@ -119,7 +122,8 @@ from annotated.data.trees import Tree
 
 def read_tree(tokens, words):
     """The tree of these words that the tokens stand for, or None."""
-    rest, unclosed = list(words), [("", [])]  # (label, children) of each open bracket
+    rest = list(words)
+    unclosed = [("", [])]  # (label, children) of each open bracket; the first will hold the whole tree
     for token in tokens:
         label, children = unclosed[-1]
         if token.startswith("("):
@@ -157,9 +161,9 @@ for pair in pairs[:500]:
 # ## What labeled F1 counts
 #
 # When is a parse right? The tree that the corpus gives for a sentence is called its *gold* tree. We could
-# demand exactly this tree, but that would be harsh: a single wrong bracket would cost as much as a wrong
-# tree. Here are two trees of one sentence. In the first one, I used the telescope to see the man. In the
-# second one, the man had the telescope.
+# demand exactly this tree, but then a single wrong bracket would cost as much as a tree that is wrong
+# everywhere. Here are two trees of one sentence. In the first one, I used the telescope to see the man. In
+# the second one, the man had the telescope.
 
 # %%
 seen = Tree.parse(
@@ -226,8 +230,8 @@ assert f1([None, seen], [had, seen]) == 2 * 6 / 18
 assert list(spans(seen) - spans(had)) == [("NP", 2, 4)]
 
 # %% [markdown]
-# Five of the six brackets agree, so F1 is 5/6. In general, F1 combines two shares. *Precision* is the share
-# of predicted brackets that are right. *Recall* is the share of gold brackets that were found. F1 is their
+# Five of the six brackets agree, so F1 is 5/6. F1 combines two shares. *Precision* is the share of
+# predicted brackets that are right. *Recall* is the share of gold brackets that were found. F1 is their
 # harmonic mean.
 #
 # Is 5/6 a good score? To judge a score, you need a baseline. Our baseline does not read the sentence: it
@@ -255,8 +259,7 @@ assert right < 20
 assert not {pair.english for pair in held_out} & {pair.english for pair in training}
 
 # %% [markdown]
-# **To keep:** F1 gives partial credit for each right bracket, so even a parser that does not read earns
-# some.
+# **To keep:** F1 gives credit for each right bracket, so even a parser that does not read earns some.
 
 # %% [markdown]
 # ## The same model
@@ -334,8 +337,9 @@ def parse(pairs, allowed=None, most=60):
     written, last = [[] for _ in pairs], torch.full((len(pairs), 1), marks.start)
     while not (last == marks.end).all() and len(written[0]) < most:
         log_probs = model.generator(model.decode(memory, mask, last, None, cache)[:, -1])  # (B, V)
-        for i, pair in enumerate(pairs if allowed else ()):
-            log_probs[i] = forbid(log_probs[i], allowed(tokens_of(written[i]), len(pair.english_words)))
+        if allowed:
+            for i, pair in enumerate(pairs):
+                log_probs[i] = forbid(log_probs[i], allowed(tokens_of(written[i]), len(pair.english_words)))
         ended = last == marks.end  # (B, 1)
         last = log_probs.argmax(dim=-1, keepdim=True).masked_fill(ended, marks.end)  # (B, 1)
         for row, token in zip(written, last.flatten().tolist(), strict=True):
@@ -358,10 +362,10 @@ assert f1([found[i] for i in readable], [gold[i] for i in readable]) > f1(found,
 assert exact > 130
 
 # %% [markdown]
-# A model that was built for translation has learned to parse. But look at the last two lines: the same
-# parser has two different scores. EVALB, the usual scoring program, leaves out sentences whose predicted
-# tree has the wrong number of words. A parser that fails on difficult sentences then looks better than it
-# is. We keep such a sentence in the score and count that none of its brackets was found.
+# A model that was built for translation has learned to parse. But its two values of F1 are far apart.
+# EVALB, the usual scoring program, leaves out sentences whose predicted tree has the wrong number of words.
+# A parser that fails on difficult sentences then looks better than it is. We keep such a sentence in the
+# score and count that none of its brackets was found.
 #
 # **To keep:** nothing in the model is made for trees; it learns them from the data.
 
@@ -383,16 +387,15 @@ assert exact > 130
 # > "In contrast to RNN sequence-to-sequence models, the Transformer outperforms the BerkeleyParser even when
 # > training only on the WSJ training set of 40K sentences." (section 6.3)
 #
-# A model that has nothing built in for trees beats most of the parsers that do, from only 40,000 sentences.
-# Among the parsers that were trained on the same data, only the two of Dyer et al. stayed ahead. You cannot
-# compare our own numbers with this table, because our grammar is far simpler than the language of the Wall
-# Street Journal.
+# A model that has nothing built in for trees scores as high as parsers that do. Among the parsers that were
+# trained on the same 40,000 sentences, only the two of Dyer et al. stayed ahead. You cannot compare our own
+# numbers with this table, because our grammar is far simpler than the language of the Wall Street Journal.
 
 # %% [markdown]
 # ## Forbid what cannot be right
 #
-# **Before you run this:** some outputs are not a tree of their sentence. What is wrong with them? Do their
-# brackets fail to match, or is it something else?
+# **Before you run this:** which mistake is more frequent in the outputs that are no tree of their sentence:
+# brackets that do not match, or a wrong number of words?
 
 # %%
 faults = Counter()
@@ -408,12 +411,11 @@ for name, times in faults.most_common():
 assert faults["brackets that do not match"] < faults["a tree, for another number of words"] < 60
 
 # %% [markdown]
-# The brackets nearly always match. The part that looked easiest goes wrong: the model writes too many or
-# too few marks.
+# The brackets nearly always match, but the model writes too many or too few marks.
 #
-# But we *know* how many words there are, and we know the rules of brackets. So why let the model break
-# them? In **constrained decoding**, we ask before each step which tokens can still lead to a tree, and we
-# set the log-probabilities of all others to $-\infty$. Three rules decide:
+# But we *know* how many words there are, and we know the rules of brackets, so we need not let the model
+# break them. In **constrained decoding**, we ask before each step which tokens can still lead to a tree,
+# and we set the log-probabilities of all others to $-\infty$. Three rules decide:
 #
 # - A mark or an opening bracket may follow only while words are left.
 # - A closing bracket may follow only if it closes the innermost open bracket, and that bracket is not
@@ -437,7 +439,8 @@ def allowed_next(written, length):
             leaves += 1
     if not unclosed:
         return [] if written else ["(S"]
-    allowed, deep = [], [token[0] for token in written[-5:]] == ["("] * 5  # no endless (NP (NP (NP
+    deep = [token[0] for token in written[-5:]] == ["("] * 5  # no endless (NP (NP (NP
+    allowed = []
     if leaves < length:
         allowed += [mark for mark in number if mark[0] != ")" and not (deep and mark[0] == "(")]
     if not written[-1].startswith("(") and (len(unclosed) > 1 or leaves == length):
@@ -465,16 +468,16 @@ assert f1(always, gold) > f1(found, gold)
 assert repaired < 0.6 * found.count(None)
 
 # %% [markdown]
-# Every output is a tree now, and F1 rises. But hardly any of the repaired trees is *right*. At the end of a
-# sentence, the rules may force the model to place one more word. By then, the phrase to which the word
-# belongs may already be closed, and greedy decoding cannot go back. To go back, you need a search that
-# keeps several candidates.
+# Every output is a tree now, and F1 rises. But hardly any of the repaired trees is *right*. A likely reason
+# is that greedy decoding cannot go back. At the end of a sentence, the rules may force the model to place
+# one more word. By then, the phrase to which the word belongs may already be closed. A search that keeps
+# several candidates can still choose another beginning.
 #
-# Today's language models use the same trick. If the output must be valid JSON or a legal move in chess, the
-# decoder masks all tokens that would break the rules.
+# Language models are constrained in the same way. If the output must be valid JSON, the decoder masks all
+# tokens that would break its rules.
 #
-# *The paper parsed with a beam of 21. Does the beam help? Without the constraint it does not, and with the
-# constraint it does: [Does a wide beam hurt parsing?](evidence/does_a_wide_beam_hurt_parsing.ipynb)*
+# *The paper parsed with a beam of 21. For our parser, a beam helps with the constraint and does not help
+# without it: [Does a wide beam hurt parsing?](evidence/does_a_wide_beam_hurt_parsing.ipynb)*
 #
 # **To keep:** if you know a rule of the output, don't hope that the model has learned it; mask every token
 # that would break it.
@@ -484,7 +487,8 @@ assert repaired < 0.6 * found.count(None)
 #
 # - A tree becomes a sequence of brackets and marks, and parsing becomes translation with the same model.
 # - Labeled F1 compares brackets, and an output that is not a tree must count as a failure.
-# - Masking tokens constrains a decoder to valid outputs, but greedy decoding still cannot go back.
+# - A decoder writes only valid outputs if all other tokens are masked, but greedy decoding still cannot go
+#   back.
 #
 # **Deeper:** [Does a wide beam hurt parsing?](evidence/does_a_wide_beam_hurt_parsing.ipynb)
 #

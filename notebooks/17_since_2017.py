@@ -66,8 +66,8 @@ assert "cat" in followers["A"]
 # %% [markdown]
 # Each pair of neighbors makes sense, but the whole sentence does not, because this model remembers only one
 # word. A Transformer can look back at all the words so far. Its task is the same: **given the words so far,
-# predict the next one.** At first, models like GPT and Llama are trained on nothing but this task, with a
-# huge amount of text from the web.
+# predict the next one.** Models like GPT and Llama are first trained on nothing but this task, with a huge
+# amount of text.
 
 # %% [markdown]
 # ## One stack
@@ -116,16 +116,16 @@ class Attention(nn.Module):
             k, v = remember(cache, k, v)  # (B, heads, S, d_k): with those of all earlier tokens
         share = q.size(1) // k.size(1)  # query heads for each head of keys; 1 for now
         k, v = k.repeat_interleave(share, dim=1), v.repeat_interleave(share, dim=1)
-        causal = torch.ones(q.size(2), k.size(2), dtype=torch.bool).tril(k.size(2) - q.size(2))
+        causal = torch.ones(q.size(2), k.size(2), dtype=torch.bool).tril(k.size(2) - q.size(2))  # last T of S
         heads, _ = attention(q, k, v, causal)
         return self.w_o(heads.transpose(1, 2).flatten(2))
 
 
 # %% [markdown]
-# You can ignore three things in this class until we need them: `place` does nothing yet, `cache` is `None`
-# during training, and `share` is 1. The rest is the attention of [00](00_start_here.ipynb). The last lines
-# build the causal mask, in which each position sees itself and all earlier positions. The remaining parts
-# of 2017 are short.
+# You can ignore three things in this class until we need them. `place` does nothing yet. `cache` is `None`
+# during training, so `remember`, which we write later, is not called. And `share` is 1. The rest is the
+# attention of [00](00_start_here.ipynb), with a causal mask: each position sees itself and all earlier
+# positions. The remaining parts of 2017 are short.
 
 
 # %%
@@ -211,8 +211,8 @@ print(f"{len(vocab):,} words, {len(stream):,} tokens to learn from, {len(unseen)
 
 # %% [markdown]
 # Most models of today are trained with **AdamW** (Loshchilov and Hutter, 2019). AdamW is Adam with *weight
-# decay*: in addition to the usual step, each update moves every weight a little closer to 0. The learning
-# rate rises for a short warm-up, and then follows half a cosine down to 0.
+# decay*: after its usual step, each update also shrinks every weight a little. The learning rate rises for
+# a short warm-up, and then follows half a cosine down to 0.
 
 # %%
 import math
@@ -273,8 +273,8 @@ assert 3.0 < losses["2017"] < bigram - 0.1
 #
 # Layer normalization does two things to a vector: it subtracts the mean of its entries, and it divides by
 # their standard deviation. Zhang and Sennrich (2019) asked whether both steps are needed. They suspected
-# that training benefits mainly from the division, because it brings every vector to the same length. So
-# their **RMSNorm** keeps only the division.
+# that training benefits mainly from the division. So their **RMSNorm** divides by the root of the mean
+# square and subtracts nothing. It has no learned bias either.
 #
 # The place of the norm has changed, too. In our `Block` it already stands *before* the sub-layer. This is
 # the pre-norm of [06](06_the_full_model.ipynb), and almost every model of today uses it.
@@ -306,9 +306,9 @@ assert (RMSNorm(64)(x + 3) - RMSNorm(64)(x)).abs().max() > 1
 assert abs(losses["+ RMSNorm"] - losses["2017"]) < 0.25
 
 # %% [markdown]
-# The two losses are about the same.
+# With one run of each, the two losses are about the same.
 #
-# **To keep:** RMSNorm is a layer norm without the mean and the bias. It is cheaper and usually works as
+# **To keep:** RMSNorm is a layer norm without the mean and the bias. It computes less, and here it works as
 # well.
 
 # %% [markdown]
@@ -399,8 +399,8 @@ assert losses["+ rotary"] < losses["+ RMSNorm"]
 # ## Writing with a cache
 #
 # The model is trained on whole windows, but it writes one token at a time. A simple loop would send the
-# whole text through the model again for each new token. This is a waste: the keys and values of earlier
-# tokens never change, because no token sees a later one. So each layer stores them in its **KV cache**.
+# whole text through the model again for each new token. This is wasteful, because the keys and values of
+# earlier tokens never change: no token sees a later one. So each layer stores them in its **KV cache**.
 # Each step then sends only the newest token through the model, and its query looks at all stored keys.
 # Lesson [11](11_search_and_averaging.ipynb) draws this.
 
@@ -435,10 +435,10 @@ print(write(model, "A cat", likeliest))
 
 # %% [markdown]
 # The first call sends the whole prompt through the model. This step is called the *prefill*. Each later
-# call sends one token. Suppose that there are 30 such steps. With the cache, the model processes 30 tokens
-# in total. Without the cache, step $n$ would process all $n$ tokens so far, which makes $1 + 2 + \dots + 30
-# = 465$ in total. Rotary positions fit in well: a key is rotated before it is stored, and its position
-# never changes.
+# call sends one token. Suppose that the prompt is one token and that there are 30 calls. With the cache,
+# the model processes 30 tokens in total. Without the cache, call $n$ would process all $n$ tokens so far,
+# which makes $1 + 2 + \dots + 30 = 465$ in total. Rotary positions fit in well: a key is rotated before it
+# is stored, and its position never changes.
 #
 # **To keep:** a token's keys and values are computed once and then kept for all later steps.
 
@@ -511,11 +511,11 @@ with torch.no_grad():
 #
 # > "This consists of two linear transformations with a ReLU activation in between." (section 3.3)
 #
-# The ReLU lets a positive inner number through and sets a negative one to 0. A *gated* network has a finer
-# control. It multiplies the input by two matrices, and then multiplies the two results entry by entry. The
-# first result is the gate: it sets how much of the second gets through. In **SwiGLU** (Shazeer, 2020), the
-# gate first passes through the function $\mathrm{swish}(x) = x \cdot \sigma(x)$, a smooth relative of the
-# ReLU, where $\sigma$ is the sigmoid:
+# The ReLU lets a positive inner number through and sets a negative one to 0. A *gated* network multiplies
+# the input by two matrices, and then multiplies the two results entry by entry. The first result is the
+# gate: it sets how much of the second gets through. In **SwiGLU** (Shazeer, 2020), the gate first passes
+# through the function $\mathrm{swish}(x) = x \cdot \sigma(x)$, a smooth relative of the ReLU, where
+# $\sigma$ is the sigmoid:
 #
 # $$\mathrm{FFN}(x) = \left(\mathrm{swish}(x W_1) \odot x W_3\right) W_2$$
 #
@@ -560,7 +560,7 @@ assert losses["+ SwiGLU"] < losses["2017"]
 # than one of them: [Which changes since 2017 pay here?](evidence/which_changes_since_2017_pay.ipynb)*
 #
 # **To keep:** SwiGLU multiplies the inner numbers by a gate. The gate needs a third matrix, and a smaller
-# inner width makes up for it.
+# inner width keeps the number of weights the same.
 
 # %% [markdown]
 # ## Sampling
@@ -571,11 +571,12 @@ assert losses["+ SwiGLU"] < losses["2017"]
 # has thousands of good continuations. The likeliest one is the same every time, and a long text written
 # that way often repeats itself (Holtzman et al., 2020). So language models **sample**: they draw the next
 # token from the predicted distribution. This distribution has a long *tail* of tokens that are unlikely and
-# often nonsense. Two settings help to keep them out.
+# often make no sense. Two settings keep most of them out.
 #
 # - The **temperature** is a number that divides the logits ([02](02_attention.ipynb)). Below 1, it makes
 #   likely tokens even likelier.
-# - **Top-p** draws only from the smallest set of tokens whose probabilities add up to at least $p$.
+# - **Top-p** draws only from the likeliest tokens: the smallest set of them whose probabilities add up to
+#   at least $p$.
 
 
 # %%
@@ -593,9 +594,6 @@ def sampler(temperature=1.0, top_p=1.0):
 
 # %% [markdown]
 # First, we train the finished model for 1,000 updates, which takes about 15 seconds.
-#
-# **Before you run this:** which of the three settings below will write the strangest sentences? Each
-# setting continues the last prompt twice, so you also see how much the sentences vary.
 
 # %%
 model = train(parts, updates=1000)
@@ -604,6 +602,10 @@ print(f"after 1,000 updates: loss ≈{final:.2f} nats, as unsure as among ≈{ma
 
 # %% tags=["check"]
 assert 2.3 < final < losses["+ SwiGLU"] - 0.1
+
+# %% [markdown]
+# **Before you run this:** which of the three settings will write the strangest sentences? Each setting
+# continues the last prompt twice, so you also see how much the sentences vary.
 
 # %% tags=["nbval-ignore-output"]
 settings = {"temperature 1": (1.0, 1.0), "top-p 0.8": (1.0, 0.8), "temperature 0.3": (0.3, 1.0)}
@@ -626,10 +628,10 @@ sentences = {
 assert len(set(sentences["temperature 0.3"])) < len(set(sentences["temperature 1"]))
 
 # %% [markdown]
-# Temperature 1 is plain sampling, and it sometimes draws from the tail. Most of the 1,200 words are
-# unlikely here. Together, however, the unlikely words have a good share of the probability, and one odd
-# word derails the sentence. A low temperature makes the tail less likely, and top-p cuts it off. Let us
-# look at the words that may follow *The old woman*.
+# Temperature 1 is plain sampling, and it sometimes draws from the tail. Each word of the tail is unlikely,
+# but together these words have a large share of the probability, and one odd word spoils the sentence. A
+# low temperature makes the tail less likely, and top-p cuts it off. Here are the words that may follow *The
+# old woman*.
 
 # %% tags=["figure-sampling"]
 import matplotlib.pyplot as plt
@@ -652,18 +654,17 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# *Figure 3. The blue and gray bars are the model's own probabilities. Top-p with p = 0.4 draws only from
-# the blue words, and never from the gray ones or from the words that the figure leaves out. The orange bars
-# are the probabilities at a temperature of 0.3, which moves most of the probability to the first few
-# words.*
+# *Figure 3. The blue and gray bars are the model's own probabilities. Top-p with p = 0.4, chosen small
+# enough for the figure, draws only from the blue words, and never from the gray ones or from the words that
+# the figure leaves out. The orange bars are the probabilities at a temperature of 0.3, which moves most of
+# the probability to the first few words.*
 #
 # **To keep:** search when there are few right answers. Sample when there are many, and cut off the tail.
 
 # %% [markdown]
 # ## The family
 #
-# You have now built a small relative of Llama. A chatbot needs more size, more data and more training.
-# These are the names that you will meet when you read on:
+# You have now built a small relative of Llama. These are the names that you will meet when you read on:
 #
 # - **GPT** (2018–2020): one stack like ours, made larger and larger. GPT-3 could do a task after reading a
 #   few examples in its prompt, without further training (Brown et al., 2020).
@@ -672,12 +673,12 @@ plt.show()
 # - **T5** (Raffel et al., 2020): the paper's whole model, encoder and decoder. Every task is written as
 #   text in and text out.
 # - **Scaling** (Kaplan et al., 2020; Hoffmann et al., 2022): the loss falls predictably with more weights,
-#   more data and more compute. For a fixed amount of compute, about 20 training tokens per weight worked
-#   best.
+#   more data and more compute. For a fixed amount of compute, Hoffmann et al. found that about 20 training
+#   tokens per weight work best.
 # - **Fine-tuning**: a trained model is trained further on a smaller text with one purpose, such as
 #   questions with good answers.
-# - **RLHF** (Ouyang et al., 2022): people compare answers, a second model learns their preference, and the
-#   language model is trained until that second model scores its answers highly.
+# - **RLHF** (Ouyang et al., 2022): people compare answers, and a second model learns their preference. The
+#   language model is then trained to write answers that the second model prefers.
 # - **Mixture of experts** (Shazeer et al., 2017): a layer has many feed-forward networks, and each token
 #   uses only a few of them.
 # - **Vision and speech**: an image cut into squares is a sequence (Dosovitskiy et al., 2021), and so is
