@@ -12,7 +12,7 @@
 # - **Before:** you know attention, masks and heads ([02](02_attention.ipynb),
 #   [03](03_multi_head_attention.ipynb)) and how a decoder reads a known translation
 #   ([07](07_batches_and_masks.ipynb)).
-# - **After:** you can score an attention map against human judgement, test what a head does, and test whether
+# - **After:** you can score an attention map against human judgment, test what a head does, and test whether
 #   the model uses what it looks at.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). A number after `≈` may differ on your
@@ -240,8 +240,8 @@ assert mean_of_layer_4 < error_rate(lazy) - 0.05
 # alignments in such rows, in a larger model. So before you label the rows of a picture, find out which word
 # they are about. For this head, it is the word that was read, and in layer 4, it is the word to be said.
 #
-# **To keep:** compare a map with the diagonal before you believe it. Its rows may be about the word just
-# read or about the word to be said.
+# **To keep:** compare a map with the diagonal before you believe it. The rows of a map may be about the
+# word just read or about the word to be said.
 
 # %% [markdown]
 # ## Why do the rows change their meaning?
@@ -306,10 +306,10 @@ assert shares["to be said"][3] > 0.5 > 0.1 > shares["just read"][3]
 # sentences, and we write them so that a story can **fail**.
 #
 # *Story one: in some head, a participle looks at its subject.* In "In front of a big dog a man is
-# sleeping", the word *sleeping* should look at *man*, not at *dog*. The function `look` returns the weights
-# with which one word looks at all others, for every layer and head of the encoder. The function
-# `mean_weights` averages them over thirty sentences. Then we choose the head that most prefers the subject
-# to the other noun.
+# sleeping", the word *sleeping* should look at *man*, not at *dog*. The function `look` returns the pieces
+# of a sentence and the weights with which one word looks at them, for every layer and head of the encoder.
+# The function `mean_weights` averages them over thirty sentences. Then we choose the head that most prefers
+# the subject to the other noun.
 
 
 # %%
@@ -375,8 +375,9 @@ assert torch.minimum(near[0] - near[1], far[0] - far[1]).max() < 0.1  # no other
 # *Story two: in some head, an article looks at its noun.* This time, we write sentences on which rival
 # stories fail. If the head looks a fixed number of words ahead, it will fail on our sentences, because
 # zero, one or two adjectives stand before the noun. If it looks at the word before *in*, it will fail as
-# well, because we vary the words after the noun. Finally, we **choose** the head on five nouns and **test**
-# it on five others. We choose the head whose lowest share of hits is the highest.
+# well, because we vary the words after the noun. Finally, we **choose** a head on five nouns and **test**
+# it on five others. For each head, we look at its lowest share of hits over the three numbers of
+# adjectives, and we choose the head with the highest.
 
 # %%
 import random

@@ -28,7 +28,7 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## What is in the box
 #
-# PyTorch comes with a Transformer. Why not use it and stop here? Let us see what is in it and compare it
+# PyTorch comes with a Transformer. Why did we write our own? Let us see what is in PyTorch's and compare it
 # with ours:
 
 # %%
@@ -191,7 +191,7 @@ assert right > 40
 # ## Trap 1: which axis is the batch?
 #
 # **Before you run this:** we give the module three sentences of five words, with a vector of 64 numbers for
-# each word. Then we change only sentence 1 (of 0, 1 and 2). Which outputs should change?
+# each word. Then we change only the second sentence, which has number 1. Which outputs should change?
 
 
 # %%
@@ -359,7 +359,7 @@ for name, weight in ours.state_dict().items():
 # %% [markdown]
 # The two models compute the same numbers. So you can train the module that `to_torch` returns and then move
 # its weights back into this package, which has beam search, the cache and the pictures of attention. You
-# copy its embeddings and its output map yourself. One detail matters: our models multiply embeddings by
+# copy the embeddings and the output map yourself. One detail matters: our models multiply embeddings by
 # $\sqrt{d_{model}}$ (section 3.4). If your model does not, divide its embedding tables by
 # $\sqrt{d_{model}}$ when you copy them.
 #

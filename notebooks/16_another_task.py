@@ -267,8 +267,8 @@ assert not {pair.english for pair in held_out} & {pair.english for pair in train
 # Now we train the model, and nothing about the training is new. The source is the sentence, and the target
 # is the sequence of tokens. The model has two layers of width 64. The loss and the schedule are those of
 # [08](08_training_recipe.ipynb), and the loop is that of [09](09_first_example.ipynb). At the end we
-# average the weights of the last 140 updates. Section 6.1 of the paper averages its last checkpoints in the
-# same way.
+# average the weights of the last 140 updates. This is like the paper's mean of its last checkpoints
+# (section 6.1).
 
 # %%
 from itertools import chain, count, islice
@@ -365,7 +365,7 @@ assert exact > 130
 # A model that was built for translation has learned to parse. But its two values of F1 are far apart.
 # EVALB, the usual scoring program, leaves out sentences whose predicted tree has the wrong number of words.
 # A parser that fails on difficult sentences then looks better than it is. We keep such a sentence in the
-# score and count that none of its brackets was found.
+# score and count all of its brackets as missed.
 #
 # **To keep:** nothing in the model is made for trees; it learns them from the data.
 
@@ -394,7 +394,7 @@ assert exact > 130
 # %% [markdown]
 # ## Forbid what cannot be right
 #
-# **Before you run this:** which mistake is more frequent in the outputs that are no tree of their sentence:
+# **Before you run this:** some outputs are not a tree of their sentence. Which mistake is more frequent:
 # brackets that do not match, or a wrong number of words?
 
 # %%

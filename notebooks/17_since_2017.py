@@ -551,8 +551,8 @@ assert losses["+ SwiGLU"] < losses["2017"]
 
 # %% [markdown]
 # These are the parts of Llama 2 70B, and of most open models since: one stack, pre-norm with RMSNorm,
-# rotary positions, grouped queries and SwiGLU. Some details differ. For example, Llama's linear layers have
-# no biases.
+# rotary positions, grouped queries and SwiGLU. Some details differ from ours. For example, Llama's linear
+# layers have no biases.
 #
 # The list does not rank the parts. Each line is a single run of 300 updates with one seed, and all runs use
 # the same learning rate. *We compared the parts one by one in a translation model, with three seeds each.
@@ -568,10 +568,10 @@ assert losses["+ SwiGLU"] < losses["2017"]
 # > "We used beam search with a beam size of 4 and length penalty α = 0.6" (section 6.1)
 #
 # A sentence has only a few good translations, so it makes sense to search for the likeliest one. A story
-# has thousands of good continuations. The likeliest one is the same every time, and a long text written
-# that way often repeats itself (Holtzman et al., 2020). So language models **sample**: they draw the next
-# token from the predicted distribution. This distribution has a long *tail* of tokens that are unlikely and
-# often make no sense. Two settings keep most of them out.
+# has thousands of good continuations. A search finds the same one every time, and a long text written that
+# way often repeats itself (Holtzman et al., 2020). So language models **sample**: they draw the next token
+# from the predicted distribution. This distribution has a long *tail* of tokens that are unlikely and often
+# make no sense. Two settings keep most of them out.
 #
 # - The **temperature** is a number that divides the logits ([02](02_attention.ipynb)). Below 1, it makes
 #   likely tokens even likelier.
