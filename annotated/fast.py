@@ -1,11 +1,9 @@
-"""What computes the same as the readable code, faster. Tests hold each equal to what it replaces.
+"""Faster ways on a CPU to compute the same.
 
-CpuKernels               dropout and attention of short sentences, in training on a CPU
-smoothed_cross_entropy   generator and `LabelSmoothing` in one
-map_in_threads           independent batches, one in each of PyTorch's threads
+CpuKernels       dropout, and attention of short sentences, in training
+map_in_threads   independent batches, one in each of PyTorch's threads
 """
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +16,6 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from annotated.transformer.attention import attention
-from annotated.transformer.loss import check_smoothing
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -57,135 +54,12 @@ def quick_dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     On a CPU, torch's own draws a 64-bit number for each entry, which costs more than a small model's matrix
     products; here one such draw serves four entries, so p is rounded to a multiple of 1 / 65,536.
     """
-    if not 0 <= p <= 1:
-        raise ValueError(f"dropout must be a share, from 0 to 1, not {p}")
     dropped = round(p * 65536)
     if not training or x.device.type != "cpu" or dropped in (0, 65536):
         return F.dropout(x, p, training, inplace)
     draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device="cpu").random_(-(2**63), None)
     uniform = draws.view(torch.int16)[: x.numel()].view(x.shape)  # each of 65,536 values equally likely
     return x * (uniform >= dropped - 32768) * (65536 / (65536 - dropped))
-
-
-def smoothed_cross_entropy(
-    states: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    target: Tensor,
-    smoothing: float = 0.0,
-    padding_idx: int = 2,
-    chunk: int = 256,
-) -> Tensor:
-    """The fast form of generator and `LabelSmoothing` in one: never holds all logits, skips padding.
-
-    Args:
-        states: the decoder's states (n, d_model).
-        weight, bias: the output projection's, (size, d_model) and (size,).
-        target: right tokens (n,), int64.
-        chunk: how many tokens' logits are held at a time.
-
-    Returns the same sum as `LabelSmoothing(size, padding_idx, smoothing)(log_softmax(logits), target)`.
-    A second derivative, which that form has, raises RuntimeError here.
-    """
-    check_smoothing(len(weight), smoothing)
-    if not torch.is_grad_enabled():
-        weight, bias = weight.detach(), bias.detach()  # else their gradients would be computed all the same
-    kept = target != padding_idx
-    return ChunkedLoss.apply(states[kept], weight, bias, target[kept], smoothing, padding_idx, chunk)
-
-
-class ChunkedLoss(torch.autograd.Function):
-    """Computes each chunk's gradients while its logits are at hand, so that none need be kept or made again.
-
-    For one row with logits z, log-sum-exp L, right token t, padding b, a = 1 - smoothing and
-    e = smoothing / (size - 2), the divergence is
-
-        a log a + smoothing log e + L - (a - e) z_t - e (sum z - z_b)
-
-    and its gradient by z is softmax(z) - e, but for softmax(z) - a at t and softmax(z) at b.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        states: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        target: Tensor,
-        smoothing: float,
-        padding_idx: int,
-        chunk: int,
-    ) -> Tensor:
-        """Return the summed divergence; keep those gradients by states, weight and bias that are wanted."""
-        a, e = 1 - smoothing, smoothing / (len(weight) - 2)
-        sums = weight.sum(dim=0)  # so that a row's sum of logits is one dot product
-        loss = torch.zeros_like(sums[0])
-        gradients = zeros_where_wanted(ctx, states, weight, bias)
-        # The same memory for all chunks: on a CPU fresh memory costs as much each time as the softmax.
-        room = [states.new_empty(min(chunk, len(states)), len(weight)) for _ in range(2)]
-        for rows in torch.arange(len(states), device=states.device).split(chunk):
-            t = target[rows].unsqueeze(1)  # (chunk, 1)
-            logits, log_probs = (x[: len(rows)] for x in room)  # each (chunk, size)
-            torch.addmm(bias, states[rows], weight.t(), out=logits)
-            torch.log_softmax(logits, dim=1, out=log_probs)
-            # L is z_t less the token's log-probability, so L - (a - e) z_t is this:
-            loss += ((1 - a + e) * logits.gather(1, t) - log_probs.gather(1, t)).sum()
-            loss -= e * ((states[rows] @ sums + bias.sum()).sum() - logits[:, padding_idx].sum())
-            slope = subtract_target(log_probs.exp_(), t, smoothing, padding_idx)
-            add_gradients(gradients, slope, rows, states, weight)
-        ctx.save_for_backward(*gradients)
-        return loss - len(states) * target_entropy(len(weight), smoothing)
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Any:
-        """Scale the gradients that forward kept."""
-        return *scaled(ctx, slope), None, None, None, None
-
-
-def zeros_where_wanted(ctx: Any, *inputs: Tensor) -> list[Tensor | None]:
-    """Zeros in the shape of each of a function's first inputs, or None for one that needs no gradient."""
-    wanted = zip(inputs, ctx.needs_input_grad, strict=False)  # the settings that follow need none
-    return [torch.zeros_like(x) if needed else None for x, needed in wanted]
-
-
-def subtract_target(rows: Tensor, target: Tensor, smoothing: float, padding_idx: int) -> Tensor:
-    """Subtract the smoothed distribution of each right token (n, 1) from `rows` (n, size), in place."""
-    others = smoothing / (rows.size(1) - 2)
-    rows.sub_(others)
-    rows[:, padding_idx] += others
-    return rows.scatter_add_(1, target, rows.new_full(target.shape, others - (1 - smoothing)))
-
-
-def add_gradients(
-    gradients: Sequence[Tensor | None], slope: Tensor, rows: Tensor, states: Tensor, weight: Tensor
-) -> None:
-    """Add to the gradients by states, weight and bias, where wanted, what some `rows` make of theirs.
-
-    `slope` is the gradient by those rows' logits, (len(rows), size).
-    """
-    by_states, by_weight, by_bias = gradients
-    if by_states is not None:
-        by_states[rows] = slope @ weight
-    if by_weight is not None:
-        by_weight.addmm_(slope.t(), states[rows])
-    if by_bias is not None:
-        by_bias += slope.sum(dim=0)
-
-
-def target_entropy(size: int, smoothing: float) -> float:
-    """The entropy of the smoothed target, in nats: no prediction has a lower cross-entropy."""
-    right = -(1 - smoothing) * math.log(1 - smoothing)
-    return right - (smoothing * math.log(smoothing / (size - 2)) if smoothing else 0.0)
-
-
-def scaled(ctx: Any, slope: Tensor) -> list[Tensor | None]:
-    """Scale the gradients that a forward pass kept.
-
-    Raises RuntimeError where they are to be differentiated again: autograd would take them for constants.
-    """
-    if torch.is_grad_enabled():
-        raise RuntimeError("a fast loss has no second derivative (create_graph): use LabelSmoothing for that")
-    return [None if gradient is None else slope * gradient for gradient in ctx.saved_tensors]
 
 
 def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:

@@ -7,12 +7,11 @@ from torch import Tensor
 from torch import distributed as dist
 
 from annotated.data.batches import Batch
-from annotated.fast import quick_dropout, smoothed_cross_entropy
+from annotated.fast import quick_dropout
 from annotated.tokenizers import WordTokenizer
 from annotated.training.distributed import half_precision
-from annotated.training.loss import rdrop_cross_entropy
+from annotated.training.loss import LabelSmoothing, rdrop_cross_entropy, smoothed_cross_entropy
 from annotated.transformer.attention import MultiHeadedAttention, attention
-from annotated.transformer.loss import LabelSmoothing
 from annotated.transformer.model import EncoderDecoder, make_model
 from annotated.translation.model_folder import WEIGHTS
 from annotated.translation.tensor_files import read_tensors

@@ -27,8 +27,8 @@ from annotated.interop.export import (
 from annotated.search.beam import Hypothesis, length_penalty
 from annotated.search.limits import Penalty
 from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer
-from annotated.transformer.layers import sinusoids
 from annotated.transformer.model import EncoderDecoder
+from annotated.transformer.positions import sinusoids
 from annotated.translation.model_folder import weights
 from annotated.translation.tensor_files import digest
 

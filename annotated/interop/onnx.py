@@ -23,8 +23,8 @@ from annotated.interop.export import POSITIONS, import_library, write_tokenizers
 from annotated.search.cache import DecoderCache, KeyValueCache
 from annotated.tokenizers import PAD, Tokenizer
 from annotated.transformer.attention import padding_mask
-from annotated.transformer.layers import PositionalEncoding, sinusoids
 from annotated.transformer.model import EncoderDecoder
+from annotated.transformer.positions import PositionalEncoding, sinusoids
 from annotated.translation.model_folder import check_whole
 
 AXES = {  # the axes of each input that may have any length

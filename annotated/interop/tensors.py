@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from annotated.transformer.config import TransformerConfig
-from annotated.transformer.layers import sinusoids
+from annotated.transformer.positions import sinusoids
 
 ALIASES = 4  # names that one matrix may have in a checkpoint: Marian's embeddings have four
 Rows = Sequence[int | None]  # for each of our tokens its number elsewhere, or None where there is none

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from annotated.plots.drawing import axes_or_new, palette, plt
-from annotated.transformer.schedule import rate
+from annotated.training.schedule import rate
 
 # So that runs can be told apart without colour, too.
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))

@@ -29,9 +29,9 @@ from annotated.training.config import TrainingConfig
 from annotated.training.distributed import all_reduce, broadcast, progress_bar, raise_on_all_ranks, say
 from annotated.training.loss import SummedLoss
 from annotated.training.run_folder import RunFolder
+from annotated.training.schedule import factor_for, rate
 from annotated.training.validation import Validation
 from annotated.transformer.model import EncoderDecoder
-from annotated.transformer.schedule import factor_for, rate
 from annotated.translation import model_folder
 from annotated.translation.model_folder import WEIGHTS, load_weights, save_model
 from annotated.translation.tensor_files import read_tensors

@@ -5,7 +5,6 @@ A mask is a boolean tensor, **True where attention is allowed**, of shape (batch
 """
 
 import math
-import threading
 from collections.abc import Callable
 from copy import deepcopy
 from typing import TYPE_CHECKING
@@ -79,7 +78,6 @@ class MultiHeadedAttention(nn.Module):
         self.h, self.d_k = h, d_model // h
         self.linears = clones(nn.Linear(d_model, d_model), 4)
         self.dropout = nn.Dropout(dropout)
-        self.watchers: dict[int, Callable[[Tensor], None]] = {}  # by thread: see `on_weights`
 
     def forward(
         self,
@@ -110,13 +108,9 @@ class MultiHeadedAttention(nn.Module):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         """Compute equation 1 for all heads at once: (B, h, T, d_k) and two (B, h, S, d_k) -> (B, h, T, d_k).
 
-        PyTorch's fused kernel never holds the weights (B, h, T, S). Where they are wanted, `attention` does.
+        PyTorch's fused kernel computes what `attention` does, and never holds the weights (B, h, T, S).
         """
-        if self.on_weights is None:
-            return F.scaled_dot_product_attention(q, k, v, mask, self.dropout.p * self.training)
-        output, weights = attention(q, k, v, mask, self.dropout)
-        self.on_weights(weights)
-        return output
+        return F.scaled_dot_product_attention(q, k, v, mask, self.dropout.p * self.training)
 
     def split(self, x: Tensor) -> Tensor:
         """Cut the width into heads of d_k: (B, T, d_model) -> (B, h, T, d_k)."""
@@ -126,27 +120,12 @@ class MultiHeadedAttention(nn.Module):
         """Concatenate the heads: (B, h, T, d_k) -> (B, T, d_model)."""
         return x.transpose(-3, -2).flatten(-2)
 
-    @property
-    def on_weights(self) -> Callable[[Tensor], None] | None:
-        """Get what this thread wants to be called with the weights (B, h, T, S), if anything."""
-        return self.watchers.get(threading.get_ident()) if self.watchers else None
-
-    @on_weights.setter
-    def on_weights(self, watcher: Callable[[Tensor], None] | None) -> None:
-        if watcher is None:
-            self.watchers.pop(threading.get_ident(), None)
-        else:
-            self.watchers[threading.get_ident()] = watcher
-
 
 def subsequent_mask(size: int, device: torch.device | str | None = None) -> Tensor:
     """Let each position see itself and what came before it, never what follows (section 3.2.3).
 
     Returns a bool tensor (1, size, size), query down and key across: the lower triangle, diagonal included.
-    Raises ValueError for a negative size.
     """
-    if size < 0:
-        raise ValueError(f"subsequent_mask needs a size of 0 or more, not {size}")
     return torch.ones(1, size, size, dtype=torch.bool, device=device).tril()
 
 

@@ -1,4 +1,4 @@
-"""The Transformer (section 3): encoder, decoder, generator, and the settings that decide their shape."""
+"""The Transformer (section 3): encoder, decoder, generator, and the whole model."""
 
 import math
 from copy import deepcopy
@@ -8,17 +8,18 @@ from torch import Tensor, nn
 
 from annotated.transformer.attention import Mask, MultiHeadedAttention, clones
 from annotated.transformer.config import TransformerConfig
-from annotated.transformer.layers import Embeddings, LearnedPositions, SublayerConnection
+from annotated.transformer.layers import Embeddings, SublayerConnection
 from annotated.transformer.parts import parts_of
+from annotated.transformer.positions import LearnedPositions
 
 if TYPE_CHECKING:
     from annotated.search.cache import DecoderCache, LayerCache
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward network, each in a `SublayerConnection` (Figure 1, left).
+    """Self-attention, then a feed-forward network (Figure 1, left).
 
-    `norm` holds the further settings of `SublayerConnection`: norm_first, norm.
+    `norm` are further settings of `SublayerConnection`: norm_first, norm.
     """
 
     def __init__(self, size: int, self_attn: nn.Module, feed_forward: nn.Module, dropout: float, **norm: Any):
@@ -38,10 +39,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, attention to the memory, then a feed-forward network (Figure 1, right).
-
-    `norm` holds the further settings of `SublayerConnection`: norm_first, norm.
-    """
+    """Self-attention, attention to the memory, then a feed-forward network (Figure 1, right)."""
 
     def __init__(
         self,
@@ -76,10 +74,7 @@ class DecoderLayer(nn.Module):
 
 
 class Stack(nn.Module):
-    """N layers, equal at birth, and a final norm if they are pre-norm.
-
-    Pre-norm leaves its last sum unnormalised; post-norm has just normalised it and must not do so again.
-    """
+    """N layers, equal at first, and the final norm that pre-norm layers leave undone."""
 
     def __init__(self, layer: EncoderLayer | DecoderLayer, N: int):
         super().__init__()
@@ -123,7 +118,7 @@ class Generator(nn.Module):
 
 
 class EmbeddedPositions(nn.Sequential):
-    """Tokens to vectors, then their positions added: what enters either stack."""
+    """Embed tokens, then add their positions."""
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """(batch, len), whose first position is number `start` -> (batch, len, d_model)."""
@@ -158,7 +153,7 @@ class EncoderDecoder(nn.Module):
         """Build a freshly initialised model; its settings stay at hand as `.config`."""
         c, parts = config, parts_of(config)
         attention, feed_forward = parts.attention(), parts.feed_forward()
-        # The layer's two attentions start as two modules: `clones` would keep one shared by both shared.
+        # Two modules: one that the layer used twice would stay shared in all clones of the layer.
         self_attn, src_attn = clones(attention, 2)
         src_attn = parts.cross_attention() or src_attn
         norm = {"norm_first": c.norm_first, "norm": parts.norm()}
@@ -178,12 +173,12 @@ class EncoderDecoder(nn.Module):
 
     @property
     def max_positions(self) -> int | None:
-        """How many positions a source may have, and a target as it is read; None where any number will do."""
+        """The number of positions that were learned, which limits source and target; None for sinusoids."""
         learned = (module for module in self.modules() if isinstance(module, LearnedPositions))
         return min((module.lut.num_embeddings for module in learned), default=None)
 
     def tie_embeddings(self) -> None:
-        """Let the embeddings named by the settings be one matrix with the output projection (section 3.4)."""
+        """Share the output projection's matrix with the embeddings that the settings name (section 3.4)."""
         src, tgt = (cast(Embeddings, embed[0]).lut for embed in (self.src_embed, self.tgt_embed))
         if self.config.tied_embeddings != "none":
             self.generator.proj.weight = tgt.weight
@@ -191,12 +186,10 @@ class EncoderDecoder(nn.Module):
             src.weight = tgt.weight
 
     def reset_parameters(self) -> None:
-        """Xavier-uniform matrices, zero biases; embeddings normal with deviation d_model^-1/2.
+        """Draw matrices Xavier-uniformly and embeddings with deviation d_model^-1/2; set biases to 0.
 
-        So a token's vector times sqrt(d_model) has entries of variance 1, beside the waves' 1/2. W^Q, W^K and
-        W^V count as one matrix (3 d_model, d_model), as in `torch.nn.MultiheadAttention`, which makes their
-        entries smaller by sqrt(2): with larger ones, a post-norm encoder trained at a high rate mixes its
-        positions until they are all alike, and the decoder cannot tell them apart.
+        W^Q, W^K and W^V count as one matrix (3 d_model, d_model), as in `torch.nn.MultiheadAttention`: with
+        larger entries, a post-norm encoder trained at a high rate makes its positions all alike.
         """
         heads = [module for module in self.modules() if isinstance(module, MultiHeadedAttention)]
         packed = {linear for module in heads for linear in module.linears[:3]}

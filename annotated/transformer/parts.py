@@ -1,13 +1,11 @@
-"""What a model is put together from. A variant replaces some of it in a few lines:
+"""The parts of a model, and variants of it that replace some of them in a few lines:
 
-    @variant("rms")
-    class RMS(Parts):
-        def norm(self):
-            return nn.RMSNorm(self.config.d_model)
+@variant("rms")
+class RMS(Parts):
+    def norm(self):
+        return nn.RMSNorm(self.config.d_model)
 
-    make_model(100, 100, parts="rms")
-
-Its name stands in the settings, so that saving, loading and training know what to build.
+make_model(100, 100, parts="rms")
 """
 
 from collections.abc import Callable
@@ -16,11 +14,12 @@ from torch import nn
 
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.config import TransformerConfig
-from annotated.transformer.layers import LearnedPositions, PositionalEncoding, PositionwiseFeedForward
+from annotated.transformer.layers import PositionwiseFeedForward
+from annotated.transformer.positions import LearnedPositions, PositionalEncoding
 
 
 class Parts:
-    """Build the paper's parts by the settings in `config`; a subclass builds some of them differently."""
+    """Build the paper's parts as `config` says; a variant is a subclass that builds some differently."""
 
     def __init__(self, config: TransformerConfig):
         self.config = config
@@ -64,7 +63,6 @@ def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
 def parts_of(config: TransformerConfig) -> Parts:
     """Get the parts that the settings name. Raises ValueError for a variant that is not registered."""
     if config.parts not in VARIANTS:
-        known = ", ".join(VARIANTS)
         remedy = "import the file that registers them (on the command line: --variants FILE.py)"
-        raise ValueError(f"parts {config.parts!r} are not among {known}; {remedy}")
+        raise ValueError(f"parts {config.parts!r} are not among {', '.join(VARIANTS)}; {remedy}")
     return VARIANTS[config.parts](config)

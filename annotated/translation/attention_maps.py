@@ -1,13 +1,18 @@
 """The attention weights of every layer and head, recorded while a model computes."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from annotated.search.cache import KeyValueCache
+from annotated.search.inference import evaluating
+from annotated.transformer.attention import Mask, MultiHeadedAttention
 from annotated.transformer.model import EncoderDecoder
 
 AttentionMaps = dict[tuple[str, int], Tensor]
@@ -18,32 +23,49 @@ def capture_attention(model: EncoderDecoder) -> Iterator[AttentionMaps]:
     """Record the attention weights of every layer and head while the block runs.
 
     Yields a dictionary: `maps["encoder", 0]`, `maps["decoder", 0]` and `maps["cross", 0]` are the weights
-    (batch, h, queries, keys) of the first layer's attention of each kind, from the latest forward pass:
-    float32, on the CPU, without gradient. Only the passes of this thread are recorded; others may use the
-    same model meanwhile.
+    (batch, h, queries, keys) of the first layer's attention of each kind, before dropout, from the latest
+    forward pass of this thread: float32, on the CPU, without gradient.
 
         with capture_attention(model) as maps:
             model(src, tgt, src_mask, tgt_mask)
         maps["cross", 0][0]  # (h, tgt_len, src_len)
     """
     maps: AttentionMaps = {}
+    thread = threading.get_ident()
     named: dict[tuple[str, int], Any] = {}
     for i, layer in enumerate(model.encoder.layers):
         named["encoder", i] = layer.self_attn
     for i, layer in enumerate(model.decoder.layers):
         named["decoder", i], named["cross", i] = layer.self_attn, layer.src_attn
 
-    def record(name: tuple[str, int], weights: Tensor) -> None:
-        maps[name] = weights.detach().float().cpu()
+    def record(name: tuple[str, int], module: Any, inputs: tuple[Any, ...], _: Tensor) -> None:
+        if threading.get_ident() == thread:
+            maps[name] = attention_weights(module, *inputs).float().cpu()
 
-    before = [module.on_weights for module in named.values()]
-    for name, module in named.items():
-        module.on_weights = partial(record, name)
+    hooks = [module.register_forward_hook(partial(record, name)) for name, module in named.items()]
     try:
         yield maps
     finally:
-        for module, on_weights in zip(named.values(), before, strict=True):
-            module.on_weights = on_weights
+        for hook in hooks:
+            hook.remove()
+
+
+def attention_weights(
+    module: MultiHeadedAttention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask = None,
+    cache: KeyValueCache | None = None,
+) -> Tensor:
+    """Compute the weights (batch, h, queries, keys) of an attention, or a variant's, after such a call."""
+    to_query, to_key, *_ = module.linears
+    with evaluating(module):
+        q = module.split(to_query(query))  # (batch, h, queries, d_k)
+        k = module.split(to_key(key)) if cache is None else cache.key  # (batch, h, keys, d_k)
+        # What attention makes of the identity matrix in place of the values is its weights.
+        identity = torch.eye(k.size(-2), dtype=k.dtype, device=k.device).expand(*k.shape[:-1], -1)
+        return module.attend(q, k, identity, None if mask is None else mask.unsqueeze(-3))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,7 +81,7 @@ class TranslationAttention:
     maps: AttentionMaps
 
     def tokens(self, kind: str) -> tuple[list[str], list[str]]:
-        """The tokens down (queries) and across (keys) a map of this kind."""
+        """Return the tokens down (queries) and across (keys) a map of this kind."""
         queries = self.src_tokens if kind == "encoder" else self.tgt_tokens
         keys = self.tgt_tokens if kind == "decoder" else self.src_tokens
         return queries, keys

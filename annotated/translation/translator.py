@@ -168,13 +168,7 @@ class Translator:
         encoded = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
         begun = self.begin(normalize(prefix))
         batches = list(batch_by_length(encoded, max(1, max_tokens // beam)))
-        recorded = any(getattr(module, "on_weights", None) for module in self.model.modules())
-        if recorded and len(batches) > 1:
-            raise ValueError(
-                f"this takes {len(batches)} batches, and capture_attention keeps the maps of one pass: "
-                "translate them one by one, or ask for the `attention` of each"
-            )
-        engine = None if begun or recorded else self.engine_for(len(encoded))
+        engine = None if begun or hooked(self.model) else self.engine_for(len(encoded))
 
         def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
             sources = [encoded[i] for i in batch]
@@ -240,10 +234,8 @@ class Translator:
 
     def suits_engine(self) -> bool:
         """Tell whether CTranslate2 is installed and computes all that this model does."""
-        hooks = any(module._forward_hooks or module._forward_pre_hooks for module in self.model.modules())
         floats = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in self.model.parameters())
-        computes = floats and not hooks and not torch.is_autocast_enabled("cpu")
-        return computes and find_spec("ctranslate2") is not None
+        return floats and not torch.is_autocast_enabled("cpu") and find_spec("ctranslate2") is not None
 
     def load_engine(self) -> "CTranslate2Engine":
         """Load CTranslate2 with the weights as they are now."""
@@ -325,6 +317,11 @@ class Translator:
 
         seen = self.attention(sentence, translation)
         return explore_attention(seen.maps, seen.src_tokens, seen.tgt_tokens)
+
+
+def hooked(model: EncoderDecoder) -> bool:
+    """Tell whether hooks look at what the model computes, which another engine would not call."""
+    return any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
 def list_sentences(sentences: Iterable[str]) -> list[str]:

@@ -44,7 +44,7 @@ import math
 
 import torch
 
-from annotated import MultiHeadedAttention
+from annotated import MultiHeadedAttention, attention
 
 torch.set_num_threads(1)
 places = torch.zeros(1, 8, 16)
@@ -103,11 +103,10 @@ import seaborn
 from annotated.plots import setup_notebook
 
 setup_notebook()
-layer, seen = runs["x[t] - x[t-1], two heads"][2][0], []
-layer.on_weights = seen.append
+layer = runs["x[t] - x[t-1], two heads"][2][0]
 with torch.no_grad():
-    layer(places, places, places)
-maps = seen[0][0]  # (2, 8, 8)
+    query, key = (layer.split(linear(places)) for linear in layer.linears[:2])
+    maps = attention(query, key, key)[1][0]  # (2, 8, 8)
 to_value, to_output = (linear.weight.detach() for linear in layer.linears[2:])
 m = torch.stack([to_output[0, half] @ to_value[half, 0] for half in (slice(0, 8), slice(8, 16))])  # (2,)
 together = torch.einsum("h,hts->ts", m, maps)  # (8, 8)

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from annotated.search.inference import evaluating
 from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
-from annotated.transformer.layers import Embeddings, PositionalEncoding, SublayerConnection
+from annotated.transformer.layers import Embeddings, SublayerConnection
 from annotated.transformer.model import EncoderDecoder, Generator
+from annotated.transformer.positions import PositionalEncoding
 from annotated.translation.attention_maps import capture_attention
 from annotated.translation.translator import Translator
 

@@ -16,8 +16,8 @@ from annotated.data import load_corpus
 from annotated.interop import ctranslate2 as engine_module
 from annotated.interop import from_hub
 from annotated.tokenizers import SPECIALS, WordTokenizer
-from annotated.transformer.layers import LearnedPositions
 from annotated.transformer.parts import Parts, variant
+from annotated.transformer.positions import LearnedPositions
 from annotated.translation import translator as translating
 from annotated.translation.attention_maps import capture_attention
 from annotated.translation.model_folder import load_model, save_model, shipped_model

@@ -10,7 +10,7 @@ from torch import nn
 
 from annotated.interop import annotated_translator, from_annotated
 from annotated.transformer.attention import padding_mask, subsequent_mask
-from annotated.transformer.layers import sinusoids
+from annotated.transformer.positions import sinusoids
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Translator
 

@@ -15,7 +15,7 @@ from annotated.interop import load_marian, to_marian
 from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import MarianTokenizer, WordTokenizer
 from annotated.transformer.attention import padding_mask
-from annotated.transformer.layers import sinusoids
+from annotated.transformer.positions import sinusoids
 from annotated.translation.model_folder import weights
 from annotated.translation.translator import Translator
 

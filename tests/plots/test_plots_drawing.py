@@ -9,7 +9,7 @@ import torch
 
 from annotated.plots.drawing import as_array, axes_or_new, load, palette
 from annotated.plots.positions import plot_encodings
-from annotated.transformer.layers import sinusoids
+from annotated.transformer.positions import sinusoids
 
 
 def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

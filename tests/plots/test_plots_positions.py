@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from annotated.plots.positions import plot_encodings
-from annotated.transformer.layers import sinusoids
+from annotated.transformer.positions import sinusoids
 
 pytest.importorskip("matplotlib")
 

@@ -10,7 +10,7 @@ from annotated.plots.training import (
     plot_learning_curves,
     plot_schedules,
 )
-from annotated.transformer.schedule import rate
+from annotated.training.schedule import rate
 
 plt = pytest.importorskip("matplotlib.pyplot")
 alt = pytest.importorskip("altair")

@@ -14,7 +14,6 @@ from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.attention import padding_mask
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
-from annotated.translation.attention_maps import capture_attention
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Limits, Translator
 from annotated.validation import greedy_bleu
@@ -217,17 +216,3 @@ def test_the_command_line_cuts_and_says_so_or_refuses(words, tmp_path, monkeypat
     assert "annotated: line 2 has 6 tokens, but max_source is 4\n" in capfd.readouterr().err
     assert translate(tmp_path, "w0\n", monkeypatch, "--max-length=0") == 2
     assert "must be at least 1" in capfd.readouterr().err
-
-
-# ---- what is recorded
-
-
-def test_the_maps_of_many_batches_are_refused(build):
-    translator = build(max_length=5)
-    with capture_attention(translator.model) as maps:
-        with pytest.raises(ValueError, match="takes 2 batches, and capture_attention keeps the maps of one"):
-            translator.translate(["w1 w2", "w1"], beam=1, max_tokens=3)
-        assert not maps
-        translator.translate(["w1 w2", "w1"], beam=1)  # one batch
-        assert maps["encoder", 0].shape == (2, 2, 3, 3)
-    assert len(translator.translate(["w1 w2", "w1"], beam=1, max_tokens=3)) == 2

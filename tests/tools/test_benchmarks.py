@@ -13,7 +13,7 @@ import pytest
 import torch
 from interop_models import ENGLISH, GERMAN, subwords, taught
 
-from annotated.fast import smoothed_cross_entropy
+from annotated.training.loss import smoothed_cross_entropy
 from annotated.translation.translator import Translator
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"

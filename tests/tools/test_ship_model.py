@@ -16,8 +16,8 @@ from annotated.data import TokenBatches, encode_corpus, load_corpus
 from annotated.files import read_json, read_toml
 from annotated.training.config import TrainingConfig
 from annotated.training.run_folder import LOG
+from annotated.training.schedule import factor_for, rate
 from annotated.transformer.config import TransformerConfig
-from annotated.transformer.schedule import factor_for, rate
 from annotated.translation.evaluate import read_scores, score_split
 from annotated.translation.model_folder import (
     CONFIG,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from annotated.cli.main import parse
 from annotated.training.config import TrainingConfig
-from annotated.transformer.schedule import rate
+from annotated.training.schedule import rate
 
 
 @pytest.mark.parametrize(

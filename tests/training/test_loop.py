@@ -3,7 +3,7 @@ import torch
 
 from annotated.data.batches import Batch
 from annotated.training.loop import SimpleLossCompute, TrainState, run_epoch
-from annotated.transformer.loss import LabelSmoothing
+from annotated.training.loss import LabelSmoothing
 from annotated.transformer.model import make_model
 
 PAD = 2

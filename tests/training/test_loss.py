@@ -4,9 +4,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from annotated.fast import smoothed_cross_entropy
-from annotated.training.loss import rdrop_cross_entropy, symmetric_divergence
-from annotated.transformer.loss import LabelSmoothing
+from annotated.training.loss import (
+    LabelSmoothing,
+    rdrop_cross_entropy,
+    smoothed_cross_entropy,
+    symmetric_divergence,
+)
 
 PAD, SIZE, WIDTH = 2, 11, 4
 

@@ -14,9 +14,8 @@ from annotated.files import read_json
 from annotated.metrics import bleu, tokenized_bleu
 from annotated.tokenizers import WordTokenizer
 from annotated.training.distributed import half_precision, say, stop_on_interrupt
-from annotated.training.loss import SummedLoss, symmetric_divergence
+from annotated.training.loss import LabelSmoothing, SummedLoss, symmetric_divergence
 from annotated.training.validation import Validation
-from annotated.transformer.loss import LabelSmoothing
 from annotated.translation.model_folder import WEIGHTS
 from annotated.translation.tensor_files import read_tensors
 from annotated.validation import TokenScores, greedy_bleu

@@ -8,8 +8,9 @@ from tiny_runs import make_trainer, weights
 from torch import nn
 
 from annotated.transformer.attention import MultiHeadedAttention
-from annotated.transformer.layers import PositionalEncoding, PositionwiseFeedForward
+from annotated.transformer.layers import PositionwiseFeedForward
 from annotated.transformer.parts import VARIANTS, Parts, variant
+from annotated.transformer.positions import PositionalEncoding
 from annotated.translation.model_folder import load_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -33,7 +33,7 @@ def random(*shape, dtype=torch.float64):
 
 def readable(module):
     """Let the module compute by `attention` rather than by the fused kernel."""
-    module.on_weights = lambda weights: None
+    module.attend = lambda q, k, v, mask: attention(q, k, v, mask, module.dropout)[0]
     return module
 
 

@@ -7,14 +7,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from annotated.transformer.layers import (
-    Embeddings,
-    LearnedPositions,
-    PositionalEncoding,
-    PositionwiseFeedForward,
-    SublayerConnection,
-    sinusoids,
-)
+from annotated.transformer.layers import Embeddings, PositionwiseFeedForward, SublayerConnection
+from annotated.transformer.positions import LearnedPositions, PositionalEncoding, sinusoids
 
 
 @pytest.fixture(autouse=True)

@@ -18,11 +18,6 @@ def test_each_position_sees_itself_and_the_past(size):
     assert mask[0].tolist() == [[key <= query for key in range(size)] for query in range(size)]
 
 
-def test_a_negative_size_is_refused():
-    with pytest.raises(ValueError, match="not -1"):
-        subsequent_mask(-1)
-
-
 def test_padding_is_hidden_from_every_query():
     mask = padding_mask(torch.tensor([[5, PAD, 3], [PAD, PAD, 4]]), PAD)
     assert mask.tolist() == [[[True, False, True]], [[False, False, True]]]

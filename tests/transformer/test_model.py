@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from annotated.data.batches import Batch
 from annotated.search.inference import evaluating
 from annotated.transformer.attention import MultiHeadedAttention, attention, padding_mask, subsequent_mask
-from annotated.transformer.layers import Embeddings, PositionalEncoding, PositionwiseFeedForward
+from annotated.transformer.layers import Embeddings, PositionwiseFeedForward
 from annotated.transformer.model import (
     Decoder,
     DecoderLayer,
@@ -22,6 +22,7 @@ from annotated.transformer.model import (
     Generator,
     make_model,
 )
+from annotated.transformer.positions import PositionalEncoding
 
 PAD = 2
 seeds = st.integers(0, 2**32)

@@ -12,8 +12,8 @@ from torch import nn
 
 import annotated
 from annotated.transformer.attention import MultiHeadedAttention
-from annotated.transformer.layers import LearnedPositions
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
+from annotated.transformer.positions import LearnedPositions
 
 WHOLE = r" must be a whole number from 1 to 2\^31 - 1, not "
 TINY = {"N": 2, "d_model": 16, "d_ff": 32, "h": 4}

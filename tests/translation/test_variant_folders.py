@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from annotated.transformer.attention import MultiHeadedAttention
-from annotated.transformer.layers import PositionalEncoding
 from annotated.transformer.parts import VARIANTS, Parts, variant
+from annotated.transformer.positions import PositionalEncoding
 from annotated.translation.model_folder import check_can_be_saved, load_model, save_model
 
 TOKENS = torch.tensor([[0, 4, 5, 4, 1]])

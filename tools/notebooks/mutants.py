@@ -82,14 +82,14 @@ MUTANTS = (
     ),
     Mutant(
         "positions off by one",
-        "transformer/layers.py",
+        "transformer/positions.py",
         "position = torch.arange(length, ",
         "position = torch.arange(1, length + 1, ",
         "05_positional_encoding",
     ),
     Mutant(
         "smoothing mass misplaced",
-        "transformer/loss.py",
+        "training/loss.py",
         "torch.full_like(x, self.smoothing / (self.size - 2)",
         "torch.full_like(x, self.smoothing / self.size",
         "08_training_recipe",
@@ -103,9 +103,9 @@ MUTANTS = (
     ),
     Mutant(
         "padding counted in the loss",
-        "fast.py",
-        "kept = target != padding_idx",
-        "kept = target >= 0",
+        "training/loss.py",
+        "real = target != padding_idx",
+        "real = target >= 0",
         "08_training_recipe",
     ),
     Mutant(

@@ -59,7 +59,7 @@ def mark_examples(lines: list[str]) -> Iterator[str]:
 
 @cache
 def public() -> dict[str, str]:
-    """Where the reference describes each public name: `rate` -> `annotated.transformer.schedule.rate`."""
+    """Where the reference describes each public name: `rate` -> `annotated.training.schedule.rate`."""
     homes = {name: f"annotated.{module}.{name}" for name, module in annotated._HOME.items()}
     for package in (data, interop, plots, tokenizers):
         homes |= {name: f"{package.__name__}.{name}" for name in package.__all__}

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from annotated.fast import smoothed_cross_entropy
-from annotated.transformer.loss import LabelSmoothing
+from annotated.training.loss import LabelSmoothing, smoothed_cross_entropy
 
 PAD = 2
 SMOOTHINGS = [0.0, 0.1, 0.4, 0.9]

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.transformer.schedule import factor_for, noam_scheduler, rate
+from annotated.training.schedule import factor_for, noam_scheduler, rate
 
 
 @given(st.integers(1, 10**6), st.integers(1, 4096), st.floats(0.01, 10), st.integers(1, 10**5))

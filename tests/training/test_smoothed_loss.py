@@ -5,11 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
-from torch.ops import aten
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from annotated.fast import smoothed_cross_entropy
-from annotated.transformer.loss import LabelSmoothing
+from annotated.training.loss import LabelSmoothing, smoothed_cross_entropy
 
 PAD = 2
 SMOOTHINGS = [0.0, 0.1, 0.4, 0.9]
@@ -103,40 +100,3 @@ def test_a_second_derivative_is_an_error_rather_than_a_wrong_number():
     loss = smoothed_cross_entropy(*inputs, target, 0.1)
     with pytest.raises(RuntimeError, match="no second derivative"):
         torch.autograd.grad(loss, inputs, create_graph=True)  # for a penalty on the gradient, say
-
-
-class Products(TorchDispatchMode):
-    """Counts matrix products."""
-
-    count = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.count += function.overloadpacket in (aten.mm, aten.addmm, aten.addmm_)
-        return function(*args, **(kwargs or {}))
-
-
-def test_no_gradient_is_computed_that_nobody_wants():
-    inputs, target = problem(7)
-    states, weight, bias = inputs
-
-    def count(*tensors):
-        with Products() as products:
-            smoothed_cross_entropy(*tensors, target, 0.1, PAD, 99)
-        return products.count
-
-    assert count(states, weight, bias) == 3  # logits, gradient by the states, gradient by the weight
-    assert count(states, weight.detach(), bias.detach()) == 2
-    assert count(states.detach(), weight, bias) == 2
-    with torch.no_grad():
-        assert count(states, weight, bias) == 1
-
-
-@pytest.mark.parametrize("frozen", [(0,), (1, 2), (1,), (2,), (0, 1)])
-def test_the_gradients_that_are_wanted_do_not_depend_on_the_others(frozen):
-    inputs, target = problem(7)
-    wanted = [x for i, x in enumerate(inputs) if i not in frozen]
-    some = [x.detach() if i in frozen else x for i, x in enumerate(inputs)]
-    fast = torch.autograd.grad(smoothed_cross_entropy(*some, target, 0.1, PAD, 3), wanted)
-    slow = torch.autograd.grad(readable(*inputs, target, 0.1), wanted)
-    for one, other in zip(fast, slow, strict=True):
-        torch.testing.assert_close(one, other)
