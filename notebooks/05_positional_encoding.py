@@ -46,9 +46,9 @@ assert blind(first) == blind(second)
 
 # %% [markdown]
 # Without positions, both sentences get the same translation. This is not because the model is bad. It
-# *cannot* know the difference. In [00](00_start_here.ipynb) you saw why: attention is a weighted mean, and
-# a mean does not know the order of its terms. If you shuffle the words that go in, you get the same
-# vectors, shuffled.
+# *cannot* know the difference. In [00](00_start_here.ipynb) you saw why: attention is a weighted mean,
+# and a mean does not know the order of its terms. If you shuffle the words that go into the encoder, the
+# same vectors come out, shuffled. The decoder then takes weighted means of the same vectors.
 #
 # > "Since our model contains no recurrence and no convolution, in order for the model to make use of the
 # > order of the sequence, we must inject some information about the relative or absolute position of the
@@ -62,15 +62,16 @@ assert blind(first) == blind(second)
 # The model adds to each word's vector a second vector that depends only on the position. Which one?
 #
 # **The number itself.** We could add 0 to all entries of the first word, 1 to all entries of the second,
-# and so on. But every sub-layer ends in a layer normalization, which subtracts the mean of a vector's
-# entries. So the first one would remove exactly the number that we added. And before that, at position 500,
-# the word would drown in the number.
+# and so on. But at position 500, the word would drown in the number. And every sub-layer ends in a layer
+# normalization, which subtracts the mean of a vector's entries. It would remove exactly the number that
+# we added.
 #
-# **Binary digits.** It is a better idea to write the position in binary: position 6 is `0110`, and position
-# 7 is `0111`. All entries are small, every position has its own pattern, and 16 digits are enough to count
-# to 65,535. The last digit changes at every step, and each digit to its left changes half as often. So the
-# fast digits tell near positions apart, and the slow digits tell far positions apart. But binary digits
-# *jump*. From 7 (`0111`) to 8 (`1000`) all four digits change, although the positions are neighbors.
+# **Binary digits.** A better idea is to write the position in binary: position 6 is `0110`, and position
+# 7 is `0111`. All entries are small, every position has its own pattern, and 16 digits are enough to
+# count to 65,535. The last digit changes at every step, and each digit to its left changes half as often.
+# So the fast digits tell near positions apart, and the slow digits tell far positions apart. But binary
+# digits *jump*. From 7 (`0111`) to 8 (`1000`) all four digits change, although the positions are
+# neighbors.
 #
 # What we want is a binary counter that moves smoothly. A set of waves, some fast and some slow, does that:
 
@@ -189,10 +190,11 @@ assert torch.allclose(as_power, as_exponential, rtol=1e-12)
 assert round(10000 ** (510 / 512)) == 9647
 
 # %% [markdown]
-# Two other differences matter if you load somebody's weights. First, the authors' own code (tensor2tensor)
-# puts all sines before all cosines. Second, their exponent divides by $d/2 - 1$ where the formula divides
-# by $d/2$. So the slowest wave of their code has exactly the wavelength that the paper mentions, $10000
-# \cdot 2\pi$. By the paper's formula, its wavelength is $9647 \cdot 2\pi$ for $d_{model} = 512$.
+# Two other differences matter if you load somebody's weights. First, the authors' own code
+# (tensor2tensor) puts all sines before all cosines. Second, the exponent of pair $i$ is $2i/d = i/(d/2)$
+# in the formula and $i/(d/2 - 1)$ in their code. So the last and slowest of their 256 waves, $i = 255$,
+# has exactly the wavelength that the paper mentions, $10000 \cdot 2\pi$. By the formula, it is
+# $10000^{510/512} \cdot 2\pi \approx 9647 \cdot 2\pi$.
 
 # %% [markdown]
 # ## Only the distance counts
@@ -235,10 +237,10 @@ assert abs(similarity[0, 0] - 256) < 1e-6
 # > relative positions, since for any fixed offset k, PEpos+k can be represented as a linear function of
 # > PEpos." (section 3.5)
 #
-# In plain words: to set a clock forward by $k$ positions, turn each hand by a fixed angle. The fast hand
-# turns far, and the slow hand turns a little. But the angles do not depend on the time that the clock
-# shows. Turning a hand is a *rotation*, and a rotation is a multiplication by a matrix. So one matrix sets
-# every clock forward, whatever time it shows:
+# In plain words: to set a clock forward by $k$ positions, turn each hand by a fixed angle. A fast hand
+# turns far and a slow hand only a little, but the angle of each hand is the same whatever time the clock
+# shows. Turning a hand is a *rotation*, and a rotation is a multiplication by a matrix. So one matrix
+# sets every clock forward:
 
 
 # %%
@@ -312,9 +314,9 @@ assert before < 0.1
 assert itself > 0.9
 
 # %% [markdown]
-# It fails. The query and the key of one position now contain the same word. Setting the query back by one
-# hardly changes this word, because most of the hands turn only a little. And a word is more similar to
-# itself than to any other word. So every word looks at itself.
+# It fails. The matrix now turns the entries of the word too, and most pairs of entries turn only a
+# little. So the query of a position still contains almost the same word as its key, and a word is more
+# similar to itself than to any other word. Every word looks at itself.
 #
 # Is everything lost in the sum, then? No. There are 512 entries, and a model can keep words and positions
 # apart. Suppose that training has left the first 64 entries free of words. These entries hold the 32
@@ -332,8 +334,8 @@ print(f"the word before gets at least {weights.diagonal(-1).min():.3f}")
 assert weights.diagonal(-1).min() > 0.99
 
 # %% [markdown]
-# It works again. So adding the position can do whatever appending it to the word would do. A model that
-# needs to keep the two apart can reserve some entries for positions, and it can learn how many it needs.
+# It works again. So adding the position can do what appending it to the word would do: a model can
+# reserve some entries for positions.
 #
 # **To keep:** word and position are added, and training decides how well the model can still separate them.
 
@@ -365,9 +367,9 @@ show_source(LearnedPositions.forward, docstring=False)
 # any training. But a trained model has no reason to find our solution if it has seen only 32 positions.
 #
 # *We measured it: [Do positions beyond the trained ones
-# work?](evidence/do_positions_beyond_training_work.ipynb) Not by themselves: a small model that learned at
-# positions 0 to 31 names the previous symbol correctly in only ≈38% of cases further on. It helps to train on
-# more positions, and to let the training sentences start at different ones.*
+# work?](evidence/do_positions_beyond_training_work.ipynb) Not by themselves: a small model that learned
+# at positions 0 to 31 names the previous symbol correctly in only ≈38% of cases further on. It helps to
+# train on more positions, and to let the training sentences start at different positions.*
 #
 # Most of today's language models add no positions to the embeddings. They rotate each query and key by an
 # angle that depends on its position, as on this page. This method is called **RoPE**, and you will write it
@@ -441,9 +443,9 @@ print("one score for each offset")
 
 # %% [markdown]
 # **Exercise 3 (hard).** Tell the time. You are given an encoding of width 64 with noise of standard
-# deviation 0.02 on each entry. Find its position, which is between 1,000 and 40,000, *without* searching a
-# table. The slowest hand gives the position roughly. The fastest hand gives it precisely, but it does not
-# tell the number of whole turns. What do the hands in between do?
+# deviation 0.02 on each entry. Find its position, which is between 1,000 and 40,000, *without* searching
+# a table. The slowest hand gives the position roughly. The fastest hand gives it precisely, but it does
+# not tell how many whole turns it has made. What do the hands in between do?
 
 
 # %% tags=["exercise"]
