@@ -192,8 +192,8 @@ assert round(10000 ** (510 / 512)) == 9647
 # %% [markdown]
 # Two other differences matter if you load somebody's weights. First, the authors' own code
 # (tensor2tensor) puts all sines before all cosines. Second, the exponent of pair $i$ is $2i/d = i/(d/2)$
-# in the formula and $i/(d/2 - 1)$ in their code. So the last and slowest of their 256 waves, $i = 255$,
-# has exactly the wavelength that the paper mentions, $10000 \cdot 2\pi$. By the formula, it is
+# in the formula and $i/(d/2 - 1)$ in their code. With $d_{model} = 512$, the slowest of their 256 waves,
+# $i = 255$, has exactly the wavelength that the paper mentions, $10000 \cdot 2\pi$. By the formula, it is
 # $10000^{510/512} \cdot 2\pi \approx 9647 \cdot 2\pi$.
 
 # %% [markdown]

@@ -8,12 +8,13 @@
 # Previous: [05_positional_encoding](05_positional_encoding.ipynb) · Next:
 # [07_batches_and_masks](07_batches_and_masks.ipynb)
 #
-# *21 minutes to read, half a minute to run.*
+# *24 minutes to read, half a minute to run.*
 #
 # - **Before:** attention and its masks ([02](02_attention.ipynb), [03](03_multi_head_attention.ipynb)), the
 #   feed-forward network and embeddings ([04](04_feed_forward_and_embeddings.ipynb)), positions
 #   ([05](05_positional_encoding.ipynb)).
-# - **After:** you can put these parts together, and say what holds the stack together.
+# - **After:** you can put these parts together, and say what the residual connections and the norms are
+#   for.
 #
 # This is section 3.1 of the paper (Vaswani et al., 2017, [arXiv
 # 1706.03762](https://arxiv.org/abs/1706.03762)). A number after `≈` may differ on your processor.
@@ -113,8 +114,9 @@ assert [tokenizer.pieces([row[2]])[0] for row in guesses[2:4]] == ["▁läuft", 
 # step by step. After two layers the guess is *läuft*, another word for running. Each layer takes the draft
 # of the layer before and changes it.
 #
-# The vectors on their way from the embedding to the generator are called the **residual stream**. The rest
-# of this lesson is about what holds it together.
+# The vectors on their way from the embedding to the generator are called the **residual stream**. The
+# rest of this lesson shows what a layer does with this stream, and what would go wrong without the
+# addition and the norm.
 #
 # **To keep:** every layer takes the stream of vectors, and returns it changed but in the same shape.
 
@@ -230,7 +232,7 @@ def through(step):
 # they have nothing in common.
 #
 # **Before you run this:** attention takes weighted means. What happens to a group of vectors when each is
-# replaced by a mean of all, again and again?
+# replaced by a weighted mean of them all, again and again?
 
 # %% tags=["figure-alike"]
 import seaborn
@@ -281,11 +283,12 @@ assert alike(residual[3]) < 0.75
 assert residual[12].std() > 5 * residual[0].std()
 
 # %% [markdown]
-# In the bare version, all words are alike after three sub-layers. The encoder can hardly distinguish *ball*
-# from *dog*. This is called *rank collapse* (Dong et al., 2021). With the residual connection, each word
-# keeps its own vector, and the output of attention is added to it. So the words become alike much more
-# slowly: their cosine is ≈0.55 after three sub-layers, and ≈0.92 after twelve. The idea is older than the
-# Transformer: residual connections made image networks of 152 layers trainable (He et al., 2016).
+# In the bare version, all words are alike after three sub-layers. The encoder can hardly distinguish
+# *ball* from *dog*. This is called *rank collapse* (Dong et al., 2021). With the residual connection,
+# each word keeps its own vector, and the output of attention is added to it. So the words become alike
+# much more slowly: their mean cosine is ≈0.55 after three sub-layers, and ≈0.92 after twelve. The idea is
+# older than the Transformer: residual connections made image networks of 152 layers trainable (He et al.,
+# 2016).
 #
 # But look at the size in the last line. It is the standard deviation of the vectors' entries, and it has
 # grown from ≈1.2 to ≈8.8. If the input of a sub-layer is twice as large, the vector that it adds is about
@@ -403,16 +406,17 @@ assert pre_norm[12].std() > pre_norm[4].std() > pre_norm[0].std()
 assert residual[12].std() > 3 * pre_norm[12].std()
 
 # %% [markdown]
-# Post-norm holds the stream at 1. In pre-norm it still grows, but slowly. Every sub-layer gets an input of
-# size 1, so it adds about the same amount each time, and the growth is no longer compound interest. Because
-# the stream still grows, a pre-norm stack needs one more norm after its last layer. A post-norm stack
-# already ends with a norm.
+# Post-norm holds the size at 1. With pre-norm, the stream still grows, but slowly: every sub-layer reads
+# an input of size 1, so it adds about the same amount each time, however large the stream has become.
+# This is why a pre-norm stack needs one more norm after its last layer. A post-norm stack already ends
+# with a norm.
 #
 # Which one is better? Pre-norm is easier to train. It often needs no warm-up, which is a slow start of
-# training that you will meet in [08](08_training_recipe.ipynb). It also works with far more layers. Even
-# the paper's authors soon added pre-norm to their code. A comment there says that pre-norm "seems better
-# for harder-to-learn models, so it should probably be the default" (tensor2tensor, `common_hparams.py`).
-# The paper's models, and ours, are post-norm.
+# training that you will meet in [08](08_training_recipe.ipynb) (Xiong et al.,
+# [2020](https://arxiv.org/abs/2002.04745)). It also works with far more layers (Wang et al.,
+# [2019](https://arxiv.org/abs/1906.01787)). Even the paper's authors soon added pre-norm to their code. A
+# comment there says that pre-norm "seems better for harder-to-learn models, so it should probably be the
+# default" (tensor2tensor, `common_hparams.py`). The paper's models, and ours, are post-norm.
 #
 # *What does post-norm do to the gradients? In an untrained decoder of six layers, the gradient at the
 # bottom of the stream is only about a fifth of the gradient at its top. We looked for the reason in [What
@@ -451,13 +455,14 @@ assert abs(count["attention"] / (18 * 4 * d**2) - 1) < 0.01
 assert abs(count["feed-forward"] / (12 * 8 * d**2) - 1) < 0.01
 
 # %% [markdown]
-# Attention holds less than a third of the parameters. One attention block has four matrices, so it has
-# $4\,d_{model}^2$ weights, and one feed-forward network has $8\,d_{model}^2$. The third large part is a
-# single table with one vector for each of the 37,000 tokens. The model uses this table in three places
-# ([04](04_feed_forward_and_embeddings.ipynb)).
+# Attention holds less than a third of the parameters. An attention block has four matrices with
+# $4\,d_{model}^2$ weights in all, and a feed-forward network has $8\,d_{model}^2$. But there are 18
+# attention blocks, because each decoder layer has two, and only 12 feed-forward networks. The embeddings
+# are a single table with one vector for each of the 37,000 tokens, which the model uses in three places
+# ([04](04_feed_forward_and_embeddings.ipynb)). The rest is the norms and the generator's bias.
 #
-# The paper's Table 3 says 65 million, and we count 63 million. The difference is about 2 million parameters
-# for two, four, six and eight layers alike, so it cannot be in the layers.
+# The paper's Table 3 says 65 million, and we count 63 million. Table 3 also has models with two, four and
+# eight layers, and there the difference is about 2 million too. So it cannot be in the layers.
 #
 # **To keep:** attention moves information between words, but most of the weights work on one word at a time.
 
