@@ -49,8 +49,9 @@ print("predicts    ", *tokenizer.pieces(log_probs[0].argmax(dim=-1).tolist()))
 assert torch.equal(log_probs.argmax(dim=-1), target)
 
 # %% [markdown]
-# It is right about every word. It chose each one among 10,000, and it has learned nothing. Something in this
-# cell is wrong. Can you see what? We will come back to it when you have seen how a batch is made.
+# It is right about every word. It chose each one from among 10,000 tokens, and it has learned nothing.
+# Something in this cell is wrong. Can you see what? We will come back to it when you have seen how a
+# batch is made.
 
 # %% [markdown]
 # ## What is a token?
@@ -59,10 +60,10 @@ assert torch.equal(log_probs.argmax(dim=-1), target)
 # > 37000 tokens." (section 5.1)
 #
 # A model reads numbers. So the text is cut into pieces, which are called **tokens**, and each different
-# token has a number. What should the pieces be? There are too many whole words: German makes new compounds
-# every day, and the model cannot read a word that is not in the vocabulary. There are few characters, but a
-# sentence has several times as many characters as words, and attention compares every position with every
-# other.
+# token has a number. What should the pieces be? There are too many different words to give each a number:
+# German makes new compounds every day, and the model cannot read a word that is not in the vocabulary.
+# Single characters would do, but they make sentences several times as long, and attention compares every
+# position with every other.
 #
 # **Byte-pair encoding** (BPE; Sennrich et al., 2016) lies in between. It starts with characters. It counts
 # which two neighbors occur together most often, and joins them into one piece. Then it counts again and
@@ -274,8 +275,9 @@ print(f"{ntokens} tokens to predict")
 
 # %% [markdown]
 # *Figure 2. One batch of three pairs. Blue is a token, gray is padding. The third block is the second
-# block, moved left by one. Where the decoder reads the `</s>` of a short row, padding stands below it, and
-# the loss leaves that position out.*
+# block, moved left by one. In a short row, the last token, which `tgt` leaves out, is padding. So the
+# decoder reads the `</s>`, too, and the token to predict there is padding. The loss leaves that position
+# out.*
 #
 # Here are the two masks for the first sentence, *A cat runs.* A 1 means "may be looked at":
 
@@ -339,9 +341,9 @@ assert torch.equal(before, after)
 
 # %% [markdown]
 # Nothing happens. A vector has an effect only if some position looks at it, or if the loss uses it. The
-# mask prevents the first, and the loss leaves padding out. Should we hide the *rows* of padding too? It
-# would gain nothing, and it is dangerous: if everything in a row is hidden, a careless softmax computes 0/0
-# ([02](02_attention.ipynb)).
+# mask prevents the first, and the loss leaves padding out. Should we hide the *rows* of padding too? That
+# would gain nothing, and it would be dangerous: if everything in a row is hidden, a careless softmax
+# computes 0/0 ([02](02_attention.ipynb)).
 #
 # **To keep:** if you hide the *columns* of padding and leave padding out of the loss, a sentence gets the
 # same result in every batch.
@@ -373,9 +375,8 @@ for together, *alone in zip(gradients(package), *singles, strict=True):
 # > of sentence pairs containing approximately 25000 source tokens and 25000 target tokens." (section 5.1)
 #
 # Why not simply take 64 sentences at random? Because padding costs as much computation as words do. How
-# much of a batch is padding? Here are the lengths of 29,000 real sentences, which are the German captions
-# that our translator was trained on. The first number says that four captions have four tokens, the second
-# number says that eight captions have five tokens, and so on.
+# much of a batch is padding? The next cell lists the lengths of the 29,000 German captions that our
+# translator was trained on: four captions have four tokens, eight have five tokens, and so on.
 
 # %%
 how_many = [4, 8, 80, 290, 845, 1390, 1895, 2312, 2561, 2643, 2521, 2310, 2039, 1832, 1483, 1332, 1108]
@@ -415,10 +416,10 @@ assert padding(cut_into(512, shuffled)) > 0.58
 assert padding(cut_into(64, sorted(shuffled))) < 0.01
 
 # %% [markdown]
-# With 64 captions at random, about half of the positions hold nothing but padding. If sentences of similar
-# length share a batch, almost nothing is lost. In a real corpus some padding remains, because two pairs
-# with German sides of the same length can have English sides of different lengths. The *batches* are then
-# shuffled, so that training does not go from short sentences to long ones.
+# With 64 captions at random, about half of the positions hold nothing but padding. If sentences of
+# similar length share a batch, almost nothing is lost. In a real corpus some padding remains, because
+# German sentences of the same length can have English translations of different lengths. The *batches*
+# are then shuffled, so that training does not go from short sentences to long ones.
 #
 # Why does the paper fix the number of *tokens*, and not the number of sentences? With about 25,000 tokens,
 # every batch needs about the same memory and trains about the same number of predictions. In the package,
@@ -437,8 +438,8 @@ assert padding(cut_into(64, sorted(shuffled))) < 0.01
 #
 # But why is an *untrained* model right? Remember the residual stream of [06](06_the_full_model.ipynb). At
 # each position, the stream starts as the embedding of the token that is read. The one layer of this model
-# adds something to it. At the end, the generator compares the result with the same embedding table, and the
-# most similar row is that of the token itself. So this new model repeats what it reads.
+# adds something to it. At the end, the generator compares the result with every row of the same embedding
+# table, and the most similar row is that of the token itself. So this new model repeats what it reads.
 #
 # In training, this mistake gives a wonderful loss and a useless model. A second mistake is harder to see:
 # the causal mask slips by one, and each position sees one token of its future. Here are the right version
@@ -493,7 +494,7 @@ fig, axes = plt.subplots(1, 3, figsize=(13, 4), sharey=True)
 for ax, prepare in zip(axes, (honest, unshifted, leaky), strict=True):
     grid = depends(prepare, untrained, whole)
     seaborn.heatmap(
-        grid.int() + (grid & ~allowed).int(),
+        grid.int() + (grid & ~allowed).int(),  # 0: does not depend; 1: depends and may; 2: must not
         cmap=["#dddddd", "#0173b2", "#d55e00"],
         vmin=0,
         vmax=2,
@@ -536,8 +537,8 @@ assert abs(losses["leaky"] - losses["honest"]) < 1.5
 # %%
 for N in (1, 2, 3):
     deep = make_model(10_000, 10_000, N=N, d_model=32, d_ff=64, h=4, dropout=0.0)
-    long = torch.tensor([[tokenizer.start, *tokenizer.encode("Ein Mann wirft einem Hund einen Ball."), 1]])
-    ahead = max(int(t_s[1] - t_s[0]) for t_s in depends(leaky, deep, long).nonzero())
+    long = torch.tensor([[tokenizer.start, *tokenizer.encode("Ein Mann wirft einem Hund einen Ball.")]])
+    ahead = max(int(token - prediction) for prediction, token in depends(leaky, deep, long).nonzero())
     print(f"{N} layers: a leak of one token shows {ahead} tokens of the future")
 
 # %% tags=["check"]

@@ -53,8 +53,9 @@ def train(model, batches, schedule, criterion):
 
 # %% [markdown]
 # The task is the *copy task*: read nine random symbols, and write the same nine. The loss is $-\log p$,
-# where $p$ is the probability that the model gives to the right symbol. A model that knows nothing guesses
-# among ten symbols, so its loss is $\ln 10 = 2.30$.
+# where $p$ is the probability that the model gives to the right symbol. A model that knows nothing
+# guesses among ten symbols, so its loss is $\ln 10 = 2.30$. The call `data_gen(11, 32, 250)` below makes
+# 250 batches of 32 rows. The 11 counts the ten symbols and 0, which is padding.
 #
 # We train the same model twice. In the first run, the learning rate **rises** to 0.03 over 50 updates, and
 # then falls slowly. The second run is **impatient**: it uses 0.03 for its first five updates, and then
@@ -187,16 +188,16 @@ assert noise[99] < 0.25
 # %% [markdown]
 # At update 100, such a weight moves by about a fifth of the learning rate.
 #
-# **To keep:** Adam makes the steps of all weights about equally long, and its first steps are the longest,
-# because gradients have not yet canceled each other.
+# **To keep:** Adam makes the steps of all weights about equally long, and its first steps are usually the
+# longest, because gradients have not yet canceled each other.
 
 # %% [markdown]
 # ## What the five updates broke
 #
-# Now we know what happened. In the impatient run, the first update moved the weights of the model by 0.03,
-# all at once, and four more long steps followed. What did these steps do? In [06](06_the_full_model.ipynb)
-# you saw words becoming alike in a stack without residual connections. We measure the same thing here: the
-# mean cosine between the encoder's vectors of two positions. If it is 1, all positions look the same.
+# Now we know what happened. In the impatient run, the first update moved almost every weight of the model
+# by 0.03, and four more long steps followed. What did these steps do? In [06](06_the_full_model.ipynb)
+# you saw words becoming alike in a stack without residual connections. We measure the same thing here:
+# the mean cosine between the encoder's vectors of two positions. If it is 1, all positions look the same.
 
 # %%
 from torch.nn import functional as F
@@ -289,8 +290,8 @@ assert rate(8000, 512, 4000) == rate(8000, 512, 8000)
 # The paper gives no reason for the 4,000, nor for the square root. Most training runs today still use a
 # warm-up, with other numbers and another curve after the peak.
 #
-# **To keep:** the first steps of Adam are its longest, so the learning rate starts near 0 and rises until the
-# steps are safe.
+# **To keep:** the first steps of Adam are usually its longest, so the learning rate starts near 0 and
+# rises until the steps are safe.
 
 # %% [markdown]
 # ## Dropout
@@ -479,10 +480,10 @@ fast = smoothed_cross_entropy(
 assert torch.allclose(fast, theirs, atol=1e-4)
 
 # %% [markdown]
-# It is not 0. With the paper's 37,000 tokens, even a *perfect* model has a loss of 1.38. This is why a
-# smoothed loss does not go to 0. The package's `LabelSmoothing` subtracts this lowest value, so that a
-# perfect model has the loss 0. What remains is called the *Kullback-Leibler divergence*. The gradient is
-# the same, because the subtracted number does not depend on the model.
+# It is not 0. With the paper's 37,000 tokens, even a model that predicts these targets exactly has a loss
+# of 1.38. This is why a smoothed loss does not go to 0. The package's `LabelSmoothing` subtracts this
+# lowest value, so that such a model has the loss 0. What remains is called the *Kullback-Leibler
+# divergence*. The gradient is the same, because the subtracted number does not depend on the model.
 #
 # Table 3 says what smoothing does to the paper's base model:
 #
@@ -492,9 +493,9 @@ assert torch.allclose(fast, theirs, atol=1e-4)
 # | 0.1 | 4.92 | **25.8** |
 # | 0.2 | 5.47 | 25.7 |
 #
-# The perplexity is worse, as the authors say. It measures how certain the model is of the true tokens, and
-# the model has been taught not to be certain. But BLEU looks only at the words that are chosen, and BLEU is
-# better.
+# The perplexity is worse, as the authors say. It measures how certain the model is of the true tokens,
+# and the model has been taught not to be certain. But BLEU looks only at the words that are chosen, and
+# it is better.
 #
 # *Why does smoothing help? In our small models, most likely because more tokens are right. We tested this
 # explanation and its rivals in [Why does smoothing raise
@@ -511,6 +512,8 @@ assert torch.allclose(fast, theirs, atol=1e-4)
 # this short, equation 3 gives a peak of 0.018. We multiply it by 0.6, so the peak is 0.011.
 
 # %%
+from annotated import LabelSmoothing
+
 _ = torch.manual_seed(0)
 model = make_model(11, 11, N=2, d_model=32, d_ff=64, h=4, dropout=0.1)
 criterion = LabelSmoothing(11, padding_idx=0, smoothing=0.1)
@@ -525,7 +528,7 @@ assert sum(losses[-20:]) / 20 < 0.6
 # ## What you can now say
 #
 # - Adam divides the mean of the gradients by their typical size. So all weights take steps of about the
-#   same length, and the first steps are the longest.
+#   same length, and the first steps are usually the longest.
 # - Long first steps make the encoder's vectors alike, and the model may never recover. So the learning rate
 #   starts near 0 and rises for the first few thousand updates.
 # - Dropout makes single numbers unreliable in training, so the model finds it harder to learn its training
