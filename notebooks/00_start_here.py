@@ -494,8 +494,9 @@ assert row.softmax(dim=-1)[2] > 0.98
 # With the large scores, the last weight is nearly 1, and it hardly changes with its score. The softmax is
 # *saturated*. It passes on hardly any gradient, and without a gradient the model cannot learn where to look.
 #
-# > "[...] the dot products grow large in magnitude, pushing the softmax function into regions where it has
-# > extremely small gradients. To counteract this effect, we scale the dot products by 1/√dk."
+# > "We suspect that for large values of dk, the dot products grow large in magnitude, pushing the softmax
+# > function into regions where it has extremely small gradients. To counteract this effect, we scale the dot
+# > products by 1/√dk."
 #
 # **To keep:** wide heads make large scores, large scores saturate the softmax, and dividing by $\sqrt{d_k}$
 # undoes it.
@@ -543,7 +544,7 @@ show("both heads times W^O", both @ w_o)
 
 # %%
 class MultiHeadedAttention(nn.Module):
-    """h attentions side by side, between three linear maps and a fourth."""
+    """h attentions side by side: three linear maps before them, one after."""
 
     def __init__(self, h, d_model):
         super().__init__()
@@ -1022,7 +1023,7 @@ for name, start in fresh.state_dict().items():
 # > "At each step the model is auto-regressive, consuming the previously generated symbols as additional
 # > input when generating the next."
 #
-# In other words, the model writes one word, reads its own word, and writes the next.
+# The model writes one word, reads its own word, and writes the next.
 #
 # ![The encoder runs once; the decoder runs at steps 1, 2 and 3, and each token that it writes is fed
 # back](../images/decoding.svg)
@@ -1081,7 +1082,7 @@ tokenizer = translator.src_tokenizer  # text to tokens and back, for both langua
 
 
 def padded(texts):
-    """The tokens of each text and an end, filled up to one length: (texts, tokens)."""
+    """The tokens of each text and the end token, padded to one length: (texts, tokens)."""
     rows = [torch.tensor([*tokenizer.encode(text), tokenizer.end]) for text in texts]
     return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad)
 
@@ -1191,7 +1192,7 @@ assert abs(rate(16_000, 512, 4000) / rate(4000, 512, 4000) - 1 / 2) < 1e-9
 # %% [markdown]
 # ### 5.4 Regularization
 #
-# *Regularization* makes it harder to learn the training data by heart. The paper uses two kinds.
+# *Regularization* makes it harder to learn the training data by heart.
 #
 # **Dropout.** In training, each number that leaves a sub-layer becomes 0 with probability 0.1, and the others
 # are divided by 0.9. The same happens to the sums of embeddings and positions. So no part of the network can
@@ -1368,7 +1369,7 @@ assert len(tries()) == 1
 # Most language models of today are this model with boxes deleted. They continue a text, so there is no source
 # sentence. Delete the encoder, and delete the cross-attention in each decoder layer. What remains is
 # self-attention with a causal mask, and a feed-forward network. That is an **encoder layer with a causal
-# mask**, so we have all the parts:
+# mask**:
 
 
 # %%
