@@ -92,8 +92,9 @@ assert (looked[:, -2] - looked[:, -1]).abs().max() < 0.01  # the period and </s>
 # > "We propose a new simple network architecture, the Transformer, based solely on attention mechanisms,
 # > dispensing with recurrence and convolutions entirely."
 #
-# Before 2017, translation models were built from *recurrent neural networks* (RNNs). An RNN reads a sentence
-# one token at a time and keeps what it has read in one vector, the *hidden state*. This has two costs.
+# Before 2017, most translation models were built from *recurrent neural networks* (RNNs). An RNN reads a
+# sentence one token at a time and keeps what it has read in one vector, the *hidden state*. This has two
+# costs.
 #
 # - **Time.** The state after 50 words depends on the state after 49. A GPU could work on all words at once,
 #   but it has to wait.
@@ -276,7 +277,7 @@ def normalize(rows):
 
 
 # %% [markdown]
-# Why the factor? The paper gives no reason. One reason is that the table's entries are small before training,
+# Why the factor? The paper gives no reason, but here is one. The table's entries are small before training,
 # and the positions that come next are numbers up to 1. Without the factor, the positions would drown out the
 # words.
 
