@@ -61,11 +61,16 @@ Ask = Callable[..., list]
 
 def page(translator: Translator, folder: Path) -> Ask:
     """Write what the page gets, and return a function that asks the page in Node: (what, of what) pairs."""
+    model = folder / "model.json"
+    model.write_text(json.dumps(inside.page_model(translator)), encoding="utf-8")
+    return page_with(model)
+
+
+def page_with(model: Path) -> Ask:
+    """Return a function that asks the page with this model, the JSON of `page_model` or a model folder."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("no Node to run the page's script in")
-    model = folder / "model.json"
-    model.write_text(json.dumps(inside.page_model(translator)), encoding="utf-8")
 
     def ask(*requests: tuple[str, object]) -> list:
         lines = "\n".join(json.dumps({"ask": what, "of": of}) for what, of in requests)

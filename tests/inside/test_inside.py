@@ -8,12 +8,15 @@ import json
 import math
 import os
 import re
+import unicodedata
 from html import unescape
 from itertools import chain, islice
+from pathlib import Path
 
 import pytest
 import torch
-from page_models import STRANGE, Ask, small_translator
+from nasty_text import NASTY
+from page_models import STRANGE, TEXTS, Ask, page_with, small_translator
 
 from annotated import inside
 from annotated.data import multi30k
@@ -22,7 +25,7 @@ from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer, normalize
 from annotated.transformer.attention import padding_mask
 from annotated.transformer.parts import VARIANTS, Parts
-from annotated.translation.model_folder import weights
+from annotated.translation.model_folder import save_model, weights
 from annotated.translation.translator import Translator
 from start_page import SURE, TRIES
 
@@ -102,7 +105,36 @@ def test_no_piece_ends_or_blanks_the_page(piece: str, monkeypatch: pytest.Monkey
     assert json.loads(script.removeprefix("window.model = ").rstrip(";\n"))["pieces"][-1] == [piece, -1.0]
 
 
+# A folder of the reader's own
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_model_folder_is_read_as_the_package_reads_it(tmp_path: Path, dtype: torch.dtype) -> None:
+    saved = small_translator()
+    save_model(tmp_path, saved.model.to(dtype), saved.src_tokenizer, saved.tgt_tokenizer)
+    translator, ask = Translator.load(tmp_path), page_with(tmp_path)
+    lines, paper = [*TEXTS, *STRANGE[:8]], {"beam": 4, "alpha": 0.6, "prefix": [], "leftOut": []}
+    lines = list(map(normalize, lines))
+    [found, *answers] = ask(
+        ("settings", None), *[("translate", {"sentence": line, **paper}) for line in lines]
+    )
+    expected = json.loads(json.dumps(inside.page_model(translator)))
+    assert found == expected | {"weights": None}
+    for line, [best], answer in zip(lines, translator.search(lines), answers, strict=True):
+        assert answer["ended"][0]["tokens"] == list(best.tokens), line
+        assert answer["ended"][0]["score"] == pytest.approx(best.score, abs=1e-3)
+
+
 # Pieces
+
+
+def test_text_is_normalised_as_the_package_does(ask: Ask) -> None:
+    unseen = [
+        chr(i) for i in range(0x110000) if unicodedata.category(chr(i)) in ("Cc", "Cf", "Zs", "Zl", "Zp")
+    ]
+    lines = [*STRANGE, *NASTY.values(), *unseen, *(f"a{one}\u0301{one} b" for one in unseen)]
+    [found] = ask(("normalize", lines))
+    assert found == list(map(normalize, lines))
 
 
 def test_every_piece_is_the_tokenizers_own(shipped: Translator, ask: Ask) -> None:

@@ -1,13 +1,17 @@
 """The page in which a sentence goes through the model: every stop, by mouse and by keyboard."""
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from conftest import SITE
 from test_pages import DESK, OWN, PHONE, RULES, Visit
+from tiny_runs import TOY_TRAINING, few_sentences
 
-from annotated import load_pretrained
+from annotated import Translator, load_pretrained
+from annotated.cli.main import main
 from annotated.inside import watch
 
 LINK = (SITE / "watch.html").as_uri()
@@ -328,6 +332,42 @@ def test_what_it_cannot_do_is_said(page: "Page") -> None:  # noqa: F821
     page.fill("#sentence", "\U0001f600\U0001f600")
     page.keyboard.press("Enter")
     page.wait_for_function("document.querySelector('.said')?.textContent.includes('single bytes')")
+
+
+def open_folder(page: "Page", folder: Path) -> None:  # noqa: F821
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Open a folder").click()
+    chooser.value.set_files(folder)
+
+
+def test_a_folder_that_training_wrote_is_opened_and_one_that_does_not_fit_refused(
+    page: "Page",  # noqa: F821
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recipe, run = tmp_path / "toy.toml", tmp_path / "<i>run<i>"
+    recipe.write_text(TOY_TRAINING, encoding="utf-8")
+    few = few_sentences()
+    monkeypatch.setattr("annotated.cli.train.load_corpus", lambda *_: few)
+    longer = ["--threads=1", "--epochs=30", "--max-steps=150", "--bleu-every=30"]
+    assert main(["train", f"--config={recipe}", f"--out={run}", *longer]) == 0
+    shipped, own = load_pretrained("multi30k-en-de")(SENTENCE), Translator.load(run)
+    open_folder(page, run)
+    wait_for(page, own(SENTENCE))
+    assert run.name in page.locator(".own").inner_text()
+    for stop in page.evaluate(STOPS):
+        page.locator(f".figure-one a[href='#at={stop}']").click()
+        page.wait_for_function("at => new URLSearchParams(location.hash.slice(1)).get('at') === at", arg=stop)
+        assert page.locator(".shown").is_visible()
+
+    broken = shutil.copytree(run, tmp_path / "broken")
+    (broken / "model.safetensors").write_bytes((run / "model.safetensors").read_bytes()[:-1])
+    open_folder(page, broken)
+    page.wait_for_function("document.querySelector('.refused').textContent.includes('is damaged')")
+    wait_for(page, own(SENTENCE))
+
+    page.get_by_role("button", name="Back to the shipped model").click()
+    wait_for(page, shipped)
 
 
 def test_the_start_page_leads_into_it(page: "Page") -> None:  # noqa: F821

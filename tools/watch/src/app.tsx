@@ -4,14 +4,15 @@ import { type ComponentChildren, Fragment } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { partNames, sameWords } from "./breaking.tsx";
 import { Choice, Legend, percent, spelled } from "./drawing.tsx";
+import { readFolder } from "./folder.ts";
 import { FigureOne } from "./map.tsx";
 import { beginning, goingTo, readLink, type State, UNCHANGED, writeLink } from "./state.ts";
 import { KNOWN, onTour, STOPS, TOUR } from "./stops.tsx";
-import { Tokenizer } from "./tokenizer.ts";
-import type { Look, PageModel, Request } from "./translator.ts";
+import { normalize, Tokenizer } from "./tokenizer.ts";
+import type { Look, PageModel } from "./translator.ts";
 import { chancesOf, headOn, layerOf, sameRow, sureness, type Tries, type View } from "./view.ts";
 import { Shape, Term } from "./words.tsx";
-import { startModel } from "./worker.ts";
+import { type Running, startModel } from "./worker.ts";
 
 export const LONGEST = 40; // tokens of a sentence, for all of its numbers to fit the page
 
@@ -27,11 +28,14 @@ export interface Setting {
   linked: boolean; // whether the address may hold what is chosen
 }
 
-interface Ready {
+interface Ready extends Running {
   model: PageModel;
   tokenizer: Tokenizer;
-  ask: (request: Request) => Promise<Look>;
+  folder: string | null; // that a model of the reader's own comes from
 }
+
+const NO_TRIES = {};
+const FOLDER = { webkitdirectory: true }; // in no standard, but in every browser of a desk
 
 export function App({ setting }: { setting: Setting }) {
   const [state, setState] = useState<State>(() => {
@@ -40,17 +44,24 @@ export function App({ setting }: { setting: Setting }) {
     return link || !setting.sentence ? state : { ...state, ...beginning(setting.sentence) };
   });
   const [ready, setReady] = useState<Ready | null>(null);
-  const [looks, setLooks] = useState<{ look: Look; whole: Look; asked: string } | null>(null);
+  const [looks, setLooks] = useState<{ look: Look; whole: Look; asked: string; of: Ready } | null>(null);
   const known = useRef<{ asked: string; look: Look } | null>(null); // the last look at a model with all its parts
   const [trouble, setTrouble] = useState("");
   const choose = (change: Partial<State>) => setState((before) => ({ ...before, ...change }));
 
-  useEffect(() => {
+  const use = (model: PageModel, folder: string | null) => {
+    known.current = null;
+    setReady({ model, tokenizer: new Tokenizer(model.pieces), ...startModel(model), folder });
+  };
+  const useShipped = () =>
     setting.loadModel().then(
-      (model) => setReady({ model, tokenizer: new Tokenizer(model.pieces), ask: startModel(model) }),
+      (model) => use(model, null),
       (error) => setTrouble(`The model could not be loaded: ${error.message}`),
     );
+  useEffect(() => {
+    useShipped();
   }, []);
+  useEffect(() => ready?.end, [ready]);
 
   useEffect(() => {
     if (!setting.linked) return;
@@ -88,14 +99,14 @@ export function App({ setting }: { setting: Setting }) {
     let wanted = true;
     setTrouble("");
     const show = (look: Look, whole: Look) => {
-      const before = looks?.look;
+      const before = looks?.of === ready ? looks.look : null;
       if (before?.sentence === sentence && before.prefix.join() === prefix.join())
         setState(({ position, ...others }) => {
           const row = position.decoder;
           const decoder = row === null ? null : sameRow(row, before.written, look.written);
           return { ...others, position: { ...position, decoder } };
         });
-      setLooks({ look, whole, asked });
+      setLooks({ look, whole, asked, of: ready });
     };
     const request = { sentence, beam, alpha, prefix };
     const wholly = JSON.stringify(request);
@@ -114,26 +125,44 @@ export function App({ setting }: { setting: Setting }) {
     };
   }, [ready, asked]);
 
-  const computing = looks !== null && looks.asked !== asked && !trouble;
+  const own = ready?.folder != null;
+  const computing = looks?.of === ready && looks?.asked !== asked && !trouble;
   const opened = (model: PageModel) => ({
     ...state,
     layer: layerOf(state, model.N),
     head: headOn(state, model.h),
   });
   const view: View | null =
-    ready && looks
-      ? { state: opened(ready.model), choose, ...ready, ...looks, computing, tries: setting.tries ?? {} }
+    ready && looks?.of === ready
+      ? {
+          state: opened(ready.model),
+          choose,
+          ...ready,
+          ...looks,
+          computing,
+          tries: (!own && setting.tries) || NO_TRIES,
+        }
       : null;
   return (
     <>
-      <Sentence state={state} choose={choose} examples={setting.examples} />
+      <Sentence state={state} choose={choose} examples={own ? null : setting.examples} />
+      {setting.linked && ready && (
+        <Own
+          ready={ready}
+          onModel={(model, folder) => {
+            use(model, folder);
+            choose({ ...UNCHANGED, ...beginning(state.sentence), layer: null, head: null });
+          }}
+          onShipped={useShipped}
+        />
+      )}
       <div class={computing ? "now computing" : "now"}>
         {view && <Now view={view} />}
         <p class="busy" role="status">
           {computing && <span>computing…</span>}
         </p>
       </div>
-      <Translation view={view} trouble={trouble} typical={setting.sure} />
+      <Translation view={view} trouble={trouble} typical={own ? undefined : setting.sure} />
       <div class={computing ? "see computing" : "see"}>
         <nav id="map" aria-label="Map">
           <p class="small">
@@ -144,7 +173,9 @@ export function App({ setting }: { setting: Setting }) {
           </p>
           <FigureOne view={view} />
         </nav>
-        <main id="station">{view ? <Station view={view} series={setting.series} /> : <Loading />}</main>
+        <main id="station">
+          {view ? <Station view={view} series={setting.series} /> : !trouble && <Loading />}
+        </main>
       </div>
     </>
   );
@@ -164,11 +195,11 @@ function fromItsTop() {
 
 type Chosen = { state: State; choose: View["choose"] };
 
-function Sentence({ state, choose, examples }: Chosen & { examples: string[] }) {
+function Sentence({ state, choose, examples }: Chosen & { examples: string[] | null }) {
   const [text, setText] = useState(state.sentence);
   useEffect(() => setText(state.sentence), [state.sentence]);
   const begin = (sentence: string) => {
-    if (sentence.trim()) choose(beginning(sentence.trim().replace(/\s+/g, " ")));
+    if (normalize(sentence)) choose(beginning(normalize(sentence)));
   };
   return (
     <form
@@ -178,7 +209,9 @@ function Sentence({ state, choose, examples }: Chosen & { examples: string[] }) 
         begin(text);
       }}
     >
-      <label for="sentence">Your sentence, in English, such as describes a photograph:</label>
+      <label for="sentence">
+        {examples ? "Your sentence, in English, such as describes a photograph:" : "Your sentence:"}
+      </label>
       <div>
         <textarea
           id="sentence"
@@ -196,15 +229,66 @@ function Sentence({ state, choose, examples }: Chosen & { examples: string[] }) 
         />
         <button type="submit">Translate</button>
       </div>
-      <p class="examples">
-        Or:{" "}
-        {examples.map((example) => (
-          <button key={example} type="button" onClick={() => begin(example)}>
-            {example}
-          </button>
-        ))}
-      </p>
+      {examples && (
+        <p class="examples">
+          Or:{" "}
+          {examples.map((example) => (
+            <button key={example} type="button" onClick={() => begin(example)}>
+              {example}
+            </button>
+          ))}
+        </p>
+      )}
     </form>
+  );
+}
+
+// A model from a folder of the reader's own. One that does not fit leaves the page with the model that it has.
+function Own(props: {
+  ready: Ready;
+  onModel: (model: PageModel, folder: string) => void;
+  onShipped: () => void;
+}) {
+  const { ready, onModel, onShipped } = props;
+  const [refused, setRefused] = useState("");
+  const input = useRef<HTMLInputElement>(null);
+  const open = async ({ currentTarget: chooser }: Event & { currentTarget: HTMLInputElement }) => {
+    const files = [...(chooser.files ?? [])];
+    chooser.value = ""; // so that the same folder can be chosen again
+    const folder = files[0]?.webkitRelativePath.split("/")[0] || "the files";
+    setRefused("");
+    try {
+      onModel(await readFolder(files), folder);
+    } catch (error) {
+      setRefused(`${folder} was refused: ${(error as Error).message}.`);
+    }
+  };
+  const { model, folder } = ready;
+  return (
+    <div class="own">
+      <p>
+        {folder === null ? (
+          "Or see inside a model of your own, from the folder that annotated train wrote; it stays on this computer: "
+        ) : (
+          <>
+            The model is yours, from <b>{folder}</b>: {model.N} + {model.N} layers of width {model.d_model},{" "}
+            {model.h} heads. Where the page says English and German, read its two languages.{" "}
+          </>
+        )}
+        <button type="button" onClick={() => input.current?.click()}>
+          Open a folder…
+        </button>{" "}
+        {folder !== null && (
+          <button type="button" onClick={onShipped}>
+            Back to the shipped model
+          </button>
+        )}
+      </p>
+      <input ref={input} type="file" {...FOLDER} multiple hidden onChange={open} />
+      <p class="refused" role="status">
+        {refused}
+      </p>
+    </div>
   );
 }
 

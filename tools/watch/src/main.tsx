@@ -6,6 +6,8 @@ import style from "./style.css";
 import type { PageModel } from "./translator.ts";
 import { serve } from "./worker.ts";
 
+export { readFolder } from "./folder.ts";
+export { normalize } from "./tokenizer.ts";
 export { Translator } from "./translator.ts";
 
 declare global {
@@ -18,7 +20,7 @@ declare global {
 function loadModel(address?: string): Promise<PageModel> {
   return new Promise((resolve, reject) => {
     const found = () => (window.model ? resolve(window.model) : reject(new Error("it holds no model")));
-    if (!address) return found();
+    if (window.model || !address) return found();
     const script = Object.assign(document.createElement("script"), { src: address, async: true });
     script.onload = found;
     script.onerror = () => reject(new Error(`there is no ${address}`));

@@ -1,5 +1,6 @@
 // What a reader has chosen, and the link that holds it.
 
+import { normalize } from "./tokenizer.ts";
 import type { Part } from "./transformer.ts";
 import { PAPER, type Request } from "./translator.ts";
 
@@ -68,7 +69,7 @@ export function writeLink(state: State): string {
 
 export function readLink(text: string): State {
   const link = new URLSearchParams(text.replace(/^[#?]/, ""));
-  const sentence = link.get("s")?.trim() || FIRST.sentence;
+  const sentence = normalize(link.get("s") ?? "") || FIRST.sentence;
   const tokens = numbers(link.get("token") ?? "").map((n) => (n > 0 ? n - 1 : null));
   const first = sentence === FIRST.sentence ? [FIRST.position.encoder, FIRST.position.decoder] : [];
   const [encoder = null, decoder = null, key = null] = tokens.length ? tokens : first;

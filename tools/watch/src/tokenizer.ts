@@ -7,6 +7,16 @@ const SYMBOLS = 4; // <s> </s> <blank> <unk>
 const SPACE = "\u2581";
 const ESCAPE = "\ue000";
 const BYTE = /^<0x(..)>$/;
+const BLANKS = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85"; // control characters that Python takes for white space
+
+// Text as the package reads it, see annotated.tokenizers.normalize: one plain space between words, and nothing unseen.
+export function normalize(text: string): string {
+  const seen = text
+    .replace(/\p{Cc}/gu, (control) => (BLANKS.includes(control) ? " " : ""))
+    .replace(/[\u200b\u2060\ufeff]/g, " ");
+  const words = seen.normalize("NFC").split(/\s+/).filter(Boolean);
+  return words.some((word) => /\P{Cf}/u.test(word)) ? words.join(" ") : "";
+}
 
 export class Tokenizer {
   readonly pieces: string[];

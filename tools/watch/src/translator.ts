@@ -4,7 +4,8 @@ import { type Candidate, type Hypothesis, search } from "./search.ts";
 import { END, START, Tokenizer } from "./tokenizer.ts";
 import { type Part, type Trace, Transformer, type Vector } from "./transformer.ts";
 
-// What annotated/inside/__init__.py writes: settings, pieces with their scores, the weights as 16-bit floats in base64.
+// What annotated/inside/__init__.py writes: settings, pieces with their scores, the weights as 16-bit floats in base64;
+// those of a reader's own folder are numbers already.
 export interface PageModel {
   N: number;
   h: number;
@@ -13,7 +14,7 @@ export interface PageModel {
   forbidden: number[];
   pieces: [string, number | null][];
   tensors: Record<string, number[]>;
-  weights: string;
+  weights: string | Float32Array;
 }
 
 export interface Request {
@@ -103,14 +104,9 @@ export class Translator {
   }
 }
 
-// The tensors of a model, from 16-bit floats that stand one after the other, in base64.
-function unpack(weights: string, shapes: Record<string, number[]>): Record<string, Vector> {
-  const text = atob(weights);
-  const bytes = new Uint8Array(text.length);
-  for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
-  const halves = new Uint16Array(bytes.buffer);
-  const all = new Float32Array(halves.length);
-  for (let i = 0; i < all.length; i++) all[i] = HALVES[halves[i]];
+// The tensors of a model, which stand one after the other.
+function unpack(weights: PageModel["weights"], shapes: PageModel["tensors"]): Record<string, Vector> {
+  const all = typeof weights === "string" ? decode(weights) : weights;
   let start = 0;
   const tensors = Object.entries(shapes).map(([name, shape]) => {
     const size = shape.reduce((a, b) => a * b, 1);
@@ -120,9 +116,24 @@ function unpack(weights: string, shapes: Record<string, number[]>): Record<strin
   return Object.fromEntries(tensors);
 }
 
-// Every 16-bit float, by its bits: sign, five bits of exponent, ten of fraction.
+// 16-bit floats from base64.
+function decode(text: string): Float32Array {
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
+  return floats(new Uint16Array(bytes.buffer));
+}
+
+// 16-bit floats by their bits: sign, five bits of exponent, ten of fraction.
+export function floats(halves: Uint16Array): Float32Array {
+  const values = new Float32Array(halves.length);
+  for (let i = 0; i < values.length; i++) values[i] = HALVES[halves[i]];
+  return values;
+}
+
 const HALVES = Float32Array.from({ length: 0x10000 }, (_, half) => {
   const [exponent, fraction] = [(half >> 10) & 31, half & 1023];
   const size = exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
-  return half & 0x8000 ? -size : size;
+  const value = exponent < 31 ? size : fraction ? Number.NaN : Infinity;
+  return half & 0x8000 ? -value : value;
 });

@@ -6,18 +6,23 @@ declare const annotatedWatch: () => unknown; // the function in which the whole 
 
 export type Ask = (request: Request) => Promise<Look>;
 
+export interface Running {
+  ask: Ask;
+  end: () => void;
+}
+
 type Answer = { number: number } & ({ look: Look } | { error: string });
 
-// A function that asks the model: in a worker made from this script's own text, because none may be loaded from a
+// A way to ask the model: in a worker made from this script's own text, because none may be loaded from a
 // disk; in the page itself, where workers are forbidden.
-export function startModel(model: PageModel): Ask {
+export function startModel(model: PageModel): Running {
   let worker: Worker;
   try {
     const text = new Blob([`(${annotatedWatch})()`], { type: "text/javascript" });
     worker = new Worker(URL.createObjectURL(text));
   } catch {
     const translator = new Translator(model);
-    return async (request) => translator.look(request);
+    return { ask: async (request) => translator.look(request), end: () => {} };
   }
   const waiting = new Map<number, (answer: Answer) => void>();
   let count = 0;
@@ -26,13 +31,14 @@ export function startModel(model: PageModel): Ask {
     waiting.delete(data.number);
   };
   worker.postMessage(model);
-  return (request) =>
+  const ask: Ask = (request) =>
     new Promise((resolve, reject) => {
       waiting.set(++count, (answer) =>
         "look" in answer ? resolve(answer.look) : reject(new Error(answer.error)),
       );
       worker.postMessage({ number: count, request });
     });
+  return { ask, end: () => worker.terminate() };
 }
 
 // What the worker does: the first message is the model, each further one a request.
