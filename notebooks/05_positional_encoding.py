@@ -177,7 +177,8 @@ plt.show()
 # ### Reading other people's code
 #
 # In many implementations you will not find $10000^{-2i/d}$ but `exp(-(2i/d) · ln 10000)`. It is the same
-# number, because $a^b = e^{b \ln a}$. The authors' code uses the exponential, and many others copied it.
+# number, because $a^b = e^{b \ln a}$. The authors' code uses the exponential, and many implementations
+# have copied it.
 
 # %%
 even = torch.arange(0, 512, 2, dtype=torch.float64)

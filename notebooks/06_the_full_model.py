@@ -161,7 +161,7 @@ assert torch.allclose(y, stream[-1], atol=1e-5)
 
 # %% [markdown]
 # The same words come out. In all four decoder layers, the second attention reads the *same* memory, the
-# output of the last encoder layer. Here is the model with the shapes that our sentence has on its way:
+# output of the last encoder layer. Here are the shapes of our sentence on its way through the model:
 
 # %% tags=["figure-shapes"]
 import matplotlib.pyplot as plt
@@ -411,12 +411,13 @@ assert residual[12].std() > 3 * pre_norm[12].std()
 # This is why a pre-norm stack needs one more norm after its last layer. A post-norm stack already ends
 # with a norm.
 #
-# Which one is better? Pre-norm is easier to train. It often needs no warm-up, which is a slow start of
-# training that you will meet in [08](08_training_recipe.ipynb) (Xiong et al.,
-# [2020](https://arxiv.org/abs/2002.04745)). It also works with far more layers (Wang et al.,
-# [2019](https://arxiv.org/abs/1906.01787)). Even the paper's authors soon added pre-norm to their code. A
-# comment there says that pre-norm "seems better for harder-to-learn models, so it should probably be the
-# default" (tensor2tensor, `common_hparams.py`). The paper's models, and ours, are post-norm.
+# Which one is better? Pre-norm works with far more layers (Wang et al.,
+# [2019](https://arxiv.org/abs/1906.01787)), and it is easier to train (Xiong et al.,
+# [2020](https://arxiv.org/abs/2002.04745)). It often needs no warm-up, which is a slow start of training
+# that you will meet in [08](08_training_recipe.ipynb). Even the paper's authors soon added pre-norm to
+# their code. A comment there says that pre-norm "seems better for harder-to-learn models, so it should
+# probably be the default" (tensor2tensor, `common_hparams.py`). The paper's models, and ours, are
+# post-norm.
 #
 # *What does post-norm do to the gradients? In an untrained decoder of six layers, the gradient at the
 # bottom of the stream is only about a fifth of the gradient at its top. We looked for the reason in [What

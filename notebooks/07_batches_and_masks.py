@@ -275,9 +275,9 @@ print(f"{ntokens} tokens to predict")
 
 # %% [markdown]
 # *Figure 2. One batch of three pairs. Blue is a token, gray is padding. The third block is the second
-# block, moved left by one. In a short row, the last token, which `tgt` leaves out, is padding. So the
-# decoder reads the `</s>`, too, and the token to predict there is padding. The loss leaves that position
-# out.*
+# block, moved left by one. `tgt` leaves out the last token of each row, which is padding in a short row.
+# So there the decoder also reads the `</s>`, and the token to predict is padding. The loss leaves that
+# position out.*
 #
 # Here are the two masks for the first sentence, *A cat runs.* A 1 means "may be looked at":
 
@@ -462,9 +462,10 @@ def leaky(target):  # the mask has slipped by one
 
 # %% [markdown]
 # How can you catch such mistakes, in your own code or in somebody else's? The loss alone is not enough:
-# before training, the loss of the leaky model is about as bad as that of the honest model. There is a
-# better test, and it needs no training. **A prediction must not depend on its own answer, nor on anything
-# after it.** So change one token of the target, and look at which predictions change.
+# an untrained model does not use what leaks, so before training its loss is about as bad as that of the
+# honest model. There is a better test, and it needs no training. **A prediction must not depend on its
+# own answer, nor on anything after it.** So change one token of the target, and look at which predictions
+# change.
 #
 # It is important to change the target *as it comes from the corpus*, before it is shifted. If you change
 # the shifted target, you do not notice a wrong shift.
