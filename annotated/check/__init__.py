@@ -16,6 +16,7 @@ from annotated.check import attention_laws, model_laws, parts_laws, training_law
 # isort: split
 from annotated.check import search_laws  # noqa: F401
 from annotated.check.adapt import PARTS, Code
+from annotated.check.contract_laws import CONTRACT
 from annotated.check.laws import LAWS
 from annotated.check.report import Failure, Finding, Law, Report
 
@@ -39,7 +40,12 @@ def run(
     """
     code = Code.of(source, adapter)
     name = name or getattr(source, "__name__", "")
-    return Report(tuple(law(code, seconds) for law in LAWS), name)
+    return Report(tuple(law(code, seconds) for law in laws_for(code)), name)
+
+
+def laws_for(code: Code) -> list[Law]:
+    """Return the laws, and those of the stubs' texts where `annotated build` wrote the file."""
+    return [*LAWS, *(CONTRACT if code.names.get("CONTRACT") else [])]
 
 
 class Case:
@@ -60,7 +66,7 @@ class Case:
 def cases(source: ModuleType | Mapping[str, Any], adapter: Mapping[str, Any] | None = None) -> list[Case]:
     """Return a case for each law, to be called in a test of its own."""
     code = Code.of(source, adapter)
-    return [Case(law, code) for law in LAWS]
+    return [Case(law, code) for law in laws_for(code)]
 
 
 def checker(part: str) -> Callable[..., Report]:

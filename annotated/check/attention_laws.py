@@ -265,9 +265,9 @@ def mask_of_heads(code: Code) -> None:
                 mistake = "the mask lines up with the heads, not with the batch: mask.unsqueeze(1)"
             elif (w[:, 0] * ~mask).max() < 1e-6:
                 mistake = "the mask reaches the first head only"
-            raise Failure(
-                "what is hidden changes the output", f"{numbers(one)}, then {numbers(other)}", mistake
-            )
+            worst = (one - other).abs().flatten(0, -2).amax(-1).argmax()
+            rows = " then ".join(numbers(x.flatten(0, -2)[worst]) for x in (one, other))
+            raise Failure("what is hidden changes the output", rows, mistake)
         causal = torch.ones(3, 5, 5, dtype=torch.bool).tril()
         changed = x[:3].clone()
         changed[:, -1] = 7.0

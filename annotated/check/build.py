@@ -21,7 +21,7 @@ import torch
 
 from annotated import check
 from annotated.check.adapt import PARTS, Code
-from annotated.check.report import Finding, Report, TimeUp, own_traceback, time_limit
+from annotated.check.report import Finding, Law, Report, TimeUp, own_traceback, time_limit
 
 STUBS = Path(__file__).with_name("stubs.txt")
 HINT = re.compile(r"^#([123]) (.*)\n", re.MULTILINE)
@@ -51,9 +51,9 @@ def check_file(path: Path, adapter: Path | None = None, seconds: float = 20) -> 
         module = load(path, seconds)
         adapted = vars(load(adapter, seconds, {"mine": module})) if adapter else None
     except (Exception, SystemExit, TimeUp) as error:
-        seen = f"the file cannot be executed: {type(error).__name__}: {error}"
-        says = "The file is executed without an error."
-        finding = Finding("file", says, "00_start_here", "failed", seen, traceback=own_traceback(error))
+        seen = f"{type(error).__name__}: {error}"
+        says = "The file can be executed."
+        finding = Finding("file", says, "", "failed", seen, traceback=own_traceback(error))
         return Report((finding,), path.stem)
     return check.run(module, adapted, seconds, path.stem)
 
@@ -71,13 +71,26 @@ def write_stubs(folder: Path) -> Path:
     return path
 
 
-def hints(part: str, stage: int) -> list[str]:
-    """Return the hints to a part, up to a stage: 1 what to think of, 2 which shapes, 3 the lines."""
-    text = STUBS.read_text(encoding="utf-8")
-    wanted = ["EncoderLayer", "DecoderLayer", "Transformer"] if part == "make_model" else PARTS[part]
-    pieces = re.split(r"^(?=def |class )", text, flags=re.MULTILINE)
-    chosen = [p for p in pieces if (m := re.match(r"\w+ (\w+)", p)) and m[1] in wanted]
-    return [f"{number}. {line}" for p in chosen for number, line in HINT.findall(p) if int(number) <= stage]
+def hints(stub: str, stage: int) -> str:
+    """Return the hints to a stub, up to a stage: 1 what to think of, 2 which shapes, 3 the lines."""
+    for piece in re.split(r"^(?=def |class )", STUBS.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        if re.match(rf"\w+ {stub}\b", piece):
+            return "\n".join(f"  {line}" for number, line in HINT.findall(piece) if int(number) <= stage)
+    return ""
+
+
+def first_open_stub(report: Report) -> str:
+    """Return the first stub of the file that has a law to keep, or nothing."""
+    open_parts = {law.part for law in laws_of(report)}
+    stubs = re.findall(r"^(?:def|class) (\w+)", STUBS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    names = {part: names[0] for part, names in PARTS.items()} | {"make_model": "Transformer"}
+    return next((stub for stub in stubs if stub in {names.get(part, part) for part in open_parts}), "")
+
+
+def laws_of(report: Report) -> list[Law]:
+    """Return the laws that are broken or have nothing to hold yet."""
+    open_laws = {f.law for f in report.findings if f.status in ("failed", "todo")}
+    return [law for law in (*check.LAWS, *check.CONTRACT) if law.name in open_laws]
 
 
 def translate(code: Code, text: str) -> tuple[str, str]:
@@ -95,8 +108,10 @@ def translate(code: Code, text: str) -> tuple[str, str]:
     model = replace(code, pad=tokenizer.pad).model(**sizes, shake=0.0, max_len=512)
     state = shipped.model.state_dict()
     own = {name for name, _ in model.module.named_parameters(remove_duplicate=False)}
-    if strange := sorted(own - set(state)) or sorted(set(state) - set(model.module.state_dict())):
-        raise ValueError(f"the weights find no place: {', '.join(strange[:4])}; names are those of lesson 00")
+    if own != set(state) or not set(state) <= set(model.module.state_dict()):
+        missing, extra = (", ".join(sorted(x)[:3]) or "nothing" for x in (set(state) - own, own - set(state)))
+        raise ValueError(f"the weights do not fit: your model lacks {missing}, and has {extra} in addition; "
+                         "names are those of lesson 00, and the model is post-norm")  # fmt: skip
     model.module.load_state_dict(state, strict=False)
     src = torch.tensor([[*tokenizer.encode(text), tokenizer.end]])
     tokens: list[int] = []

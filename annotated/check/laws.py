@@ -17,12 +17,14 @@ LAWS: list[Law] = []
 MISTAKES = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8"))
 
 
-def law(lesson: str, part: str, name: str) -> Callable[[Callable[[Code], str | None]], Law]:
+def law(
+    lesson: str, part: str, name: str, laws: list[Law] = LAWS
+) -> Callable[[Callable[[Code], str | None]], Law]:
     """Register a function as a law; its docstring is what the law says."""
 
     def register(holds: Callable[[Code], str | None]) -> Law:
-        LAWS.append(Law(name, part, lesson, holds))
-        return LAWS[-1]
+        laws.append(Law(name, part, lesson, holds))
+        return laws[-1]
 
     return register
 

@@ -194,10 +194,12 @@ def first_loss(code: Code) -> str:
             for m in model.module.modules() if isinstance(m, nn.Embedding) for a in m.parameters()
             for n in model.module.modules() if isinstance(n, nn.Linear) for b in n.parameters()
         )  # fmt: skip
-        wide = max(float(m.weight.std()) for m in model.module.modules() if isinstance(m, nn.Embedding))
+        wide = max(
+            float(m.weight.detach().std()) for m in model.module.modules() if isinstance(m, nn.Embedding)
+        )
         mistake = "the first weights are too large"
         if tied and wide > 0.5:
-            mistake = "the output shares the embeddings' matrix, whose entries are too large: d_model ** -0.5"
+            mistake = "the output shares the embeddings' matrix: start it with deviation d_model ** -0.5"
         raise Failure(
             "the first loss is not near ln V", f"{loss:.2f}, and ln {V} = {math.log(V):.2f}", mistake
         )

@@ -3,11 +3,13 @@
 import html
 import json
 import signal
+import textwrap
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
 
@@ -17,7 +19,7 @@ from annotated.check.adapt import Code, Missing
 
 Status = Literal["passed", "failed", "todo", "missing"]
 SIGNS = {"passed": "✓", "failed": "✗", "todo": "·", "missing": "-"}
-WORDS = {"passed": "passed", "failed": "FAILED", "todo": "not written yet", "missing": "does not apply"}
+WORDS = {"passed": "passed", "failed": "FAILED", "todo": "not written yet", "missing": "not applicable"}
 
 
 class Failure(Exception):  # noqa: N818 (it is a finding)
@@ -83,16 +85,17 @@ class Law:
         except TimeUp:
             return Finding(**what, status="failed", seen=f"still running after {seconds:g} seconds")
         except (Exception, SystemExit) as error:
+            if code.is_stub(self.part):  # the error is of a part that it uses
+                return Finding(**what, status="todo", seen="not written yet")
             seen = f"{type(error).__name__}: {error}".splitlines()[0]
             return Finding(**what, status="failed", seen=seen, traceback=own_traceback(error))
 
 
 def own_traceback(error: BaseException) -> str:
-    """Format a traceback from where the code under test begins."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if "annotated/check" not in f.filename.replace("\\\\", "/")]
-    lines = traceback.format_list(own[:6]) + traceback.format_exception_only(error)
-    return "".join(lines)
+    """Format the part of a traceback that lies in the code under test."""
+    others = (str(Path(__file__).parent), str(Path(torch.__file__).parent), "<frozen")
+    own = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(others)]
+    return "".join(traceback.format_list(own[-4:]) + traceback.format_exception_only(error))
 
 
 @dataclass(frozen=True)
@@ -125,15 +128,30 @@ class Report:
         return sum(finding.status == status for finding in self.findings)
 
     def __str__(self) -> str:
-        lines = []
+        lines: list[str] = []
+        seen: dict[str, str] = {}
         for f in self.findings:
-            about = f"  ({f.seen})" if f.status in ("passed", "missing") and f.seen else ""
-            lines.append(f"{SIGNS[f.status]} {f.law}: {WORDS[f.status]}{about}")
-            if f.status == "failed":
-                lines += [f"    The law: {f.says}", f"    {f.seen}"]
-                lines += [f"      {line}" for line in (f.example + "\n" + f.traceback).splitlines() if line]
-                lines += [f"    Likely mistake: {f.mistake}"] if f.mistake else []
-                lines += [f"    Explained in {f.lesson}"]
+            if f.status == "passed":
+                lines.append(f"{SIGNS[f.status]} {f.law}: passed" + (f"  ({f.seen})" if f.seen else ""))
+        for status in ("missing", "todo"):
+            for why in dict.fromkeys(f.seen for f in self.findings if f.status == status):
+                names = ", ".join(f.law for f in self.findings if (f.status, f.seen) == (status, why))
+                reason = f", {why}" if status == "missing" else ""
+                text = f"{SIGNS[status]} {WORDS[status]}{reason}: {names}"
+                lines += textwrap.wrap(text, 100, subsequent_indent="    ")
+        for f in self.findings:
+            if f.status != "failed":
+                continue
+            lines.append(f"{SIGNS[f.status]} {f.law}: {WORDS[f.status]}")
+            frames = f.traceback.rpartition("    ")[0]  # without the message, which may name other sizes
+            if frames and frames in seen:
+                lines.append(f"    the same error as in {seen[frames]}")
+                continue
+            seen[frames] = f.law
+            lines += [f"    The law: {f.says}", *([] if f.traceback else [f"    {f.seen}"])]
+            lines += [f"      {line}" for line in (f.example + "\n" + f.traceback).splitlines() if line]
+            lines += [f"    Likely mistake: {f.mistake}"] if f.mistake else []
+            lines += [f"    Explained in notebooks/{f.lesson}.ipynb"] if f.lesson else []
         return "\n".join([*lines, self.summary(), *self.advice()])
 
     def first_mistake(self) -> str:
@@ -144,12 +162,12 @@ class Report:
         """Where several laws are broken, say which one to trust."""
         if self.count("failed") < 2:
             return []
-        return [f"Trust the first failed law: {self.first_mistake()}. The others often follow from it."]
+        return [f"Trust the first failed law ({self.first_mistake()}): the others often follow from it."]
 
     def summary(self) -> str:
         counts = [f"{self.count('passed')} passed", f"{self.count('failed')} failed"]
         counts += [f"{self.count('todo')} not written yet"] if self.count("todo") else []
-        return ", ".join([*counts, f"{self.count('missing')} do not apply"])
+        return ", ".join([*counts, f"not applicable: {self.count('missing')}"])
 
     def _repr_html_(self) -> str:
         rows = []

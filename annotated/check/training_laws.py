@@ -80,12 +80,18 @@ def batch_masks(code: Code) -> None:
         mistake = "the source mask is inverted: src != pad" if torch.equal(~src_mask, wanted) else ""
         raise Failure("src_mask is another", f"{src_mask.tolist()}, and should be {wanted.tolist()}", mistake)
     tgt_mask, causal = allowed(shifted.get("tgt_mask", "trg_mask")), torch.ones(4, 4).tril().bool()
+    tgt_mask = tgt_mask.expand(2, 4, 4) if tgt_mask.shape == (2, 1, 4) else tgt_mask
     real = (shifted.tgt[:, :-1] != p)[:, None]
     if not any(torch.equal(tgt_mask, causal & x) for x in (real, real.mT, real & real.mT)):
         mistake = explain("batch: masks", tgt_mask.float(), real=real, causal=causal)
-        rows = " / ".join("".join(str(int(x)) for x in row) for row in tgt_mask[-1])
+        rows, right = (
+            " / ".join("".join(str(int(x)) for x in row) for row in mask[-1])
+            for mask in (tgt_mask, causal & real)
+        )
         raise Failure(
-            "tgt_mask is another", f"{rows} for the second sentence, whose last is padding", mistake
+            "tgt_mask is another",
+            f"{rows} for the second sentence, whose last is padding; it should be {right}",
+            mistake,
         )
 
 
@@ -158,7 +164,7 @@ def smoothing_padding(code: Code) -> None:
         long = float(loss_of(code, x, torch.tensor([3, 4, p, p]), 0.1))
         other = float(loss_of(code, torch.cat([x[:2], x[2:].flip(-1)]), torch.tensor([3, 4, p, p]), 0.1))
     if not math.isclose(short, long, rel_tol=1e-3, abs_tol=1e-4):
-        mistake = "rows of padding are counted: set their targets to 0"
+        mistake = "rows of padding are counted: where the target is padding, the loss must be 0"
         if math.isclose(long, other, rel_tol=1e-3) and math.isclose(long * 2, short, rel_tol=1e-3):
             mistake = "the mean is over all rows: divide by the number of real tokens"
         raise Failure("two rows of padding change the loss", f"{short:.4f} without, {long:.4f} with", mistake)
@@ -199,14 +205,17 @@ def rate_equation(code: Code) -> None:
 
 
 @law("08_training_recipe", "rate", "rate: peak")
-def rate_peak(code: Code) -> None:
+def rate_peak(code: Code) -> str | None:
     """The rate rises until the last step of the warm-up, and falls from there."""
-    rates = {
-        s: float(call(code["rate"], step=s, model_size=64, factor=1.0, warmup=50)) for s in range(1, 200)
-    }
+    given = {"model_size": 64, "factor": 1.0, "warmup": 50}
+    rates = {s: float(call(code["rate"], step=s, **given)) for s in range(1, 200)}
     top = max(rates, key=lambda s: rates[s])
     if top != 50 or rates[199] >= rates[50]:
         raise Failure(
             f"the highest rate is at step {top}, and should be at 50", "", "min and max, or the exponents"
         )
-    call(code["rate"], step=0, model_size=64, factor=1.0, warmup=50)  # schedulers ask for step 0 first
+    try:
+        call(code["rate"], step=0, **given)
+    except ArithmeticError:
+        return "step 0, which PyTorch's schedulers ask for first, divides by 0"
+    return None

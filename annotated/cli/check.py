@@ -3,10 +3,21 @@
 from argparse import Namespace
 from pathlib import Path
 
-from annotated.check import LAWS
+from annotated.check import CONTRACT, LAWS
 from annotated.check.adapt import Code
-from annotated.check.build import check_file, grade, grades_as_csv, hints, load, translate, write_stubs
+from annotated.check.build import (
+    check_file,
+    first_open_stub,
+    grade,
+    grades_as_csv,
+    hints,
+    load,
+    translate,
+    write_stubs,
+)
 from annotated.check.report import Report, junit
+
+AFTER_THE_MODEL = {"batch", "label_smoothing", "rate", "greedy_decode", "beam_search", "bleu"}
 
 
 def check(args: Namespace) -> int:
@@ -18,8 +29,12 @@ def check(args: Namespace) -> int:
         mistake = report.first_mistake()
         print(f"{report.name:20}  {report.summary()}{'; first ' + mistake if mistake else ''}")
     for file in args.files:
-        if not file.is_file():
+        if not file.exists():
             raise FileNotFoundError(f"{file}: there is no such file")
+        if file.is_dir():
+            raise IsADirectoryError(
+                f"{file} is a folder: name a file in it, or grade all of them with --grade"
+            )
         reports.append(check_file(file, args.adapter))
         print(reports[-1])
         print_hints(reports[-1], args.hints)
@@ -35,27 +50,28 @@ def check(args: Namespace) -> int:
 
 
 def print_hints(report: Report, stage: int) -> None:
-    """Print hints for each part that has an open law, up to a stage."""
-    open_laws = {f.law for f in report.findings if f.status in ("failed", "todo")}
-    for part in dict.fromkeys(law.part for law in LAWS if law.name in open_laws):
-        if lines := hints(part, stage):
-            print(f"\nHints for {part.replace('_', ' ')}:", *lines, sep="\n  ")
+    """Print the hints, up to a stage, to the first stub that has an open law."""
+    if stage and (stub := first_open_stub(report)):
+        print(f"\nHints for {stub}:", hints(stub, stage), sep="\n")
 
 
 def print_translation(report: Report, file: Path, adapter: Path | None, text: str | None) -> None:
-    """Let a model that keeps every law translate, with the shipped weights in it; say that it can."""
-    whole = [f for f in report.findings if f.law.startswith("model:")]
-    broken = any(f.status == "failed" for f in report.findings)
-    if broken or not all(f.status == "passed" for f in whole):
+    """Let a model that keeps its laws translate, with the shipped weights in it; say that it can."""
+    part_of = {law.name: law.part for law in (*LAWS, *CONTRACT)}
+    findings = [f for f in report.findings if part_of.get(f.law) not in AFTER_THE_MODEL]
+    whole = [f for f in findings if f.law.startswith("model:")]
+    if not whole or any(f.status == "failed" for f in findings) or any(f.status != "passed" for f in whole):
         if text is not None:
             raise ValueError("the model must keep its laws before the shipped weights are loaded into it")
-    elif text is None and whole:
+    elif text is None:
         print('\nYour model keeps its laws. Let it translate: --translate "A dog runs across the grass."')
-    elif text is not None:
+    else:
         adapted = vars(load(adapter, before={"mine": load(file)})) if adapter else None
         own, theirs = translate(Code.of(load(file), adapted), text)
         same = "as the package's model does" if own == theirs else f"the package's model writes: {theirs}"
-        print(f"\nThe shipped weights fit into your classes.\n  {text}\n  {own}\n({same})")
+        print(
+            f"\nThe shipped weights fit into your classes; the package searches.\n  {text}\n  {own}\n({same})"
+        )
 
 
 def build(args: Namespace) -> int:

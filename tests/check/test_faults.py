@@ -11,7 +11,7 @@ from annotated.check.adapt import Code
 
 HERE = Path(__file__).parent
 FAULTS = tomllib.loads((HERE / "faults.toml").read_text(encoding="utf-8"))
-LAWS = {law.name: law for law in check.LAWS}
+LAWS = {law.name: law for law in (*check.LAWS, *check.CONTRACT)}
 CASES = [(file, name) for file, faults in FAULTS.items() for name in faults]
 
 
@@ -39,7 +39,7 @@ def test_fault_is_found_and_named(file: str, name: str) -> None:
 def test_the_report_trusts_the_first_failed_law() -> None:
     report = check.make_model(faulty("classic", "cross-attention to itself").make_model)
     assert "memory" in report.first_mistake()
-    assert f"Trust the first failed law: {report.first_mistake()}" in str(report)
+    assert f"Trust the first failed law ({report.first_mistake()})" in str(report)
     inverted = faulty("classic", "causal mask inverted")
     parts = {"subsequent_mask": inverted.subsequent_mask, "greedy_decode": inverted.greedy_decode}
     assert check.run(parts).first_mistake().startswith("causal mask: the mask is inverted")

@@ -1,0 +1,234 @@
+"""What the texts of the stubs promise: laws only of files that `annotated build` wrote."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from annotated.check.adapt import Code, Missing
+from annotated.check.laws import close, law
+from annotated.check.report import Failure, Law
+
+CONTRACT: list[Law] = []
+X, MEMORY, SEES_ALL = torch.randn(2, 4, 8), torch.randn(2, 6, 8), torch.ones(2, 1, 6, dtype=torch.bool)
+HIDES_LAST = torch.tensor([True] * 5 + [False]).expand(2, 1, 6)
+CAUSAL = torch.ones(2, 4, 4, dtype=torch.bool).tril()
+
+
+def stub(code: Code, name: str) -> Any:
+    """Return what stands for a stub. Raises Missing if it was taken out."""
+    if name not in code.names:
+        raise Missing(f"needs `{name}`")
+    torch.manual_seed(0)
+    return code.names[name]
+
+
+def expect(right: bool, seen: str, mistake: str = "") -> None:
+    if not right:
+        raise Failure(seen, "", mistake)
+
+
+def expect_shape(x: object, shape: tuple[int, ...]) -> None:
+    expect(isinstance(x, Tensor), f"it returns {type(x).__name__}, not a tensor", "is a `return` missing?")
+    assert isinstance(x, Tensor)
+    expect(x.shape == shape, f"the output has shape {tuple(x.shape)}, and should be {shape}")
+
+
+@law("02_attention", "attention", "contract: attention", CONTRACT)
+def attention(code: Code) -> None:
+    """It returns the output and the weights."""
+    result = stub(code, "attention")(X, X, X)
+    two = isinstance(result, tuple) and len(result) == 2
+    expect(two, "it does not return two tensors", "return output, weights")
+    expect_shape(result[1], (2, 4, 4))
+
+
+@law("03_multi_head_attention", "multi_head_attention", "contract: MultiHeadedAttention", CONTRACT)
+def multi_headed_attention(code: Code) -> None:
+    """Its four maps are in self.linears, an nn.ModuleList; the output is one tensor."""
+    module = stub(code, "MultiHeadedAttention")(2, 8)
+    maps = getattr(module, "linears", None)
+    expect(isinstance(maps, nn.ModuleList), "self.linears is no nn.ModuleList",
+           "layers in a plain list are found by no optimizer: nn.ModuleList")  # fmt: skip
+    assert isinstance(maps, nn.ModuleList)
+    expect(len(maps) == 4, f"self.linears has {len(maps)} layers, and should have 4")
+    expect_shape(module(X, MEMORY, MEMORY, SEES_ALL), (2, 4, 8))
+
+
+@law("04_feed_forward_and_embeddings", "feed_forward", "contract: PositionwiseFeedForward", CONTRACT)
+def feed_forward(code: Code) -> None:
+    """(B, T, d_model) -> (B, T, d_model)."""
+    expect_shape(stub(code, "PositionwiseFeedForward")(8, 16)(X), (2, 4, 8))
+
+
+@law("04_feed_forward_and_embeddings", "generator", "contract: Generator", CONTRACT)
+def generator(code: Code) -> None:
+    """The exponentials of what it gives add up to 1."""
+    sums = stub(code, "Generator")(8, 5)(X).exp().sum(-1)
+    expect(close(sums, torch.ones(2, 4), 1e-3), "these are logits: their exponentials do not add up to 1",
+           "the logarithm of a softmax is missing: log_softmax(dim=-1)")  # fmt: skip
+
+
+@law("05_positional_encoding", "positional_encoding", "contract: PositionalEncoding", CONTRACT)
+def positional_encoding(code: Code) -> None:
+    """Sines and cosines take turns, are not learned, and dropout follows."""
+    module = stub(code, "PositionalEncoding")(8, 0.5).eval()
+    expect(
+        not any(True for _ in module.parameters()), "the encodings are learned", "register_buffer keeps them"
+    )
+    in_turn = close(module(torch.zeros(1, 3, 8))[0, 1, :2], torch.tensor([0.841, 0.540]), 1e-2)
+    expect(in_turn, "columns stand in another order than in the trained weights", "sine, cosine, sine, ...")
+    module.train()
+    expect(bool((module(torch.ones(1, 50, 8) * 3) == 0).any()), "dropout sets nothing to 0 in training",
+           "self.dropout(x + encodings)")  # fmt: skip
+
+
+@law("06_the_full_model", "sublayer_connection", "contract: SublayerConnection", CONTRACT)
+def sublayer_connection(code: Code) -> None:
+    """It is post-norm, as in the paper: LayerNorm(x + Dropout(Sublayer(x)))."""
+    module = stub(code, "SublayerConnection")(8, 0.0)
+    try:
+        got = module(X, lambda x: 2 * x)
+    except (TypeError, AttributeError):  # as in lesson 00: it takes what the sub-layer made of x
+        got = module(X, 2 * X)
+    pre_norm = close(got, X + 2 * F.layer_norm(X, (8,)), 1e-3)
+    mistake = "it is pre-norm, which the trained weights do not fit" if pre_norm else ""
+    expect(close(got, F.layer_norm(3 * X, (8,)), 1e-3), "it is not LayerNorm(x + Sublayer(x))", mistake)
+
+
+@law("06_the_full_model", "EncoderLayer", "contract: EncoderLayer", CONTRACT)
+def encoder_layer(code: Code) -> None:
+    """x (B, S, d_model) and mask (B, 1, S) -> (B, S, d_model); what is hidden changes nothing."""
+    module = stub(code, "EncoderLayer")(8, 16, 2, 0.0)
+    reads_memory(lambda x: module(x, HIDES_LAST))
+
+
+@law("06_the_full_model", "Encoder", "contract: Encoder", CONTRACT)
+def encoder(code: Code) -> None:
+    """N layers, one after the other."""
+    module = stub(code, "Encoder")(3, 8, 16, 2, 0.0)
+    expect_layers(module, lambda: module(MEMORY, SEES_ALL), (2, 6, 8))
+
+
+@law("06_the_full_model", "DecoderLayer", "contract: DecoderLayer", CONTRACT)
+def decoder_layer(code: Code) -> None:
+    """x (B, T, d_model) asks, the memory (B, S, d_model) answers -> (B, T, d_model)."""
+    module = stub(code, "DecoderLayer")(8, 16, 2, 0.0)
+    try:
+        expect_shape(module(X, MEMORY, SEES_ALL, CAUSAL), (2, 4, 8))
+    except (RuntimeError, ValueError) as error:
+        mistake = "self_attn(x, x, x, tgt_mask), then src_attn(x, memory, memory, src_mask): the target asks"
+        raise Failure(
+            f"4 target tokens and 6 source tokens do not go together: {error}", "", mistake
+        ) from None
+    reads_memory(lambda memory: module(X, memory, HIDES_LAST, CAUSAL))
+    later = X.clone()
+    later[:, -1] = 5.0
+    one, other = module(X, MEMORY, SEES_ALL, CAUSAL), module(later, MEMORY, SEES_ALL, CAUSAL)
+    expect(close(one[:, :-1], other[:, :-1]), "a position sees a later one", "pass tgt_mask on to self_attn")
+
+
+@law("06_the_full_model", "Decoder", "contract: Decoder", CONTRACT)
+def decoder(code: Code) -> None:
+    """N layers, one after the other."""
+    module = stub(code, "Decoder")(3, 8, 16, 2, 0.0)
+    expect_layers(module, lambda: module(X, MEMORY, SEES_ALL, CAUSAL), (2, 4, 8))
+
+
+def expect_layers(module: nn.Module, run: Callable[[], Tensor], shape: tuple[int, ...]) -> None:
+    expect_shape(run(), shape)
+    ran: list[nn.Module] = []
+    layers = getattr(module, "layers", None)
+    expect(
+        isinstance(layers, nn.ModuleList) and len(layers) == 3, "self.layers is no nn.ModuleList of N layers"
+    )
+    for layer in layers:  # type: ignore[union-attr]
+        layer.register_forward_hook(lambda layer, *_: ran.append(layer))
+    run()
+    expect(len({id(layer) for layer in ran}) == len(ran) == 3, f"{len({id(m) for m in ran})} of 3 layers run",
+           "x = layer(x, ...) for each of self.layers")  # fmt: skip
+
+
+def reads_memory(run: Callable[[Tensor], Tensor]) -> None:
+    """Raise Failure unless the first source position counts, and the last, which is hidden, does not."""
+    hidden, visible = MEMORY.clone(), MEMORY.clone()
+    hidden[:, -1], visible[:, 0] = 5.0, 5.0
+    out = run(MEMORY)
+    expect(
+        close(out[:, 1:4], run(hidden)[:, 1:4]), "what the source mask hides changes the output", "pass it on"
+    )
+    expect(not close(out[:, 1:4], run(visible)[:, 1:4]), "it does not read what it should attend to")
+
+
+@law("06_the_full_model", "make_model", "contract: Transformer", CONTRACT)
+def transformer(code: Code) -> None:
+    """One table serves three times, with deviation d_model ** -0.5; the other matrices are Xavier-uniform."""
+    torch.manual_seed(0)
+    model = stub(code, "Transformer")(vocab=500, N=1, d_model=64, d_ff=128, h=2, dropout=0.0)
+    table, *others = model.src_embed[0].lut.weight, model.tgt_embed[0].lut.weight, model.generator.proj.weight
+    shared = "tgt_embed[0].lut.weight = generator.proj.weight = src_embed[0].lut.weight"
+    expect(
+        all(other is table for other in others), "one matrix should serve three times, and does not", shared
+    )
+    deviation = float(table.detach().std())
+    mistake = "nn.init.normal_(table, std=d_model ** -0.5), after the other matrices"
+    expect(
+        0.11 < deviation < 0.14, f"the table's deviation is {deviation:.3g}, not 64 ** -0.5 = 0.125", mistake
+    )
+
+
+@law("07_batches_and_masks", "subsequent_mask", "contract: subsequent_mask", CONTRACT)
+def subsequent_mask(code: Code) -> None:
+    """A bool tensor of shape (1, size, size)."""
+    mask = stub(code, "subsequent_mask")(4)
+    expect_shape(mask, (1, 4, 4))
+    expect(
+        mask.dtype == torch.bool, f"the mask is {mask.dtype}, and should be torch.bool", "dtype=torch.bool"
+    )
+
+
+@law("08_training_recipe", "rate", "contract: rate", CONTRACT)
+def rate(code: Code) -> None:
+    """The factor multiplies the rate, and step 0 counts as step 1."""
+    of = stub(code, "rate")
+    expect(abs(of(7, 64, 3.0, 10) / of(7, 64, 1.0, 10) - 3) < 1e-6, "the factor does not multiply the rate")
+    try:
+        of(0, 64, 1.0, 10)
+    except ZeroDivisionError:
+        raise Failure(
+            "step 0, which PyTorch's schedulers ask for first, divides by 0", "", "max(step, 1)"
+        ) from None
+
+
+@law("11_search_and_averaging", "greedy_decode", "contract: greedy_decode", CONTRACT)
+def greedy_decode(code: Code) -> None:
+    """(1, up to max_len), beginning with the start symbol."""
+    torch.manual_seed(0)
+    model = stub(code, "Transformer")(vocab=11, N=1, d_model=8, d_ff=16, h=2, dropout=0.0).eval()
+    got = stub(code, "greedy_decode")(model, torch.tensor([[4, 5, 6]]), None, 5, 1)
+    expect_shape(got, (1, 5))
+    expect(int(got[0, 0]) == 1, f"it begins with {int(got[0, 0])}, not with the start symbol 1")
+
+
+@law("11_search_and_averaging", "beam_search", "contract: beam_search", CONTRACT)
+def beam_search(code: Code) -> None:
+    """alpha decides between a short translation and a long one."""
+    p = torch.full((8, 4), -9.0)  # from token to token: 1 is the start, 2 ends, and 3 repeats itself
+    p[1, 2], p[1, 3], p[3, 3], p[3, 2] = -0.9, -0.5, -0.2, -0.5
+
+    class Chain(nn.Module):
+        def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
+            return src
+
+        def decode(self, memory: Tensor, src_mask: Tensor | None, tgt: Tensor, tgt_mask: Tensor) -> Tensor:
+            return p[tgt]
+
+    lengths = [len(stub(code, "beam_search")(Chain(), torch.tensor([[3]]), None, 6, 1, 2, beam=3, alpha=a))
+               for a in (0.0, 3.0)]  # fmt: skip
+    expect(
+        lengths[0] < lengths[1],
+        "alpha does not change what is found",
+        "divide by ((5 + length) / 6) ** alpha",
+    )
