@@ -8,7 +8,7 @@
 # [15_going_fast](15_going_fast.ipynb) · The model that we compare with:
 # [06_the_full_model](06_the_full_model.ipynb)
 #
-# *20 minutes to read, half a minute to run.*
+# *18 minutes to read, half a minute to run.*
 #
 # - **Before:** you know the whole model ([06](06_the_full_model.ipynb)), masks
 #   ([02](02_attention.ipynb), [07](07_batches_and_masks.ipynb)) and the training loop
@@ -17,7 +17,8 @@
 #   and move weights between `nn.Transformer` and this package.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). A number after `≈` may differ on your
-# processor. Folded cells called *Check* test what the text claims; you can skip them.
+# processor. You can skip the folded cells: *Scaffolding* prepares data, and *Check* tests what the text
+# claims.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -28,8 +29,7 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## What is in the box
 #
-# PyTorch comes with a Transformer. Why did we write our own? Let us see what is in PyTorch's and compare it
-# with ours:
+# PyTorch comes with a Transformer. Why did we write our own? Let us see what each of the two contains:
 
 # %%
 import warnings
@@ -54,10 +54,10 @@ print("ours:  ", *(name for name, _ in ours.named_children()))
 # reference implementation for understanding, with limited features.
 #
 # To use the module, we need something to translate. We take German numbers, because a model learns them in
-# seconds. The German word for 47 is *siebenundvierzig*, "seven and forty". We split it into its three
-# parts. English turns the order around and drops the "and".
+# seconds. The German word for 47 is *siebenundvierzig*, "seven and forty". We split it into its three parts.
+# English turns the order around and drops the "and". The folded cell draws rows of one to four such numbers.
 
-# %%
+# %% tags=["scaffold"]
 import random
 
 UNITS = {"eins": "one", "zwei": "two", "drei": "three", "vier": "four", "fünf": "five"}
@@ -214,9 +214,10 @@ assert changed_outputs(theirs) == [1]
 assert changed_outputs(as_it_comes) == [0, 1, 2]
 
 # %% [markdown]
-# By default the module expects the shape `(length, batch, d_model)`. It read our tensor as five sentences
-# of three words, and words of different sentences attended to each other. Without masks, `nn.Transformer`
-# notices the mistake only if the source and the target have different lengths. Ours have the same length.
+# By default the module expects the shape `(length, batch, d_model)`. It read our tensor as five sentences of
+# three words, and words of different sentences attended to each other. Without masks, the module checks only
+# that source and target have the same number of sentences. It took our lengths for these numbers, and both
+# lengths are 5.
 #
 # **To keep:** always write `batch_first=True`.
 
@@ -268,10 +269,9 @@ n = tgt.size(1) - 1
 assert heard == [0, n - 1, n - 1, n]
 
 # %% [markdown]
-# With no mask and with the inverted mask, the last prediction is safe: its answer is the last token of the
-# target, which `tgt[:, :-1]` leaves out. The last line is another mistake: without the shift, the decoder
-# reads `tgt[:, 1:]`, the very tokens that it should predict. Put this check into the tests of every program
-# that trains a decoder.
+# Why 8 and not 9? The decoder reads `tgt[:, :-1]`, which leaves out the last answer. The last line is another
+# mistake: without the shift, the decoder reads `tgt[:, 1:]`, the very tokens that it should predict. Put this
+# check into the tests of every program that trains a decoder.
 #
 # **To keep:** replace the future in the data; if a prediction changes, the decoder has read its answer.
 
@@ -302,36 +302,28 @@ assert once > 0.02
 # batch are. The target's own padding needs no mask as long as it stands on the right. The causal mask
 # already hides it from every real word, and the loss ignores what the model predicts there.
 #
-# *There is more to know about masks: which flags override your mask, what happens to a sentence that is all
-# padding, and which kernel runs when. See [What does nn.Transformer do with your
-# masks?](evidence/what_does_nn_transformer_do_with_your_masks.ipynb)*
+# *Which flags override your mask, and what happens to a sentence that is all padding? See [What does
+# nn.Transformer do with your masks?](evidence/what_does_nn_transformer_do_with_your_masks.ipynb)*
 #
 # **To keep:** pass the source's padding mask twice, once for the encoder and once for the decoder.
 
 # %% [markdown]
 # ## It is not quite the paper's model
 #
-# Two things differ from the paper's text. First, the encoder and the decoder each end in one more layer
-# norm. Second, one number, `dropout`, sets the rate in three places: after each sub-layer, inside the
-# feed-forward network, and on the attention weights. The paper mentions only the first of these. It also
-# describes dropout on the sums of embeddings and positions, which are outside the module (section 5.4).
-
-# %%
-layer = nn.Transformer(64, nhead=4, dropout=0.1, batch_first=True).encoder.layers[0]
-print("after a sub-layer:", layer.dropout1.p)
-print("inside the feed-forward network:", layer.dropout.p)
-print("on attention weights:", layer.self_attn.dropout)
-print("norms at the ends:", theirs.encoder.norm, theirs.decoder.norm)
+# Two things differ from the paper's text. First, the encoder and the decoder each end in one more layer norm.
+# Second, one number, `dropout`, sets the rate in three places: after each sub-layer, inside the feed-forward
+# network, and on the attention weights. The paper mentions only the first of these (section 5.4).
 
 # %% tags=["check"]
+layer = nn.Transformer(64, nhead=4, dropout=0.1, batch_first=True).encoder.layers[0]
 assert layer.self_attn.dropout == layer.dropout.p == layer.dropout1.p == 0.1
-assert theirs.encoder.norm is not None
+assert None not in (theirs.encoder.norm, theirs.decoder.norm)
 
 # %% [markdown]
-# Is everything else the same as in our model? We can test that: copy the weights and compare the outputs.
-# PyTorch keeps $W^Q$, $W^K$ and $W^V$ of all heads in one matrix, `in_proj_weight`. Apart from that, only
-# the names differ. Two functions of this package copy the weights: `to_torch` builds an `nn.Transformer`
-# with a model's weights and without the two additional norms, and `from_torch` goes the other way.
+# Is everything else the same as in our model? To test that, we copy the weights and compare the outputs.
+# PyTorch keeps $W^Q$, $W^K$ and $W^V$ of all heads in one matrix, `in_proj_weight`. The other weights differ
+# only in their names. The package's `to_torch` builds an `nn.Transformer` with a model's weights and without
+# the two additional norms. Its `from_torch` goes the other way.
 
 # %%
 from annotated.interop import from_torch, to_torch
@@ -358,10 +350,8 @@ for name, weight in ours.state_dict().items():
 
 # %% [markdown]
 # The two models compute the same numbers. So you can train the module that `to_torch` returns and then move
-# its weights back into this package, which has beam search, the cache and the pictures of attention. You
-# copy the embeddings and the output map yourself. One detail matters: our models multiply embeddings by
-# $\sqrt{d_{model}}$ (section 3.4). If your model does not, divide its embedding tables by
-# $\sqrt{d_{model}}$ when you copy them.
+# its weights back into this package, which has beam search, the cache and the pictures of attention. You copy
+# the embeddings and the output map yourself.
 #
 # **To keep:** to test a model, copy its weights into another implementation and compare the outputs.
 
