@@ -462,10 +462,10 @@ def leaky(target):  # the mask has slipped by one
 
 # %% [markdown]
 # How can you catch such mistakes, in your own code or in somebody else's? The loss alone is not enough:
-# an untrained model does not use what leaks, so before training its loss is about as bad as that of the
-# honest model. There is a better test, and it needs no training. **A prediction must not depend on its
-# own answer, nor on anything after it.** So change one token of the target, and look at which predictions
-# change.
+# before training, the leaky model does not use the token that leaks, so its loss is about as bad as that
+# of the honest model. There is a better test, and it needs no training. **A prediction must not depend on
+# its own answer, nor on anything after it.** So change one token of the target, and look at which
+# predictions change.
 #
 # It is important to change the target *as it comes from the corpus*, before it is shifted. If you change
 # the shifted target, you do not notice a wrong shift.
