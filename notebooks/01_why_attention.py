@@ -6,7 +6,7 @@
 #
 # Previous: [00_start_here](00_start_here.ipynb) · Next: [02_attention](02_attention.ipynb)
 #
-# *27 minutes to read, half a minute to run.*
+# *26 minutes to read, half a minute to run.*
 #
 # - **Before:** you know tensors, the matrix product, `nn.Module`, and a training loop with `backward()`.
 # - **After:** you know which three problems of recurrent networks attention solves, and you can read the
@@ -34,8 +34,8 @@ if not find_spec("annotated"):
 #
 # Here is a small version of the problem. A network reads a row of random symbols and has to say which
 # symbol was the **first**. There are eight different symbols, so guessing is right 12.5 times in 100. We
-# train a **recurrent network** (RNN), the standard tool before 2017, until it is right 95 times in 100,
-# but for no more than 250 updates.
+# train a **recurrent network** (RNN), the standard tool before 2017. We stop when it is right 95 times in
+# 100, or after 250 updates.
 
 # %%
 import torch
@@ -221,11 +221,10 @@ assert remembered == 500
 # > "One key factor affecting the ability to learn such dependencies is the length of the paths forward and
 # > backward signals have to traverse in the network." (section 4)
 #
-# We can measure what arrives. We take an untrained layer and put a random gradient on its last output.
-# `backward` carries it back through the layer, and we look at how much of it reaches each earlier word.
-# We do the same with a layer of attention, which has three linear maps. The first turns the last word
-# into a *query*, the second turns each word into a *key*, and the third turns each word into a *value*.
-# The output for the last word is a weighted mean of the values:
+# We can measure what arrives. There is no loss yet, so we put a random gradient on the last output of an
+# untrained layer. `backward` carries it back, and we look at how much of it reaches each earlier word. We
+# do the same with a layer of attention. Its three linear maps turn the last word into a *query*, and each
+# word into a *key* and a *value*. The output for the last word is a weighted mean of the values:
 
 # %%
 from annotated import attention
@@ -326,8 +325,8 @@ for model, _, _ in runs:
 # because attention does not see order. It must be "look at the word with the mark". So it should also
 # work at distances that it has never seen.
 #
-# **Before you run this:** we test the last three models, trained at distance 64, at distance 4,096. How
-# many of their answers are right?
+# **Before you run this:** the last three models were trained at distance 64. We test them at distance
+# 4,096. How many of their answers are right?
 
 # %%
 for model, _, _ in runs:
@@ -355,20 +354,21 @@ for model, _, _ in runs:
 # > "This inherently sequential nature precludes parallelization within training examples, which becomes
 # > critical at longer sequence lengths, as memory constraints limit batching across examples." (section 1)
 #
-# A GPU can do thousands of computations at once if they do not depend on each other. In an RNN they do.
-# The state after word 50 cannot be computed before the state after word 49.
+# A GPU can do thousands of computations at once if none of them needs the result of another. But in an
+# RNN, the state after word 50 needs the state after word 49.
 #
 # We can count how long an RNN has to wait. PyTorch keeps a graph of the operations that made each tensor,
-# because `backward()` needs it. The function below walks back through this graph. It finds the longest
-# chain of operations in which each operation needs the result of the one before.
+# because `backward()` needs it. The function below walks back through this graph, step by step. The
+# number of steps is the length of the longest chain of operations that had to wait for each other.
 
 
 # %%
 def longest_chain(y):
     """The length of the longest chain of operations behind y."""
-    level, length = {y.grad_fn}, 0  # the last operation
-    while level:  # go back to the operations whose results these needed
-        level = {before for node in level for before, _ in node.next_functions if before is not None}
+    operations, length = {y.grad_fn}, 0  # the last operation
+    while operations:  # go back to the operations whose results these needed
+        needed = [before for operation in operations for before, _ in operation.next_functions]
+        operations = {before for before in needed if before is not None}
         length += 1
     return length
 
@@ -395,10 +395,10 @@ assert chains["self-attention"][0] == chains["self-attention"][1] < 10
 assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][1]
 
 # %% [markdown]
-# The recurrent layer needs three more operations for each word: a product, a sum and a tanh.
-# Self-attention needs the same six operations for 8 words and for 64, because all words are computed at
-# once. The third line shows why the paper dropped the RNN altogether. If you put attention *on top of* an
-# RNN, as was common before 2017, the path gets short, but the chain still grows with every word.
+# In the recurrent layer, each word makes the chain longer by three operations: a product, a sum and a
+# tanh. In self-attention the chain has six operations for 8 words and for 64, because all words are
+# computed at once. The third line is attention *on top of* an RNN, as several models had it before 2017.
+# The path gets short, but the chain still grows with every word.
 #
 # **To keep:** attention shortens the path. Only dropping the recurrence ends the wait.
 
@@ -422,9 +422,10 @@ assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][
 # *Figure 3. Four ways to relate words. The thick line is the path from the first word to the last output.
 # "Both" is attention on top of a recurrent layer.*
 #
-# You have already seen two of the columns at work: the steps that wait, and the path. A convolution has a
-# path of $\log_k n$ only if it is *dilated*, which means that the gaps between its neighbors grow from
-# layer to layer. Without gaps, the path is $n / k$.
+# You have already seen two of the columns at work: the steps that wait, and the path. In the last two
+# rows, each word sees only $k$ or $r$ others. So information crosses a long sentence through several
+# layers, and the path grows with $n$. It grows slowly, like a logarithm, if a convolution leaves gaps
+# between the words that it sees, and larger gaps in each layer.
 #
 # What about the operations? Self-attention takes $n^2$ dot products of $d$ numbers each, one for every
 # pair of words. A recurrent layer multiplies a vector by a matrix of $d \times d$ numbers at each of the
@@ -458,8 +459,8 @@ for n in (25, 50):
 #
 # Table 1 leaves something out. Multi-head attention also multiplies each word's vector by four matrices
 # of $d \times d$, which costs $4nd^2$ operations. The feed-forward network has two matrices of $d \times
-# 4d$, which cost $8nd^2$. Together they cost $12nd^2$. The quadratic part of the layer is $2n^2d$: $n^2d$
-# for the scores, and as much again for the weighted means. How large is its share?
+# 4d$, which cost $8nd^2$. Together they cost $12nd^2$. The scores cost $n^2d$, as in the table, and the
+# weighted means cost as much again. So the quadratic part is $2n^2d$. How large is its share?
 
 # %%
 for n in (25, 250, 3072):
@@ -476,34 +477,16 @@ for n in (25, 250, 3072):
 # %% [markdown]
 # ## Who was first?
 #
-# The paper did not invent attention. It did not invent *self*-attention either, in which a sentence looks
-# at itself. Section 2 of the paper names its predecessors.
-#
-# > "Self-attention has been used successfully in a variety of tasks including reading comprehension,
-# > abstractive summarization, textual entailment and learning task-independent sentence representations."
-# > (section 2)
-#
-# | who | what looked at what | the rest of the model |
-# | --- | --- | --- |
-# | Cheng et al., 2016 (reading) | each word at the earlier words | an LSTM |
-# | Parikh et al., 2016 (entailment) | two sentences at each other (optional: each at itself) | feed-forward |
-# | Lin et al., 2017 (sentence vectors) | learned queries at the states of a sentence | an LSTM |
-# | Paulus et al., 2017 (summaries) | the summary at what it has written so far | an LSTM |
-#
-# What the paper claims is narrower:
+# The paper did not invent attention, nor *self*-attention, in which a sentence looks at itself. Its section
+# 2 names four earlier models that had it. Three of them kept a recurrent network. The fourth (Parikh et
+# al., 2016) did without, but it only said whether one sentence follows from another. So the paper's claim
+# is narrower:
 #
 # > "To the best of our knowledge, however, the Transformer is the first transduction model relying entirely
 # > on self-attention to compute representations of its input and output without using sequence-aligned RNNs
 # > or convolution." (section 2)
 #
-# A *transduction model* turns one sequence into another, as a translator does. Parikh et al. came
-# closest: their model has attention and feed-forward networks, and no recurrence. But it only says
-# whether one sentence follows from another, so it is not a transduction model. The claim rests on the
-# word *entirely*.
-#
-# Attention has a price. Its output is a mean, and a mean blurs the words that it mixes. The paper
-# counters this "with Multi-Head Attention" (section 2), the subject of
-# [03_multi_head_attention](03_multi_head_attention.ipynb).
+# A *transduction model* turns one sequence into another, as a translator does.
 
 # %% [markdown]
 # ## What you can now say
@@ -514,7 +497,7 @@ for n in (25, 250, 3072):
 #   step away, and the model finds it by its content, not by its distance.
 # - A recurrent network computes one state after the other. The Transformer computes all positions at
 #   once.
-# - For this, it compares every pair of words. This is cheap for sentences, but not for long documents.
+# - To do so, it compares every pair of words. This is cheap for sentences, but not for long documents.
 #
 # **Deeper:** [How far does a gradient reach?](evidence/how_far_does_a_gradient_reach.ipynb)
 #
@@ -525,9 +508,9 @@ for n in (25, 250, 3072):
 #
 # **Exercise 1 (easy).** Predict. Sutskever et al. (2014) translated much better when the encoder read the
 # source sentence *backwards*. Suppose that a sentence has 10 words and that target word $i$ translates
-# source word $i$. How many steps lie between the two words when the source is read forwards, and how many
-# when it is read backwards? Suppose that each step halves the gradient. How many times as much of it
-# arrives, on average, when the source is read backwards?
+# source word $i$. How many steps lie between the two words of each pair when the source is read forwards?
+# And when it is read backwards? Now suppose that each step halves the gradient, and take the mean over
+# the ten pairs. How many times as much of it arrives when the source is read backwards?
 
 # %% tags=["solution"]
 written = torch.arange(10) + 10  # when target word i is written; the source took the steps 0 to 9

@@ -7,7 +7,7 @@
 # Previous: [01_why_attention](01_why_attention.ipynb) · Next:
 # [03_multi_head_attention](03_multi_head_attention.ipynb)
 #
-# *34 minutes to read, half a minute to run.*
+# *29 minutes to read, half a minute to run.*
 #
 # - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`.
 # - **After:** you can write scaled dot-product attention with masks from memory, and you know what each
@@ -170,10 +170,8 @@ for i in range(3):  # equation 1 as a loop
     assert_close(output[i], sum(power / sum(powers) * V[j] for j, power in enumerate(powers)))
 
 # %% [markdown]
-# You met the row of *cat* in 00, where its weights were also 0.40, 0.30 and 0.30. With a pocket
-# calculator, check the first number of its output: $0.40 \cdot 0.88 + 0.30 \cdot (-1.04) + 0.30 \cdot
-# (-0.43) = -0.09$. Some scores differ from those in 00 in the last digit, because our $Q$ and $K$ are
-# rounded.
+# These are the weights and the outputs of 00, where you checked the row of *cat* by hand. Some scores
+# differ from those in 00 in the last digit, because our $Q$ and $K$ are rounded.
 #
 # ![Scaled dot-product attention: queries times keys, scale, mask, softmax, the product with the
 # values](../images/attention.svg)
@@ -233,10 +231,9 @@ assert learnable.grad[2] == 0
 # - **A sigmoid** is positive and smooth, but the weights do not add up to 1. With twice as many words,
 #   the output is about twice as large.
 #
-# The softmax has none of these faults. The exponential function makes every score positive, dividing by
-# the sum makes the weights add up to 1, and every score gets a gradient. One more property will be
-# useful: if you add the same number to all scores, it cancels, and the weights stay the same. Only
-# *differences* between scores matter.
+# The softmax has none of these faults. The exponential of a score is always positive, dividing by the sum
+# makes the weights add up to 1, and every score gets a gradient. It has one more property: if you add the
+# same number to all scores, the weights stay the same. Only *differences* between scores matter.
 #
 # The softmax is not the only choice that can be trained. ReLU and sigmoid work, too, if their weights are
 # made smaller in longer sentences ([Wortsman et al., 2023](https://arxiv.org/abs/2309.08586); [Ramapuram
@@ -271,8 +268,8 @@ assert (mixed <= v.amax(dim=0)).all()
 # - **Attention does not see order.** A mean does not depend on the order of its terms. That is why the
 #   model adds the position to each word's vector
 #   ([05_positional_encoding](05_positional_encoding.ipynb)).
-# - **Attention does not count.** If every word occurs twice, each gets half the weight, and the mean is
-#   the same as before.
+# - **Attention does not count.** If every word occurs twice, each copy gets half the weight, and the mean
+#   is the same as before.
 # - **Attention stays within its values.** Every entry of the output lies between the smallest and the
 #   largest entry of the same column of $V$. To compute something new from the mean, the model has a
 #   feed-forward network ([04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)).
@@ -288,9 +285,8 @@ assert (mixed <= v.amax(dim=0)).all()
 # it was about 1.4 for a width of 2, and about 8 for a width of 64.
 #
 # What does a softmax do with scores of that size? We let random queries look at nine random keys and
-# measure two numbers. The **largest weight** says how much one key dominates. The **slope** says how
-# strongly the weights react when you nudge the scores. It is the norm of the matrix of derivatives, one
-# for each weight and each score.
+# measure two numbers. The **largest weight** $w$ says how much one key dominates. Its **slope** says how
+# much it changes when its score changes a little, as in 00. For a softmax the slope is $w (1 - w)$.
 #
 # **Before you run this:** without the division, which of the two numbers grows with $d_k$, and which
 # shrinks?
@@ -298,11 +294,9 @@ assert (mixed <= v.amax(dim=0)).all()
 
 # %%
 def largest_and_slope(scores):
-    """Scores (n, 9) -> the mean of the largest weight, and of the norm of the softmax's derivatives."""
-    w = scores.softmax(dim=-1)
-    # the derivative of w_i with respect to s_j: w_i (1 - w_i) if i = j, and -w_i w_j otherwise
-    derivatives = torch.diag_embed(w) - w.unsqueeze(-1) * w.unsqueeze(-2)  # (n, 9, 9)
-    return w.amax(dim=-1).mean().item(), derivatives.norm(dim=(-2, -1)).mean().item()
+    """Scores (n, 9) -> the largest weight of each row and its slope, each as the mean of the n rows."""
+    w = scores.softmax(dim=-1).amax(dim=-1)  # (n,)
+    return w.mean().item(), (w * (1 - w)).mean().item()
 
 
 _ = torch.manual_seed(0)
@@ -319,7 +313,7 @@ fig, axes = plt.subplots(1, 2, figsize=(11, 3.8))
 for name, style in (("not divided", "o-"), ("divided", "s--")):
     for ax, numbers in zip(axes, zip(*measured[name], strict=True), strict=True):
         ax.plot(widths, numbers, style, label=name)
-for ax, title in zip(axes, ("largest of nine weights", "slope of the weights"), strict=True):
+for ax, title in zip(axes, ("largest of nine weights", "its slope"), strict=True):
     ax.set_xscale("log", base=2)
     ax.set_xticks(widths[::2], widths[::2])
     ax.set(title=title, xlabel="$d_k$", ylim=(0, None))
@@ -332,20 +326,23 @@ for d_k in (2, 64, 1024):
 
 # %% [markdown]
 # *Figure 3. Means over 2,000 random queries. Without the division, one key dominates in wider heads, and
-# the slope is small. With the division, both numbers stay nearly level.*
+# its slope is small. With the division, both numbers stay nearly level.*
 
 # %% tags=["check"]
 for name, (largest, slope) in {name: pairs[6] for name, pairs in measured.items()}.items():
-    assert (largest > 0.8 and slope < 0.2) if name == "not divided" else (largest < 0.4 and slope > 0.3)
+    assert (largest > 0.8 and slope < 0.1) if name == "not divided" else (largest < 0.4 and slope > 0.15)
 for name, (largest, slope) in {name: pairs[10] for name, pairs in measured.items()}.items():
-    assert (largest > 0.9 and slope < 0.1) if name == "not divided" else (largest < 0.4 and slope > 0.3)
+    assert (largest > 0.9 and slope < 0.05) if name == "not divided" else (largest < 0.4 and slope > 0.15)
 assert abs(measured["not divided"][1][0] - measured["divided"][1][0]) < 0.2
 assert max(slope for _, slope in measured["divided"][1:]) < 1.3 * min(s for _, s in measured["divided"][1:])
+row = torch.tensor([0.5, -1.0, 1.0], requires_grad=True)
+row.softmax(dim=-1)[2].backward()
+assert_close(row.grad[2].item(), largest_and_slope(row.detach().unsqueeze(0))[1])
 
 # %% [markdown]
 # Without the division, at the paper's width of 64, one of nine keys gets most of the weight before the
-# model has learned anything. The softmax has picked a winner by chance. And the slope is small, so the
-# other keys can hardly catch up. A softmax in this state is called *saturated*. This is the paper's
+# model has learned anything. The softmax has picked a winner by chance. And the slope is small, so a wrong
+# winner loses its weight only slowly. A softmax in this state is called *saturated*. This is the paper's
 # reason:
 #
 # > "We suspect that for large values of $d_k$, the dot products grow large in magnitude, pushing the
@@ -362,45 +359,16 @@ assert max(slope for _, slope in measured["divided"][1:]) < 1.3 * min(s for _, s
 # %% [markdown]
 # ### The other kind of attention
 #
-# The score does not have to be a dot product. Bahdanau and colleagues (2014), who brought attention into
-# translation, computed it with a small network: $v^\top \tanh(A q + B k)$. This is called **additive
-# attention**. The paper reports that it works better for wide heads than dot products *without* the
-# division. So why did the authors not use it?
+# The score does not have to be a dot product. In 01, Bahdanau and colleagues computed it with a small
+# network: $v^\top \tanh(A q + B k)$. This is called **additive attention**. The paper reports that for
+# wide heads it works better than dot products *without* the division. Why did the authors not use it?
 #
 # > "While the two are similar in theoretical complexity, dot-product attention is much faster and more
 # > space-efficient in practice, since it can be implemented using highly optimized matrix multiplication
 # > code." (section 3.2.1)
 #
-# We can measure that.
-
-# %%
-import timeit
-
-_ = torch.manual_seed(0)
-q, k = torch.randn(512, 64), torch.randn(512, 64)  # 512 words that look at 512 words
-A, B, v = torch.randn(64, 64) / 8, torch.randn(64, 64) / 8, torch.randn(64) / 8
-
-
-def additive_scores(q, k):
-    hidden = torch.tanh((q @ A).unsqueeze(1) + (k @ B).unsqueeze(0))  # (512, 512, 64)
-    return hidden @ v  # (512, 512)
-
-
-seconds = {}
-for name, score in (("dot product", lambda q, k: q @ k.T / 8), ("additive", additive_scores)):
-    seconds[name] = min(timeit.repeat(lambda score=score: score(q, k), number=3, repeat=5)) / 3
-print(f"numbers to keep: {512 * 512:,} against {512 * 512 * 64:,}")
-print(f"time: additive takes ≈{seconds['additive'] / seconds['dot product']:.0f} times as long")
-
-# %% tags=["check"]
-assert seconds["additive"] > 3 * seconds["dot product"]
-assert_close(additive_scores(q, k)[3, 5], v @ torch.tanh(A.T @ q[3] + B.T @ k[5]))
-
-# %% [markdown]
-# Both need about $512 \cdot 512 \cdot 64$ multiplications, but the dot products are a single matrix
-# product, which every processor computes fast. Additive attention needs a vector of 64 numbers for every
-# *pair* of a query and a key, 17 million numbers in all, and the tanh of each. How much slower that is
-# depends on the machine.
+# All dot products are one matrix product. Additive attention needs a vector, and its tanh, for every *pair*
+# of a query and a key.
 
 # %% [markdown]
 # ## Masks: hiding words
@@ -411,7 +379,7 @@ assert_close(additive_scores(q, k)[3, 5], v @ torch.tanh(A.T @ q[3] + B.T @ k[5]
 #
 # The filler means nothing, but the model does not know that. The filler has a vector like every other
 # token, and so it has a key and a value. How can we keep *cat* from looking at it? Here are three ideas:
-# multiply the *scores* of the filler by 0, multiply its *weights* by 0, or set its scores to $-\infty$.
+# multiply its *scores* by 0, multiply its *weights* by 0, or set its scores to $-\infty$.
 #
 # **Before you run this:** one of the three is right. Which one?
 
@@ -441,10 +409,9 @@ for name, w in remedies.items():
 
 # %% [markdown]
 # Only the last idea gives the weights that we had without filler. A score of 0 hides nothing, because
-# $e^0 = 1$. For *cat* it changed almost nothing, because the scores of the filler were near 0 anyway. A
-# weight that we set to 0 *after* the softmax has already taken its share from the others, so the rest no
-# longer adds up to 1. But with a score of $-\infty$ *before* the softmax, the filler gets $e^{-\infty} =
-# 0$, and the real words share all of the weight.
+# $e^0 = 1$. A weight that we set to 0 *after* the softmax has already taken its share from the others, so
+# the rest no longer adds up to 1. But with a score of $-\infty$ *before* the softmax, the filler gets
+# $e^{-\infty} = 0$, and the real words share all of the weight.
 #
 # `real` is a **mask**. In this series a mask is boolean, and `True` means "may be looked at".
 #
@@ -468,29 +435,28 @@ causal = torch.ones(4, 4, dtype=torch.bool).tril()  # tril keeps the lower trian
 show("1 where the row may look at the column", causal.int(), german, german, digits=0)
 
 # %% [markdown]
-# Other code writes `torch.ones(4, 4).triu(diagonal=1) == 0`. It is the same mask: `triu` marks the future,
-# which is forbidden, and the comparison with 0 turns that into what is allowed.
+# Other code writes `torch.ones(4, 4).triu(diagonal=1) == 0`, which is the same mask: `triu` puts a 1 where
+# the future is, and `== 0` allows the rest.
 #
 # A mask that is off by one raises no error: the model trains, and something is quietly broken. There is a
-# simple test: change the last word and see which outputs change.
+# simple test: change the key and the value of the last word, and see which outputs change.
 #
 # **Before you run this:** `tril(diagonal=1)` keeps one diagonal more, and `tril(diagonal=-1)` keeps one
 # less. With each of the three masks, which rows will notice that the last word has changed?
 
 
 # %%
+from annotated import attention
+
+
 def changed_by_last_word(mask):
-    """The words whose output changes when only the last word does."""
+    """The words whose output changes when the key and the value of the last word do."""
     _ = torch.manual_seed(0)
     x = torch.randn(4, 16)
     other = x.clone()
     other[-1] += 1  # another last word
-    outputs = []
-    for keys in (x, other):  # the queries stay those of x
-        scores = (x @ keys.T / 4).masked_fill(~mask, -math.inf)
-        outputs.append(scores.softmax(dim=-1).nan_to_num() @ keys)  # NaN: see the end of this lesson
-    moved = (outputs[0] != outputs[1]).any(dim=-1)
-    return [word for word, m in zip(german, moved, strict=True) if m]
+    old, new = attention(x, x, x, mask)[0], attention(x, other, other, mask)[0]  # each (4, 16)
+    return [word for word, changed in zip(german, (old != new).any(dim=-1), strict=True) if changed]
 
 
 for name, diagonal in (("right", 0), ("one too far", 1), ("one too short", -1)):
@@ -509,8 +475,7 @@ assert torch.equal(torch.ones(4, 4).triu(diagonal=1) == 0, causal)
 
 # %% [markdown]
 # With the right mask, only *rennt* itself notices. With one diagonal too many, *Katze* sees *rennt*, the
-# very word that it has to predict. The loss becomes wonderfully small, and the model is useless. With one
-# diagonal too few, a word does not even see itself.
+# very word that it has to predict. With one diagonal too few, a word does not even see itself.
 #
 # To combine both masks, we use `&`: a position may look where the causal mask *and* the padding mask
 # allow it.
@@ -540,16 +505,14 @@ assert (padding & causal).sum(dim=-1).tolist() == [1, 2, 3, 4, 4, 4]
 # %% [markdown]
 # ### Which way round?
 #
-# In our masks, `True` means "may be looked at". In some other functions it means the opposite. We give
-# the same mask, `[True, True, False]`, to the package's `attention` and to two functions of PyTorch, and
-# look at which keys get a weight. One of these functions returns only the weighted mean of the values. So
-# we give it the rows of the identity matrix as values: their weighted mean *is* the list of weights.
+# In our masks, `True` *allows*, and in PyTorch's `F.scaled_dot_product_attention` it does, too. In
+# `nn.MultiheadAttention`, `True` *hides*. And PyTorch adds a mask of floating-point numbers to the scores,
+# so ones and zeros hide nothing. A mask of the wrong kind raises no error there. That is why the package's
+# `attention` accepts only boolean masks.
 
-# %%
+# %% tags=["check"]
 from torch import nn
 from torch.nn import functional as F
-
-from annotated import attention
 
 _ = torch.manual_seed(0)
 x, mask = torch.randn(1, 3, 4), torch.tensor([True, True, False])
@@ -562,18 +525,8 @@ readings = {
     "nn.MultiheadAttention, key_padding_mask": theirs(x, x, x, key_padding_mask=mask.unsqueeze(0))[1],
     "F.scaled..., mask.float()": F.scaled_dot_product_attention(x, x, identity, square.float()),
 }
-for name, seen in readings.items():
-    print(f"{name:41} looks at keys {(seen[0, 0] > 0).nonzero().flatten().tolist()}")
-
-# %% tags=["check"]
 looked = [(seen[0, 0] > 0).nonzero().flatten().tolist() for seen in readings.values()]
 assert looked == [[0, 1], [0, 1], [2], [2], [0, 1, 2]]
-
-# %% [markdown]
-# PyTorch has both conventions. In `nn.MultiheadAttention`, `True` *hides*. In
-# `F.scaled_dot_product_attention`, `True` *allows*. And a mask of floating-point numbers is added to the
-# scores, so ones and zeros hide nothing. A mask of the wrong kind raises no error. That is why the
-# package's `attention` accepts only boolean masks.
 
 # %% [markdown]
 # ## A row with nothing to see
@@ -587,6 +540,8 @@ assert looked == [[0, 1], [0, 1], [2], [2], [0, 1, 2]]
 # gradient be?
 
 # %%
+from torch import nn
+
 mask = torch.tensor([[True, True, True], [True, True, False], [False, False, False]])
 _ = torch.manual_seed(0)
 x = torch.randn(3, 4)
@@ -605,9 +560,9 @@ assert make_values.weight.grad.isnan().all()
 
 # %% [markdown]
 # The loss is a number, but **the gradient is NaN**. After one update, all weights of that layer are NaN,
-# and the model is lost. Why? The gradient of each value is a sum with one term for each query: the
-# query's weight times the gradient of the query's output. In the empty row, the weight is NaN and the
-# gradient is 0. But NaN times 0 is NaN, so every sum is NaN.
+# and the model is lost. Why? In `backward`, each query sends every value its weight times its own gradient,
+# and these are added up. The empty row has the gradient 0, but its weights are NaN, and 0 times NaN is NaN.
+# So every sum is NaN.
 #
 # The remedy has two halves. First, we use the lowest *finite* number instead of $-\infty$. In ordinary
 # rows this changes nothing. In an empty row the softmax now gives equal weights instead of NaN, so a
