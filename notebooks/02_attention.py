@@ -7,7 +7,7 @@
 # Previous: [01_why_attention](01_why_attention.ipynb) · Next:
 # [03_multi_head_attention](03_multi_head_attention.ipynb)
 #
-# *29 minutes to read, half a minute to run.*
+# *30 minutes to read, half a minute to run.*
 #
 # - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`.
 # - **After:** you can write scaled dot-product attention with masks from memory, and you know what each

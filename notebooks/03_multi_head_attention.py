@@ -7,7 +7,7 @@
 # Previous: [02_attention](02_attention.ipynb) · Next:
 # [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)
 #
-# *27 minutes to read, half a minute to run.*
+# *26 minutes to read, half a minute to run.*
 #
 # - **Before:** you know equation 1, its masks, and that its output is a weighted mean
 #   ([02_attention](02_attention.ipynb)).
@@ -121,8 +121,8 @@ assert_close(blend.flatten(), (degrees + degrees.roll(1)) / 2)
 #
 # Would other weights help? For a difference we need $+1$ times one temperature and $-1$ times the other.
 # But attention weights come from a softmax, and **a weight is never negative**. A learned matrix may flip
-# the sign of the values, but then it flips the sign of *both* temperatures. So a head that looks by
-# position alone can add, but it cannot subtract.
+# the sign of the values, but then it flips the sign of *both* temperatures. So this head can add, but it
+# cannot subtract.
 #
 # Two heads can subtract. One looks at the temperature now, and the other at the temperature before.
 # Afterwards we subtract the second output from the first.
@@ -237,31 +237,14 @@ assert [f"{number:.2f}" for number in by_hand[1]] == ["-0.28", "0.05", "0.04", "
 # dimensions and treats all dimensions in front of them separately. So the shape must become (heads,
 # words, numbers).
 #
-# **Before you run this:** `view` gives the same numbers another shape, without moving any of them. What
-# happens if it goes straight from (3, 4) to (2, 3, 2)?
-
-# %%
-numbers = torch.tensor([[10, 11, 12, 13], [20, 21, 22, 23], [30, 31, 32, 33]])  # a, cat, runs
-right = numbers.view(3, 2, 2).transpose(0, 1)  # (T, d_model) -> (T, h, d_k) -> (h, T, d_k)
-wrong = numbers.view(2, 3, 2)  # (T, d_model) -> (h, T, d_k)
-print("right, head 1:", right[0].tolist())
-print("wrong, head 1:", wrong[0].tolist())
-
-# %% tags=["check"]
-assert right.shape == wrong.shape
-assert right[0].tolist() == numbers[:, :2].tolist()
-assert wrong[0].tolist() == [[10, 11], [12, 13], [20, 21]]
-
-# %% [markdown]
 # ![Above: view cuts each word in two, transpose collects the halves by head. Below: view alone puts all of
 # "a" and half of "cat" into head 1](../images/split.svg)
 #
 # *Figure 3. Above: `view` cuts each word into two halves, and `transpose` collects the first halves in head
 # 1 and the second halves in head 2. Below: `view` alone mixes the words.*
 #
-# `view` alone runs, its result has the right shape, and it is wrong. Head 1 should have half of every
-# word. Instead it has all of *a*, half of *cat* and nothing of *runs*. No error message and no shape
-# shows the mistake.
+# The lower way is the first trap of [00_start_here](00_start_here.ipynb). No error message and no shape
+# shows the mistake, but head 1 has all of *a*, half of *cat* and nothing of *runs*.
 
 # %% [markdown]
 # ## The layer
@@ -299,9 +282,8 @@ class MultiHeadedAttention(nn.Module):
 #
 # - **`attention` did not change.** It is the function from 02. The heads are one more dimension in front,
 #   like the sentences of a batch, so all heads of all sentences are computed at once.
-# - **The mask needs `unsqueeze(1)`.** The scores have the shape (B, h, T, S), and the mask has the shape
-#   (B, 1 or T, S). Without the extra dimension, PyTorch would align the mask's batch dimension with the
-#   heads.
+# - **The mask needs `unsqueeze(1)`**, a dimension for the heads. Without it you fall into the second trap
+#   of 00.
 # - **`join` undoes `split`**, in the opposite order: first `transpose`, then `flatten`.
 #
 # We give the layer the matrices of the tiny model. `nn.Linear` keeps its matrix transposed. It also adds
@@ -329,10 +311,6 @@ some = torch.arange(7) < torch.tensor([7, 4, 2])[:, None, None]  # (3, 1, 7)
 assert_close(mine(a, b, b, some), theirs(a, b, b, some))
 
 # %% [markdown]
-# The package's own layer has the same four matrices and cuts and joins the heads in the same way. It adds
-# dropout, a faster kernel, and a cache of earlier keys and values for translation
-# ([11_search_and_averaging](11_search_and_averaging.ipynb)).
-#
 # How would you notice a wrong `split` in your own code? Use the test from 02: change one word and see
 # which outputs change.
 #
@@ -392,15 +370,15 @@ assert_close(from_1 + from_2, by_hand)
 # %% [markdown]
 # **A multi-head layer is a sum of heads.** Each head reads from all $d_{model}$ numbers of the words it
 # looks at, and writes to all $d_{model}$ numbers of the word that is looking. Without $W^O$, head 1 could
-# write only into the first two numbers of its word, and this layer could not subtract one temperature
-# from another.
+# write only into the first two numbers of its word and head 2 only into the last two. The layer could not
+# subtract one head from the other.
 #
 # Are eight heads more expensive than one? The paper says that they are not:
 #
 # > "Due to the reduced dimension of each head, the total computational cost is similar to that of
 # > single-head attention with full dimensionality." (section 3.2.2)
 #
-# We can check this. PyTorch can count the operations of all matrix products, here for a sentence of 32
+# We can check this. PyTorch can count the operations of all matrix products. We take a sentence of 32
 # words.
 
 # %%
@@ -423,9 +401,9 @@ assert costs[8][1] == 4 * 2 * 32 * 512**2 + 2 * 2 * 32**2 * 512  # four maps; sc
 # The numbers of parameters and operations stay the same, because each of the eight heads has one eighth
 # of the width. Only the number of attention weights grows.
 #
-# If more heads cost so little, why not take 512 of them? Because each head gets narrower. In a head that
-# is one number wide, a score is the product of two numbers, so a query can only prefer the largest keys
-# or the smallest. The paper tried several numbers of heads (Table 3, rows A). BLEU measures the quality
+# If more heads cost no more, why not take 512 of them? Because each head gets narrower. In a head that is
+# one number wide, a score is the product of two numbers. So a query can only prefer the largest keys or
+# the smallest. The paper tried several numbers of heads (Table 3, rows A). BLEU measures the quality
 # of translations, and higher is better:
 #
 # | heads $h$ | width $d_k$ | BLEU |
@@ -443,16 +421,16 @@ assert costs[8][1] == 4 * 2 * 32 * 512**2 + 2 * 2 * 32**2 * 512  # four maps; sc
 #
 # All heads follow the same formula. What makes them different from each other?
 #
-# **Before you run this:** we start a layer with two equal heads and train it for 50 updates. Its task is
-# to return the vector of the word before. Will the heads differ at the end?
+# **Before you run this:** we start a layer with two equal heads and train it for 50 updates. The task does
+# not matter here; it is to return the vector of the word before. Will the heads differ at the end?
 
 # %%
 _ = torch.manual_seed(0)
 twins = MultiHeadedAttention(h=2, d_model=8).double()
-for linear in twins.linears[:3]:  # each row of .weight makes one output: rows 4 to 7 make head 2
+for linear in twins.linears[:3]:  # W^Q, W^K and W^V, kept transposed: head 2 has the rows 4 to 7
     linear.weight.data[4:] = linear.weight.data[:4]
     linear.bias.data[4:] = linear.bias.data[:4]
-twins.linears[3].weight.data[:, 4:] = twins.linears[3].weight.data[:, :4]  # W^O
+twins.linears[3].weight.data[:, 4:] = twins.linears[3].weight.data[:, :4]  # W^O: the columns
 before, adam = twins.linears[0].weight.data.clone(), torch.optim.Adam(twins.parameters(), lr=0.01)
 for _ in range(50):
     sentences = torch.randn(16, 5, 8).double()
@@ -469,8 +447,8 @@ assert (after - before).abs().max() > 0.05
 assert (after[:4] - after[4:]).abs().max() < 1e-7
 
 # %% [markdown]
-# Equal heads get equal gradients, so they stay equal forever, and two heads do the work of one. **It is
-# the random start that makes heads different.**
+# Equal heads get equal gradients, so they stay equal, and two heads do the work of one. **It is the random
+# start that makes heads different.**
 
 # %% [markdown]
 # ## The three uses
@@ -506,9 +484,8 @@ for ax, (use, (queries, keys)) in zip(axes, uses.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# *Figure 4. The three uses, in the last layer. The causal mask hides the gray cells. Each row belongs to
-# the token that looks. In the decoder this is the token that was read last: the row Katze (cat) is about
-# to write rennt (runs).*
+# *Figure 4. The three uses, in the last layer. Each row belongs to the token that looks. The causal mask
+# hides the gray cells.*
 
 # %% tags=["check"]
 cross = seen.maps["cross", 3].mean(dim=0)
@@ -519,11 +496,11 @@ for weights in seen.maps.values():
     assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
 
 # %% [markdown]
-# On the right, the row `▁Katze` looks most at `▁runs`, the word that it is about to translate. In the
-# other two panels, much of the weight lies on the period, on `</s>` or on `<s>`. A likely reason: weights
-# have to add up to 1, so a head that needs nothing must still look somewhere.
-# [13_reading_attention](13_reading_attention.ipynb) says more about how to read such pictures, and how
-# not to.
+# On the right, in the row `▁Katze`, the decoder has read *Katze* (cat) and is about to write *rennt*
+# (runs). It looks most at `▁runs`. In the other two panels, much of the weight lies on the period, on
+# `</s>` or on `<s>`. A likely reason is that weights have to add up to 1, so a head that needs nothing must
+# still look somewhere. [13_reading_attention](13_reading_attention.ipynb) says how to read such pictures,
+# and how not to.
 
 # %% [markdown]
 # ## What you can now say

@@ -7,7 +7,7 @@
 # Previous: [03_multi_head_attention](03_multi_head_attention.ipynb) · Next:
 # [05_positional_encoding](05_positional_encoding.ipynb)
 #
-# *25 minutes to read, half a minute to run.*
+# *24 minutes to read, half a minute to run.*
 #
 # - **Before:** you know attention ([02_attention](02_attention.ipynb)) and its heads
 #   ([03_multi_head_attention](03_multi_head_attention.ipynb)).
@@ -31,10 +31,10 @@ if not find_spec("annotated"):
 # *So good* is praise and *so bad* is blame. But *not good* is blame, and *not bad* is praise. To know
 # which it is, you need both words.
 #
-# Attention can bring the two words together. Its output is a weighted mean. If both words get the weight
-# one half, this is half the sum of the two word vectors, so we represent each phrase by the sum. Can a
-# linear map read the answer from it, $+1$ for praise and $-1$ for blame? We give each word a vector of
-# 512 random numbers and compute the best possible linear map by least squares.
+# Attention can bring the two words together. If both get the weight one half, its output is half the sum
+# of their vectors. The half makes no difference to a linear map, so we take the sum. Can a linear map read
+# the answer from it, $+1$ for praise and $-1$ for blame? We give each word a vector of 512 random numbers
+# and compute the best possible linear map by least squares.
 #
 # **Before you run this:** the map has 512 weights and a bias, and there are only four answers to learn.
 # Will it get all four right?
@@ -198,8 +198,8 @@ class FeedForward(nn.Module):
 # The quote says "applied to each position separately and identically". *Identically* means that every word
 # goes through the same $W_1$ and $W_2$. *Separately* means that no word sees another.
 #
-# We can make the second part visible. We ask which outputs change when we change one input word a little,
-# once in an attention layer and once in a feed-forward network.
+# We can make the second part visible with the test of 02 and 03: we change one input word and see which
+# outputs change, once in an attention layer and once in a feed-forward network.
 #
 # **Before you run this:** each panel of the figure has nine cells, one for each pair of an input word and
 # an output word. A cell is dark if the output depends on the input. How many cells will be dark for
@@ -220,8 +220,11 @@ sentence = torch.randn(1, 3, 16)
 fig, axes = plt.subplots(1, 2, figsize=(8.5, 3.3))
 influences = {}
 for ax, (name, layer) in zip(axes, layers.items(), strict=True):
-    derivatives = torch.autograd.functional.jacobian(layer, sentence)  # (1, 3, 16, 1, 3, 16): output, input
-    influences[name] = derivatives[0, :, :, 0].norm(dim=(1, 3)) > 0  # (3, 3): output word, input word
+    influences[name] = torch.zeros(3, 3, dtype=torch.bool)  # a row for each output, a column for each input
+    for column in range(3):
+        other = sentence.clone()
+        other[0, column] += 1  # another word there
+        influences[name][:, column] = (layer(other) != layer(sentence))[0].any(dim=-1)
     look = {"cmap": "Blues", "cbar": False, "vmin": 0, "vmax": 1.3, "linewidths": 2}
     seaborn.heatmap(influences[name], xticklabels=words, yticklabels=words, ax=ax, **look)
     ax.set(title=name, xlabel="input", ylabel="output")
@@ -373,35 +376,13 @@ tied = annotated.make_model(100, 100, N=1, d_model=64, d_ff=64, h=2, tied_embedd
 assert tied.src_embed[0].lut.weight is tied.tgt_embed[0].lut.weight is tied.generator.proj.weight
 
 # %% [markdown]
-# Now we can see why the rows must be small. A new model knows nothing, so it should find all 2,000 tokens
-# about equally likely. That would be a loss of $\ln 2000 = 7.6$.
-#
-# **Before you run this:** a layer norm gives the 512 entries of the vector that leaves the decoder a
-# variance of 1. If the entries of the table have variance 1, too, how large is a typical logit? And what
-# does a softmax do with logits of that size?
-
-# %%
-_ = torch.manual_seed(0)
-states = nn.functional.layer_norm(torch.randn(500, d_model), (d_model,))  # as they leave the decoder
-targets = torch.randint(vocab, (500,))
-first_loss = {}
-for name, size in (("1", 1.0), ("1 / root of d_model", d_model**-0.5)):
-    _ = nn.init.normal_(embed.lut.weight, std=size)
-    with torch.no_grad():
-        logits = output(states)
-        first_loss[name] = nn.functional.cross_entropy(logits, targets).item()
-    print(f"entries of size {name:20} typical logit ≈{logits.std():.1f}, loss ≈{first_loss[name]:.1f}")
-
-# %% tags=["check"]
-assert first_loss["1"] > 50
-assert math.log(2000) < first_loss["1 / root of d_model"] < math.log(2000) + 1
-
-# %% [markdown]
-# A logit is a sum of 512 products, so with entries of size 1 its typical size is $\sqrt{512} = 22.6$.
-# This is the same arithmetic as for the scores of attention in 02. The softmax becomes sure of one token,
-# and that token is almost always wrong. So the loss starts at about 80, and not near 7.6. (By default,
-# PyTorch's `nn.Embedding` fills its table with entries of size 1.) With the smaller entries, the loss
-# starts at 8.1. It is a little above 7.6, because random logits of size 1 still prefer some tokens.
+# Now we can see why the rows must be small. A layer norm gives the vector that leaves the decoder entries
+# of variance 1. If the table's entries have variance 1, too, a logit is a sum of 512 random products, and
+# its typical size is $\sqrt{512} = 22.6$. This is the arithmetic of the scores in 02. The softmax is then
+# sure of one token, and it is almost always wrong. That is the fourth trap of
+# [00_start_here](00_start_here.ipynb): among 10,000 tokens, a new model has a loss of about 87. With
+# entries of size $1/\sqrt{d_{model}}$, a typical logit is 1, and the loss is 9.7. That is close to
+# $\ln 10000 = 9.2$, the loss of a model that finds all tokens equally likely.
 #
 # **The output needs entries of about $1/\sqrt{d_{model}}$, and the input needs entries of about 1.
 # Multiplying by $\sqrt{d_{model}}$ at the input serves both.**
@@ -469,8 +450,8 @@ assert_close(shared.generator.proj.weight.grad, together, rtol=1e-4, atol=1e-5)
 # %% [markdown]
 # At the inputs, only the tokens that were read get a gradient. At the output, **every** row gets one, in
 # every update. The softmax gives every token some probability, and every token but the right one should
-# have less. So *Hund* is pushed away from the decoder's vectors, although it does not occur. For rare
-# words, this push is most of what training does to their rows (Gao et al., 2019).
+# have less. So *Hund* is pushed away from the decoder's vectors, although it does not occur. A rare word is
+# pushed away in almost every update (Gao et al., 2019).
 #
 # **To keep:** one table turns tokens into vectors and vectors into logits. Its entries are small, as the
 # output needs them, and the input multiplies them by $\sqrt{d_{model}}$.
@@ -551,10 +532,10 @@ assert ends.embed(torch.arange(1000)).allclose(ends.logits(torch.eye(256)).T * 1
 # %% [markdown]
 # **Exercise 3 (hard).** Explore. A unit's column of $W_1$ switches the unit on, and its row of $W_2$ is
 # what the unit adds. The two look like a key and a value. Take this literally and replace the
-# feed-forward network with *attention over parameters*. It has $h$ heads, a linear map that makes the
-# queries, a linear map at the output, and no biases. Each head has $n$ trained keys and $n$ trained
-# values, the same for all words. For which $n$ does this layer have as many parameters as $W_1$ and
-# $W_2$? What is $n$ in the base model?
+# feed-forward network with *attention over parameters*. Each of its $h$ heads has $n$ trained keys and $n$
+# trained values, the same for all words. One linear map makes the queries of all heads, and another one
+# joins their outputs. There are no biases. For which $n$ does this layer have as many parameters as $W_1$
+# and $W_2$? What is $n$ in the base model?
 
 
 # %% tags=["exercise"]
