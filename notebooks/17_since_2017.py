@@ -7,7 +7,7 @@
 # Previous: [16_another_task](16_another_task.ipynb) · Back to the start:
 # [00_start_here](00_start_here.ipynb)
 #
-# *37 minutes to read, about a minute to run.*
+# *33 minutes to read, about a minute to run.*
 #
 # - **Before:** you know the model ([00](00_start_here.ipynb)) and how it is trained
 #   ([08](08_training_recipe.ipynb), [09](09_first_example.ipynb)).
@@ -15,7 +15,8 @@
 #   why.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). A number after `≈` may differ on your
-# processor. Folded cells called *Check* test what the text claims; you can skip them.
+# processor. You can skip the folded cells: *Scaffolding* prepares data and draws, and *Check* tests what the
+# text claims.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -27,9 +28,9 @@ if not find_spec("annotated"):
 # ## The smallest language model
 #
 # A **language model** gives a probability to every word that may come next. Here is a very small one. It
-# reads the 20,000 English sentences of the package's built-in corpus as one long text. For each word, it
-# notes which words followed it. To write, it draws one of the followers of the last word, and repeats that
-# with the word it has just drawn.
+# reads the 20,000 English sentences of the package's grammar corpus as one long text. For each word, it notes
+# which words followed it. To write, it draws a follower of the last word, then a follower of that word, and
+# so on.
 
 # %%
 import random
@@ -80,9 +81,14 @@ assert "cat" in followers["A"]
 # > "At each step the model is auto-regressive, consuming the previously generated symbols as additional
 # > input when generating the next." (section 3)
 #
-# We write the model so that we can exchange its parts. A dictionary called `parts` says which class to
-# build for the norm, the positions, the attention and the feed-forward network. We begin with the parts of
-# 2017.
+# We write the model so that we can exchange its parts. A dictionary called `parts` says which class to build
+# for the norm, the positions, the attention and the feed-forward network. We begin with the parts of 2017.
+# Only the place of the norm is new from the start: like almost every model of today, ours has it *before*
+# each sub-layer (pre-norm, [06](06_the_full_model.ipynb)).
+#
+# The first class is the attention of [00](00_start_here.ipynb) with a causal mask. You can ignore three
+# things in it until we need them: `place` does nothing yet, `share` is 1, and `cache` is `None` during
+# training.
 
 # %%
 import torch
@@ -113,19 +119,17 @@ class Attention(nn.Module):
         q = self.place(self.split(self.w_q(x)), start)  # (B, h, T, d_k)
         k, v = self.place(self.split(self.w_k(x)), start), self.split(self.w_v(x))
         if cache is not None:
-            k, v = remember(cache, k, v)  # (B, heads, S, d_k): with those of all earlier tokens
+            k, v = remember(cache, k, v)  # later: (B, heads, S, d_k), with those of all earlier tokens
         share = q.size(1) // k.size(1)  # query heads for each head of keys; 1 for now
         k, v = k.repeat_interleave(share, dim=1), v.repeat_interleave(share, dim=1)
-        causal = torch.ones(q.size(2), k.size(2), dtype=torch.bool).tril(k.size(2) - q.size(2))  # last T of S
+        T, S = q.size(2), k.size(2)
+        causal = torch.ones(T, S, dtype=torch.bool).tril(S - T)  # the last T rows of an S × S triangle
         heads, _ = attention(q, k, v, causal)
         return self.w_o(heads.transpose(1, 2).flatten(2))
 
 
 # %% [markdown]
-# You can ignore three things in this class until we need them. `place` does nothing yet. `cache` is `None`
-# during training, so `remember`, which we write later, is not called. And `share` is 1. The rest is the
-# attention of [00](00_start_here.ipynb), with a causal mask: each position sees itself and all earlier
-# positions. The remaining parts of 2017 are short.
+# The remaining parts of 2017 are short.
 
 
 # %%
@@ -210,9 +214,9 @@ print("predicts:", *[vocab[token] for token in wanted[0, :8]])
 print(f"{len(vocab):,} words, {len(stream):,} tokens to learn from, {len(unseen):,} for the test")
 
 # %% [markdown]
-# Most models of today are trained with **AdamW** (Loshchilov and Hutter, 2019). AdamW is Adam with *weight
-# decay*: after its usual step, each update also shrinks every weight a little. The learning rate rises for
-# a short warm-up, and then follows half a cosine down to 0.
+# Most models of today are trained with **AdamW** (Loshchilov and Hutter, 2019), which is Adam with *weight
+# decay*: each update also shrinks every weight a little. The learning rate rises for a short warm-up, and
+# then follows half a cosine down to 0.
 
 # %%
 import math
@@ -239,6 +243,14 @@ def train(parts, updates, rate=0.01):
     return model.eval()
 
 
+# %% tags=["scaffold"]
+# The loss of the model at the top of this page, which knows only which words follow each word.
+counts = torch.full((len(vocab), len(vocab)), 0.01)
+counts.index_put_((stream[:-1], stream[1:]), torch.ones(()), accumulate=True)
+neighbors = (counts / counts.sum(dim=1, keepdim=True)).log()
+bigram = -neighbors[unseen[:-1], unseen[1:]].mean().item()
+
+
 # %%
 @torch.no_grad()
 def unseen_loss(model, length=24):
@@ -251,10 +263,6 @@ def unseen_loss(model, length=24):
 parts = {"norm": nn.LayerNorm, "positions": Sines, "attention": Attention, "feed forward": FeedForward}
 model = train(parts, updates=300)
 losses = {"2017": unseen_loss(model)}
-counts = torch.full((len(vocab), len(vocab)), 0.01)  # the model at the top of this page, for comparison
-counts.index_put_((stream[:-1], stream[1:]), torch.ones(()), accumulate=True)
-neighbors = (counts / counts.sum(dim=1, keepdim=True)).log()
-bigram = -neighbors[unseen[:-1], unseen[1:]].mean().item()
 print(f"every word equally likely {math.log(len(vocab)):.2f} nats, smallest model {bigram:.2f}")
 print(f"the parts of 2017, after 300 updates ≈{losses['2017']:.2f}")
 
@@ -262,9 +270,9 @@ print(f"the parts of 2017, after 300 updates ≈{losses['2017']:.2f}")
 assert 3.0 < losses["2017"] < bigram - 0.1
 
 # %% [markdown]
-# The loss is in *nats*, as in [08](08_training_recipe.ipynb). A loss of 3.1 means that the model is as
-# unsure as if it had to choose among $e^{3.1} \approx 22$ equally likely words. Now we exchange one part
-# after the other.
+# The *smallest model* is the one at the top of this page; the folded cell computes its loss. The unit is the
+# *nat*: with a loss of 3.1 nats, the model is as unsure as among $e^{3.1}$, or about 22, equally likely
+# words. Now we exchange one part after the other.
 
 # %% [markdown]
 # ## The norm: RMSNorm
@@ -275,9 +283,6 @@ assert 3.0 < losses["2017"] < bigram - 0.1
 # their standard deviation. Zhang and Sennrich (2019) asked whether both steps are needed. They suspected
 # that training benefits mainly from the division. So their **RMSNorm** divides by the root of the mean
 # square and subtracts nothing. It has no learned bias either.
-#
-# The place of the norm has changed, too. In our `Block` it already stands *before* the sub-layer. This is
-# the pre-norm of [06](06_the_full_model.ipynb), and almost every model of today uses it.
 
 
 # %%
@@ -458,8 +463,7 @@ print(write(model, "A cat", likeliest))
 # values. Middle: four query heads share one head of keys and values. Right: all eight share one.*
 #
 # Only the matrices for the keys and the values become smaller. The number of query heads stays the same, so
-# the model can still ask just as many different questions. The query heads of one group ask their questions
-# of the same keys.
+# the model can still ask just as many different questions.
 
 
 # %%
@@ -511,17 +515,16 @@ with torch.no_grad():
 #
 # > "This consists of two linear transformations with a ReLU activation in between." (section 3.3)
 #
-# The ReLU lets a positive inner number through and sets a negative one to 0. A *gated* network multiplies
-# the input by two matrices, and then multiplies the two results entry by entry. The first result is the
-# gate: it sets how much of the second gets through. In **SwiGLU** (Shazeer, 2020), the gate first passes
-# through the function $\mathrm{swish}(x) = x \cdot \sigma(x)$, a smooth relative of the ReLU, where
-# $\sigma$ is the sigmoid:
+# The ReLU lets a positive inner number through and sets a negative one to 0. A *gated* network computes two
+# inner vectors with two matrices, and multiplies them entry by entry. The first vector is the gate: it sets
+# how much of the second gets through. In **SwiGLU** (Shazeer, 2020), the gate first passes through
+# $\mathrm{swish}(x) = x \cdot \sigma(x)$, a smooth relative of the ReLU, where $\sigma$ is the sigmoid:
 #
 # $$\mathrm{FFN}(x) = \left(\mathrm{swish}(x W_1) \odot x W_3\right) W_2$$
 #
-# Here $\odot$ is the product entry by entry. There are now three matrices instead of two. To keep the
-# number of weights the same, we make the inner width two thirds of what it was. Shazeer reports that gated
-# networks work better. He offers no explanation and credits "divine benevolence".
+# There are now three matrices instead of two. To keep the number of weights the same, we make the inner width
+# two thirds of what it was. Shazeer reports that gated networks work better. He offers no explanation and
+# credits "divine benevolence".
 
 
 # %%
@@ -535,7 +538,7 @@ class SwiGLU(nn.Module):
         self.down = nn.Linear(width, d_model)
 
     def forward(self, x):
-        return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+        return self.down(nn.functional.silu(self.gate(x)) * self.up(x))  # PyTorch's name for swish is silu
 
 
 parts = {**parts, "feed forward": SwiGLU}
@@ -550,14 +553,14 @@ assert abs(size[1] / size[0] - 1) < 0.02
 assert losses["+ SwiGLU"] < losses["2017"]
 
 # %% [markdown]
-# These are the parts of Llama 2 70B, and of most open models since: one stack, pre-norm with RMSNorm,
-# rotary positions, grouped queries and SwiGLU. Some details differ from ours. For example, Llama's linear
-# layers have no biases.
+# These are the parts of Llama 2 70B: one stack, pre-norm with RMSNorm, rotary positions, grouped queries and
+# SwiGLU. Many open models since have the same parts. Some details differ from ours. For example, Llama's
+# linear layers have no biases.
 #
-# The list does not rank the parts. Each line is a single run of 300 updates with one seed, and all runs use
-# the same learning rate. *We compared the parts one by one in a translation model, with three seeds each.
-# Rotary positions and SwiGLU each learned faster in the first 300 updates, and both together were no faster
-# than one of them: [Which changes since 2017 pay here?](evidence/which_changes_since_2017_pay.ipynb)*
+# The list does not rank the parts, because each line is a single short run. *We also compared them in a
+# translation model, with three seeds each. After 300 updates, rotary positions alone and SwiGLU alone had
+# lowered the loss, and both together had lowered it by no more than one alone: [Which changes since 2017 pay
+# here?](evidence/which_changes_since_2017_pay.ipynb)*
 #
 # **To keep:** SwiGLU multiplies the inner numbers by a gate. The gate needs a third matrix, and a smaller
 # inner width keeps the number of weights the same.
@@ -586,7 +589,7 @@ def sampler(temperature=1.0, top_p=1.0):
     def choose(logits):
         probs, tokens = (logits / temperature).softmax(dim=-1).sort(descending=True)
         before = probs.cumsum(dim=-1) - probs  # the probability of all likelier tokens together
-        probs = probs.masked_fill(before >= top_p, 0.0)
+        probs = probs.masked_fill(before >= top_p, 0.0)  # the likelier ones are enough without it
         return tokens[probs.multinomial(1)].item()
 
     return choose
@@ -628,12 +631,11 @@ sentences = {
 assert len(set(sentences["temperature 0.3"])) < len(set(sentences["temperature 1"]))
 
 # %% [markdown]
-# Temperature 1 is plain sampling, and it sometimes draws from the tail. Each word of the tail is unlikely,
-# but together these words have a large share of the probability, and one odd word spoils the sentence. A
-# low temperature makes the tail less likely, and top-p cuts it off. Here are the words that may follow *The
-# old woman*.
+# Temperature 1 is plain sampling. Each word of the tail is unlikely, but there are many of them, and one odd
+# word spoils a sentence. A low temperature makes the tail less likely, and top-p cuts it off. Here are the
+# words that may follow *The old woman*.
 
-# %% tags=["figure-sampling"]
+# %% tags=["figure-sampling", "scaffold"]
 import matplotlib.pyplot as plt
 
 from annotated.plots import setup_notebook
@@ -654,38 +656,23 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# *Figure 3. The blue and gray bars are the model's own probabilities. Top-p with p = 0.4, chosen small
-# enough for the figure, draws only from the blue words, and never from the gray ones or from the words that
-# the figure leaves out. The orange bars are the probabilities at a temperature of 0.3, which moves most of
-# the probability to the first few words.*
+# *Figure 3. The blue and gray bars are the model's own probabilities. Top-p draws only from the blue words;
+# here p is 0.4, so that they fit into the figure. The orange bars are the probabilities at a temperature of
+# 0.3, which moves most of the probability to the first few words.*
 #
 # **To keep:** search when there are few right answers. Sample when there are many, and cut off the tail.
 
 # %% [markdown]
 # ## The family
 #
-# You have now built a small relative of Llama. These are the names that you will meet when you read on:
+# You have now built a small relative of **GPT** and Llama, which keep only the paper's decoder. **BERT**
+# (Devlin et al., 2019) keeps only the encoder. It learns to fill in hidden words, and it is used to classify
+# and compare texts. **T5** (Raffel et al., 2020) keeps both stacks and treats every task as text in and text
+# out.
 #
-# - **GPT** (2018–2020): one stack like ours, made larger and larger. GPT-3 could do a task after reading a
-#   few examples in its prompt, without further training (Brown et al., 2020).
-# - **BERT** (Devlin et al., 2019): the encoder alone, which has no causal mask. It learns to fill in hidden
-#   words. It is used to classify and compare texts rather than to write them.
-# - **T5** (Raffel et al., 2020): the paper's whole model, encoder and decoder. Every task is written as
-#   text in and text out.
-# - **Scaling** (Kaplan et al., 2020; Hoffmann et al., 2022): the loss falls predictably with more weights,
-#   more data and more compute. For a fixed amount of compute, Hoffmann et al. found that about 20 training
-#   tokens per weight work best.
-# - **Fine-tuning**: a trained model is trained further on a smaller text with one purpose, such as
-#   questions with good answers.
-# - **RLHF** (Ouyang et al., 2022): people compare answers, and a second model learns their preference. The
-#   language model is then trained to write answers that the second model prefers.
-# - **Mixture of experts** (Shazeer et al., 2017): a layer has many feed-forward networks, and each token
-#   uses only a few of them.
-# - **Vision and speech**: an image cut into squares is a sequence (Dosovitskiy et al., 2021), and so is
-#   sound (Radford et al., 2022). The paper announced this as a plan:
-#
-# > "We plan to extend the Transformer to problems involving input and output modalities other than text
-# > [...]." (section 7)
+# Your model continues a text. An assistant answers questions. To become one, a language model is trained
+# further on questions with good answers, which is called *fine-tuning*, and then to give the answers that
+# people prefer (Ouyang et al., 2022).
 
 # %% [markdown]
 # ## What you can now say
