@@ -1,7 +1,5 @@
-"""Files that appear under their final name only when they are whole, and the JSON and TOML in them."""
+"""Files and folders that appear under their names only when they are whole; JSON and TOML."""
 
-import dataclasses
-import errno
 import glob
 import hashlib
 import json
@@ -10,10 +8,12 @@ import shutil
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin
+from typing import Any, TypeVar
+
+from filelock import FileLock
 
 Settings = TypeVar("Settings")
 
@@ -22,11 +22,11 @@ _STALE = 24 * 3600.0  # seconds
 
 
 @contextmanager
-def beside(path: Path) -> Iterator[Path]:
-    """Yield a path of the same name in a new hidden folder beside `path`; what is left there goes with it.
+def partial_path(path: Path) -> Iterator[Path]:
+    """Yield a path of the same name in a new hidden folder, which is deleted after the block.
 
-    No two processes or threads are given the same one. What a killed process left beside `path` is deleted
-    once it is a day old: until then, somebody may still be writing it.
+    What a killed process left of the same file is deleted once it is a day old: until then, somebody may
+    still be writing it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_partials(path.parent, glob.escape(path.name), older=_STALE)
@@ -46,25 +46,12 @@ def remove_partials(folder: Path, name: str = "*", older: float = 0.0) -> None:
 
 
 @contextmanager
-def naming(path: object) -> Iterator[None]:
-    """Let an error name `path` where it names nothing, as one of a full disk or of too little memory does."""
-    try:
-        yield
-    except MemoryError:
-        raise OSError(errno.ENOMEM, "larger than the memory that is left", str(path)) from None
-    except OSError as error:
-        if error.strerror and error.filename is None:
-            error.filename = str(path)
-        raise
-
-
-@contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a path to write a file to; it takes `path`'s place, whole, only if the block succeeds.
 
     For files of our own: a device, a pipe or a link at `path` would be replaced too.
     """
-    with naming(path), beside(path) as partial:
+    with partial_path(path) as partial:
         yield partial
         with partial.open("rb+") as file:
             os.fsync(file.fileno())  # the name must not reach the disk before the content
@@ -72,33 +59,39 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def creating_folder(path: Path, replace: bool = False) -> Iterator[Path]:
+def creating_folder(path: Path) -> Iterator[Path]:
     """Yield a folder to fill; it takes `path`'s name, whole, only if the block succeeds.
 
-    Raises FileExistsError if there is something at `path`, because making room for the new leaves a moment
-    with neither; with `replace` that is accepted, and the old folder goes when the new one is whole.
+    Raises FileExistsError if there is something at `path`.
     """
-    if os.path.lexists(path) and not replace:  # a link to nowhere cannot become a folder
+    if os.path.lexists(path):  # a link to nowhere cannot become a folder
         raise FileExistsError(f"{path} exists already")
-    with naming(path), beside(path) as new, beside(path) as old:
+    with partial_path(path) as new:
         new.mkdir()
         yield new
         try:
-            if path.exists() and replace:
-                path.rename(old)  # at once: a folder half deleted must not stand under its name
             new.rename(path)
         except OSError:
             if path.exists():  # another process was faster
                 raise FileExistsError(f"{path} exists already") from None
             raise
-        finally:
-            if old.exists() and not path.exists():
-                old.rename(path)
+
+
+def cached_folder(cache: str | Path, kind: str, key: str, fill: Callable[[Path], None]) -> Path:
+    """Return a folder in `cache` that was filled once for this key, whichever process asked first."""
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    folder = Path(cache).absolute() / f"{kind}-{digest}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_suffix(".lock")):
+        if not folder.exists():
+            with creating_folder(folder) as partial:
+                fill(partial)
+    return folder
 
 
 def remove_folder(path: Path) -> None:
     """Delete a folder, so that a process killed midway leaves nothing under its name."""
-    with beside(path) as gone:
+    with partial_path(path) as gone:
         path.rename(gone)
 
 
@@ -108,36 +101,15 @@ def write_json(path: Path, value: object) -> None:
         partial.write_text(json_text(value), encoding="utf-8")
 
 
-def write_as_shell(path: Path, text: str) -> None:
-    """Write to what the user named, be it a file, a device, a pipe or a link; its mode stays as it is."""
-    with naming(path), path.open("wb") as file:
-        file.write(text.encode())
-
-
 def json_text(value: object) -> str:
     """Lay out JSON so that a person can read it."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def read_file(path: Path) -> bytes:
-    """Read a whole file. Raises FileNotFoundError, or ValueError for a pipe, which might never end."""
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise ValueError(f"{path} is a pipe or a device; a file is wanted")
-    with naming(path):
-        return path.read_bytes()
-
-
-def sha256(path: Path) -> str:
-    """Compute the checksum of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises FileNotFoundError, or ValueError that names the file."""
-    text = read_file(path)
     try:
-        value = json.loads(text.decode("utf-8-sig"))
+        value = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
@@ -147,41 +119,21 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file. Raises FileNotFoundError, or ValueError that names the file."""
-    text = read_file(path)
     try:
-        return tomllib.loads(text.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+        return tomllib.loads(path.read_text("utf-8-sig"))
+    except ValueError as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
 
 
 def settings_from_json(cls: type[Settings], values: dict[str, Any], source: object) -> Settings:
-    """An instance of a dataclass from a JSON object.
-
-    Raises ValueError naming `source` and the setting that is unknown, missing, of the wrong type or
-    impossible.
-    """
-    fields = {field.name: field for field in dataclasses.fields(cast(Any, cls))}
-    for name, value in values.items():
-        if name not in fields:
-            raise ValueError(f"{source}: unknown setting {name!r}; the known ones are {', '.join(fields)}")
-        kind: Any = list if get_origin(fields[name].type) is list else fields[name].type
-        if not fits(value, kind):
-            kinds = [kind] if isinstance(kind, type) else get_args(kind)
-            wanted = " or ".join(getattr(each, "__name__", str(each)) for each in kinds)
-            raise ValueError(f"{source}: {name} must be {wanted}, not {value!r}")
-    for name, field in fields.items():
-        if name not in values and field.default is dataclasses.MISSING:
-            raise ValueError(f"{source}: the setting {name!r} is missing")
+    """Make a dataclass of a JSON object. Raises ValueError that names `source` and the wrong setting."""
     try:
         return cls(**values)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{source}: {error}") from None
 
 
-def fits(value: object, kind: Any) -> bool:
-    """Whether a value read from JSON may stand in a field of this type."""
-    if get_origin(kind) is Literal:
-        return value in get_args(kind)
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, int | float if kind is float else kind)
+def sha256(path: Path) -> str:
+    """Compute the checksum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -117,7 +117,7 @@ print(*to_tokens(example.english_tree))
 # returns `None`.
 
 # %%
-from annotated.data.trees import Tree
+from annotated.data.grammar import Tree
 
 
 def read_tree(tokens, words):

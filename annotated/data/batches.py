@@ -5,9 +5,10 @@ of the batches, follow from (seed, epoch) alone: training can be taken up again 
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from random import Random
+from typing import Any
 
 import numpy as np
 import torch
@@ -111,36 +112,37 @@ class TokenBatches:
         self.pairs, self.max_tokens, self.pad, self.seed, self.shuffle = pairs, max_tokens, pad, seed, shuffle
         self.dropout, self.current = dropout, 0
         # How many positions each pair takes, (pairs, 2): the decoder does not read the target's last token.
-        self._lengths = torch.from_numpy(np.stack([pairs.src.lengths, pairs.tgt.lengths - 1], axis=1))
-        self._widths = self._lengths.amax(dim=1)
-        tokens, longest = map(int, self._widths.max(dim=0))
-        if tokens > max_tokens:
+        self._lengths = np.stack([pairs.src.lengths, pairs.tgt.lengths - 1], axis=1)
+        widths = self._lengths.max(axis=1)
+        self._widths = torch.from_numpy(widths)
+        longest = int(widths.argmax())
+        if widths[longest] > max_tokens:
             raise ValueError(
-                f"{pairs.name}, line {pairs.lines[longest]}: {tokens:,} tokens do not fit into a batch of "
-                f"max_tokens={max_tokens:,}; raise it, or drop long pairs with max_len"
+                f"{pairs.name}, line {pairs.lines[longest]}: {widths[longest]:,} tokens do not fit into a "
+                f"batch of max_tokens={max_tokens:,}; raise it, or drop long pairs with max_len"
             )
-        widths, start = self._widths.sort(descending=True).values.tolist(), 0
-        self._sizes: list[int] = []  # rows of each batch, taken from pairs sorted from long to short
-        while start < len(widths):
-            self._sizes.append(min(max_tokens // widths[start], len(widths) - start))
-            start += self._sizes[-1]
+        descending, end = -np.sort(-widths), 0
+        self._ends: list[int] = []  # of each batch, in pairs sorted from long to short
+        while end < len(widths):
+            end = min(end + max_tokens // int(descending[end]), len(widths))
+            self._ends.append(end)
 
     def __len__(self) -> int:
-        return len(self._sizes)
+        return len(self._ends)
 
     def __repr__(self) -> str:
         return f"TokenBatches({self.pairs.name}, {len(self):,} batches of at most {self.max_tokens:,} tokens)"
 
-    def batches(self, epoch: int) -> list[list[int]]:
-        """Return the batches of an epoch as indices of pairs, in random order unless `shuffle` is False."""
+    def batches(self, epoch: int) -> list[Any]:
+        """Return the batches of an epoch, arrays of indices of pairs; in random order if `shuffle`."""
         generator = torch.Generator().manual_seed(mixed_seed(self.seed, epoch))
         count = len(self.pairs)
         order = torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
         by_length = self._widths[order].argsort(descending=True, stable=True)  # random among equals
-        batches = [batch.tolist() for batch in order[by_length].split(self._sizes)]
+        batches = np.split(order[by_length].numpy(), self._ends[:-1])
         if not self.shuffle:
             return batches
-        return [batches[i] for i in torch.randperm(len(batches), generator=generator)]
+        return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
 
     def at(self, epoch: int) -> "TokenBatches":
         """Return the same batches with the subword dropout of an epoch."""
@@ -152,8 +154,9 @@ class TokenBatches:
         """Iterate over the batches of an epoch as tensors, from batch number `start` on."""
         return map(self.at(epoch).collate, self.batches(epoch)[start:])
 
-    def collate(self, indices: Sequence[int]) -> Batch:
+    def collate(self, indices: Iterable[int]) -> Batch:
         """Make a batch of the pairs at `indices`: src (rows, src_len), tgt (rows, tgt_len - 1), int64."""
+        indices = [int(i) for i in indices]
         src, tgt = ([rows[i] for i in indices] for rows in (self.pairs.src, self.pairs.tgt))
         if cut := self.dropout:
             chances = [Random(mixed_seed(self.seed, self.current, i)) for i in indices]
@@ -165,7 +168,7 @@ class TokenBatches:
     def padding_share(self, epoch: int = 0) -> float:
         """Compute the share of padding in all positions of an epoch, source and target."""
         lengths = [self._lengths[batch] for batch in self.batches(epoch)]
-        positions = sum(len(batch) * int(batch.amax(dim=0).sum()) for batch in lengths)
+        positions = sum(len(batch) * int(batch.max(axis=0).sum()) for batch in lengths)
         return 1 - int(self._lengths.sum()) / positions
 
 

@@ -26,7 +26,7 @@ from annotated.data.grammar import grammar
 from annotated.data.parallel import Corpus, ParallelText, cached_corpus
 from annotated.data.reading import (
     align,
-    filled,
+    collect,
     import_datasets,
     read_lines,
     read_parallel,
@@ -34,6 +34,7 @@ from annotated.data.reading import (
     split_lines,
     table_pairs,
 )
+from annotated.files import sha256
 
 NAMES = ("multi30k", "wmt14", "sigmorphon2020", "iwslt", "tatoeba", "grammar")
 HUB = "hf:"
@@ -60,26 +61,25 @@ def load_corpus(
 
     Raises ValueError for an unknown name, or an argument that the corpus does not take.
     """
-    if name.startswith(HUB):
-        return from_datasets(name, pair, columns, cache)
-    if name not in NAMES:
-        raise ValueError(f"unknown corpus {name!r}; known: {', '.join(NAMES)}, hf:NAME")
+    local = {"iwslt": iwslt, "tatoeba": tatoeba}
     if variant and name != "multi30k":
         raise ValueError(f"{name} has no variant {variant!r}; only multi30k has variants")
-    if path and name not in ("iwslt", "tatoeba"):
-        raise ValueError(f"{name} is not read from a path, but {path} was given")
-    if name == "multi30k":
-        return multi30k(pair, variant or "raw")
+    if (path is not None) != (name in local):
+        raise ValueError(f"{name} is {'read' if path is None else 'not read'} from a path on your disk")
+    if path is not None:
+        return local[name](path, pair)
+    if name.startswith(HUB):
+        return from_datasets(name, pair, columns, cache)
     if name == "wmt14":  # section 5.1; validated on newstest2013, tested on newstest2014
         other = pair.replace("en", "").strip("-")
         return from_datasets(f"{HUB}wmt/wmt14:{other}-en", pair, columns, cache)
+    if name == "multi30k":
+        return multi30k(pair, variant or "raw")
     if name == "sigmorphon2020":
         return sigmorphon2020(pair)
     if name == "grammar":
         return grammar(pair)
-    if path is None:
-        raise ValueError(f"{name} needs a path: it is read from your disk")
-    return iwslt(path, pair) if name == "iwslt" else tatoeba(path, pair)
+    raise ValueError(f"unknown corpus {name!r}; known: {', '.join(NAMES)}, hf:NAME")
 
 
 def from_datasets(
@@ -144,10 +144,8 @@ def languages(pair: str | None) -> tuple[str | None, str | None]:
     return src, tgt
 
 
-def tatoeba(path: str | Path | None, pair: str = "de-en") -> Corpus:
+def tatoeba(path: str | Path, pair: str = "de-en") -> Corpus:
     """Read sentences of language learners, `english<TAB>translation`, and split them by `hold_out`."""
-    if path is None:
-        raise ValueError("tatoeba needs a path: the tab-separated file of sentence pairs")
     src, tgt = languages(pair)
     text = read_tsv(path, "tatoeba")
     if tgt == "en":
@@ -227,7 +225,7 @@ def find_file(name: str, url: str) -> Path:
             paths = " or ".join(map(str, [*places, cache]))
             raise FileNotFoundError(f"{url} cannot be downloaded ({error}); save it as {paths}") from None
         return cache
-    if hashlib.sha256(path.read_bytes()).hexdigest() != checksums[name]:
+    if sha256(path) != checksums[name]:
         raise ValueError(f"{path} is damaged or another version: its SHA-256 is not {checksums[name]}")
     return path
 
@@ -243,25 +241,24 @@ def iwslt(path: str | Path, pair: str = "de-en") -> Corpus:
     """Read IWSLT 2016 or 2017: train, val (the organisers' dev2010) and each test set by name (tst2010, ...).
 
     `path` is the folder of the unpacked files, or the pair's .tgz. A test set without references is left out.
-    Line numbers are those of the training file, and of the sentences in a test set. Raises FileNotFoundError;
-    ValueError for files that are damaged or do not match.
+    Line numbers are those of the training file's sentences, and of a test set's. Raises FileNotFoundError;
+    ValueError for files that do not match.
     """
     src, tgt = languages(pair)
     files = read_archive(Path(path), pair)
     tests = sorted({name.partition(f".{pair}.")[0] for name in files if name.endswith(".xml")})
     splits = {}
     for stem in ("train.tags", *tests):
-        ending, read = (".xml", _segments) if stem in tests else ("", _training_lines)
-        names = [f"{stem}.{pair}.{language}{ending}" for language in (src, tgt)]
-        missing = [name for name in names if name not in files]
-        if missing and stem in tests:
+        names = [f"{stem}.{pair}.{language}{'.xml' if stem in tests else ''}" for language in (src, tgt)]
+        if stem in tests and not files.keys() >= {*names}:
             continue
-        if missing:
+        if missing := [name for name in names if name not in files]:
             raise FileNotFoundError(f"{path} holds no {missing[0]}")
         last = stem.rpartition(".")[2]
         split = {"tags": "train", "dev2010": "val"}.get(last, last)
-        (lines, one), (_, other) = (zip(*read(files[name], name), strict=True) for name in names)
-        splits[split] = filled(align(one, other, (names[0], names[1]), lines), split, " and ".join(names))
+        one, other = (list_sentences(files[name], name) for name in names)
+        where = " and ".join(names)
+        splits[split] = collect(align(one, other, where), split, where)
     return Corpus("iwslt", src, tgt, splits)
 
 
@@ -272,27 +269,15 @@ def read_archive(path: Path, pair: str) -> dict[str, bytes]:
         return {file.name: file.read_bytes() for file in path.rglob("*") if wanted.fullmatch(file.name)}
     try:
         with tarfile.open(path) as archive:
-            members = [member for member in archive if member.isfile()]
-            named = {Path(member.name).name: member for member in members}
-            return {
-                name: content.read()
-                for name, member in named.items()
-                if wanted.fullmatch(name) and (content := archive.extractfile(member))
-            }
+            named = {Path(member.name).name: member for member in archive if member.isfile()}
+            files = {name: archive.extractfile(m) for name, m in named.items() if wanted.fullmatch(name)}
+            return {name: file.read() for name, file in files.items() if file}
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is not a whole .tgz archive: {error}") from None
 
 
-def _training_lines(data: bytes, name: str) -> list[tuple[int, str]]:
-    """Return the sentences with their lines, without metadata of the talks (title, speaker, ...)."""
-    lines = enumerate(split_lines(data, name), start=1)
-    return [(number, line.strip()) for number, line in lines if not _TAG_LINE.match(line)]
-
-
-def _segments(data: bytes, name: str) -> list[tuple[int, str]]:
-    """Return the sentences of an XML test set, numbered from 1."""
-    try:
-        root = ElementTree.fromstring(data)
-    except ElementTree.ParseError as error:
-        raise ValueError(f"{name} is not well-formed XML: {error}") from None
-    return [(number, "".join(seg.itertext()).strip()) for number, seg in enumerate(root.iter("seg"), start=1)]
+def list_sentences(data: bytes, name: str) -> list[str]:
+    """List the sentences of an XML test set, or of the training lines without the talks' metadata."""
+    if name.endswith(".xml"):
+        return ["".join(seg.itertext()) for seg in ElementTree.fromstring(data).iter("seg")]
+    return [line for line in split_lines(data, name) if not _TAG_LINE.match(line)]

@@ -1,36 +1,28 @@
 """Parallel text as token ids: packed arrays, which several processes can share, and subword dropout."""
 
-import hashlib
+import json
 import tempfile
-from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass
-from io import BytesIO
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 
-from annotated.data.parallel import Pairs, ParallelText
-from annotated.data.rows import CHUNK, TokenRows, checksum, progress
-from annotated.files import replacing
+from annotated.data.parallel import Pairs, ParallelText, load_rows, save_rows
+from annotated.data.rows import CHUNK, TokenRows, progress
+from annotated.files import cached_folder, sha256
 from annotated.tokenizers import UNK, Tokenizer
 
 
-class EncodedPairs(Pairs[list[int]]):
+class EncodedPairs(Pairs):
     """Sentence pairs as token ids, the source ending with `</s>`, the target between `<s>` and `</s>`."""
 
+    rows = TokenRows
     src: TokenRows
     tgt: TokenRows
-
-    def __post_init__(self) -> None:
-        for name in ("src", "tgt"):
-            if not isinstance(getattr(self, name), TokenRows):
-                object.__setattr__(self, name, TokenRows.of(getattr(self, name)))
-        super().__post_init__()
 
 
 def encode_corpus(
@@ -43,66 +35,45 @@ def encode_corpus(
     """Encode `text`, and drop and count the pairs with more than `max_len` tokens on a side.
 
     `<s>` and `</s>` are not counted. With a folder `cache`, ids are kept there under a checksum of text and
-    tokenizer, and memory-mapped by all processes. Raises ValueError if no pair is left.
+    tokenizers, and memory-mapped by all processes. Raises ValueError if no pair is left.
     """
-    src = encode_sentences(text.src, src_tokenizer, src_tokenizer.before, src_tokenizer.after, cache)
-    tgt = encode_sentences(text.tgt, tgt_tokenizer, (tgt_tokenizer.start,), (tgt_tokenizer.end,), cache)
-    around = len(src_tokenizer.before + src_tokenizer.after)
-    widths = np.maximum(src.lengths - around, tgt.lengths - 2)
-    long = np.zeros(len(text), bool) if max_len is None else widths > max_len
-    if long.all():
+
+    around = (tgt_tokenizer.start,), (tgt_tokenizer.end,)
+    src: Any = encode_sentences(text.src, src_tokenizer, src_tokenizer.before, src_tokenizer.after)
+    tgt: Any = encode_sentences(text.tgt, tgt_tokenizer, *around)
+    if cache is not None:
+        key = json.dumps([text.fingerprint, *map(checksum, (src_tokenizer, tgt_tokenizer))])
+        write = partial(save_rows, name="ids", rows=TokenRows, src=src, tgt=tgt, lines=text.lines)
+        src, tgt, _ = load_rows(cached_folder(cache, "ids", key, write), "ids", TokenRows)
+    pairs = EncodedPairs(src, tgt, text.lines, text.name, text.dropped)
+    if max_len is None:
+        return pairs
+    symbols = len(src_tokenizer.before + src_tokenizer.after)
+    kept = np.maximum(pairs.src.lengths - symbols, pairs.tgt.lengths - 2) <= max_len
+    if kept.all():
+        return pairs
+    if not kept.any():
         raise ValueError(f"{text.name}: none of {len(text):,} pairs has at most {max_len} tokens a side")
-    if long.any():
-        text = text.without({f"more than {max_len} tokens": np.flatnonzero(long).tolist()})
-        src, tgt = (rows.take(np.flatnonzero(~long)) for rows in (src, tgt))
-    return EncodedPairs(src, tgt, text.lines, text.name, text.dropped)
+    dropped = text.without({f"more than {max_len} tokens": np.flatnonzero(~kept).tolist()}).dropped
+    return replace(pairs.take(np.flatnonzero(kept)), dropped=dropped)
 
 
 def encode_sentences(
-    sentences: Sequence[str],
-    tokenizer: Tokenizer,
-    before: Sequence[int],
-    after: Sequence[int],
-    cache: str | Path | None = None,
-) -> TokenRows:
+    sentences: Sequence[str], tokenizer: Tokenizer, before: Sequence[int], after: Sequence[int]
+) -> Iterator[list[int]]:
     """Encode sentences, each between the ids `before` and `after`; a bar shows the progress in large text."""
-
-    def write(file: Any) -> None:
-        """Write the ids of all rows, then the rows' lengths."""
-        lengths = array("i")
-        with progress("encoding", "sentences", len(sentences)) as bar:
-            for start in range(0, len(sentences), CHUNK):
-                encoded = tokenizer.encode_batch(sentences[start : start + CHUNK])
-                rows = [[*before, *row, *after] for row in encoded]
-                file.write(array("i", chain.from_iterable(rows)).tobytes())
-                lengths.extend(map(len, rows))
-                bar.update(len(rows))
-        file.write(lengths.tobytes())
-
-    if cache is None:
-        memory = BytesIO()
-        write(memory)
-        saved = np.frombuffer(memory.getbuffer(), np.int32)
-    else:
-        path = Path(cache) / f"{cache_key(sentences, tokenizer)}.ids"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_suffix(".lock")):
-            if not path.exists():
-                with replacing(path) as partial, partial.open("wb") as file:
-                    write(file)
-        saved = np.memmap(path, np.int32, "r")
-    count = len(sentences)
-    return TokenRows.packed(saved[:-count], saved[-count:].astype(np.int64))
+    with progress("encoding", "sentences", len(sentences)) as bar:
+        for start in range(0, len(sentences), CHUNK):
+            for ids in tokenizer.encode_batch(sentences[start : start + CHUNK]):
+                yield [*before, *ids, *after]
+                bar.update()
 
 
-def cache_key(sentences: Sequence[str], tokenizer: Tokenizer) -> str:
-    """Compute a checksum of sentences and of all files of a tokenizer."""
-    digest = hashlib.sha256(checksum(sentences).encode())
+def checksum(tokenizer: Tokenizer) -> list[str]:
+    """Compute the checksums of all files of a tokenizer."""
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save(Path(folder), "tokenizer")
-        for path in sorted(Path(folder).iterdir()):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+        return [sha256(path) for path in sorted(Path(folder).iterdir())]
 
 
 @dataclass(frozen=True)

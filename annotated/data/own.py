@@ -7,8 +7,7 @@ from typing import Any, cast
 
 from annotated.data.corpora import hold_out, languages
 from annotated.data.parallel import Corpus, ParallelText, cached_corpus
-from annotated.data.reading import Name, filled, read_pairs, read_parallel
-from annotated.files import sha256
+from annotated.data.reading import Name, collect, read_pairs, read_parallel
 
 # Pairs, the path of a file that holds both sides, or the paths of two files.
 Text = ParallelText | Iterable[tuple[str, str]] | Name | tuple[Name, Name]
@@ -50,20 +49,23 @@ def own_corpus(
         train = train.without({"also in the validation text": copies})
         return Corpus("own", *languages(pair), {"train": train, "val": val})
 
-    def key() -> object:
-        return [pair, keep_equal, columns, *map(checksums, (text, validation))]
-
-    if cache is None or checksums(text) is None:
+    paths = [list_paths(given) for given in (text, validation) if given is not None]
+    if cache is None or None in paths:
         return read()
-    return cached_corpus(cache, key, read)
+    files = [Path(path) for each in paths for path in each or ()]
+    options = [pair, keep_equal, columns, validation is None]
+    return cached_corpus(cache, lambda: [*options, *map(describe_file, files)], read)
 
 
-def checksums(text: Any) -> list[str] | None:
-    """Compute the checksums of the files that text is read from; None if it is not read from files."""
-    paths = text if isinstance(text, tuple | list) else [text]
-    if not all(isinstance(path, str | PathLike) for path in paths):
-        return None
-    return [sha256(Path(path)) for path in paths]
+def list_paths(text: Any) -> list[Name] | None:
+    """List the files that text is read from; None if it is not read from files."""
+    paths = list(text) if isinstance(text, tuple | list) else [text]
+    return paths if all(isinstance(path, str | PathLike) for path in paths) else None
+
+
+def describe_file(path: Path) -> list[Any]:
+    """Return what changes when a file does; its checksum would take longer than all else at a warm start."""
+    return [str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns]
 
 
 def own_text(text: Text, name: str, columns: Sequence[str] | None = None) -> ParallelText:
@@ -82,28 +84,22 @@ def own_text(text: Text, name: str, columns: Sequence[str] | None = None) -> Par
         return text
     if isinstance(text, str | PathLike):
         return read_pairs(text, columns, name)
-    if isinstance(text, tuple | list) and len(text) == 2 and all(isinstance(x, str | PathLike) for x in text):
+    if list_paths(text) and len(cast(Sequence[Name], text)) == 2:
         src, tgt = cast(tuple[Name, Name], text)
         return read_parallel(src, tgt, name)
-    if not isinstance(text, Iterable):
-        raise ValueError(f"{name} must be pairs, a path or two paths, not {text!r}")
-    return filled((to_pair(item, i, name) for i, item in enumerate(text, start=1)), name, name)
+    return collect((to_pair(item, i, name) for i, item in enumerate(text, start=1)), name, name)
 
 
 def to_pair(item: Any, number: int, name: str) -> tuple[int, str, str]:
     """Return the number of an item, its source and its target. Raises ValueError if it is not such a pair."""
-    try:
-        if isinstance(item, str | Mapping | set | frozenset):  # their two items have no order of ours
-            raise TypeError
-        src, tgt = ("" if side is None or side != side else side for side in item)  # NaN, as in pandas
-        if not (isinstance(src, str) and isinstance(tgt, str)):
-            raise TypeError
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{name}: item {number} is {item!r}, not a pair of strings (source, target); "
-            "of a pandas frame take zip(frame[SOURCE], frame[TARGET])"
-        ) from None
-    return number, str(src), str(tgt)
+    if not isinstance(item, str | Mapping | set | frozenset):  # their two items have no order of ours
+        sides = ["" if side is None or side != side else side for side in item]  # NaN, as in pandas
+        if len(sides) == 2 and all(isinstance(side, str) for side in sides):
+            return number, str(sides[0]), str(sides[1])
+    raise ValueError(
+        f"{name}: item {number} is {item!r}, not a pair of strings (source, target); "
+        "of a pandas frame take zip(frame[SOURCE], frame[TARGET])"
+    )
 
 
 def drop_faults(text: ParallelText, pair: str | None = None, keep_equal: bool = False) -> ParallelText:

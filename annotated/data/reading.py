@@ -29,17 +29,18 @@ Row = tuple[int, str | None, str | None]  # line number, source, target
 
 GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
 TABLES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}  # suffixes, loaders
+QUOTED = re.compile('"((?:[^"]|"")*)"')
 
 
 def read_parallel(src_path: Name, tgt_path: Name, name: str | None = None) -> ParallelText:
     """Read two files, plain or gzip, of which line i of one translates line i of the other.
 
-    Pairs with an empty side are dropped and counted. Raises FileNotFoundError; ValueError if the files differ
-    in their number of lines, have no pair, or are not UTF-8.
+    Pairs with an empty side are dropped and counted. Raises ValueError if the files differ in their number of
+    lines, have no pair, or are not UTF-8.
     """
-    where = (str(src_path), str(tgt_path))
+    where = f"{src_path} and {tgt_path}"
     rows = align(iterate_lines(src_path), iterate_lines(tgt_path), where)
-    return filled(rows, name or Path(src_path).name, " and ".join(where))
+    return collect(rows, name or Path(src_path).name, where)
 
 
 def read_pairs(path: Name, columns: Sequence[str] | None = None, name: str | None = None) -> ParallelText:
@@ -87,8 +88,7 @@ def table_pairs(table: Any, columns: Sequence[str] | None, name: str, where: str
     ]
     if len(wanted) != 2 or not {*wanted} <= {*names}:
         raise ValueError(f"{where}: name the columns of source and target; there are {', '.join(names)}")
-    src, tgt = (table[column] for column in wanted)
-    return filled(align(src, tgt, (where, where)), name, where)
+    return collect(align(table[wanted[0]], table[wanted[1]], where), name, where)
 
 
 def read_tsv(path: Name, name: str | None = None) -> ParallelText:
@@ -108,62 +108,49 @@ def read_tsv(path: Name, name: str | None = None) -> ParallelText:
         quoted = quoted and all(QUOTED.fullmatch(side) for side in row[:2] if side)
     if 2 * numbered > count:
         raise ValueError(f"{path}: the first column holds numbers; the first two must be source and target")
+
+    def unquote(side: str) -> str:
+        match = QUOTED.fullmatch(side)
+        return match[1].replace('""', '"') if match and (quoted or '""' in match[1]) else side
+
     rows = (line.split("\t")[:2] if "\t" in line else ["", ""] for line in iterate_lines(path))
-    pairs = ((i, unquote(src, quoted), unquote(tgt, quoted)) for i, (src, tgt) in enumerate(rows, start=1))
-    return filled(pairs, name or Path(path).name, str(path))
+    pairs = ((i, unquote(src), unquote(tgt)) for i, (src, tgt) in enumerate(rows, start=1))
+    return collect(pairs, name or Path(path).name, str(path))
 
 
-QUOTED = re.compile('"((?:[^"]|"")*)"')
-
-
-def unquote(side: str, always: bool) -> str:
-    """Remove the quotes of CSV around a side; unless `always`, only if it has doubled quotes inside."""
-    if side[:1] != '"':
-        return side
-    quoted = QUOTED.fullmatch(side)
-    return quoted[1].replace('""', '"') if quoted and (always or '""' in quoted[1]) else side
-
-
-def align(
-    src: Iterable[str | None],
-    tgt: Iterable[str | None],
-    where: tuple[str, str],
-    lines: Sequence[int] | None = None,
-) -> Iterator[Row]:
-    """Pair sentences of two sources, which errors call `where`. Raises ValueError if one has more of them."""
-    one, other, end = iter(src), iter(tgt), object()
-    pairs: Iterable[Any] = zip_longest(one, other, fillvalue=end)
-    for number, (source, target) in enumerate(pairs, start=1):
-        if source is end or target is end:
-            ahead, behind = (number - (side is end) for side in (source, target))
-            counts = ahead + sum(1 for _ in one), behind + sum(1 for _ in other)
+def align(src: Iterable[str | None], tgt: Iterable[str | None], where: str) -> Iterator[Row]:
+    """Number the pairs of two sources of sentences. Raises ValueError if one has more of them."""
+    one, other = iter(src), iter(tgt)
+    for number, (source, target) in enumerate(zip_longest(one, other, fillvalue=END), start=1):
+        if source is END or target is END:
+            counts = [number - (side is END) for side in (source, target)]
+            counts = [counts[0] + sum(1 for _ in one), counts[1] + sum(1 for _ in other)]
             raise ValueError(
-                f"{where[0]} has {counts[0]:,} lines, but {where[1]} has {counts[1]:,}; "
-                "line i of one must be the translation of line i of the other"
+                f"{where} have {counts[0]:,} and {counts[1]:,} lines; line i of one must be the translation "
+                "of line i of the other"
             )
-        yield lines[number - 1] if lines else number, source, target
+        yield number, source, target
 
 
-def filled(pairs: Iterable[Row], name: str, where: str) -> ParallelText:
+END: Any = object()  # stands for the lines that one of two sources lacks
+
+
+def collect(pairs: Iterable[Row], name: str, where: str) -> ParallelText:
     """Normalize pairs, and drop and count those with an empty side."""
     lines, sizes, sides = array("q"), (array("q"), array("q")), (bytearray(), bytearray())
     for line, *pair in progress(f"reading {name}", "pairs", items=pairs):
         lines.append(line)
         for sentence, data, lengths in zip(pair, sides, sizes, strict=True):
-            encoded = normalize(sentence or "").encode(errors="surrogatepass")
-            data += encoded + b"\n"
+            encoded = TextRows.encode(normalize(sentence or ""))
+            data += encoded
             lengths.append(len(encoded))
     if not lines:
         raise ValueError(f"{where}: no sentence pairs (an iterator gives its pairs only once)")
     src, tgt = (
-        TextRows.packed(np.frombuffer(data, np.uint8), np.asarray(lengths))
-        for data, lengths in zip(sides, sizes, strict=True)
+        TextRows(np.frombuffer(data, np.uint8), lengths) for data, lengths in zip(sides, sizes, strict=True)
     )
-    empty = (src.lengths == 0) | (tgt.lengths == 0)
-    if empty.all():
-        raise ValueError(f"{where}: no sentence pair with both sides filled")
     text = ParallelText(src, tgt, lines, name, where=where)
-    return text.without({"an empty side": np.flatnonzero(empty).tolist()}) if empty.any() else text
+    return text.without({"an empty side": np.flatnonzero((src.lengths == 0) | (tgt.lengths == 0)).tolist()})
 
 
 def read_lines(path: Name) -> list[str]:
@@ -193,11 +180,7 @@ def decode_lines(lines: Iterable[bytes], name: str, after: int = 0) -> Iterator[
             yield from decode_lines(io.BytesIO(line.replace(b"\r", b"\n")), name)
             return
         try:
-            text = line.decode()
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            encoding = "utf16" if b"\0" in line else "latin1"
-            raise ValueError(
-                f"{name}, line {number}: byte 0x{line[error.start]:02x} is not UTF-8; if the file is "
-                f"{encoding}, convert it with iconv -f {encoding} -t utf8"
-            ) from None
-        yield (text.removeprefix("\ufeff") if number == 1 else text).rstrip("\r\n")
+            raise ValueError(f"{name}, line {number}: {error}; convert the file with iconv -t utf8") from None
+        yield text.rstrip("\r\n")

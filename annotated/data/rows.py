@@ -1,9 +1,9 @@
-"""Rows of token ids or of text, packed into one array that processes can share."""
+"""Rows of text or of token ids, packed into one array that processes can share."""
 
-import hashlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import eq
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,29 +17,55 @@ class Rows(Sequence[Any]):
 
     Attributes:
         data: the content of all rows.
-        starts, lengths: for each row, its place in `data` and its size there, int64 (rows,).
+        lengths, starts: for each row, its size and its place in `data`, int64 (rows,).
     """
 
-    gap: ClassVar[int] = 0  # entries between two rows
+    typecode: ClassVar[str]  # of an entry, as in `array.array`
 
-    def __init__(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
-        self.data = np.asarray(data)  # slices of a memmap are slow
-        self.starts, self.lengths = starts, lengths
+    def __init__(self, data: Any, lengths: Any, starts: Any = None) -> None:
+        """Wrap rows in `data`: each begins at its place in `starts`, by default where the last one ends."""
+        self.data, self.lengths = np.asarray(data), np.asarray(lengths)  # slices of a memmap are slow
+        self.starts = np.cumsum(self.lengths) - self.lengths if starts is None else starts
 
     @classmethod
-    def packed(cls, data: np.ndarray, lengths: np.ndarray) -> Self:
-        """Wrap the content of rows that follow one another."""
-        sizes = lengths + cls.gap
-        return cls(data, np.cumsum(sizes) - sizes, lengths)
+    def of(cls, rows: Iterable[Any]) -> Self:
+        """Pack rows; returns those that are packed already as they are."""
+        if isinstance(rows, cls):
+            return rows
+        data, lengths = array(cls.typecode), array("q")
+        for row in rows:
+            encoded = cls.encode(row)
+            data.frombytes(encoded)
+            lengths.append(len(encoded) // data.itemsize)
+        return cls(data, lengths)
 
     @staticmethod
-    def decode(row: np.ndarray) -> Any:
+    def encode(row: Any) -> bytes:
+        """Return the entries of a row."""
+        raise NotImplementedError
+
+    @staticmethod
+    def decode(entries: np.ndarray) -> Any:
         """Return a row as a Python object."""
         raise NotImplementedError
 
     def take(self, indices: np.ndarray) -> Self:
-        """Select rows by their numbers, or by a mask; their content is not copied."""
-        return type(self)(self.data, self.starts[indices], self.lengths[indices])
+        """Select rows by their numbers; their content is not copied."""
+        return type(self)(self.data, self.lengths[indices], self.starts[indices])
+
+    @classmethod
+    def write(cls, path: Path, rows: Iterable[Any]) -> np.ndarray:
+        """Write the content of rows, one after the other; returns their lengths."""
+        lengths, size = array("q"), array(cls.typecode).itemsize
+        with path.open("wb") as file:
+            for row in rows:
+                lengths.append(file.write(cls.encode(row)) // size)
+        return np.asarray(lengths)
+
+    @classmethod
+    def load(cls, path: Path, lengths: np.ndarray) -> Self:
+        """Memory-map what `write` wrote."""
+        return cls(np.memmap(path, np.dtype(cls.typecode), "r"), lengths)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -50,7 +76,7 @@ class Rows(Sequence[Any]):
             return [self.decode(self.data[start : start + length]) for start, length in places]
         return self.decode(self.data[self.starts[index] :][: self.lengths[index]])
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Any]:
         for start in range(0, len(self), CHUNK):
             yield from self[start : start + CHUNK]
 
@@ -64,57 +90,31 @@ class Rows(Sequence[Any]):
 class TokenRows(Rows):
     """Rows of token ids, int32."""
 
-    @staticmethod
-    def decode(row: np.ndarray) -> list[int]:
-        return row.tolist()
+    typecode = "i"
 
-    @classmethod
-    def of(cls, rows: Iterable[Sequence[int]]) -> Self:
-        """Copy rows of ids."""
-        ids, lengths = array("i"), array("q")
-        for row in rows:
-            ids.extend(row)
-            lengths.append(len(row))
-        return cls.packed(np.asarray(ids), np.asarray(lengths))
+    @staticmethod
+    def encode(row: Sequence[int]) -> bytes:
+        return array("i", row).tobytes()
+
+    @staticmethod
+    def decode(entries: np.ndarray) -> list[int]:
+        return entries.tolist()
 
 
 class TextRows(Rows):
-    """Sentences in UTF-8, uint8, a line feed after each."""
+    """Sentences in UTF-8, uint8."""
 
-    gap = 1
+    typecode = "B"
 
     @staticmethod
-    def decode(row: np.ndarray) -> str:
-        return row.tobytes().decode(errors="surrogatepass")
+    def encode(row: str) -> bytes:
+        return row.encode(errors="surrogatepass")
 
-    @classmethod
-    def of(cls, sentences: Iterable[str]) -> Self:
-        """Copy sentences."""
-        data, lengths = bytearray(), array("q")
-        for sentence in sentences:
-            line = sentence.encode(errors="surrogatepass")
-            data += line
-            data += b"\n"
-            lengths.append(len(line))
-        return cls.packed(np.frombuffer(data, np.uint8), np.asarray(lengths))
+    @staticmethod
+    def decode(entries: np.ndarray) -> str:
+        return entries.tobytes().decode(errors="surrogatepass")
 
 
 def progress(text: str, unit: str, total: int | None = None, items: Any = None) -> tqdm:
     """Open a bar for work of more than two seconds, on a terminal."""
     return tqdm(items, text, total, unit=f" {unit}", leave=False, delay=2, disable=None)
-
-
-def checksum(sentences: Sequence[str]) -> str:
-    """Compute the SHA-256 of sentences, each with a line feed."""
-    digest = hashlib.sha256()
-    rows: Any = sentences
-    if (
-        isinstance(rows, TextRows)
-        and len(rows.data) == (rows.lengths + 1).sum()
-        and (np.diff(rows.starts) > 0).all()
-    ):  # all of the text, in its order
-        digest.update(rows.data.data)
-    else:
-        for sentence in sentences:
-            digest.update(sentence.encode(errors="surrogatepass") + b"\n")
-    return digest.hexdigest()

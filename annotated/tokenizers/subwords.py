@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Self
 
-from annotated.files import read_file, read_json, replacing, write_json
+from annotated.files import read_json, replacing, write_json
 from annotated.tokenizers.common import SPECIALS, UNK, Tokenizer, prefix_errors, read_vocabulary
 
 # SentencePiece writes a space as U+2581, so that character itself must be written in another way to come
@@ -79,7 +79,7 @@ class _Subwords(Tokenizer):
     def _read(folder: Path, name: str) -> tuple[bytes, dict[str, Any]]:
         """Read both. Raises FileNotFoundError, or ValueError if they do not belong together."""
         path = folder / f"{name}.model"
-        saved, model = read_json(folder / f"{name}.json"), read_file(path)
+        saved, model = read_json(folder / f"{name}.json"), path.read_bytes()
         if hashlib.sha256(model).hexdigest() != saved.get("sha256"):
             raise ValueError(f"{path} is not the file that was saved with {name}.json: its checksum differs")
         return model, saved

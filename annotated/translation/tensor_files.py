@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from annotated.files import naming, replacing
+from annotated.files import replacing
 
 FLOATS = torch.float16, torch.bfloat16, torch.float32, torch.float64
 SUMS = "sha256"  # the only key of the metadata, because safetensors writes several in no certain order
@@ -41,7 +41,7 @@ def read_with_sums(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing")
     try:
-        with naming(path), safe_open(path, "pt") as file:
+        with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
             text = (file.metadata() or {}).get(SUMS, "")
     except SafetensorError as error:

@@ -68,7 +68,7 @@ def test_iwslt_in_each_form(tmp_path, form):
         ("Guten Morgen .", "Good morning."),
         ("5 < 6 ist wahr.", "5 < 6 is true."),
     ]
-    assert list(corpus["train"].lines) == [7, 9]
+    assert list(corpus["train"].lines) == [1, 2]
     assert sum(corpus["train"].dropped.values()) == 1
     assert corpus["val"].src == ["dev2010 de one & two", "dev2010 de three", "dev2010 de four"]
     assert corpus["tst2014"].tgt[2] == "tst2014 en four"
@@ -93,13 +93,9 @@ def test_damaged_files_of_iwslt_are_named(tmp_path):
         (tmp_path / "cut.tgz").write_bytes(damaged)
         with pytest.raises(ValueError, match=r"cut\.tgz"):
             iwslt(tmp_path / "cut.tgz")
-    files["IWSLT16.TED.tst2010.de-en.en.xml"] = b"<mteval><seg>cut"
-    (tmp_path / "xml.tgz").write_bytes(tgz(files))
-    with pytest.raises(ValueError, match=r"tst2010\.de-en\.en\.xml"):
-        iwslt(tmp_path / "xml.tgz")
     files["train.tags.de-en.en"] += b"one more\n"
     (tmp_path / "long.tgz").write_bytes(tgz(files))
-    with pytest.raises(ValueError, match=r"3 lines, but .* has 4"):
+    with pytest.raises(ValueError, match=r"3 and 4 lines"):
         iwslt(tmp_path / "long.tgz")
 
 
@@ -195,8 +191,7 @@ def test_holding_out_depends_on_the_sentences_alone():
         ({"name": "wmt"}, "unknown corpus 'wmt'"),
         ({"name": "grammar", "variant": "tok"}, "grammar has no variant"),
         ({"name": "grammar", "path": "x"}, "not read from a path"),
-        ({"name": "tatoeba"}, "needs a path"),
-        ({"name": "iwslt"}, "needs a path"),
+        ({"name": "tatoeba"}, "is read from a path"),
         ({"name": "multi30k", "variant": "bpe"}, "no variant"),
         ({"name": "tatoeba", "path": "x", "pair": "de"}, "not a pair of language codes"),
         ({"name": "multi30k", "pair": "en-cs"}, "no pair 'en-cs'"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from annotated.data import EncodedPairs, ParallelText, SubwordDropout, TokenBatches, encode_corpus
 from annotated.data import encoding as module
-from annotated.data.rows import TextRows, TokenRows, checksum
+from annotated.data.rows import TextRows, TokenRows
 from annotated.tokenizers import CharacterTokenizer, SentencePieceTokenizer, WordTokenizer
 
 TEXT = ParallelText(
@@ -47,17 +47,14 @@ def test_packed_sentences_are_the_sentences(sentences):
     packed = TextRows.of(sentences)
     assert list(packed) == sentences == packed
     assert packed + sentences == sentences + sentences
-    turned = packed.take(np.arange(len(sentences))[::-1])
-    assert list(turned) == sentences[::-1]
-    assert checksum(packed) == checksum(sentences)
-    assert checksum(turned) == checksum(sentences[::-1])
+    assert list(packed.take(np.arange(len(sentences))[::-1])) == sentences[::-1]
 
 
 def test_encoding_adds_the_symbols_and_drops_long_pairs():
     text = ParallelText(["a b", "a b c", "a"], ["x", "y", "x y z"], [1, 4, 9], "mine", {"an empty side": 2})
     words = WordTokenizer(list("abcxyz"), None)
     pairs = encode_corpus(text, words, words, max_len=2)
-    assert (list(pairs.src), list(pairs.tgt), pairs.lines) == ([[4, 5, 1]], [[0, 7, 1]], [1])
+    assert (list(pairs.src), list(pairs.tgt), list(pairs.lines)) == ([[4, 5, 1]], [[0, 7, 1]], [1])
     why = "more than 2 tokens, first in line 4: 'a b c' | 'y'"
     assert pairs.report() == f"mine: 1 pair\n  dropped 2: an empty side\n  dropped 2: {why}"
     assert len(encode_corpus(text, words, words)) == 3
@@ -82,7 +79,7 @@ def test_cached_pairs_are_those_that_were_encoded(subwords, tmp_path, monkeypatc
         patch.setattr(SentencePieceTokenizer, "encode_batch", None)
         cached = encode_corpus(TEXT, subwords, characters, 40, tmp_path)
     assert cached == plain
-    assert isinstance(cached.src.data.base.base, np.memmap)
+    assert isinstance(cached.src.data.base, np.memmap)
     others = ParallelText(TEXT.src, [*TEXT.tgt[:-1], "anders"], TEXT.lines, "mine")
     assert encode_corpus(others, subwords, characters, None, tmp_path).tgt[-1] != plain.tgt[-1]
     assert encode_corpus(TEXT, characters, characters, None, tmp_path).src != plain.src
@@ -98,7 +95,7 @@ def test_processes_that_encode_at_one_time_share_one_copy(tmp_path):
     command = [sys.executable, "-c", code, str(tmp_path)]
     runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert [run.communicate()[0].strip() for run in runs] == [str((4 + 5 + 1) * 30000)] * 2
-    assert len(list(tmp_path.glob("*.ids"))) == 2
+    assert len(list(tmp_path.glob("ids-*/"))) == 1
 
 
 # ---- subword dropout

@@ -45,14 +45,7 @@ def test_lines_by_hand(data, lines, tmp_path):
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_bytes_that_are_not_utf8_name_file_and_line(tmp_path, ending):
     path = write(tmp_path / f"de{ending}", "eins\nzwei\ndrei ä\n".encode("latin-1"))
-    with pytest.raises(ValueError, match=rf"de{ending}, line 3: byte 0xe4"):
-        read_lines(path)
-
-
-@pytest.mark.parametrize("encoding", ["latin1", "utf-16", "utf-16-le"])
-def test_text_in_another_encoding_is_told_how_to_convert_it(tmp_path, encoding):
-    path = write(tmp_path / "de", "für\n".encode(encoding))
-    with pytest.raises(ValueError, match=f"iconv -f {encoding.replace('-', '')[:5]}[0-9]? -t utf8"):
+    with pytest.raises(ValueError, match=rf"de{ending}, line 3: .*0xe4"):
         read_lines(path)
 
 
@@ -97,13 +90,13 @@ def test_nothing_dropped_is_nothing_reported(tmp_path):
 
 def test_sides_of_different_length_name_both_files_and_counts(tmp_path):
     src, tgt = write(tmp_path / "src", b"a\nb\n"), write(tmp_path / "tgt", b"A\nB\nC\n")
-    with pytest.raises(ValueError, match=r"src has 2 lines, but .*tgt has 3"):
+    with pytest.raises(ValueError, match=r"src and .*tgt have 2 and 3 lines"):
         read_parallel(src, tgt)
 
 
 def test_no_pair_at_all_is_an_error(tmp_path):
     src, tgt = write(tmp_path / "src", b"\na\n"), write(tmp_path / "tgt", b"A\n\n")
-    with pytest.raises(ValueError, match=r"src and .*tgt: no sentence pair"):
+    with pytest.raises(ValueError, match=r"src and .*tgt: no pair is left"):
         read_parallel(src, tgt)
 
 
@@ -186,7 +179,7 @@ def test_parallel_text_checks_its_lengths():
 def test_take_keeps_pairs_and_lines_together():
     text = ParallelText(["a", "b", "c"], ["A", "B", "C"], [1, 5, 9], "mine", {"x": 2})
     taken = text.take([2, 0])
-    assert (list(taken), taken.lines) == ([("c", "C"), ("a", "A")], [9, 1])
+    assert (list(taken), list(taken.lines)) == ([("c", "C"), ("a", "A")], [9, 1])
     assert taken.dropped == {}
 
 

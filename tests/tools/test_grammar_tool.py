@@ -10,7 +10,7 @@ import pytest
 
 from annotated.data import grammar as shipped
 from annotated.data import read_lines
-from annotated.data.trees import Tree
+from annotated.data.grammar import Tree
 from tools.grammar import corpus_lines, english, german, lexicon, sample, text, trees, words
 from tools.grammar.phrases import PRONOUNS
 from tools.grammar.syntax import (

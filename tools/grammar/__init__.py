@@ -11,8 +11,7 @@ import hashlib
 from collections.abc import Iterator
 from itertools import islice
 
-from annotated.data.grammar import GrammarPair, surface
-from annotated.data.trees import Tree
+from annotated.data.grammar import GrammarPair, Tree, surface
 from tools.grammar import english, german
 from tools.grammar.dice import Dice
 from tools.grammar.sampling import sentence

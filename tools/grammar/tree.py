@@ -1,6 +1,6 @@
 """Words that remember what they translate, and trees of them."""
 
-from annotated.data.trees import Tree
+from annotated.data.grammar import Tree
 
 
 class Word(str):
