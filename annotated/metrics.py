@@ -7,10 +7,10 @@ sum, so that `bootstrap` can draw other test sets from one.
 import re
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
+from rapidfuzz.distance import Levenshtein
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Metric:
     name: str
     count: Callable[[Sequence[str], Sequence[str]], Any]  # hypotheses, references -> (sentences, counts)
     value: Callable[[Any], float]  # counts, added up -> score
-    signature: Callable[[], str]
+    signature: str
     lower_is_better: bool = False
 
     def counts(self, hypotheses: Sequence[str], references: Sequence[str]) -> Any:
@@ -53,16 +53,17 @@ class Metric:
     def __call__(self, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
         """Score a corpus."""
         value = self.value(self.counts(hypotheses, references).sum(axis=0))
-        return Score(self.name, value, self.signature())
+        return Score(self.name, value, self.signature)
 
 
 def sacrebleu_metric(scorer: Any) -> Metric:
     """Make a metric of one of sacreBLEU's, from the statistics by which sacreBLEU resamples."""
+    name = scorer.corpus_score(["a"], [["a"]]).name
     return Metric(
-        scorer.corpus_score(["a"], [["a"]]).name,
+        name,
         lambda hypotheses, references: scorer._extract_corpus_statistics(hypotheses, [references]),
         lambda total: scorer._compute_score_from_stats(total).score,
-        lambda: str(scorer.get_signature()),
+        str(scorer.get_signature()),
     )
 
 
@@ -91,53 +92,41 @@ def chrf_metric() -> Metric:
     return sacrebleu_metric(CHRF())
 
 
-def error_rate(name: str, characters: bool = False) -> Metric:
-    """Edits (substitutions, deletions, insertions) for 100 words or characters of the references.
-
-    Words are what white space separates, so this is the token error rate of tokenised text.
-    """
-
-    def count(hypotheses: Sequence[str], references: Sequence[str]) -> list[list[float]]:
-        import jiwer
-
-        align = jiwer.process_characters if characters else jiwer.process_words
-        found = align(list(references), list(hypotheses))
-        edits = [
-            sum(
-                max(chunk.ref_end_idx - chunk.ref_start_idx, chunk.hyp_end_idx - chunk.hyp_start_idx)
-                for chunk in chunks
-                if chunk.type != "equal"
-            )
-            for chunks in found.alignments
-        ]
-        return [[errors, len(words)] for errors, words in zip(edits, found.references, strict=True)]
-
-    unit = "characters" if characters else "words"
-    return Metric(name, count, percentage, lambda: f"edits per 100 {unit}", lower_is_better=True)
-
-
 def percentage(total: Any) -> float:
     """Return the first of two sums as a percentage of the second."""
     return 100 * float(total[0]) / max(1.0, float(total[1]))
 
 
-def matches(hypotheses: Sequence[str], references: Sequence[str], equal: bool = True) -> list[list[float]]:
-    """Count the hypotheses that are (not) their reference, word by word."""
-    return [
-        [(hypothesis.split() == reference.split()) == equal, 1]
-        for hypothesis, reference in zip(hypotheses, references, strict=True)
-    ]
+def error_rate(name: str, unit: str, split: Callable[[str], Sequence[str]]) -> Metric:
+    """Edits (substitutions, deletions, insertions) for 100 words or characters of the references.
+
+    Words are what white space separates, so this is the token error rate of tokenised text.
+    """
+
+    def count(hypotheses: Sequence[str], references: Sequence[str]) -> list[list[int]]:
+        pairs = zip(map(split, hypotheses), map(split, references), strict=True)
+        return [[Levenshtein.distance(found, right), len(right)] for found, right in pairs]
+
+    return Metric(name, count, percentage, f"edits per 100 {unit}", lower_is_better=True)
+
+
+def matching(name: str, equal: bool) -> Metric:
+    """Hypotheses that are (or are not) their reference, word by word, for 100 of them."""
+
+    def count(hypotheses: Sequence[str], references: Sequence[str]) -> list[list[int]]:
+        pairs = zip(hypotheses, references, strict=True)
+        return [[(found.split() == right.split()) == equal, 1] for found, right in pairs]
+
+    return Metric(name, count, percentage, "percent of the sentences", lower_is_better=not equal)
 
 
 METRICS: dict[str, Callable[[], Metric]] = {
     "bleu": bleu_metric,
     "chrf": chrf_metric,
-    "wer": partial(error_rate, "WER"),
-    "cer": partial(error_rate, "CER", characters=True),
-    "exact": lambda: Metric("exact", matches, percentage, lambda: "percent of the sentences"),
-    "ser": lambda: Metric(
-        "SER", partial(matches, equal=False), percentage, lambda: "percent of the sentences", True
-    ),
+    "wer": lambda: error_rate("WER", "words", str.split),
+    "cer": lambda: error_rate("CER", "characters", str.strip),
+    "exact": lambda: matching("exact", True),
+    "ser": lambda: matching("SER", False),
 }
 
 
@@ -196,6 +185,11 @@ class Interval:
     low: float
     high: float
 
+    @classmethod
+    def of(cls, value: float, scores: Any) -> "Interval":
+        """Find the bounds of the scores of resampled test sets."""
+        return cls(value, *np.quantile(scores, [0.025, 0.975]).tolist())
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -223,15 +217,10 @@ def paired_bootstrap(
     has a reference.
     """
     metric = metric or bleu_metric(tokenize)
-    (all_a, draws_a), (all_b, draws_b) = (
-        resample(metric, hypotheses, references, samples, seed) for hypotheses in (a, b)
-    )
-    return Comparison(
-        interval(all_a, draws_a),
-        interval(all_b, draws_b),
-        difference=interval(all_a - all_b, draws_a - draws_b),
-        wins=float((draws_a > draws_b).mean()),
-    )
+    (all_a, draws_a), (all_b, draws_b) = (resample(metric, x, references, samples, seed) for x in (a, b))
+    difference = Interval.of(all_a - all_b, draws_a - draws_b)
+    wins = float((draws_a > draws_b).mean())
+    return Comparison(Interval.of(all_a, draws_a), Interval.of(all_b, draws_b), difference, wins)
 
 
 def bootstrap(
@@ -243,7 +232,7 @@ def bootstrap(
     metric: Metric | None = None,
 ) -> Interval:
     """Compute a system's score and its 95% interval over other test sets; else as `paired_bootstrap`."""
-    return interval(*resample(metric or bleu_metric(tokenize), hypotheses, references, samples, seed))
+    return Interval.of(*resample(metric or bleu_metric(tokenize), hypotheses, references, samples, seed))
 
 
 def bounded(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -259,12 +248,6 @@ def resample(
     counts = metric.counts(hypotheses, references)
     draws = np.random.default_rng(seed).choice(len(counts), (samples, len(counts)))
     return metric.value(counts.sum(axis=0)), np.array([metric.value(counts[draw].sum(0)) for draw in draws])
-
-
-def interval(value: float, scores: Any) -> Interval:
-    """Return the middle 95% of the scores (samples,)."""
-    low, high = np.quantile(scores, [0.025, 0.975]).tolist()
-    return Interval(value, low, high)
 
 
 # ---- alignments

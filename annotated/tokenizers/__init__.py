@@ -62,12 +62,10 @@ def save_tokenizer(tokenizer: Tokenizer, folder: str | Path, name: str) -> None:
 
 
 def load_tokenizer(folder: str | Path, name: str) -> Tokenizer:
-    """Load a tokenizer saved under `name`. Raises FileNotFoundError, or ValueError if a file is corrupt."""
+    """Load a tokenizer saved under `name`. Raises FileNotFoundError, or ValueError if a file is damaged."""
     path = Path(folder) / f"{name}.json"
-    kind = read_json(path).get("kind")
     classes = (SentencePieceTokenizer, WordTokenizer, CharacterTokenizer, MarianTokenizer)
-    for cls in classes:
-        if cls.kind == kind:
-            return cls.load(Path(folder), name)
-    known = ", ".join(cls.kind for cls in classes)
-    raise ValueError(f"{path}: unknown kind of tokenizer {kind!r}; known: {known}")
+    try:
+        return {cls.kind: cls for cls in classes}[read_json(path)["kind"]].load(Path(folder), name)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: no tokenizer can be loaded: {error}") from None

@@ -4,13 +4,10 @@ import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Literal, Self
-
-from annotated.files import read_json
+from typing import ClassVar, Literal, Self
 
 SPECIALS = ("<s>", "</s>", "<blank>", "<unk>")
 START, END, PAD, UNK = range(4)
@@ -36,15 +33,6 @@ def normalize(text: str, form: Form = "NFC") -> str:
     return text if any(unicodedata.category(c) not in ("Cf", "Zs") for c in text) else ""
 
 
-@contextmanager
-def prefix_errors(path: Path) -> Iterator[None]:
-    """Put the path of a file before the message of a ValueError."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
 def count_tokens(
     sentences: Iterable[str], split: Callable[[str], list[str]], min_freq: int, vocab_size: int | None
 ) -> list[str]:
@@ -58,15 +46,6 @@ def count_tokens(
     frequent = [token for token, count in counts.items() if count >= min_freq and token not in SPECIALS]
     frequent.sort(key=lambda token: (-counts[token], token))
     return frequent if vocab_size is None else frequent[: max(0, vocab_size - len(SPECIALS))]
-
-
-def read_vocabulary(path: Path, key: str) -> tuple[dict[str, Any], list[str]]:
-    """Read a JSON file and the list of strings under `key`. Raises ValueError if there is none."""
-    saved = read_json(path)
-    tokens = saved.get(key)
-    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-        raise ValueError(f"{path}: {key!r} must be a list of strings")
-    return saved, tokens
 
 
 class Tokenizer(ABC):
@@ -86,14 +65,14 @@ class Tokenizer(ABC):
     replaced = 0
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
-        """Number the tokens in order. Raises ValueError unless the four symbols come first."""
+        """Number the tokens in order. Raises ValueError for one twice, or other symbols than the four."""
         if tuple(vocabulary[:4]) != SPECIALS:
-            raise ValueError(
-                f"this vocabulary begins with {list(vocabulary[:4])}, but it must begin with {list(SPECIALS)}"
-            )
+            raise ValueError(f"a vocabulary must begin with {SPECIALS}, not {tuple(vocabulary[:4])}")
         self.vocabulary = list(vocabulary)
         # Without the symbols: text that spells them out must not produce them.
         self._ids = {piece: i for i, piece in enumerate(self.vocabulary) if i > UNK}
+        if len(self._ids) + len(SPECIALS) < len(self.vocabulary):
+            raise ValueError("a vocabulary must not name a token twice")
 
     def __len__(self) -> int:
         return len(self.vocabulary)

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, ClassVar, Self
 
 from annotated.files import read_json, replacing, write_json
-from annotated.tokenizers.common import SPECIALS, UNK, Tokenizer, prefix_errors, read_vocabulary
+from annotated.tokenizers.common import SPECIALS, UNK, Tokenizer
 
 # SentencePiece writes a space as U+2581, so that character itself must be written in another way to come
 # back. We spell it with an escape from the private use area, which is rare in text, and spell the escape
@@ -53,7 +53,7 @@ class _Subwords(Tokenizer):
         import sentencepiece
 
         if not model:
-            raise ValueError("an empty file is no SentencePiece model")
+            raise ValueError("an empty file is not a SentencePiece model")
         try:
             self._processor: Any = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
@@ -61,8 +61,6 @@ class _Subwords(Tokenizer):
         if vocabulary is None:
             vocabulary = [self._processor.id_to_piece(i) for i in range(len(self._processor))]
         super().__init__(vocabulary)
-        if len(self._ids) + len(SPECIALS) < len(self.vocabulary):
-            raise ValueError("a vocabulary must not name a piece twice")
         self.model = model
         self.forbidden_ids = tuple(
             i for i, piece in enumerate(vocabulary) if re.search("[\r\n]|^<0x0[AD]>$", piece)
@@ -157,9 +155,7 @@ class SentencePieceTokenizer(_Subwords):
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Self:
-        model, _ = cls._read(folder, name)
-        with prefix_errors(folder / f"{name}.model"):
-            return cls(model)
+        return cls(cls._read(folder, name)[0])
 
     def _escaped(self, text: str) -> str:
         text = self._without_surrogates(text)
@@ -201,10 +197,8 @@ class MarianTokenizer(_Subwords):
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Self:
-        model, _ = cls._read(folder, name)
-        _, vocabulary = read_vocabulary(folder / f"{name}.json", "vocabulary")
-        with prefix_errors(folder / f"{name}.model"):
-            return cls(model, vocabulary)
+        model, saved = cls._read(folder, name)
+        return cls(model, saved["vocabulary"])
 
 
 def _train(sentences: Iterable[str], **sizes: Any) -> bytes:

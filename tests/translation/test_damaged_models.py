@@ -70,9 +70,9 @@ DAMAGE = {
     ),
     "a language that nobody knows": (
         in_tokenizer(lambda t: {**t, "language": "xx-yy"}),
-        "tokenizer.json: spaCy has no rules for the language 'xx-yy'",
+        "spaCy has no rules for the language 'xx-yy'",
     ),
-    "no subwords": (subwords_of_nothing, "tokenizer.model: an empty file is no SentencePiece model"),
+    "no subwords": (subwords_of_nothing, "an empty file is not a SentencePiece model"),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json"),
 }
 
