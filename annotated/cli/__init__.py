@@ -1,7 +1,7 @@
 """The command line. Nothing that is read before a command runs imports PyTorch.
 
 main        `annotated COMMAND`: read arguments, files of settings and --variants, then run the command
-options     the commands and their flags
+flags       the commands and their flags
 train       the command, and what others share with it
 translate   the command, and what evaluate shares with it
 evaluate    the command

@@ -65,10 +65,6 @@ def check_output(flag: str, path: Path | None, inputs: list[Path | None]) -> Non
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise ValueError(f"{flag} {path} is not a file that can be written")
     if path.is_file() or not path.exists():  # two may share a device
-        for other in inputs:
-            same = other and (
-                path.resolve() == other.resolve()
-                or (path.exists() and other.exists() and path.samefile(other))
-            )
-            if same:
+        for other in filter(None, inputs):
+            if path == other or (path.exists() and other.exists() and path.samefile(other)):
                 raise ValueError(f"{flag} {path} would replace {other}, another file of this command")

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
 from annotated import __version__
-from annotated.cli.options import COMMANDS, default_of, flag_name, named
+from annotated.cli.flags import COMMANDS, default_of, flag_name, named
 from annotated.files import read_json, read_toml
 from annotated.training.config import TrainingConfig
 from annotated.transformer.config import TransformerConfig
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args = parse(arguments)
         if getattr(args, "variants", None):
             register_variants(args.variants)
-        module, _, function = COMMANDS[args.command].function.partition(":")
+        module, _, function = COMMANDS[args.command][1].partition(":")
         return getattr(import_module(module), function)(args) or 0
     except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -57,17 +58,19 @@ def make_parser() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
     version = {"action": "version", "version": f"annotated {__version__}"}
     parser.add_argument("--version", **version)  # type: ignore[arg-type]
     commands = parser.add_subparsers(required=True, title="commands", metavar="COMMAND ...")
-    for name, about in COMMANDS.items():
+    for name, (add_flags, _) in COMMANDS.items():
+        summary, _, text = cleandoc(add_flags.__doc__ or "").partition("\n\n")
+        description, examples, closing = text.partition("example")
         command = commands.add_parser(
             name,
             prog=f"annotated {name}",
-            help=about.summary,
-            description=about.description,
-            epilog=about.closing,
+            help=summary,
+            description=description,
+            epilog=examples + closing,
             formatter_class=RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        about.add_flags(command)
+        add_flags(command)
         command.add_argument("--version", **version)  # type: ignore[arg-type]
         needed = [a.metavar or a.dest for a in command._actions if not a.option_strings]
         command.usage = " ".join([command.prog, *map(str, needed), "[FLAG ...]"])
@@ -120,13 +123,9 @@ def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any
         if name not in values or not all(isinstance(value, dict) for value in values.values()):
             command.error(f"{path} has tables, but no table for {name}, or settings outside of tables")
         values = values[name]
-    for key, value in values.items():
-        if flag_name(key) not in command._option_string_actions:
-            command.error(f"{path}: unknown setting {key!r}")
-        if key in BY_HAND:
+    for key in values:
+        if key.replace("-", "_") in BY_HAND:
             command.error(f"{path}: {flag_name(key)} is given by hand, not in a file")
-        if isinstance(value, list | dict):
-            command.error(f"{path}: {key} must be one value, not {value!r}")
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -160,9 +159,8 @@ def print_config(command: ArgumentParser, arguments: list[str]) -> None:
 
 def register_variants(path: Path) -> None:
     """Execute a Python file, which the user has named by hand; it may import its neighbors."""
-    loader = SourceFileLoader(
-        f"variants.{path.stem}", str(path)
-    )  # its own name, as it may be called torch.py
+    # A name of its own, because the file may be called torch.py.
+    loader = SourceFileLoader(f"variants.{path.stem}", str(path))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = sys.modules[loader.name] = module_from_spec(spec)

@@ -25,8 +25,6 @@ AT_ONCE = 2**20  # bytes read at a time
 
 def translate(args: argparse.Namespace) -> None:
     """Translate files or standard input; see `annotated translate --help`."""
-    if sys.stdout is None or (sys.stdin is None and Path("-") in args.files):
-        raise ValueError("standard input or output is closed")
     with ExitStack() as stack:
         files = [open_input(path, stack) for path in args.files]
         translator = load_translator(args)

@@ -10,8 +10,8 @@ import pytest
 from command_line import complains, ends
 
 from annotated import interop
+from annotated.cli.flags import KINDS, QUANTIZATIONS
 from annotated.cli.main import BY_HAND, make_parser, parse
-from annotated.cli.options import KINDS, QUANTIZATIONS
 from annotated.interop import ctranslate2
 from annotated.tokenizers import KINDS as TOKENIZERS
 from annotated.training.config import Preset, TrainingConfig
@@ -60,13 +60,10 @@ def settings_file(folder, content):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ({"droput": 0.1}, "unknown setting 'droput'"),
-        ({"lr": None}, "unknown setting 'lr'"),
-        ({"out": ["a", "b"]}, "out must be one value"),
+        ({"droput": 0.1}, "unrecognized arguments: --droput"),
         ({"vocab": {"a": 1}}, "no table for train"),
         ({"seed": 1, "train": {"epochs": 1}}, "outside of tables"),
         ({"translate": {"beam": 1}}, "no table for train"),
-        ("a = " + "[" * 5000, "recursion"),
         ({"epochs": "many"}, "invalid int value"),
         *(({name: True}, "given by hand") for name in BY_HAND if name != "adapter"),
     ],

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import annotated
-from annotated.cli.options import COMMANDS
+from annotated.cli.flags import COMMANDS
 
 LOADED = """
 import atexit, sys
@@ -59,8 +59,8 @@ def test_it_runs_without_its_source(tmp_path):
 
 
 def test_each_command_lies_where_it_is_said_to():
-    for about in COMMANDS.values():
-        module, _, name = about.function.partition(":")
+    for _, function in COMMANDS.values():
+        module, _, name = function.partition(":")
         assert callable(getattr(import_module(module), name))
 
 
