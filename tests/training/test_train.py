@@ -73,8 +73,8 @@ def test_the_seed_decides_whatever_was_drawn_before(whole, tmp_path):
 def test_faults_are_told_once_and_not_trained_on(tmp_path, capfd, whole):
     train(tmp_path / "run", [("en", "de"), *PAIRS, ("OK", "OK")], pair="en-de")
     said = capfd.readouterr().err
-    assert said.count("dropped 1: column names, in line 1: 'en' | 'de'") == 1
-    assert said.count("dropped 1: source and target equal, in line 62: 'OK' | 'OK'") == 1
+    assert said.count("dropped 1: column names, first in line 1: 'en' | 'de'") == 1
+    assert said.count("dropped 1: source and target equal, first in line 62: 'OK' | 'OK'") == 1
     assert weights(tmp_path / "run") == weights(whole[0])
 
 
