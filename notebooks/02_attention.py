@@ -367,8 +367,8 @@ assert_close(row.grad[2].item(), largest_and_slope(row.detach().unsqueeze(0))[1]
 # > space-efficient in practice, since it can be implemented using highly optimized matrix multiplication
 # > code." (section 3.2.1)
 #
-# All dot products are one matrix product. Additive attention needs a vector, and its tanh, for every *pair*
-# of a query and a key.
+# All dot products are one matrix product. Additive attention has to compute and keep a vector for every
+# *pair* of a query and a key.
 
 # %% [markdown]
 # ## Masks: hiding words
@@ -560,9 +560,9 @@ assert make_values.weight.grad.isnan().all()
 
 # %% [markdown]
 # The loss is a number, but **the gradient is NaN**. After one update, all weights of that layer are NaN,
-# and the model is lost. Why? In `backward`, each query sends every value its weight times its own gradient,
-# and these are added up. The empty row has the gradient 0, but its weights are NaN, and 0 times NaN is NaN.
-# So every sum is NaN.
+# and the model is lost. Why? In `backward`, each value gets a sum with one term from each query: the
+# query's weight times the query's gradient. In the empty row, the gradient is 0. But the weight is NaN, and
+# NaN times 0 is NaN. So every sum is NaN.
 #
 # The remedy has two halves. First, we use the lowest *finite* number instead of $-\infty$. In ordinary
 # rows this changes nothing. In an empty row the softmax now gives equal weights instead of NaN, so a
@@ -605,8 +605,8 @@ assert_close(with_row, without)  # all gradients are as if that query had never 
 #   does not see order and does not count.
 # - The scores are divided by $\sqrt{d_k}$, because otherwise wide heads would make them large, and the
 #   softmax would pick one key before it has learned anything.
-# - A mask gives hidden keys the lowest score before the softmax. If it hides every key from a query, the
-#   output for this query must be zeros.
+# - A mask gives hidden keys the lowest score before the softmax. If it hides every key from a query, no
+#   gradient may become NaN, and the output for this query is zeros.
 #
 # **Deeper:** [Does dividing by √d_k still matter after the first
 # updates?](evidence/does_the_division_matter.ipynb)

@@ -161,8 +161,8 @@ assert_close((head_now - head_before).flatten(), warmer, rtol=0, atol=1e-4)
 #
 # The heads *share* the width. In the base model, $d_{model} = 512$ and $h = 8$, so each head is 64
 # numbers wide. In our tiny model of [00_start_here](00_start_here.ipynb), $d_{model}$ is 4 and $h$ is 2,
-# so each head is 2 numbers wide. Here are the four matrices of its encoder, and $x$, the three vectors of
-# *a cat runs*.
+# so each head is 2 numbers wide. Here are the four matrices of its encoder's attention, and $x$, the three
+# vectors of *a cat runs*.
 
 # %%
 from annotated import sinusoids
@@ -243,7 +243,7 @@ assert [f"{number:.2f}" for number in by_hand[1]] == ["-0.28", "0.05", "0.04", "
 # *Figure 3. Above: `view` cuts each word into two halves, and `transpose` collects the first halves in head
 # 1 and the second halves in head 2. Below: `view` alone mixes the words.*
 #
-# The lower way is the first trap of [00_start_here](00_start_here.ipynb). No error message and no shape
+# `view` alone is the first trap of [00_start_here](00_start_here.ipynb). No error message and no shape
 # shows the mistake, but head 1 has all of *a*, half of *cat* and nothing of *runs*.
 
 # %% [markdown]
@@ -282,8 +282,8 @@ class MultiHeadedAttention(nn.Module):
 #
 # - **`attention` did not change.** It is the function from 02. The heads are one more dimension in front,
 #   like the sentences of a batch, so all heads of all sentences are computed at once.
-# - **The mask needs `unsqueeze(1)`**, a dimension for the heads. Without it you fall into the second trap
-#   of 00.
+# - **The mask needs `unsqueeze(1)`**, a dimension for the heads. Without it, PyTorch takes sentences for
+#   heads, which is the second trap of 00.
 # - **`join` undoes `split`**, in the opposite order: first `transpose`, then `flatten`.
 #
 # We give the layer the matrices of the tiny model. `nn.Linear` keeps its matrix transposed. It also adds
@@ -311,8 +311,8 @@ some = torch.arange(7) < torch.tensor([7, 4, 2])[:, None, None]  # (3, 1, 7)
 assert_close(mine(a, b, b, some), theirs(a, b, b, some))
 
 # %% [markdown]
-# How would you notice a wrong `split` in your own code? Use the test from 02: change one word and see
-# which outputs change.
+# How would you notice a wrong `split` in your own code? Use a test like the one in 02: change one word and
+# see which outputs change.
 #
 # **Before you run this:** suppose that a sentence has four words, that there are two heads, and that
 # `split` is wrong. Which outputs will change when the last word changes?
@@ -403,8 +403,8 @@ assert costs[8][1] == 4 * 2 * 32 * 512**2 + 2 * 2 * 32**2 * 512  # four maps; sc
 #
 # If more heads cost no more, why not take 512 of them? Because each head gets narrower. In a head that is
 # one number wide, a score is the product of two numbers. So a query can only prefer the largest keys or
-# the smallest. The paper tried several numbers of heads (Table 3, rows A). BLEU measures the quality
-# of translations, and higher is better:
+# the smallest. The paper tried several numbers of heads (Table 3, rows A). BLEU measures the quality of
+# translations, and higher is better:
 #
 # | heads $h$ | width $d_k$ | BLEU |
 # | --- | --- | --- |
@@ -453,7 +453,7 @@ assert (after[:4] - after[4:]).abs().max() < 1e-7
 # %% [markdown]
 # ## The three uses
 #
-# The Transformer uses this layer in three places. The layer is the same, and only its inputs differ.
+# The Transformer uses this layer in three places. The code is the same, and only the inputs differ.
 #
 # > "In 'encoder-decoder attention' layers, the queries come from the previous decoder layer, and the memory
 # > keys and values come from the output of the encoder." (section 3.2.3)

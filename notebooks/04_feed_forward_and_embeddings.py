@@ -198,11 +198,11 @@ class FeedForward(nn.Module):
 # The quote says "applied to each position separately and identically". *Identically* means that every word
 # goes through the same $W_1$ and $W_2$. *Separately* means that no word sees another.
 #
-# We can make the second part visible with the test of 02 and 03: we change one input word and see which
-# outputs change, once in an attention layer and once in a feed-forward network.
+# We can make the second part visible with the test from 03: we change one input word and see which outputs
+# change, once in an attention layer and once in a feed-forward network.
 #
 # **Before you run this:** each panel of the figure has nine cells, one for each pair of an input word and
-# an output word. A cell is dark if the output depends on the input. How many cells will be dark for
+# an output word. A cell is dark if the output changes with the input. How many cells will be dark for
 # attention, and how many for the feed-forward network?
 
 # %% tags=["figure-influence"]
@@ -376,13 +376,13 @@ tied = annotated.make_model(100, 100, N=1, d_model=64, d_ff=64, h=2, tied_embedd
 assert tied.src_embed[0].lut.weight is tied.tgt_embed[0].lut.weight is tied.generator.proj.weight
 
 # %% [markdown]
-# Now we can see why the rows must be small. A layer norm gives the vector that leaves the decoder entries
-# of variance 1. If the table's entries have variance 1, too, a logit is a sum of 512 random products, and
-# its typical size is $\sqrt{512} = 22.6$. This is the arithmetic of the scores in 02. The softmax is then
-# sure of one token, and it is almost always wrong. That is the fourth trap of
-# [00_start_here](00_start_here.ipynb): among 10,000 tokens, a new model has a loss of about 87. With
-# entries of size $1/\sqrt{d_{model}}$, a typical logit is 1, and the loss is 9.7. That is close to
-# $\ln 10000 = 9.2$, the loss of a model that finds all tokens equally likely.
+# Now we can see why the rows must be small. The last step of the decoder is a layer norm, so the entries of
+# its vectors have variance 1. If the entries of the table have variance 1, too, a logit is a sum of 512
+# random products, and its typical size is $\sqrt{512} = 22.6$, like that of the scores in 02. Then the
+# softmax is sure of one token, and almost always of a wrong one. That is the fourth trap of
+# [00_start_here](00_start_here.ipynb): with 10,000 tokens, the loss of a new model is about 87. With
+# entries of size $1/\sqrt{d_{model}}$, a typical logit is 1, and the loss is about 9.7. A model that finds
+# all tokens equally likely has a loss of $\ln 10000 = 9.2$.
 #
 # **The output needs entries of about $1/\sqrt{d_{model}}$, and the input needs entries of about 1.
 # Multiplying by $\sqrt{d_{model}}$ at the input serves both.**
