@@ -1,13 +1,13 @@
 # %% [markdown]
 # # 16 · Another task: sentences into trees
 #
-# **You turn parsing into translation and train the paper's model on it in half a minute, without changing a
-# line of the model. Then you learn to forbid every output that cannot be right.**
+# **You train the paper's model to write a structure instead of a sentence, without changing a line of the
+# model. Then you forbid every output that cannot be right.**
 #
 # Previous: [15_going_fast](15_going_fast.ipynb) · Next: [17_since_2017](17_since_2017.ipynb) · The training
 # loop: [09_first_example](09_first_example.ipynb)
 #
-# *26 minutes to read, about a minute to run.*
+# *23 minutes to read, about a minute to run.*
 #
 # - **Before:** you know the model, the training loop ([09](09_first_example.ipynb)) and greedy decoding
 #   ([11](11_search_and_averaging.ipynb)).
@@ -15,8 +15,8 @@
 #   what a decoder may write, and read the paper's Table 4.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), and this lesson belongs to its section
-# 6.3. A number after `≈` may differ on your processor. Folded cells called *Check* test what the text
-# claims; you can skip them.
+# 6.3. A number after `≈` may differ on your processor. You can skip the folded cells: *Scaffolding* prepares
+# data and draws, and *Check* tests what the text claims.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -27,14 +27,16 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## A sentence and its tree
 #
+# Not every output is a sentence. If another program has to read it, it may be JSON or SQL, and every bracket
+# must be in its place. The paper has a task of this kind, with trees as the output:
+#
 # > "To evaluate if the Transformer can generalize to other tasks we performed experiments on English
 # > constituency parsing." (section 6.3)
 #
 # **Constituency parsing** divides a sentence into phrases, each phrase into smaller phrases, and so on down
-# to the words. The paper's sentences are from the Wall Street Journal. Their trees were drawn by hand, and
-# you need a license to use them. Our sentences come with the package: a small grammar generates them
-# together with their trees. We use English sentences of at most ten words, and a punctuation mark counts as
-# a word.
+# to the words. The paper's sentences are from the Wall Street Journal, and you need a license to use their
+# trees. Ours come with the package: a small grammar generates sentences together with their trees. We use
+# English sentences of at most ten words, and a punctuation mark counts as a word.
 
 # %%
 import matplotlib.pyplot as plt
@@ -46,11 +48,8 @@ pairs = [pair for pair in sample(7000) if len(pair.english_words) <= 10]
 example = pairs[4]
 print(example.english)
 
-# %% [markdown]
-# The next cell can draw a tree. You can skip its code.
 
-
-# %%
+# %% tags=["scaffold"]
 def height(tree):
     return 1 + max(map(height, tree.inside()), default=0)
 
@@ -73,7 +72,7 @@ def draw(tree, ax, start=0, odd=()):
     return x, y
 
 
-# %% tags=["figure-tree"]
+# %% tags=["figure-tree", "scaffold"]
 setup_notebook()
 fig, ax = plt.subplots(figsize=(8, 3.6))
 draw(example.english_tree, ax)
@@ -89,17 +88,16 @@ plt.show()
 # %% [markdown]
 # ## A tree is a sequence of tokens
 #
-# A Transformer writes sequences. So we write the tree from left to right as a sequence, with brackets. The
-# first idea is to keep the words inside the brackets:
+# A Transformer writes sequences. So we write the tree from left to right, with brackets. The first idea is to
+# keep the words inside the brackets:
 
 # %%
 print(example.english_tree)
 
 # %% [markdown]
 # But then the model has to copy every word, and it can only write words that are in its vocabulary. We
-# already know the words of the sentence, so Vinyals and others ("Grammar as a Foreign Language", 2014)
-# replaced each word by a mark. Our mark is the word's part of speech. Each closing bracket names the phrase
-# that it closes.
+# already know the words, so Vinyals and others ("Grammar as a Foreign Language", 2014) replaced each word by
+# a mark. Our mark is the word's part of speech. Each closing bracket names the phrase that it closes.
 
 
 # %%
@@ -112,9 +110,9 @@ def to_tokens(tree):
 print(*to_tokens(example.english_tree))
 
 # %% [markdown]
-# The way back puts the words in again. The next function keeps a *stack*, a list of the brackets that are
-# still open. If the tokens don't form a tree, or if the tree has another number of words, the function
-# returns `None`.
+# To get back to a tree, we put the words in again. The next function keeps a *stack*, a list of the brackets
+# that are still open. If the tokens don't form a tree, or if the tree has another number of words, the
+# function returns `None`.
 
 # %%
 from annotated.data.grammar import Tree
@@ -173,7 +171,7 @@ had = Tree.parse(
     "(S (NP (PRON I)) (VP (V saw) (NP (ART the) (N man) (PP (P with) (NP (ART a) (N telescope))))) (PUNCT .))"
 )
 
-# %% tags=["figure-two-readings"]
+# %% tags=["figure-two-readings", "scaffold"]
 fig, axes = plt.subplots(1, 2, figsize=(13, 4.6))
 draw(seen, axes[0], odd=["(NP (ART the) (N man))"])
 draw(had, axes[1], odd=["(NP (ART the) (N man) (PP (P with) (NP (ART a) (N telescope))))"])
@@ -234,8 +232,8 @@ assert list(spans(seen) - spans(had)) == [("NP", 2, 4)]
 # predicted brackets that are right. *Recall* is the share of gold brackets that were found. F1 is their
 # harmonic mean.
 #
-# Is 5/6 a good score? To judge a score, you need a baseline. Our baseline does not read the sentence: it
-# only counts the words and predicts the most frequent tree of that length.
+# Is 5/6 a good score? To judge it, you need a baseline. Ours does not read the sentence: it only counts the
+# words and predicts the most frequent tree of that length.
 #
 # **Before you run this:** what F1 does the baseline reach, and how many of the 200 trees does it get
 # exactly right?
@@ -264,13 +262,12 @@ assert not {pair.english for pair in held_out} & {pair.english for pair in train
 # %% [markdown]
 # ## The same model
 #
-# Now we train the model, and nothing about the training is new. The source is the sentence, and the target
-# is the sequence of tokens. The model has two layers of width 64. The loss and the schedule are those of
-# [08](08_training_recipe.ipynb), and the loop is that of [09](09_first_example.ipynb). At the end we
-# average the weights of the last 140 updates. This is like the paper's mean of its last checkpoints
-# (section 6.1).
+# Nothing about the training is new. The source is the sentence, and the target is the sequence of tokens. The
+# model has two layers of width 64. The loss and the schedule are those of [08](08_training_recipe.ipynb), and
+# the loop is that of [09](09_first_example.ipynb). At the end we average the weights of the last 140 updates,
+# much as the paper averages its last checkpoints (section 6.1).
 
-# %%
+# %% tags=["scaffold"]
 from itertools import chain, count, islice
 
 import torch
@@ -306,28 +303,17 @@ model = average.module.eval()
 # %% [markdown]
 # Now the model parses sentences that it has never seen. `parse` is the greedy loop of
 # [00](00_start_here.ipynb), for many sentences at once and with the cache of
-# [11](11_search_and_averaging.ipynb). We add one argument that we will need later: `allowed` can say which
-# tokens may come next.
+# [11](11_search_and_averaging.ipynb). Ignore the argument `allowed` for now.
 
 # %%
 from annotated import DecoderCache
 from annotated.data import pad_rows
-
-number = {mark: marks.encode(mark)[0] for mark in marks.words if marks.encode(mark)}
-
-
-def forbid(log_probs, allowed):
-    """Set the log-probability (V,) of every token that is not in the list to minus infinity."""
-    numbers = [number[mark] for mark in allowed] or [marks.end]
-    keep = torch.zeros(len(marks), dtype=torch.bool).index_fill(0, torch.tensor(numbers), True)
-    return log_probs.masked_fill(~keep, -torch.inf)
 
 
 def tokens_of(row):
     return marks.decode(row).split()
 
 
-# %%
 @torch.no_grad()
 def parse(pairs, allowed=None, most=60):
     """The tokens that greedy decoding writes for each sentence; `allowed` says which may come next."""
@@ -340,7 +326,7 @@ def parse(pairs, allowed=None, most=60):
         if allowed:
             for i, pair in enumerate(pairs):
                 log_probs[i] = forbid(log_probs[i], allowed(tokens_of(written[i]), len(pair.english_words)))
-        ended = last == marks.end  # (B, 1)
+        ended = last == marks.end  # (B, 1); a sentence that has ended repeats its end
         last = log_probs.argmax(dim=-1, keepdim=True).masked_fill(ended, marks.end)  # (B, 1)
         for row, token in zip(written, last.flatten().tolist(), strict=True):
             row.append(token)
@@ -362,34 +348,12 @@ assert f1([found[i] for i in readable], [gold[i] for i in readable]) > f1(found,
 assert exact > 130
 
 # %% [markdown]
-# A model that was built for translation has learned to parse. But its two values of F1 are far apart.
-# EVALB, the usual scoring program, leaves out sentences whose predicted tree has the wrong number of words.
-# A parser that fails on difficult sentences then looks better than it is. We keep such a sentence in the
-# score and count all of its brackets as missed.
+# A model that was built for translation has learned to parse. But its two values of F1 are far apart. Which
+# one is its score? EVALB, the usual scoring program, leaves out sentences whose predicted tree has the wrong
+# number of words. Then a parser that fails on difficult sentences looks better than it is. So we take the
+# second value, in which all brackets of such a sentence count as missed.
 #
 # **To keep:** nothing in the model is made for trees; it learns them from the data.
-
-# %% [markdown]
-# ## What the paper found
-#
-# > "We trained a 4-layer transformer with d_model = 1024 on the Wall Street Journal (WSJ) portion of the Penn
-# > Treebank, about 40K training sentences." (section 6.3)
-#
-# | parser (from Table 4) | training | F1 on section 23 |
-# | --- | --- | --- |
-# | Vinyals & Kaiser et al. (2014), RNN sequence-to-sequence | WSJ only | 88.3 |
-# | Petrov et al. (2006), BerkeleyParser | WSJ only | 90.4 |
-# | **Transformer (4 layers)** | WSJ only | **91.3** |
-# | Dyer et al. (2016), discriminative | WSJ only | 91.7 |
-# | **Transformer (4 layers)** | semi-supervised, 17 million sentences more | **92.7** |
-# | Dyer et al. (2016), generative | WSJ only | 93.3 |
-#
-# > "In contrast to RNN sequence-to-sequence models, the Transformer outperforms the BerkeleyParser even when
-# > training only on the WSJ training set of 40K sentences." (section 6.3)
-#
-# A model that has nothing built in for trees scores as high as parsers that do. Among the parsers that were
-# trained on the same 40,000 sentences, only the two of Dyer et al. stayed ahead. You cannot compare our own
-# numbers with this table, because our grammar is far simpler than the language of the Wall Street Journal.
 
 # %% [markdown]
 # ## Forbid what cannot be right
@@ -411,16 +375,30 @@ for name, times in faults.most_common():
 assert faults["brackets that do not match"] < faults["a tree, for another number of words"] < 60
 
 # %% [markdown]
-# The brackets nearly always match, but the model writes too many or too few marks.
+# The brackets nearly always match, but sometimes the model writes too many or too few marks.
 #
-# But we *know* how many words there are, and we know the rules of brackets, so we need not let the model
-# break them. In **constrained decoding**, we ask before each step which tokens can still lead to a tree,
-# and we set the log-probabilities of all others to $-\infty$. Three rules decide:
+# But we *know* how many words there are, and we know the rules of brackets. So we need not let the model
+# break them. In **constrained decoding**, we ask before each step which tokens can still lead to a tree, and
+# we set the log-probabilities of all others to $-\infty$:
+
+# %%
+number = {mark: marks.encode(mark)[0] for mark in marks.words if marks.encode(mark)}
+
+
+def forbid(log_probs, allowed):
+    """Set the log-probability (V,) of every token that is not in the list to minus infinity."""
+    numbers = [number[mark] for mark in allowed] or [marks.end]  # the tree is complete: only the end is left
+    keep = torch.zeros(len(marks), dtype=torch.bool).index_fill(0, torch.tensor(numbers), True)
+    return log_probs.masked_fill(~keep, -torch.inf)
+
+
+# %% [markdown]
+# Three rules decide which tokens are allowed:
 #
 # - A mark or an opening bracket may follow only while words are left.
 # - A closing bracket may follow only if it closes the innermost open bracket, and that bracket is not
 #   empty.
-# - The last closing bracket may follow only when no word is left.
+# - The bracket that closes the whole tree may follow only when no word is left.
 #
 # The code adds two details. Every tree starts with `(S`. And after five opening brackets in a row, no
 # further one may follow, so that the model cannot open brackets forever.
@@ -469,18 +447,40 @@ assert repaired < 0.6 * found.count(None)
 
 # %% [markdown]
 # Every output is a tree now, and F1 rises. But hardly any of the repaired trees is *right*. A likely reason
-# is that greedy decoding cannot go back. At the end of a sentence, the rules may force the model to place
-# one more word. By then, the phrase to which the word belongs may already be closed. A search that keeps
-# several candidates can still choose another beginning.
+# is that greedy decoding cannot go back. Suppose that the model has closed a phrase one word too early. At
+# the end a word is left over, and the rules force the model to put it somewhere. A beam
+# ([11](11_search_and_averaging.ipynb)) keeps several beginnings, so it may still have a right one.
 #
-# Language models are constrained in the same way. If the output must be valid JSON, the decoder masks all
-# tokens that would break its rules.
+# Language models are constrained in the same way. If the output must be JSON, the decoder masks all tokens
+# that would break its rules.
 #
 # *The paper parsed with a beam of 21. For our parser, a beam helps with the constraint and does not help
 # without it: [Does a wide beam hurt parsing?](evidence/does_a_wide_beam_hurt_parsing.ipynb)*
 #
 # **To keep:** if you know a rule of the output, don't hope that the model has learned it; mask every token
 # that would break it.
+
+# %% [markdown]
+# ## What the paper found
+#
+# > "We trained a 4-layer transformer with d_model = 1024 on the Wall Street Journal (WSJ) portion of the Penn
+# > Treebank, about 40K training sentences." (section 6.3)
+#
+# | parser (from Table 4) | training | F1 on section 23 |
+# | --- | --- | --- |
+# | Vinyals & Kaiser et al. (2014), RNN sequence-to-sequence | WSJ only | 88.3 |
+# | Petrov et al. (2006), BerkeleyParser | WSJ only | 90.4 |
+# | **Transformer (4 layers)** | WSJ only | **91.3** |
+# | Dyer et al. (2016), discriminative | WSJ only | 91.7 |
+# | **Transformer (4 layers)** | semi-supervised, 17 million sentences more | **92.7** |
+# | Dyer et al. (2016), generative | WSJ only | 93.3 |
+#
+# > "In contrast to RNN sequence-to-sequence models, the Transformer outperforms the BerkeleyParser even when
+# > training only on the WSJ training set of 40K sentences." (section 6.3)
+#
+# A model that has nothing built in for trees comes close to the best parsers that do. Among the parsers that
+# were trained on the same 40,000 sentences, only the two of Dyer et al. stayed ahead. You cannot compare our
+# numbers with this table, because our grammar is far simpler than the language of the Wall Street Journal.
 
 # %% [markdown]
 # ## What you can now say
