@@ -149,8 +149,8 @@ def train(model, batches, optimizer, scheduler):
 #   the gradients of all earlier batches.
 # - **Schedule.** The learning rate changes with every update. Without this line it would keep its first
 #   value, which is almost zero.
-# - **item.** As long as you keep a loss as a tensor, PyTorch may keep everything that it needed to compute
-#   it. So we keep a plain number.
+# - **item.** A loss that stays a tensor also keeps its whole computation graph in memory. So we keep a plain
+#   number.
 #
 # What happens if you forget a line? We train three models that begin with the same weights. One has the whole
 # loop, one lacks `zero_grad`, and one lacks `scheduler.step`.
@@ -191,10 +191,10 @@ assert min(loss for name, loss in after_200.items() if name != "nothing") > gues
 # %% [markdown]
 # ## Validation: two switches
 #
-# We put 200 rows aside and never train on them. To measure the loss on these rows, we have to switch off two
-# things, which are often confused. `model.eval()` switches off **dropout**. `torch.no_grad()` stops PyTorch
-# from **storing what `backward` would need**. We try all four combinations on the untrained model from the
-# top of the page, and we measure the same loss twice with each:
+# We draw 200 more rows and use them only for measuring. To measure the loss on these rows, we have to switch
+# off two things, which are often confused. `model.eval()` switches off **dropout**. `torch.no_grad()` stops
+# PyTorch from **storing what `backward` would need**. We try all four combinations on the untrained model
+# from the top of the page, and we measure the same loss twice with each:
 
 # %%
 _ = torch.manual_seed(100)
@@ -307,11 +307,14 @@ assert right >= 192
 assert history[-1][2] < 0.06
 
 # %% [markdown]
-# It copies. There are $10^9$ different rows, and in training the model has read only 51,200 of them. So it
-# has almost certainly never read any of our 200 rows. It has learned to copy.
+# The loss in training is higher than on the held-out rows because dropout is on, and because it is a mean
+# over the last 25 updates.
+#
+# The model copies. There are $10^9$ different rows, and in training the model has read only 51,200 of them.
+# So it has almost certainly never read any of our 200 rows. It has learned to copy.
 
 # %% [markdown]
-# ### 95% of what?
+# ### Most tokens right, most rows wrong
 #
 # How did the two accuracies change during the run?
 
@@ -339,19 +342,20 @@ middle = min(history, key=lambda measured: abs(measured[4] - 0.5))
 assert 0.88 < middle[3] < 0.96
 
 # %% [markdown]
-# A row is right only if all nine answers are right. If each answer is right with probability $p$,
-# independently of the others, then all nine are right with probability $p^9$. That is the dotted line, and
-# the model stays close to it. Half of the rows are right where $p$ is 0.92, because $0.92^9 \approx 0.5$. For
-# thirty tokens, $0.98^{30} \approx 0.55$: by the same rule, a translator with 98% of its tokens right would
-# make a mistake in almost every second sentence of that length.
+# A row is right only if all nine answers are right. Up to its first mistake, the model reads the same symbols
+# in both modes. So if each answer is right with probability $p$, independently of the others, then all nine
+# are right with probability $p^9$. That is the dotted line, and the model stays close to it. Half of the rows
+# are right where $p$ is 0.92, because $0.92^9 \approx 0.5$. For thirty tokens, $0.98^{30} \approx 0.55$: by
+# the same rule, a translator with 98% of its tokens right would make a mistake in almost every second
+# sentence of that length.
 #
 # **To keep:** even when most tokens are right, most whole outputs can be wrong.
 
 # %% [markdown]
 # ### After a mistake
 #
-# We take the copy from the last measurement at which fewer than 85% of the rows were right, and let this
-# half-trained model write on its own. Brackets mark wrong symbols:
+# The trained model makes hardly any mistakes, so we take a copy from the middle of the run and let it write
+# on its own. Brackets mark wrong symbols:
 
 # %% tags=["nbval-ignore-output"]
 half = max(step for step, *_, rows_right in history if rows_right < 0.85)
@@ -481,7 +485,7 @@ with evaluating(model):
 #   so one mistake leads to the next.
 # - If each token is right with probability $p$, a row of $n$ tokens is right with a probability of about
 #   $p^n$.
-# - A small task with a known solution shows in a minute whether the whole model works.
+# - A small task with a known solution usually shows in a minute if a part of the model is wrong.
 #
 # **Deeper:** [Exposure bias, counted](evidence/exposure_bias_counted.ipynb)
 #
