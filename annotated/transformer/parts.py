@@ -51,7 +51,12 @@ VARIANTS: dict[str, type[Parts]] = {"paper": Parts}
 
 
 def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
-    """Register a subclass of `Parts` under a name that the setting `parts` then takes."""
+    """Register a subclass of `Parts` under a name that the setting `parts` then takes.
+
+    Raises ValueError for "paper", which every model without a variant is made of.
+    """
+    if name == "paper":
+        raise ValueError('"paper" names the paper\'s own parts: give the variant another name')
 
     def register(parts: type[Parts]) -> type[Parts]:
         VARIANTS[name] = parts

@@ -124,3 +124,8 @@ def test_a_part_that_the_settings_do_not_name_is_not_saved(tmp_path):
     model.encoder.layers[0].self_attn = RotaryAttention(4, 16)
     with pytest.raises(ValueError, match="RotaryAttention"):
         save_model(tmp_path / "m", model, WORDS, WORDS)
+
+
+def test_no_variant_takes_the_place_of_the_papers_parts() -> None:
+    with pytest.raises(ValueError, match="another name"):
+        variant("paper")
