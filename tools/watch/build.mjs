@@ -15,6 +15,7 @@ const { metafile, outputFiles } = await build({
   format: "iife",
   globalName: "watch",
   target: "es2022",
+  charset: "utf8",
   jsx: "automatic",
   jsxImportSource: "preact",
   loader: { ".css": "text" },

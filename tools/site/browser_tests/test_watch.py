@@ -59,12 +59,13 @@ def test_it_translates_as_the_package_does(page: "Page") -> None:  # noqa: F821
     wait_for(page, translator(sentence))
 
 
-def test_every_stop_opens_and_fits_and_everybody_can_read_it(visit: Visit) -> None:
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_stop_opens_and_fits_and_everybody_can_read_it(visit: Visit, language: str) -> None:
     """In both themes at both widths, at each stop: no rule of axe broken, nothing wider than the window."""
     page = opened(visit.page)
     faults = []
     for stop in [*page.evaluate(STOPS), "encoder-projections", "cross-heads"]:
-        opened(page, at=stop)
+        opened(page, at=stop, lang=language)
         for theme, size in (("light", DESK), ("dark", PHONE)):
             page.emulate_media(color_scheme=theme)
             page.set_viewport_size(size)
@@ -332,6 +333,23 @@ def test_what_it_cannot_do_is_said(page: "Page") -> None:  # noqa: F821
     page.fill("#sentence", "\U0001f600\U0001f600")
     page.keyboard.press("Enter")
     page.wait_for_function("document.querySelector('.said')?.textContent.includes('single bytes')")
+
+
+def test_the_language_is_chosen_by_the_address_or_by_a_button_and_stays(page: "Page") -> None:  # noqa: F821
+    page.goto("about:blank")
+    page.goto(f"{LINK}?lang=zh")
+    page.get_by_role("button", name="翻译", exact=True).wait_for()
+    question = page.locator("h2").inner_text()
+    assert page.locator("html").get_attribute("lang") == "zh"
+    page.get_by_role("button", name="English").click()
+    page.get_by_role("button", name="Translate", exact=True).wait_for()
+    page.reload()
+    page.wait_for_selector(".german")
+    assert page.locator("html").get_attribute("lang") == "en"
+    assert page.locator("h1").inner_text() == "See inside"
+    page.get_by_role("button", name="中文").click()
+    page.wait_for_function("before => document.querySelector('h2').textContent === before", arg=question)
+    assert page.title() != "See inside a Transformer"
 
 
 def open_folder(page: "Page", folder: Path) -> None:  # noqa: F821

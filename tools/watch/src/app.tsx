@@ -5,13 +5,14 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { partNames, sameWords } from "./breaking.tsx";
 import { Choice, Legend, percent, spelled } from "./drawing.tsx";
 import { readFolder } from "./folder.ts";
+import { LANGUAGES, speak, texts } from "./language.ts";
 import { FigureOne } from "./map.tsx";
 import { beginning, goingTo, readLink, type State, UNCHANGED, writeLink } from "./state.ts";
 import { KNOWN, onTour, STOPS, TOUR } from "./stops.tsx";
 import { normalize, Tokenizer } from "./tokenizer.ts";
 import type { Look, PageModel } from "./translator.ts";
 import { chancesOf, headOn, layerOf, sameRow, sureness, type Tries, type View } from "./view.ts";
-import { Shape, Term } from "./words.tsx";
+import { Shape } from "./words.tsx";
 import { type Running, startModel } from "./worker.ts";
 
 export const LONGEST = 40; // tokens of a sentence, for all of its numbers to fit the page
@@ -41,8 +42,10 @@ export function App({ setting }: { setting: Setting }) {
   const [state, setState] = useState<State>(() => {
     const link = setting.linked ? location.hash || location.search : "";
     const state = readLink(link);
+    state.language ??= readLink(location.search).language;
     return link || !setting.sentence ? state : { ...state, ...beginning(setting.sentence) };
   });
+  speak(state.language ?? "en");
   const [ready, setReady] = useState<Ready | null>(null);
   const [looks, setLooks] = useState<{ look: Look; whole: Look; asked: string; of: Ready } | null>(null);
   const known = useRef<{ asked: string; look: Look } | null>(null); // the last look at a model with all its parts
@@ -56,7 +59,7 @@ export function App({ setting }: { setting: Setting }) {
   const useShipped = () =>
     setting.loadModel().then(
       (model) => use(model, null),
-      (error) => setTrouble(`The model could not be loaded: ${error.message}`),
+      (error) => setTrouble(texts.notLoaded(error.message)),
     );
   useEffect(() => {
     useShipped();
@@ -66,10 +69,20 @@ export function App({ setting }: { setting: Setting }) {
   useEffect(() => {
     if (!setting.linked) return;
     history.replaceState(null, "", `#${writeLink(state)}`);
-    const follow = () => setState(readLink(location.hash));
+    const follow = () => setState(({ language }) => ({ language, ...readLink(location.hash) }));
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);
   }, [state]);
+
+  useEffect(() => {
+    document.documentElement.lang = texts.code;
+    document.title = texts.title;
+    for (const [place, text] of [
+      [".top h1", texts.heading],
+      [".top p", texts.about],
+    ])
+      document.querySelector(place)?.replaceChildren(text);
+  }, [state.language]);
 
   const [, repaint] = useState(0);
   useEffect(() => {
@@ -91,9 +104,7 @@ export function App({ setting }: { setting: Setting }) {
     if (!ready) return;
     const tokens = ready.tokenizer.encode(sentence).length;
     if (tokens > LONGEST) {
-      setTrouble(
-        `This sentence has ${tokens} pieces, and the page shows at most ${LONGEST}: please shorten it.`,
-      );
+      setTrouble(texts.tooLong(tokens, LONGEST));
       return;
     }
     let wanted = true;
@@ -118,7 +129,7 @@ export function App({ setting }: { setting: Setting }) {
     };
     Promise.all([leftOut.length ? ready.ask({ ...request, leftOut }) : null, whole()]).then(
       ([look, whole]) => wanted && show(look ?? whole, whole),
-      (error) => wanted && setTrouble(`The model failed: ${error.message}`),
+      (error) => wanted && setTrouble(texts.failed(error.message)),
     );
     return () => {
       wanted = false;
@@ -145,6 +156,19 @@ export function App({ setting }: { setting: Setting }) {
       : null;
   return (
     <>
+      <p class="languages" role="group" aria-label={texts.languages}>
+        {Object.entries(LANGUAGES).map(([code, { language }]) => (
+          <button
+            key={code}
+            type="button"
+            lang={code}
+            aria-pressed={code === texts.code}
+            onClick={() => choose({ language: code })}
+          >
+            {language}
+          </button>
+        ))}
+      </p>
       <Sentence state={state} choose={choose} examples={own ? null : setting.examples} />
       {setting.linked && ready && (
         <Own
@@ -159,16 +183,16 @@ export function App({ setting }: { setting: Setting }) {
       <div class={computing ? "now computing" : "now"}>
         {view && <Now view={view} />}
         <p class="busy" role="status">
-          {computing && <span>computing…</span>}
+          {computing && <span>{texts.computing}</span>}
         </p>
       </div>
       <Translation view={view} trouble={trouble} typical={own ? undefined : setting.sure} />
       <div class={computing ? "see computing" : "see"}>
-        <nav id="map" aria-label="Map">
+        <nav id="map" aria-label={texts.map}>
           <p class="small">
-            Choose a box to open it, a dotted word for its meaning.{" "}
+            {texts.chooseBox}{" "}
             <button type="button" class="on" onClick={toStation}>
-              On with the tour ↓
+              {texts.onWithTour}
             </button>
           </p>
           <FigureOne view={view} />
@@ -181,9 +205,7 @@ export function App({ setting }: { setting: Setting }) {
   );
 }
 
-const Loading = () => (
-  <p class="loading">The model is loading: 2.6 million numbers. Nothing that you type leaves this page.</p>
-);
+const Loading = () => <p class="loading">{texts.loading}</p>;
 
 const toStation = () => document.getElementById("station")?.scrollIntoView();
 
@@ -209,9 +231,7 @@ function Sentence({ state, choose, examples }: Chosen & { examples: string[] | n
         begin(text);
       }}
     >
-      <label for="sentence">
-        {examples ? "Your sentence, in English, such as describes a photograph:" : "Your sentence:"}
-      </label>
+      <label for="sentence">{examples ? texts.sentence : texts.anySentence}</label>
       <div>
         <textarea
           id="sentence"
@@ -227,11 +247,11 @@ function Sentence({ state, choose, examples }: Chosen & { examples: string[] | n
             event.currentTarget.form?.requestSubmit();
           }}
         />
-        <button type="submit">Translate</button>
+        <button type="submit">{texts.translate}</button>
       </div>
       {examples && (
         <p class="examples">
-          Or:{" "}
+          {texts.or}{" "}
           {examples.map((example) => (
             <button key={example} type="button" onClick={() => begin(example)}>
               {example}
@@ -255,32 +275,25 @@ function Own(props: {
   const open = async ({ currentTarget: chooser }: Event & { currentTarget: HTMLInputElement }) => {
     const files = [...(chooser.files ?? [])];
     chooser.value = ""; // so that the same folder can be chosen again
-    const folder = files[0]?.webkitRelativePath.split("/")[0] || "the files";
+    const folder = files[0]?.webkitRelativePath.split("/")[0] || texts.theFiles;
     setRefused("");
     try {
       onModel(await readFolder(files), folder);
     } catch (error) {
-      setRefused(`${folder} was refused: ${(error as Error).message}.`);
+      setRefused(texts.refused(folder, (error as Error).message));
     }
   };
   const { model, folder } = ready;
   return (
     <div class="own">
       <p>
-        {folder === null ? (
-          "Or see inside a model of your own, from the folder that annotated train wrote; it stays on this computer: "
-        ) : (
-          <>
-            The model is yours, from <b>{folder}</b>: {model.N} + {model.N} layers of width {model.d_model},{" "}
-            {model.h} heads. Where the page says English and German, read its two languages.{" "}
-          </>
-        )}
+        {folder === null ? texts.own : texts.ownModel(folder, model.N, model.d_model, model.h)}{" "}
         <button type="button" onClick={() => input.current?.click()}>
-          Open a folder…
+          {texts.openFolder}
         </button>{" "}
         {folder !== null && (
           <button type="button" onClick={onShipped}>
-            Back to the shipped model
+            {texts.shippedModel}
           </button>
         )}
       </p>
@@ -295,7 +308,7 @@ function Own(props: {
 function Translation(props: { view: View | null; trouble: string; typical: Setting["sure"] }) {
   const { view, trouble, typical } = props;
   return (
-    <section class={view?.computing ? "translation computing" : "translation"} aria-label="The translation">
+    <section class={view?.computing ? "translation computing" : "translation"} aria-label={texts.translation}>
       <p class="trouble" role="status">
         {trouble}
       </p>
@@ -309,22 +322,22 @@ function Now({ view }: { view: View }) {
   const { state, choose, look, tokenizer } = view;
   const { leftOut, prefix, beam, alpha, temperature } = state;
   const changes = [
-    leftOut.length > 0 && `without ${partNames(leftOut)}`,
-    prefix.length > 0 && `beginning with “${tokenizer.decode(prefix)}”`,
-    beam !== UNCHANGED.beam && `a beam of ${beam}, not ${UNCHANGED.beam}`,
-    alpha !== UNCHANGED.alpha && `α = ${alpha.toFixed(1)}, not ${UNCHANGED.alpha}`,
-    temperature !== UNCHANGED.temperature && `a temperature of ${temperature.toFixed(1)}, for show`,
-  ].filter(Boolean);
+    leftOut.length > 0 && texts.withoutParts(partNames(leftOut)),
+    prefix.length > 0 && texts.begunWith(tokenizer.decode(prefix)),
+    beam !== UNCHANGED.beam && texts.beamOf(beam, UNCHANGED.beam),
+    alpha !== UNCHANGED.alpha && texts.alphaOf(alpha.toFixed(1), UNCHANGED.alpha),
+    temperature !== UNCHANGED.temperature && texts.temperatureOf(temperature.toFixed(1)),
+  ].filter((change) => change !== false);
   return (
     <>
       <p class="german" lang="de" aria-live="polite">
-        {look.ended[0].text || "(nothing)"}
+        {look.ended[0].text || texts.nothing}
       </p>
       {changes.length > 0 && (
         <p class="changed">
-          <b>Changed by you:</b> {changes.join("; ")}.{" "}
+          <b>{texts.changed}</b> {texts.changes(changes)}{" "}
           <button type="button" onClick={() => choose(UNCHANGED)}>
-            Reset
+            {texts.reset}
           </button>
         </p>
       )}
@@ -343,31 +356,33 @@ function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
     <>
       {state.leftOut.length > 0 && (
         <p class="broken">
-          The whole model: <span lang="de">{whole.ended[0].text}</span>
-          {!computing && sameWords(whole, look) && <b> Broken, it finds {sameWords(whole, look)}.</b>}
+          {texts.wholeModel} <span lang="de">{whole.ended[0].text}</span>
+          {!computing && sameWords(whole, look) && <b>{texts.brokenFinds(sameWords(whole, look))}</b>}
         </p>
       )}
       <p class="sure">
-        <Term of="geometric mean" as="On average" /> the model gave each piece {percent(sure)}
-        {typical && ` (half of the captions that it was made for get more than ${percent(typical[1])})`}. It
-        was least sure of <b lang="de">{spelled(tokenizer.pieces[look.written[worst]])}</b>,{" "}
-        {percent(chances[worst])}
-        {worst < look.prefix.length && ", which you chose"}.
+        {texts.sure(
+          percent(sure),
+          typical ? percent(typical[1]) : "",
+          <b lang="de">{spelled(tokenizer.pieces[look.written[worst]])}</b>,
+          percent(chances[worst]),
+          worst < look.prefix.length,
+        )}
         {typical && sure < typical[0] && !state.leftOut.length && !state.prefix.length && (
-          <b> Nine in ten captions get more: this is not what it was made for, do not trust it.</b>
+          <b>{texts.unsure}</b>
         )}
         {composed.length > 0 && (
           <span class="composed">
-            {" "}
-            Put together from pieces:{" "}
-            {composed.slice(0, MANY).map((word, i) => (
-              <span key={i}>
-                {i > 0 && ", "}
-                <b lang="de">{word.join("·")}</b>
-              </span>
-            ))}
-            {composed.length > MANY && ` and ${composed.length - MANY} more`}.{" "}
-            {composed.length > 1 ? "Such words" : "Such a word"} may not exist, or be the wrong one.
+            {texts.composed(
+              composed.slice(0, MANY).map((word, i) => (
+                <span key={i}>
+                  {i > 0 && texts.comma}
+                  <b lang="de">{word.join("·")}</b>
+                </span>
+              )),
+              composed.length > 1,
+              composed.length - MANY,
+            )}
           </span>
         )}
       </p>
@@ -381,37 +396,38 @@ function Station({ view, series }: { view: View; series?: string }) {
   if (!stop) return null;
   const at = TOUR.indexOf(onTour(stop.id));
   const beside = TOUR[at] !== stop.id;
+  const { title, question, text } = stop.words();
   const [before, after]: (string | undefined)[] = [TOUR[beside ? at : at - 1], TOUR[at + 1]];
   return (
     <article>
       <header>
         <p class="where">
-          {beside ? `Beside stop ${at + 1}` : `Stop ${at + 1} of ${TOUR.length}`} · {stop.title}
+          {beside ? texts.besideStop(at + 1, title) : texts.stop(at + 1, TOUR.length, title)}
         </p>
-        <h2>{stop.question}</h2>
-        <p>{stop.text}</p>
-        {stop.equation && <p class="equation">{stop.equation}</p>}
+        <h2>{question}</h2>
+        <p>{text}</p>
+        {stop.equation && <p class="equation">{stop.equation()}</p>}
         <p class="facts">
           {stop.shape && (
             <span>
-              Shape <Shape text={stop.shape} />
+              {texts.shape} <Shape text={stop.shape()} />
             </span>
           )}
-          <span>“Attention Is All You Need”, section {stop.section}</span>
+          <span>{texts.paper(stop.section, stop.place?.() ?? "")}</span>
           <span>
             <Notebook name={stop.notebook} series={series} />
           </span>
         </p>
         {stop.tabs && (
-          <div class="tabs" role="group" aria-label="Steps of attention">
-            {stop.tabs.map(([id, label]) => (
+          <div class="tabs" role="group" aria-label={texts.stepsOfAttention}>
+            {stop.tabs.map(([id, step]) => (
               <button
                 key={id}
                 type="button"
                 aria-pressed={id === stop.id}
                 onClick={() => choose(goingTo(id, stop.id))}
               >
-                {label}
+                {texts.stops[step].tab}
               </button>
             ))}
           </div>
@@ -419,14 +435,14 @@ function Station({ view, series }: { view: View; series?: string }) {
         {stop.layered && (
           <div class="controls">
             <Choice
-              label="Layer"
+              label={texts.layer}
               count={model.N}
               chosen={state.layer}
               onChoose={(layer) => choose({ layer })}
             />
             {stop.headed && (
               <Choice
-                label="Head"
+                label={texts.head}
                 count={model.h}
                 chosen={state.head}
                 onChoose={(head) => choose({ head })}
@@ -443,15 +459,15 @@ function Station({ view, series }: { view: View; series?: string }) {
       <footer>
         {before && (
           <Step view={view} to={before} class="previous">
-            ← {beside ? `Stop ${at + 1}` : "Back"}
+            ← {beside ? texts.backToStop(at + 1) : texts.back}
           </Step>
         )}
         <button type="button" class="map" onClick={() => document.getElementById("map")?.scrollIntoView()}>
-          Map
+          {texts.map}
         </button>
         {after && (
           <Step view={view} to={after} class="next">
-            {STOPS.get(after)?.question}&nbsp;→
+            {STOPS.get(after)?.words().question}&nbsp;→
           </Step>
         )}
       </footer>
@@ -469,20 +485,20 @@ function Step(props: { view: View; to: string; class: string; children: Componen
 }
 
 const Notebook = ({ name, series }: { name: string; series?: string }) =>
-  series ? <a href={`${series}${name}.html`}>Notebook {name}</a> : `Notebook ${name}`;
+  series ? <a href={`${series}${name}.html`}>{texts.notebook(name)}</a> : texts.notebook(name);
 
 // The end of the tour.
 const Known = ({ series }: { series?: string }) => (
   <section class="known">
-    <h3>What you now know</h3>
+    <h3>{texts.known.title}</h3>
     <ul>
-      {KNOWN.map(([text, notebooks]) => (
-        <li key={text}>
-          {text}{" "}
+      {(Object.keys(KNOWN) as (keyof typeof KNOWN)[]).map((what) => (
+        <li key={what}>
+          {texts.known[what]}{" "}
           <small>
-            {notebooks.map((name, i) => (
+            {KNOWN[what].map((name, i) => (
               <Fragment key={name}>
-                {i > 0 && ", "}
+                {i > 0 && texts.comma}
                 <Notebook name={name} series={series} />
               </Fragment>
             ))}
@@ -490,8 +506,6 @@ const Known = ({ series }: { series?: string }) => (
         </li>
       ))}
     </ul>
-    <p>
-      How such a model is trained: <Notebook name="08_training_recipe" series={series} />.
-    </p>
+    <p>{texts.known.trained(<Notebook name="08_training_recipe" series={series} />)}</p>
   </section>
 );

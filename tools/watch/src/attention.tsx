@@ -15,6 +15,7 @@ import {
   useLeaving,
 } from "./drawing.tsx";
 import { nameOf, told } from "./heads.ts";
+import { texts } from "./language.ts";
 import { ChooseToken } from "./stations.tsx";
 import type { Sequence } from "./transformer.ts";
 import {
@@ -30,7 +31,6 @@ import {
   readOf,
   type View,
 } from "./view.ts";
-import { Term } from "./words.tsx";
 
 const sidesOf = (kind: Kind) =>
   ({
@@ -69,27 +69,28 @@ function headName(view: View, kind: Kind, head: number): string {
 export function Projections({ view, kind }: { view: View; kind: Kind }) {
   const { part, at, queries, queryNames, keyNames, keys } = headAtHand(view, kind);
   const [query, ks, vs] = [part("linears.0")[at], part("linears.1"), part("linears.2")];
+  const said = texts.attention;
+  const ofMemory = keys === "encoder" && kind === "cross";
   const strips = (rows: Sequence) => rows.map((values, i) => ({ label: keyNames[i], values }));
   return (
     <>
       <ChooseToken view={view} side={queries} />
       <h3 class="query">
-        The query of “{queryNames[at]}”: q = x W<sup>Q</sup> + <Term of="bias" as="b" />
+        {said.query(queryNames[at])}q = x W<sup>Q</sup> + {said.bias}
       </h3>
-      <Strips name="The query" hue="query" rows={[{ label: queryNames[at], values: query }]} />
+      <Strips name={said.queryName} hue="query" rows={[{ label: queryNames[at], values: query }]} />
       <h3 class="key">
-        The keys{keys === "encoder" && kind === "cross" ? " of the memory" : ""}: k = x W<sup>K</sup> + b
+        {said.keys(ofMemory)}k = x W<sup>K</sup> + b
       </h3>
-      <Strips name="The keys" hue="key" rows={strips(ks)} />
+      <Strips name={said.keysName} hue="key" rows={strips(ks)} />
       <Fold
         title={
           <span class="value">
-            The values{keys === "encoder" && kind === "cross" ? " of the memory" : ""}: v = x W<sup>V</sup> +
-            b
+            {said.values(ofMemory)}v = x W<sup>V</sup> + b
           </span>
         }
       >
-        <Strips name="The values" hue="value" rows={strips(vs)} />
+        <Strips name={said.valuesName} hue="value" rows={strips(vs)} />
       </Fold>
     </>
   );
@@ -110,49 +111,46 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
   const chosen = Math.min(state.key ?? first, keyNames.length - 1);
   const [q, k] = [part("linears.0")[at], part("linears.1")[chosen]];
   const read = piecesOf(view, queries)[at];
+  const said = texts.attention;
+  const who =
+    kind === "encoder" ? (
+      <b>{queryNames[at]}</b>
+    ) : (
+      said.readsAndWrites(
+        <b lang="de">{spelled(read)}</b>,
+        <b lang="de">{spelled(tokenizer.pieces[look.written[at]])}</b>,
+      )
+    );
   return (
     <>
       <ChooseToken view={view} side={queries} />
       <p class="said" aria-live="polite">
-        In layer {state.layer + 1}, head {state.head + 1},{" "}
-        {kind === "encoder" ? (
-          <b>{queryNames[at]}</b>
-        ) : (
-          <>
-            the position that reads <b lang="de">{spelled(read)}</b> and writes{" "}
-            <b lang="de">{spelled(tokenizer.pieces[look.written[at]])}</b>
-          </>
-        )}{" "}
-        gives {percent(weights[first])} of its attention to <b>{keyNames[first]}</b>
-        {second !== undefined && weights[second] > 0 && (
-          <>
-            {" "}
-            and {percent(weights[second])} to <b>{keyNames[second]}</b>
-          </>
-        )}{" "}
-        (before rounding, all {keyNames.length} weights sum to 1
-        {hidden ? `; ${hidden} ${hidden === 1 ? "token is" : "tokens are"} still to come, and masked` : ""}).
-        {unmasked && at < keyNames.length - 1 && (
-          <>
-            {" "}
-            To the keys that the mask hid from it, it now gives <b>{percent(revealed)}</b>.
-          </>
+        {said.said(
+          state.layer + 1,
+          state.head + 1,
+          who,
+          said.ofItsAttention(percent(weights[first]), <b>{keyNames[first]}</b>),
+          second !== undefined && weights[second] > 0
+            ? said.to(percent(weights[second]), <b>{keyNames[second]}</b>)
+            : null,
+          said.sums(keyNames.length, hidden),
         )}
+        {unmasked && at < keyNames.length - 1 && said.revealed(<b>{percent(revealed)}</b>)}
       </p>
-      <Scrolls name="The weights, step by step">
+      <Scrolls name={said.stepByStep}>
         <table class="weighing">
-          <caption>One row of the attention weights, step by step. Choose a key to see its product.</caption>
+          <caption>{said.caption}</caption>
           <thead>
             <tr>
               <th scope="col" class="key">
-                key
+                {said.key}
               </th>
               <th scope="col">
                 <i class="query">q</i> · <i class="key">k</i>
               </th>
               <th scope="col">{scaled ? `÷ √${width}` : <s>÷ √{width}</s>}</th>
-              {masks && <th scope="col">mask</th>}
-              <th scope="col">softmax: the weight</th>
+              {masks && <th scope="col">{said.mask}</th>}
+              <th scope="col">{said.weight}</th>
             </tr>
           </thead>
           <tbody>
@@ -167,7 +165,7 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
                   >
                     {key}
                   </button>
-                  {late(j) && <small>was hidden</small>}
+                  {late(j) && <small>{said.wasHidden}</small>}
                 </th>
                 <td>{shown(products[j])}</td>
                 <td>{shown(scores[j])}</td>
@@ -181,19 +179,10 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
         </table>
       </Scrolls>
       {kind === "cross" && <LastLayer view={view} />}
-      <Fold
-        title={
-          <>
-            One product: “{queryNames[at]}” · “{keyNames[chosen]}” = {shown(products[chosen])}
-          </>
-        }
-      >
-        <p>
-          {width} numbers of the query times {width} numbers of the key. Where both are large and have the
-          same sign, the product grows.
-        </p>
+      <Fold title={said.product(queryNames[at], keyNames[chosen], shown(products[chosen]))}>
+        <p>{said.products(width)}</p>
         <Strips
-          name="One product"
+          name={said.productName}
           rows={[
             { label: "q", values: q, hue: "query" },
             { label: "k", values: k, hue: "key" },
@@ -202,36 +191,26 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
         />
       </Fold>
       <Leave view={view} part="scale">
-        Leave out the division by √{width}, in all layers
+        {said.leaveScale(width)}
       </Leave>
       {kind === "decoder" && (
         <>
-          <p>
-            While the model writes, nothing later is there to be looked at. Yet without the mask each new
-            token has the earlier positions computed again, and now they see the later tokens, which never
-            happened in training.
-          </p>
+          <p>{said.aboutMask}</p>
           <Leave view={view} part="mask">
-            Leave out the causal mask
+            {said.leaveMask}
           </Leave>
         </>
       )}
-      <Fold title={<span title={`Computed by ${name}`}>All queries of this head at once</span>}>
-        <p>
-          Head {state.head + 1} of layer {state.layer + 1} in this sentence:{" "}
-          <b>{headName(view, kind, state.head)}</b>.
-        </p>
-        <p class="small">
-          A row asks, a column answers; full colour is 100%, and each row sums to 100%. Click or tap a row to
-          look at it above.
-        </p>
+      <Fold title={<span title={said.computedBy(name)}>{said.allQueries}</span>}>
+        <p>{said.headDoes(state.head + 1, state.layer + 1, <b>{headName(view, kind, state.head)}</b>)}</p>
+        <p class="small">{said.readMap}</p>
         <WeightMap
           weights={part("weights")}
           queries={queryNames}
           keys={keyNames}
           chosen={at}
           unmasked={unmasked}
-          name={`Attention weights, layer ${state.layer + 1}, head ${state.head + 1}`}
+          name={said.mapName(state.layer + 1, state.head + 1)}
           onChoose={(i) => choosePosition(view, queries, i)}
         />
       </Fold>
@@ -248,15 +227,18 @@ function LastLayer({ view }: { view: View }) {
   const most = largestOf(weights, 2);
   return (
     <p class="last">
-      In layer {model.N}, on average over its {model.h} heads, the position that writes{" "}
-      <b lang="de">{spelled(tokenizer.pieces[look.written[at]])}</b> gives{" "}
-      {most.map((key, i) => (
-        <span key={key}>
-          {i > 0 && " and "}
-          {percent(weights[key])} to <b>{keys[key]}</b>
-        </span>
-      ))}
-      {keys[most[most.length - 1]] !== "." && "."}
+      {texts.attention.lastLayer(
+        model.N,
+        model.h,
+        <b lang="de">{spelled(tokenizer.pieces[look.written[at]])}</b>,
+        most.map((key, i) => (
+          <span key={key}>
+            {i > 0 && texts.and}
+            {texts.attention.to(percent(weights[key]), <b>{keys[key]}</b>)}
+          </span>
+        )),
+        keys[most[most.length - 1]] !== ".",
+      )}
     </p>
   );
 }
@@ -271,19 +253,17 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
     return `${keyNames[first]} ${percent(row[first])}`;
   };
   const [weights, values, output] = [part("weights")[at], part("linears.2"), part("heads")[at]];
+  const said = texts.attention;
   const silent = look.leftOut.includes(`${name} ${state.head}`);
   return (
     <>
       <ChooseToken view={view} side={queries} />
-      <p class="small">
-        A row asks, a column answers. The row with the frame is “{queryNames[at]}”: click or tap another row
-        to look at it. Below its number stands what a head does in this sentence.
-      </p>
+      <p class="small">{said.readMaps(queryNames[at])}</p>
       <div class="heads">
         {Array.from({ length: model.h }, (_, head) => (
           <section key={head} class={head === state.head ? "chosen" : undefined}>
             <button type="button" aria-pressed={head === state.head} onClick={() => choose({ head })}>
-              Head {head + 1}
+              {said.headNumber(head + 1)}
             </button>
             <p class="name">{headName(view, kind, head)}</p>
             <WeightMap
@@ -293,38 +273,34 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
               keys={keyNames}
               chosen={at}
               unmasked={unmasked}
-              name={`Attention weights of head ${head + 1}`}
+              name={said.headMapName(head + 1)}
               onChoose={(i) => choosePosition(view, queries, i)}
             />
-            <p>
-              this row: most to <b>{focus(head)}</b>
-            </p>
+            <p>{said.mostTo(<b>{focus(head)}</b>)}</p>
           </section>
         ))}
       </div>
       <Naming kind={kind} />
-      <h3 class="value">
-        What head {state.head + 1} hands over: the values, weighted and summed ({width} numbers)
-      </h3>
+      <h3 class="value">{said.handsOver(state.head + 1, width)}</h3>
       <Strips
-        name="The head's output"
+        name={said.outputName}
         hue="value"
         rows={[
           ...(silent ? [] : summed(weights, values, keyNames)),
-          { label: silent ? "silenced" : `= head ${state.head + 1}`, values: output },
+          { label: silent ? said.silenced : said.isHead(state.head + 1), values: output },
         ]}
       />
-      <Fold title={`All heads side by side (${model.h} × ${width} = ${model.d_model}), then times Wᴼ`}>
+      <Fold title={said.sideBySide(model.h, width)}>
         <Strips
-          name="Concatenated heads and output"
+          name={said.sideBySideName}
           rows={[
             { label: "Concat", values: look.trace[`${name}.heads`][at], hue: "value" as Hue },
-            { label: "output", values: look.trace[`${name}.linears.3`][at] },
+            { label: said.output, values: look.trace[`${name}.linears.3`][at] },
           ]}
         />
       </Fold>
       <Leave view={view} part={`${name} ${state.head}`}>
-        Silence head {state.head + 1} of layer {state.layer + 1}: its {width} numbers become 0
+        {said.silence(state.head + 1, state.layer + 1, width)}
       </Leave>
     </>
   );
@@ -340,37 +316,20 @@ function summed(weights: Float32Array, values: Sequence, names: string[]): Label
   );
   return [
     ...most.map((j, i) => ({
-      label: `${i ? "+ " : ""}${percent(weights[j])} of ${names[j]}`,
+      label: `${i ? "+ " : ""}${texts.attention.share(percent(weights[j]), names[j])}`,
       values: times(j),
     })),
-    ...(weights.length > most.length ? [{ label: "+ the others", values: others }] : []),
+    ...(weights.length > most.length ? [{ label: texts.attention.others, values: others }] : []),
   ];
 }
 
 // By which rules a head gets its line.
 const Naming = ({ kind }: { kind: Kind }) => (
   <details>
-    <summary>How a head gets its line</summary>
-    <p>
-      The page counts rows{kind === "decoder" && ", without the first, whose only choice is itself"}. A row
-      counts for a place that gets more than half of its weight: {PLACES[kind]}. The place with the most rows
-      is told, if these are at least half of all. Else the head is called sharp, if in at least half of the
-      rows one token gets more than half of the weight; or spread, if in at least half of them no token gets
-      more than a third. Else the page finds no pattern.{" "}
-      {kind === "decoder"
-        ? "The first token is a common place of rest for a head that has nothing to fetch"
-        : "The end of the sentence is a common place of rest for a head that has nothing to fetch"}{" "}
-      (an attention sink, notebook 13). In another sentence a head may get another line.
-    </p>
+    <summary>{texts.attention.naming}</summary>
+    <p>{texts.attention.rules(kind === "decoder", texts.attention.places[kind])}</p>
   </details>
 );
-const PLACES: Record<Kind, string> = {
-  encoder:
-    "the token itself, the one before it, the second before it, the one after it, the first token of the sentence, ‹end› and the full stop together, or all tokens of one piece together",
-  decoder:
-    "the token itself, the one before it, the second before it, the one after it (only without the mask), ‹start›, or all tokens of one piece together",
-  cross: "‹end› and the full stop together, or all tokens of one piece together",
-};
 
 // Who looks at whom, in one head: query down, key across; a row sums to 1. It is a table, for whoever cannot see it. The
 // number of the cell that is pointed at, or was tapped, stands above it.
@@ -442,7 +401,7 @@ function WeightMap(props: {
       </Scrolls>
       {cell && weight != null && (
         <span class="bubble" aria-hidden="true" style={{ "--at": cell.left, "--top": `${cell.top}px` }}>
-          {queries[cell.i]} looks at {keys[cell.j]}: <b>{percent(weight)}</b>
+          {texts.attention.looksAt(queries[cell.i], keys[cell.j], <b>{percent(weight)}</b>)}
         </span>
       )}
     </div>

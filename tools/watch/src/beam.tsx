@@ -3,6 +3,7 @@
 import { linkHorizontal } from "d3-shape";
 import { useEffect, useState } from "preact/hooks";
 import { distinct, narrow, percent, Scrolls, Slider, shown, spelled } from "./drawing.tsx";
+import { texts } from "./language.ts";
 import type { Candidate } from "./search.ts";
 import { beginning } from "./state.ts";
 import type { Look } from "./translator.ts";
@@ -75,6 +76,7 @@ const pathTo = (node: Node | null): Node[] => (node ? [...pathTo(node.before), n
 
 export function Beam({ view }: { view: View }) {
   const { look, state, choose, tokenizer, tries } = view;
+  const said = texts.beam;
   const [steps, setSteps] = useState(Infinity);
   const count = Math.min(steps, look.steps.length);
   const { wide, box, letters } = narrow() ? SMALL : ROOM;
@@ -107,7 +109,7 @@ export function Beam({ view }: { view: View }) {
       <Narrow view={view} />
       {tries.beam && tries.beam !== state.sentence && (
         <div class="try">
-          <p>A sentence in which the likeliest beginning leads to a worse translation:</p>
+          <p>{said.tryBeam}</p>
           <button type="button" onClick={() => choose({ ...beginning(tries.beam ?? ""), beam: 4 })}>
             {tries.beam}
           </button>
@@ -116,10 +118,10 @@ export function Beam({ view }: { view: View }) {
       {tries.alpha && (
         <div class="try">
           {tries.alpha === state.sentence ? (
-            <p>Here the length penalty decides: move α between 0.6, the paper's, and 1.</p>
+            <p>{said.moveAlpha}</p>
           ) : (
             <>
-              <p>A sentence in which the length penalty α decides between two translations:</p>
+              <p>{said.tryAlpha}</p>
               <button
                 type="button"
                 onClick={() => choose({ ...beginning(tries.alpha ?? ""), beam: 4, alpha: 1 })}
@@ -131,16 +133,16 @@ export function Beam({ view }: { view: View }) {
         </div>
       )}
       <div class="controls">
-        <Slider label="Beam" from={1} to={6} value={state.beam} onMove={(beam) => choose({ beam })} />
+        <Slider label={said.beam} from={1} to={6} value={state.beam} onMove={(beam) => choose({ beam })} />
         <Slider
-          label="Length penalty α"
+          label={said.alpha}
           to={1}
           step={0.1}
           value={state.alpha}
           onMove={(alpha) => choose({ alpha })}
         />
         <Slider
-          label={`Steps shown, of ${look.steps.length}`}
+          label={said.steps(look.steps.length)}
           from={1}
           to={look.steps.length}
           value={count}
@@ -148,16 +150,16 @@ export function Beam({ view }: { view: View }) {
         />
       </div>
       <p class="legend">
-        <span class="kept">kept</span> <span class="dropped">dropped</span> <span class="ended">ended</span>{" "}
-        <span class="winning">the translation</span>
+        <span class="kept">{said.kept}</span> <span class="dropped">{said.dropped}</span>{" "}
+        <span class="ended">{said.ended}</span> <span class="winning">{said.winning}</span>
       </p>
-      <Scrolls name="The tree of the search" what="tree">
+      <Scrolls name={said.name} what="tree">
         <svg
           class="tree"
           width={(columns.length + 1) * wide}
           height={height}
           role="img"
-          aria-label={`The tree of the search after ${count} steps; the list below says the same in words.`}
+          aria-label={said.described(count)}
         >
           {nodes.map((node, i) => (
             <path
@@ -174,7 +176,7 @@ export function Beam({ view }: { view: View }) {
           <g transform="translate(0 2)">
             <rect width={box - 20} height={HIGH - 4} rx="4" />
             <text x={(box - 20) / 2} y="15">
-              ‹start›
+              {texts.start}
             </text>
           </g>
           {nodes.map((node, i) => (
@@ -195,19 +197,16 @@ export function Beam({ view }: { view: View }) {
           ))}
         </svg>
       </Scrolls>
-      <p class="small">
-        Each number is the sum of log-probabilities so far; 0 would be certainty. The search goes on after the
-        first translation has ended, because a beginning that is still open may score better.
-      </p>
+      <p class="small">{said.numbers}</p>
       <div class="scrolls">
         <table class="results">
-          <caption>Translations that ended, the best score first, with α = {look.alpha.toFixed(1)}</caption>
+          <caption>{said.caption(look.alpha.toFixed(1))}</caption>
           <thead>
             <tr>
-              <th scope="col">translation</th>
+              <th scope="col">{said.translation}</th>
               <th scope="col">log P</th>
-              <th scope="col">÷ penalty</th>
-              <th scope="col">= score</th>
+              <th scope="col">{said.penalty}</th>
+              <th scope="col">{said.score}</th>
             </tr>
           </thead>
           <tbody>
@@ -217,7 +216,8 @@ export function Beam({ view }: { view: View }) {
                   {one.text}
                   {twice.includes(one) && (
                     <small>
-                      <span lang="en">cut into other pieces:</span> {apart(one, look.ended, tokenizer.pieces)}
+                      <span lang={texts.code}>{said.otherPieces}</span>{" "}
+                      {apart(one, look.ended, tokenizer.pieces)}
                     </small>
                   )}
                 </th>
@@ -231,27 +231,10 @@ export function Beam({ view }: { view: View }) {
           </tbody>
         </table>
       </div>
-      {twice.length > 0 && (
-        <p class="small">
-          Translations that read alike are made of other pieces: below them stand the words in which they
-          differ, with a dot between the pieces. To the search they are different translations.
-        </p>
-      )}
-      {look.ended.length > look.beam && (
-        <p class="small">
-          More than {look.beam} have ended: the beam limits how many beginnings are open, not how many end.
-        </p>
-      )}
-      {look.alpha === 0 && (
-        <p class="small">
-          With α at 0 no further token can raise a score, so the search ends as soon as the best translation
-          beats every beginning that is still open: the list may be short.
-        </p>
-      )}
-      <p class="small">
-        P is the probability of the whole sentence, its end included: of the first,{" "}
-        {percent(Math.exp(look.ended[0].logProb))}.
-      </p>
+      {twice.length > 0 && <p class="small">{said.alike}</p>}
+      {look.ended.length > look.beam && <p class="small">{said.many(look.beam)}</p>}
+      {look.alpha === 0 && <p class="small">{said.noPenalty}</p>}
+      <p class="small">{said.probability(percent(Math.exp(look.ended[0].logProb)))}</p>
     </>
   );
 }
@@ -259,6 +242,7 @@ export function Beam({ view }: { view: View }) {
 // The same sentence with a beam of 1 and one of 4.
 function Narrow({ view: { ask, state, choose } }: { view: View }) {
   const { sentence, alpha, prefix, leftOut } = state;
+  const said = texts.beam;
   const [found, setFound] = useState<Look[]>([]);
   useEffect(() => {
     let wanted = true;
@@ -276,15 +260,12 @@ function Narrow({ view: { ask, state, choose } }: { view: View }) {
   return (
     <div class="scrolls">
       <table class="results">
-        <caption>
-          This sentence{prefix.length > 0 && ", begun as you chose,"} with a beam of 1, which is greedy search
-          {prefix.length > 0 && " from there on"}, and with the paper's beam of 4
-        </caption>
+        <caption>{said.narrow(prefix.length > 0)}</caption>
         <thead>
           <tr>
-            <th scope="col">beam</th>
+            <th scope="col">{said.beamColumn}</th>
             <th scope="col" class="text">
-              translation
+              {said.translation}
             </th>
             <th scope="col">log P</th>
           </tr>
@@ -298,8 +279,8 @@ function Narrow({ view: { ask, state, choose } }: { view: View }) {
                 </button>
               </th>
               <td class="text">
-                {found.length ? <span lang="de">{found[i].ended[0].text}</span> : <i>computing…</i>}
-                {i > 0 && greedy && wide.text === greedy.text && " (the same)"}
+                {found.length ? <span lang="de">{found[i].ended[0].text}</span> : <i>{texts.computing}</i>}
+                {i > 0 && greedy && wide.text === greedy.text && said.same}
               </td>
               <td>{found.length > 0 && shown(found[i].ended[0].logProb)}</td>
             </tr>

@@ -3,66 +3,40 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Fold, percent } from "./drawing.tsx";
-import { beginning } from "./state.ts";
+import { texts } from "./language.ts";
+import { beginning, type Side } from "./state.ts";
 import type { Part } from "./transformer.ts";
 import type { Look } from "./translator.ts";
 import { attentionName, type Kind, sureness, type View } from "./view.ts";
 
-const NAMED: [Part, string, string][] = [
-  [
-    "positions",
-    "the positions",
-    "The waves of section 3.5 are not added: a sentence becomes a bag of pieces. In the German some order remains, through the causal mask.",
-  ],
-  [
-    "mask",
-    "the causal mask",
-    "Each position of the decoder sees what was written after it, which it never did in training.",
-  ],
-  [
-    "scale",
-    "the division by √dₖ",
-    "The scores stay large: the softmax gives nearly everything to one token.",
-  ],
-  [
-    "residual",
-    "the residual connections",
-    "Each sub-layer replaces what it read, where it should add to it.",
-  ],
-  [
-    "networks",
-    "the feed-forward networks",
-    "Attention mixes what the tokens hold, and nothing works on a token alone.",
-  ],
-];
-const KINDS: [Kind, string][] = [
-  ["encoder", "Encoder self-attention"],
-  ["decoder", "Decoder self-attention"],
-  ["cross", "Encoder-decoder attention"],
-];
+const NAMED = ["positions", "mask", "scale", "residual", "networks"] as const;
+type Named = (typeof NAMED)[number];
+const KINDS: Kind[] = ["encoder", "decoder", "cross"];
 
 // What is left out, in words.
 export const partName = (part: Part) => partNames([part]);
 
 // The same for several: heads of one attention are told together, and of many parts only the first.
 export function partNames(parts: Part[]): string {
-  const heads = new Map<string, number[]>();
+  const said = texts.breaking;
+  const heads = new Map<string, { name: (numbers: number[]) => string; numbers: number[] }>();
   const names = new Set<string>();
   for (const part of parts) {
-    const [, stack, layer, attention, head] = /^(\w+)\.layers\.(\d+)\.(\w+)(?: (\d+))?$/.exec(part) ?? [];
-    if (stack === undefined) names.add(NAMED.find(([id]) => id === part)?.[1] ?? part);
-    else if (head === undefined)
-      names.add(`the feed-forward network of the ${stack}'s layer ${Number(layer) + 1}`);
+    const [, stack, layer, attention, head] =
+      /^(encoder|decoder)\.layers\.(\d+)\.(\w+)(?: (\d+))?$/.exec(part) ?? [];
+    const [own, number] = [said.stacks[stack as Side], Number(layer) + 1];
+    if (stack === undefined)
+      names.add(NAMED.find((id) => id === part) ? texts.parts[part as Named].name : part);
+    else if (head === undefined) names.add(said.network(own, number));
     else {
-      const where = attention === "src_attn" ? "encoder-decoder attention" : `the ${stack}'s self-attention`;
-      const of = `of layer ${Number(layer) + 1} in ${where}`;
-      heads.set(of, [...(heads.get(of) ?? []), Number(head) + 1]);
+      const of = `${stack} ${layer} ${attention}`;
+      const name = (numbers: number[]) => said.heads(numbers, own, number, attention === "src_attn");
+      heads.set(of, { name, numbers: [...(heads.get(of)?.numbers ?? []), Number(head) + 1] });
     }
   }
-  for (const [of, numbers] of heads)
-    names.add(`${numbers.length > 1 ? "heads" : "head"} ${numbers.sort((a, b) => a - b).join(", ")} ${of}`);
-  const told = [...names].slice(0, names.size > 3 ? 2 : 3);
-  return told.join(", ") + (names.size > told.length ? `, and ${names.size - told.length} more` : "");
+  for (const { name, numbers } of heads.values()) names.add(name(numbers.sort((a, b) => a - b)));
+  const told = [...names].slice(0, names.size > 3 ? 2 : 3).join(texts.comma);
+  return names.size > 3 ? said.andMore(told, names.size - 2) : told;
 }
 
 const without = (parts: Part[], part: Part) =>
@@ -103,7 +77,7 @@ function Matters({ view, part }: { view: View; part: Part }) {
   if (computing || !other || other === state.sentence || !sameWords(whole, look)) return null;
   return (
     <div class="try">
-      <p>A sentence whose translation changes without it:</p>
+      <p>{texts.breaking.try}</p>
       <button type="button" onClick={() => choose({ ...beginning(other), leftOut: [part] })}>
         {other}
       </button>
@@ -134,25 +108,27 @@ export function sameWords(whole: Look, look: Look): string {
   if (look.ended[0].text !== whole.ended[0].text) return "";
   const [before, after] = [whole, look].map(sureness);
   const [from, to] = [before, after].map(percent);
-  if (from === to) return `the same words, just as sure: ${to}`;
-  return `the same words, ${after < before ? "but less sure" : "and surer"}: ${from} → ${to}`;
+  const said = texts.breaking;
+  if (from === to) return said.justAsSure(to);
+  return after < before ? said.lessSure(from, to) : said.surer(from, to);
 }
 
 // What leaving parts out did to the translation, beside the control that left them out.
 export function Outcome({ view }: { view: View }) {
   const { state, look, whole, computing } = view;
   const [before, after] = [whole.ended[0].text, look.ended[0].text];
+  const said = texts.breaking;
   return (
     <dl class="outcome" aria-live="polite">
-      <dt>The whole model</dt>
+      <dt>{said.whole}</dt>
       <dd lang="de">{before}</dd>
-      <dt>Without {partNames(state.leftOut)}, the rest as it was trained</dt>
+      <dt>{said.without(partNames(state.leftOut))}</dt>
       {computing ? (
-        <dd>computing…</dd>
+        <dd>{texts.computing}</dd>
       ) : (
         <dd>
-          <span lang="de">{shorten(after) || "(nothing)"}</span>
-          {sameWords(whole, look) && <b> These are {sameWords(whole, look)}.</b>}
+          <span lang="de">{shorten(after) || texts.nothing}</span>
+          {sameWords(whole, look) && <b>{said.theseAre(sameWords(whole, look))}</b>}
         </dd>
       )}
     </dl>
@@ -162,35 +138,30 @@ export function Outcome({ view }: { view: View }) {
 // Where the decoder's numbers are not those of the moment in which a token was written.
 export function Unmasked({ view }: { view: View }) {
   if (!view.look.leftOut.includes("mask")) return null;
-  return (
-    <p class="unmasked">
-      Without the causal mask these numbers are those of the finished sentence: each position sees what comes
-      after it. While the sentence was being written that was not there yet, so the token that this position
-      wrote, and its probability, come from other numbers than these. Keys that the mask hid are marked.
-    </p>
-  );
+  return <p class="unmasked">{texts.breaking.unmasked}</p>;
 }
 
 export function Breaking({ view }: { view: View }) {
   const { state, choose, model, whole } = view;
   const alone = useEachAlone(view);
+  const said = texts.breaking;
   return (
     <>
       <div class="scrolls">
         <table class="breaking">
-          <caption>The same sentence, the same weights, one part left out at a time</caption>
+          <caption>{said.caption}</caption>
           <thead>
             <tr>
-              <th scope="col">left out</th>
-              <th scope="col">translation</th>
+              <th scope="col">{said.leftOut}</th>
+              <th scope="col">{said.translation}</th>
             </tr>
           </thead>
           <tbody>
             <tr>
-              <th scope="row">nothing</th>
+              <th scope="row">{said.nothing}</th>
               <td lang="de">{whole.ended[0].text}</td>
             </tr>
-            {NAMED.map(([part, , why]) => (
+            {NAMED.map((part) => (
               <tr key={part}>
                 <th scope="row">
                   <Box view={view} part={part}>
@@ -201,25 +172,22 @@ export function Breaking({ view }: { view: View }) {
                   {alone[part] ? (
                     <span lang="de">{shorten(alone[part].ended[0].text)}</span>
                   ) : (
-                    <i>computing…</i>
+                    <i>{texts.computing}</i>
                   )}
-                  {alone[part] && sameWords(whole, alone[part]) && ` (${sameWords(whole, alone[part])})`}
-                  <small>{why}</small>
+                  {alone[part] && sameWords(whole, alone[part]) && said.same(sameWords(whole, alone[part]))}
+                  <small>{texts.parts[part].why}</small>
                 </td>
               </tr>
             ))}
           </tbody>
         </table>
       </div>
-      <p>Tick a box, and the whole page shows the model without that part, until you put it back.</p>
-      <Fold title="Silence heads and feed-forward networks">
-        <p>
-          {3 * model.N * model.h} heads and {2 * model.N} feed-forward networks. Silence one, several, or a
-          layer's heads all at once by the layer's name, to find out which of them this sentence needs.
-        </p>
-        {KINDS.map(([kind, title]) => (
+      <p>{said.tick}</p>
+      <Fold title={said.silenceTitle}>
+        <p>{said.silenceAll(3 * model.N * model.h, 2 * model.N)}</p>
+        {KINDS.map((kind) => (
           <table key={kind} class="silence">
-            <caption>{title}</caption>
+            <caption>{said.kinds[kind]}</caption>
             <tbody>
               {headsOf(kind, model).map((parts, layer) => (
                 <tr key={layer}>
@@ -227,10 +195,10 @@ export function Breaking({ view }: { view: View }) {
                     <button
                       type="button"
                       aria-pressed={parts.every((part) => state.leftOut.includes(part))}
-                      aria-label={`Silence layer ${layer + 1} of ${title}`}
+                      aria-label={said.silenceLayer(layer + 1, said.kinds[kind])}
                       onClick={() => choose({ leftOut: withoutAll(state.leftOut, parts) })}
                     >
-                      layer {layer + 1}
+                      {said.layer(layer + 1)}
                     </button>
                   </th>
                   {parts.map((part, head) => (
@@ -242,11 +210,11 @@ export function Breaking({ view }: { view: View }) {
           </table>
         ))}
         <table class="silence">
-          <caption>Feed-forward, by layer</caption>
+          <caption>{said.networks}</caption>
           <tbody>
             {(["encoder", "decoder"] as const).map((stack) => (
               <tr key={stack}>
-                <th scope="row">{stack}</th>
+                <th scope="row">{said.stacks[stack]}</th>
                 {Array.from({ length: model.N }, (_, layer) => (
                   <Silence
                     key={layer}
@@ -276,7 +244,7 @@ function Silence({ view, part, label }: { view: View; part: Part; label: number 
       <button
         type="button"
         aria-pressed={state.leftOut.includes(part)}
-        aria-label={`Silence ${partName(part)}`}
+        aria-label={texts.breaking.silence(partName(part))}
         onClick={() => choose({ leftOut: without(state.leftOut, part) })}
       >
         {label}
@@ -308,7 +276,7 @@ function useEachAlone({ ask, state }: View): Partial<Record<Part, Look>> {
     let wanted = true;
     setFound({});
     (async () => {
-      for (const [part] of NAMED) {
+      for (const part of NAMED) {
         const one = await ask({ sentence, beam, alpha, prefix, leftOut: [part] });
         if (!wanted) return;
         setFound((others) => ({ ...others, [part]: one }));

@@ -3,6 +3,7 @@
 import { scaleLinear } from "d3-scale";
 import { type ComponentChildren, Fragment, type RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { texts } from "./language.ts";
 import type { Sequence, Vector } from "./transformer.ts";
 
 export type Hue = "stream" | "query" | "key" | "value" | "weight";
@@ -22,7 +23,7 @@ export function percent(share: number): string {
 // a part of a word that is joined to the one before by a dot. Symbols are named, and a byte that is a character by itself
 // is that character.
 export function spelled(piece: string): string {
-  if (piece === "<s>" || piece === "</s>") return piece === "<s>" ? "‹start›" : "‹end›";
+  if (piece === "<s>" || piece === "</s>") return piece === "<s>" ? texts.start : texts.end;
   const byte = Number.parseInt(/^<0x(..)>$/.exec(piece)?.[1] ?? "", 16);
   const text = byte > 0x20 && byte < 0x7f ? String.fromCharCode(byte) : piece.replace(/^\u2581/, "");
   const word = /^[\p{L}\p{N}]/u.test(text);
@@ -89,19 +90,13 @@ export function Legend({ stop }: { stop: string }) {
       <button
         type="button"
         aria-expanded={open}
-        aria-label="How to read the strips"
-        title="How to read the strips"
+        aria-label={texts.howToRead}
+        title={texts.howToRead}
         onClick={() => setOpen(!open)}
       >
         ?
       </button>
-      {open && (
-        <p class="small">
-          In the strips a cell is a number: full colour where it is large and positive, grey (in the dark,
-          sand) where it is large and negative. Each group of strips has a scale of its own, which stands
-          below it. Point at a cell, or slide a finger along a strip, to read its numbers.
-        </p>
-      )}
+      {open && <p class="small">{texts.strips}</p>}
     </div>
   );
 }
@@ -159,7 +154,7 @@ export function Strips(props: {
       ))}
       <p class="range">
         −{shown(most)} <span class={`scale ${hue}`} /> +{shown(most)}
-        {beyond > 0 && ` and beyond: ${beyond} of the numbers are larger, up to ${shown(largest)}`}
+        {beyond > 0 && texts.beyond(beyond, shown(largest))}
       </p>
       <Numbers name={name} rows={rows} />
     </div>
@@ -214,7 +209,7 @@ function Strip(props: {
       />
       {marked !== null && (
         <span class="bubble" aria-hidden="true">
-          number {marked + 1} of {values.length}: <b>{shown(values[marked])}</b>
+          {texts.numberAt(marked + 1, values.length, <b>{shown(values[marked])}</b>)}
         </span>
       )}
     </span>
@@ -226,7 +221,7 @@ export function Numbers({ name, rows }: { name: string; rows: Labelled[] }) {
   const [open, setOpen] = useState(false);
   return (
     <details onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>{name}, as a table</summary>
+      <summary>{texts.asTable(name)}</summary>
       {open && (
         <Scrolls name={name}>
           <table class="numbers">
@@ -298,7 +293,7 @@ export function Choice(props: {
 }
 
 // What may be wider than the page, told where it is.
-export function Scrolls(props: { name: string; what?: string; children: ComponentChildren }) {
+export function Scrolls(props: { name: string; what?: "table" | "tree"; children: ComponentChildren }) {
   const { name, what = "table", children } = props;
   const box = useRef<HTMLDivElement>(null);
   const [cut, setCut] = useState(false);
@@ -312,7 +307,7 @@ export function Scrolls(props: { name: string; what?: string; children: Componen
   const region = cut && { tabIndex: 0, role: "region" as const, "aria-label": name };
   return (
     <>
-      {cut && <p class="small">The {what} is wider than this page: scroll it to the right →</p>}
+      {cut && <p class="small">{texts.tooWide[what]}</p>}
       <div class="scrolls" ref={box} {...region}>
         {children}
       </div>
@@ -341,7 +336,9 @@ export function Slider(props: {
   return (
     <label class="slider">
       <span>
-        {label}: <b>{value.toFixed(step < 1 ? 1 : 0)}</b>
+        {label}
+        {texts.colon}
+        <b>{value.toFixed(step < 1 ? 1 : 0)}</b>
       </span>
       <input
         type="range"

@@ -1,6 +1,7 @@
 // A model of the reader's own, from the folder that `annotated train` writes. It may come from a stranger: a folder
 // that does not fit is refused with one line, and what it holds becomes numbers and text, nothing else.
 
+import { texts } from "./language.ts";
 import { floats, type PageModel } from "./translator.ts";
 
 // What the page can compute, as annotated/inside/__init__.py has it.
@@ -22,24 +23,23 @@ export async function readFolder(files: Iterable<File>): Promise<PageModel> {
   const top = [...files].filter((file) => file.webkitRelativePath.split("/").length <= 2);
   const open = (name: string) => {
     const file = top.find((one) => one.name === name);
-    if (!file) throw new Error(`it has no file ${name}`);
-    if (file.size > 5 * MOST) throw new Error(`${name} is too large: at most ${MOST / 1e6} million numbers`);
+    if (!file) throw new Error(texts.folder.missing(name));
+    if (file.size > 5 * MOST) throw new Error(texts.folder.tooLarge(MOST / 1e6));
     return file;
   };
   const json = async (name: string) => parse(await open(name).text(), name);
 
   const { format, model, tokenizers } = await json("config.json");
-  if (format !== 1 || !isObject(model) || !isObject(tokenizers))
-    throw new Error("config.json does not describe a model");
+  if (format !== 1 || !isObject(model) || !isObject(tokenizers)) throw new Error(texts.folder.noModel);
   for (const [name, value] of Object.entries(NEEDED)) {
     const own = model[name] ?? (name === "parts" ? value : undefined);
-    if (own !== value) throw new Error(`the page needs ${name} ${brief(value)}, not ${brief(own)}`);
+    if (own !== value) throw new Error(texts.folder.needs(name, brief(value), brief(own)));
   }
   const isSize = (value: number) => Number.isInteger(value) && value > 0;
   const setting = (name: string, fits = isSize) => {
     const value = model[name];
     if (typeof value === "number" && fits(value)) return value;
-    throw new Error(`in config.json ${name} is ${brief(value)}`);
+    throw new Error(texts.folder.setting(name, brief(value)));
   };
   const [N, d_model, d_ff] = [setting("N"), setting("d_model"), setting("d_ff")];
   const h = setting("h", (heads) => isSize(heads) && d_model % heads === 0);
@@ -47,19 +47,16 @@ export async function readFolder(files: Iterable<File>): Promise<PageModel> {
   const vocabularies = [setting("src_vocab"), setting("tgt_vocab")];
 
   const joint = tokenizers.src === "tokenizer" && tokenizers.tgt === "tokenizer";
-  if (!joint) throw new Error("the page needs one vocabulary of subwords for both languages, not two");
+  if (!joint) throw new Error(texts.folder.twoVocabularies);
   const { kind, sha256 } = await json("tokenizer.json");
-  if (kind !== "sentencepiece")
-    throw new Error(`the page needs a vocabulary of subwords, not ${brief(kind)}`);
+  if (kind !== "sentencepiece") throw new Error(texts.folder.kind(brief(kind)));
   const trained = top.some((file) => file.name === "training.json") ? await json("training.json") : {};
-  if (trained.variant === "tok")
-    throw new Error("the page needs normal text, and this model reads it lower-cased and tokenised");
+  if (trained.variant === "tok") throw new Error(texts.folder.tokenized);
 
   const vocabulary = new Uint8Array(await open("tokenizer.model").arrayBuffer());
   const pieces = readPieces(vocabulary);
   const other = vocabularies.find((size) => size !== pieces.length);
-  if (other)
-    throw new Error(`tokenizer.model has ${pieces.length} pieces, and config.json asks for ${other}`);
+  if (other) throw new Error(texts.folder.pieces(pieces.length, other));
   const shapes = shapesOf(N, d_model, d_ff, pieces.length);
   const { tensors, weights, sums } = await readTensors(open("model.safetensors"), shapes);
 
@@ -67,7 +64,7 @@ export async function readFolder(files: Iterable<File>): Promise<PageModel> {
   const found = await digest(vocabulary);
   const saved = await digest(new TextEncoder().encode(`{"kind": "sentencepiece", "sha256": "${found}"}`));
   if (found && (found !== sha256 || saved !== (/tokenizer\.json=(\w+)/.exec(sums)?.[1] ?? saved)))
-    throw new Error("tokenizer.model is not the one that was saved with these weights");
+    throw new Error(texts.folder.otherTokenizer);
 
   const breaks = pieces.flatMap(([piece], i) => (/[\r\n]|^<0x0[AD]>$/.test(piece) ? [i] : []));
   return { N, h, d_model, eps, forbidden: [0, 2, ...breaks], pieces, tensors, weights };
@@ -81,7 +78,7 @@ function parse(text: string, name: string): Json {
     const value: unknown = JSON.parse(text);
     if (isObject(value)) return value;
   } catch {}
-  throw new Error(`${name} is damaged`);
+  throw new Error(texts.folder.damaged(name));
 }
 
 // In hexadecimal; nothing where a page may not compute it, as one from plain http.
@@ -122,7 +119,7 @@ function* shapesOf(N: number, d: number, d_ff: number, vocabulary: number): Gene
 }
 
 async function readTensors(file: File, shapes: Iterable<[string, number[]]>) {
-  const damaged = new Error(`${file.name} is damaged`);
+  const damaged = new Error(texts.folder.damaged(file.name));
   if (file.size < 8) throw damaged;
   const length = Number(new DataView(await file.slice(0, 8).arrayBuffer()).getBigUint64(0, true));
   if (8 + length > file.size) throw damaged;
@@ -133,24 +130,24 @@ async function readTensors(file: File, shapes: Iterable<[string, number[]]>) {
   let total = 0;
   for (const [name, shape] of shapes) {
     const own = header[name];
-    if (!isObject(own)) throw new Error(`${file.name} has no tensor ${name}`);
+    if (!isObject(own)) throw new Error(texts.folder.noTensor(name));
     if (JSON.stringify(own.shape) !== JSON.stringify(shape))
-      throw new Error(`tensor ${name} is ${brief(own.shape)}, and config.json asks for ${brief(shape)}`);
+      throw new Error(texts.folder.shape(name, brief(own.shape), brief(shape)));
     const count = shape.reduce((a, b) => a * b, 1);
     total += count;
-    if (total > MOST) throw new Error(`it is too large: at most ${MOST / 1e6} million numbers`);
+    if (total > MOST) throw new Error(texts.folder.tooLarge(MOST / 1e6));
     const [size, read] = TYPES.get(own.dtype) ?? [];
-    if (!size || !read) throw new Error(`tensor ${name} is of type ${brief(own.dtype)}`);
+    if (!size || !read) throw new Error(texts.folder.type(name, brief(own.dtype)));
     const [from, to] = Array.isArray(own.data_offsets) ? own.data_offsets : [];
     if (!Number.isInteger(from) || from < 0 || to - from !== size * count || to > data.byteLength)
       throw damaged;
     const numbers = read(data.slice(from, to));
-    if (!numbers.every(Number.isFinite)) throw new Error(`tensor ${name} holds what is not a number`);
+    if (!numbers.every(Number.isFinite)) throw new Error(texts.folder.notFinite(name));
     tensors[name] = shape;
     parts.push(numbers);
   }
   const surplus = Object.keys(header).find((name) => !Object.hasOwn(tensors, name));
-  if (surplus !== undefined) throw new Error(`tensor ${brief(surplus)} is no part of the paper's model`);
+  if (surplus !== undefined) throw new Error(texts.folder.surplus(brief(surplus)));
   const weights = new Float32Array(total);
   let at = 0;
   for (const numbers of parts) {
@@ -185,12 +182,12 @@ function readPieces(bytes: Uint8Array): PageModel["pieces"] {
       pieces.push([piece, kind === NORMAL ? number : null]);
     }
   } catch {
-    throw new Error("tokenizer.model is damaged");
+    throw new Error(texts.folder.damaged("tokenizer.model"));
   }
   const symbols = pieces.slice(0, 4).map(([piece]) => piece);
   const plain = normalization[4] === 0 && !(normalization[2] as Uint8Array | undefined)?.length;
   if (symbols.join() !== "<s>,</s>,<blank>,<unk>" || training[3] !== BPE || training[35] !== 1 || !plain)
-    throw new Error("tokenizer.model is not byte-pair encoding as this package learns it");
+    throw new Error(texts.folder.otherEncoding);
   return pieces;
 }
 

@@ -1,5 +1,6 @@
 // What a head does in the sentence at hand, in one line: counted in its weights, by rules that the page states.
 
+import { texts } from "./language.ts";
 import type { Sequence } from "./transformer.ts";
 import type { Kind } from "./view.ts";
 
@@ -22,33 +23,28 @@ export interface Named {
 const rowsWith = (piece: string, keys: string[]) => keys.map((_, j) => j).filter((j) => keys[j] === piece);
 
 // The last full stop and the end symbol: where a head often looks that finds nothing to fetch.
-const restsOf = (keys: string[]) => [keys.lastIndexOf("."), keys.indexOf("‹end›")].filter((j) => j >= 0);
+const restsOf = (keys: string[]) => [keys.lastIndexOf("."), keys.indexOf(texts.end)].filter((j) => j >= 0);
 
 // The places that a pattern may name for a query; the first pattern of those with the most rows is told.
 function patterns(kind: Kind, keys: string[]): [name: string, places: (i: number) => number[]][] {
   const rests = restsOf(keys);
+  const names = texts.heads;
+  const one = keys[rests[0]] === "." ? names.fullStop : names.end;
   const rest: ReturnType<typeof patterns> = rests.length
-    ? [
-        [
-          rests.length > 1
-            ? "mostly at ‹end› or the full stop"
-            : `mostly at ${keys[rests[0]] === "." ? "the full stop" : "‹end›"}`,
-          () => rests,
-        ],
-      ]
+    ? [[rests.length > 1 ? names.rests : one, () => rests]]
     : [];
   const columns = [...new Set(keys)].map((piece): [string, () => number[]] => [
-    `mostly at “${piece}”`,
+    names.piece(piece),
     () => rowsWith(piece, keys),
   ]);
   if (kind === "cross") return [...rest, ...columns];
   return [
-    ["mostly at the token itself", (i) => [i]],
-    ["mostly one token back", (i) => [i - 1]],
-    ["mostly two tokens back", (i) => [i - 2]],
-    ["mostly one token ahead", (i) => [i + 1]],
+    [names.itself, (i) => [i]],
+    [names.oneBack, (i) => [i - 1]],
+    [names.twoBack, (i) => [i - 2]],
+    [names.oneAhead, (i) => [i + 1]],
     ...(kind === "encoder" ? rest : []),
-    [kind === "encoder" ? "mostly at the first token" : "mostly at ‹start›", () => [0]],
+    [kind === "encoder" ? names.first : names.start, () => [0]],
     ...columns,
   ];
 }
@@ -69,19 +65,16 @@ export function nameOf(kind: Kind, { weights, masked, keys }: Head): Named | nul
       counted(name, (i) => places(i).reduce((sum, j) => sum + (weights[i][j] ?? 0), 0) > HALF),
     )
     .sort((a, b) => b.rows - a.rows);
-  const sharp =
-    kind === "cross"
-      ? "mostly at one English token for each (sharp)"
-      : "mostly at one token, not the same in every row (sharp)";
+  const sharp = kind === "cross" ? texts.heads.sharpAcross : texts.heads.sharp;
   const others = [
     counted(sharp, (i) => most(i) > HALF),
-    counted("spread over many tokens", (i) => most(i) <= THIRD),
+    counted(texts.heads.spread, (i) => most(i) <= THIRD),
   ];
   return [...(best ? [best] : []), ...others].find(enough) ?? null;
 }
 
 export function told(named: Named | null): string {
-  if (!named) return "no pattern that this page looks for";
+  if (!named) return texts.heads.none;
   const { name, rows, of, all } = named;
-  return of === all ? `${name}: ${rows} of ${of} rows` : `${name}: ${rows} of the ${of} rows with a choice`;
+  return texts.heads.rows(name, rows, of, of === all);
 }

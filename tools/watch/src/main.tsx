@@ -2,6 +2,7 @@
 
 import { render } from "preact";
 import { App } from "./app.tsx";
+import { texts } from "./language.ts";
 import style from "./style.css";
 import type { PageModel } from "./translator.ts";
 import { serve } from "./worker.ts";
@@ -19,11 +20,11 @@ declare global {
 // The model may stand in the page already, or in a script that is fetched now.
 function loadModel(address?: string): Promise<PageModel> {
   return new Promise((resolve, reject) => {
-    const found = () => (window.model ? resolve(window.model) : reject(new Error("it holds no model")));
+    const found = () => (window.model ? resolve(window.model) : reject(new Error(texts.noModel)));
     if (window.model || !address) return found();
     const script = Object.assign(document.createElement("script"), { src: address, async: true });
     script.onload = found;
-    script.onerror = () => reject(new Error(`there is no ${address}`));
+    script.onerror = () => reject(new Error(texts.noScript(address)));
     document.head.append(script);
   });
 }

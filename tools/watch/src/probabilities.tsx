@@ -1,6 +1,7 @@
 // What comes out: a probability for every piece, and the choice of another one.
 
 import { Bar, distinct, Fold, joined, percent, Scrolls, Slider, shown, spelled, Tokens } from "./drawing.tsx";
+import { texts } from "./language.ts";
 import { END } from "./tokenizer.ts";
 import { softmax } from "./transformer.ts";
 import { choosePosition, largestOf, namesOf, positionOf, type View } from "./view.ts";
@@ -22,44 +23,53 @@ export function Probabilities({ view }: { view: View }) {
   const rest = 1 - best.reduce((sum, i) => sum + chances[i], 0);
   const begun = look.target.slice(1, at + 1);
   const text = tokenizer.decode(begun);
+  const said = texts.probabilities;
+  const because =
+    written === best[0]
+      ? said.asExpected
+      : at < state.prefix.length
+        ? said.chosen
+        : model.forbidden.includes(best[0])
+          ? said.forbidden
+          : state.beam > 1
+            ? said.searched
+            : said.longest;
   return (
     <>
-      <p class="ask">The position at hand (the piece that it reads → the piece that it writes):</p>
+      <p class="ask">
+        {texts.positionAtHand}
+        {texts.colon}
+      </p>
       <Tokens
         names={namesOf(view, "decoder")}
         chosen={at}
-        label="The position at hand"
+        label={texts.positionAtHand}
         lang="de"
         onChoose={(i) => choosePosition(view, "decoder", i)}
       />
       <p class="said" aria-live="polite">
-        After having written {text ? <b lang="de">“{text}”</b> : "nothing"}, the model gives the highest
-        probability to <b lang="de">{spelled(tokenizer.pieces[best[0]])}</b>, {percent(own[best[0]])}. It
-        wrote <b lang="de">{spelled(tokenizer.pieces[written])}</b>
-        {written === best[0]
-          ? "."
-          : at < state.prefix.length
-            ? ", because you chose it."
-            : model.forbidden.includes(best[0])
-              ? ", because the search never takes the other."
-              : state.beam > 1
-                ? ", because the sentence as a whole scored better with it."
-                : ", because the sentence has reached its greatest length."}
+        {said.said(
+          text ? <b lang="de">“{text}”</b> : null,
+          <b lang="de">{spelled(tokenizer.pieces[best[0]])}</b>,
+          percent(own[best[0]]),
+          <b lang="de">{spelled(tokenizer.pieces[written])}</b>,
+          because,
+        )}
       </p>
-      <Scrolls name="The likeliest pieces">
+      <Scrolls name={said.name}>
         <table class="probabilities">
           <caption>
-            The ten likeliest of {model.pieces.length.toLocaleString("en")} pieces
-            {temperature !== 1 && `, at a temperature of ${temperature.toFixed(1)}`}
+            {said.caption(model.pieces.length.toLocaleString("en"))}
+            {temperature !== 1 && said.atTemperature(temperature.toFixed(1))}
           </caption>
           <thead>
             <tr>
-              <th scope="col">piece</th>
+              <th scope="col">{said.piece}</th>
               <th scope="col">
                 <Term of="logit" />
               </th>
-              <th scope="col">probability</th>
-              <th scope="col">write it instead</th>
+              <th scope="col">{said.probability}</th>
+              <th scope="col">{said.instead}</th>
             </tr>
           </thead>
           <tbody>
@@ -74,7 +84,7 @@ export function Probabilities({ view }: { view: View }) {
                 </td>
                 <td>
                   {token === written ? (
-                    "written"
+                    said.written
                   ) : token === END || model.forbidden.includes(token) ? (
                     "–"
                   ) : (
@@ -87,7 +97,7 @@ export function Probabilities({ view }: { view: View }) {
                         })
                       }
                     >
-                      Write <span lang="de">{names[i]}</span>
+                      {said.write(<span lang="de">{names[i]}</span>)}
                     </button>
                   )}
                 </td>
@@ -97,30 +107,27 @@ export function Probabilities({ view }: { view: View }) {
         </table>
       </Scrolls>
       <p class="small">
-        The other {(model.pieces.length - best.length).toLocaleString("en")} pieces share{" "}
-        {percent(Math.max(0, rest))}.{joined(names) && " A dot joins a piece to the one before it."}
+        {said.rest((model.pieces.length - best.length).toLocaleString("en"), percent(Math.max(0, rest)))}
+        {joined(names) && texts.dotJoins}
       </p>
       {state.prefix.length > 0 && (
         <p>
-          You made the translation begin with <b lang="de">“{tokenizer.decode(state.prefix)}”</b>.{" "}
+          {said.begun(<b lang="de">“{tokenizer.decode(state.prefix)}”</b>)}{" "}
           <button type="button" onClick={() => choose({ prefix: [] })}>
-            Let the model choose again
+            {said.again}
           </button>
         </p>
       )}
-      <Fold title="Temperature of the softmax, for show">
+      <Fold title={said.temperatureTitle}>
         <Slider
-          label="Temperature"
+          label={said.temperature}
           from={0.2}
           to={3}
           step={0.1}
           value={temperature}
           onMove={(temperature) => choose({ temperature })}
         />
-        <p class="small">
-          Logits are divided by it first. Below 1 the likeliest piece gains, above 1 all become more alike.
-          The model itself uses 1.
-        </p>
+        <p class="small">{said.aboutTemperature}</p>
       </Fold>
     </>
   );

@@ -13,6 +13,7 @@ export interface State extends Request {
   position: Record<Side, number | null>; // the token at hand; null for a telling one, see `tellingPosition`
   key: number | null; // the token that it looks at; null for the one that it looks at most
   temperature: number; // of the softmax over pieces, for show
+  language?: string; // of the page's words, where one was chosen
 }
 
 // The model as it was trained and its search as in the paper.
@@ -64,6 +65,7 @@ export function writeLink(state: State): string {
   if (state.beam !== FIRST.beam) link.set("beam", String(state.beam));
   if (state.alpha !== FIRST.alpha) link.set("alpha", String(state.alpha));
   if (state.temperature !== FIRST.temperature) link.set("temperature", String(state.temperature));
+  if (state.language) link.set("lang", state.language);
   return link.toString();
 }
 
@@ -73,6 +75,7 @@ export function readLink(text: string): State {
   const tokens = numbers(link.get("token") ?? "").map((n) => (n > 0 ? n - 1 : null));
   const first = sentence === FIRST.sentence ? [FIRST.position.encoder, FIRST.position.decoder] : [];
   const [encoder = null, decoder = null, key = null] = tokens.length ? tokens : first;
+  const language = link.get("lang");
   const [layer, head] = ["layer", "head"].map((name) => within(link.get(name), 1, 99, 0));
   return {
     sentence,
@@ -86,5 +89,6 @@ export function readLink(text: string): State {
     beam: Math.round(within(link.get("beam"), 1, 6, FIRST.beam)),
     alpha: within(link.get("alpha"), 0, 1, FIRST.alpha),
     temperature: within(link.get("temperature"), 0.2, 3, FIRST.temperature),
+    ...(language && { language }),
   };
 }

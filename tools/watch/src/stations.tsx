@@ -3,21 +3,21 @@
 import { useState } from "preact/hooks";
 import { Leave, Unmasked } from "./breaking.tsx";
 import { Bar, Fold, joined, Scrolls, Strips, shown, spelled, Tokens } from "./drawing.tsx";
+import { texts } from "./language.ts";
 import { beginning, type Side } from "./state.ts";
 import { moments, similarity } from "./transformer.ts";
 import { choosePosition, largestOf, namesOf, piecesOf, positionOf, readOf, type View } from "./view.ts";
-import { Term } from "./words.tsx";
 
 const embedding = (side: Side) => (side === "encoder" ? "src_embed" : "tgt_embed");
 
 export function ChooseToken({ view, side }: { view: View; side: Side }) {
-  const label =
-    side === "encoder"
-      ? "The token at hand"
-      : "The position at hand (the piece that it reads → the piece that it writes)";
+  const label = side === "encoder" ? texts.tokenAtHand : texts.positionAtHand;
   return (
     <>
-      <p class="ask">{label}:</p>
+      <p class="ask">
+        {label}
+        {texts.colon}
+      </p>
       <Tokens
         names={namesOf(view, side)}
         chosen={positionOf(view, side)}
@@ -34,14 +34,13 @@ export function SourcePieces({ view }: { view: View }) {
   const { look, tokenizer, model, tries, choose } = view;
   const composed = tokenizer.composed(look.source);
   const names = look.source.map((token) => spelled(tokenizer.pieces[token]));
+  const said = texts.sourcePieces;
   const spelledInBytes = look.source.filter((token) => tokenizer.isByte(token)).length;
   return (
     <>
       <p class="said" aria-live="polite">
-        This sentence is <b>{look.source.length} tokens</b>: {look.source.length - 1} pieces from a table of{" "}
-        {model.pieces.length.toLocaleString("en")}, and the end symbol.
-        {spelledInBytes > 0 &&
-          ` ${spelledInBytes} of them are single bytes, because no piece holds their character: the captions that it learned from hardly ever had it.`}
+        {said.count(look.source.length, model.pieces.length.toLocaleString("en"))}
+        {spelledInBytes > 0 && said.bytes(spelledInBytes)}
       </p>
       <ol class="pieces">
         {look.source.map((token, i) => (
@@ -52,28 +51,24 @@ export function SourcePieces({ view }: { view: View }) {
         ))}
       </ol>
       <p class="small">
-        {joined(names) && "A dot joins a piece to the one before it. "}A word's first piece holds the space
-        before it (▁ in the notebooks). The number is the row of the table in which the piece is looked up.
+        {joined(names) && `${texts.dotJoins} `}
+        {said.spelling}
       </p>
       <p>
-        {composed.length ? (
-          <>
-            Put together from several pieces:{" "}
-            {composed.map((word, i) => (
-              <span key={i}>
-                {i > 0 && ", "}
-                <b>{word.join("·")}</b>
-              </span>
-            ))}
-            .
-          </>
-        ) : (
-          "Here each word is a single piece."
-        )}
+        {composed.length
+          ? said.composed(
+              composed.map((word, i) => (
+                <span key={i}>
+                  {i > 0 && texts.comma}
+                  <b>{word.join("·")}</b>
+                </span>
+              )),
+            )
+          : said.single}
       </p>
       {tries.pieces && !composed.length && (
         <div class="try">
-          <p>A sentence with words that are put together:</p>
+          <p>{said.try}</p>
           <button type="button" onClick={() => choose(beginning(tries.pieces ?? ""))}>
             {tries.pieces}
           </button>
@@ -85,19 +80,19 @@ export function SourcePieces({ view }: { view: View }) {
 
 export function TargetPieces({ view }: { view: View }) {
   const { look, tokenizer } = view;
+  const said = texts.targetPieces;
   const chance = (i: number) => Math.exp(look.trace.generator[i][look.written[i]]);
   return (
-    <Scrolls name="What the decoder reads and writes">
+    <Scrolls name={said.name}>
       <table class="shifted">
-        <caption>
-          At each position one more token is read, and the next is predicted from all that was read
-        </caption>
+        <caption>{said.caption}</caption>
         <thead>
           <tr>
-            <th scope="col">position</th>
-            <th scope="col">it reads</th>
-            <th scope="col">it writes</th>
-            <th scope="col">with probability</th>
+            {said.columns.map((column) => (
+              <th key={column} scope="col">
+                {column}
+              </th>
+            ))}
           </tr>
         </thead>
         <tbody>
@@ -127,13 +122,11 @@ export function Embedding({ view, side }: { view: View; side: Side }) {
   return (
     <>
       <p class="said" aria-live="polite">
-        {pieces.length} tokens become {pieces.length} vectors of {model.d_model} numbers.
-        {twin >= 0
-          ? ` “${spelled(pieces[twin])}” stands here twice, and both rows are the same: nothing tells yet where a token stands.`
-          : " A row depends on the piece alone, not on where it stands."}
+        {texts.embedding.count(pieces.length, model.d_model)}
+        {twin >= 0 ? texts.embedding.twin(spelled(pieces[twin])) : texts.embedding.alone}
       </p>
       <Strips
-        name="Embeddings"
+        name={texts.embedding.name}
         chosen={positionOf(view, side)}
         onRow={(i) => choosePosition(view, side, i)}
         rows={look.trace[`${embedding(side)}.0`].map((values, i) => ({ label: names[i], values }))}
@@ -147,32 +140,27 @@ export function Positions({ view, side }: { view: View; side: Side }) {
   const name = embedding(side);
   const pieces = piecesOf(view, side);
   const at = positionOf(view, side);
+  const said = texts.positions;
   const waves = look.trace[`${name}.1.pe`];
   const names = readOf(view, side);
   return (
     <>
       <ChooseToken view={view} side={side} />
       <Strips
-        name="Embedding, position and their sum"
+        name={said.name}
         rows={[
           { label: spelled(pieces[at]), values: look.trace[`${name}.0`][at] },
           ...(waves ? [{ label: `+ PE(${at})`, values: waves[at] }] : []),
           { label: "= x", values: look.trace[`${name}.1`][at] },
         ]}
       />
-      <p class="small">
-        Positions count from 0: <b>{names[at]}</b> stands at {at}. Without them the decoder keeps some order,
-        through its causal mask.
-      </p>
+      <p class="small">{said.counted(<b>{names[at]}</b>, at)}</p>
       <Leave view={view} part="positions">
-        Leave out the positions
+        {said.leaveOut}
       </Leave>
       {tries.positions && (
         <div class="try">
-          <p>
-            Two sentences made of the same pieces. With positions they mean opposite things; leave the
-            positions out, and the model cannot tell one from the other:
-          </p>
+          <p>{said.try}</p>
           {tries.positions.map((sentence) => (
             <button
               key={sentence}
@@ -186,15 +174,12 @@ export function Positions({ view, side }: { view: View; side: Side }) {
         </div>
       )}
       {waves && (
-        <Fold title="The waves of all positions of this sentence">
+        <Fold title={said.waves}>
           <Strips
-            name="Positional encodings"
+            name={said.wavesName}
             rows={waves.map((values, i) => ({ label: `${i} ${spelled(pieces[i])}`, values }))}
           />
-          <p class="small">
-            To the left the waves are fast, to the right so slow that a sentence of this length sees hardly
-            any change.
-          </p>
+          <p class="small">{said.fast}</p>
         </Fold>
       )}
     </>
@@ -221,6 +206,7 @@ export function AddAndNorm({ view, side, sublayer }: { view: View; side: Side; s
     `${layer}.sublayer.${sublayer}.norm`,
   ];
   const [x, output, sum, norm] = rows.map((name) => look.trace[name][at]);
+  const said = texts.addAndNorm;
   const told = (label: string, values: Float32Array) => {
     const { mean, variance } = moments(values);
     return (
@@ -237,41 +223,34 @@ export function AddAndNorm({ view, side, sublayer }: { view: View; side: Side; s
     <>
       <ChooseToken view={view} side={side} />
       <Strips
-        name="Residual connection and layer normalisation"
+        name={said.name}
         rows={[
-          { label: residual ? "x" : "x (left out)", values: x },
-          { label: residual ? "+ sublayer(x)" : "sublayer(x)", values: output },
-          { label: "= sum", values: sum },
-          { label: "norm(sum)", values: norm },
+          { label: residual ? "x" : said.leftOutX, values: x },
+          { label: residual ? `+ ${said.sublayer}` : said.sublayer, values: output },
+          { label: `= ${said.sum}`, values: sum },
+          { label: said.norm, values: norm },
         ]}
       />
       <table class="moments">
-        <caption>Over the {x.length} numbers of this token</caption>
+        <caption>{said.caption(x.length)}</caption>
         <thead>
           <tr>
             <td />
-            <th scope="col">mean</th>
-            <th scope="col">standard deviation</th>
+            <th scope="col">{said.mean}</th>
+            <th scope="col">{said.deviation}</th>
           </tr>
         </thead>
         <tbody>
           {told("x", x)}
-          {told("sublayer(x)", output)}
-          {told("sum", sum)}
-          {told("norm(sum)", norm)}
+          {told(said.sublayer, output)}
+          {told(said.sum, sum)}
+          {told(said.norm, norm)}
         </tbody>
       </table>
-      <p class="small">
-        The norm brings the sum to mean 0 and standard deviation 1, then multiplies each number by a learned{" "}
-        <Term of="gain" /> and adds a learned shift: that is why its own <Term of="standard deviation" /> need
-        not be 1.
-      </p>
-      <p class="small">
-        The <Term of="cosine similarity" /> of x and the sum is <b>{shown(alike)}</b>: at 1 the sum still
-        points where x did, at 0 nothing of that direction is left, below 0 it points away from it.
-      </p>
+      <p class="small">{said.rescaled}</p>
+      <p class="small">{said.similar(<b>{shown(alike)}</b>)}</p>
       <Leave view={view} part="residual">
-        Leave out all residual connections
+        {said.leaveOut}
       </Leave>
     </>
   );
@@ -303,28 +282,34 @@ export function Network({ view, side }: { view: View; side: Side }) {
     (stage) => look.trace[stage][at],
   );
   const alike = similarity(x, sum);
+  const said = texts.network;
+  const change =
+    sizeOf(output) === 0
+      ? said.nothing
+      : shown(alike) === "1.00"
+        ? said.hardly
+        : alike > 0.7
+          ? said.corrects
+          : alike > 0.3
+            ? said.changes
+            : said.anew;
   return (
     <>
       <ChooseToken view={view} side={side} />
       <p class="said" aria-live="polite">
-        For “{names[at]}”,{" "}
-        <b>
-          {fired} of {units.length} units{" "}
-          {leftOut ? "would fire, but the network is left out" : fired === 1 ? "fires" : "fire"}
-        </b>
-        ; the <Term of="ReLU" /> has set the others to 0.
-        {fired > 0 && ` The strongest is unit ${strongest + 1}, with ${shown(units[strongest])}.`}
+        {said.fired(names[at], fired, units.length, leftOut)}
+        {fired > 0 && said.strongest(strongest + 1, shown(units[strongest]))}
       </p>
-      <Strips name="The units of this token" rows={[{ label: `${units.length} units`, values: units }]} />
+      <Strips name={said.name} rows={[{ label: said.units(units.length), values: units }]} />
       {firing.length > 0 && (
-        <div class="tokens units" role="group" aria-label="Units that fire, the strongest first">
+        <div class="tokens units" role="group" aria-label={said.firing}>
           {(every ? firing : firing.slice(0, MANY)).map((i) => (
             <button
               key={i}
               type="button"
               class="token"
               aria-pressed={i === chosen}
-              aria-label={`Unit ${i + 1}: ${shown(units[i])}`}
+              aria-label={said.unit(i + 1, shown(units[i]))}
               onClick={() => setUnit(i)}
             >
               {i + 1}: {shown(units[i])}
@@ -332,14 +317,12 @@ export function Network({ view, side }: { view: View; side: Side }) {
           ))}
           {firing.length > MANY && (
             <button type="button" class="token" aria-expanded={every} onClick={() => setEvery(!every)}>
-              {every ? "the strongest only" : `all ${firing.length} that fire`}
+              {every ? said.fewer : said.all(firing.length)}
             </button>
           )}
         </div>
       )}
-      <Fold
-        title={`Unit ${chosen + 1} for each token of this sentence${leftOut ? ", if it were not left out" : ""}`}
-      >
+      <Fold title={said.each(chosen + 1, leftOut)}>
         {peaks[chosen] > 0 ? (
           <table class="unit">
             <tbody>
@@ -356,40 +339,26 @@ export function Network({ view, side }: { view: View; side: Side }) {
             </tbody>
           </table>
         ) : (
-          <p>It fires for none of them.</p>
+          <p>{said.none}</p>
         )}
       </Fold>
-      <h3>What it adds to the token: {output.length} numbers</h3>
+      <h3>{said.adds(output.length)}</h3>
       <Strips
-        name="Feed-forward input, output and sum"
+        name={said.stripsName}
         rows={[
           { label: "x", values: x },
-          { label: look.leftOut.includes("residual") ? "network(x)" : "+ network(x)", values: output },
-          { label: "= sum", values: sum },
+          { label: look.leftOut.includes("residual") ? said.output : `+ ${said.output}`, values: output },
+          { label: `= ${texts.addAndNorm.sum}`, values: sum },
         ]}
       />
-      <p>
-        The largest number of x is {shown(sizeOf(x))} in size, the largest that the network gives{" "}
-        <b>{shown(sizeOf(output))}</b>. The <Term of="cosine similarity" /> of x and the sum is{" "}
-        <b>{shown(alike)}</b>:{" "}
-        {sizeOf(output) === 0
-          ? "it is left out and adds nothing."
-          : shown(alike) === "1.00"
-            ? "the network hardly changes this token."
-            : alike > 0.7
-              ? "the network corrects this token and leaves most of it as it was."
-              : alike > 0.3
-                ? "the network changes this token a good deal."
-                : "the network writes this token nearly anew."}{" "}
-        The norm, which comes next, brings every sum to the same scale, however large it is.
-      </p>
-      <h3>What is it for?</h3>
-      <p>Leave it out, so that it adds nothing, and see what the translation loses.</p>
+      <p>{said.sizes(shown(sizeOf(x)), <b>{shown(sizeOf(output))}</b>, <b>{shown(alike)}</b>, change)}</p>
+      <h3>{said.purpose}</h3>
+      <p>{said.leave}</p>
       <Leave view={view} part={`${name as `${string}.feed_forward`}`}>
-        Leave out the feed-forward network of layer {state.layer + 1}
+        {said.leaveOne(state.layer + 1)}
       </Leave>
       <Leave view={view} part="networks">
-        Leave out all feed-forward networks, of encoder and decoder
+        {said.leaveAll}
       </Leave>
     </>
   );
@@ -401,14 +370,10 @@ export function Memory({ view }: { view: View }) {
   return (
     <>
       <p class="said" aria-live="polite">
-        <b>
-          {names.length} × {model.d_model} numbers
-        </b>{" "}
-        are all that the decoder will ever know of the English sentence. Each of its {model.N} layers makes
-        its own keys and values of them, once.
+        {texts.memory.all(names.length, model.d_model, model.N)}
       </p>
       <Strips
-        name="The memory"
+        name={texts.memory.name}
         chosen={positionOf(view, "encoder")}
         onRow={(i) => choosePosition(view, "encoder", i)}
         rows={look.trace[`encoder.layers.${model.N - 1}.sublayer.1.norm`].map((values, i) => ({

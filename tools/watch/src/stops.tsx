@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { Heads, Projections, Weighing } from "./attention.tsx";
 import { Beam } from "./beam.tsx";
 import { Breaking } from "./breaking.tsx";
+import { texts } from "./language.ts";
 import { Probabilities } from "./probabilities.tsx";
 import type { Side } from "./state.ts";
 import {
@@ -16,143 +17,81 @@ import {
   TargetPieces,
 } from "./stations.tsx";
 import type { Kind, View } from "./view.ts";
-import { Term } from "./words.tsx";
 
 export interface Stop {
   id: string;
-  title: string;
-  question: string;
-  text: ComponentChildren;
-  equation?: ComponentChildren;
-  shape?: string;
+  words: () => { title: string; question: string; text: ComponentChildren };
+  equation?: () => ComponentChildren;
+  shape?: () => string;
   section: string;
+  place?: () => string; // in the section
   notebook: string;
   strips?: boolean; // whether it shows numbers as strips
   layered?: boolean; // whether there is one in each layer
   headed?: boolean; // and in each head
-  tabs?: [id: string, label: string][]; // stops that belong together
+  tabs?: [id: string, step: "projections" | "weights" | "heads"][]; // stops that belong together
   show: (view: View) => ComponentChildren;
 }
 
 const Q = <b class="query">Q</b>;
 const K = <b class="key">K</b>;
 const V = <b class="value">V</b>;
-const WHERE: Record<Kind, string> = {
-  encoder: "self-attention",
-  decoder: "masked self-attention",
-  cross: "encoder-decoder attention",
-};
-const ASKED: Record<Kind, string> = {
-  encoder: "How does a token decide where to look?",
-  decoder: "Why may the decoder not look ahead?",
-  cross: "Where does the German meet the English?",
-};
-const SEEN: Record<Kind, ComponentChildren> = {
-  encoder: "Every English token may look at every other, before and behind.",
-  decoder:
-    "A German token may look at itself and at what was written before it. What comes later is masked: its score becomes −∞, its weight 0. In training the whole German sentence is there at once, and without the mask the model could copy its answer.",
-  cross: (
-    <>
-      Here the two languages meet: the query comes from the German written so far, keys and values from the{" "}
-      <Term of="memory" /> of the English. In the last layer a position looks for the English of the token
-      that it is about to write; in layers before it a head may still look for that of the token just read. So
-      each position has two names.
-    </>
-  ),
-};
+const LENGTH = { encoder: "src_len", decoder: "tgt_len" };
 
-function pieces(side: Side): Stop {
-  return side === "encoder"
-    ? {
-        id: "encoder-pieces",
-        title: "Pieces",
-        question: "What does the model read?",
-        text: "Not words but pieces. Byte-pair encoding has learned them from English and German captions together: a frequent word is one piece, a rare one is put together from several, and a character that no piece holds is spelled in bytes. Why not whole words? A table of words has no row for a word that is not in it, such as a new name; of pieces any word can be made.",
-        shape: "(src_len)",
-        section: "5.1",
-        notebook: "07_batches_and_masks",
-        show: (view) => <SourcePieces view={view} />,
-      }
-    : {
-        id: "decoder-pieces",
-        title: "Outputs, shifted right",
-        question: "What does the decoder read?",
-        text: "What it has written so far, moved one place to the right so that a start symbol comes first. It predicts the next token, appends it, and reads again: it is auto-regressive.",
-        shape: "(tgt_len)",
-        section: "3.1",
-        notebook: "07_batches_and_masks",
-        show: (view) => <TargetPieces view={view} />,
-      };
-}
+const pieces = (side: Side): Stop => ({
+  id: `${side}-pieces`,
+  words: () => (side === "encoder" ? texts.stops.encoderPieces : texts.stops.decoderPieces),
+  shape: () => `(${LENGTH[side]})`,
+  section: side === "encoder" ? "5.1" : "3.1",
+  notebook: "07_batches_and_masks",
+  show: (view) => (side === "encoder" ? <SourcePieces view={view} /> : <TargetPieces view={view} />),
+});
 
 const inputs = (side: Side): Stop[] => [
   {
     id: `${side}-embedding`,
-    title: "Embedding",
-    question: "How does a piece become numbers?",
+    words: () => texts.stops.embedding,
     strips: true,
-    text: (
-      <>
-        Each piece has a row of learned numbers in a table, its embedding. The row is multiplied by{" "}
-        <span class="whole">
-          √<Term of="d_model" />,
-        </span>{" "}
-        so that the positions, added next, do not drown it.
-      </>
-    ),
-    equation: (
+    equation: () => (
       <>
         E[piece] · √d<sub>model</sub>
       </>
     ),
-    shape: side === "encoder" ? "(src_len, d_model)" : "(tgt_len, d_model)",
+    shape: () => `(${LENGTH[side]}, d_model)`,
     section: "3.4",
     notebook: "04_feed_forward_and_embeddings",
     show: (view) => <Embedding view={view} side={side} />,
   },
   {
     id: `${side}-positions`,
-    title: "Positional encoding",
-    question: "How does the model know the order of the words?",
+    words: () => texts.stops.positions,
     strips: true,
-    text: "An embedding says which piece, not where it stands. So a pattern of sine and cosine waves, different at every position, is added to it; with waves, the paper hoped, distances are easy to learn. Attention itself sees no order: leave the positions out, and it reads a bag of pieces.",
-    equation: (
+    equation: () => (
       <>
         PE(pos, 2i) = sin(pos / 10000
         <sup>
           2i/d<sub>model</sub>
         </sup>
-        ), PE(pos, 2i+1) = cos of the same, for the numbers 2i and 2i+1 of a vector
+        ){texts.stops.positions.equation}
       </>
     ),
-    shape: side === "encoder" ? "(src_len, d_model)" : "(tgt_len, d_model)",
+    shape: () => `(${LENGTH[side]}, d_model)`,
     section: "3.5",
     notebook: "05_positional_encoding",
     show: (view) => <Positions view={view} side={side} />,
   },
 ];
 
-const Compared = () => (
-  <>
-    A token's query is compared with every key by a dot product, its score; the softmax turns the scores into
-    weights that sum to 1. Before it they are scaled: a sum of d<sub>k</sub> products, some negative, is about
-    √d<sub>k</sub> times as large as one of them, so it is divided by{" "}
-    <span class="whole">
-      √<Term of="d_k" />.
-    </span>{" "}
-    Undivided, large scores give nearly all the weight to one token: the head then passes on a single value,
-    and in training the softmax has “extremely small <Term of="gradient" as="gradients" />
-    ”, so it hardly learns to look elsewhere.
-  </>
-);
-
 function attention(kind: Kind): Stop[] {
-  const tabs: [string, string][] = [
-    [`${kind}-projections`, "q, k, v"],
-    [`${kind}-weights`, "scores and weights"],
-    [`${kind}-heads`, "heads"],
-  ];
-  const common = { strips: true, layered: true, headed: true, tabs };
+  const common = {
+    strips: true,
+    layered: true,
+    headed: true,
+    tabs: (["projections", "weights", "heads"] as const).map((step): [string, typeof step] => [
+      `${kind}-${step}`,
+      step,
+    ]),
+  };
   const [queries, keys] = [
     kind === "encoder" ? "src_len" : "tgt_len",
     kind === "decoder" ? "tgt_len" : "src_len",
@@ -161,22 +100,13 @@ function attention(kind: Kind): Stop[] {
     {
       ...common,
       id: `${kind}-projections`,
-      title: `Queries, keys and values, ${WHERE[kind]}`,
-      question: "What do a query, a key and a value do?",
-      text: (
-        <>
-          A token's vector x is multiplied by three learned matrices. The <b class="query">query</b> says what
-          this token looks for. The <b class="key">key</b> says by what it can be found. The{" "}
-          <b class="value">value</b> is what it hands over to those who find it. Nobody told the model so:
-          these are the roles that the formula of attention, at the next stop, gives them.
-        </>
-      ),
-      equation: (
+      words: () => titled(texts.stops.projections, kind),
+      equation: () => (
         <>
           {Q} = X W<sup>Q</sup>, {K} = X W<sup>K</sup>, {V} = X W<sup>V</sup>
         </>
       ),
-      shape: `Q (h, ${queries}, d_k), K and V (h, ${keys}, d_k)`,
+      shape: () => `Q (h, ${queries}, d_k), K, V (h, ${keys}, d_k)`,
       section: kind === "encoder" ? "3.2.2" : "3.2.3",
       notebook: "03_multi_head_attention",
       show: (view) => <Projections view={view} kind={kind} />,
@@ -184,47 +114,35 @@ function attention(kind: Kind): Stop[] {
     {
       ...common,
       id: `${kind}-weights`,
-      title: `Scores and weights, ${WHERE[kind]}`,
-      question: ASKED[kind],
-      text: (
-        <>
-          {SEEN[kind]}{" "}
-          {kind === "encoder" ? (
-            <Compared />
-          ) : (
-            <>
-              The rest is as in the encoder: dot products of the query with every key, divided by √d
-              <sub>k</sub>, and a softmax.
-            </>
-          )}
-        </>
-      ),
-      equation: (
+      words: () => {
+        const { title, question, text } = texts.stops.weights;
+        return titled({ title, question: question[kind], text: text[kind] }, kind);
+      },
+      equation: () => (
         <>
           softmax({Q}
           {K}
           <sup>T</sup> / √d<sub>k</sub>
           {kind === "decoder" && " + M"}) {V}
-          {kind === "decoder" && ", with M = −∞ where a key comes later, 0 elsewhere"}
+          {kind === "decoder" && texts.stops.weights.mask}
         </>
       ),
-      shape: `(h, ${queries}, ${keys})`,
-      section: kind === "encoder" ? "3.2.1, equation 1" : "3.2.3",
+      shape: () => `(h, ${queries}, ${keys})`,
+      section: kind === "encoder" ? "3.2.1" : "3.2.3",
+      place: () => (kind === "encoder" ? texts.stops.weights.equation : ""),
       notebook: kind === "cross" ? "13_reading_attention" : "02_attention",
       show: (view) => <Weighing view={view} kind={kind} />,
     },
     {
       ...common,
       id: `${kind}-heads`,
-      title: `Heads, ${WHERE[kind]}`,
-      question: "Why several heads?",
-      text: "One softmax can look at one mixture of places at a time. Several heads look at different places for different reasons, each with its own queries, keys and values. What they bring is laid side by side and mixed by one more matrix.",
-      equation: (
+      words: () => titled(texts.stops.heads, kind),
+      equation: () => (
         <>
           Concat(head<sub>1</sub>, …, head<sub>h</sub>) W<sup>O</sup>
         </>
       ),
-      shape: `(${queries}, h · d_v) → (${queries}, d_model)`,
+      shape: () => `(${queries}, h · d_v) → (${queries}, d_model)`,
       section: "3.2.2",
       notebook: "03_multi_head_attention",
       show: (view) => <Heads view={view} kind={kind} />,
@@ -232,25 +150,21 @@ function attention(kind: Kind): Stop[] {
   ];
 }
 
-const SUBLAYERS: Record<Side, string[]> = {
-  encoder: ["self-attention", "the feed-forward network"],
-  decoder: ["masked self-attention", "encoder-decoder attention", "the feed-forward network"],
-};
+// The words of a stop that there is in each kind of attention.
+const titled = <T,>({ title, ...words }: T & { title: (where: string) => string }, kind: Kind) => ({
+  ...words,
+  title: title(texts.stops.where[kind]),
+});
 
 const addAndNorm = (side: Side, sublayer: number): Stop => ({
   id: `${side}-norm${sublayer + 1}`,
-  title: `Add & norm after ${SUBLAYERS[side][sublayer]}`,
-  question: "Why is the input added to the output?",
+  words: () => {
+    const { title, after, question, text } = texts.stops.norm;
+    return { title: title(after[side][sublayer]), question, text };
+  },
   strips: true,
-  text: (
-    <>
-      A <Term of="sub-layer" /> does not replace a token's vector: what it computes is added to it, so nothing
-      is lost on the way up, and in training the <Term of="gradient" /> has a straight way down. The norm then
-      brings the sum back to one scale.
-    </>
-  ),
-  equation: <>LayerNorm(x + Sublayer(x))</>,
-  shape: side === "encoder" ? "(src_len, d_model)" : "(tgt_len, d_model)",
+  equation: () => <>LayerNorm(x + Sublayer(x))</>,
+  shape: () => `(${LENGTH[side]}, d_model)`,
   section: "3.1",
   notebook: "06_the_full_model",
   layered: true,
@@ -259,17 +173,16 @@ const addAndNorm = (side: Side, sublayer: number): Stop => ({
 
 const network = (side: Side): Stop => ({
   id: `${side}-network`,
-  title: "Feed-forward",
-  question: "What happens to each token by itself?",
+  words: () => texts.stops.network,
   strips: true,
-  text: "Attention moves information between tokens; this network works on each token alone, with the same weights at every position. It widens the vector, sets what is negative to 0, and narrows it again; without the step in the middle its two matrices would be no more than one. No unit of the wide vector has a name: training chose what makes it fire, and often it is a mixture of things.",
-  equation: (
+  equation: () => (
     <>
       max(0, x W<sub>1</sub> + b<sub>1</sub>) W<sub>2</sub> + b<sub>2</sub>
     </>
   ),
-  shape: "(d_model) → (d_ff) → (d_model), for each token",
-  section: "3.3, equation 2",
+  shape: () => `(d_model) → (d_ff) → (d_model)${texts.stops.network.shape}`,
+  section: "3.3",
+  place: () => texts.stops.network.equation,
   notebook: "04_feed_forward_and_embeddings",
   layered: true,
   show: (view) => <Network view={view} side={side} />,
@@ -277,11 +190,9 @@ const network = (side: Side): Stop => ({
 
 const memory: Stop = {
   id: "encoder-memory",
-  title: "The memory",
-  question: "What does the decoder get of the English?",
+  words: () => texts.stops.memory,
   strips: true,
-  text: "The last encoder layer's output, one vector for each token. It is computed once; the decoder looks at all of it anew for each token that it writes. There is no single vector through which the sentence must pass.",
-  shape: "(src_len, d_model)",
+  shape: () => "(src_len, d_model)",
   section: "3.1",
   notebook: "01_why_attention",
   show: (view) => <Memory view={view} />,
@@ -289,21 +200,13 @@ const memory: Stop = {
 
 const probabilities: Stop = {
   id: "probabilities",
-  title: "Linear and softmax",
-  question: "How does it choose the next token?",
-  text: (
-    <>
-      The decoder's last vector is compared with the row of every piece in the same table that made the
-      embeddings: one <Term of="logit" /> each. The softmax makes them probabilities. Choose another piece,
-      and the translation goes on from it.
-    </>
-  ),
-  equation: (
+  words: () => texts.stops.probabilities,
+  equation: () => (
     <>
       softmax(x E<sup>T</sup> + b)
     </>
   ),
-  shape: "(tgt_len, vocabulary)",
+  shape: () => `(tgt_len, ${texts.stops.probabilities.vocabulary})`,
   section: "3.4",
   notebook: "04_feed_forward_and_embeddings",
   show: (view) => <Probabilities view={view} />,
@@ -311,19 +214,11 @@ const probabilities: Stop = {
 
 const beam: Stop = {
   id: "beam",
-  title: "Beam search",
-  question: "Why not simply take the likeliest token each time?",
-  text: (
+  words: () => texts.stops.beam,
+  equation: () => (
     <>
-      Because a good beginning may lead to a bad end. The search keeps the few likeliest beginnings side by
-      side, as many as the beam is wide, and drops the others. With a beam of 1 it is <Term of="greedy" />.
-      Every further token makes a sentence less likely: to divide log P, which is negative, by a penalty that
-      grows with the length (in tokens, ‹end› too) makes up for it.
-    </>
-  ),
-  equation: (
-    <>
-      score = log P / ((5 + length) / 6)<sup>α</sup>
+      {texts.stops.beam.equation}
+      <sup>α</sup>
     </>
   ),
   section: "6.1",
@@ -333,10 +228,9 @@ const beam: Stop = {
 
 const breaking: Stop = {
   id: "break",
-  title: "Break it",
-  question: "What is each part for?",
-  text: "Leave a part out and see what becomes of the translation. The model was trained with all its parts, so this shows what this model leans on, not what a model trained without the part could learn.",
-  section: "6.2, where Table 3 trains variants anew",
+  words: () => texts.stops.breaking,
+  section: "6.2",
+  place: () => texts.stops.breaking.table,
   notebook: "12_results",
   show: (view) => <Breaking view={view} />,
 };
@@ -391,25 +285,10 @@ export const TOUR = [
 ];
 
 // What the tour has shown, each with the notebooks that tell it in full.
-export const KNOWN: [text: string, notebooks: string[]][] = [
-  [
-    "A text becomes pieces; a piece becomes a vector, which also says where it stands.",
-    ["04_feed_forward_and_embeddings", "05_positional_encoding"],
-  ],
-  [
-    "Attention is a mean of values, weighted by how well a query and the keys match; several heads look at several places.",
-    ["02_attention", "03_multi_head_attention"],
-  ],
-  [
-    "A feed-forward network works on each token alone, and what a sub-layer computes is added to what it read.",
-    ["04_feed_forward_and_embeddings", "06_the_full_model"],
-  ],
-  [
-    "The mask lets the decoder learn at all positions at once, without seeing the answer.",
-    ["07_batches_and_masks"],
-  ],
-  [
-    "The decoder writes token by token; a beam search keeps several beginnings, as the likeliest may end badly.",
-    ["11_search_and_averaging"],
-  ],
-];
+export const KNOWN = {
+  pieces: ["04_feed_forward_and_embeddings", "05_positional_encoding"],
+  attention: ["02_attention", "03_multi_head_attention"],
+  network: ["04_feed_forward_and_embeddings", "06_the_full_model"],
+  mask: ["07_batches_and_masks"],
+  beam: ["11_search_and_averaging"],
+};

@@ -38,6 +38,7 @@ const state: State = {
   beam: 6,
   alpha: 0.3,
   temperature: 2.5,
+  language: "zh",
 };
 
 test("a link holds all that was chosen", () => {
