@@ -6,17 +6,17 @@
 #
 # Previous: [14_nn_transformer](14_nn_transformer.ipynb) · Next: [16_another_task](16_another_task.ipynb)
 #
-# *29 minutes to read, half a minute to run.*
+# *26 minutes to read, half a minute to run.*
 #
 # - **Before:** you know the model ([06](06_the_full_model.ipynb)), its loss
 #   ([08](08_training_recipe.ipynb)), and decoding with a cache ([11](11_search_and_averaging.ipynb)).
-# - **After:** you can say how long a training run will take and whether arithmetic or memory limits a
-#   matrix product. You can explain how FlashAttention avoids the table of weights, and what several GPUs
-#   must agree on.
+# - **After:** you can say how long a training run will take and whether arithmetic or memory limits a matrix
+#   product. You can explain how FlashAttention avoids the table of weights, and what several GPUs must add
+#   up.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), and this lesson belongs to its section
-# 5.2. A number after `≈` may differ on your processor, and times certainly will. Folded cells called
-# *Check* test what the text claims; you can skip them.
+# 5.2. A number after `≈` may differ on your processor, and times certainly will. You can skip the folded
+# cells: *Scaffolding* measures and draws, and *Check* tests what the text claims.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -28,8 +28,8 @@ if not find_spec("annotated"):
 # ## Ask the profiler
 #
 # Here is one training step of a small model. It reads 40 sentences, and its vocabulary has 6,000 tokens. We
-# don't have to guess where its time goes, because PyTorch can tell us. Its *profiler* records every call
-# and how long it took.
+# don't have to guess where the time goes: PyTorch's *profiler* records every call and how long it took. We
+# ask it for the share of the matrix products.
 
 # %%
 import os
@@ -60,25 +60,30 @@ def step():
 # %% tags=["nbval-ignore-output"]
 from torch.profiler import profile
 
-step()  # the first step is slower: it makes Adam's means
-with profile() as seen:
-    step()
-calls = sorted(seen.key_averages(), key=lambda call: -call.self_cpu_time_total)
-total = sum(call.self_cpu_time_total for call in calls)
-for call in calls[:8]:
-    print(f"{call.self_cpu_time_total / total:5.0%} of the time, {call.count:4} calls  {call.key}")
+
+def share_of_products(run):
+    """The share of the time that matrix products take (mm, addmm, bmm), and the number of all calls."""
+    run()  # the first run is slower: it makes Adam's means
+    with profile() as seen:
+        run()
+    calls = seen.key_averages()
+    time = {call.key: call.self_cpu_time_total for call in calls}
+    products = sum(time.get(f"aten::{name}", 0) for name in ("mm", "addmm", "bmm"))
+    return products / sum(time.values()), sum(call.count for call in calls)
+
+
+share, calls = share_of_products(step)
+print(f"a step makes {calls:,} calls; matrix products take ≈{share:.0%} of its time")
 
 # %% tags=["check"]
-names = ("aten::mm", "aten::addmm", "aten::bmm")
-products = sum(call.self_cpu_time_total for call in calls if call.key in names)
-assert 0.1 < products / total < 0.9
-assert sum(call.count for call in calls) > 500
+assert 0.1 < share < 0.6
+assert calls > 500
 
 # %% [markdown]
-# `mm` and `addmm` are matrix products. They do nearly all the arithmetic, but they take only part of the
-# time. Most of the other calls in the list hardly compute anything: they copy numbers, multiply them by a
-# mask, or belong to the softmax and the loss. Why do these calls take so long? The answer needs two numbers
-# for each call: how much it computes, and how much it fetches from memory.
+# The matrix products do nearly all the arithmetic, but they take only part of the time. Most of the other
+# calls hardly compute anything: they copy numbers, multiply them by a mask, or belong to the softmax and the
+# loss. Why do these calls take so long? The answer needs two numbers for each call: how much it computes, and
+# how much it fetches from memory.
 
 # %% [markdown]
 # ## How much arithmetic?
@@ -94,9 +99,10 @@ assert sum(call.count for call in calls) > 500
 # $$6 \cdot \text{weights} \cdot \text{tokens}$$
 #
 # operations. The rule leaves out the products of queries with keys, which are small for short sentences.
-# PyTorch can count all operations without computing anything. On the device `meta`, a tensor has a shape
-# but no content. We take the base model and a batch as large as the paper's, 25,000 tokens on each side.
-# Each weight meets the tokens of one side only, so the rule counts 25,000 of them.
+# PyTorch can count all operations without computing anything. On the device `meta`, a tensor has a shape but
+# no content. We take the base model and a batch as large as the paper's, 25,000 tokens on each side. The
+# encoder's weights meet only the source tokens, and the decoder's only the target tokens, so we count 25,000
+# and not 50,000.
 
 # %%
 from torch.utils.flop_counter import FlopCounterMode
@@ -158,14 +164,14 @@ clock = {n: seconds(lambda x=x: x @ matrix) for n, x in given.items()}
 rate = {n: 2 * n * WIDTH**2 / clock[n] for n in rows}  # operations per second
 copy = torch.empty_like(matrix)
 bandwidth = 2 * matrix.nbytes / seconds(lambda: copy.copy_(matrix))  # bytes per second
-print({n: round(i, 1) for n, i in intensity.items()}, "operations per byte")
+print("operations per byte:", ", ".join(f"{i:.1f} for {n}" for n, i in intensity.items()), "rows")
 print(f"64 rows take ≈{clock[64] / clock[1]:.0f} times as long as one")
 
 # %% tags=["check"]
 assert clock[64] < 40 * clock[1]
 assert intensity[1] < 0.51 < 100 < intensity[256]
 
-# %% tags=["figure-roofline"]
+# %% tags=["figure-roofline", "scaffold"]
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -204,9 +210,8 @@ plt.show()
 # TB/s from memory.
 #
 # Now the profile makes sense. Dropout and softmax do only a few operations for each number that they fetch.
-# These calls lie far to the left in the figure, so they take a large part of the time although they do
-# little arithmetic. In a model this small, the fixed cost of each call adds to that. The rest of this
-# lesson takes up three remedies one by one:
+# These calls lie far to the left in the figure, so they take a large part of the time although they do little
+# arithmetic. In a model this small, the fixed cost of each call adds to that. There are three remedies:
 #
 # 1. **more rows** for each fetched weight;
 # 2. **fewer trips to memory** for the same work;
@@ -221,8 +226,8 @@ plt.show()
 # ## More rows: batches
 #
 # In training, the rows are tokens, and there are thousands of them. In decoding, each sentence has one new
-# token per step. A single sentence gives a product with one row, the leftmost dot in Figure 1. A batch of
-# twelve sentences gives twelve rows for the same fetched weights.
+# token per step. A single sentence gives a product with one row, the leftmost dot in Figure 1. Twelve
+# sentences give twelve rows for the same fetched weights.
 
 # %%
 from annotated import greedy_decode, load_pretrained
@@ -321,10 +326,10 @@ for block in (1, 7, 100):
 
 # %% [markdown]
 # PyTorch's `F.scaled_dot_product_attention` has *fused* kernels of this kind: one compiled call takes the
-# place of several. They also change what training must remember. The next cell counts the bytes that the
-# forward pass keeps for the backward pass.
+# place of several. They also change what training must remember. The folded function counts the bytes that
+# the forward pass keeps for the backward pass.
 
-# %%
+# %% tags=["scaffold"]
 from torch.nn import functional as F
 
 from annotated import attention
@@ -343,6 +348,7 @@ def saved_bytes(attend, n):
     return sum(x.untyped_storage().nbytes() for x in held.values())
 
 
+# %%
 for n in (256, 512, 1024):
     table, fused = saved_bytes(attention, n), saved_bytes(F.scaled_dot_product_attention, n)
     print(f"{n:5} tokens: with the table {table / 1e6:5.1f} MB, fused {fused / 1e6:.1f} MB")
@@ -355,15 +361,43 @@ assert tables[1] / tables[0] > 3.2
 
 # %% [markdown]
 # When the sentence is twice as long, attention with the table keeps about four times as many bytes, and the
-# fused form only twice as many. The fused form does *more* arithmetic, because its backward pass computes
-# the scores again. It is still faster for long sentences. In a recorded benchmark of this package's
-# attention on a CPU, the fused form was slower at 48 tokens and faster from 128 tokens on.
+# fused form only twice as many. The fused form does *more* arithmetic, because its backward pass computes the
+# scores again. Still, in a recorded benchmark of this package's attention on a CPU, it was faster from 128
+# tokens on. At 48 tokens, it was slower.
 #
-# The same idea makes other parts faster. Fused Adam updates all weights in one pass over memory, and
-# `torch.compile` finds many such fusions by itself.
+# Back to our training step. Its attention is fused already, but its loss and its Adam are not. Ours builds a
+# table of smoothed targets, with an entry for each token and each word of the vocabulary. PyTorch's own loss
+# does without this table, and its fused Adam updates all weights in one call.
 #
-# **To keep:** FlashAttention computes the same formula block by block with a running softmax, so the table
-# never exists.
+# **Before you run this:** which share of the time will the matrix products take now?
+
+# %% tags=["nbval-ignore-output"]
+fused_adam = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
+
+
+def fused_step():
+    states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+    logits = model.generator.proj(states).flatten(0, 1)  # the scores before the softmax
+    F.cross_entropy(logits, batch.tgt_y.flatten(), ignore_index=2, label_smoothing=0.1).backward()
+    fused_adam.step()
+    fused_adam.zero_grad()
+
+
+fused_share, fused_calls = share_of_products(fused_step)
+faster = seconds(step) / seconds(fused_step)
+print(f"a step makes {fused_calls:,} calls; matrix products take ≈{fused_share:.0%} of its time")
+print(f"it is ≈{faster:.1f} times as fast")
+
+# %% tags=["check"]
+assert fused_share > share
+assert fused_calls < calls
+
+# %% [markdown]
+# The matrix products are the same, but there are fewer trips to memory. So the products take a larger share
+# of a shorter step. `torch.compile` finds many such fusions by itself.
+#
+# **To keep:** fused calls make fewer trips to memory. FlashAttention goes through the keys block by block
+# with a running softmax, so the table of scores never exists.
 
 # %% tags=["check"]
 from annotated.translation.evaluate import recorded
@@ -394,13 +428,13 @@ assert torch.tensor(1e-8, dtype=torch.float16).item() == 0
 
 # %% [markdown]
 # float16 is more exact, but its range is small: small gradients become 0, and large sums become infinity.
-# bfloat16 has float32's range, but only two to three digits. Its sum of ones stops at 256, because 257 is
-# not a bfloat16 number. The solution is **mixed precision**: the factors of matrix products are in
-# bfloat16, while sums, weights, Adam's means and the loss stay in float32. In this package, the option is
-# `--precision bf16`.
+# bfloat16 has float32's range, but only two to three digits. Its sum of ones stops at 256, because 257 is not
+# a bfloat16 number. The solution is **mixed precision**. Weights, Adam's means and the loss stay in float32.
+# Only for a matrix product are the two factors rounded to bfloat16, and its sums are again computed in
+# float32. In this package, the option is `--precision bf16`.
 #
-# A finished model that only translates often needs no more than 8 bits. **Quantization** stores each row of
-# a weight matrix as whole numbers from −127 to 127, with one scale for the row:
+# A finished model often needs no more than 8 bits. **Quantization** stores each row of a weight matrix as
+# whole numbers from −127 to 127, with one scale for the row:
 
 # %%
 from copy import deepcopy
@@ -422,10 +456,9 @@ print(f"≈{same} of 12 translations are the same with weights of 8 bits")
 assert same >= 6
 
 # %% [markdown]
-# Our cell rounds only the weights. An engine that computes in 8 bits also rounds the activations. In a
-# recorded benchmark of three models with the engine CTranslate2, BLEU changed by less than 0.3 on a
-# processor with instructions for 8-bit products. On a processor without them, one of the three models lost
-# about one point. So measure the quality on the machine that will translate.
+# Our cell rounds only the weights. The engine CTranslate2 also rounds the other factor of each product. In a
+# recorded benchmark of three models, BLEU changed by less than 0.3 on one processor, and on another, one of
+# the models lost about one point. So measure the quality on the machine that will translate.
 #
 # **To keep:** matrix products work in 16 bits, sums need 32, and a finished model often needs only 8.
 
@@ -451,7 +484,7 @@ assert sorted(changes["AVX2"])[0] < -1 < -0.3 < sorted(changes["AVX2"])[2]
 #
 # *Figure 3. Data parallelism. The loss of each part is a sum, and the division by all tokens comes last.*
 #
-# One detail easily goes wrong. The loss is a mean over tokens, and the parts have different numbers of
+# One detail easily goes wrong: the loss is a mean over tokens, and the parts have different numbers of
 # tokens.
 #
 # **Before you run this:** one GPU has short sentences, and another has long ones. Each divides its gradient
@@ -487,42 +520,14 @@ assert (mean_of_means - wanted).norm() > 0.1 * wanted.norm()
 torch.testing.assert_close(divided_last, wanted)
 
 # %% [markdown]
-# No, the mean of the means is wrong, and nothing crashed. The first part has 12 tokens and the second has
-# 32, so a token of the first part counted more than twice as much. The remedy is simple, because the
-# gradient of a sum is the sum of the gradients. Each GPU computes the gradient of its *summed* loss. The
-# all-reduce adds the gradients and the token counts, and the division comes last. This package's `Trainer`
-# works this way.
+# No, the mean of the means is wrong, and nothing crashed. The first part has 12 tokens and the second has 32,
+# so a token of the first part counted more than twice as much. The remedy is simple, because the gradient of
+# a sum is the sum of the gradients. Each GPU computes the gradient of its *summed* loss. The all-reduce adds
+# the gradients and the token counts, and the division comes last.
 #
-# The same holds for **gradient accumulation**. If a batch does not fit into memory, process it in pieces.
-# Add up the gradients of all pieces, divide by the number of all tokens, and only then update the weights.
-# In this package, `--accumulate 8` adds up eight batches before each update.
-#
-# On one machine with eight GPUs, PyTorch's `torchrun` starts one process for each GPU:
-#
-# ```
-# torchrun --nproc-per-node 8 -m annotated train --corpus multi30k --preset base --out runs/base
-# ```
-#
-# For several machines, `annotated train --help` shows the command.
-#
-# Does sending the gradients take long? When $n$ GPUs add up their gradients in a ring, each GPU sends
-# $2(n-1)/n$ times the bytes of the gradient: half of it to form the sums, and half to hand them out. The
-# next cell divides the time for sending by the time for computing. It uses published rates and measures
-# nothing:
-
-# %%
-compute = 0.4 * 989e12  # assumed: 40% of what an H100 can do in 16 bits
-for link, gpus, per_second in (("8 GPUs, NVLink", 8, 450e9), ("64 GPUs, InfiniBand", 64, 50e9)):
-    sending = 2 * (gpus - 1) / gpus * 4 * weights / per_second  # seconds, in float32
-    for tokens in (3125, 25_000):
-        ratio = sending / (6 * weights * tokens / compute)
-        print(f"{link:20} {tokens:6,} tokens on each GPU: sending / computing = {ratio:.0%}")
-
-# %% [markdown]
-# The number of weights cancels, because the sending and the computing both grow with it. The ratio depends
-# on how many tokens each GPU processes between two exchanges. Part of the sending hides behind the backward
-# pass, because the gradients of the last layers are ready first. If the model itself is too large for one
-# GPU, methods such as FSDP spread its weights and Adam's means over all GPUs, at the price of more sending.
+# This package's `Trainer` works this way, and `annotated train --help` says how to start it on several GPUs.
+# The same rule holds for *gradient accumulation* ([09](09_first_example.ipynb), exercise 2), in which one GPU
+# processes the pieces one after the other.
 #
 # **To keep:** add the gradients and the token counts over all GPUs, and divide last.
 
@@ -570,39 +575,38 @@ assert abs(training_hours(1e6, 1e6, 6e12) - 1 / 3600) < 1e-12
 assert 11 < training_hours(63e6, 100_000 * 25_000, 8 * 0.3 * 9.5e12) < 12.5
 
 # %% [markdown]
-# **Exercise 2 (medium).** Write gradient accumulation. After your function, each parameter's `.grad` is the
-# gradient of the *mean over all tokens* of all pieces, although only one piece is computed at a time.
-# `summed_loss(piece)` returns a piece's summed loss and its number of tokens.
+# **Exercise 2 (medium).** Two GPUs share the keys of one long text, and each has gone through its half with
+# the running softmax. Each holds its largest score, its sum of exponentials and its weighted sum of values.
+# Combine them.
 
 
 # %% tags=["exercise"]
-def accumulate(parameters, pieces, summed_loss):
-    """Set each parameter's .grad to that of the mean loss per token over all pieces."""
+def combine(one, other):
+    """Two triples (largest score, sum, weighted values (d_v,)) -> the triple of all their keys."""
     raise NotImplementedError
 
 
 # %% tags=["solution"]
-def accumulate(parameters, pieces, summed_loss):
-    """Set each parameter's .grad to that of the mean loss per token over all pieces."""
-    for parameter in parameters:
-        parameter.grad = None
-    tokens = 0
-    for piece in pieces:
-        loss, count = summed_loss(piece)
-        loss.backward()  # adds to .grad
-        tokens += count
-    for parameter in parameters:
-        parameter.grad /= tokens
+def combine(one, other):
+    """Two triples (largest score, sum, weighted values (d_v,)) -> the triple of all their keys."""
+    largest = torch.maximum(one[0], other[0])
+    shrink, shrink_other = (one[0] - largest).exp(), (other[0] - largest).exp()
+    return largest, one[1] * shrink + other[1] * shrink_other, one[2] * shrink + other[2] * shrink_other
 
 
 # %% tags=["exercise-test"]
-weight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
-pieces = [torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 1.0], [0.0, 1.0], [2.0, 2.0]])]
-for _ in range(2):  # a second call starts anew
-    accumulate([weight], pieces, lambda piece: ((piece @ weight).square().sum(), len(piece)))
-everything = torch.cat(pieces)
-expected = 2 * everything.T @ (everything @ weight.detach()) / 4
-assert torch.allclose(weight.grad, expected)
+_ = torch.manual_seed(0)
+scores, values = 10 * torch.randn(8), torch.randn(8, 3)
+
+
+def triple(part):
+    exponentials = (scores[part] - scores[part].max()).exp()
+    return scores[part].max(), exponentials.sum(), exponentials @ values[part]
+
+
+for cut in (1, 4, 7):
+    _, total, weighted = combine(triple(slice(0, cut)), triple(slice(cut, 8)))
+    torch.testing.assert_close(weighted / total, scores.softmax(dim=0) @ values)
 
 # %% [markdown]
 # **Exercise 3 (medium).** Explore. In a weight matrix, a single weight is 50 times as large as the others.
