@@ -129,8 +129,8 @@ for text in (*val.src, *val.tgt, "Żółw? 🐢 ﷽", "  two  spaces "):
 # nothing. A vocabulary of whole words would have to call the last three words *unknown*. Byte-pair encoding
 # can spell them. But a model does not understand a word just because it can spell it, as you will see.
 #
-# **Build the vocabulary from the training text only.** If you also use val, the words of val are cut better
-# than those of other new text, and your score looks better than it should.
+# **Build the vocabulary from the training text only.** If you also use val, the words of val stay whole more
+# often than those of other new text, and your score looks better than it should.
 #
 # **To keep:** frequent words are one piece, rare words are several, and only the training text decides which.
 
@@ -158,7 +158,7 @@ batches = TokenBatches(encode_corpus(train, bpe, bpe), max_tokens=384)
 val_batches = TokenBatches(encode_corpus(val, bpe, bpe), max_tokens=768, shuffle=False)
 _ = torch.manual_seed(0)
 model = EncoderDecoder.from_config(TransformerConfig.tiny(len(bpe), len(bpe), N=2, dropout=0.0))
-settings = TrainingConfig(epochs=1, max_tokens=384, warmup=200, learning_rate=0.003, average=0)  # at its peak
+settings = TrainingConfig(epochs=1, max_tokens=384, warmup=200, average=0, learning_rate=0.003)  # at its peak
 folder = Path(tempfile.mkdtemp()) / "run"  # for a run that you want to keep, name a folder of your own
 trainer = Trainer(model, (bpe, bpe), lambda epoch: batches, val_batches, settings, folder)
 _ = trainer.fit()
@@ -215,7 +215,7 @@ assert "enguin" not in ours("Der Pinguin liest ein Buch.")
 
 # %% [markdown]
 # In our run the first sentence, whose words all occur in the training text, comes out right. The penguin
-# disappears without a warning, and the text in lower case is lost as well. A translator can only know what
+# disappears without a warning, and the text in lower case becomes nonsense. A translator can only know what
 # was in its training text. The score on val will not tell you that, because val has no penguins either.
 
 # %% [markdown]
@@ -264,7 +264,7 @@ assert hits == [6, 4, 2, 0]
 #
 # $$\mathrm{BLEU} = 100 \cdot \min\left(1, e^{1 - r/c}\right) \cdot (p_1\, p_2\, p_3\, p_4)^{1/4}$$
 #
-# Here $c$ is the length of the translation and $r$ that of the reference. The factor is the **brevity
+# Here $c$ is the length of the translation and $r$ that of the reference. The first factor is the **brevity
 # penalty**. It lowers the score of a translation that is shorter than the reference. Without it, a translator
 # could leave out every word that it is unsure of. For our pair, $p_4 = 0$, so BLEU would be 0. That is one
 # reason to compute BLEU for a whole text: **we add up the counts of all sentences before we divide.**
@@ -320,11 +320,11 @@ assert abs(bleu(said, val.tgt, tokenize="char").value - official.value) > 0.5
 
 # %% [markdown]
 # The translations are the same each time, and the score is not. This is why you cannot compare the paper's
-# 27.3 directly with a score that you compute with sacreBLEU today. Lesson [12](12_results.ipynb) says how
+# BLEU directly with a score that you compute with sacreBLEU today. Lesson [12](12_results.ipynb) says how
 # large the difference is.
 #
-# **To keep:** BLEU is a mean share of n-grams that also occur in the reference, counted over the whole text,
-# with a penalty for short output. Always give the signature with the score.
+# **To keep:** BLEU is the mean share of the translation's n-grams that also occur in the reference, counted
+# over the whole text, with a penalty for short output. Always give the signature with the score.
 
 # %% [markdown]
 # ## A score needs neighbors and an interval
@@ -362,9 +362,9 @@ assert scores["the source again"] < 2 < 10 < scores["nearest of 20,000"] < score
 assert scores["right words, German order"] < scores["our model"] - 10
 
 # %% [markdown]
-# On newspaper text, the paper's 28.4 was a record. In our language, a system that knows every word but no
-# English word order gets about 36, and nobody would call it good. **A BLEU score means something only beside
-# other scores on the same text.**
+# On newspaper text, the 28.4 of the paper's big model was a record. In our language, a system that knows
+# every word but no English word order gets about 36, and nobody would call it good. **A BLEU score means
+# something only beside other scores on the same text.**
 #
 # Now we look at test, once. We decide beforehand how to score it: greedy decoding and `13a`. How certain is
 # the score? Other sentences would give another score. We have no others, but we can imitate them: we draw 500
@@ -394,9 +394,8 @@ assert abs(compared.a.value - official.value) < 8
 # Even with 500 sentences, the interval is several points wide. The last line compares two systems on the
 # *same* draws. That is the **paired** bootstrap (Koehn, [2004](https://aclanthology.org/W04-3250/)). If a
 # sentence is hard for both systems, this part of the luck cancels. These two systems make very different
-# mistakes, so little cancels. In exercise 3, two searches with the same model make similar mistakes, and
-# pairing more than halves the interval. Use the paired bootstrap whenever you say that one system is better
-# than another.
+# mistakes, so little cancels. More cancels between two versions of one model, as in exercise 3. Use the
+# paired bootstrap whenever you claim that one system is better than another.
 #
 # **To keep:** give a score together with the score of a simple system and with an interval, and compare
 # systems by a paired bootstrap.
@@ -421,7 +420,7 @@ assert abs(compared.a.value - official.value) < 8
 # ## Machine translation as it is practiced
 #
 # If you need a translator for a product today, do not start from random weights. The model is still a
-# Transformer, much like the paper's. The data, the weights and the scores have changed:
+# Transformer. Four things have changed:
 #
 # - **Back-translation** (Sennrich et al., [2016](https://arxiv.org/abs/1511.06709)) changes the *data*. There
 #   is far more text in one language than there are translated pairs. So take text in the target language,
@@ -435,8 +434,6 @@ assert abs(compared.a.value - official.value) < 8
 # - **Language models that translate** change the *model*. A large decoder without an encoder
 #   ([17](17_since_2017.ipynb)), trained on text from the web, translates when you ask it to. It can use the
 #   whole document and follow instructions about style, but it costs far more per sentence.
-# - **Learned measures and human judges** change the *score*. BLEU rewards the reference's words, and other
-#   words with the same meaning get nothing. Lesson [12](12_results.ipynb) comes back to this.
 #
 # For a product with one pair of languages, a good first step is to **fine-tune a Marian model**. The project
 # OPUS-MT has published more than a thousand of them. Most are Transformers of the paper's base size, and they
@@ -525,7 +522,8 @@ for word, pieces in {
 # **Exercise 3 (medium).** Explore: does a better search help? Compare greedy decoding with the paper's beam
 # search (`ours.translate(texts, beam=4, alpha=0.6)`) on the first 200 sentences of val, by
 # `paired_bootstrap`. Does the interval of the difference exclude 0? And how wide would it be if each search
-# had been scored on other sentences? (Then the squares of the two widths add up.)
+# had been scored on other sentences? (The variances of independent scores add up. So the square of that width
+# is the sum of the squares of the two single widths.)
 
 # %% tags=["solution"]
 beam = ours.translate(val.src[:200], beam=4, alpha=0.6)
