@@ -7,15 +7,15 @@
 # Previous: [01_why_attention](01_why_attention.ipynb) · Next:
 # [03_multi_head_attention](03_multi_head_attention.ipynb)
 #
-# *30 minutes to read, half a minute to run.*
+# *28 minutes to read, half a minute to run.*
 #
 # - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`.
 # - **After:** you can write scaled dot-product attention with masks from memory, and you know what each
 #   of its steps is for.
 #
 # This is section 3.2.1 of the paper (Vaswani et al., 2017), and the decoder's mask from section 3.2.3.
-# Indented sentences are the paper's. A number after `≈` may differ on your processor. Folded cells called
-# *Check* test what the text claims; you can skip them.
+# Indented sentences are the paper's. A number after `≈` may differ on your processor. You can skip the
+# folded cells: *Scaffolding* draws, and *Check* tests what the text claims.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -88,7 +88,7 @@ assert abs((query @ keys.T / 1000).softmax(dim=-1) @ values - values.mean()).ite
 assert abs((query @ keys.T / 0.01).softmax(dim=-1) @ values - 22).item() < 0.01
 assert abs((keys @ keys.T / 0.01).softmax(dim=-1) @ values - values).max() < 1e-3  # cold: the dictionary
 
-# %% tags=["figure-soft-lookup"]
+# %% tags=["figure-soft-lookup", "scaffold"]
 import matplotlib.pyplot as plt
 
 from annotated.plots import setup_notebook
@@ -308,7 +308,7 @@ for d_k in widths:
     measured["not divided"].append(largest_and_slope(scores))
     measured["divided"].append(largest_and_slope(scores / math.sqrt(d_k)))
 
-# %% tags=["figure-scaling"]
+# %% tags=["figure-scaling", "scaffold"]
 fig, axes = plt.subplots(1, 2, figsize=(11, 3.8))
 for name, style in (("not divided", "o-"), ("divided", "s--")):
     for ax, numbers in zip(axes, zip(*measured[name], strict=True), strict=True):

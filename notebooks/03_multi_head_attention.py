@@ -7,7 +7,7 @@
 # Previous: [02_attention](02_attention.ipynb) · Next:
 # [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)
 #
-# *26 minutes to read, half a minute to run.*
+# *24 minutes to read, half a minute to run.*
 #
 # - **Before:** you know equation 1, its masks, and that its output is a weighted mean
 #   ([02_attention](02_attention.ipynb)).
@@ -15,8 +15,8 @@
 #   heads cost, and where the model uses this layer.
 #
 # These are sections 3.2.2 and 3.2.3 of the paper (Vaswani et al., 2017). Indented sentences are the
-# paper's. A number after `≈` may differ on your processor. Folded cells called *Check* test what the text
-# claims; you can skip them.
+# paper's. A number after `≈` may differ on your processor. You can skip the folded cells: *Scaffolding*
+# draws, and *Check* tests what the text claims.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -31,7 +31,7 @@ if not find_spec("annotated"):
 # attention of its own. Here is what the four heads of its last layer look at while the translator writes
 # one sentence in German.
 
-# %% tags=["figure-four-heads"]
+# %% tags=["figure-four-heads", "scaffold"]
 import matplotlib.pyplot as plt
 import seaborn
 
@@ -468,7 +468,7 @@ assert (after[:4] - after[4:]).abs().max() < 1e-7
 # its queries are German. This mask hides no future words, because the whole English sentence is known.
 # Here are all three uses for *A cat runs.*, in the translator from the top of this page.
 
-# %% tags=["figure-three-uses"]
+# %% tags=["figure-three-uses", "scaffold"]
 seen = translator.attention("A cat runs.")
 english, german = seen.src_tokens, seen.tgt_tokens
 uses = {"encoder": (english, english), "decoder": (german, german), "cross": (german, english)}
