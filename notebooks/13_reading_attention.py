@@ -155,8 +155,8 @@ maps = [word_maps(pair) for pair in pairs]
 # An AER of 0 is perfect. To reach it, every link of ours must be at least possible, and we must find every
 # sure link.
 #
-# What is a bad AER? We score two baselines that do not use the model. One is random maps. The other is the
-# *diagonal*: it links each German word to the English word that is equally far along in its sentence.
+# What is a bad AER? We score two baselines that do not use the model. The first has random maps. The second,
+# the *diagonal*, links each German word to the English word that is equally far along in its sentence.
 
 
 # %%
@@ -369,14 +369,14 @@ assert far[1, 3, 2] > far[0, 3, 2] + 0.3
 assert torch.minimum(near[0] - near[1], far[0] - far[1]).max() < 0.1  # no other head is a subject finder
 
 # %% [markdown]
-# The head looks at the dog, which is not sleeping. So the story fails: the head prefers the nearer noun. Nor
-# does any other head clearly prefer the subject in both kinds of sentences.
+# The head looks at the dog, which is not sleeping. So the story fails: in both kinds of sentences, the head
+# looks at the noun that stands two words back. No other head clearly prefers the subject in both kinds.
 #
 # *Story two: in some head, an article looks at its noun.* This time we think of rival stories first. The head
 # might look a fixed number of words ahead. So we write *a dog*, *a red dog* and *a big red dog*. The head
 # might look at the word before the verb. So we vary what follows the noun. Then we **choose** a head on five
-# nouns and **test** it on five others. A head is only as good as its worst result with zero, one or two
-# adjectives, and we choose the best head in this sense.
+# nouns and **test** it on five others. We judge each head by its worst result with zero, one or two
+# adjectives, and choose the best head.
 
 # %%
 import random

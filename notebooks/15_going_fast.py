@@ -365,9 +365,9 @@ assert tables[1] / tables[0] > 3.2
 # scores again. Still, in a recorded benchmark of this package's attention on a CPU, it was faster from 128
 # tokens on. At 48 tokens, it was slower.
 #
-# Back to our training step. Its attention is fused already, but its loss and its Adam are not. Ours builds a
-# table of smoothed targets, with an entry for each token and each word of the vocabulary. PyTorch's own loss
-# does without this table, and its fused Adam updates all weights in one call.
+# Back to our training step. Its attention is fused already, but its loss and its Adam are not. Our loss
+# builds a table of smoothed targets, with an entry for each token and each word of the vocabulary. PyTorch's
+# own loss does without this table, and its fused Adam updates all weights in one call.
 #
 # **Before you run this:** which share of the time will the matrix products take now?
 
@@ -430,8 +430,8 @@ assert torch.tensor(1e-8, dtype=torch.float16).item() == 0
 # float16 is more exact, but its range is small: small gradients become 0, and large sums become infinity.
 # bfloat16 has float32's range, but only two to three digits. Its sum of ones stops at 256, because 257 is not
 # a bfloat16 number. The solution is **mixed precision**. Weights, Adam's means and the loss stay in float32.
-# Only for a matrix product are the two factors rounded to bfloat16, and its sums are again computed in
-# float32. In this package, the option is `--precision bf16`.
+# For each matrix product, the two factors are rounded to bfloat16, and the sums are computed in float32. In
+# this package, the option is `--precision bf16`.
 #
 # A finished model often needs no more than 8 bits. **Quantization** stores each row of a weight matrix as
 # whole numbers from −127 to 127, with one scale for the row:

@@ -336,8 +336,8 @@ assert abs(losses["+ RMSNorm"] - losses["2017"]) < 0.25
 #
 # The dot product of two vectors depends on their lengths and on the angle between them. Turning changes no
 # length. If the query is turned by $m$ steps and the key by $n$ steps, the angle between them changes by
-# $(m-n)$ steps. So the score depends on the two vectors and on their *distance*, but not on the positions
-# themselves.
+# $(m-n)$ steps. So the score depends on the two vectors and on the *distance* between their positions, but
+# not on the positions themselves.
 #
 # A real head is wider than two numbers. We cut it into pairs, and each pair turns at its own speed. The
 # speeds are the frequencies of the paper's sines, the hands of the clocks in
@@ -558,8 +558,8 @@ assert losses["+ SwiGLU"] < losses["2017"]
 # linear layers have no biases.
 #
 # The list does not rank the parts, because each line is a single short run. *We also compared them in a
-# translation model, with three seeds each. After 300 updates, rotary positions alone and SwiGLU alone had
-# lowered the loss, and both together had lowered it by no more than one alone: [Which changes since 2017 pay
+# translation model, with three seeds each. After 300 updates, its loss was lower with rotary positions or
+# with SwiGLU, and no lower with both than with one of them: [Which changes since 2017 pay
 # here?](evidence/which_changes_since_2017_pay.ipynb)*
 #
 # **To keep:** SwiGLU multiplies the inner numbers by a gate. The gate needs a third matrix, and a smaller
@@ -671,8 +671,8 @@ plt.show()
 # out.
 #
 # Your model continues a text. An assistant answers questions. To become one, a language model is trained
-# further on questions with good answers, which is called *fine-tuning*, and then to give the answers that
-# people prefer (Ouyang et al., 2022).
+# further on questions with good answers, which is called *fine-tuning*. Then it is trained to give the
+# answers that people prefer (Ouyang et al., 2022).
 
 # %% [markdown]
 # ## What you can now say
