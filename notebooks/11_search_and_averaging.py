@@ -138,9 +138,9 @@ assert abs(sum(math.exp(log_prob) for log_prob, _ in everything) - 1) < 1e-9
 # > "We used beam search with a beam size of 4 and length penalty α = 0.6 [38]." (section 6.1)
 #
 # A translation, finished or not, is called a **hypothesis**. Beam search keeps the $k$ likeliest hypotheses
-# at every step. It continues each of them with every word, and of all the results it keeps the $k$ likeliest
-# again. Finished hypotheses are set aside, and the next-best unfinished ones take their places. The number
-# $k$ is the **beam size**; people also say "a beam of 4".
+# at every step. It continues each of them with every word and sorts the results. A finished hypothesis among
+# the first $k$ is set aside. The $k$ likeliest unfinished ones are kept for the next step. The number $k$ is
+# the **beam size**; people also say "a beam of 4".
 
 
 # %%
@@ -166,8 +166,8 @@ assert beam_of(3) == everything[0]
 
 # %% [markdown]
 # A beam of one is greedy decoding. A beam of three finds the best sentence. But a beam of **two** does worse
-# than greedy decoding: it ends with ten equally probable sentences, and each of them has only about a fifth
-# of the probability of *ein Hund*. The drawing shows how that happens.
+# than greedy decoding: *eine Katze* and *eine Frau* lead to ten equally probable sentences, and each of them
+# has only about a fifth of the probability of *ein Hund*. The drawing shows how that happens.
 #
 # ![A beam of two drops der at step 1 and ein Hund at step 2; it keeps eine Katze and eine Frau, which split
 # into ten sentences](../images/beam.svg)
@@ -220,8 +220,8 @@ assert torch.allclose(states[:, :1], first, atol=1e-9)
 # step 4, three of the four vectors were computed for nothing.
 #
 # What does the new token need from the old ones? In self-attention it compares its own query with their
-# **keys**, and it takes a weighted mean of their **values**. So each self-attention layer can keep the old
-# keys and values in memory and add those of one position per step. This is the **key/value cache**.
+# **keys**, and it takes a weighted mean of their **values**. So each self-attention layer can store the old
+# keys and values and add those of one position per step. This is the **key/value cache**.
 #
 # ![Without a cache, four steps compute 1 + 2 + 3 + 4 = 10 positions; with a cache, one new position per
 # step](../images/cache.svg)
@@ -339,7 +339,8 @@ assert seconds[80][0] / seconds[20][0] > 1.3 * seconds[80][1] / seconds[20][1]
 #
 # The price is memory. Each of the $N$ layers keeps a key and a value of $d_{model}$ numbers for every target
 # position and, for cross-attention, for every source position. The search of the next section translates $B$
-# sentences at once and keeps $k$ hypotheses of each. If every hypothesis has its own copy, the cache holds
+# sentences at once and keeps $k$ hypotheses of each. If every hypothesis has its own copy of both, the cache
+# holds
 #
 # $$2 \cdot N \cdot d_{model} \cdot (\text{target} + \text{source tokens}) \cdot B \cdot k$$
 #
@@ -501,19 +502,16 @@ ax.set_yticks(range(6), range(1, 7))
 plt.show()
 
 # %% [markdown]
-# *Figure 3. The tree of one search with a beam of three. A box holds a token and the log-probability of the
-# whole hypothesis, and ▁ begins a word. At step 3 the comma is the likeliest token, and greedy decoding takes
-# it. The winner is only second at that step.*
+# *Figure 3. The tree of one search with a beam of three, with the six best continuations of each step. A box
+# holds a token and the log-probability of the whole hypothesis, and ▁ begins a word. At step 3 the comma is
+# the likeliest token, and greedy decoding takes it. The winner is only second at that step. At step 6 one
+# hypothesis ends, so the fourth is kept too.*
 
 # %% tags=["check"]
 with evaluating(model):
     [(_, _, greedy_words)] = search(*batch_of(captions[:1]), k=1)
 assert steps[2][0].tokens == tuple(greedy_words[:3])
 assert steps[2][1].tokens == winner.tokens[:3]
-
-# %% [markdown]
-# The package's version also drops a sentence from the batch when its search is done, and it ends a search as
-# soon as no unfinished hypothesis can still win.
 
 # %% [markdown]
 # ### How do you test a search?
@@ -639,8 +637,8 @@ assert 4 <= wide[0].index((tokenizer.end,)) < 20  # how many first words are lik
 # %% [markdown]
 # The beam of 4 dropped the empty translation at step 1, because at least four first words were likelier. The
 # beam of 20 kept it, and without a length penalty it won. The search is not to blame: it was asked for a
-# probable sentence, and it found one. It is the model that gives an empty translation so much probability.
-# **The most probable translation is not always a good one, and a narrow beam hides that.**
+# probable sentence, and it found one. The fault is the model's, which gives an empty translation too much
+# probability. **The most probable translation is not always a good one, and a narrow beam hides that.**
 #
 # ### What it brings
 #
@@ -662,10 +660,10 @@ assert bleu["beam 50, none"] < bleu["greedy"] - 1
 assert scores["beam 50, none"]["length"] < 0.9
 
 # %% [markdown]
-# A good search is worth about one BLEU point here. The beam of 50 without a penalty looks hardest for the
-# most probable sentences. It scores 1.5 points *less* than greedy decoding, and its output is too short.
-# Koehn and Knowles ([2017](https://arxiv.org/abs/1706.03872)) found the same for several language pairs.
-# Later authors call it the **beam search curse**.
+# The best of these searches is worth about one BLEU point here. The beam of 50 without a penalty looks
+# hardest for the most probable sentences. It scores 1.5 points *less* than greedy decoding, and its output is
+# too short. Koehn and Knowles ([2017](https://arxiv.org/abs/1706.03872)) found the same for several language
+# pairs. Later authors call it the **beam search curse**.
 #
 # *Are the 0.2 points of the paper's search more than luck? Which penalty is best? We measured it in [What do
 # beam, penalty and averaging bring in BLEU?](evidence/what_do_beam_penalty_and_averaging_bring.ipynb)*

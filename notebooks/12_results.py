@@ -133,10 +133,10 @@ assert abs(12 * 3600 * 8 * 9.5e12 / base[1] - 1) < 0.02
 assert abs(84 * 3600 * 8 * 9.5e12 / big[1] - 1) < 0.02
 
 # %% [markdown]
-# It does. Note what kind of number this is: a *price*, and not a count. Nobody counted the operations, and a
-# GPU that waits costs as much as one that computes. The price is a rough way to compare systems of different
-# authors. It does not say how much computation the model itself needs. *Lesson
-# [15_going_fast](15_going_fast.ipynb) counts the operations.*
+# It does. But this number is a *price*, not a count. Nobody counted the operations, and a GPU that waits
+# costs as much as one that computes. The price is a rough way to compare systems of different authors. It
+# does not say how much computation the model itself needs. *Lesson [15_going_fast](15_going_fast.ipynb)
+# counts the operations.*
 #
 # **To keep:** in a table of results, look for the number that the text does not mention, and ask how each
 # number was obtained.
@@ -151,28 +151,22 @@ assert abs(84 * 3600 * 8 * 9.5e12 / big[1] - 1) < 0.02
 # - **The seed.** Train the same model again with another random start, and it scores differently on the
 #   *same* text. You can measure this only by training again.
 #
-# People often report the first and forget the second. Here are six runs of a small model, three without
-# R-Drop and three with it. R-Drop is an addition to the loss, and its effect does not concern us here. The
-# three runs in a line differ in nothing but the seed.
+# People often report the first and forget the second. Here are three runs of a small model that differ in
+# nothing but the seed.
 
 # %%
-from statistics import mean, stdev
+from statistics import stdev
 
 from annotated.translation.evaluate import recorded
 
-models = recorded("ablation")["models"]
-for title, name in (("without R-Drop", "no R-Drop, as many passes"), ("with R-Drop", "R-Drop")):
-    runs = [run["test_2016_flickr"]["bleu"] for run in models[name].values()]
-    shown = ", ".join(f"{bleu:.1f}" for bleu in runs)
-    print(f"{title:15} {shown}   mean {mean(runs):.1f}, standard deviation {stdev(runs):.1f}")
+by_seed = recorded("ablation")["models"]["no R-Drop, as many passes"]
+runs = [run["test_2016_flickr"]["bleu"] for run in by_seed.values()]
+print(*(f"{bleu:.1f}" for bleu in runs), f"  standard deviation {stdev(runs):.1f}")
 
 # %% tags=["check"]
-spread = {
-    name: stdev(run["test_2016_flickr"]["bleu"] for run in models[name].values())
-    for name in models
-    if len(models[name]) == 3
-}
-assert 0.4 < spread["no R-Drop, as many passes"] < 0.9 < spread["R-Drop"] < 1.3
+assert len(runs) == 3
+assert max(runs) - min(runs) > 1
+assert 0.4 < stdev(runs) < 0.9
 
 # %% [markdown]
 # The same training gives scores that are more than a point apart. With one run of each, we could not see a
@@ -180,12 +174,12 @@ assert 0.4 < spread["no R-Drop, as many passes"] < 0.9 < spread["R-Drop"] < 1.3
 #
 # How many seeds do you need? You train $n$ runs of each model and compare the two means. Let $s$ be the
 # standard deviation of single runs. Then the difference of the two means has the standard deviation
-# $e = s\sqrt{2/n}$.
+# $e = s\sqrt{2/n}$. We assume that it is normally distributed.
 #
-# - **Few false alarms.** If the two models are equally good, chance takes the measured difference beyond
+# - **Few false alarms.** If the two models are equally good, the measured difference lies beyond
 #   $\pm 1.96\, e$ in 5% of the experiments. So we claim a difference only beyond $1.96\, e$.
-# - **Few misses.** If the true difference is $d$, chance takes the measured one below $d - 0.84\, e$ in one
-#   of five experiments. So we find it in four of five if $d - 0.84\, e = 1.96\, e$.
+# - **Few misses.** If the true difference is $d$, the measured one lies above $d - 0.84\, e$ in four of five
+#   experiments. So we find it in four of five if $d - 0.84\, e = 1.96\, e$.
 #
 # Put in $e$ and solve for $n$, the number of runs of each model:
 #
@@ -202,8 +196,6 @@ assert round(2 * (1.96 + 0.84) ** 2, 1) == 15.7
 # %% [markdown]
 # Large differences are cheap to show, and small ones are very expensive. Many tables have one run of each
 # model. With models like ours, such a table could not show a difference of one point.
-#
-# *And what does R-Drop do? See [What does R-Drop bring?](evidence/what_does_r_drop_bring.ipynb)*
 #
 # **To keep:** a score depends on the luck of the sentences and on the luck of the seed. Report both, and
 # decide on the number of seeds before you train.
@@ -303,9 +295,9 @@ correlation = torch.corrcoef(torch.tensor([[math.log(p), b] for p, b in same]).T
 assert correlation < -0.95
 
 # %% [markdown]
-# It does, as long as the models were trained with the same loss. The squares are the exception. Without label
-# smoothing, perplexity is better than the base model's and BLEU is worse. The paper says the same of training
-# with smoothing:
+# Perplexity agrees with BLEU as long as the models were trained with the same loss. The squares are the
+# exception. Without label smoothing, perplexity is better than the base model's and BLEU is worse. The paper
+# says the same of training with smoothing:
 #
 # > "This hurts perplexity, as the model learns to be more unsure, but improves accuracy and BLEU score."
 # > (section 5.4)
@@ -316,6 +308,26 @@ assert correlation < -0.95
 #
 # **To keep:** in an ablation, compare each difference with the spread that seeds alone produce. In your own
 # ablation, tune the learning rate for each row.
+
+# %% [markdown]
+# ## What a score cannot say
+#
+# Here BLEU compares a translation with only *one* reference. It gives no credit for a good translation in
+# other words, and it gives almost full marks to a long sentence that lacks only its *not*. There are two
+# better ways to judge a translation.
+#
+# **Learned measures.** COMET (Rei et al., [2020](https://aclanthology.org/2020.emnlp-main.213/)) is a
+# pretrained multilingual model that reads source, translation and reference, and predicts how a human would
+# rate the translation. Kocmi and colleagues ([2021](https://aclanthology.org/2021.wmt-1.57/)) compared
+# thousands of pairs of systems: COMET agreed with human judges more often than BLEU did about which system
+# was better. Report the version of the COMET model with the score.
+#
+# **People.** In a method called MQM (Freitag et al., [2021](https://aclanthology.org/2021.tacl-1.87/)),
+# professional translators mark each error and say how serious it is. This is slow and expensive.
+#
+# In this series BLEU is usually enough, because the systems are similar and we count all scores in the same
+# way. For a decision about a product, read translations, use COMET beside BLEU, and have people judge the two
+# best systems.
 
 # %% [markdown]
 # ## How we report our own score
@@ -344,13 +356,13 @@ assert ours.low < 41.02 < ours.high
 # > A Transformer with four layers of width 128, trained on Multi30k's 29,000 pairs for 108 epochs, scores
 # > 41.35 BLEU on test_2016_flickr (lower-cased, tokenized; 95% interval over sentences 39.6 to 43.0), with
 # > the search of Wu et al. (beam 5, division by length), who report 41.02. The training differs from theirs:
-# > another batch size and learning rate, and R-Drop from epoch 61 on. We trained with one seed. We looked at
-# > the test text four times, and the second look led us to change the search.
+# > another batch size and learning rate, and R-Drop, an addition to the loss, from epoch 61 on. We trained
+# > with one seed. We looked at the test text four times, and the second look led us to change the search.
 #
 # This is longer and less impressive, but a reader can judge it. Their score is far inside our interval. The
 # two models were not trained in the same way, another seed would give another score, and four looks at the
-# test text may be worth 0.2 by themselves. *What did each look change, and how much is a look worth? [How
-# honest is a test score?](evidence/how_honest_is_a_test_score.ipynb)*
+# test text may be worth 0.2 by themselves. *What did each look change, and how much is a look worth?
+# [How honest is a test score?](evidence/how_honest_is_a_test_score.ipynb)*
 #
 # A checklist for your own report:
 #
@@ -361,28 +373,6 @@ assert ours.low < 41.02 < ours.high
 # 5. What did it cost?
 # 6. Did you publish everything that others need to repeat it: code, settings, outputs? `annotated train`
 #    writes the settings into the run's folder. Keep the translations, too, because paired tests need them.
-
-# %% [markdown]
-# ## What a score cannot say
-#
-# Here BLEU compares a translation with only *one* reference. It gives no credit for a good translation in
-# other words, and it gives almost full marks to a long sentence that lacks only its *not*. There are two
-# better ways to judge a translation.
-#
-# **Learned measures.** COMET (Rei et al., [2020](https://aclanthology.org/2020.emnlp-main.213/)) is a
-# pretrained multilingual model that reads source, translation and reference, and predicts how a human would
-# rate the translation. Kocmi and colleagues ([2021](https://aclanthology.org/2021.wmt-1.57/)) compared
-# thousands of pairs of systems. COMET agreed with human judges about the better system more often than BLEU
-# did. A COMET score depends on the version of the COMET model, so report that version with the score. COMET
-# can also be fooled: a system that is tuned for a high COMET score may please nobody else.
-#
-# **People.** Human judgment is what all measures try to predict. In a method called MQM (Freitag et al.,
-# [2021](https://aclanthology.org/2021.tacl-1.87/)), professional translators mark each error and say how
-# serious it is. This is slow and expensive, and it overturned some rankings that came from crowd workers.
-#
-# For most experiments in this series BLEU is enough, because the systems are similar and we count all scores
-# in the same way. For a decision about a product, read translations, use COMET beside BLEU, and have people
-# judge the two best systems.
 
 # %% [markdown]
 # ## What you can now say
