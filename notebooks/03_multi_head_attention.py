@@ -453,7 +453,8 @@ assert (after[:4] - after[4:]).abs().max() < 1e-7
 # %% [markdown]
 # ## The three uses
 #
-# The Transformer uses this layer in three places. The code is the same, and only the inputs differ.
+# The Transformer uses this layer in three places. The code is the same, but each place has its own inputs and
+# its own weights.
 #
 # > "In 'encoder-decoder attention' layers, the queries come from the previous decoder layer, and the memory
 # > keys and values come from the output of the encoder." (section 3.2.3)
