@@ -173,6 +173,21 @@ def test_texts_are_brought_up_to_date_without_a_run(tmp_path: Path) -> None:
     assert "other source" in names(tmp_path)
 
 
+def test_a_translation_has_the_lessons_code_and_outputs(tmp_path: Path) -> None:
+    write_pair(tmp_path, notebook_text(PLAIN))
+    source = tmp_path / "zh/00_tiny.py"
+    source.parent.mkdir()
+    source.write_text(notebook_text(PLAIN).replace("# # Tiny", "# # 很小"), encoding="utf-8")
+    assert names(tmp_path) == ["translation"]  # there is no .ipynb yet
+    build.write_translations(tmp_path / "00_tiny.py")
+    assert names(tmp_path) == []
+    built = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
+    assert built.cells[0].source == "# 很小"
+    assert [cell.execution_count for cell in built.cells if cell.cell_type == "code"] == [1, 2, 3]
+    source.write_text(source.read_text(encoding="utf-8").replace("x = 1", "x = 2"), encoding="utf-8")
+    assert names(tmp_path) == ["translation"]
+
+
 def test_a_drawing_comes_with_the_notebook(tmp_path: Path) -> None:
     write_pair(tmp_path, notebook_text("# %% [markdown]\n# ![Attention](../images/attention.svg)\n"))
     assert names(tmp_path) == []

@@ -2,7 +2,7 @@
 
     python tools/notebooks/build.py                 all of them
     python tools/notebooks/build.py 02_attention    this one; also evidence/a_question
-    python tools/notebooks/build.py --text NAME     execute nothing; update texts and folds, keep outputs
+    python tools/notebooks/build.py --text NAME     execute nothing; update texts, folds and translations
     python tools/notebooks/build.py --force         overwrite .ipynb files that were edited by hand, too
     python tools/notebooks/build.py --check         execute nothing; tell whether each pair is as it should be
 
@@ -31,7 +31,7 @@ from traitlets import default
 from address import find_repository
 from figures import prefix, svg_path, take_svgs
 from folds import TITLE
-from pairs import METADATA, Fault, check_folder, check_pair, find_sources, read_built, read_source
+from pairs import METADATA, Fault, check_folder, check_pair, find_sources, read_built, read_source, translated
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"
@@ -179,7 +179,17 @@ def build_all(sources: Sequence[Path], repository: str) -> int:
             return 1
         say(f"{source.stem} built in {time.perf_counter() - began:.1f} s")
         faults += check_pair(source, built, repository)
+        write_translations(source)
     return report(faults)
+
+
+def write_translations(source: Path) -> None:
+    """Write the translations of a lesson anew, with its outputs."""
+    for path in source.parent.glob(f"[a-z][a-z]/{source.name}"):
+        try:
+            write_atomically(path.with_suffix(".ipynb"), nbformat.writes(translated(path)) + "\n")
+        except ValueError as error:
+            say(f"{path}: {error}; bring it there, then build.py --text {source.stem}")
 
 
 def refresh_all(sources: Sequence[Path]) -> int:
@@ -188,6 +198,7 @@ def refresh_all(sources: Sequence[Path]) -> int:
         if not refresh(source):
             say(f"{source.stem}: its two files differ in code: make notebooks ONLY={source.stem}")
             return 1
+        write_translations(source)
     return 0
 
 

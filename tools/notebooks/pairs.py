@@ -1,6 +1,7 @@
 """What makes a notebook's two files a pair: NN_name.py, the source, and NN_name.ipynb, its cells executed.
 
-Lessons are `NN_name`, evidence is `evidence/a_question`.
+Lessons are `NN_name`, evidence is `evidence/a_question`. A translation is `zh/NN_name`: its texts are its own,
+its code and outputs the lesson's.
 
 `check_folder` tells every way in which a pair falls short, without executing anything: a notebook that was
 never run, an output that belongs to other code, a cell that no reader has patience for. Whether the outputs
@@ -12,6 +13,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +33,7 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 BARE_NAME = re.compile(r"`(\d\d_\w+)`")
-LINKED_NAME = re.compile(r"\]\(((?:\.\./|evidence/)?\w+)\.ipynb")
+LINKED_NAME = re.compile(r"\]\(((?:\.\./|evidence/)*\w+)\.ipynb")
 LINKED_SECTION = re.compile(r"\]\(((?:\.\./|evidence/)?\w+)\.ipynb\),\s+\*([^*]+)\*")
 # The built notebook carries each drawing as PNG, so that it is whole when opened alone.
 DRAWING = re.compile(r"\]\((?:\.\./)+images/(\w+)\.svg\)")
@@ -95,6 +97,37 @@ def find_sources(folder: Path) -> dict[str, Path]:
     return {path.relative_to(folder).with_suffix("").as_posix(): path for path in [*lessons, *evidence]}
 
 
+def find_translations(folder: Path) -> dict[str, Path]:
+    """Return the translated lessons' sources by name, such as `zh/00_start_here`."""
+    paths = sorted(folder.glob("[a-z][a-z]/[0-9][0-9]_*.py"))
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
+
+
+def translated(source: Path) -> NotebookNode:
+    """Read a translation's source, with the lesson's outputs. Raises ValueError where its code is other."""
+    lesson = read_built(source.parents[1] / f"{source.stem}.ipynb")
+    notebook = read_source(source)
+    own, theirs = ([cell for cell in n.cells if cell.cell_type == "code"] for n in (notebook, lesson))
+    for number, (cell, executed) in enumerate(zip_longest(own, theirs), start=1):
+        if cell is None or executed is None or cell.source != executed.source:
+            raise ValueError(f"code cell {number} is not that of the lesson")
+        cell.outputs, cell.execution_count = executed.outputs, executed.execution_count
+    return notebook
+
+
+def check_translation(source: Path, folder: Path) -> list[Fault]:
+    """Every fault of a translation: of its code, its links, and its .ipynb."""
+    name = source.relative_to(folder).with_suffix("").as_posix()
+    try:
+        same = nbformat.writes(translated(source)) + "\n" == source.with_suffix(".ipynb").read_text(
+            encoding="utf-8"
+        )
+    except (ValueError, FileNotFoundError) as error:
+        return [Fault(name, 0, "translation", str(error))]
+    faults = [] if same else [Fault(name, 0, "not built", f"build.py {source.stem} writes another .ipynb")]
+    return faults + [Fault(name, *finding) for finding in links(source, folder)]
+
+
 def check_folder(folder: Path, repository: str, names: Sequence[str] = ()) -> list[Fault]:
     """Check all notebooks of a folder, or those named; `repository` is the project's address, or empty."""
     sources = find_sources(folder)
@@ -116,7 +149,8 @@ def check_folder(folder: Path, repository: str, names: Sequence[str] = ()) -> li
         else:
             faults += check_pair(sources[name], built[name], repository)
             faults += [Fault(name, *finding) for finding in links(sources[name], folder)]
-    return faults
+    translations = [path for path in find_translations(folder).values() if not names or path.stem in names]
+    return faults + [fault for path in translations for fault in check_translation(path, folder)]
 
 
 def check_pair(source_path: Path, built_path: Path, repository: str) -> list[Fault]:

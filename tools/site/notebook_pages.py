@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 from figures import figure_name as tagged_name
 from figures import prefix
 from folds import CHECK, INSTALL, SCAFFOLD, SOLUTION, TITLE, fold_of
-from sources import evidence, notebooks, with_sections
+from sources import evidence, notebooks, translations, with_sections
 
 VEGA = "application/vnd.vegalite.v5+json"
 SCRIPTS = (
@@ -32,12 +32,10 @@ ATTACHED = re.compile(r"\(attachment:(\w+)\.png\)")
 
 def write_notebooks(root: Path, folder: Path) -> None:
     """Write the page of every notebook that there is, and beside the built page what is to be downloaded."""
-    downloads = folder / "_extra/notebooks"
-    downloads.mkdir(parents=True)
-    for place in (folder / "notebooks/evidence", downloads / "evidence"):
-        place.mkdir(parents=True)
-    for path, notebook in [*notebooks(root), *evidence(root)]:
+    for path, notebook in [*notebooks(root), *evidence(root), *translations(root)]:
         place = path.parent.relative_to(root)
+        for parent in (folder, folder / "_extra"):
+            (parent / place).mkdir(parents=True, exist_ok=True)
         to_page(notebook, path.stem, folder / "_static/figures", "../" * len(place.parts))
         nbformat.write(notebook, folder / place / path.name)
         for file in (path, path.with_suffix(".py")):

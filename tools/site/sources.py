@@ -27,6 +27,12 @@ def evidence(root: Path) -> list[tuple[Path, NotebookNode]]:
     return [(path, nbformat.read(path, as_version=4)) for path in paths]
 
 
+def translations(root: Path) -> list[tuple[Path, NotebookNode]]:
+    """Read the translated lessons, with their paths."""
+    paths = sorted((root / "notebooks").glob("[a-z][a-z]/[0-9][0-9]_*.ipynb"))
+    return [(path, nbformat.read(path, as_version=4)) for path in paths]
+
+
 def title_of(notebook: NotebookNode) -> str:
     """The heading of a notebook."""
     return headings(notebook.cells[0])[0]
