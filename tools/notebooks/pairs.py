@@ -1,7 +1,7 @@
 """What makes a notebook's two files a pair: NN_name.py, the source, and NN_name.ipynb, its cells executed.
 
-Lessons are `NN_name`, evidence is `evidence/a_question`. A translation is `zh/NN_name`: its texts are its own,
-its code and outputs the lesson's.
+Lessons are `NN_name`, evidence is `evidence/a_question`. A translation is `zh/NN_name`: its texts are its
+own, its code and outputs the lesson's.
 
 `check_folder` tells every way in which a pair falls short, without executing anything: a notebook that was
 never run, an output that belongs to other code, a cell that no reader has patience for. Whether the outputs
