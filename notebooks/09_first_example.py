@@ -144,7 +144,7 @@ def train(model, batches, optimizer, scheduler):
 #   questions, so that a larger batch does not get a larger gradient. The targets are smoothed, and a perfect
 #   model has a loss of 0, as in [08](08_training_recipe.ipynb).
 # - **Backward.** PyTorch computes the gradient of the loss for every weight and *adds* it to `weight.grad`.
-# - **Step.** Adam uses the gradients to move every weight a little, in order to lower the loss.
+# - **Step.** Adam uses the gradients to move every weight a little, so that the loss falls.
 # - **Zero.** Because `backward` adds, we must remove the old gradients. Otherwise each update would also use
 #   the gradients of all earlier batches.
 # - **Schedule.** The learning rate changes with every update. Without this line it would keep its first
@@ -485,7 +485,7 @@ with evaluating(model):
 #   so one mistake leads to the next.
 # - If each token is right with probability $p$, a row of $n$ tokens is right with a probability of about
 #   $p^n$.
-# - A small task with a known solution usually shows in a minute if a part of the model is wrong.
+# - A small task with a known solution usually shows in a minute whether a part of the model is wrong.
 #
 # **Deeper:** [Exposure bias, counted](evidence/exposure_bias_counted.ipynb)
 #

@@ -476,9 +476,9 @@ for name, texts in spoiled.items():
 # A reader would still understand most of them. BLEU compares words, not meanings.
 
 # %% [markdown]
-# **Exercise 2 (medium).** In [07](07_batches_and_masks.ipynb), a list of pairs was learned. Now use such a
-# list to cut a new word, as real tokenizers do: begin with characters. Of the pairs of neighbors in the word,
-# join the one that was learned *first*. Repeat until no known pair is left.
+# **Exercise 2 (medium).** In [07](07_batches_and_masks.ipynb), you learned a list of pairs from a text. Now
+# use such a list to cut a new word, as real tokenizers do. Begin with characters. Of the pairs of neighbors
+# in the word, join the one that was learned *first*. Repeat until no known pair is left.
 
 
 # %% tags=["exercise"]

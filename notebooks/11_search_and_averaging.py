@@ -139,8 +139,8 @@ assert abs(sum(math.exp(log_prob) for log_prob, _ in everything) - 1) < 1e-9
 #
 # A translation, finished or not, is called a **hypothesis**. Beam search keeps the $k$ likeliest hypotheses
 # at every step. It continues each of them with every word and sorts the results. A finished hypothesis among
-# the first $k$ is set aside. The $k$ likeliest unfinished ones are kept for the next step. The number $k$ is
-# the **beam size**; people also say "a beam of 4".
+# the first $k$ is set aside. The $k$ likeliest unfinished ones are kept for the next step. When $k$ are
+# finished, the best of them wins. The number $k$ is the **beam size**; people also say "a beam of 4".
 
 
 # %%
@@ -277,7 +277,7 @@ assert cache.keys.shape == (1, 4, 4, 32)
 
 # %% [markdown]
 # The package's cache does the same for all layers. In cross-attention, keys and values come from the
-# *memory*, which is the encoder's output. The cache computes them once, and they never grow. Here is the
+# *memory*, which is the encoder's output. They are computed once, and they never grow. Here is the
 # package's greedy decoding. Look at the loop: each step gives the decoder only **one** token per sentence,
 # `columns[-1]`, and sentences that have ended leave the batch.
 
@@ -572,7 +572,7 @@ assert confirmed(faulty) < len(captions)
 # %% [markdown]
 # ## Why a search needs a length penalty
 #
-# The log-probability of a sentence is a sum of negative numbers, and each further token makes it smaller. So
+# The log-probability of a sentence is a sum of negative numbers, and each further token makes it lower. So
 # the shorter of two good translations has an advantage that has nothing to do with its quality. Here are two
 # translations that a beam of 4 finds for *Two boys throw snowballs at each other.*
 

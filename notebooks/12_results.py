@@ -313,7 +313,7 @@ assert correlation < -0.95
 # ## What a score cannot say
 #
 # Here BLEU compares a translation with only *one* reference. It gives no credit for a good translation in
-# other words, and it gives almost full marks to a long sentence that lacks only its *not*. There are two
+# other words, and it gives a high score to a long sentence that lacks only its *not*. There are two
 # better ways to judge a translation.
 #
 # **Learned measures.** COMET (Rei et al., [2020](https://aclanthology.org/2020.emnlp-main.213/)) is a
