@@ -23,7 +23,7 @@ export const zh: Texts = {
   chooseBox: "点击方框查看该部分，点击带点线的词查看释义。",
   onWithTour: "继续导览 ↓",
 
-  sentence: "输入一句英语，最好像在描述一张照片：",
+  sentence: "输入一句英语，最好是对照片的描述：",
   anySentence: "输入一个句子：",
   translate: "翻译",
   or: "或者试试：",
@@ -36,7 +36,7 @@ export const zh: Texts = {
   ownModel: (folder, layers, width, heads) => (
     <>
       当前是你自己的模型，来自 <b>{folder}</b>：编码器和解码器各 {layers} 层，宽度 {width}，{heads}{" "}
-      个头。页面中所说的 “英语”和“德语”，请理解为它的源语言和目标语言。
+      个头。页面中所说的“英语”和“德语”，请理解为它的源语言和目标语言。
     </>
   ),
   openFolder: "打开文件夹…",
@@ -105,7 +105,7 @@ export const zh: Texts = {
     decoderPieces: {
       title: "输出（右移一位）",
       question: "解码器读到的是什么？",
-      text: "是它到目前为止写出的内容，整体右移一位，最前面补上起始符。它预测下一个词元（token），接在后面，再重新读一遍：这就是自回归（auto-regressive）。",
+      text: "是它到目前为止写出的内容，整体右移一位，最前面补上起始符。它预测下一个词元，接在后面，再重新读一遍：这就是自回归（auto-regressive）。",
     },
     embedding: {
       title: "嵌入",
@@ -123,7 +123,7 @@ export const zh: Texts = {
     positions: {
       title: "位置编码",
       question: "模型怎样知道词的顺序？",
-      text: "嵌入只说明是哪个子词，不说明它在哪里。所以还要加上一组正弦波和余弦波，每个位置各不相同，这就是位置编码（positional encoding）；论文希望，用波来表示，距离就容易学到。注意力本身看不见顺序：去掉位置编码，句子在模型眼里只是一袋子词。",
+      text: "嵌入只说明是哪个子词，不说明它在哪里。所以还要加上一组正弦波和余弦波，每个位置各不相同，这就是位置编码（positional encoding）；论文希望，用波来表示，距离就容易学到。注意力（attention）本身看不见顺序：去掉位置编码，句子在模型眼里只是一袋子词。",
       equation: "，PE(pos, 2i+1) 取同一角度的余弦；2i 和 2i+1 是向量中的序号",
     },
     where: {
@@ -154,14 +154,14 @@ export const zh: Texts = {
       text: {
         encoder: (
           <>
-            每个英语词元都可以看其他所有词元，不论前后。词元的查询与每个键做点积，得到分数；softmax
-            把分数变成总和为 1 的权重。在此之前要先缩放：d<sub>k</sub>{" "}
+            每个英语词元都可以看其他所有词元，不论前后。词元的查询与每个键做点积（dot
+            product），得到分数；softmax 把分数变成总和为 1 的权重。在此之前要先缩放：d<sub>k</sub>{" "}
             个乘积有正有负，它们的和大约是单个乘积的 √d
             <sub>k</sub> 倍，所以要除以{" "}
             <span class="whole">
               √<Term of="d_k" />
             </span>
-            。如果不除，过大的分数会把几乎全部权重给一个词元：这个头就只传递一个值；训练时 softmax 的
+            。如果不除，过大的分数会使几乎全部权重落在一个词元上：这个头就只传递一个值；训练时 softmax 的
             <Term of="gradient" as="梯度" />
             会变得“极小”（论文原文：extremely small gradients），于是很难学会往别处看。
           </>
@@ -221,7 +221,7 @@ export const zh: Texts = {
     memory: {
       title: "记忆",
       question: "解码器从英语得到了什么？",
-      text: "编码器最后一层的输出，每个词元一个向量，称为记忆（memory）。它只计算一次；解码器每写一个词元，都会重新看一遍全部记忆。句子不必挤进某一个向量。",
+      text: "编码器（encoder）最后一层的输出，每个词元一个向量，称为记忆（memory）。它只计算一次；解码器（decoder）每写一个词元，都会重新看一遍全部记忆。句子不必挤进某一个向量。",
     },
     probabilities: {
       title: "线性层和 softmax",
@@ -307,7 +307,7 @@ export const zh: Texts = {
   howToRead: "怎样看这些色带",
   strips:
     "色带中每一格是一个数：大的正数颜色饱满，绝对值大的负数为灰色（深色模式下为沙色）。每组色带有自己的标尺，写在下方。把鼠标指向一格，或用手指沿着色带滑动，可以读出其中的数。",
-  beyond: (count, largest) => `，超出者：有 ${count} 个数更大，最大为 ${largest}`,
+  beyond: (count, largest) => `，另有 ${count} 个数超出此范围，最大为 ${largest}`,
   numberAt: (at, of, value) => (
     <>
       第 {at} 个数（共 {of} 个）：{value}
@@ -328,7 +328,8 @@ export const zh: Texts = {
   sourcePieces: {
     count: (tokens, vocabulary) => (
       <>
-        这个句子有 <b>{tokens} 个词元</b>：{tokens - 1} 个子词，取自 {vocabulary} 个子词的表，再加上结束符。
+        这个句子有 <b>{tokens} 个词元</b>（token）：{tokens - 1} 个子词，取自 {vocabulary}{" "}
+        个子词的表，再加上结束符。
       </>
     ),
     bytes: (count) =>
@@ -373,9 +374,9 @@ export const zh: Texts = {
     deviation: "标准差",
     rescaled: (
       <>
-        层归一化让相加的和平均值为 0、标准差为 1，再把每个数乘以学到的
+        层归一化先使相加的和平均值为 0、标准差为 1，再把每个数乘以学到的
         <Term of="gain" as="增益" />
-        ，加上学到的偏移：所以结果的
+        ，并加上学到的偏移：所以结果的
         <Term of="standard deviation" as="标准差" />
         不一定是 1。
       </>
@@ -384,7 +385,7 @@ export const zh: Texts = {
       <>
         x 与和的
         <Term of="cosine similarity" as="余弦相似度" />为 {alike}：为 1 时，和的方向仍与 x 相同；为 0
-        时，原来的方向已不剩；小于 0 时，方向相反。
+        时，原来的方向已不剩；小于 0 时，则偏向相反的方向。
       </>
     ),
     leaveOut: "去掉所有残差连接",
@@ -473,7 +474,7 @@ export const zh: Texts = {
     ),
     sums: (keys, hidden) =>
       `四舍五入之前，${keys} 个权重之和为 1${hidden ? `；还有 ${hidden} 个词元在后面，被掩码遮住` : ""}`,
-    revealed: (share) => <>掩码本来遮住的键，现在得到 {share}。</>,
+    revealed: (share) => <>掩码本来遮住的键，现在共得到 {share}。</>,
     stepByStep: "逐步计算权重",
     caption: "注意力权重中的一行，逐步计算。选一个键，可以看它的点积。",
     key: "键",
@@ -523,7 +524,7 @@ export const zh: Texts = {
     ),
     naming: "这句说明是怎样得出的",
     rules: (first, places) =>
-      `页面按行计数${first ? "，第一行除外，因为它只能看自己" : ""}。如果某个去处得到一行一半以上的权重，这一行就计入该去处：${places}。计入行数最多的去处，如果至少占全部的一半，就写出来。否则，如果至少一半的行里有一个词元得到一半以上的权重，就称为“集中”；如果至少一半的行里没有词元超过三分之一，就称为“分散”。再否则，页面就没有找到规律。没有东西可取的头常常停在${
+      `页面按行计数${first ? "，第一行除外，因为它只能看自己" : ""}。如果某个目标得到一行一半以上的权重，这一行就计入该目标：${places}。计入行数最多的目标，如果至少占全部的一半，就写出来。否则，如果至少一半的行里有一个词元得到一半以上的权重，就称为“集中”；如果至少一半的行里没有词元超过三分之一，就称为“分散”。再否则，页面就没有找到规律。没有东西可取的头常常停在${
         first ? "第一个词元" : "句末"
       }（即注意力汇聚点，attention sink，见笔记本 13）。换一个句子，同一个头的说明可能不同。`,
     places: {
@@ -572,7 +573,7 @@ export const zh: Texts = {
     atTemperature: (temperature) => `，温度为 ${temperature}`,
     piece: "子词",
     probability: "概率",
-    instead: "改写为",
+    instead: "换成它",
     written: "已写出",
     write: (piece) => <>写 {piece}</>,
     rest: (pieces, share) => `其余 ${pieces} 个子词共占 ${share}。`,
