@@ -63,7 +63,7 @@ _HOMES = {
         "paired_bootstrap",
         "tokenized_bleu",
     ),
-    "validation": ("score_tokens",),
+    "translation.evaluate": ("score_tokens",),
     "translation.model_folder": ("load_model", "save_model"),
     "translation.translator": ("Translator", "load_pretrained"),
     "inside": ("watch",),

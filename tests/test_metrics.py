@@ -27,7 +27,7 @@ from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import make_model
-from annotated.validation import greedy_bleu, score_tokens
+from annotated.translation.evaluate import greedy_bleu, score_tokens
 
 PAD = 2
 REFERENCES = [

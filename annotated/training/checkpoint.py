@@ -45,11 +45,6 @@ class Progress:
         """Read the position of a checkpoint. Raises ValueError for one of another version of annotated."""
         values = read_json(checkpoint / PROGRESS)
         values.pop("log_bytes", None)  # of 0.2.0
-        if "position" in values:
-            raise ValueError(
-                f"{checkpoint} is of annotated 0.1 and cannot be resumed; begin another run with "
-                f"--init-from {checkpoint}"
-            )
         return settings_from_json(cls, values, checkpoint / PROGRESS)
 
     @property
@@ -58,7 +53,7 @@ class Progress:
         return self.epoch + (self.batches > 0)
 
     def finished(self, config: TrainingConfig) -> bool:
-        """Return whether the run has come to its end."""
+        """Return whether the run has come to its end, perhaps early, after epochs without a better loss."""
         stale = config.patience > 0 and self.stale >= config.patience
         return self.step >= config.max_steps or self.epoch >= config.epochs or stale
 
@@ -75,6 +70,22 @@ class Progress:
                 f"{batches:,}; resume it with the data of its beginning"
             )
         self.epoch_batches = batches
+
+    def count_update(self, loss: float, ntokens: int) -> None:
+        """Count an update, by the summed loss of so many target tokens."""
+        self.step += 1
+        self.batches = min(self.batches + self.update_batches, self.epoch_batches)
+        self.validation_loss = None
+        self.loss += loss
+        self.tokens += ntokens
+        self.total_tokens += ntokens
+
+    def count_validation(self, loss: float) -> None:
+        """Keep the validation loss; count the epochs since the best one, for early stopping."""
+        self.validation_loss = loss
+        if self.batches == 0:  # the end of an epoch, not of a run that may yet go on from here
+            self.stale = 0 if self.best is None or loss < self.best else self.stale + 1
+            self.best = loss if self.stale == 0 else self.best
 
     def minutes_left(self, config: TrainingConfig) -> float:
         """Estimate the time to the end from the mean time of an update."""
@@ -119,14 +130,14 @@ def optimizer_tensors(model: EncoderDecoder, optimizer: Adam) -> dict[str, Tenso
 
 def load_optimizer(optimizer: Adam, model: EncoderDecoder, checkpoint: Path) -> None:
     """Load Adam's step and moments. Raises ValueError that names the tensor that does not fit the model."""
-    tensors = read_tensors(checkpoint / OPTIMIZER)
-    expected: dict[str, Tensor] = {}
-    for name, parameter in model.named_parameters():
-        parts = {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
-        if any(f"{name}.{part}" in tensors for part in parts):  # else it had no gradient
-            expected |= {f"{name}.{part}": tensor for part, tensor in parts.items()}
+    tensors, parameters = read_tensors(checkpoint / OPTIMIZER), dict(model.named_parameters())
+    expected = {
+        f"{name}.{part}": like
+        for name, parameter in parameters.items()
+        if f"{name}.step" in tensors  # else it had no gradient
+        for part, like in (("step", torch.zeros(())), ("exp_avg", parameter), ("exp_avg_sq", parameter))
+    }
     check_tensors(tensors, expected.items(), checkpoint / OPTIMIZER)
-    parameters = dict(model.named_parameters())
     for name, tensor in tensors.items():
         whose, _, part = name.rpartition(".")
         optimizer.state[parameters[whose]][part] = tensor.to(parameters[whose].device, copy=True)
@@ -164,10 +175,7 @@ def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
     total = {name: tensor.double() for name, tensor in first.items()}  # float64: their order does not show
     for path in paths[1:]:
         tensors = read_tensors(path / WEIGHTS)
-        for name in [*first, *tensors]:
-            shape, expected = (tuple(t[name].shape) if name in t else None for t in (tensors, first))
-            if shape != expected:
-                raise ValueError(f"{path}: tensor {name} has shape {shape}, but {expected} in {paths[0]}")
+        check_tensors(tensors, first.items(), path)
         if model_files(path) != model:
             raise ValueError(f"{path} and {paths[0]} are two models: their settings or tokenizers differ")
         for name, tensor in tensors.items():

@@ -1,7 +1,9 @@
 """The settings of a long training run."""
 
-from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from annotated.transformer.config import check_fields
 
 Preset = Literal["tiny", "base", "big"]
 
@@ -43,24 +45,10 @@ class TrainingConfig:
     seed: int = 0  # random seed of initial weights, order of the data and dropout
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            name, value, kind = field.name, getattr(self, field.name), field.type
-            if choices := get_args(kind):
-                if value not in choices:
-                    raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
-                continue
-            if type(value) is not kind and not (kind is float and type(value) is int):
-                raise ValueError(f"{name} must be a {kind.__name__}, not {value!r}")  # type: ignore[union-attr]
-            low = 1 if kind is int and name not in CAN_BE_0 else 0
-            if not low <= value < 2**31:
-                raise ValueError(f"{name} must be at least {low} and below 2^31, not {value}")
-        if not 0 < self.learning_rate <= 1:
-            raise ValueError(f"learning_rate must be above 0 and at most 1, not {self.learning_rate}")
-        if not self.eps > 0:
-            raise ValueError(f"eps must be above 0, not {self.eps}")
-        for name in ("beta_1", "beta_2", "smoothing", "subword_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), not {getattr(self, name)}")
+        check_fields(self, CAN_BE_0, unbounded=("clip", "rdrop_weight"))
+        for name in ("learning_rate", "eps"):
+            if getattr(self, name) == 0:
+                raise ValueError(f"{name} must be above 0")
         if not self.average <= self.keep:
             raise ValueError(f"average must be from 0 to keep, which is {self.keep}, not {self.average}")
 
@@ -81,7 +69,7 @@ class TrainingConfig:
         return cls(**{"epochs": 30, "learning_rate": 0.002, **settings})
 
     def warmup_in(self, updates: int) -> int:
-        """The updates until the peak, in a run of so many; those that the paper took, where it is as long."""
+        """Compute the updates until the peak in a run of so many: a quarter, or the paper's 4,000."""
         return self.warmup or max(1, min(4000, updates // 4))
 
 

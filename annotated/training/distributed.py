@@ -25,6 +25,9 @@ class DistributedError(RuntimeError):
     """An error that every process of a run raises, with the same message."""
 
 
+# ---- device and precision
+
+
 def find_device(device: str | torch.device = "auto") -> torch.device:
     """Return a device by name, such as "cpu", "cuda" or "cuda:1"; "auto" is the best there is.
 
@@ -39,29 +42,24 @@ def find_device(device: str | torch.device = "auto") -> torch.device:
         raise ValueError(f"the device must be auto, {', '.join(available)}, not {device!r}") from None
     if not available.get(found.type, True):
         raise ValueError(f"there is no {found.type} device on this machine; use auto or cpu")
-    if found.type == "cuda":
-        index, count = (
-            _int("LOCAL_RANK", 0) if found.index is None else found.index,
-            torch.cuda.device_count(),
-        )
-        if index >= count:
-            raise ValueError(f"{node()} has no GPU {index}; use --nproc-per-node {count} at most")
-        return torch.device("cuda", index)
-    return found
+    if found.type != "cuda":
+        return found
+    index = read_number("LOCAL_RANK", 0) if found.index is None else found.index
+    if index >= (count := torch.cuda.device_count()):
+        raise ValueError(f"{node()} has no GPU {index}; use --nproc-per-node {count} at most")
+    return torch.device("cuda", index)
 
 
 @contextmanager
 def half_precision(device: torch.device) -> Iterator[None]:
     """Compute matrix products in bf16 while the block runs, forward and backward; all else stays float32.
 
-    On a GPU by autocast; products that are kept out of it, those of the loss, take float32 numbers and round
-    them inside. On a CPU all products do, if PyTorch can there: with AMX, not with AVX-512 alone. Autocast
-    would spend more on conversions than it saves in a small model. The fused kernel is slower there on
-    short sentences (benchmarks/attention.py), so attention is computed step by step.
+    On a GPU that is autocast. On a CPU products round their numbers inside, if it has AMX: autocast would
+    spend more on conversions than it saves in a small model, and the fused attention is slower there.
     """
-    on_cpu = device.type == "cpu"
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
+    on_cpu = device.type == "cpu"
     try:
         with sdpa_kernel(SDPBackend.MATH) if on_cpu else torch.autocast(device.type, torch.bfloat16):
             yield
@@ -89,33 +87,37 @@ def default_torch_state(device: torch.device) -> Iterator[None]:
 # ---- processes
 
 
-def _int(name: str, default: int) -> int:
+def read_number(name: str, default: int) -> int:
     """Read a whole number from the environment; an empty variable counts as unset."""
     return int(os.environ.get(name) or default)
 
 
 def is_first() -> bool:
     """Return whether this is the first process of the run, or the only one."""
-    return _int("WORLD_SIZE", 1) == 1 or _int("RANK", 0) == 0
+    return read_number("WORLD_SIZE", 1) == 1 or read_number("RANK", 0) == 0
 
 
 def node() -> str:
     """Name this machine, with its number among those that `torchrun` joins."""
-    return f"node {_int('GROUP_RANK', 0)} ({platform.node()})"
+    return f"node {read_number('GROUP_RANK', 0)} ({platform.node()})"
+
+
+def silent() -> bool:
+    """Return whether this process prints nothing."""
+    return not is_first() or sys.stderr is None or sys.stderr.closed
 
 
 def say(text: str) -> None:
     """Print a message on standard error, from the first process only, without breaking a progress bar."""
-    if not is_first() or sys.stderr is None or sys.stderr.closed:
-        return
-    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
-    tqdm.write(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)
+    if not silent():
+        encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+        tqdm.write(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)
 
 
 def progress_bar(step: int, total: int) -> tqdm:
     """Open a bar of updates, in the first process, on a terminal or in a notebook."""
-    silent = not is_first() or sys.stderr is None or sys.stderr.closed
-    return auto_tqdm(initial=step, total=total, unit="update", disable=silent or None)  # None: on a terminal
+    # With None, only on a terminal.
+    return auto_tqdm(initial=step, total=total, unit="update", disable=silent() or None)
 
 
 @contextmanager
@@ -124,7 +126,7 @@ def process_group(device: torch.device) -> Iterator[None]:
 
     Raises DistributedError where another process is lost.
     """
-    if _int("WORLD_SIZE", 1) == 1 or dist.is_initialized():
+    if read_number("WORLD_SIZE", 1) == 1 or dist.is_initialized():
         yield
         return
     if device.type == "cuda":
@@ -134,10 +136,8 @@ def process_group(device: torch.device) -> Iterator[None]:
         yield
     except BaseException as error:
         for each in (error, error.__context__):
-            if each is not None:
-                traceback.clear_frames(
-                    each.__traceback__
-                )  # leaving the group while holding the model may hang
+            if each is not None:  # leaving the group while holding the model may hang
+                traceback.clear_frames(each.__traceback__)
         if isinstance(error, dist.DistError) or "gloo/transport" in str(error):  # gloo has no class for it
             raise DistributedError(
                 f"{node()} has lost another process of this run, which says why; --resume goes on from the "

@@ -73,10 +73,8 @@ def run_epoch(
                 states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
                 loss += loss_compute(states, batch.tgt_y, 1)[0].item()
                 tokens += batch.ntokens
-    elif mode != "train":
-        raise ValueError(f"mode must be 'train' or 'eval', not {mode!r}")
-    elif optimizer is None or accum_iter < 1:
-        raise ValueError(f"training needs an optimizer and an accum_iter of at least 1, not {accum_iter}")
+    elif mode != "train" or optimizer is None or accum_iter < 1:
+        raise ValueError("mode must be 'eval', or 'train' with an optimizer and an accum_iter of at least 1")
     else:
         model.train()
         batches = iter(data_iter)

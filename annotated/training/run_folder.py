@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from annotated.files import creating_folder, read_json, remove_folder, remove_pa
 from annotated.tokenizers import Tokenizer
 from annotated.training.checkpoint import PROGRESS, Progress, check_whole, save_checkpoint
 from annotated.training.config import CHANGEABLE, TrainingConfig
-from annotated.training.distributed import is_first, raise_on_all_ranks, say
+from annotated.training.distributed import is_first, raise_on_all_ranks
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.model_folder import CONFIG, SETTINGS, save_model
 
@@ -44,74 +44,53 @@ class RunFolder:
 
     def __init__(self, path: str | Path):
         self.path = Path(path).expanduser().absolute()
-        self.lock = FileLock(self.path / LOCK)
         self.board: Any = None
-        self.is_open = False
 
     def __repr__(self) -> str:
         return f"RunFolder({str(self.path)!r}, {len(self.checkpoints())} checkpoints)"
 
-    # ---- open, check
+    # ---- check, open
 
     @contextmanager
     def open(self, resume: bool) -> Iterator[None]:
-        """Lock the folder while the block runs; a new folder to which nothing is written is removed again.
-
-        Raises ValueError where it holds a run that is not to be resumed, a model, other files or a damaged
-        checkpoint, and Timeout, an OSError, where another process trains in it.
-        """
-        if self.is_open:  # by annotated.train, for the Trainer
-            yield
-            return
+        """Check the folder, and lock it while the block runs. Raises as `check` and `locked` do."""
         with ExitStack() as stack:
             with raise_on_all_ranks():
                 if is_first():
-                    existed = self.path.exists()
+                    self.check(resume)
                     stack.enter_context(self.locked())
-                    stack.callback(self._close, existed)
-                    self._check_contents(resume)
-            self.is_open = True
-            stack.callback(setattr, self, "is_open", False)
+            stack.callback(self.close)
             yield
+
+    def close(self) -> None:
+        """Close the log for TensorBoard."""
+        if self.board is not None:
+            self.board.close()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from the run. Raises ValueError where the folder holds files, but no run."""
-        files = sorted(path.name for path in self.path.glob("[!.]*"))
-        if files and LOCK not in files and CONFIG not in files and not self.checkpoints():
-            raise ValueError(f"{self.path} holds {files[0]}, but no run; choose a new or an empty folder")
+        """Keep other processes from the run. Raises Timeout, an OSError, where one trains in the folder."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with self.lock.acquire(timeout=0):
+        with FileLock(self.path / LOCK, timeout=0):
             yield
 
-    def _close(self, existed: bool) -> None:
-        if self.board is not None:
-            self.board.close()
-            self.board = None
-        if not existed and [path.name for path in self.path.iterdir()] == [LOCK]:
-            with suppress(OSError):
-                (self.path / LOCK).unlink()
-                self.path.rmdir()
-
-    def _check_contents(self, resume: bool) -> None:
-        """Raise ValueError where a new run would replace something, or a checkpoint is damaged."""
-        if not resume or not self.checkpoints():
-            if self.checkpoints() or (self.path / CONFIG).exists():
-                raise ValueError(
-                    f"{self.path} already holds a run or a model; resume the run, or choose another folder"
-                )
-            if resume:
-                say(f"there is no checkpoint in {self.path}: a new run begins")
-            return
-        for checkpoint in self.checkpoints():
+    def check(self, resume: bool) -> None:
+        """Raise ValueError where a run would mix with other files or replace something, or is damaged."""
+        checkpoints = self.checkpoints()
+        holds_model = (self.path / CONFIG).exists()
+        files = sorted(path.name for path in self.path.glob("[!.]*"))
+        if files and not (checkpoints or holds_model or LOCK in files):
+            raise ValueError(f"{self.path} holds {files[0]}, but no run; choose a new or an empty folder")
+        if not (resume and checkpoints) and (checkpoints or holds_model):
+            raise ValueError(f"{self.path} already holds a run or a model; resume it, or choose another")
+        for checkpoint in checkpoints:
             try:
                 read_json(checkpoint / PROGRESS)
-                if checkpoint == self.newest():
+                if checkpoint == checkpoints[-1]:
                     check_whole(checkpoint)
             except (ValueError, FileNotFoundError) as error:
-                others = [folder.name for folder in self.checkpoints() if folder != checkpoint]
                 hint = "there is no other checkpoint"
-                if others:
+                if others := [folder.name for folder in checkpoints if folder != checkpoint]:
                     hint = f"delete the folder {checkpoint}, and the run goes on from {others[-1]}"
                 raise ValueError(f"{error}; {hint}") from None
 
@@ -123,31 +102,23 @@ class RunFolder:
         Returns the number of batches that each process takes of an update.
         """
         progress = Progress.load(checkpoint)
-        size, same_text = progress.update_batches, text and text == progress.text
-        free = {*CHANGEABLE, "notes", *(PLACES if same_text else ())}
+        size, free = progress.update_batches, {*CHANGEABLE, "notes"}
+        other = f"to change that, begin another run with --init-from {self.path}"
+        if text and text == progress.text:
+            free.update(PLACES)
         if update_batches == size:
             free.add("accumulate")
         # A run of an older version does not name all settings: it had the defaults of the others.
         defaults = {field.name: field.default for field in dataclasses.fields(TrainingConfig)}
         for name, value in {**defaults, **self.settings(checkpoint)}.items():
-            equal = same_folder if name == "init_from" else (lambda a, b: a == b)
-            if name in settings and name not in free and not equal(settings[name], value):
-                raise ValueError(
-                    f"{self.path} was begun with {name} = {value!r}, not {settings[name]!r}; a resumed run "
-                    f"keeps its settings, except {', '.join(CHANGEABLE)}; to change others, begin another "
-                    f"run with --init-from {self.path}"
-                )
+            new = settings.get(name, value)
+            same = new == value or (name == "init_from" and same_folder(new, value))
+            if not same and name not in free:
+                raise ValueError(f"{self.path} was begun with {name} = {value!r}, not {new!r}; {other}")
         if progress.text not in ("", text):
-            raise ValueError(
-                f"{self.path} was begun with other text to train or validate on; resume it with that, or "
-                f"begin another run with --init-from {self.path}"
-            )
+            raise ValueError(f"{self.path} was begun with other text to train or validate on; {other}")
         if size % world:
-            counts = ", ".join(str(n) for n in range(1, size + 1) if size % n == 0)
-            raise ValueError(
-                f"{self.path}: {world} processes cannot share the {size} batches of an update evenly; "
-                f"resume it with one of {counts} processes"
-            )
+            raise ValueError(f"{self.path}: {world} processes cannot share the {size} batches of an update")
         return size // world
 
     def check_space(self, model: EncoderDecoder, keep: int) -> None:
@@ -206,20 +177,21 @@ class RunFolder:
         """Drop the lines that were logged after `progress`, and a line that was cut off."""
 
         def is_older(line: bytes) -> bool:
+            if not line.endswith(b"\n"):
+                return False
             try:
                 record = json.loads(line)
                 step = record["step"]
             except (ValueError, KeyError, TypeError):
-                return line.endswith(b"\n")  # somebody's note
+                return True  # somebody's note
             validated = progress.validation_loss is not None or "validation_loss" not in record
             return step < progress.step or (step == progress.step and validated)
 
-        lines = (self.path / LOG).read_bytes().split(b"\n") if (self.path / LOG).exists() else []
-        whole = [line + b"\n" for line in lines[:-1]]
-        kept = [line for line in whole if is_older(line)]
-        if kept != whole or lines[-1:] != [b""]:
-            with replacing(self.path / LOG) as partial:
-                partial.write_bytes(b"".join(kept))
+        log = self.path / LOG
+        lines = log.read_bytes().splitlines(keepends=True) if log.exists() else []
+        if not all(map(is_older, lines)):
+            with replacing(log) as partial:
+                partial.write_bytes(b"".join(line for line in lines if is_older(line)))
 
     def save(
         self,
@@ -263,7 +235,5 @@ class RunFolder:
 
 
 def same_folder(one: object, other: object) -> bool:
-    """Return whether two names of models mean one folder, or are equal."""
-    return one == other or (
-        None not in (one, other) and Path(str(one)).resolve() == Path(str(other)).resolve()
-    )
+    """Return whether two paths, if there are two, lead to one folder."""
+    return None not in (one, other) and Path(str(one)).resolve() == Path(str(other)).resolve()

@@ -110,13 +110,14 @@ def train(
         vocab = 8000
     if keep_equal is None:
         keep_equal = not {"chars", "spaces"}.isdisjoint(kinds)
-    shape, training = split_settings(settings)
-    config = getattr(TrainingConfig, preset)(**training)
     if init_from is not None and Path(init_from).expanduser().is_dir():
         init_from = str(Path(init_from).expanduser().absolute())
-    known, other = split_notes(notes or {})
-    notes = {"tokenizer": tokenizer, "vocab": vocab, "preset": preset, "init_from": init_from}
-    notes |= {"src_tokenizer": src_tokenizer, "tgt_tokenizer": tgt_tokenizer, "keep_equal": keep_equal}
+    shape, training = split_settings(settings)
+    config = getattr(TrainingConfig, preset)(**training)
+    text_notes, other_notes = split_notes(notes or {})
+    recorded: Settings = {"tokenizer": tokenizer, "vocab": vocab, "preset": preset, "init_from": init_from}
+    recorded |= {"src_tokenizer": src_tokenizer, "tgt_tokenizer": tgt_tokenizer, "keep_equal": keep_equal}
+    recorded |= {**shape, **text_notes, **other_notes}
     run, device = RunFolder(out), find_device(device)
 
     def read() -> Corpus:
@@ -128,11 +129,11 @@ def train(
             return load_start(checkpoint, shape)
         if init_from is not None:
             return load_start(find_model(init_from), shape)
-        return new_model(text, preset, shape, kinds, vocab, known.get("variant") != "tok", cache)
+        return new_model(text, preset, shape, kinds, vocab, text_notes.get("variant") != "tok", cache)
 
     with process_group(device), default_torch_state(device):
         # A function of its own: a process that leaves the group while it still holds the trainer may hang.
-        return fit(read, start, run, config, device, {**notes, **shape, **known, **other}, resume, cache)
+        return fit(read, start, run, config, device, recorded, resume, cache)
 
 
 def fit(
@@ -145,37 +146,39 @@ def fit(
     resume: bool,
     cache: str | Path | None,
 ) -> Translator:
-    """Train as one of the processes that have joined; only the first needs the folder, each the text."""
-    with run.open(resume):
-        with raise_on_all_ranks("; every node needs the text, in the same place"):
-            corpus = read()
-        with raise_on_all_ranks():
-            model, *sides = start(corpus) if is_first() else (None,)
-        shape, (src, tgt) = broadcast((model and model.config, sides))
-        model = model or EncoderDecoder.from_config(cast(TransformerConfig, shape))
-        count = sum(p.numel() for p in model.parameters())
-        say(f"{count:,} parameters, on {device}; the log is {run.path / LOG}")
-        # A sentence must fit into a batch and the model, with the symbols around it.
-        room = min(config.max_tokens, model.max_positions or config.max_tokens)
-        limit = min(config.max_sentence, room - max(1, len(src.before + src.after)))
+    """Train as one of the processes that have joined: only the first needs the folder, each the text."""
+    with raise_on_all_ranks():
+        if is_first():
+            run.check(resume)
+    with raise_on_all_ranks("; every node needs the text, in the same place"):
+        corpus = read()
+    with raise_on_all_ranks():
+        model, *sides = start(corpus) if is_first() else (None,)
+    shape, (src, tgt) = broadcast((model and model.config, sides))
+    model = model or EncoderDecoder.from_config(cast(TransformerConfig, shape))
+    count = sum(p.numel() for p in model.parameters())
+    say(f"{count:,} parameters, on {device}; the log is {run.path / LOG}")
+    # A sentence must fit into a batch and the model, with the symbols around it.
+    room = min(config.max_tokens, model.max_positions or config.max_tokens)
+    limit = min(config.max_sentence, room - max(1, len(src.before + src.after)))
 
-        def batches(split: str) -> TokenBatches:
-            pairs, rate = encode_corpus(corpus[split], src, tgt, limit, cache), config.subword_dropout
-            say(pairs.report())
-            if split != "train":
-                return TokenBatches(pairs, config.max_tokens, shuffle=False)
-            say(first_pair(corpus))
-            dropout = SubwordDropout(src, tgt, rate, limit) if rate else None
-            return TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
+    def batches(split: str) -> TokenBatches:
+        pairs, rate = encode_corpus(corpus[split], src, tgt, limit, cache), config.subword_dropout
+        say(pairs.report())
+        if split != "train":
+            return TokenBatches(pairs, config.max_tokens, shuffle=False)
+        say(first_pair(corpus))
+        dropout = SubwordDropout(src, tgt, rate, limit) if rate else None
+        return TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
 
-        with raise_on_all_ranks():
-            training = batches("train")
-            validation = batches("val") if "val" in corpus.splits else None
-        notes = {**notes, "corpus": corpus.name, "pair": corpus.pair}
-        text = corpus.fingerprint
-        trainer = Trainer(model, (src, tgt), training.at, validation, config, run, device, notes, text)
-        translator = Translator(model, src, tgt, notes.get("variant") == "tok", corpus.pair)
-        trainer.fit(resume)
+    with raise_on_all_ranks():
+        training = batches("train")
+        validation = batches("val") if "val" in corpus.splits else None
+    notes = {**notes, "corpus": corpus.name, "pair": corpus.pair}
+    text = corpus.fingerprint
+    trainer = Trainer(model, (src, tgt), training.at, validation, config, run, device, notes, text)
+    translator = Translator(model, src, tgt, notes.get("variant") == "tok", corpus.pair)
+    trainer.fit(resume)
     end = f"at step {trainer.progress.step}: the model is in {run.path}"
     if not trainer.progress.finished(config):
         raise Stopped(f"stopped {end}; --resume, in Python resume=True, goes on")
@@ -213,28 +216,25 @@ def new_model(
     text = corpus["train"]
     languages = (corpus.src_language, corpus.tgt_language) if cut else (None, None)
     if joint and (kinds[0] != kinds[1] or (kinds[0] == "words" and languages[0] != languages[1])):
-        raise ValueError(
-            "two tokenizers make two vocabularies: use --tied-embeddings target or none with them"
-        )
+        raise ValueError("two tokenizers make two vocabularies: use --tied-embeddings target or none")
 
     def learn(kind: str, language: str | None, *sides: str) -> Tokenizer:
         texts = [getattr(text, side) for side in sides]
         every = math.ceil(sum(map(len, texts)) / SAMPLE) if kind == "subwords" else 1
-        if cache is None:
-            return train_tokenizer(kind, chain(*(text[::every] for text in texts)), vocab, language)
         key = hashlib.sha256(f"{corpus.fingerprint} {kind} {language} {sides} {vocab}".encode()).hexdigest()
-        folder = Path(cache) / f"tokenizer-{key}"
-        if not folder.exists():
-            tokenizer = train_tokenizer(kind, chain(*(text[::every] for text in texts)), vocab, language)
+        folder = cache and Path(cache) / f"tokenizer-{key}"
+        if folder and folder.exists():
+            return load_tokenizer(folder, "tokenizer")
+        tokenizer = train_tokenizer(kind, chain(*(text[::every] for text in texts)), vocab, language)
+        if folder:
             with suppress(FileExistsError), creating_folder(folder) as partial:
                 save_tokenizer(tokenizer, partial, "tokenizer")
-        return load_tokenizer(folder, "tokenizer")
+        return tokenizer
 
-    sides = ("src", "tgt")
     if joint:
-        src = tgt = learn(kinds[0], languages[0], *sides)
+        src = tgt = learn(kinds[0], languages[0], "src", "tgt")
     else:
-        src, tgt = (learn(*each) for each in zip(kinds, languages, sides, strict=True))
+        src, tgt = learn(kinds[0], languages[0], "src"), learn(kinds[1], languages[1], "tgt")
     config = getattr(TransformerConfig, preset)(len(src), len(tgt), **settings)
     return EncoderDecoder.from_config(config), src, tgt
 
@@ -252,10 +252,10 @@ def split_settings(settings: Settings) -> tuple[Settings, Settings]:
     settings = {name: getattr(value, "item", lambda value=value: value)() for name, value in settings.items()}
     shape, training = ({field.name for field in fields(kind)} for kind in (TransformerConfig, TrainingConfig))
     shape -= {"src_vocab", "tgt_vocab"}
-    for name in settings:
-        if name not in shape | training:
-            raise TypeError(f"train() got an unexpected keyword argument {name!r}")
-    return tuple({name: settings[name] for name in settings if name in kind} for kind in (shape, training))  # type: ignore[return-value]
+    for name in settings.keys() - shape - training:
+        raise TypeError(f"train() got an unexpected keyword argument {name!r}")
+    parts = [{name: settings[name] for name in settings if name in kind} for kind in (shape, training)]
+    return parts[0], parts[1]
 
 
 def split_notes(notes: Settings) -> tuple[Settings, Settings]:

@@ -22,25 +22,29 @@ from tqdm import tqdm
 from annotated.data.batches import Batch, TokenBatches, mixed_seed
 from annotated.fast import CpuKernels
 from annotated.tokenizers import Tokenizer
-from annotated.training import checkpoint as checkpoints
 from annotated.training import distributed
-from annotated.training.checkpoint import Progress
+from annotated.training.checkpoint import Progress, average_checkpoints, broadcast_state, load_optimizer
 from annotated.training.config import TrainingConfig
-from annotated.training.distributed import all_reduce, broadcast, progress_bar, raise_on_all_ranks, say
+from annotated.training.distributed import all_reduce, broadcast, raise_on_all_ranks, say
 from annotated.training.loss import SummedLoss
 from annotated.training.run_folder import RunFolder
 from annotated.training.schedule import factor_for, rate
 from annotated.training.validation import Validation
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation import model_folder
-from annotated.translation.model_folder import WEIGHTS, load_weights, save_model
+from annotated.translation.model_folder import (
+    WEIGHTS,
+    check_can_be_saved,
+    load_model,
+    load_weights,
+    save_model,
+)
 from annotated.translation.tensor_files import read_tensors
 
 ADVICE = "begin another run, with a lower learning rate or with clip: resumed, this one would end here again"
 
 
 class TrainingError(distributed.DistributedError):
-    """Training cannot go on; the message says where it stopped and what another run may change."""
+    """Training cannot go on, because the loss or its gradient is not finite."""
 
 
 class Trainer:
@@ -88,31 +92,19 @@ class Trainer:
         """Train to the end, or until Ctrl-C; returns the run's folder.
 
         With `resume`, go on from the newest checkpoint, or start where there is none. Raises ValueError
-        (DistributedError, if there are several processes) where `out` holds another run, and TrainingError
-        where the loss or its gradient is not finite, before the weights are changed.
+        where `out` holds another run, TrainingError where the loss is not finite, before weights change.
         """
         with distributed.default_torch_state(self.device), self.out.open(resume):
             self.set_up(resume)
             self.rehearse()
             c, p = self.config, self.progress
-            with distributed.stop_on_interrupt() as stop_asked, progress_bar(p.step, p.last_step(c)) as bar:
-                stop = False
+            bar = distributed.progress_bar(p.step, p.last_step(c))
+            with bar, distributed.stop_on_interrupt() as stop_asked:
                 if self.validation_due():  # the run was killed between checkpoint and validation
                     self.validate()
+                stop = False
                 while not (stop or p.finished(c)):
-                    batches, plan = self.plan_epoch()
-                    for start in range(p.batches, len(plan), p.update_batches):
-                        stop = self.update(batches, plan[start : start + p.update_batches], stop_asked, bar)
-                        epoch_ends = p.batches == len(plan)
-                        if epoch_ends:
-                            p.epoch, p.batches = p.epoch + 1, 0
-                        p.off_schedule = not (epoch_ends or (c.save_every and p.step % c.save_every == 0))
-                        if stop or p.finished(c) or not p.off_schedule:
-                            self.save()
-                        if self.validation_due():
-                            self.validate()
-                        if stop or p.finished(c):
-                            break
+                    stop = self.train_epoch(stop_asked, bar)
             if p.finished(c):
                 self.average()
         return self.out.path
@@ -128,6 +120,8 @@ class Trainer:
         with raise_on_all_ranks():
             if self.rank == 0:
                 checkpoint = self.out.newest() if resume else None
+                if resume and checkpoint is None:
+                    say(f"there is no checkpoint in {self.out.path}: a new run begins")
                 self.progress.epoch_batches = len(self.epoch_batches(0))
                 warmup = self.config.warmup_in(self.progress.last_step(self.config))
                 if checkpoint is not None and not self.config.warmup:
@@ -142,7 +136,7 @@ class Trainer:
             with raise_on_all_ranks("; copy the text of the first node"):
                 if self.progress.text != text:
                     raise ValueError("the text to train or validate on differs from that of the first node")
-            checkpoints.broadcast_state(self.model, self.optimizer)
+            broadcast_state(self.model, self.optimizer)
 
     def restore(self, checkpoint: Path) -> None:
         """Load a checkpoint. Raises ValueError if it does not fit the model, the settings or the text."""
@@ -152,7 +146,7 @@ class Trainer:
             self.settings["accumulate"] = share
             say(f"an update keeps its {share * self.world} batches: accumulate is now {share}")
         load_weights(self.model, read_tensors(checkpoint / WEIGHTS), checkpoint / WEIGHTS)
-        checkpoints.load_optimizer(self.optimizer, self.model, checkpoint)
+        load_optimizer(self.optimizer, self.model, checkpoint)
         self.progress = dataclasses.replace(Progress.load(checkpoint), text=p.text)
 
     def rehearse(self) -> None:
@@ -164,23 +158,37 @@ class Trainer:
             if self.validation is not None:
                 self.validation.rehearse(self.model, self.config.bleu_every > 0)
             if self.rank == 0:
-                model_folder.check_can_be_saved(self.model, train=True)
+                check_can_be_saved(self.model, train=True)
                 self.out.check_space(self.model, self.config.keep)
                 with TemporaryDirectory(prefix=".rehearsal.", suffix=".partial", dir=self.out.path) as folder:
                     save_model(Path(folder), self.model, *self.tokenizers)
-                    model_folder.load_model(folder)
+                    load_model(folder)
 
     # ---- updates
 
-    def plan_epoch(self) -> tuple[TokenBatches, list[list[int]]]:
-        """Return the batches of the current epoch, and their pairs in the order of training."""
+    def train_epoch(self, stop_asked: Callable[[], bool], bar: tqdm) -> bool:
+        """Train to the end of the current epoch or of the run, with checkpoints; returns whether to stop."""
         c, p = self.config, self.progress
         self.summed.rdrop_weight = c.rdrop_weight if p.epoch + 1 >= c.rdrop_from else 0.0
         with raise_on_all_ranks():
             batches = self.epoch_batches(p.epoch)
             plan = batches.batches(p.epoch)
             p.begin_epoch(len(plan))
-        return batches, plan
+        for start in range(p.batches, len(plan), p.update_batches):
+            stop = self.update(batches, plan[start : start + p.update_batches], stop_asked, bar)
+            epoch_ends = p.batches == len(plan)
+            if epoch_ends:
+                p.epoch, p.batches = p.epoch + 1, 0
+            p.off_schedule = not (epoch_ends or (c.save_every and p.step % c.save_every == 0))
+            if stop or p.finished(c) or not p.off_schedule:
+                with raise_on_all_ranks():
+                    if self.rank == 0:
+                        self.out.save(self.model, self.tokenizers, self.optimizer, p, self.settings)
+            if self.validation_due():
+                self.validate()
+            if stop or p.finished(c):
+                return stop
+        return False
 
     def update(
         self, batches: TokenBatches, group: list[list[int]], stop_asked: Callable[[], bool], bar: tqdm
@@ -206,21 +214,14 @@ class Trainer:
                 parameter.grad *= self.world / ntokens  # DistributedDataParallel averages over processes
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), c.clip or math.inf)
         if not (math.isfinite(loss) and norm.isfinite()):
-            lines = distributed.all_gather([line for batch in share for line in batch.lines or ()])
-            named = ", ".join(map(str, sorted({line for part in lines for line in part})))
-            where = f", in a batch of lines {named}" if named else ""
-            raise TrainingError(
-                f"the loss or its gradient is not finite at step {p.step + 1}{where}; {ADVICE}"
-            )
-        p.step += 1
-        p.batches = min(p.batches + p.update_batches, p.epoch_batches)
-        p.validation_loss = None
+            parts = distributed.all_gather([line for batch in share for line in batch.lines or ()])
+            lines = ", ".join(map(str, sorted({line for part in parts for line in part})))
+            where = f"at step {p.step + 1}" + (f", in a batch of lines {lines}" if lines else "")
+            raise TrainingError(f"the loss or its gradient is not finite {where}; {ADVICE}")
+        p.count_update(loss, int(ntokens))
         self.optimizer.param_groups[0]["lr"] = self.rate()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        p.loss += loss
-        p.tokens += int(ntokens)
-        p.total_tokens += int(ntokens)
         p.seconds += time.perf_counter() - started
         self.report(loss / ntokens, bar)
         return stop > 0
@@ -231,8 +232,7 @@ class Trainer:
         # Processes add up their gradients at the last batch of an update.
         local = nullcontext() if last or self.world == 1 else self.loss.no_sync()
         half = distributed.half_precision(self.device) if self.config.precision == "bf16" else nullcontext()
-        quick = CpuKernels() if self.device.type == "cpu" else nullcontext()
-        with local, half, quick:
+        with local, half, CpuKernels() if self.device.type == "cpu" else nullcontext():
             loss = self.loss(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y) * weight
             loss.backward()
         return loss.item()
@@ -265,14 +265,12 @@ class Trainer:
         """Score the validation data, and write the loss into the newest checkpoint."""
         assert self.validation is not None
         c, p, scores = self.config, self.progress, self.validation.score(self.model)
-        p.validation_loss = loss = scores.loss
-        if not math.isfinite(loss):
+        if not math.isfinite(scores.loss):
             raise TrainingError(f"the validation loss is not finite after step {p.step}; {ADVICE}")
-        if p.batches == 0:  # the end of an epoch, not of a run that may yet go on from here
-            p.stale = 0 if p.best is None or loss < p.best else p.stale + 1
-            p.best = loss if p.stale == 0 else p.best
-        record = {"validation_loss": loss, "validation_accuracy": scores.accuracy, "tokens": p.total_tokens}
-        line = f"validation cross-entropy {loss:.3f}, accuracy {scores.accuracy:.1%}"
+        p.count_validation(scores.loss)
+        record = {"validation_loss": scores.loss, "validation_accuracy": scores.accuracy}
+        record["tokens"] = p.total_tokens
+        line = f"validation cross-entropy {scores.loss:.3f}, accuracy {scores.accuracy:.1%}"
         if c.bleu_every and p.epoch % c.bleu_every == 0:
             record["validation_bleu"] = self.validation.bleu(self.model)
             line += f", greedy BLEU {record['validation_bleu']:.1f}"
@@ -282,13 +280,7 @@ class Trainer:
             left = f"; about {m:,.0f} min left" if (m := p.minutes_left(c)) > 0 else ""
             say(f"epoch {p.current_epoch}, step {p.step}: {line}{left}")
 
-    # ---- weights on disk
-
-    def save(self) -> None:
-        """Write a checkpoint; where that fails, all processes end."""
-        with raise_on_all_ranks():
-            if self.rank == 0:
-                self.out.save(self.model, self.tokenizers, self.optimizer, self.progress, self.settings)
+    # ---- the end
 
     def average(self) -> None:
         """Save the mean of the checkpoints that the settings name, unless the newest scores better."""
@@ -312,6 +304,6 @@ class Trainer:
         with raise_on_all_ranks():
             if self.rank == 0:
                 folders = select()
-                load_weights(self.model, checkpoints.average_checkpoints(folders), self.out.path)
-        checkpoints.broadcast_state(self.model)
+                load_weights(self.model, average_checkpoints(folders), self.out.path)
+        broadcast_state(self.model)
         return broadcast(len(folders))

@@ -11,7 +11,7 @@ from annotated.metrics import Score, bleu, bleu_tokenizer
 from annotated.tokenizers import Tokenizer
 from annotated.training.distributed import all_gather, all_reduce
 from annotated.transformer.model import EncoderDecoder
-from annotated.validation import TokenScores, greedy_bleu, score_tokens
+from annotated.translation.evaluate import TokenScores, greedy_bleu, score_tokens
 
 
 class Validation:

@@ -1,15 +1,20 @@
-"""What a model scores on a split of a corpus: all that `annotated evaluate` prints and writes."""
+"""Scores of a model: perplexity and accuracy of its predictions, BLEU and chrF of its translations."""
 
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch.nn import functional as F
 
 from annotated.data import Corpus, TokenBatches, encode_corpus
+from annotated.data.batches import Batch
 from annotated.files import read_json
 from annotated.metrics import (
     Score,
+    bleu,
     bleu_metric,
     bleu_tokenizer,
     bounded,
@@ -17,24 +22,87 @@ from annotated.metrics import (
     moses_knows,
     moses_tokenized,
 )
-from annotated.search.limits import Penalty
-from annotated.tokenizers import normalize
+from annotated.search.greedy import greedy_decode
+from annotated.search.inference import evaluating
+from annotated.search.limits import EXTRA, Penalty
+from annotated.tokenizers import Tokenizer, normalize
+from annotated.transformer.model import EncoderDecoder
 from annotated.translation.translator import Translator
-from annotated.validation import score_tokens
 
+CHUNK = 1024  # tokens whose predictions are in memory at a time
 RECORDED = Path(__file__).parents[1] / "recorded"  # a JSON file each, shipped for the notebooks
 
 
 def recorded(name: str) -> dict[str, Any]:
-    """What a script of benchmarks/ measured, as it stands in `RECORDED` under a name such as "variations".
+    """Read what a script of benchmarks/ measured, such as "variations", from `RECORDED`."""
+    return read_json(RECORDED / f"{name}.json")
 
-    Raises FileNotFoundError that lists what there is.
+
+@dataclass(frozen=True)
+class TokenScores:
+    """How well a model predicts reference tokens, each given those before it; padding is not counted."""
+
+    loss: float  # mean cross-entropy in nats a token, without label smoothing
+    accuracy: float  # share of tokens that were the model's first choice
+    ntokens: int  # tokens scored
+
+    @property
+    def perplexity(self) -> float:
+        """Return exp(loss): the choice is as hard as among so many equally likely tokens (Table 3)."""
+        return math.exp(self.loss)
+
+
+def score_tokens(model: EncoderDecoder, batches: Iterable[Batch], pad: int = 2) -> TokenScores:
+    """Score every target token of the batches, in evaluation mode and without gradients.
+
+    Raises ValueError where there is no token to score.
     """
-    path = RECORDED / f"{name}.json"
-    if not path.exists():
-        names = ", ".join(sorted(found.stem for found in RECORDED.glob("*.json"))) or "nothing yet"
-        raise FileNotFoundError(f"{name!r} is not recorded; there is {names} (make bench records)")
-    return read_json(path)
+    device = next(model.parameters()).device
+    loss, correct, ntokens = 0.0, 0, 0
+    with evaluating(model):
+        for batch in batches:
+            batch.to(device)
+            states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+            real = batch.tgt_y != pad
+            for rows, tgt_y in zip(states[real].split(CHUNK), batch.tgt_y[real].split(CHUNK), strict=True):
+                log_probs = model.generator(rows)  # (CHUNK, vocab)
+                loss += F.nll_loss(log_probs, tgt_y, reduction="sum").item()
+                correct += int((log_probs.argmax(dim=-1) == tgt_y).sum())
+            ntokens += batch.ntokens
+    if not ntokens:
+        raise ValueError("there are no target tokens to score")
+    return TokenScores(loss / ntokens, correct / ntokens, ntokens)
+
+
+def greedy_bleu(
+    model: EncoderDecoder,
+    batches: Iterable[Batch],
+    tokenizer: Tokenizer,
+    measure: Callable[[Sequence[str], Sequence[str]], Score] = bleu,
+) -> Score:
+    """Score greedy translations of the batches' sources; references are the targets, decoded again.
+
+    `measure` is BLEU, or any other of `METRICS`. Like any translation, one ends at its source's length + 50,
+    whatever else is in the batch.
+    """
+    device = next(model.parameters()).device
+    never = (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
+    hypotheses: list[str] = []
+    references: list[str] = []
+    for batch in batches:
+        batch.to(device)
+        limits = (batch.src_mask.sum(dim=(1, 2)) + EXTRA).tolist()
+        rows = greedy_decode(
+            model, batch.src, batch.src_mask, max(limits), tokenizer.start, tokenizer.end, never
+        )
+        hypotheses += [
+            tokenizer.decode(row[:limit]) for row, limit in zip(rows.tolist(), limits, strict=True)
+        ]
+        references += map(tokenizer.decode, batch.tgt_y.tolist())
+    return measure(hypotheses, references)
+
+
+# ---- a split of a corpus
 
 
 @dataclass(frozen=True)
@@ -62,7 +130,7 @@ class Results:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Results":
-        """What `dataclasses.asdict` made of it."""
+        """Turn back what `dataclasses.asdict` gave."""
         names = [name for name in ("bleu", "tokenized_bleu", "chrf") if values[name] is not None]
         return cls(**{**values, **{name: Score(**values[name]) for name in names}})
 

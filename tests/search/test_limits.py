@@ -14,9 +14,9 @@ from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.attention import padding_mask
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
+from annotated.translation.evaluate import greedy_bleu
 from annotated.translation.model_folder import save_model
 from annotated.translation.translator import Limits, Translator
-from annotated.validation import greedy_bleu
 
 WORDS = [f"w{i}" for i in range(8)]
 SHAPE = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2, "dropout": 0.0}

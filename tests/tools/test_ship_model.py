@@ -18,7 +18,7 @@ from annotated.training.config import TrainingConfig
 from annotated.training.run_folder import LOG
 from annotated.training.schedule import factor_for, rate
 from annotated.transformer.config import TransformerConfig
-from annotated.translation.evaluate import read_scores, score_split
+from annotated.translation.evaluate import read_scores, score_split, score_tokens
 from annotated.translation.model_folder import (
     CONFIG,
     SETTINGS,
@@ -29,7 +29,6 @@ from annotated.translation.model_folder import (
 )
 from annotated.translation.tensor_files import read_tensors
 from annotated.translation.translator import Translator, load_pretrained
-from annotated.validation import score_tokens
 
 spec = importlib.util.spec_from_file_location("ship_model", Path(__file__).parents[2] / "tools/ship_model.py")
 ship_model = importlib.util.module_from_spec(spec)

@@ -21,9 +21,9 @@ from annotated.training.config import TrainingConfig
 from annotated.training.run_folder import RunFolder
 from annotated.training.trainer import Trainer, TrainingError
 from annotated.training.validation import Validation
+from annotated.translation.evaluate import TokenScores
 from annotated.translation.model_folder import WEIGHTS, load_model
 from annotated.translation.tensor_files import read_tensors
-from annotated.validation import TokenScores
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

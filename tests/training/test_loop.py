@@ -133,8 +133,8 @@ def test_training_lowers_the_loss():
 @pytest.mark.parametrize(
     ("batches", "options", "message"),
     [
-        (BATCHES, {"mode": "train+log"}, "not 'train\\+log'"),
-        (BATCHES, {}, "needs an optimizer"),
+        (BATCHES, {"mode": "train+log"}, "mode must be"),
+        (BATCHES, {}, "an optimizer"),
         ([], {"mode": "eval"}, "no batch"),
         ([Batch(BATCHES[0].src, torch.full((3, 5), PAD), PAD)], {"mode": "eval"}, "no target token"),
     ],
@@ -143,9 +143,3 @@ def test_what_cannot_be_run_is_refused(batches, options, message):
     model, loss, *_ = system()
     with pytest.raises(ValueError, match=message):
         run_epoch(batches, model, loss, **options)
-
-
-def test_an_update_needs_a_batch():
-    model, loss, optimizer, _ = system()
-    with pytest.raises(ValueError, match="at least 1, not 0"):
-        run_epoch(BATCHES, model, loss, optimizer, accum_iter=0)

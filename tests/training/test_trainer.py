@@ -16,9 +16,9 @@ from annotated.tokenizers import WordTokenizer
 from annotated.training.distributed import half_precision, say, stop_on_interrupt
 from annotated.training.loss import LabelSmoothing, SummedLoss, symmetric_divergence
 from annotated.training.validation import Validation
+from annotated.translation.evaluate import TokenScores, greedy_bleu
 from annotated.translation.model_folder import WEIGHTS
 from annotated.translation.tensor_files import read_tensors
-from annotated.validation import TokenScores, greedy_bleu
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

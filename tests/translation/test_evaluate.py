@@ -37,14 +37,6 @@ def readme(tmp_path, monkeypatch):
     return script, tmp_path
 
 
-def test_a_record_is_found_by_its_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(scoring, "RECORDED", tmp_path)
-    (tmp_path / "imports.json").write_text(json.dumps({"question": "imports"}))
-    assert scoring.recorded("imports") == {"question": "imports"}
-    with pytest.raises(FileNotFoundError, match="'decode' is not recorded; there is imports"):
-        scoring.recorded("decode")
-
-
 def test_bf16_is_compared_with_the_faster_bf16_and_with_our_own_float32(readme):
     script, folder = readme
     theirs = {f"{PEER}, bf16 by autocast": 8.0, f"{PEER}, bf16 in products": 3.0}
