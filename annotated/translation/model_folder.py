@@ -14,7 +14,6 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from annotated.translation.tensor_files import check_tensors, read_with_sums, wr
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 SETTINGS = "training.json"  # of the run that trained it, if there was one
+PRETRAINED = Path(__file__).parents[1] / "pretrained"  # the models that come with the package
 
 
 def weights(model: EncoderDecoder) -> dict[str, Tensor]:
@@ -108,16 +108,13 @@ def check_can_be_saved(model: EncoderDecoder, train: bool = False) -> None:
     """Raise ValueError, naming the module, for a model that a model folder would bring back as another.
 
     A folder keeps the settings, the parameters and the persistent buffers. Loading calls the constructors
-    again, which make everything else: plain attributes, tensors, functions, buffers with `persistent=False`.
-    So a variant may hold anything that its constructor makes alike each time. What changes, or is drawn at
-    random, must be a parameter or a buffer. The slopes of ALiBi and a running mean, for example:
+    again, which make everything else, so what changes or is drawn at random must be a parameter or a buffer:
 
         self.slopes = 2.0 ** -torch.arange(1, h + 1)  # made by every constructor
         self.register_buffer("mean", torch.zeros(d_model))  # changed by `self.mean.lerp_(...)` in `forward`
 
-    The check rebuilds the model, loads its weights and compares both on a random batch. With `train`, the
-    copy then computes in training mode, and is rebuilt and compared too: does saving keep what training
-    changes?
+    The check rebuilds the model and compares both on a random batch; with `train`, the copy then computes in
+    training mode, and is rebuilt and compared too.
     """
     if not isinstance(getattr(model, "config", None), TransformerConfig):
         raise ValueError("the model has no settings: build it with make_model or EncoderDecoder.from_config")
@@ -151,9 +148,8 @@ def compare(model: EncoderDecoder, copy: EncoderDecoder) -> None:
         _, other_kind, other_inputs, other_output = others.pop(i)
         if differ(output, other_output) and not any(map(differ, inputs, other_inputs)):
             raise ValueError(
-                f"{name or 'the model'} ({kind}) would not come back as it is. Loading calls the "
-                f"constructors that the settings name, here of {other_kind}, then fills in parameters and "
-                "persistent buffers: register what differs as one of them, or build it in a variant's Parts"
+                f"{name or 'the model'} ({kind}) would not come back as it is: loading builds {other_kind} "
+                "as the settings say, then fills in parameters and persistent buffers, and nothing else"
             )
 
 
@@ -281,16 +277,16 @@ def load_model(
 
 def shipped_models() -> list[str]:
     """List the models that come with the package."""
-    folder = resources.files("annotated") / "pretrained"
-    return sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
+    return sorted(path.name for path in PRETRAINED.glob("*") if path.is_dir())
 
 
 def shipped_model(name: str) -> Path:
     """Find a model that comes with the package by its name. Raises ValueError that lists the names."""
     if name not in shipped_models():
-        known = ", ".join(shipped_models()) or "none yet"
-        raise ValueError(f"{name!r} is not the name of a shipped model; they are: {known}")
-    return Path(str(resources.files("annotated") / "pretrained" / name))
+        raise ValueError(
+            f"{name!r} is not the name of a shipped model; they are: {', '.join(shipped_models())}"
+        )
+    return PRETRAINED / name
 
 
 def find_model(name_or_folder: str | Path) -> Path:

@@ -21,10 +21,10 @@ from annotated.transformer.attention import padding_mask, subsequent_mask
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.attention_maps import TranslationAttention, capture_attention
 from annotated.translation.model_folder import (
+    PRETRAINED,
     find_model,
     load_model,
     shipped_model,
-    shipped_models,
     training_settings,
 )
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 ENGINES = "auto", "pytorch", "ctranslate2"
 MANY = 128  # sentences of a call that pay for converting a model and loading CTranslate2
+AT_ONCE = 2**16  # source tokens that CTranslate2 is given at a time, and batches by itself
 
 
 class Translator:
@@ -46,17 +47,14 @@ class Translator:
     Args:
         lower_cased: the model was trained on lower-cased, tokenised text only, so capitals are refused.
         pair: the languages, such as "en-de", if known.
-        engine: "pytorch" searches with `beam_search`; "ctranslate2" with that library, which finds the same
-            (see `interop.ctranslate2`). "auto" takes CTranslate2 for calls of at least 128 sentences where
-            it is installed and the model is the paper's, in float32 on a CPU, without hooks.
+        engine: "pytorch" searches with `beam_search`; "ctranslate2" with that library, which finds the same.
+            "auto" takes CTranslate2 for calls of at least 128 sentences where it is installed and the model
+            is the paper's, in float32 on a CPU. Calls with a prefix, and models with hooks, are ours.
         quantization: type of the matrices in CTranslate2.
         cache: folder for the copy of the model that CTranslate2 reads; converted anew if weights change.
-        limits: fields of `Limits`. No sentence is read beyond `max_source` tokens or translated into more
-            than `max_length`, each 1,024 unless the model has fewer positions; `too_long` says whether a
-            longer one is cut, with a warning, or refused.
+        limits: fields of `Limits`, the greatest lengths of sources and translations.
 
-    Raises ImportError where CTranslate2 is asked for and missing, and ValueError for a model that it cannot
-    compute.
+    Raises ImportError where CTranslate2 is asked for and missing, ValueError for a model it cannot compute.
     """
 
     def __init__(
@@ -75,8 +73,6 @@ class Translator:
             raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
         if engine != "ctranslate2" and quantization != "float32":
             raise ValueError(f"quantization={quantization!r} takes engine='ctranslate2'")
-        if unknown := limits.keys() - vars(Limits()).keys():
-            raise TypeError(f"Translator has no option {', '.join(unknown)}; a beam goes to translate()")
         self.model = model
         self.src_tokenizer = src_tokenizer
         self.tgt_tokenizer = tgt_tokenizer
@@ -165,55 +161,42 @@ class Translator:
         """Return the hypotheses of each sentence, best first; none for one without a visible character."""
         check_search(beam, n_best, alpha)
         texts = [normalize(sentence) for sentence in list_sentences(sentences)]
-        encoded = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
+        sources = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
+        limits = {i: self.limits.longest(len(source)) for i, source in sources.items()}
         begun = self.begin(normalize(prefix))
-        batches = list(batch_by_length(encoded, max(1, max_tokens // beam)))
-        engine = None if begun or hooked(self.model) else self.engine_for(len(encoded))
+        results: list[list[Hypothesis]] = [[] for _ in texts]
 
         def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
-            sources = [encoded[i] for i in batch]
-            limits = [self.limits.longest(len(source)) for source in sources]
-            options = limits, beam, alpha, penalty, n_best
-            found: list[Any] = engine.search(sources, *options) if engine else [None] * len(sources)
-            # What the engine cannot decide is left to our own search.
-            rest = [i for i, hypotheses in enumerate(found) if hypotheses is None]
-            if rest:
-                src, tokenizer = self.batch([sources[i] for i in rest]), self.tgt_tokenizer
-                ours = beam_search(
-                    self.model,
-                    src,
-                    padding_mask(src, self.src_tokenizer.pad),
-                    [limits[i] for i in rest],
-                    tokenizer.start,
-                    tokenizer.end,
-                    beam,
-                    alpha,
-                    penalty,
-                    n_best,
-                    prefixes=[begun] * len(rest),
-                    forbidden=self.forbidden,
-                )
-                for i, hypotheses in zip(rest, ours, strict=True):
-                    found[i] = hypotheses
-            return found
+            src, tokenizer = self.batch([sources[i] for i in batch]), self.tgt_tokenizer
+            mask, longest = padding_mask(src, self.src_tokenizer.pad), [limits[i] for i in batch]
+            options = tokenizer.start, tokenizer.end, beam, alpha, penalty, n_best
+            prefixes = [begun] * len(batch)
+            return beam_search(self.model, src, mask, longest, *options, prefixes, self.forbidden)
 
-        results: list[list[Hypothesis]] = [[] for _ in texts]
-        run = map_in_threads if self.device.type == "cpu" else map
+        engine = None if begun or hooked(self.model) else self.engine_for(len(sources))
         with (
             evaluating(self.model),  # around all batches: the first to end must not switch dropout on again
             tqdm(total=len(texts), unit="line", disable=None if progress else True) as bar,
         ):
-            bar.update(len(texts) - len(encoded))
+            bar.update(len(texts) - len(sources))
+            if engine is not None:
+                for batch in batch_by_length(sources, AT_ONCE):
+                    some = [sources[i] for i in batch], [limits[i] for i in batch]
+                    for i, ended in zip(
+                        batch, engine.search(*some, beam, alpha, penalty, n_best), strict=True
+                    ):
+                        results[i] = ended or []  # nothing where our own search might differ
+                        bar.update(bool(ended))
+            rest = {i: source for i, source in sources.items() if not results[i]}
+            batches = list(batch_by_length(rest, max(1, max_tokens // beam)))
+            run = map_in_threads if self.device.type == "cpu" else map
             for batch, found in zip(batches, run(search_batch, batches), strict=True):
                 for i, hypotheses in zip(batch, found, strict=True):
                     results[i] = hypotheses
                 bar.update(len(batch))
-        for i in encoded:
+        for i in sources:
             if not results[i]:  # each comparison with NaN was false
-                raise ValueError(
-                    f"line {first_line + i} has no translation: the model's scores are not finite; its "
-                    f"weights are damaged, or too large for {next(self.model.parameters()).dtype}"
-                )
+                raise ValueError(f"line {first_line + i} has no translation: the scores are not finite")
         return results
 
     # ---- CTranslate2
@@ -221,7 +204,7 @@ class Translator:
     def engine_for(self, sentences: int) -> "CTranslate2Engine | None":
         """Get the engine for a call of this many sentences; None for our own search."""
         many = sentences >= MANY
-        if self.engine == "pytorch" or (self.engine == "auto" and not (many and self.suits_engine())):
+        if self.engine == "pytorch" or (self.engine == "auto" and not (many and suits_engine(self.model))):
             return None
         if self._ctranslate2 is None or not self._ctranslate2.fits(self.model, thorough=many):
             try:
@@ -231,11 +214,6 @@ class Translator:
                     raise
                 return None
         return self._ctranslate2
-
-    def suits_engine(self) -> bool:
-        """Tell whether CTranslate2 is installed and computes all that this model does."""
-        floats = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in self.model.parameters())
-        return floats and not torch.is_autocast_enabled("cpu") and find_spec("ctranslate2") is not None
 
     def load_engine(self) -> "CTranslate2Engine":
         """Load CTranslate2 with the weights as they are now."""
@@ -268,8 +246,7 @@ class Translator:
         """
         tokens = self.tgt_tokenizer.encode(translation)
         if len(tokens) >= self.limits.max_length:
-            size = f"{len(tokens):,} tokens, but with its end max_length is {self.limits.max_length:,}"
-            raise ValueError(f"{translation[:40]!r}... has {size}")
+            raise ValueError(f"{translation[:40]!r}... has {len(tokens):,} tokens, too many for max_length")
         if not set(self.tgt_tokenizer.forbidden_ids).isdisjoint(tokens):
             raise ValueError(f"{translation[:40]!r} has a line break, which no translation may have")
         return tokens
@@ -324,11 +301,16 @@ def hooked(model: EncoderDecoder) -> bool:
     return any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
+def suits_engine(model: EncoderDecoder) -> bool:
+    """Tell whether CTranslate2 is installed, and computes as this model does now."""
+    floats = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in model.parameters())
+    return floats and not torch.is_autocast_enabled("cpu") and find_spec("ctranslate2") is not None
+
+
 def list_sentences(sentences: Iterable[str]) -> list[str]:
     """List the sentences. Raises ValueError for one string, and for a table, which would give its columns."""
     if isinstance(sentences, str | bytes | Mapping) or getattr(sentences, "ndim", 1) != 1:
-        kind = type(sentences).__name__
-        raise ValueError(f"translate takes a list of sentences or one column of a table, not {kind}")
+        raise ValueError(f"give a list of sentences or one column of a table, not {type(sentences).__name__}")
     listed = list(sentences)
     for i, sentence in enumerate(listed):
         if not isinstance(sentence, str):
@@ -350,7 +332,7 @@ def batch_by_length(encoded: dict[int, list[int]], max_tokens: int) -> Iterator[
 
 def engine_cache(folder: Path) -> Path | None:
     """Choose where a model's copy for CTranslate2 is kept: beside it, or in the user's cache if shipped."""
-    if folder.name in shipped_models() and folder == shipped_model(folder.name):
+    if folder.parent == PRETRAINED:
         return platformdirs.user_cache_path("annotated") / "ctranslate2" / folder.name
     return folder / "ctranslate2" if os.access(folder, os.W_OK) else None
 

@@ -405,7 +405,9 @@ def test_a_full_disk_leaves_the_last_good_checkpoint_and_model(tmp_path):
         with pytest.MonkeyPatch.context() as patch:
             disk = FullDisk(patch, n)
             try:
-                trainer.save()
+                trainer.out.save(
+                    trainer.model, trainer.tokenizers, trainer.optimizer, trainer.progress, trainer.settings
+                )
                 break
             except OSError as error:
                 if error.errno != errno.ENOSPC:
@@ -429,5 +431,5 @@ def test_a_full_disk_leaves_the_last_good_checkpoint_and_model(tmp_path):
 def test_averaging_other_shapes_names_them(tmp_path):
     make_trainer(tmp_path / "a", max_steps=1).fit()
     make_trainer(tmp_path / "b", max_steps=1, model={"d_ff": 8}).fit()
-    with pytest.raises(ValueError, match=r"b: tensor \S+w_1.bias has shape \(8,\), but \(16,\) in .*a$"):
+    with pytest.raises(ValueError, match=r"b: tensor \S+w_1.bias has shape \(8,\)"):
         average_checkpoints([tmp_path / "a", tmp_path / "b"])

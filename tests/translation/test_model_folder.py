@@ -305,7 +305,7 @@ def shipped(folder, tmp_path, monkeypatch):
     package = tmp_path / "package"
     for place in (package / "pretrained" / "small", package / "secret"):
         save_model(place, make(), WORDS, WORDS)
-    monkeypatch.setattr(model_folder.resources, "files", lambda _: package)
+    monkeypatch.setattr(model_folder, "PRETRAINED", package / "pretrained")
     monkeypatch.chdir(tmp_path)
     return package
 
