@@ -1,7 +1,7 @@
 """Text in, text out: a trained model with its tokenizers and its search."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -173,6 +173,11 @@ class Translator:
             prefixes = [begun] * len(batch)
             return beam_search(self.model, src, mask, longest, *options, prefixes, self.forbidden)
 
+        def keep(batch: list[int], found: Sequence[list[Hypothesis] | None]) -> None:
+            for i, hypotheses in zip(batch, found, strict=True):
+                results[i] = hypotheses or []  # of the engine, where our own search might differ
+                bar.update(bool(hypotheses))
+
         engine = None if begun or hooked(self.model) else self.engine_for(len(sources))
         with (
             evaluating(self.model),  # around all batches: the first to end must not switch dropout on again
@@ -182,18 +187,12 @@ class Translator:
             if engine is not None:
                 for batch in batch_by_length(sources, AT_ONCE):
                     some = [sources[i] for i in batch], [limits[i] for i in batch]
-                    for i, ended in zip(
-                        batch, engine.search(*some, beam, alpha, penalty, n_best), strict=True
-                    ):
-                        results[i] = ended or []  # nothing where our own search might differ
-                        bar.update(bool(ended))
+                    keep(batch, engine.search(*some, beam, alpha, penalty, n_best))
             rest = {i: source for i, source in sources.items() if not results[i]}
             batches = list(batch_by_length(rest, max(1, max_tokens // beam)))
             run = map_in_threads if self.device.type == "cpu" else map
             for batch, found in zip(batches, run(search_batch, batches), strict=True):
-                for i, hypotheses in zip(batch, found, strict=True):
-                    results[i] = hypotheses
-                bar.update(len(batch))
+                keep(batch, found)
         for i in sources:
             if not results[i]:  # each comparison with NaN was false
                 raise ValueError(f"line {first_line + i} has no translation: the scores are not finite")
@@ -232,9 +231,7 @@ class Translator:
         """
         sentence = normalize(sentence)
         if self.lower_cased and sentence != sentence.lower():
-            raise ValueError(
-                f"{sentence[:40]!r} has capitals, but this model reads lower-cased, tokenised text only"
-            )
+            raise ValueError(f"{sentence[:40]!r} has capitals, but this model reads lower-cased text only")
         before, after = self.src_tokenizer.before, self.src_tokenizer.after
         tokens = self.limits.fit(self.src_tokenizer.encode(sentence), len(before + after), name)
         return [*before, *tokens, *after]

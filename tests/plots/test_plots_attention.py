@@ -9,11 +9,7 @@ import torch
 from charts import marks, texts
 from matplotlib.patches import Rectangle
 
-from annotated.plots.attention import (
-    explore_attention,
-    plot_alignment,
-    plot_attention,
-)
+from annotated.plots import explore_attention, plot_alignment, plot_attention
 
 QUERIES, KEYS = ["the", "cat", "saw"], ["die", "Katze", "hat", "gesehen"]
 
@@ -167,8 +163,6 @@ def test_one_kind_alone_is_enough() -> None:
     [
         ({("cross", 0): torch.rand(2, 3, 2)}, r"2 queries \(down\) and 3 keys"),  # the two sides swapped
         ({("encoder", 0): torch.rand(2, 2, 2)}, "3 queries"),
-        ({("cross", 0): torch.rand(2, 3)}, r"must be \(h, queries, keys\)"),
-        ({("other", 0): torch.rand(2, 2, 3)}, "not 'other'"),
         ({}, "at least one map"),
     ],
 )

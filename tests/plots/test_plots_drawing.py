@@ -5,10 +5,9 @@ import sys
 
 import matplotlib.pyplot as plt
 import pytest
-import torch
 
-from annotated.plots.drawing import as_array, axes_or_new, load, palette
-from annotated.plots.positions import plot_encodings
+from annotated.plots import plot_encodings
+from annotated.plots.drawing import axes_or_new, load, palette
 from annotated.transformer.positions import sinusoids
 
 
@@ -25,11 +24,6 @@ def test_a_figure_goes_where_it_is_told() -> None:
     assert not left.images
     assert axes_or_new(left) is left
     assert axes_or_new(None, 3, 2).figure.get_size_inches().tolist() == [3, 2]
-
-
-def test_tensors_with_gradients_and_lists_can_be_drawn() -> None:
-    assert as_array(torch.ones(2, requires_grad=True), 1, "x").tolist() == [1, 1]
-    assert as_array([[1, 2]], 2, "x").tolist() == [[1, 2]]
 
 
 def test_a_library_is_loaded_by_name() -> None:

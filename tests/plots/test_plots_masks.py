@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from annotated.plots import explore_masks, plot_mask
-from annotated.plots.masks import ALLOWED, HIDDEN
+from annotated.plots.heatmaps import ALLOWED, HIDDEN
 from annotated.transformer.attention import subsequent_mask
 
 TOKENS = ["<s>", "the", "the", "<blank>"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from annotated.plots.positions import plot_encodings
+from annotated.plots import plot_encodings
 from annotated.transformer.positions import sinusoids
 
 pytest.importorskip("matplotlib")
@@ -22,9 +22,3 @@ def test_the_heatmap_is_the_encodings() -> None:
 def test_learned_positions_beyond_one_get_a_wider_scale() -> None:
     learned = torch.nn.Parameter(torch.tensor([[0.5, -3.0], [2.0, 1.0]]))
     assert plot_encodings(learned).images[0].get_clim() == (-3, 3)
-
-
-@pytest.mark.parametrize(("rows", "message"), [(0, "2 dimensions"), (slice(0), "none empty")])
-def test_what_cannot_be_drawn_is_refused(rows: int | slice, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        plot_encodings(sinusoids(30, 16)[rows])

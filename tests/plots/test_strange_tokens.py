@@ -9,10 +9,8 @@ import pytest
 import torch
 from charts import texts
 
-from annotated.plots.attention import explore_attention, plot_attention
-from annotated.plots.drawing import token_axis
+from annotated.plots import explore_attention, plot_attention, plot_learning_curves
 from annotated.plots.notebook import chart_bundle
-from annotated.plots.training import plot_learning_curves
 
 STRANGE = ["</script><script>alert(1)</script>", "<!--<script>", "$$", r"$\foo$", "$a$", '"quoted\\"']
 PLAIN = [f"token{i}" for i in range(len(STRANGE))]
@@ -24,17 +22,12 @@ def explorer(tokens: list[str]) -> alt.LayerChart:
     return explore_attention({("cross", 0): weights}, tokens, tokens)
 
 
-def axis_chart(tokens: list[str]) -> alt.Chart:
-    data = alt.Data(values=[{"key": i} for i in range(SIZE)])
-    return alt.Chart(data).mark_point().encode(x=alt.X("key:O", axis=token_axis(tokens)))
-
-
 def elements(page: str) -> list[int]:
     """Count whatever opens or closes a script or a comment."""
     return [page.lower().count(mark) for mark in ("<script", "</script", "<!--")]
 
 
-@pytest.mark.parametrize("draw", [explorer, axis_chart])
+@pytest.mark.parametrize("draw", [explorer])
 @pytest.mark.filterwarnings("ignore:Automatically deduplicated")
 def test_no_token_runs_as_a_script(draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google.colab", ModuleType("google.colab"))

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from annotated.plots.diagrams import plot_beam
+from annotated.plots import plot_beam
 from annotated.search.beam import Candidate, beam_search
 from annotated.transformer.model import make_model
 

@@ -120,7 +120,7 @@ def test_impossible_limits_are_refused(build, limits, says):
 def test_a_prefix_must_leave_room_for_the_end(build):
     translator = build(max_length=5)
     assert translator.translate(["w1"], prefix="w0 w1 w2 w3") == ["w0 w1 w2 w3"]
-    with pytest.raises(ValueError, match="has 5 tokens, but with its end max_length is 5"):
+    with pytest.raises(ValueError, match="has 5 tokens, too many for max_length"):
         translator.translate(["w1"], prefix="w0 w1 w2 w3 w4")
     with pytest.raises(ValueError, match="has 5 tokens"):
         translator.attention("w1", "w0 w1 w2 w3 w4")

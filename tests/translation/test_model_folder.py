@@ -20,13 +20,11 @@ from annotated.training.checkpoint import average_checkpoints
 from annotated.translation import model_folder
 from annotated.translation.model_folder import (
     CONFIG,
-    SETTINGS,
     WEIGHTS,
     find_model,
     load_model,
     load_weights,
     save_model,
-    training_settings,
     weights,
 )
 from annotated.translation.tensor_files import read_tensors, write_tensors
@@ -37,15 +35,6 @@ from annotated.translation.translator import load_pretrained
 def folder(tmp_path):
     save_model(tmp_path / "m", make(), WORDS, WORDS)
     return tmp_path / "m"
-
-
-@pytest.mark.parametrize("name", ["corpus", "path", "pair", "variant", "src", "tgt"])
-def test_what_a_model_was_trained_on_is_text(name, folder):
-    write_json(folder / SETTINGS, {name: None})
-    assert training_settings(folder) == {name: None}
-    write_json(folder / SETTINGS, {name: ["tok"]})
-    with pytest.raises(ValueError, match=rf"{SETTINGS}: {name} must be text or null, not \['tok'\]"):
-        training_settings(folder)
 
 
 # ---- round trips
@@ -287,7 +276,7 @@ def test_unlike_checkpoints_are_not_averaged(changed, folder, tmp_path):
     save_model(tmp_path / "other", make(), WORDS, WORDS)
     write_tensors(tmp_path / "other" / WEIGHTS, read_tensors(folder / WEIGHTS) | changed)
     for folders in ([folder, tmp_path / "other"], [tmp_path / "other", folder]):
-        with pytest.raises(ValueError, match=f"tensor {next(iter(changed))} has shape"):
+        with pytest.raises(ValueError, match=f"tensor {next(iter(changed))} "):
             average_checkpoints(folders)
 
 

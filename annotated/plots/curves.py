@@ -1,4 +1,4 @@
-"""Pictures of training (section 5): loss, learning rate, gradients, accuracy, label smoothing."""
+"""Curves of training (section 5): loss and learning rate."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -4,18 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
-from annotated.plots.training import (
-    plot_learning_curves,
-    plot_schedules,
-)
+from annotated.plots import plot_learning_curves, plot_schedules
 from annotated.training.schedule import rate
 
 plt = pytest.importorskip("matplotlib.pyplot")
-alt = pytest.importorskip("altair")
 
-QUERIES, KEYS = ["1", "7", "3"], ["1", "7", "3", "9"]
 RUN = [
     {"step": 50, "loss": 3.0, "rate": 0.5, "token_accuracy": 0.5, "exact_match": 0.2},
     {"step": 100, "loss": 2.0, "rate": 1.0, "token_accuracy": 0.9, "exact_match": 0.7},
@@ -71,12 +65,6 @@ def test_a_measurement_that_no_record_has_is_named(missing: str) -> None:
         plot_learning_curves(records)
 
 
-def heads(seed: int) -> torch.Tensor:
-    """Weights (layers 2, h 3, queries, keys)."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(2, 3, len(QUERIES), len(KEYS), generator=generator).softmax(dim=-1)
-
-
 def test_every_schedule_peaks_at_its_dot() -> None:
     ax = plot_schedules([(512, 4000), (128, 150)], steps=10000)
     curves, peaks = ax.lines[::2], ax.lines[1::2]
@@ -97,6 +85,3 @@ def test_one_schedule_needs_no_list() -> None:
     alone, listed = plot_schedules(512, 4000), plot_schedules([(512, 4000)])
     for one, other in zip(alone.get_lines(), listed.get_lines(), strict=True):
         assert one.get_xydata().tolist() == other.get_xydata().tolist()
-
-
-NAMES = ["<s>", "</s>", "<blank>", "dog", "cat"]

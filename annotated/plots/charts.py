@@ -1,0 +1,171 @@
+"""Charts to explore: attention of every layer and head by menus, and masks under the pointer."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from annotated.plots.drawing import Look, Tokens, alt, check_tokens, pd
+from annotated.plots.heatmaps import ALLOWED, HIDDEN, mask_per_query
+from annotated.translation.attention_maps import AttentionMaps
+
+KINDS = ("encoder", "decoder", "cross")
+ATTENTION_CELL, MASK_CELL = 26, 30  # pixels
+GAP = 110  # pixels between masks, which hold the tokens of the next one
+# For Vega, the tokens beside the map that is shown; `src` and `tgt` are parameters that hold the two lists.
+QUERIES, KEYS = "(kind == 'encoder' ? src : tgt)", "(kind == 'decoder' ? tgt : src)"
+
+
+def explore_attention(maps: AttentionMaps, src_tokens: Tokens, tgt_tokens: Tokens) -> "alt.LayerChart":
+    """Chart one map at a time, query down and key across, chosen by menus; the chart needs no kernel.
+
+    `maps["encoder" | "decoder" | "cross", layer]` is (h, queries, keys), of one sentence pair, whose target
+    tokens are those that the decoder read. Menus and caption count layers and heads from 1, as all figures
+    do; the parameters `kind`, `layer` and `head` hold what `maps` has, from 0. The last layer's
+    cross-attention is shown first.
+
+    Raises ValueError where a map's size is not that of its tokens, or there is none.
+    """
+    if not maps:
+        raise ValueError("explore_attention needs at least one map")
+    for (kind, _), weights in maps.items():
+        queries = src_tokens if kind == "encoder" else tgt_tokens
+        keys = tgt_tokens if kind == "decoder" else src_tokens
+        check_tokens(weights[0], queries, keys)
+    kinds = [kind for kind in KINDS if any(kind == name for name, _ in maps)]
+    layers = sorted({layer for _, layer in maps})
+    heads = range(max(weights.size(0) for weights in maps.values()))
+    menus = [menu("kind", kinds, kinds[-1]), menu("layer", layers, layers[-1]), menu("head", heads, 0)]
+    sides = {"src": src_tokens, "tgt": tgt_tokens}
+    texts = [alt.param(name=name, expr=token_list(tokens)) for name, tokens in sides.items()]
+    # In the chart itself, so that a still of it, too, says which map is shown.
+    words = "kind + ' attention, layer ' + (layer + 1) + ', head ' + (head + 1)"
+    caption = (
+        alt.Chart(alt.sequence(0, 1, as_="one"))
+        .transform_calculate(words=words)
+        .mark_text(align="left", baseline="bottom", dy=-8)
+        .encode(x=alt.value(0), y=alt.value(0), text="words:N")
+    )
+    return (
+        alt.layer(attention_cells(maps), caption, title="Who looks at whom")
+        .properties(width=alt.Step(ATTENTION_CELL), height=alt.Step(ATTENTION_CELL))
+        .add_params(*menus, *texts)
+    )
+
+
+def attention_cells(maps: AttentionMaps) -> "alt.Chart":
+    """Draw the map that the menus name: one record for each query, spread over its keys by Vega."""
+    rows = [
+        {"kind": kind, "layer": layer, "head": head, "query": query, "weights": [round(w, 4) for w in row]}
+        for (kind, layer), weights in maps.items()
+        for head, rows in enumerate(weights.tolist())
+        for query, row in enumerate(rows)
+    ]
+    axis: Look = {"labelLimit": 160, "ticks": False, "domain": False}
+    across = alt.Axis(labelAngle=-45, labelExpr=f"{KEYS}[datum.value]", **axis)
+    down = alt.Axis(labelExpr=f"{QUERIES}[datum.value]", **axis)
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .transform_filter("datum.kind == kind && datum.layer == layer && datum.head == head")
+        .transform_calculate(key="sequence(length(datum.weights))")
+        .transform_flatten(["weights", "key"], as_=["weight", "key"])
+        .transform_calculate(query_token=f"{QUERIES}[datum.query]", key_token=f"{KEYS}[datum.key]")
+        .mark_rect()
+        .encode(
+            x=alt.X("key:O", title="key", axis=across),
+            y=alt.Y("query:O", title="query", axis=down),
+            color=alt.Color("weight:Q", title="weight", scale=alt.Scale(scheme="viridis", domain=[0, 1])),
+            tooltip=["query_token:N", "key_token:N", alt.Tooltip("weight:Q", format=".3f")],
+        )
+    )
+
+
+def menu(name: str, options: Sequence[Any], value: Any) -> "alt.Parameter":
+    """Offer the options; numbers, those of layers and heads, are shown counting from 1."""
+    labels = [str(option + 1) if isinstance(option, int) else option for option in options]
+    bind = alt.binding_select(options=list(options), labels=labels, name=f"{name}: ")
+    return alt.param(name=name, value=value, bind=bind)
+
+
+def explore_masks(
+    masks: Mapping[str, Tensor],
+    queries: Tokens,
+    keys: Tokens,
+    query: int = 0,
+    title: str = "Point at a query: which keys does it see?",
+) -> "alt.HConcatChart":
+    """Chart masks side by side; the row under the pointer is bright in all, and its keys are spelt out below.
+
+    `masks` are by name, each as in `plot_mask`; `query` is the row that is bright before anybody points, as
+    in the still image. Raises ValueError if there is no mask or no such row, if a mask is not boolean or does
+    not fit the tokens.
+    """
+    if not masks or not 0 <= query < len(queries):
+        raise ValueError(f"there must be a mask, and query must be from 0 to {len(queries) - 1}, not {query}")
+    chosen = alt.selection_point(
+        name="query", fields=["query"], on="pointerover", clear=False, empty=False, value=[{"query": query}]
+    )
+    panels = []
+    for number, (name, mask) in enumerate(masks.items()):
+        grid = mask_per_query(mask, queries, keys)
+        cells = mask_cells(grid, queries, keys, chosen, view=f"mask_{number}")
+        panels.append(alt.layer(cells, *visible_keys(grid, queries, keys, chosen), title=name))
+    # Flush: a sentence longer than its panel must not push the other panels away from under the pointer.
+    return alt.hconcat(*panels, title=title, bounds="flush", spacing=GAP)
+
+
+def mask_cells(
+    mask: Tensor, queries: Tokens, keys: Tokens, chosen: "alt.Parameter", view: str
+) -> "alt.Chart":
+    """Draw the cells of one mask, of which the chosen row is bright."""
+    kinds = {True: "may attend", False: "hidden"}
+    # Numbers place the cell, because the same word may stand there twice.
+    rows = [
+        {"query": t, "key": s, "looking": queries[t], "at": keys[s], "may": kinds[allowed]}
+        for (t, s), allowed in np.ndenumerate(mask.cpu().numpy())
+    ]
+    axis: Look = {"ticks": False, "domain": False, "labelOverlap": False}
+    across = alt.Axis(labelExpr=f"{token_list(keys)}[datum.value]", labelAngle=-45, **axis)
+    down = alt.Axis(labelExpr=f"{token_list(queries)}[datum.value]", **axis)
+    scale = alt.Scale(domain=list(kinds.values()), range=[ALLOWED, HIDDEN])
+    width, height = MASK_CELL * len(keys), MASK_CELL * len(queries)
+    return (
+        alt.Chart(pd.DataFrame(rows), name=view, width=width, height=height)
+        .mark_rect(stroke="white", strokeWidth=2)
+        .encode(
+            x=alt.X("key:O", title="key", axis=across),
+            y=alt.Y("query:O", title="query", axis=down),
+            color=alt.Color("may:N", scale=scale, title=None),
+            opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.35)),
+            tooltip=[alt.Tooltip("looking:N", title="query"), alt.Tooltip("at:N", title="key"), "may:N"],
+        )
+        .add_params(chosen)
+    )
+
+
+def visible_keys(mask: Tensor, queries: Tokens, keys: Tokens, chosen: "alt.Parameter") -> "list[alt.Chart]":
+    """Write in words, below the mask, what the chosen query sees."""
+    seen = [[key for key, allowed in zip(keys, row, strict=True) if allowed] for row in mask.tolist()]
+    rows = [
+        {"query": t, "says": f"“{queries[t]}” sees", "words": " ".join(words) or "nothing"}
+        for t, words in enumerate(seen)
+    ]
+    width, height = MASK_CELL * len(keys), MASK_CELL * len(queries)
+    return [
+        alt.Chart(pd.DataFrame(rows))
+        .mark_text(align="left", fontSize=13, fontWeight=weight, limit=width + GAP - 10)
+        .encode(text=field, x=alt.value(0), y=alt.value(height + below))
+        .transform_filter(chosen)
+        for field, weight, below in (("says:N", "normal", 100), ("words:N", "bold", 120))
+    ]
+
+
+def token_list(tokens: Tokens) -> str:
+    """Return the tokens as a list in Vega's expression language.
+
+    A chart's JSON stands in a script element of the HTML that shows it, which a token of a stranger's model
+    must not close; in an expression `<` can be escaped.
+    """
+    return json.dumps(list(tokens), ensure_ascii=False).replace("<", "\\u003c")

@@ -1,0 +1,128 @@
+"""Heatmaps: attention weights and masks, query down and key across, and positional encodings."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from annotated.plots.drawing import Look, Tokens, axes_or_new, check_tokens, load, plt
+from annotated.transformer.attention import check_mask
+
+HIDDEN, ALLOWED = "#d9d9d9", "#0173b2"  # light grey and the palette's blue: apart in lightness too
+MOST_NUMBERED = 150  # cells; with more of them, a number in each is too small to read
+LEAST_NUMBERED = 0.05  # a weight below this is not worth its ink
+
+
+def plot_attention(
+    weights: Tensor,
+    queries: Tokens,
+    keys: Tokens,
+    ax: "plt.Axes | None" = None,
+    title: str = "Attention weights",
+) -> "plt.Axes":
+    """Draw the weights of one head, with its numbers where there is room for them.
+
+    `weights` is (queries, keys), each row summing to 1 (or to 0, for a query that may see nothing). Raises
+    ValueError if the weights do not fit the tokens.
+    """
+    weights = torch.as_tensor(weights).detach().float().cpu()
+    check_tokens(weights, queries, keys)
+    ax = axes_or_new(ax, 0.65 * len(keys) + 3.0, 0.5 * len(queries) + 1.6)
+    # On a scale from 0 to 1 whatever the largest weight is, so that pictures compare.
+    image = ax.imshow(weights.numpy(), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
+    if weights.numel() <= MOST_NUMBERED:
+        for (query, key), weight in np.ndenumerate(weights.numpy()):
+            if weight >= LEAST_NUMBERED:
+                look: Look = {"color": "white" if weight < 0.48 else "black", "fontsize": 11}
+                ax.text(key, query, f"{weight:.2f}", ha="center", va="center", **look)
+    label_tokens(ax, queries, keys)
+    ax.figure.colorbar(image, ax=ax, label="weight")
+    ax.set_title(title)
+    return ax
+
+
+def plot_alignment(
+    weights: Tensor,
+    queries: Tokens,
+    keys: Tokens,
+    gold: Iterable[tuple[int, int]],
+    ax: "plt.Axes | None" = None,
+    possible: Iterable[tuple[int, int]] = (),
+) -> "plt.Axes":
+    """Draw cross-attention (queries, keys) with a frame round each (query, key) of the gold alignment.
+
+    The merely `possible` pairs of such an alignment get a dashed frame. Raises ValueError where the weights
+    do not fit the tokens, or a pair names none of them.
+    """
+    ax = plot_attention(weights, queries, keys, ax, title="Attention and gold alignment (framed)")
+    for style, links in (("-", gold), ((0, (2, 1.2)), possible)):
+        for query, key in sorted(set(links)):
+            if not (0 <= query < len(queries) and 0 <= key < len(keys)):
+                raise ValueError(f"({query}, {key}) is outside {len(queries)} queries, {len(keys)} keys")
+            # White under orange: seen on dark cells and on bright ones.
+            for colour, width, dashes in (("white", 5, "-"), ("#d55e00", 2.5, style)):
+                look: Look = {"edgecolor": colour, "lw": width, "ls": dashes}
+                ax.add_patch(plt.Rectangle((key - 0.44, query - 0.44), 0.88, 0.88, fill=False, **look))
+    return ax
+
+
+def plot_mask(
+    mask: Tensor,
+    queries: Tokens | None = None,
+    keys: Tokens | None = None,
+    ax: "plt.Axes | None" = None,
+    title: str = "Who may look at whom",
+) -> "plt.Axes":
+    """Draw a mask as a grid of cells: blue where the query may attend to the key, grey where it may not.
+
+    `mask` is bool (queries, keys), True where attention is allowed, or (1, keys), which serves every query.
+    Tokens that are None are positions. Raises ValueError if the mask is not boolean, or does not fit the
+    tokens.
+    """
+    queries = [str(i) for i in range(mask.size(0))] if queries is None else queries
+    keys = [str(i) for i in range(mask.size(-1))] if keys is None else keys
+    mask = mask_per_query(mask, queries, keys)
+    ax = axes_or_new(ax, 0.5 * len(keys) + 3.5, 0.5 * len(queries) + 1.5)
+    colours = load("matplotlib.colors").ListedColormap([HIDDEN, ALLOWED])
+    ax.imshow(mask.cpu().numpy(), cmap=colours, vmin=0, vmax=1)
+    patch = load("matplotlib.patches").Patch
+    patches = [patch(color=ALLOWED, label="may attend"), patch(color=HIDDEN, label="hidden")]
+    ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    label_tokens(ax, queries, keys)
+    ax.set_title(title)
+    return ax
+
+
+def mask_per_query(mask: Tensor, queries: Tokens, keys: Tokens) -> Tensor:
+    """Return the mask with a row for each query, (queries, keys). Raises ValueError where it does not fit."""
+    check_mask(mask)
+    if mask.dim() == 2 and mask.size(0) == 1:
+        mask = mask.expand(len(queries), -1)
+    check_tokens(mask, queries, keys)
+    return mask
+
+
+def label_tokens(ax: "plt.Axes", queries: Tokens, keys: Tokens) -> None:
+    """Write queries down the left side of an image, keys along its foot, and white lines between cells."""
+    look: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    ax.set_xticks(range(len(keys)), keys, parse_math=False, **look)
+    ax.set_yticks(range(len(queries)), queries, parse_math=False)
+    ax.set_xticks([x - 0.5 for x in range(1, len(keys))], minor=True)
+    ax.set_yticks([y - 0.5 for y in range(1, len(queries))], minor=True)
+    ax.grid(True, which="minor", color="white", linewidth=1.5)
+    ax.tick_params(which="both", length=0)
+    ax.spines[:].set_visible(False)
+    ax.set(xlabel="key", ylabel="query")
+
+
+def plot_encodings(encodings: Tensor, ax: "plt.Axes | None" = None) -> "plt.Axes":
+    """Draw all encodings (length, d_model), position down and dimension across; sinusoids or learned."""
+    values = torch.as_tensor(encodings).detach().float().cpu().numpy()
+    ax = axes_or_new(ax)
+    limit = max(1.0, abs(values).max())
+    image = ax.imshow(values, cmap="viridis", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
+    ax.figure.colorbar(image, ax=ax, label="value")
+    ax.set(title="Positional encodings", xlabel="dimension", ylabel="position")
+    return ax
