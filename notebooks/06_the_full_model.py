@@ -163,31 +163,49 @@ assert torch.allclose(y, stream[-1], atol=1e-5)
 # The same words come out. In all four decoder layers, the second attention reads the *same* memory, the
 # output of the last encoder layer. Here are the shapes of our sentence on its way through the model:
 
-# %% tags=["figure-shapes"]
-import matplotlib.pyplot as plt
-
-from annotated.plots import plot_model_flow, setup_notebook
-
-setup_notebook()
+# %%
 shapes = {}
 hooks = [
-    module.register_forward_hook(
-        lambda _, given, output, name=name: shapes.update({name: tuple(output.shape)})
-    )
+    module.register_forward_hook(lambda _, given, out, name=name: shapes.update({name: tuple(out.shape)}))
     for name, module in model.named_modules()
-    if name and not isinstance(module, torch.nn.Identity)
 ]
 with torch.no_grad():
     _ = model.generator(model(english, german, None, subsequent_mask(5)))
-plot_model_flow(shapes, title="A cat runs.")
-plt.show()
 for hook in hooks:
     hook.remove()
+titles = {"self_attn": "self-attention", "src_attn": "cross-attention", "feed_forward": "feed-forward"}
+
+# %% tags=["figure-shapes"]
+import re
+
+import matplotlib.pyplot as plt
+
+from annotated.plots import setup_notebook
+
+setup_notebook()
+box = {"boxstyle": "round", "fc": "white", "ec": "0.4"}
+arrow = {"arrowstyle": "->", "color": "0.3", "lw": 1.5}
+around = {**arrow, "connectionstyle": "arc3,rad=0.6"}
+_, ax = plt.subplots(figsize=(10, 8))
+for x, stack, ends in ((0, "encoder", ("src_embed",)), (1, "decoder", ("tgt_embed", "generator"))):
+    layer = [name for name in shapes if re.fullmatch(rf"{stack}\.layers\.0\.(\w+_\w+|sublayer\.\d)", name)]
+    for y, name in enumerate([ends[0], *layer, stack, *ends[1:]]):
+        title = titles.get(name.split(".")[-1], "add, norm" if "sublayer" in name else name)
+        ax.text(x, -y, f"{title}\n{shapes[name]}", ha="center", va="center", bbox=box)
+        if y:
+            ax.annotate("", (x, 0.3 - y), (x, 0.7 - y), arrowprops=arrow)
+        if "sublayer" in name:
+            ax.annotate("", (x - 0.12, -y), (x - 0.12, 2 - y), arrowprops=around)
+ax.annotate("", (0.86, -3), (0.1, -5), arrowprops=arrow)
+ax.text(0.4, -4.6, "memory")
+ax.set(xlim=(-0.5, 1.4), ylim=(-8.5, 0.6), title="A cat runs.")
+ax.axis("off")
+plt.show()
 
 # %% [markdown]
-# *Figure 1. The model with the shape after each step, for one sentence with five tokens on each side and
-# vectors of 128 numbers. The stream is the line that goes around each sub-layer to the plus sign. Its shape
-# never changes inside a stack.*
+# *Figure 1. The first layer of each stack, with the shape after each step, for one sentence with five tokens
+# on each side and vectors of 128 numbers. The other three layers are like it. The stream is the curved line
+# that goes around each sub-layer to the addition. Its shape never changes inside a stack.*
 
 # %% [markdown]
 # ## Why add?
