@@ -15,7 +15,8 @@
 #
 # This is section 6.1 of "Attention Is All You Need" (Vaswani et al., 2017), which we call "the paper". A
 # number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims. A good
-# place for a break is before *Beam search for a batch*.
+# place for a break is before *Beam search for a batch*. If you do not need the code of such a search, skip
+# that section.
 
 # %% tags=["install"]
 from importlib.util import find_spec
