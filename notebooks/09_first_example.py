@@ -141,8 +141,7 @@ def train(model, batches, optimizer, scheduler):
 # - **Forward.** The model answers all questions of the batch. The generator turns its vectors into
 #   log-probabilities.
 # - **Loss.** The criterion adds up how far the answers are from the targets. We divide by the number of
-#   questions, so that a larger batch does not get a larger gradient. The targets are smoothed, and a perfect
-#   model has a loss of 0, as in [08](08_training_recipe.ipynb).
+#   questions, so that a larger batch does not get a larger gradient.
 # - **Backward.** PyTorch computes the gradient of the loss for every weight and *adds* it to `weight.grad`.
 # - **Step.** Adam uses the gradients to move every weight a little, so that the loss falls.
 # - **Zero.** Because `backward` adds, we must remove the old gradients. Otherwise each update would also use
@@ -310,8 +309,8 @@ assert history[-1][2] < 0.06
 # The loss in training is higher than on the held-out rows because dropout is on, and because it is a mean
 # over the last 25 updates.
 #
-# The model copies. There are $10^9$ different rows, and in training the model has read only 51,200 of them.
-# So it has almost certainly never read any of our 200 rows. It has learned to copy.
+# There are $10^9$ different rows, and in training the model has read only 51,200 of them. So it has almost
+# certainly never read any of our 200 rows: it has learned to copy.
 
 # %% [markdown]
 # ### Most tokens right, most rows wrong
