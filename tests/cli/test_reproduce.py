@@ -52,14 +52,6 @@ def test_a_recipe_is_trained_and_scored_and_the_same_command_again_trains_no_fur
     assert (run / LOG).read_bytes() == log
 
 
-def test_of_several_processes_one_scores(recipe, tmp_path, monkeypatch, capfd):
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr("annotated.cli.train.train", lambda args: 0)
-    assert main(["reproduce", str(recipe), "--out", str(tmp_path / "run")]) == 0
-    assert capfd.readouterr().out == ""
-
-
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [

@@ -4,7 +4,6 @@ import os
 import py_compile
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -56,12 +55,6 @@ def test_it_runs_without_its_source(tmp_path):
         done = subprocess.run([*command, asked], capture_output=True, text=True, **options)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout
-
-
-def test_each_command_lies_where_it_is_said_to():
-    for _, function in COMMANDS.values():
-        module, _, name = function.partition(":")
-        assert callable(getattr(import_module(module), name))
 
 
 def test_where_an_error_arose_is_shown_on_request():

@@ -9,7 +9,6 @@ import signal
 import stat
 import subprocess
 import sys
-import termios
 import threading
 from pathlib import Path
 
@@ -84,13 +83,6 @@ def test_what_is_done_is_kept(model, echo, monkeypatch, capfd):
     assert err.count("\n") == 1
 
 
-def test_a_byte_order_mark_is_dropped_at_the_start_alone(model, echo, monkeypatch, capfd):
-    monkeypatch.setattr(translate, "FEWEST", 1)
-    feed(monkeypatch, "\ufeffa\n\ufeffb\n".encode())
-    assert main(["translate", "--model", str(model), "--threads", "1"]) == 0
-    assert capfd.readouterr().out == "A\n\ufeffB\n"
-
-
 def test_a_line_is_answered_before_the_next_is_there(model, monkeypatch):
     """Whatever ends the process then, a signal or the machine, and whoever waits for an answer."""
     source, sink = os.pipe()
@@ -119,13 +111,6 @@ def test_a_pause_of_a_writer_that_does_not_block_is_not_the_end(model, echo, mon
     assert capfd.readouterr().out.count("\n") == 1
 
 
-def test_output_may_be_collected(model, echo, monkeypatch):
-    feed(monkeypatch, "Männer\n".encode())
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        assert main(["translate", "--model", str(model)]) == 0
-    assert out.getvalue() == "MÄNNER\n"
-
-
 def test_a_terminal_of_another_encoding(model, echo, monkeypatch, capfd):
     """Its bytes are UTF-8, whatever Python takes them for under LC_ALL=C."""
     ours, theirs = pty.openpty()
@@ -138,14 +123,6 @@ def test_a_terminal_of_another_encoding(model, echo, monkeypatch, capfd):
     assert out == "ZWEI MÄNNER\nSTEHEN\n"
     assert err == "one sentence a line; Ctrl-D ends\n"
     assert echo == [["Zwei Männer"], ["stehen"]]  # each is answered before the next is asked for
-
-
-def test_closed_standard_error_says_nothing_elsewhere(model, echo, monkeypatch, capfd):
-    feed(monkeypatch, b"Hund\n")
-    monkeypatch.setattr(sys, "stderr", None)
-    assert main(["translate", "--model", str(model)]) == 0
-    assert main(["translate", "--model", "nope"]) == 2
-    assert capfd.readouterr() == ("HUND\n", "")
 
 
 def test_files_are_translated_one_after_the_other(model, echo, tmp_path, monkeypatch, capfd):
@@ -223,26 +200,6 @@ def test_another_engine_finds_the_same(model, tmp_path, capfd):
     complains(["translate", "--model", model, "--quantization", "int8"], capfd, "takes engine='ctranslate2'")
 
 
-def test_progress_is_shown_beside_an_output_that_is_none(model, echo, tmp_path, monkeypatch):
-    """In a terminal, with the number of lines where it can be known; where the lines are, no bar is."""
-    (tmp_path / "a").write_text("Hund\n" * 5)
-    shown = []
-    for output in ("file", "terminal"):
-        ours, theirs = pty.openpty()
-        termios.tcsetwinsize(theirs, (24, 80))
-        with os.fdopen(theirs, "w") as terminal, (tmp_path / "out").open("w") as out:
-            monkeypatch.setattr(sys, "stderr", terminal)
-            monkeypatch.setattr(sys, "stdout", out if output == "file" else terminal)
-            assert main(["translate", "--model", str(model), str(tmp_path / "a")]) == 0
-        shown.append("")
-        with contextlib.suppress(OSError):  # the end of what the terminal, which is closed, was shown
-            while True:
-                shown[-1] += os.read(ours, 1000).decode()
-        os.close(ours)
-    assert "5/5" in shown[0]
-    assert shown[1].split() == ["HUND"] * 5
-
-
 # ---- evaluate
 
 
@@ -259,19 +216,6 @@ def test_a_link_and_the_mode_of_a_file_stay(model, files, tmp_path, capfd):
     assert link.is_symlink()
     assert read_json(target)["sentences"] == 10
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
-
-
-def test_a_pipe_and_a_device_are_written_to(model, files, tmp_path, capfd):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    found = []
-    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
-    reader.start()
-    assert scored(model, files, "--save", pipe, "--json", os.devnull) == 0
-    reader.join()
-    assert found[0].count(b"\n") == 10
-    assert pipe.is_fifo()
-    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
 
 
 def test_scores_are_printed_though_they_cannot_be_written(model, files, tmp_path, capfd):
@@ -356,16 +300,6 @@ def test_a_process_with_closed_streams_or_without_docstrings(flags, model):
     done = subprocess.run(shell, input=b"Hund\n", capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.count(b"\n") == 1
-
-
-def test_an_interrupt_while_torch_is_imported_is_one_line(tmp_path):
-    (tmp_path / "torch.py").write_text("raise KeyboardInterrupt")
-    path = os.pathsep.join([str(tmp_path), *sys.path])
-    environment = {**os.environ, "PYTHONPATH": path}
-    asked = [*PYTHON, "translate", "--model", "m"]
-    done = subprocess.run(asked, capture_output=True, text=True, env=environment, check=False)
-    assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "annotated: stopped\n"
 
 
 def test_sigterm_leaves_what_is_done(model):

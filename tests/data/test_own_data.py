@@ -170,22 +170,3 @@ def test_own_text_and_a_corpus_exclude_each_other(files, tmp_path, capfd):
     out = ["train", "--out", tmp_path / "o", *SMALL]
     complains([*out, *files, "--corpus", "grammar"], capfd, "one of the two, --corpus grammar or --src")
     complains([*out, "--corpus", "own"], capfd, "--corpus own needs --src")
-
-
-def test_a_vocabulary_that_the_text_does_not_reach_is_told(files, tmp_path):
-    asked = ["train", *files, "--out", str(tmp_path / "o"), *SMALL, "--vocab", "90000"]
-    with pytest.warns(UserWarning, match="fewer than the 90,000 asked for"):
-        assert main(asked) == 0
-
-
-@pytest.mark.parametrize("vocab", [-5, 0, 1, 2**31 - 1, 10**14])
-def test_an_impossible_vocabulary_is_one_line(vocab, files, tmp_path, capfd):
-    asked = ["train", *files, "--out", tmp_path / "o", *SMALL, "--vocab", vocab]
-    complains(asked, capfd, "--vocab", str(vocab))
-
-
-@pytest.mark.parametrize("flag", ["--d-model", "--max-len", "--d-ff"])
-def test_an_impossible_size_is_one_line(flag, files, tmp_path, capfd):
-    name = flag.removeprefix("--").replace("-", "_")
-    asked = ["train", *files, "--out", tmp_path / "o", *SMALL, flag]
-    complains([*asked, 10**25], capfd, f"{name} must be a whole number from 1 to 2^31 - 1, not {10**25}")

@@ -20,7 +20,7 @@ from annotated.transformer.parts import Parts, variant
 from annotated.transformer.positions import LearnedPositions
 from annotated.translation import translator as translating
 from annotated.translation.attention_maps import capture_attention
-from annotated.translation.model_folder import load_model, save_model, shipped_model
+from annotated.translation.model_folder import load_model, save_model
 from annotated.translation.translator import Translator, load_pretrained
 
 pytest.importorskip("ctranslate2", reason=MISSING.format("ctranslate2"))
@@ -144,13 +144,6 @@ def test_the_same_limits(tokenizer):
     assert [len(best.tokens) for [best] in found] == [6, 6, 6]
     with pytest.warns(UserWarning, match="line 1 has"):
         check_equal(ours.search(ENGLISH), found)
-
-
-@pytest.mark.parametrize("limits", [{"max_source": 1}, {"max_length": 1}], ids=str)
-@pytest.mark.filterwarnings("ignore:.*max_source:UserWarning")
-def test_the_narrowest_limits(limits, tokenizer):
-    ours, theirs = both(taught(tokenizer, 1), tokenizer, tokenizer, **limits)
-    check_equal(ours.search(["a dog"]), theirs.search(["a dog"]))
 
 
 def test_a_source_beyond_the_table_of_positions():
@@ -313,15 +306,6 @@ def test_where_nothing_can_be_written_the_copy_stays_in_memory(words, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_shipped_model_keeps_its_copy_in_the_users_cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    folder = shipped_model("multi30k-en-de")
-    before = sorted(folder.iterdir())
-    load_pretrained("multi30k-en-de", engine="ctranslate2")
-    assert sorted(folder.iterdir()) == before
-    assert list(tmp_path.rglob("model.bin"))
-
-
 PROCESS = """
 import sys
 from annotated.translation.translator import Translator
@@ -419,24 +403,6 @@ def test_a_folder_by_name_and_from_the_hub(words, tmp_path):
     assert Translator.load(tmp_path, engine="pytorch")("a dog") == expected
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"engine": "onnx"}, "engine must be one of .*, not 'onnx'"),
-        ({"engine": None}, "engine must be one of .*, not None"),
-        ({"quantization": "int8"}, "quantization='int8' takes engine='ctranslate2'"),
-        (
-            {"engine": "ctranslate2", "quantization": "int4"},
-            "quantization must be one of .*, not 'int4'",
-        ),
-    ],
-    ids=str,
-)
-def test_what_is_unknown_is_refused(options, says, words):
-    with pytest.raises(ValueError, match=says):
-        Translator(toy(7, 7), words, words, **options)
-
-
 def test_a_model_elsewhere_or_of_other_parts_is_refused(words):
     with pytest.raises(ValueError, match="computes on the CPU, but the model is on meta"):
         Translator(toy(7, 7).to("meta"), words, words, engine="ctranslate2")
@@ -447,13 +413,6 @@ def test_a_model_elsewhere_or_of_other_parts_is_refused(words):
     twice = WordTokenizer(["a", SPECIALS[0], "b"], None)
     with pytest.raises(ValueError, match="in the vocabulary twice"):
         Translator(toy(7, 7), twice, twice, engine="ctranslate2")
-
-
-def test_a_missing_library_is_one_line(words, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(ImportError) as caught:
-        Translator(toy(7, 7), words, words, engine="ctranslate2")
-    assert str(caught.value) == MISSING.format("ctranslate2")
 
 
 def test_who_does_not_ask_for_it_does_not_load_it(tmp_path, words):

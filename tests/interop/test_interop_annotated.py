@@ -116,20 +116,6 @@ def test_it_computes_what_that_model_does(state, h):
     torch.testing.assert_close(log_probs(model, *batch()), Formulas(state, h)(*batch()), atol=1e-4, rtol=0)
 
 
-def test_the_number_of_heads_matters(state):
-    apart = log_probs(from_annotated(state, h=1), *batch()) - log_probs(from_annotated(state, h=3), *batch())
-    assert apart.abs().max() > 0.01
-
-
-def test_the_settings_are_those_of_that_code(state):
-    model = from_annotated(state, h=3, dropout=0.25)
-    c = model.config
-    assert (c.N, c.d_model, c.d_ff, c.h, c.max_len) == (N, D, D_FF, 3, 50)
-    assert (c.norm_first, c.activation, c.tied_embeddings) == (True, "relu", "none")
-    assert {c.dropout, c.attention_dropout, c.relu_dropout} == {0.25}
-    assert not model.training
-
-
 @pytest.mark.parametrize("content", [nn.Linear(2, 2), ["<s>", "</s>"], {"vocab": {"a": 1}}], ids=str)
 def test_what_is_not_tensors_is_refused_with_the_recipe(tmp_path, content):
     torch.save(content, tmp_path / "whole.pt")

@@ -1,6 +1,5 @@
 """`annotated export`, and what all ways in and out have in common."""
 
-import shutil
 import subprocess
 import sys
 
@@ -10,10 +9,8 @@ from interop_models import ENGLISH, GERMAN, MISSING, spm, subwords, taught, toy
 
 from annotated.cli.main import main
 from annotated.interop import (
-    from_hub,
     load_marian,
     to_ctranslate2,
-    to_hub,
     to_marian,
     to_onnx,
 )
@@ -43,13 +40,6 @@ def test_to_marian_and_back(folder, tmp_path, capfd):
     again, before = Translator(*load_marian(tmp_path / "out")), Translator.load(folder)
     found, expected = ([best.tokens for [best] in t.search(ENGLISH)] for t in (again, before))
     assert found == expected
-
-
-def test_what_only_our_translator_checks_is_said(folder, tmp_path, capfd):
-    shutil.copytree(folder, tmp_path / "lc")
-    (tmp_path / "lc" / "training.json").write_text('{"variant": "tok"}')
-    assert export(tmp_path / "lc", "marian", tmp_path / "out") == 0
-    assert "lc reads lower-cased, tokenized text; the other engine does not check\n" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [[], ["--quantization", "int8"]])
@@ -83,12 +73,6 @@ def test_what_cannot_be_exported_is_one_line_and_code_2(folder, tmp_path, capfd)
     assert not (tmp_path / "out").exists()
 
 
-def test_an_unknown_format_is_refused(folder, tmp_path):
-    with pytest.raises(SystemExit) as ended:
-        export(folder, "tensorflow", tmp_path / "out")
-    assert ended.value.code == 2
-
-
 NEEDS = {"ctranslate2": "ctranslate2", "onnx": "onnx"}
 
 
@@ -98,23 +82,6 @@ def test_a_missing_package_is_named_with_its_extra(to, folder, tmp_path, monkeyp
     assert export(folder, to, tmp_path / "out") == 2
     assert capfd.readouterr().err == f"annotated: {MISSING.format(NEEDS[to])}\n"
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("load", [from_hub, load_marian, to_hub])
-def test_the_hub_without_its_package(load, folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    arguments = (folder, "org/name") if load is to_hub else ("org/name",)
-    with pytest.raises(
-        ImportError, match=r"^huggingface_hub is missing: pip install \"\.\[interop\]\" in the clone$"
-    ):
-        load(*arguments)
-
-
-def test_importing_is_cheap():
-    foreign = {"ctranslate2", "huggingface_hub", "onnx", "onnxruntime", "onnxscript", "transformers"}
-    code = "import sys, annotated.interop; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert foreign & set(loaded.split()) == set()
 
 
 # ---- the README.md of what was exported

@@ -59,13 +59,6 @@ def test_what_is_nowhere_is_a_missing_file(hub, load):
         load("org/none")
 
 
-def test_something_else_than_our_model_is_refused(hub, folder):
-    (folder / "config.json").write_text('{"model_type": "bert"}')
-    cached(hub, folder)
-    with pytest.raises(ValueError, match=r"config\.json: format of another program"):
-        from_hub("org/name")
-
-
 class FakeApi:
     """Stands in for the Hub, and writes down what it is asked."""
 
@@ -126,13 +119,3 @@ def test_what_an_earlier_model_left_there_goes(api, folder):
     api.there = ["config.json", "training.json", "scores.json", "README.md", ".gitattributes", "notes.txt"]
     to_hub(folder, "org/name")
     assert api.deleted == ["training.json", "scores.json", "README.md"]
-
-
-def test_a_folder_here_comes_first(hub, folder):
-    assert from_hub(str(folder))("a dog") == annotated.Translator.load(folder)("a dog")
-
-
-def test_what_is_no_model_is_not_pushed(api, tmp_path):
-    with pytest.raises(FileNotFoundError, match="holds no model"):
-        to_hub(tmp_path, "org/name")
-    assert api.calls == []

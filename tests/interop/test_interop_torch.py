@@ -99,13 +99,6 @@ def test_each_dropout_acts_where_ours_does(kind, norm_first):
     assert all(not part.training for part in embedded)
 
 
-def test_the_dtype_stays():
-    model = toy().double()
-    transformer = to_torch(model)
-    assert transformer.encoder.layers[0].linear1.weight.dtype == torch.float64
-    assert from_torch(transformer, 11, 11).generator.proj.weight.dtype == torch.float64
-
-
 def layer(**options):
     return nn.TransformerEncoderLayer(16, **{"nhead": 4, "dim_feedforward": 24, **options})
 

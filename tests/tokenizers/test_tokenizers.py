@@ -80,13 +80,6 @@ def test_lone_surrogates_become_replacement_characters_and_are_counted(tokenizer
     assert tokenizer.replaced - before == expected.count("\ufffd")
 
 
-def test_special_symbols_stand_first_and_give_no_text(tokenizer):
-    assert tuple(tokenizer.pieces(range(4))) == SPECIALS
-    assert (tokenizer.start, tokenizer.end, tokenizer.pad, tokenizer.unk) == (0, 1, 2, 3)
-    ids = tokenizer.encode("the dog")
-    assert tokenizer.decode([0, *ids[:1], 3, *ids[1:], 1, 2, 2]) == "the dog"
-
-
 def test_forbidden_ids_are_those_that_break_the_line(tokenizer):
     breaking = [i for i in range(len(tokenizer)) if set("\r\n") & set(tokenizer.decode([i]))]
     assert breaking
@@ -141,12 +134,6 @@ def test_too_small_a_vocabulary_names_the_least():
             SentencePieceTokenizer.train(SENTENCES, none)
 
 
-@pytest.mark.parametrize("sentences", [[], ["", "  "], ["\t\0"]])
-def test_training_on_no_text_is_an_error(sentences):
-    with pytest.raises(ValueError, match="no text"):
-        SentencePieceTokenizer.train(sentences, 300)
-
-
 @pytest.mark.parametrize("awkward", ["\0", "\t", "▁", "\u2585", "\ud800", " filler" * 3000])
 def test_no_training_sentence_is_left_out(awkward):
     with pytest.warns(UserWarning, match="fewer"):
@@ -187,11 +174,6 @@ def test_dropout_is_alike_in_every_process(tokenizer, tmp_path):
 def test_merges_without_dropout_are_sentencepieces(tokenizer, line):
     # A chance too small to be met takes our way of merging instead of SentencePiece's.
     assert tokenizer.encode(line, dropout=1e-300) == tokenizer.encode(line)
-
-
-def test_all_merges_left_out_leave_characters(tokenizer):
-    [pieces] = {tuple(tokenizer.pieces(tokenizer.encode("the dog", dropout=1.0))) for _ in range(3)}
-    assert pieces == tuple("▁the▁dog")
 
 
 def test_merges_are_left_out_as_often_as_asked():
@@ -290,12 +272,6 @@ def test_a_damaged_file_is_one_clear_line(tokenizer, tmp_path, file, damage):
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match=r"^[^\n]+$"):
         load_tokenizer(tmp_path, "t")
-
-
-@pytest.mark.parametrize("model", [b"", b"xx", b"\x80\x04N."])
-def test_only_sentencepiece_models_are_taken(model):
-    with pytest.raises(ValueError, match="SentencePiece model"):
-        SentencePieceTokenizer(model)
 
 
 def test_a_model_with_other_symbols_is_refused(tmp_path):

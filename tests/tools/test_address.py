@@ -1,13 +1,11 @@
 """One address, in pyproject.toml: what the first cell does without the package, and where the links lead."""
 
-import shlex
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 import pytest
-from packaging.requirements import Requirement
 
 import address
 import pairs
@@ -31,18 +29,6 @@ def run_first_cell(repository: str = "", missing: bool = True) -> list[tuple[str
 def test_the_first_cell_installs_only_where_the_package_is_missing() -> None:
     assert run_first_cell(missing=False) == []
     assert run_first_cell() == [("pip", "install -q 'annotated-transformer[colab]'")]
-
-
-def test_the_first_cell_installs_from_the_repository_once_there_is_one() -> None:
-    [(magic, line)] = run_first_cell(HUB)
-    *options, wanted = shlex.split(line)
-    assert (magic, options, Requirement(wanted).url) == ("pip", ["install", "-q"], f"git+{HUB}")
-
-
-def test_the_extras_of_the_first_cells_are_those_of_the_project() -> None:
-    known = address.tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert {name for extras in pairs.EXTRAS for name in extras.split(",")} <= known.keys()
-    assert not {"spacy", "torchtext", "jupyter"} & {Requirement(text).name for text in known["colab"]}
 
 
 @pytest.fixture
@@ -100,8 +86,3 @@ def test_a_notebook_whose_files_differ_is_not_touched(project: Path, capsys: pyt
     assert address.write_all(project) == 1
     assert "00_tiny: its two files differ: make notebooks ONLY=00_tiny" in capsys.readouterr().err
     assert (source.read_text(), source.with_suffix(".ipynb").read_text()) == before
-
-
-def test_colab_is_offered_only_for_what_it_can_read() -> None:
-    assert address.colab_address("https://example.org/annotated", "02_attention") == ""
-    assert address.colab_address("", "02_attention") == ""

@@ -2,9 +2,6 @@
 
 import dataclasses
 import json
-import re
-import subprocess
-import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +10,6 @@ import pytest
 import torch
 from interop_models import ENGLISH, GERMAN, subwords, taught
 
-from annotated.training.loss import smoothed_cross_entropy
 from annotated.translation.translator import Translator
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
@@ -48,12 +44,6 @@ class Clock:
         return next(self.turns[name])
 
 
-def test_candidates_take_turns_and_nobody_always_comes_first():
-    clock = Clock(a=[1.0] * 4, b=[1.0] * 4)
-    clock.measured(2)
-    assert clock.order == list("abbaabba")
-
-
 def compared(ours, peer):
     return script("timing").compare(Clock(ours=ours, peer=peer).measured(len(ours) // 2), "ours", "peer")
 
@@ -78,29 +68,6 @@ def test_the_interval_of_a_median_holds_it_19_times_of_20():
     assert 0.95 < held < 0.99  # of ten values it leaves out one on each side: 1 - 22 / 1024
     assert interval([1.0] * 5) is None
     assert interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == (1.0, 6.0)
-
-
-def test_a_difference_that_the_interval_does_not_hold_up_is_too_close():
-    found = compared([2.0] * 6, [2.2, 1.9] * 3)
-    assert not found.told
-    assert str(found) == "too close to tell: 1.02 x (0.95 to 1.10)"
-
-
-def test_a_drift_that_two_candidates_share_does_no_harm():
-    drift = [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]
-    found = compared(drift, [1.1 * each for each in drift])
-    assert found.told
-    assert found.width == pytest.approx(1)
-
-
-def test_nothing_is_written_after_too_few_turns(tmp_path):
-    report = script("report")
-    options = report.parser("", ["toy"]).parse_args(["--json", str(tmp_path / "new" / "out.json")])
-    found = compared([1.0] * 4, [1.1] * 4)
-    assert str(found) == "1.10 x, in too few turns"
-    with pytest.raises(ValueError, match="too few turns"):
-        report.write("which", options, {}, [found])
-    assert not options.json.exists()
 
 
 def test_other_values_and_other_answers_are_refused():
@@ -191,13 +158,6 @@ def test_train(tmp_path, all_told, precision):
     assert len(record["comparisons"]) == len(record["candidates"]) - 1
 
 
-def test_the_loss_counts_three_products_of_states_and_vocabulary():
-    states, weight, bias = (torch.randn(size).requires_grad_() for size in ((20, 8), (50, 8), (50,)))
-    with script("train").count_operations() as counter:
-        smoothed_cross_entropy(states, weight, bias, torch.full((20,), 3), 0.1).backward()
-    assert counter.get_total_flops() == 3 * 2 * 20 * 50 * 8  # the logits, and a gradient for each factor
-
-
 def test_decode(tmp_path, all_told, monkeypatch):
     pytest.importorskip("transformers")
     pytest.importorskip("ctranslate2")
@@ -212,26 +172,6 @@ def test_decode(tmp_path, all_told, monkeypatch):
     assert set(record["threads"].values()) == {"1 x 1"}
 
 
-def test_memory(tmp_path, all_told, monkeypatch):
-    memory = script("memory")
-    assert memory.peak(memory.OURS, "toy", 128, torch.device("cpu")) > 10
-    monkeypatch.setattr(memory, "apart", lambda options, name: 100.0 + len(name))
-    record = record_of("memory", tmp_path)
-    assert record["candidates"]["annotated"]["median"] == 109
-
-
-def test_a_child_is_not_told_the_memory_of_its_parent():
-    held = b"x" * 2**30
-    code = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import memory; print(memory.most_held())"
-    found = float(subprocess.check_output([sys.executable, "-c", code], text=True))
-    assert found < len(held) / 2**20 < script("memory").most_held()
-
-
-def test_scaling(tmp_path):
-    record = record_of("scaling", tmp_path, "--lengths", "2", "4", "--uncached", "2", "--goal", "99")
-    assert list(record["candidates"]) == ["with the cache, 2", "with the cache, 4", "without, 2"]
-
-
 def test_attention(tmp_path, all_told):
     record = record_of("attention", tmp_path, "--tokens", "64", "--lengths", "4", "8")
     assert list(record["candidates"]) == ["readable, 4", "fused, 4", "readable, 8", "fused, 8"]
@@ -243,27 +183,3 @@ def test_attention_races_nothing_but_the_same_gradients(tmp_path, monkeypatch):
     monkeypatch.setitem(attention.FORMS, "fused", lambda q, k, v, mask: (q + k + v) * mask.size(-1))
     with pytest.raises(ValueError, match="fused gives"):
         record_of("attention", tmp_path, "--tokens", "64", "--lengths", "4")
-
-
-def test_processors_names_what_it_skips_and_what_fails(monkeypatch, capfd):
-    processors = script("processors")
-    code = (
-        "import os, sys; print('=== kept to', os.environ['ATEN_CPU_CAPABILITY']); sys.exit(int(sys.argv[1]))"
-    )
-    monkeypatch.setattr(processors, "imitable", lambda: ["sse"])
-    monkeypatch.setattr(processors, "changed", lambda name: "nothing")
-    processors.run([f'-c "{code}" 0'])
-    sse, avx2, avx512 = capfd.readouterr().out.splitlines()[-3:]
-    assert re.fullmatch(r"sse +nothing +0 +kept to default", sse)
-    assert avx2.endswith("skipped: this machine lacks it")
-    assert avx512.endswith("skipped: this machine lacks it")
-    with pytest.raises(ValueError, match="failed under sse"):
-        processors.run(["--only", "sse", f'-c "{code}" 1', f'-c "{code}" 0'])
-
-
-def test_a_set_is_what_the_libraries_compute_with():
-    processors = script("processors")
-    code = "import torch; print(torch.backends.cpu.get_cpu_capability())"
-    for name in processors.imitable()[:1]:  # each process imports torch anew
-        found = subprocess.check_output([sys.executable, "-c", code], env=processors.kept_to(name), text=True)
-        assert name in processors.IMITABLE[found.strip()][-1:]

@@ -238,13 +238,6 @@ def test_faults_of_the_built_notebook_are_named(tmp_path: Path, name: str, chang
     assert names(tmp_path) == [name]
 
 
-def test_cells_of_another_kind_are_named(tmp_path: Path) -> None:
-    write_pair(tmp_path, notebook_text(PLAIN))
-    source = tmp_path / "00_tiny.py"
-    source.write_text(source.read_text().replace("# %% [markdown]\n# # Tiny", "# %% [raw]\n# # Tiny"))
-    assert "other cell_type" in names(tmp_path)
-
-
 def test_a_torn_file_is_named(tmp_path: Path) -> None:
     write_pair(tmp_path, notebook_text(PLAIN))
     (tmp_path / "00_tiny.ipynb").write_text('{"cells": [')
@@ -271,11 +264,6 @@ def test_missing_partners_and_missing_notebooks_are_named(tmp_path: Path) -> Non
 def test_notebooks_are_linked_where_they_exist(tmp_path: Path, text: str, fault: list[str]) -> None:
     write_pair(tmp_path, notebook_text(PLAIN, f"# %% [markdown]\n# {text}\n"))
     assert names(tmp_path) == fault
-
-
-def test_a_fault_tells_the_notebook_the_cell_and_the_fault(tmp_path: Path) -> None:
-    write_pair(tmp_path, notebook_text("# %%\n1 + 1;\n"))
-    assert str(pairs.check_folder(tmp_path, "")[0]).startswith("00_tiny, cell 3: semicolon: ")
 
 
 def test_ids_stay_when_a_cell_is_put_in_above(tmp_path: Path) -> None:
@@ -335,43 +323,3 @@ def test_an_edit_of_the_built_notebook_is_not_lost(tmp_path: Path, monkeypatch: 
     assert build.main(["--force"], tmp_path) == 0
     source.write_text(source.read_text().replace("x = 1", "x = 2"))  # from which the notebook may be built
     assert build.main([], tmp_path) == 0
-
-
-def test_what_was_never_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    source = tmp_path / "00_tiny.py"
-    source.write_text(notebook_text(PLAIN))
-    nbformat.write(pairs.read_source(source), tmp_path / "00_tiny.ipynb")
-    assert build.main(["--check"], tmp_path) == 1
-    assert capsys.readouterr().err.count("execution count: None instead of") == 3
-
-
-def test_check_says_how_many_pairs_are_in_order(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    write_pair(tmp_path, notebook_text(PLAIN))
-    assert build.main(["--check", "notebooks/00_tiny.ipynb"], tmp_path) == 0
-    assert capsys.readouterr().err == "pairs in order: 1\n"
-
-
-def test_an_unknown_name_is_told_with_the_known_ones(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    write_pair(tmp_path, notebook_text(PLAIN))
-    with pytest.raises(SystemExit) as stop:
-        build.main(["02_atention"], tmp_path)
-    assert stop.value.code == 2
-    assert "no notebook 02_atention; there are: 00_tiny" in capsys.readouterr().err
-
-
-def test_an_empty_folder_is_not_taken_for_built(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(SystemExit) as stop:
-        build.main([], tmp_path)
-    assert stop.value.code == 2
-    assert "no notebook in" in capsys.readouterr().err
-
-
-def test_pieces_of_a_stream_are_joined_and_nothing_else() -> None:
-    def out(name: str, text: str) -> NotebookNode:
-        return new_output("stream", name=name, text=text)
-
-    figure = new_output("display_data", {"text/plain": "<Figure>"})
-    merged = build.merge_streams(
-        [out("stdout", "a"), out("stdout", "b"), figure, out("stdout", "c"), out("stderr", "d")]
-    )
-    assert [o.get("text") for o in merged] == ["ab", None, "c", "d"]

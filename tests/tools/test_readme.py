@@ -54,10 +54,6 @@ def first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_kind_of_command_is_known():
-    assert {command.split()[0] for command in commands()} == {"make", "annotated", "torchrun"}
-
-
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make")])
 def test_make_knows_the_target(command: str):
     result = subprocess.run(["make", "-n", *command.split()[1:]], cwd=ROOT, capture_output=True, text=True)
@@ -115,9 +111,3 @@ def test_the_tables_are_those_of_the_shipped_models_and_the_records(monkeypatch)
     for path, tables in results.PAGES.items():
         page = path.read_text(encoding="utf-8")
         assert results.render(page, tables) == page, "python tools/site/results.py"
-
-
-def test_links_lead_somewhere():
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", PAGES[0])
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []

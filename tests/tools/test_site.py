@@ -4,9 +4,6 @@
 """
 
 import base64
-import re
-import struct
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import nbformat
@@ -14,7 +11,7 @@ import pytest
 
 from checking import check_site
 from folds import SCAFFOLD, TITLES
-from notebook_pages import VEGA, as_html, figure_name, fold, to_page
+from notebook_pages import VEGA, as_html, figure_name, fold
 from sources import notebooks
 from teaching import row
 
@@ -83,33 +80,8 @@ def test_what_a_notebook_folds_is_folded_and_nothing_else() -> None:
     assert {cell.source for cell in cells} == {"1"}
 
 
-def test_an_attached_drawing_is_the_sites_own(tmp_path: Path) -> None:
-    text = nbformat.v4.new_markdown_cell("![A map](attachment:map.png)", attachments={"map.png": {}})
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Why?"), text])
-    to_page(notebook, "why", tmp_path, "../../")
-    assert notebook.cells[1].source == "![A map](../../images/map.svg)"
-    assert "attachments" not in notebook.cells[1]
-
-
 def test_every_notebook_has_a_row_for_teachers_and_its_figures() -> None:
     for path, notebook in notebooks(ROOT):
         assert all(row(path, notebook))
         names = [figure_name(cell, path.stem) for cell in notebook.cells]
         assert all((ROOT / f"notebooks/figures/{name}.svg").exists() for name in names if name)
-
-
-@pytest.mark.parametrize("path", sorted(IMAGES.glob("*.svg")), ids=lambda path: path.stem)
-def test_every_drawing_has_its_png_and_dark_colours(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    svg = ET.fromstring(text)
-    size = struct.unpack(">II", path.with_suffix(".png").read_bytes()[16:24])
-    assert size == (2 * int(svg.get("width")), 2 * int(svg.get("height")))
-    for kind, colour in set(re.findall(r'(fill|stroke)="(#\w{6})"', text)):
-        assert f'[{kind}="{colour}"]' in text
-
-
-def test_the_map_names_every_notebook() -> None:
-    words = " ".join("".join(text.itertext()) for text in ET.parse(IMAGES / "map.svg").getroot())
-    for source in (ROOT / "notebooks").glob("[0-9][0-9]_*.py"):
-        number, _, name = source.stem.partition("_")
-        assert f"{number} {name.split('_')[0]}" in words.lower()

@@ -93,10 +93,9 @@ def test_a_file_gives_settings_and_flags_win(tmp_path):
 @pytest.mark.parametrize(
     ("value", "parts"),
     [
-        ({"epocs": 3}, ["settings.json", "unknown setting 'epocs'"]),
+        ({"epocs": 3}, ["unrecognized arguments: --epocs=3"]),
         ({"epochs": "many"}, ["--epochs", "'many'"]),
         ({"epochs": 2.5}, ["--epochs", "'2.5'"]),
-        ({"epochs": [3]}, ["epochs must be one value, not [3]"]),
         ({"epochs": True}, ["--epochs"]),
         ({"norm_first": 1}, ["--norm-first"]),
         ({"preset": "huge"}, ["'huge'", "tiny"]),
