@@ -178,26 +178,12 @@ def moses_tokenized(sentences: Iterable[str], language: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A score on the whole test set, and the bounds of the middle 95% of what resampled test sets give."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, value: float, scores: Any) -> "Interval":
-        """Find the bounds of the scores of resampled test sets."""
-        return cls(value, *np.quantile(scores, [0.025, 0.975]).tolist())
-
-
-@dataclass(frozen=True)
 class Comparison:
     """Two systems on one test set, by `paired_bootstrap`."""
 
-    a: Interval
-    b: Interval
-    difference: Interval  # a's score less b's
+    a: Score
+    b: Score
+    difference: Score  # a's score less b's
     wins: float  # share of the samples in which a scores higher than b
 
 
@@ -217,10 +203,15 @@ def paired_bootstrap(
     has a reference.
     """
     metric = metric or bleu_metric(tokenize)
-    (all_a, draws_a), (all_b, draws_b) = (resample(metric, x, references, samples, seed) for x in (a, b))
-    difference = Interval.of(all_a - all_b, draws_a - draws_b)
-    wins = float((draws_a > draws_b).mean())
-    return Comparison(Interval.of(all_a, draws_a), Interval.of(all_b, draws_b), difference, wins)
+    draws_a, draws_b = (resample(metric, x, references, samples, seed) for x in (a, b))
+    one, other = metric(a, references), metric(b, references)
+    difference = replace(one, value=one.value - other.value)
+    return Comparison(
+        with_interval(one, draws_a),
+        with_interval(other, draws_b),
+        with_interval(difference, draws_a - draws_b),
+        wins=float((draws_a > draws_b).mean()),
+    )
 
 
 def bootstrap(
@@ -230,24 +221,26 @@ def bootstrap(
     seed: int = 0,
     tokenize: str = "13a",
     metric: Metric | None = None,
-) -> Interval:
-    """Compute a system's score and its 95% interval over other test sets; else as `paired_bootstrap`."""
-    return Interval.of(*resample(metric or bleu_metric(tokenize), hypotheses, references, samples, seed))
+) -> Score:
+    """Score a system with its 95% interval over other test sets; else as `paired_bootstrap`."""
+    metric = metric or bleu_metric(tokenize)
+    draws = resample(metric, hypotheses, references, samples, seed)
+    return with_interval(metric(hypotheses, references), draws)
 
 
-def bounded(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Score a corpus with its 95% interval."""
-    bounds = bootstrap(hypotheses, references, metric=metric)
-    return replace(metric(hypotheses, references), low=bounds.low, high=bounds.high)
+def with_interval(score: Score, draws: Any) -> Score:
+    """Add the bounds of the middle 95% of the scores of resampled test sets."""
+    low, high = np.quantile(draws, [0.025, 0.975]).tolist()
+    return replace(score, low=low, high=high)
 
 
 def resample(
     metric: Metric, hypotheses: Sequence[str], references: Sequence[str], samples: int, seed: int
-) -> tuple[float, Any]:
-    """Return a system's score, and those on test sets drawn as sacreBLEU draws them, float64 (samples,)."""
+) -> Any:
+    """Return a system's scores on test sets drawn as sacreBLEU draws them, float64 (samples,)."""
     counts = metric.counts(hypotheses, references)
     draws = np.random.default_rng(seed).choice(len(counts), (samples, len(counts)))
-    return metric.value(counts.sum(axis=0)), np.array([metric.value(counts[draw].sum(0)) for draw in draws])
+    return np.array([metric.value(counts[draw].sum(axis=0)) for draw in draws])
 
 
 # ---- alignments

@@ -34,8 +34,6 @@ def translate(args: argparse.Namespace) -> None:
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         visible = sys.stdout.isatty() or any(file.isatty() for file in files)  # the lines show the progress
         bar = stack.enter_context(tqdm(unit="line", disable=visible or None))
-        if not bar.disable and all(file.seekable() for file in files):
-            bar.total = sum(count_lines(file) for file in files)
         number = 1  # of the next line, counted over all files
         for path, file in zip(args.files, files, strict=True):
             name = "standard input" if path == Path("-") else str(path)
@@ -102,14 +100,6 @@ def open_input(path: Path, stack: ExitStack) -> BinaryIO:
         if stat.S_ISREG(source.st_mode) and os.path.samestat(source, target):
             raise ValueError(f"{path} is the file that is written to")
     return file
-
-
-def count_lines(file: BinaryIO) -> int:
-    """Count the lines that are left to read."""
-    start = file.tell()
-    count = sum(1 for _ in file)
-    file.seek(start)
-    return count
 
 
 def read_lines(file: Any, name: str) -> Iterator[list[str]]:

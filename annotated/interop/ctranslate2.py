@@ -33,7 +33,7 @@ from annotated.translation.model_folder import weights
 from annotated.translation.tensor_files import digest
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
-# What the shipped models lost, as benchmarks/quantization.py recorded it (a test compares them).
+# What the shipped models lost, as benchmarks/quantization.py recorded it.
 INT8 = "int8 wants an x86 processor with VNNI: it cost the shipped models up to 1.1 BLEU without, 0.1 with it"
 SUM = "sha256.txt"  # a kept copy's checksum, written last
 # A length penalty that divides by 1 in float32, so that scores are log-probabilities. With 0 in its place, a
