@@ -6,5 +6,5 @@ train       the command, and what others share with it
 translate   the command, and what evaluate shares with it
 evaluate    the command
 models      the commands average, export and reproduce
-recipes     how the shipped models were trained
+recipes     how the shipped models were trained, in TOML
 """

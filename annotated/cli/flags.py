@@ -8,7 +8,6 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from annotated.cli.recipes import recipe_names
 from annotated.search.limits import Limits, Penalty
 from annotated.training.config import Preset, TrainingConfig
 from annotated.transformer.config import TransformerConfig
@@ -25,11 +24,13 @@ def named(text: str) -> Path:
     return Path(text)
 
 
-def add_settings(group: _ActionsContainer, settings: type) -> None:
-    """Add a flag for each field that has a default; the comment behind it is the help text.
+def recipes() -> dict[str, Path]:
+    """Find the recipes of the shipped models by name."""
+    return {path.stem: path for path in sorted(Path(__file__).parent.glob("recipes/*.toml"))}
 
-    Flags that are not given are absent from the parsed arguments, so that the presets' values stand.
-    """
+
+def add_settings(group: _ActionsContainer, settings: type) -> None:
+    """Add a flag for each field that has a default; the comment behind it is the help text."""
     try:
         source = inspect.getsource(settings)
     except OSError:  # only the byte code is installed
@@ -240,8 +241,7 @@ def reproduce(command: ArgumentParser) -> None:
     The same command goes on where it was stopped.
     """
     add = command.add_argument
-    names = ", ".join(recipe_names())
-    add("name", metavar="RECIPE", help=f"one of {names}, or a .toml file of your own")
+    add("name", metavar="RECIPE", help=f"{', '.join(recipes())}, or a .toml file of your own")
     add("--out", type=named, metavar="FOLDER", help="folder of the run (default: runs/RECIPE)")
     add_torch(command)
 

@@ -1,7 +1,7 @@
 """The command line: `annotated train | translate | evaluate | ...`, or `python -m annotated ...`.
 
 Settings come from flags, under them from the file that --config names, under that from the run to resume.
-Nothing here imports PyTorch, which takes seconds: a command's own module is imported when it runs.
+PyTorch takes seconds to import: it and a command's own module are imported when the command runs.
 """
 
 import json
@@ -36,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args = parse(arguments)
         if getattr(args, "variants", None):
             register_variants(args.variants)
+        if "threads" in args:
+            prepare_torch(args)
         module, _, function = COMMANDS[args.command][1].partition(":")
         return getattr(import_module(module), function)(args) or 0
     except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
@@ -49,6 +51,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("annotated: stopped", file=sys.stderr)
         return 130
+
+
+def prepare_torch(args: Namespace) -> None:
+    """Set the number of threads and the random seed."""
+    import torch
+
+    if not 0 <= args.threads <= 1024:
+        raise ValueError(f"--threads must be from 0 to 1024, not {args.threads}")
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    torch.manual_seed(getattr(args, "seed", 0))
 
 
 def make_parser() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:

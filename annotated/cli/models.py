@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
+from annotated.cli.flags import recipes
 from annotated.cli.main import main
-from annotated.cli.recipes import recipe_path
 from annotated.files import creating_folder, read_toml, write_json
 from annotated.training.checkpoint import average_checkpoints
 from annotated.training.distributed import is_first, say
@@ -58,7 +58,9 @@ def export(args: argparse.Namespace) -> None:
 
 def reproduce(args: argparse.Namespace) -> int:
     """Train and score as a recipe says; see `annotated reproduce --help`."""
-    recipe = Path(args.name) if args.name.endswith(".toml") else recipe_path(args.name)
+    recipe = recipes().get(args.name, Path(args.name))
+    if recipe.suffix != ".toml":
+        raise ValueError(f"{args.name!r} is not a recipe; they are: {', '.join(recipes())}")
     splits = read_toml(recipe).get("card", {}).get("splits", ["val"])
     run = args.out or Path("runs") / recipe.stem
     common = [f"--config={recipe}", f"--device={args.device}", f"--threads={args.threads}"]

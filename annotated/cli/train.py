@@ -1,4 +1,4 @@
-"""`annotated train`, and what other commands share with it: the device, the user's own text."""
+"""`annotated train`, and the user's own text, which evaluate reads too."""
 
 import argparse
 import os
@@ -29,7 +29,7 @@ OTHER = ("command", "out", "device", "threads", "config", "print_config", "trace
 
 def train(args: argparse.Namespace) -> int:
     """Train a model; see `annotated train --help`. Returns the exit code, 130 after Ctrl-C."""
-    device = choose_device(args)
+    device = find_device(args.device)
     if args.vocab is not None and not 5 <= args.vocab <= 10**6:  # words and chars would take it for a limit
         raise ValueError(f"--vocab must be from 5 to 1000000, not {args.vocab}")
     try:
@@ -106,13 +106,3 @@ def own_files(src: Path | None, tgt: Path | None, flag: str) -> Text | None:
     if src.resolve() == tgt.resolve():
         raise ValueError(f"--{flag}src and --{flag}tgt are one file, {src}")
     return src, tgt
-
-
-def choose_device(args: argparse.Namespace) -> torch.device:
-    """Set threads and seed, and return the device. Raises ValueError for a device that is missing."""
-    if not 0 <= args.threads <= 1024:
-        raise ValueError(f"--threads must be from 0 to 1024, not {args.threads}")
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    torch.manual_seed(getattr(args, "seed", 0))
-    return find_device(args.device)

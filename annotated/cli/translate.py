@@ -14,9 +14,8 @@ from typing import Any, BinaryIO
 import torch
 from tqdm import tqdm
 
-from annotated.cli.train import choose_device
 from annotated.data.reading import split_lines
-from annotated.training.distributed import say
+from annotated.training.distributed import find_device, say
 from annotated.translation.translator import Translator
 
 FEWEST, MOST = 16, 1000  # lines for each thread that are translated together: at first, and at most later
@@ -66,7 +65,7 @@ def load_translator(args: argparse.Namespace) -> Translator:
     """Load the translator that the flags name, with the engine and the limits that they set."""
     names = ("engine", "quantization", "max_source", "max_length", "too_long")
     options = {name: getattr(args, name) for name in names if name in args}
-    return Translator.load(args.model, choose_device(args), **options)
+    return Translator.load(args.model, find_device(args.device), **options)
 
 
 def search_settings(args: argparse.Namespace) -> dict[str, Any]:

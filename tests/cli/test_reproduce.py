@@ -6,8 +6,8 @@ import pytest
 from command_line import complains, ends, feed
 from tiny_runs import TOY_TRAINING, few_sentences
 
+from annotated.cli.flags import recipes
 from annotated.cli.main import main, parse
-from annotated.cli.recipes import recipe_names, recipe_path
 from annotated.files import read_json, read_toml
 from annotated.training.run_folder import LOG
 from annotated.translation.evaluate import Results
@@ -70,9 +70,9 @@ def test_an_unknown_recipe_names_the_known(capfd):
     complains(["reproduce", "nonsense"], capfd, "multi30k-en-de-lc")
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", recipes())
 def test_train_and_evaluate_take_each_recipe(name, tmp_path):
-    tables, config = read_toml(recipe_path(name)), f"--config={recipe_path(name)}"
+    tables, config = read_toml(recipes()[name]), f"--config={recipes()[name]}"
     for command, given in (("train", f"--out={tmp_path}"), ("evaluate", "--model=m")):
         args = parse([command, config, given])
         assert {setting: getattr(args, setting) for setting in tables[command]} == tables[command]

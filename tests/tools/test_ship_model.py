@@ -9,8 +9,8 @@ import pytest
 import torch
 from tiny_runs import TOY_TRAINING, few_sentences
 
+from annotated.cli.flags import recipes
 from annotated.cli.main import main, parse
-from annotated.cli.recipes import recipe_path
 from annotated.cli.train import text_settings
 from annotated.data import TokenBatches, encode_corpus, load_corpus
 from annotated.files import read_json, read_toml
@@ -93,7 +93,7 @@ SPLIT = "test_2016_flickr"
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_card_is_made_of_its_folder_and_recipe(name):
-    folder, recipe = shipped_model(name), read_toml(recipe_path(name))
+    folder, recipe = shipped_model(name), read_toml(recipes()[name])
     assert (folder / ship_model.CARD).read_text(encoding="utf-8") == ship_model.card(
         name, folder, recipe["card"]
     )
@@ -105,7 +105,7 @@ def test_a_shipped_card_is_made_of_its_folder_and_recipe(name):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_model_was_trained_as_its_recipe_says(name, tmp_path):
-    args = parse(["train", f"--config={recipe_path(name)}", f"--out={tmp_path}"])
+    args = parse(["train", f"--config={recipes()[name]}", f"--out={tmp_path}"])
     given = {
         field.name: getattr(args, field.name)
         for kind in (TransformerConfig, TrainingConfig)

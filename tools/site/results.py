@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from annotated.cli.recipes import recipe_path
+from annotated.cli.flags import recipes
 from annotated.files import read_toml
 from annotated.metrics import Score
 from annotated.translation.evaluate import RECORDED, read_scores, recorded
@@ -61,7 +61,7 @@ def model_row(name: str) -> list[str]:
     """One model's cells."""
     folder = shipped_model(name)
     scores = read_scores(folder)[SPLIT]
-    published = read_toml(recipe_path(name))["card"].get("published")
+    published = read_toml(recipes()[name])["card"].get("published")
     size = sum(tensor.numel() for tensor in read_tensors(folder / WEIGHTS).values())
     return [
         f"[`{name}`](annotated/pretrained/{name}/README.md)",
