@@ -8,7 +8,7 @@
 # Previous: [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb) · Next:
 # [06_the_full_model](06_the_full_model.ipynb)
 #
-# *20 minutes to read, a few seconds to run.*
+# *18 minutes to read, a few seconds to run.*
 #
 # - **Before:** attention with its queries and keys ([02](02_attention.ipynb)), and how words become vectors
 #   ([04](04_feed_forward_and_embeddings.ipynb)).
@@ -26,7 +26,8 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## A translator without positions
 #
-# We load the translator twice. In the second copy, we set the encoder's positions to zero.
+# We load the package's translator from English to German twice. In the second copy, we set the encoder's
+# positions to zero.
 #
 # **Before you run this:** what will the blind translator make of two sentences that have the same words in
 # a different order?
@@ -48,7 +49,8 @@ assert blind(first) == blind(second)
 # Without positions, both sentences get the same translation. This is not because the model is bad. It
 # *cannot* know the difference. In [00](00_start_here.ipynb) you saw why: attention is a weighted mean,
 # and a mean does not know the order of its terms. If you shuffle the words that go into the encoder, the
-# same vectors come out, shuffled. The decoder then takes weighted means of the same vectors.
+# same vectors come out, shuffled. The decoder takes weighted means of these vectors, so it cannot see a
+# difference.
 #
 # > "Since our model contains no recurrence and no convolution, in order for the model to make use of the
 # > order of the sequence, we must inject some information about the relative or absolute position of the
@@ -62,9 +64,8 @@ assert blind(first) == blind(second)
 # The model adds to each word's vector a second vector that depends only on the position. Which one?
 #
 # **The number itself.** We could add 0 to all entries of the first word, 1 to all entries of the second,
-# and so on. But at position 500, the word would drown in the number. And every sub-layer ends in a layer
-# normalization, which subtracts the mean of a vector's entries. It would remove exactly the number that
-# we added.
+# and so on. But at position 500, the number would be hundreds of times as large as the word's own
+# entries, and the word would drown in it.
 #
 # **Binary digits.** A better idea is to write the position in binary: position 6 is `0110`, and position
 # 7 is `0111`. All entries are small, every position has its own pattern, and 16 digits are enough to
@@ -138,7 +139,7 @@ assert torch.allclose(sinusoids(3, 4)[1, :2], torch.tensor([math.sin(1), math.co
 # 100 times as slow as the first. With six entries there are three hands. Here they are on one clock, at
 # five positions:
 
-# %% tags=["figure-clocks"]
+# %% tags=["figure-clocks", "scaffold"]
 fig, axes = plt.subplots(1, 5, figsize=(11, 2.5))
 for ax, pos in zip(axes, (0, 1, 2, 10, 100), strict=True):
     ax.add_patch(plt.Circle((0, 0), 1.1, fill=False, color="grey"))
@@ -176,26 +177,11 @@ plt.show()
 # %% [markdown]
 # ### Reading other people's code
 #
-# In many implementations you will not find $10000^{-2i/d}$ but `exp(-(2i/d) · ln 10000)`. It is the same
-# number, because $a^b = e^{b \ln a}$. The authors' code uses the exponential, and many implementations
-# have copied it.
-
-# %%
-even = torch.arange(0, 512, 2, dtype=torch.float64)
-as_power = 10000.0 ** (-even / 512)
-as_exponential = torch.exp(-(even / 512) * math.log(10000.0))
-print(f"largest difference: {(as_power - as_exponential).abs().max():.6f}")
-
-# %% tags=["check"]
-assert torch.allclose(as_power, as_exponential, rtol=1e-12)
-assert round(10000 ** (510 / 512)) == 9647
-
-# %% [markdown]
-# Two other differences matter if you load somebody's weights. First, the authors' own code
-# (tensor2tensor) puts all sines before all cosines. Second, the exponent of pair $i$ is $2i/d = i/(d/2)$
-# in the formula and $i/(d/2 - 1)$ in their code. With $d_{model} = 512$, the slowest of their 256 waves,
-# $i = 255$, has exactly the wavelength that the paper mentions, $10000 \cdot 2\pi$. By the formula, it is
-# $10000^{510/512} \cdot 2\pi \approx 9647 \cdot 2\pi$.
+# Many implementations, the authors' own among them, compute $10000^{-2i/d}$ as `exp(-(2i/d) · ln 10000)`.
+# It is the same number, because $a^b = e^{b \ln a}$.
+#
+# If you load somebody's weights, check two things. The authors' own code (tensor2tensor) puts all sines
+# before all cosines, and its exponents differ slightly from those of the formula.
 
 # %% [markdown]
 # ## Only the distance counts
@@ -315,14 +301,14 @@ assert before < 0.1
 assert itself > 0.9
 
 # %% [markdown]
-# It fails. The matrix now turns the entries of the word too, and most pairs of entries turn only a
-# little. So the query of a position still contains almost the same word as its key, and a word is more
-# similar to itself than to any other word. Every word looks at itself.
+# It fails: every word looks at itself. The matrix `back` now turns the word's entries too, but most pairs
+# of entries turn only a little. So each query still contains almost the same word as the key at its own
+# position, and this pair has the largest dot product.
 #
 # Is everything lost in the sum, then? No. There are 512 entries, and a model can keep words and positions
 # apart. Suppose that training has left the first 64 entries free of words. These entries hold the 32
-# fastest hands. A head of the paper is 64 numbers wide, so its queries and keys can look at exactly these
-# entries:
+# fastest hands. A head in the paper's model is 64 numbers wide, so its queries and keys can be made from
+# exactly these entries:
 
 # %%
 words[:, :64] = 0.0
@@ -335,8 +321,8 @@ print(f"the word before gets at least {weights.diagonal(-1).min():.3f}")
 assert weights.diagonal(-1).min() > 0.99
 
 # %% [markdown]
-# It works again. So adding the position can do what appending it to the word would do: a model can
-# reserve some entries for positions.
+# It works again. So adding can do what appending would do: a model can reserve some entries for
+# positions.
 #
 # **To keep:** word and position are added, and training decides how well the model can still separate them.
 
@@ -346,9 +332,9 @@ assert weights.diagonal(-1).min() > 0.99
 # > "We also experimented with using learned positional embeddings instead, and found that the two
 # > versions produced nearly identical results (see Table 3 row (E))." (section 3.5)
 #
-# The alternative is a second embedding table, which has one row for each position and is filled by
-# training. BERT and GPT-2 do this. In the paper, the learned table scored 25.7 BLEU, and the sinusoids
-# scored 25.8. In code it is a look-up:
+# The alternative is a second embedding table, with one learned row for each position. BERT and GPT-2 do
+# this. In the paper, the learned table scored 25.7 BLEU, and the sinusoids scored 25.8. In code it is a
+# look-up:
 
 # %%
 from annotated import LearnedPositions
@@ -357,9 +343,9 @@ from annotated.plots import show_source
 show_source(LearnedPositions.forward, docstring=False)
 
 # %% [markdown]
-# The difference shows beyond the longest training sentence. A row that was never read has never had a
-# gradient, so it is still random. After the last row there is nothing, and the code raises an error.
-# Sinusoids, on the other hand, can be computed for every position:
+# The difference shows beyond the longest training sentence. A row that was never read in training is
+# still random. After the last row there is nothing, and the code raises an error. Sinusoids, on the other
+# hand, can be computed for every position:
 #
 # > "We chose the sinusoidal version because it may allow the model to extrapolate to sequence lengths longer
 # > than the ones encountered during training." (section 3.5)
@@ -372,9 +358,9 @@ show_source(LearnedPositions.forward, docstring=False)
 # at positions 0 to 31 names the previous symbol correctly in only ≈38% of cases further on. It helps to
 # train on more positions, and to let the training sentences start at different positions.*
 #
-# Most of today's language models add no positions to the embeddings. They rotate each query and key by an
-# angle that depends on its position, as on this page. This method is called **RoPE**, and you will write it
-# in Exercise 2.
+# Most of today's language models add no positions to the embeddings. They rotate each query and key by
+# angles that depend on its position, just as we turned the clocks. This method is called **RoPE**, and
+# you will write it in Exercise 2.
 
 # %% [markdown]
 # ## What you can now say
