@@ -10,6 +10,8 @@ from annotated.cli.translate import load_translator, located, search_settings
 from annotated.data import Corpus, load_corpus, own_text
 from annotated.data.corpora import languages
 from annotated.files import json_text
+from annotated.metrics import METRICS, bounded
+from annotated.tokenizers import normalize
 from annotated.translation.evaluate import score_split
 from annotated.translation.model_folder import find_model, training_settings
 
@@ -25,15 +27,18 @@ def evaluate(args: argparse.Namespace) -> None:
         corpus, split = scored_corpus(args)
         options = {**search_settings(args), "tokenize": args.bleu_tokenize, "progress": True}
         results, translations = score_split(translator, corpus, split, args.variant == "tok", **options)
+        references = [normalize(line) for line in corpus[split].tgt]
+        scores = {name: bounded(METRICS[name](), translations, references) for name in args.metric}
     try:
-        print(results, flush=True)
+        print(results, *scores.values(), sep="\n", flush=True)
     finally:  # each is written, whatever becomes of the others
         try:
             if args.save is not None:
                 args.save.write_text("".join(line + "\n" for line in translations), "utf-8", newline="\n")
         finally:
             if args.json is not None:
-                args.json.write_text(json_text(dataclasses.asdict(results)), "utf-8")
+                values = {name: dataclasses.asdict(score) for name, score in scores.items()}
+                args.json.write_text(json_text({**dataclasses.asdict(results), **values}), "utf-8")
 
 
 def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:

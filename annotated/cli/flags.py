@@ -195,6 +195,9 @@ def evaluate(command: ArgumentParser) -> None:
     add("--split", default="val", help="part of the corpus (default: val)")
     add("--bleu-tokenize", metavar="NAME", help="sacreBLEU's tokenizer: 13a, intl, char, zh, ja-mecab, ... "
         "(default: the target language's)")  # fmt: skip
+    add("--metric", action="append", default=[], choices=("wer", "cer", "exact", "ser"), help="a score in "
+        "addition, again for another: edits per 100 words (wer; of tokens where spaces separate them) or "
+        "characters (cer), percentage of sentences that are right (exact) or wrong (ser)")  # fmt: skip
     add("--save", type=named, metavar="FILE", help="file for the translations too")
     add("--json", type=named, metavar="FILE", help="file for the scores too")
     add_data(command.add_argument_group("data"))

@@ -1,5 +1,6 @@
 """The command line: what it takes, what it says, and what it says when it is given the wrong things."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -160,7 +161,11 @@ def test_one_file_with_both_sides(files, text, tmp_path, run, capfd):
     assert main(["train", "--src", str(both), "--out", str(tmp_path / "o"), *TINY]) == 0
     assert read_tensors(tmp_path / "o" / WEIGHTS).keys() == read_tensors(run / WEIGHTS).keys()
     assert (tmp_path / "o" / WEIGHTS).read_bytes() == (run / WEIGHTS).read_bytes()
-    assert main(["evaluate", "--model", str(run), "--src", str(both), "--beam", "1"]) == 0
+    asked = ["--metric", "ser", "--metric", "wer", "--json", str(tmp_path / "scores.json")]
+    assert main(["evaluate", "--model", str(run), "--src", str(both), "--beam", "1", *asked]) == 0
+    scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+    assert 0 <= scores["ser"]["low"] <= scores["ser"]["value"] <= 100
+    assert scores["wer"]["value"] >= 0
     assert "BLEU" in capfd.readouterr().out
 
 
