@@ -8,8 +8,8 @@ import random
 import sys
 from datetime import date, timedelta
 
-ONES = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
-sixteen seventeen eighteen nineteen""".split()
+ONES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven"]
+ONES += ["twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
 TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 FORMS = ("{d} %B %Y", "%B {d}, %Y", "%d.%m.%Y", "%m/%d/%y", "%a {d} %b %Y", "the {d} of %B %Y", "{d}-%b-%y")
 
