@@ -5,7 +5,7 @@ of the batches, follow from (seed, epoch) alone: training can be taken up again 
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from random import Random
 from typing import Any
@@ -154,9 +154,9 @@ class TokenBatches:
         """Iterate over the batches of an epoch as tensors, from batch number `start` on."""
         return map(self.at(epoch).collate, self.batches(epoch)[start:])
 
-    def collate(self, indices: Iterable[int]) -> Batch:
+    def collate(self, indices: Sequence[int]) -> Batch:
         """Make a batch of the pairs at `indices`: src (rows, src_len), tgt (rows, tgt_len - 1), int64."""
-        indices = [int(i) for i in indices]
+        indices = np.asarray(indices).tolist()
         src, tgt = ([rows[i] for i in indices] for rows in (self.pairs.src, self.pairs.tgt))
         if cut := self.dropout:
             chances = [Random(mixed_seed(self.seed, self.current, i)) for i in indices]

@@ -58,22 +58,12 @@ pieces = [tgt_names[token] for token in tokens if token >= 3]
 print({join})""",
     "Marian": """\
 tokenizer = transformers.MarianTokenizer.from_pretrained(".")
-model = transformers.MarianMTModel.from_pretrained(".")  # takes torch and sentencepiece
+model = transformers.MarianMTModel.from_pretrained(".")
 tokens = model.generate(**tokenizer(sentence, return_tensors="pt"), num_beams=4, length_penalty=0.6)
 print(tokenizer.decode(tokens[0], skip_special_tokens=True))""",
 }
-# Modules that the code may use, and what installs them.
-MODULES = {
-    "ctranslate2": "ctranslate2",
-    "json": "",
-    "numpy": "numpy",
-    "onnxruntime": "onnxruntime",
-    "regex": "regex",
-    "sentencepiece": "sentencepiece",
-    "spacy": "spacy",
-    "transformers": "sentencepiece torch transformers",
-    "unicodedata": "",
-}
+# Modules that the code may use; those of Python itself need not be installed.
+MODULES = {"ctranslate2", "json", "numpy", "onnxruntime", "regex", "sentencepiece", "spacy", "transformers"}
 
 
 def import_library(name: str) -> ModuleType:
@@ -118,10 +108,10 @@ def write_tokenizers(folder: Path, engine: str, src: Tokenizer, tgt: Tokenizer) 
         if engine == "ONNX":
             write_json(folder / f"{side}_vocabulary.json", vocabulary(tokenizer))
     code = "\n".join(lines)
-    modules = [name for name in MODULES if f"{name}." in code or name == "unicodedata"]
-    packages = sorted({*" ".join(MODULES[name] for name in modules).split()})
-    imports = "\n".join(f"import {name}" for name in modules)
-    text = README.format(engine=engine, packages=" ".join(packages), imports=imports, code=code)
+    modules = {name for name in MODULES if f"{name}." in code}
+    packages = modules - {"json"} | ({"sentencepiece", "torch"} if engine == "Marian" else set())
+    imports = "\n".join(f"import {name}" for name in sorted(modules | {"unicodedata"}))
+    text = README.format(engine=engine, packages=" ".join(sorted(packages)), imports=imports, code=code)
     (folder / "README.md").write_text(text, "utf-8")
 
 
