@@ -10,7 +10,7 @@ from annotated.cli.translate import load_translator, located, search_settings
 from annotated.data import Corpus, load_corpus, own_text
 from annotated.data.corpora import languages
 from annotated.files import json_text
-from annotated.metrics import METRICS, bounded
+from annotated.metrics import METRICS, bootstrap
 from annotated.tokenizers import normalize
 from annotated.translation.evaluate import score_split
 from annotated.translation.model_folder import find_model, training_settings
@@ -28,7 +28,7 @@ def evaluate(args: argparse.Namespace) -> None:
         options = {**search_settings(args), "tokenize": args.bleu_tokenize, "progress": True}
         results, translations = score_split(translator, corpus, split, args.variant == "tok", **options)
         references = [normalize(line) for line in corpus[split].tgt]
-        scores = {name: bounded(METRICS[name](), translations, references) for name in args.metric}
+        scores = {n: bootstrap(translations, references, metric=METRICS[n]()) for n in args.metric}
     try:
         print(results, *scores.values(), sep="\n", flush=True)
     finally:  # each is written, whatever becomes of the others

@@ -193,11 +193,10 @@ def evaluate(command: ArgumentParser) -> None:
     add = command.add_argument
     add("--model", required=True, help=MODEL)
     add("--split", default="val", help="part of the corpus (default: val)")
-    add("--bleu-tokenize", metavar="NAME", help="sacreBLEU's tokenizer: 13a, intl, char, zh, ja-mecab, ... "
-        "(default: the target language's)")  # fmt: skip
+    add("--bleu-tokenize", metavar="NAME", help="sacreBLEU's tokenizer: 13a, zh, ... (default: by language)")
     add("--metric", action="append", default=[], choices=("wer", "cer", "exact", "ser"), help="a score in "
-        "addition, again for another: edits per 100 words (wer; of tokens where spaces separate them) or "
-        "characters (cer), percentage of sentences that are right (exact) or wrong (ser)")  # fmt: skip
+        "addition, again for another: edits per 100 words or tokens (wer) or characters (cer), percentage of "
+        "sentences that are right (exact) or wrong (ser)")  # fmt: skip
     add("--save", type=named, metavar="FILE", help="file for the translations too")
     add("--json", type=named, metavar="FILE", help="file for the scores too")
     add_data(command.add_argument_group("data"))
@@ -263,10 +262,8 @@ def check(command: ArgumentParser) -> None:
     """
     add = command.add_argument
     add("files", type=named, nargs="*", metavar="FILE.py", help="Python files to check; they are executed")
-    add("--adapter", type=named, metavar="FILE", help="Python file that says what stands for what in the "
-        "checked one (there: mine); it is executed")  # fmt: skip
-    add("--hints", type=int, choices=range(4), default=0, help="hints for what is open: 1 what to think of, "
-        "2 which shapes, 3 the lines")  # fmt: skip
+    add("--adapter", type=named, metavar="FILE", help="Python file that says what stands for what; executed")
+    add("--hints", type=int, choices=range(4), default=0, help="1 what to think of, 2 shapes, 3 the lines")
     add("--translate", metavar="TEXT", help="English sentence, for a model that keeps all laws; trained "
         "weights are loaded into it")  # fmt: skip
     add("--grade", type=named, metavar="FOLDER", help="folder of submissions to check instead")

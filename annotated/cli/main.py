@@ -98,7 +98,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
         return parser.parse_args(arguments)
     name, *rest = arguments
     command = commands[name]
-    flags = [as_flag(*setting) for setting in file_settings(name, rest, command).items()]
+    settings = file_settings(name, rest, command)
+    flags = [flag for setting in settings.items() for flag in as_flags(*setting)]
     if "--print-config" in rest:
         print_config(command, [*flags, *rest])
         command.exit()
@@ -142,11 +143,13 @@ def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any
     return {key: value for key, value in values.items() if value is not None}
 
 
-def as_flag(name: str, value: object) -> str:
-    """Return a setting as it is given by hand."""
+def as_flags(name: str, value: object) -> list[str]:
+    """Return a setting as it is given by hand; a list gives its flag again and again."""
+    if isinstance(value, list):
+        return [flag for each in value for flag in as_flags(name, each)]
     if isinstance(value, bool):
-        return flag_name(name if value else f"no-{name}")
-    return f"{flag_name(name)}={value}"
+        return [flag_name(name if value else f"no-{name}")]
+    return [f"{flag_name(name)}={value}"]
 
 
 def print_config(command: ArgumentParser, arguments: list[str]) -> None:

@@ -102,7 +102,7 @@ def test_a_file_does_not_name_a_file_to_execute(tmp_path, capfd):
 GIVEN = {
     "train": '--out a"b --N 3 --preset big --learning-rate 1e-9 --norm-first --no-compile --seed 4',
     "translate": "--model m --beam 7 --tokenized --n-best 2",
-    "evaluate": "--model m --penalty power --split test --save ä.txt --alpha 0",
+    "evaluate": "--model m --penalty power --split test --metric ser --metric wer --alpha 0",
     "average": "--out o --device cpu",
     "export": "--model m --to onnx --out o",
     "reproduce": "--seed 3",
