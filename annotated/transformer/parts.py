@@ -1,11 +1,13 @@
-"""The parts of a model, and variants of it that replace some of them in a few lines:
+"""The parts of a model, and variants of it that replace some of them in a few lines.
 
-@variant("rms")
-class RMS(Parts):
-    def norm(self):
-        return nn.RMSNorm(self.config.d_model)
+A variant, and a model made of it::
 
-make_model(100, 100, parts="rms")
+    @variant("rms")
+    class RMS(Parts):
+        def norm(self):
+            return nn.RMSNorm(self.config.d_model)
+
+    make_model(100, 100, parts="rms")
 """
 
 from collections.abc import Callable
