@@ -235,7 +235,7 @@ print(words, "→", cat_runs.tolist())
 #
 # Token numbers are names, not quantities: *cat* is 5 and *a* is 4, but *cat* is not *a* plus one. So each
 # token gets a row of a table, its **embedding**, and training fills the table. This box looks up a row and
-# multiplies it by $\sqrt{d_{model}}$. In our model the factor is $\sqrt 4 = 2$.
+# multiplies it by $\sqrt{d_{model}}$. In our model, the factor is $\sqrt 4 = 2$.
 
 
 # %%
@@ -281,8 +281,8 @@ def normalize(rows):
 
 
 # %% [markdown]
-# The paper gives no reason for the factor. Without it, the positions that come next, which are numbers up to
-# 1, would drown out the words, because the table's entries are small before training.
+# The paper gives no reason for the factor. Before training, the table's entries are small. Without the
+# factor, they would drown in the positions that come next, which are numbers up to 1.
 
 # %% [markdown]
 # ### 3.5 Positional Encoding
@@ -335,13 +335,13 @@ assert torch.allclose(x, tiny.src_embed(english[2:3])[0])
 assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)]))
 
 # %% [markdown]
-# Check one number: *cat* stands at position 1, and $\sin(1) = 0.84$. Its embedding had 0.00 in the first
-# place, so `x` has 0.84 there.
+# Check one number: *cat* stands at position 1, and $\sin(1) = 0.84$. Its embedding begins with
+# 0.00, so its row of `x` begins with 0.84.
 #
 # Why clocks, and not simply the numbers 0, 1, 2? Plain numbers would grow with the length of the sentence,
 # whereas sines and cosines stay between −1 and 1. And a step of two words turns each clock by the same angle
-# everywhere in the sentence. The authors hoped that this helps the model to learn to look, say, two words
-# back.
+# everywhere in the sentence. The authors hoped that this would help the model to learn to look, say, two
+# words back.
 #
 # *More in [05_positional_encoding](05_positional_encoding.ipynb).*
 
@@ -368,8 +368,8 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V \qquad (1)$$
 #
 # We compute this formula from the inside out, for the first of our model's two heads. This head has its own
-# three matrices, $W^Q$, $W^K$ and $W^V$. In the code, they are the first two columns of wide matrices that
-# hold both heads. They make queries, keys and values that are $d_k = 2$ numbers wide:
+# three matrices, $W^Q$, $W^K$ and $W^V$, which make queries, keys and values that are $d_k = 2$ numbers wide.
+# In the code, they are the first two columns of wider matrices that hold both heads:
 
 # %%
 wide_q, wide_k, wide_v, w_o = (m.weight.T.detach() for m in tiny.encoder.layers[0].self_attn.linears)
@@ -423,7 +423,7 @@ assert [f"{w:.2f}" for w in weights[1]] == ["0.40", "0.30", "0.30"]
 # position that must not be looked at. The function replaces the scores there by the lowest number that their
 # type can hold, so the softmax gives them the weight 0.
 #
-# When a sentence looks at itself, the lengths T and S are the same.
+# In its comments, T tokens look at S tokens. When a sentence looks at itself, T and S are equal.
 
 
 # %%
@@ -454,7 +454,7 @@ assert attention(q, k, v, torch.tensor([False, False, False]))[0].abs().max() ==
 # %% [markdown]
 # ![Scaled dot-product attention, matrix by matrix](../images/attention.svg)
 #
-# *Figure 4. The same steps as a drawing, with three queries and four keys (the paper's Figure 2, left).*
+# *Figure 4. The same steps with three queries and four keys (the paper's Figure 2, left).*
 #
 # **To keep:** a score says how well a key fits a query, the softmax turns the scores into weights, and the
 # output is the weighted mean of the values.
@@ -465,7 +465,7 @@ assert attention(q, k, v, torch.tensor([False, False, False]))[0].abs().max() ==
 # The paper's heads are 64 numbers wide, so a score is a sum of 64 products instead of 2.
 #
 # **Before you run this:** the entries of `query` and `key` are random, with variance 1. With 2 products, the
-# typical size of a score (its standard deviation) is 1.4. What is it with 64?
+# typical size of a score, its standard deviation, is 1.4. What is it with 64?
 
 # %%
 _ = torch.manual_seed(0)
@@ -497,7 +497,7 @@ assert row.softmax(dim=-1)[2] > 0.98
 
 # %% [markdown]
 # With the large scores, the last weight is nearly 1, and it hardly changes with its score. The softmax is
-# *saturated*. It passes on hardly any gradient, and without a gradient the model cannot learn where to look.
+# *saturated*. It passes on almost no gradient, and without a gradient, the model cannot learn where to look.
 #
 # > "We suspect that for large values of dk, the dot products grow large in magnitude, pushing the softmax
 # > function into regions where it has extremely small gradients. To counteract this effect, we scale the dot
@@ -541,10 +541,9 @@ show("both heads times W^O", both @ w_o)
 #
 # **To keep:** each head has its own matrices, so each can look at different words.
 #
-# In the class, as above, one wide matrix holds all heads, so one product computes the queries of all heads.
-# Then `split` cuts each vector into heads and moves the head dimension forward, next to the batch dimension.
-# A matrix product in PyTorch works separately for each index of the leading dimensions, so the heads do not
-# mix.
+# As above, one wide matrix holds the $W^Q$ of all heads, so one product computes all queries. Then `split`
+# cuts each vector into heads and moves the head dimension forward, next to the batch dimension. A matrix
+# product in PyTorch works separately for each index of the leading dimensions, so the heads do not mix.
 
 
 # %%
@@ -618,7 +617,7 @@ assert torch.allclose(shuffled, attended[order])
 #
 # Sums grow from layer to layer, so *layer normalization* follows each addition. It takes each word's vector
 # by itself, subtracts the mean of the vector's entries, and divides by their standard deviation. Then it
-# multiplies each entry by a learned number and adds another. In our tiny model these numbers are 1 and 0.
+# multiplies each entry by a learned number and adds another. In our tiny model, these numbers are 1 and 0.
 
 
 # %%
@@ -703,7 +702,7 @@ assert near(normalize(normed + product(inner, w_2)), memory, within=0.05)
 # %% [markdown]
 # ### 3.1 The encoder
 #
-# You have now seen every step of an encoder layer. Here is the layer as code, and a stack of N of them:
+# You have now seen every step of an encoder layer. Here is the layer as code, and then a stack of N layers:
 
 
 # %%
@@ -780,11 +779,11 @@ class Decoder(nn.Module):
 # %% [markdown]
 # ### 3.2.3 The decoder's mask
 #
-# In training, we know the whole German sentence, and we want to train all its words at once. So the decoder
-# reads `<s> eine Katze rennt`, and at each position it has to predict the next word:
-# `eine Katze rennt </s>`. But at the position of `eine`, the decoder could look one position
-# ahead, find *Katze*, and copy it. The **causal mask** prevents this. Each position may look at itself and
-# at what stands before it, never at what comes later.
+# In training, we know the whole German sentence, and we want to train on all its words at once. So the
+# decoder reads `<s> eine Katze rennt`, and at each position it has to predict the next word:
+# `eine Katze rennt </s>`. But at the position of `eine`, the decoder could look one position ahead, find
+# *Katze*, and copy it. The **causal mask** prevents this. Each position may look at itself and at what stands
+# before it, never at what comes later.
 #
 # > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property."
 
@@ -805,8 +804,8 @@ print(causal_mask(4)[0].int())
 # ### *a cat runs* in the decoder
 #
 # Each row now belongs to the German token that is read at that position. The row `eine`, for example, has to
-# predict the word after *eine*. The German tokens take their vectors from the same table. The steps are those
-# of the encoder. The decoder has its own weights; they are in `layer`.
+# predict the word after *eine*. The German tokens take their vectors from the same table as the English ones.
+# The steps are those of the encoder, with the decoder's own weights, which are in `layer`.
 
 # %%
 german_read = ["<s>", "eine", "Katze", "rennt"]
@@ -845,8 +844,8 @@ assert torch.allclose(found[0], by_hand(layer.self_attn, y[0], y[0], torch.ones(
 assert near(normalize(y[0] + found[0]), y_1[0])
 
 # %% [markdown]
-# The zeros above the diagonal come from the mask. The others were learned: in this head, each token looks at
-# a single token.
+# The zeros above the diagonal come from the mask. The other zeros were learned: in this head, each token
+# looks at a single token.
 #
 # **Second sub-layer.** The German words look at the English ones, through the memory.
 #
@@ -872,10 +871,10 @@ assert near(normalize(y_1[0] + found[0]), y_2[0])
 
 # %% [markdown]
 # It needs two words. The article depends on *a* (otherwise it would be *die*) and on *cat* (otherwise it
-# would be *ein*). Indeed, in the row `<s>`, head 1 divides its attention between *a* and *cat*, and head 2
+# would be *ein*). In the row `<s>`, head 1 divides its attention between *a* and *cat*, and head 2
 # looks at *cat*. In the row `eine`, both heads look mostly at *cat*, to write *Katze*. In the row `Katze`,
 # both look at *runs*, to write *rennt*. The row `rennt` still looks mostly at *runs*, although nothing is
-# left to translate and it has to write `</s>`. This is Figure 1 in miniature.
+# left to translate: its next token is `</s>`. This is Figure 1 in miniature.
 #
 # **Third sub-layer.** The feed-forward network works on each row by itself:
 
@@ -895,7 +894,7 @@ with torch.no_grad():
 assert torch.allclose(states, theirs, atol=1e-3)
 
 # %% [markdown]
-# *More in [13_reading_attention](13_reading_attention.ipynb): does a model use what it looks at?*
+# *More in [13_reading_attention](13_reading_attention.ipynb).*
 
 # %% [markdown]
 # ### 3.4 From a vector to a word
@@ -936,8 +935,9 @@ assert 0.6 < probabilities[0, number["eine"]] < 0.7
 assert probabilities[1:].max(dim=-1).values.min() > 0.9
 
 # %% [markdown]
-# The German rows of the table have large entries, because they also make the logits. The model is right at
-# every position. It is least sure of the article: it gives *eine* about two thirds and *ein* one third.
+# The rows of the German words have large entries, because each of these words must reach a large logit where
+# it is right. The model is right at every position. It is least sure of the article: it gives *eine* about
+# two thirds and *ein* one third.
 #
 # **The loss** says how wrong a model is. For one token it is $-\log p$, where $p$ is the probability that the
 # model gave to the right token. The loss of a sentence is the mean of the losses of its tokens. A model that
@@ -960,12 +960,12 @@ assert f"{tiny_losses().mean():.2f}" == "0.06"
 assert (tiny_losses()[2].mean() > tiny_losses().mean(dim=1)).sum() > 4  # harder than most
 
 # %% [markdown]
-# The mean over all eight sentences is 0.06.
+# Over all eight sentences, the mean loss is 0.06.
 #
 # ### The model is complete
 #
 # Before training, the weights must be set. Matrices get random numbers whose size keeps vectors from growing
-# or shrinking much on their way (*Xavier* initialization). Biases get 0.
+# or shrinking much on their way through the layers (*Xavier* initialization). Biases get 0.
 
 
 # %%
@@ -1084,9 +1084,8 @@ print(model.load_state_dict(translator.model.state_dict()))
 _ = model.eval()  # no dropout
 
 # %% [markdown]
-# Fifty sentences go through at once. Sentences differ in length, so the shorter ones are filled up with a
-# *padding* token, and the source mask hides it. The list `translator.forbidden` holds padding and other
-# tokens that must not be written.
+# Fifty sentences go through at once. The shorter ones are filled up with a *padding* token, and the source
+# mask hides it. `translator.forbidden` lists the tokens that must not be written, such as padding.
 
 # %% tags=["scaffold"]
 tokenizer = translator.src_tokenizer  # text to tokens and back, for both languages
@@ -1129,10 +1128,10 @@ assert equal == len(sentences) == 50
 #
 # *Two rows of the paper's Table 1, for $n$ tokens of width $d$.*
 #
-# The last two columns are the two costs of an RNN, time and distance. Self-attention always avoids the
-# distance. It avoids the waiting in training, but when it translates, the decoder still writes one word after
-# the other. The price of self-attention is in the first column: $n^2$, because every word looks at every
-# word. For sentences of 25 words this is almost nothing. For books it is the main problem.
+# The last two columns are the two costs of an RNN, time and distance. With self-attention, the distance is
+# gone. The waiting is gone in training, but when it translates, the decoder still writes one word after the
+# other. The price of self-attention is in the column *work*: $n^2$, because every word looks at every word.
+# For sentences of 25 words, this is almost nothing. For books, it is the main problem.
 
 # %% [markdown]
 # ## 5 Training
@@ -1143,7 +1142,7 @@ assert equal == len(sentences) == 50
 # > 37000 tokens."
 #
 # *Byte-pair encoding* builds a vocabulary of pieces: frequent words stay whole, and rare words are put
-# together from parts. The authors trained on 4.5 million pairs of sentences. The base model took 12 hours on
+# together from parts. The authors trained on 4.5 million sentence pairs. The base model took 12 hours on
 # eight GPUs.
 #
 # You have seen one training pair: the decoder reads `<s> eine Katze rennt` and predicts
@@ -1166,8 +1165,9 @@ assert not tgt_mask[0, :, length:].any()
 assert torch.equal(tgt_mask[1], causal_mask(tgt.size(1))[0])
 
 # %% [markdown]
-# The zeros in the columns `<blank>` hide padding. In a batch, the shorter sentence also reads its `</s>`.
-# Nothing is left to predict there, so the loss counts neither this position nor the padding.
+# The columns `<blank>` are padding, hidden in every row. Because the two sentences share a batch, the decoder
+# also reads the `</s>` of the shorter one. Nothing is left to predict there, so the loss counts neither this
+# position nor the padding.
 #
 # *More in [07_batches_and_masks](07_batches_and_masks.ipynb).*
 
@@ -1274,15 +1274,14 @@ assert losses[-1] < 0.75 < 2 < losses[0]
 assert copied >= 80
 
 # %% [markdown]
-# It copies new rows. A smoothed loss cannot reach 0: here, even the best possible prediction has a loss of
-# 0.555.
+# A smoothed loss cannot reach 0: here, even the best possible prediction has a loss of 0.555.
 #
 # *More in [09_first_example](09_first_example.ipynb).*
 
 # %% [markdown]
 # ## Five traps
 #
-# These five mistakes are easy to make and hard to find, because most of them raise no error.
+# Most of these five mistakes raise no error, so they are hard to find.
 #
 # **1. `view` without `transpose`.** `split` must turn (B, T, d_model) into (B, h, T, d_k). It is tempting to
 # reshape directly to that shape. The code runs, but it mixes words. Here are three words with four numbers
@@ -1310,8 +1309,8 @@ assert numbers.view(2, 3, 2)[0].tolist() == [[10, 11], [12, 13], [20, 21]]
 # mask                    (B, 1, S)   wrong: B now stands where the heads are
 # ```
 #
-# When there happen to be as many sentences as heads, you get no error. Then each head takes the mask of one
-# sentence: head 2 hides the padding of sentence 2, whichever sentence it reads.
+# When there happen to be as many sentences as heads, you get no error. But each head then takes the mask of
+# one sentence: head 2 hides the padding of sentence 2, whichever sentence it reads.
 #
 # **3. The target that is not shifted.** What if the decoder reads exactly what it has to predict?
 #
@@ -1430,9 +1429,8 @@ assert report.passed, report
 # translations that are too short. On English to German, the best earlier system, an ensemble, scored 26.4.
 # The base model scores 27.3, and the big one 28.4.
 #
-# **Variations (6.2).** Table 3 varies the base model. On another set of sentences, the base model scores
-# 25.8. With one head of 512 numbers instead of eight heads of 64, it scores 24.9, and with two layers instead
-# of six, 23.7.
+# **Variations (6.2).** Table 3 varies the base model, which scores 25.8 on another set of sentences. With one
+# head of 512 numbers instead of eight heads of 64, it scores 24.9, and with two layers instead of six, 23.7.
 #
 # **Parsing (6.3).** The syntax tree of a sentence, written as brackets, is just another target language. From
 # 40,000 sentences, a Transformer learned to write it and beat most earlier parsers trained on the same
