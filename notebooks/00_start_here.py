@@ -1334,8 +1334,8 @@ assert repeated > 95
 #
 # **4. Tied embeddings with entries that are too large.** PyTorch fills an embedding table with numbers of
 # variance 1. Used as an output matrix, such a table makes large logits, and an untrained model is sure of
-# random words. Instead, it should give all 10,000 tokens about the same probability. Its loss is then a
-# little above $\log 10000 = 9.2$.
+# random words. A good start gives all 10,000 tokens about the same probability. Its loss is a little above
+# $\log 10000 = 9.2$.
 
 # %% tags=["scaffold"]
 _ = torch.manual_seed(0)
