@@ -8,7 +8,7 @@
 # Previous: [05_positional_encoding](05_positional_encoding.ipynb) · Next:
 # [07_batches_and_masks](07_batches_and_masks.ipynb)
 #
-# *24 minutes to read, half a minute to run.*
+# *21 minutes to read, half a minute to run.*
 #
 # - **Before:** attention and its masks ([02](02_attention.ipynb), [03](03_multi_head_attention.ipynb)), the
 #   feed-forward network and embeddings ([04](04_feed_forward_and_embeddings.ipynb)), positions
@@ -60,7 +60,7 @@ with torch.no_grad():
     memory = x
 
 # %% [markdown]
-# The `None` stands for the source mask. We have one sentence and no padding, so we need no mask here.
+# The `None` stands for the source mask. One sentence alone has no padding, so it needs no mask.
 #
 # The **decoder** does the same with the German tokens, with two differences. A causal mask hides later
 # tokens, and every layer also looks at the memory. At the end, the **generator** turns each vector into a
@@ -109,14 +109,11 @@ assert guesses[-1] == wanted
 assert [tokenizer.pieces([row[2]])[0] for row in guesses[2:4]] == ["▁läuft", "▁rennt"]
 
 # %% [markdown]
-# Look at the third column. At this position the decoder reads *Katze*. At first, the vector still says what
-# the decoder reads: *Katze*. At the end, the vector says what comes next: *rennt*. In between, it changes
-# step by step. After two layers the guess is *läuft*, another word for running. Each layer takes the draft
-# of the layer before and changes it.
+# Look at the third column. At this position the decoder reads *Katze*. At first, the generator reads the
+# vector as *Katze* itself. At the end, it reads the next word, *rennt*. After two layers it reads
+# *läuft*, which also means *runs*. Each layer changes the draft that the layer before has made.
 #
-# The vectors on their way from the embedding to the generator are called the **residual stream**. The
-# rest of this lesson shows what a layer does with this stream, and what would go wrong without the
-# addition and the norm.
+# The vectors on their way from the embedding to the generator are called the **residual stream**.
 #
 # **To keep:** every layer takes the stream of vectors, and returns it changed but in the same shape.
 
@@ -163,7 +160,7 @@ assert torch.allclose(y, stream[-1], atol=1e-5)
 # The same words come out. In all four decoder layers, the second attention reads the *same* memory, the
 # output of the last encoder layer. Here are the shapes of our sentence on its way through the model:
 
-# %%
+# %% tags=["scaffold"]
 shapes = {}
 hooks = [
     module.register_forward_hook(lambda _, given, out, name=name: shapes.update({name: tuple(out.shape)}))
@@ -175,7 +172,7 @@ for hook in hooks:
     hook.remove()
 titles = {"self_attn": "self-attention", "src_attn": "cross-attention", "feed_forward": "feed-forward"}
 
-# %% tags=["figure-shapes"]
+# %% tags=["figure-shapes", "scaffold"]
 import re
 
 import matplotlib.pyplot as plt
@@ -203,9 +200,10 @@ ax.axis("off")
 plt.show()
 
 # %% [markdown]
-# *Figure 1. The first layer of each stack, with the shape after each step, for one sentence with five tokens
-# on each side and vectors of 128 numbers. The other three layers are like it. The stream is the curved line
-# that goes around each sub-layer to the addition. Its shape never changes inside a stack.*
+# *Figure 1. The first layer of each stack, with the shape after each step, for one sentence with five
+# tokens on each side and vectors of 128 numbers. The other three layers are like it, and the boxes
+# `encoder` and `decoder` are the outputs of the whole stacks. The stream is the curved line that goes
+# around each sub-layer to the addition. Its shape never changes inside a stack.*
 
 # %% [markdown]
 # ## Why add?
@@ -309,8 +307,8 @@ assert residual[12].std() > 5 * residual[0].std()
 # 2016).
 #
 # But look at the size in the last line. It is the standard deviation of the vectors' entries, and it has
-# grown from ≈1.2 to ≈8.8. If the input of a sub-layer is twice as large, the vector that it adds is about
-# twice as large too. So the stream grows like compound interest, and something has to limit it.
+# grown from ≈1.2 to ≈8.8. The larger the stream is, the larger the vector that a sub-layer computes from
+# it and adds to it. So the stream grows like compound interest, and something has to limit it.
 #
 # **To keep:** a sub-layer adds to the stream instead of replacing it, so the words stay different for
 # longer.
@@ -350,10 +348,11 @@ assert torch.allclose(torch.nn.LayerNorm(4)(10 * x + 5), by_hand, atol=1e-4)
 # words of a batch. Then a word's vector would depend on other sentences, on padding, and on words that come
 # later, which the causal mask should hide. Layer normalization looks at one word alone.
 #
-# One warning if you read other code. "The Annotated Transformer" divides by $d - 1$ instead of $d$ in the
-# variance, and adds $\epsilon$ to the standard deviation instead of the variance:
+# One warning if you read other code: "The Annotated Transformer" divides by $d - 1$ instead of $d$ in the
+# variance, and adds $\epsilon$ to the standard deviation. At the width of a real model, this changes its
+# numbers by a tenth of a percent:
 
-# %%
+# %% tags=["scaffold"]
 for d in (4, 512):
     _ = torch.manual_seed(0)
     x = torch.randn(d)
@@ -367,9 +366,6 @@ ratio = ((x - x.mean()) / (x.std() + 1e-6) / F.layer_norm(x, (4,))).mean()
 assert abs(ratio - 0.75**0.5) < 1e-3
 
 # %% [markdown]
-# At the width of a real model, the difference is a tenth of a percent. It matters only if you compare two
-# programs number by number.
-#
 # **To keep:** before gain and bias, the norm brings each word's vector to mean 0 and variance 1, whatever
 # the other words are.
 
@@ -378,8 +374,8 @@ assert abs(ratio - 0.75**0.5) < 1e-3
 #
 # > "That is, the output of each sub-layer is LayerNorm(x + Sublayer(x)) [...]." (section 3.1)
 #
-# The paper normalizes the *sum*. This is called **post-norm**. Most language models since GPT-2 instead
-# normalize what *enters* the sub-layer. This is called **pre-norm**.
+# The paper normalizes the *sum*, which is called **post-norm**. Most language models since GPT-2 instead
+# normalize what *enters* the sub-layer, which is called **pre-norm**.
 #
 # ![Post-norm and pre-norm as blocks](../images/norm_orders.svg)
 #
@@ -438,8 +434,8 @@ assert residual[12].std() > 3 * pre_norm[12].std()
 # post-norm.
 #
 # *What does post-norm do to the gradients? In an untrained decoder of six layers, the gradient at the
-# bottom of the stream is only about a fifth of the gradient at its top. We looked for the reason in [What
-# does post-norm do to gradients?](evidence/what_does_post_norm_do_to_gradients.ipynb)*
+# bottom of the stream is only about a fifth of the gradient at its top. One reason is in [What does
+# post-norm do to gradients?](evidence/what_does_post_norm_do_to_gradients.ipynb)*
 #
 # **To keep:** post-norm normalizes the stream after every sum, while pre-norm leaves the stream alone and
 # normalizes what the sub-layers read.
@@ -474,14 +470,13 @@ assert abs(count["attention"] / (18 * 4 * d**2) - 1) < 0.01
 assert abs(count["feed-forward"] / (12 * 8 * d**2) - 1) < 0.01
 
 # %% [markdown]
-# Attention holds less than a third of the parameters. An attention block has four matrices with
-# $4\,d_{model}^2$ weights in all, and a feed-forward network has $8\,d_{model}^2$. But there are 18
-# attention blocks, because each decoder layer has two, and only 12 feed-forward networks. The embeddings
-# are a single table with one vector for each of the 37,000 tokens, which the model uses in three places
+# Attention holds less than a third of the parameters. A feed-forward network has $8\,d_{model}^2$
+# weights, and an attention block has only half as many, $4\,d_{model}^2$. There are 12 feed-forward
+# networks and 18 attention blocks, because each decoder layer has two. The embeddings are a single table
+# with one vector for each of the 37,000 tokens, which the model uses in three places
 # ([04](04_feed_forward_and_embeddings.ipynb)). The rest is the norms and the generator's bias.
 #
-# The paper's Table 3 says 65 million, and we count 63 million. Table 3 also has models with two, four and
-# eight layers, and there the difference is about 2 million too. So it cannot be in the layers.
+# The paper's Table 3 says 65 million, but not how they were counted.
 #
 # **To keep:** attention moves information between words, but most of the weights work on one word at a time.
 
