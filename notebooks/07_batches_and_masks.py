@@ -7,7 +7,7 @@
 # Previous: [06_the_full_model](06_the_full_model.ipynb) · Next:
 # [08_training_recipe](08_training_recipe.ipynb)
 #
-# *25 minutes to read, a few seconds to run.*
+# *24 minutes to read, a few seconds to run.*
 #
 # - **Before:** attention and its masks ([02](02_attention.ipynb)), and the model
 #   ([06](06_the_full_model.ipynb)).
@@ -50,8 +50,7 @@ assert torch.equal(log_probs.argmax(dim=-1), target)
 
 # %% [markdown]
 # It is right about every word. It chose each one from among 10,000 tokens, and it has learned nothing.
-# Something in this cell is wrong. Can you see what? We will come back to it when you have seen how a
-# batch is made.
+# Something in this cell is wrong. Can you see what? We come back to it when you know how a batch is made.
 
 # %% [markdown]
 # ## What is a token?
@@ -60,10 +59,9 @@ assert torch.equal(log_probs.argmax(dim=-1), target)
 # > 37000 tokens." (section 5.1)
 #
 # A model reads numbers. So the text is cut into pieces, which are called **tokens**, and each different
-# token has a number. What should the pieces be? There are too many different words to give each a number:
-# German makes new compounds every day, and the model cannot read a word that is not in the vocabulary.
-# Single characters would do, but they make sentences several times as long, and attention compares every
-# position with every other.
+# token has a number. What should the pieces be? If every word had a number, the model could not read a
+# new word, and German makes new compounds every day. Single characters would do, but they make sentences
+# several times as long, and attention compares every position with every other.
 #
 # **Byte-pair encoding** (BPE; Sennrich et al., 2016) lies in between. It starts with characters. It counts
 # which two neighbors occur together most often, and joins them into one piece. Then it counts again and
@@ -252,7 +250,7 @@ assert torch.equal(package.src_mask, src_mask)
 assert torch.equal(package.tgt_mask, tgt_mask)
 assert package.ntokens == ntokens == sum(len(row) - 1 for row in german)
 
-# %% tags=["figure-batch"]
+# %% tags=["figure-batch", "scaffold"]
 import matplotlib.pyplot as plt
 import numpy
 import seaborn
@@ -275,9 +273,8 @@ print(f"{ntokens} tokens to predict")
 
 # %% [markdown]
 # *Figure 2. One batch of three pairs. Blue is a token, gray is padding. The third block is the second
-# block, moved left by one. `tgt` leaves out the last token of each row, which is padding in a short row.
-# So there the decoder also reads the `</s>`, and the token to predict is padding. The loss leaves that
-# position out.*
+# block, moved left by one. In a short row, the decoder reads `</s>` too and would have to predict
+# padding, but the loss leaves that position out.*
 #
 # Here are the two masks for the first sentence, *A cat runs.* A 1 means "may be looked at":
 
@@ -341,9 +338,9 @@ assert torch.equal(before, after)
 
 # %% [markdown]
 # Nothing happens. A vector has an effect only if some position looks at it, or if the loss uses it. The
-# mask prevents the first, and the loss leaves padding out. Should we hide the *rows* of padding too? That
-# would gain nothing, and it would be dangerous: if everything in a row is hidden, a careless softmax
-# computes 0/0 ([02](02_attention.ipynb)).
+# mask prevents the first, and the loss leaves padding out. Hiding the *rows* of padding too would gain
+# nothing and be dangerous: if everything in a row is hidden, a careless softmax computes 0/0
+# ([02](02_attention.ipynb)).
 #
 # **To keep:** if you hide the *columns* of padding and leave padding out of the loss, a sentence gets the
 # same result in every batch.
@@ -417,9 +414,8 @@ assert padding(cut_into(64, sorted(shuffled))) < 0.01
 
 # %% [markdown]
 # With 64 captions at random, about half of the positions hold nothing but padding. If sentences of
-# similar length share a batch, almost nothing is lost. In a real corpus some padding remains, because
-# German sentences of the same length can have English translations of different lengths. The *batches*
-# are then shuffled, so that training does not go from short sentences to long ones.
+# similar length share a batch, almost nothing is lost. The *batches* are then shuffled, so that training
+# does not go from short sentences to long ones.
 #
 # Why does the paper fix the number of *tokens*, and not the number of sentences? With about 25,000 tokens,
 # every batch needs about the same memory and trains about the same number of predictions. In the package,
@@ -430,11 +426,10 @@ assert padding(cut_into(64, sorted(shuffled))) < 0.01
 # %% [markdown]
 # ## The model that was right about everything
 #
-# Now back to the miracle of the first cell. Compare it with Figure 1. Can you see the mistake?
+# Now back to the first cell. Compare it with Figure 1. Can you see the mistake?
 #
-# The decoder *read* `Eine Katze rennt . </s>`, and it was asked for `Eine Katze rennt . </s>`. We had
-# forgotten to shift the target. At each position, the answer was the very token that the decoder was
-# reading.
+# We had forgotten to shift the target: the decoder *read* `Eine Katze rennt . </s>` and was asked for the
+# same row. At each position, the answer was the token that it was reading.
 #
 # But why is an *untrained* model right? Remember the residual stream of [06](06_the_full_model.ipynb). At
 # each position, the stream starts as the embedding of the token that is read. The one layer of this model
@@ -462,13 +457,13 @@ def leaky(target):  # the mask has slipped by one
 
 # %% [markdown]
 # How can you catch such mistakes, in your own code or in somebody else's? The loss alone is not enough:
-# before training, the leaky model does not use the token that leaks, so its loss is about as bad as that
-# of the honest model. There is a better test, and it needs no training. **A prediction must not depend on
-# its own answer, nor on anything after it.** So change one token of the target, and look at which
-# predictions change.
+# before training, the leaky model has not learned to use the token that leaks, so its loss is about as
+# bad as that of the honest model. There is a better test, and it needs no training. **A prediction must
+# not depend on its own answer, nor on anything after it.** So change one token of the target, and look at
+# which predictions change.
 #
-# It is important to change the target *as it comes from the corpus*, before it is shifted. If you change
-# the shifted target, you do not notice a wrong shift.
+# Change the target *as it comes from the corpus*, before it is shifted. Otherwise you do not notice a
+# wrong shift.
 
 
 # %%
@@ -488,7 +483,7 @@ def depends(prepare, model, target):
     return torch.stack(columns, dim=1)
 
 
-# %% tags=["figure-dependence"]
+# %% tags=["figure-dependence", "scaffold"]
 allowed = torch.ones(5, 6, dtype=torch.bool).tril()  # prediction t is about token t + 1
 names = tokenizer.pieces(whole[0].tolist())
 fig, axes = plt.subplots(1, 3, figsize=(13, 4), sharey=True)
@@ -514,8 +509,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 3. Each row is a prediction, and each column is a token of the target. Blue: the prediction
-# depends on this token. Orange: the prediction depends on this token, and it must not. Both mistakes are
-# visible without any training.*
+# depends on this token. Orange: it depends on this token and must not.*
 
 # %% tags=["check"]
 assert torch.equal(depends(honest, untrained, whole), allowed)
