@@ -7,7 +7,7 @@
 # Previous: [07_batches_and_masks](07_batches_and_masks.ipynb) · Next:
 # [09_first_example](09_first_example.ipynb)
 #
-# *25 minutes to read, half a minute to run.*
+# *24 minutes to read, half a minute to run.*
 #
 # - **Before:** gradients in PyTorch, the model ([06](06_the_full_model.ipynb)), and what a batch holds
 #   ([07](07_batches_and_masks.ipynb)).
@@ -88,7 +88,7 @@ runs = {
 # **Before you look at the figure:** only five of the 250 updates differ. Will the second run end a little
 # ahead of the first, a little behind it, or somewhere else altogether?
 
-# %% tags=["figure-five-bad-updates"]
+# %% tags=["figure-five-bad-updates", "scaffold"]
 import matplotlib.pyplot as plt
 
 from annotated.plots import setup_notebook
@@ -194,10 +194,10 @@ assert noise[99] < 0.25
 # %% [markdown]
 # ## What the five updates broke
 #
-# Now we know what happened. In the impatient run, the first update moved almost every weight of the model
-# by 0.03, and four more long steps followed. What did these steps do? In [06](06_the_full_model.ipynb)
-# you saw words becoming alike in a stack without residual connections. We measure the same thing here:
-# the mean cosine between the encoder's vectors of two positions. If it is 1, all positions look the same.
+# In the impatient run, the first update moved almost every weight of the model by 0.03, and four more
+# long steps followed. What did these steps do? In [06](06_the_full_model.ipynb) you saw words becoming
+# alike in a stack without residual connections. We measure the same thing here: the mean cosine between
+# the encoder's vectors of two positions. If it is 1, all positions look the same.
 
 # %%
 from torch.nn import functional as F
@@ -240,12 +240,11 @@ assert where_to_look(model) < where_to_look(patient) / 100
 # %% [markdown]
 # After five long steps, all positions look the same to the decoder. The decoder cannot tell which symbol
 # stands where, so it cannot copy. It can only guess. A likely reason why the later updates do not repair
-# this: if all vectors are the same, all weighted means of them are the same too. Then the gradient hardly
-# tells attention where to look.
+# this: if all vectors are the same, their weighted mean is the same too, whatever the weights are. So the
+# gradient hardly tells attention where to look.
 #
-# *Is the cause really the length of the steps, or is it the noise in the first few gradients? We removed
-# one cause at a time in [Why warm-up?](evidence/why_warm_up.ipynb). More data for the first updates does
-# not help, but shorter steps do.*
+# *Is the cause really the length of the steps, or is it the noise in the first few gradients? More data
+# for the first updates does not help, but shorter steps do: [Why warm-up?](evidence/why_warm_up.ipynb)*
 
 # %% [markdown]
 # ## A learning rate that first rises
@@ -258,9 +257,9 @@ assert where_to_look(model) < where_to_look(patient) / 100
 #
 # $$lrate = d_{model}^{-0.5} \cdot \min(step^{-0.5},\; step \cdot warmup^{-1.5}) \qquad (3)$$
 #
-# The rising part is called **warm-up**. The formula looks harder than it is. It takes the lower of two
-# curves. One is a straight line that rises, $step \cdot warmup^{-1.5}$. The other is a curve that falls,
-# $1/\sqrt{step}$. They meet at $step = warmup$, which is the peak.
+# The rising part is called **warm-up**. The formula takes the lower of two curves. One is a straight line
+# that rises, $step \cdot warmup^{-1.5}$. The other is a curve that falls, $1/\sqrt{step}$. They meet at
+# $step = warmup$, which is the peak.
 
 
 # %%
@@ -394,7 +393,7 @@ looks = {dropout: learn_by_heart(dropout) for dropout in (0.0, 0.3)}
 # **Before you run this:** which model has the lower perplexity on the pairs that it was trained on, the one
 # with dropout or the one without?
 
-# %% tags=["figure-overfitting"]
+# %% tags=["figure-overfitting", "scaffold"]
 fig, axes = plt.subplots(1, 2, figsize=(11, 3.8), sharey=True)
 for side, (ax, title) in enumerate(zip(axes, ("Pairs it was trained on", "New pairs"), strict=True)):
     for (dropout, seen), style in zip(looks.items(), ("o-", "s--"), strict=True):
@@ -461,9 +460,9 @@ for row in wanted.tolist():
 # *cross-entropy* with these targets: $-\sum_k t_k \log p_k$, where $t$ is the target and $p$ the
 # prediction.
 #
-# Implementations differ in which tokens share the 0.1. Szegedy et al. and PyTorch spread it over all
-# tokens. The authors' code, tensor2tensor, leaves out the right token. "The Annotated Transformer" and our
-# package leave out the right token and padding. With thousands of tokens the choice hardly matters.
+# Implementations differ in which tokens share the 0.1. PyTorch spreads it over all tokens, the authors'
+# code leaves out the right token, and our package, like "The Annotated Transformer", also leaves out
+# padding. With thousands of tokens the choice hardly matters.
 #
 # **Before you run this:** the loss is lowest when the prediction equals the target. Is the loss 0 then?
 
@@ -494,9 +493,9 @@ assert torch.allclose(fast, theirs, atol=1e-4)
 
 # %% [markdown]
 # It is not 0. With the paper's 37,000 tokens, even a model that predicts these targets exactly has a loss
-# of 1.38. This is why a smoothed loss does not go to 0. The package's `LabelSmoothing` subtracts this
-# lowest value, so that such a model has the loss 0. What remains is called the *Kullback-Leibler
-# divergence*. The gradient is the same, because the subtracted number does not depend on the model.
+# of 1.38. The package's `LabelSmoothing` subtracts this lowest value, and what remains is called the
+# *Kullback-Leibler divergence*. The gradient is the same, because the subtracted number does not depend
+# on the model.
 #
 # Table 3 says what smoothing does to the paper's base model:
 #
@@ -506,9 +505,9 @@ assert torch.allclose(fast, theirs, atol=1e-4)
 # | 0.1 | 4.92 | **25.8** |
 # | 0.2 | 5.47 | 25.7 |
 #
-# The perplexity is worse, as the authors say. It measures how certain the model is of the true tokens,
-# and the model has been taught not to be certain. But BLEU looks only at the words that are chosen, and
-# it rises.
+# The perplexity is worse, as the authors say: it measures how certain the model is of the true tokens,
+# and the model has been taught to be less certain. BLEU looks only at the words that are chosen, and it
+# rises.
 #
 # *Why does smoothing help? In our small models, most likely because more tokens are right. We tested this
 # explanation and its rivals in [Why does smoothing raise
@@ -520,9 +519,9 @@ assert torch.allclose(fast, theirs, atol=1e-4)
 # %% [markdown]
 # ## The recipe
 #
-# You now have the whole recipe. The next cell trains the copy task with it: Adam, equation 3, dropout of
-# 0.1 and smoothing of 0.1. It uses the loop from the top of the page. For a model this narrow and a warm-up
-# this short, equation 3 gives a peak of 0.018. We multiply it by 0.6, so the peak is 0.011.
+# The next cell trains the copy task with it: Adam, equation 3, dropout of 0.1 and smoothing of 0.1. It
+# uses the loop from the top of the page. For a model this narrow and a warm-up this short, equation 3
+# gives a peak of 0.018. We multiply it by 0.6, so the peak is 0.011.
 
 # %%
 from annotated import LabelSmoothing
