@@ -1,6 +1,4 @@
-"""The parts of a model, and variants of it that replace some of them in a few lines.
-
-A variant, and a model made of it::
+"""The parts of a model. A variant replaces some of them in a few lines:
 
     @variant("rms")
     class RMS(Parts):
