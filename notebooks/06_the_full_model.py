@@ -109,9 +109,9 @@ assert guesses[-1] == wanted
 assert [tokenizer.pieces([row[2]])[0] for row in guesses[2:4]] == ["▁läuft", "▁rennt"]
 
 # %% [markdown]
-# Look at the third column. At this position the decoder reads *Katze*. At first, the generator reads the
-# vector as *Katze* itself. At the end, it reads the next word, *rennt*. After two layers it reads
-# *läuft*, which also means *runs*. Each layer changes the draft that the layer before has made.
+# Look at the third column. At this position the decoder reads *Katze*. At first, the generator's guess is
+# *Katze* itself. After two layers the guess is *läuft*, which also means *runs*. At the end it is the
+# next word, *rennt*. Each layer changes the draft that the layer before has made.
 #
 # The vectors on their way from the embedding to the generator are called the **residual stream**.
 #
@@ -299,11 +299,11 @@ assert alike(residual[3]) < 0.75
 assert residual[12].std() > 5 * residual[0].std()
 
 # %% [markdown]
-# In the bare version, all words are alike after three sub-layers. The encoder can hardly distinguish
-# *ball* from *dog*. This is called *rank collapse* (Dong et al., 2021). With the residual connection,
-# each word keeps its own vector, and the output of attention is added to it. So the words become alike
-# much more slowly: their mean cosine is ≈0.55 after three sub-layers, and ≈0.92 after twelve. The idea is
-# older than the Transformer: residual connections made image networks of 152 layers trainable (He et al.,
+# In the bare version, all words are alike after three sub-layers. A later layer can hardly tell *ball*
+# from *dog*. This is called *rank collapse* (Dong et al., 2021). With the residual connection, each word
+# keeps its own vector, and the output of attention is added to it. So the words become alike much more
+# slowly: their mean cosine is ≈0.55 after three sub-layers, and ≈0.92 after twelve. The idea is older
+# than the Transformer: residual connections made image networks of 152 layers trainable (He et al.,
 # 2016).
 #
 # But look at the size in the last line. It is the standard deviation of the vectors' entries, and it has
@@ -476,7 +476,7 @@ assert abs(count["feed-forward"] / (12 * 8 * d**2) - 1) < 0.01
 # with one vector for each of the 37,000 tokens, which the model uses in three places
 # ([04](04_feed_forward_and_embeddings.ipynb)). The rest is the norms and the generator's bias.
 #
-# The paper's Table 3 says 65 million, but not how they were counted.
+# The paper's Table 3 says 65 million instead of 63 million, but not how they were counted.
 #
 # **To keep:** attention moves information between words, but most of the weights work on one word at a time.
 
