@@ -56,7 +56,7 @@ assert blind(first) == blind(second)
 # > order of the sequence, we must inject some information about the relative or absolute position of the
 # > tokens in the sequence." (section 3.5)
 #
-# **To keep:** attention alone sees a bag of words, so the position has to be part of each word's vector.
+# **To keep:** attention alone sees a bag of words, so the model must be told each word's position.
 
 # %% [markdown]
 # ## What could we add?

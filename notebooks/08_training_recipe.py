@@ -249,7 +249,7 @@ assert where_to_look(model) < where_to_look(patient) / 100
 # %% [markdown]
 # ## A learning rate that first rises
 #
-# The paper's remedy is to start with tiny steps:
+# The paper starts with tiny steps:
 #
 # > "This corresponds to increasing the learning rate linearly for the first warmup_steps training steps, and
 # > decreasing it thereafter proportionally to the inverse square root of the step number. We used
@@ -519,9 +519,9 @@ assert torch.allclose(fast, theirs, atol=1e-4)
 # %% [markdown]
 # ## The recipe
 #
-# The next cell trains the copy task with it: Adam, equation 3, dropout of 0.1 and smoothing of 0.1. It
-# uses the loop from the top of the page. For a model this narrow and a warm-up this short, equation 3
-# gives a peak of 0.018. We multiply it by 0.6, so the peak is 0.011.
+# The next cell trains the copy task with the whole recipe: Adam, equation 3, dropout of 0.1 and smoothing
+# of 0.1. It uses the loop from the top of the page. For a model this narrow and a warm-up this short,
+# equation 3 gives a peak of 0.018. We multiply it by 0.6, so the peak is 0.011.
 
 # %%
 from annotated import LabelSmoothing
@@ -541,8 +541,8 @@ assert sum(losses[-20:]) / 20 < 0.6
 #
 # - Adam divides the mean of the gradients by their typical size. So all weights take steps of about the
 #   same length, and the first steps are usually the longest.
-# - Long first steps make the encoder's vectors alike, and the model may never recover. So the learning rate
-#   starts near 0 and rises for the first few thousand updates.
+# - Long first steps can make the encoder's vectors alike, and the model may never recover. So the
+#   learning rate starts near 0 and rises for the first few thousand updates.
 # - Dropout makes single numbers unreliable in training, so the model finds it harder to learn its training
 #   set by heart.
 # - Label smoothing asks for 0.9 instead of 1. Its lowest possible loss is not 0. In the paper, it hurts
