@@ -1,11 +1,13 @@
 """The parts of a model. A variant replaces some of them in a few lines:
 
-@variant("rms")
-class RMS(Parts):
-    def norm(self):
-        return nn.RMSNorm(self.config.d_model)
+    @variant("rms")
+    class RMS(Parts):
+        def norm(self):
+            return nn.RMSNorm(self.config.d_model)
 
-make_model(100, 100, parts="rms")
+    make_model(100, 100, parts="rms")
+
+The name is a setting of the model, `parts`, by which a saved model finds its variant again.
 """
 
 from collections.abc import Callable
