@@ -51,14 +51,8 @@ def plot_learning_curves(
 
 
 def _read_log(log: Path) -> list[Record]:
-    """Read the records of a log, a JSON object a line. Raises ValueError for a line that is none."""
-    records = []
-    for number, line in enumerate(log.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            records += [json.loads(line)] if line.strip() else []
-        except ValueError as error:
-            raise ValueError(f"{log}, line {number} is not JSON: {error}") from None
-    return records
+    """Read the records of a log, a JSON object a line."""
+    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 def _curve(records: Sequence[Record], name: str) -> tuple[list[float], list[float]]:

@@ -69,10 +69,7 @@ def half_precision(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def default_torch_state(device: torch.device) -> Iterator[None]:
-    """Run a block with gradients and float32, and restore PyTorch's global state after it.
-
-    That is the random state, the default dtype, the number of threads and the gradient mode.
-    """
+    """Run a block with gradients and float32; restore random state, dtype, threads and mode after it."""
     dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(gpus), torch.inference_mode(False), torch.enable_grad():

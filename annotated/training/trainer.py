@@ -112,10 +112,7 @@ class Trainer:
     # ---- before the first update
 
     def set_up(self, resume: bool) -> None:
-        """Load the newest checkpoint or begin a new run, and give its state to all processes.
-
-        A warm-up that is not given is that of the run, or follows from its length.
-        """
+        """Load the newest checkpoint or begin a new run, and give its state to all processes."""
         text = self.progress.text
         with raise_on_all_ranks():
             if self.rank == 0:
@@ -150,10 +147,7 @@ class Trainer:
         self.progress = dataclasses.replace(Progress.load(checkpoint), text=p.text)
 
     def rehearse(self) -> None:
-        """Try what the run will need later: scoring, space on the disk, saving and loading the model.
-
-        Raises ValueError for a model that would be another when loaded again, naming the module.
-        """
+        """Try what the run will need later: scoring, space on the disk, saving and loading the model."""
         with raise_on_all_ranks():
             if self.validation is not None:
                 self.validation.rehearse(self.model, self.config.bleu_every > 0)
@@ -193,10 +187,7 @@ class Trainer:
     def update(
         self, batches: TokenBatches, group: list[list[int]], stop_asked: Callable[[], bool], bar: tqdm
     ) -> bool:
-        """Update the weights by the mean loss a token of a group of batches; returns whether to stop.
-
-        Raises TrainingError, with the weights unchanged, where the loss or its gradient is not finite.
-        """
+        """Update the weights by the mean loss a token of a group of batches; returns whether to stop."""
         started = time.perf_counter()
         c, p = self.config, self.progress
         mine = group[self.rank :: self.world]  # this process's batches

@@ -11,7 +11,6 @@ the same settings and tokenizers, as in a run's folder, an interruption leaves a
 import dataclasses
 import hashlib
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -140,40 +139,32 @@ def rebuild(model: EncoderDecoder) -> EncoderDecoder:
 def compare(model: EncoderDecoder, copy: EncoderDecoder) -> None:
     """Raise ValueError naming the first module of the model whose copy computes something else."""
     with evaluating(model), evaluating(copy):
-        calls, others = trace(model), trace(copy)
-    for name, kind, inputs, output in calls:
-        i = next((i for i, other in enumerate(others) if other[0] == name), None)
-        if i is None:
-            continue
-        _, other_kind, other_inputs, other_output = others.pop(i)
-        if differ(output, other_output) and not any(map(differ, inputs, other_inputs)):
+        ours, theirs = trace(model), trace(copy)
+    for name, output in ours.items():
+        if name in theirs and differ(output, theirs[name]):
             raise ValueError(
-                f"{name or 'the model'} ({kind}) would not come back as it is: loading builds {other_kind} "
-                "as the settings say, then fills in parameters and persistent buffers, and nothing else"
+                f"{name or 'the model'} or the module around it would not come back as it is: loading builds "
+                "what the settings say, then fills in parameters and persistent buffers, and nothing else"
             )
 
 
-def trace(model: EncoderDecoder) -> list[tuple[str, str, tuple[Any, ...], Any]]:
-    """Run a model on a random batch; list the name, class, inputs and output of each module's call."""
-    c, device, thread = model.config, next(model.parameters()).device, threading.get_ident()
-    calls: list[tuple[str, str, tuple[Any, ...], Any]] = []
+def trace(model: EncoderDecoder) -> dict[str, Any]:
+    """Run a model on a random batch; return the output of each module by its name, in the order of calls."""
+    outputs: dict[str, Any] = {}
 
-    def record(name: str, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        if threading.get_ident() == thread:  # others may use the model meanwhile
-            output = output.clone() if isinstance(output, Tensor) else output
-            calls.append((name, type(module).__name__, inputs, output))
+    def record(name: str, _: nn.Module, __: Any, output: Any) -> None:
+        outputs[name] = output.clone() if isinstance(output, Tensor) else output
 
-    hooks = [m.register_forward_hook(partial(record, name)) for name, m in model.named_modules()]
+    hooks = [module.register_forward_hook(partial(record, name)) for name, module in model.named_modules()]
     try:
         torch.manual_seed(0)
-        length = min(16, model.max_positions or 16)
+        c, device, length = model.config, next(model.parameters()).device, min(16, model.max_positions or 16)
         src, tgt = (torch.randint(size, (2, length)).to(device) for size in (c.src_vocab, c.tgt_vocab))
         states = model.forward(src, tgt, None, subsequent_mask(length, device))  # compiled or not
-        calls.append(("", type(model).__name__, (), model.generator(states)))
+        return outputs | {"": model.generator(states)}
     finally:
         for hook in hooks:
             hook.remove()
-    return calls
 
 
 def differ(ours: Any, theirs: Any) -> bool:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import platformdirs
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 
+from annotated.data.batches import pad_rows
 from annotated.fast import map_in_threads
 from annotated.search.beam import Hypothesis, beam_search
 from annotated.search.inference import evaluating
@@ -19,14 +19,9 @@ from annotated.search.limits import Limits, Penalty, check_search
 from annotated.tokenizers import Tokenizer, normalize
 from annotated.transformer.attention import padding_mask, subsequent_mask
 from annotated.transformer.model import EncoderDecoder
+from annotated.translation import model_folder
 from annotated.translation.attention_maps import TranslationAttention, capture_attention
-from annotated.translation.model_folder import (
-    PRETRAINED,
-    find_model,
-    load_model,
-    shipped_model,
-    training_settings,
-)
+from annotated.translation.model_folder import PRETRAINED, find_model, load_model, shipped_model
 
 if TYPE_CHECKING:
     import altair as alt
@@ -88,14 +83,11 @@ class Translator:
     def load(
         cls, name_or_folder: str | Path, device: str | torch.device = "cpu", **options: Any
     ) -> "Translator":
-        """Load a model folder, or a shipped model by its name; `options` are those of the class.
-
-        `device` "auto" is the GPU if there is one. Raises as `load_model` and the class do.
-        """
+        """Load a model folder, or a shipped model by its name; device "auto" is the GPU if there is one."""
         folder = find_model(name_or_folder)
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        parts, settings = load_model(folder, device), training_settings(folder)
+        parts, settings = load_model(folder, device), model_folder.training_settings(folder)
         options = {
             "lower_cased": settings.get("variant") == "tok",
             "pair": settings.get("pair"),
@@ -109,9 +101,8 @@ class Translator:
 
     def __repr__(self) -> str:
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
-        pair = f"{self.pair}, " if self.pair else ""
-        by = f" by {self._ctranslate2}" if self._ctranslate2 else ""
-        return f"Translator({pair}{parameters:,} parameters, on {self.device}{by}, {self.limits})"
+        pair, by = self.pair and f"{self.pair}, ", self._ctranslate2 and f" by {self._ctranslate2}"
+        return f"Translator({pair or ''}{parameters:,} parameters, on {self.device}{by or ''}, {self.limits})"
 
     # ---- translations
 
@@ -134,9 +125,8 @@ class Translator:
 
         Every translation begins with the words of `prefix`. Sentences of like length are searched together,
         at most about `max_tokens` source tokens in a batch, each counted `beam` times; on a CPU, as many
-        batches side by side as PyTorch has threads, each with memory of its own. Messages count lines from
-        `first_line` on; with `progress`, a bar is shown. Raises ValueError for a single string or a table, a
-        prefix that is too long, scores that are not finite, and as `beam_search` does.
+        batches side by side as PyTorch has threads. Messages count lines from `first_line` on. Raises
+        ValueError for a single string or a table, for scores that are not finite, and as `beam_search` does.
         """
         results = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress, first_line)
         return [self.tgt_tokenizer.decode(best[0].tokens) if best else "" for best in results]
@@ -178,7 +168,7 @@ class Translator:
                 results[i] = hypotheses or []  # of the engine, where our own search might differ
                 bar.update(bool(hypotheses))
 
-        engine = None if begun or hooked(self.model) else self.engine_for(len(sources))
+        engine = None if begun else self.engine_for(len(sources))
         with (
             evaluating(self.model),  # around all batches: the first to end must not switch dropout on again
             tqdm(total=len(texts), unit="line", disable=None if progress else True) as bar,
@@ -202,9 +192,12 @@ class Translator:
 
     def engine_for(self, sentences: int) -> "CTranslate2Engine | None":
         """Get the engine for a call of this many sentences; None for our own search."""
-        many = sentences >= MANY
-        if self.engine == "pytorch" or (self.engine == "auto" and not (many and suits_engine(self.model))):
-            return None
+        parameters, modules = list(self.model.parameters()), list(self.model.modules())
+        many, hooked = sentences >= MANY, any(m._forward_hooks or m._forward_pre_hooks for m in modules)
+        suits = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in parameters)
+        suits = suits and not torch.is_autocast_enabled("cpu") and find_spec("ctranslate2") is not None
+        if self.engine == "pytorch" or hooked or (self.engine == "auto" and not (many and suits)):
+            return None  # hooks would not be called
         if self._ctranslate2 is None or not self._ctranslate2.fits(self.model, thorough=many):
             try:
                 self._ctranslate2 = self.load_engine()
@@ -224,10 +217,9 @@ class Translator:
     # ---- tokens
 
     def encode(self, sentence: str, name: str = "the sentence") -> list[int]:
-        """Return a source sentence as the model reads it: its tokens between the tokenizer's symbols.
+        """Return a source sentence's tokens, between the tokenizer's symbols; messages call it `name`.
 
-        One over `max_source` is cut or refused; messages call it `name`. Raises ValueError for capitals
-        where the model reads only lower-cased text.
+        Raises ValueError for capitals where the model reads only lower-cased text.
         """
         sentence = normalize(sentence)
         if self.lower_cased and sentence != sentence.lower():
@@ -237,10 +229,7 @@ class Translator:
         return [*before, *tokens, *after]
 
     def begin(self, translation: str) -> list[int]:
-        """Return the tokens of a translation, or of its beginning, without the end symbol.
-
-        Raises ValueError for one that is too long, or has several lines.
-        """
+        """Return the tokens of a translation, or of its beginning, without the end symbol."""
         tokens = self.tgt_tokenizer.encode(translation)
         if len(tokens) >= self.limits.max_length:
             raise ValueError(f"{translation[:40]!r}... has {len(tokens):,} tokens, too many for max_length")
@@ -250,8 +239,7 @@ class Translator:
 
     def batch(self, encoded: list[list[int]]) -> Tensor:
         """Pad token lists to one int64 tensor (batch, len), on the model's device."""
-        rows = [torch.tensor(tokens) for tokens in encoded]
-        return pad_sequence(rows, batch_first=True, padding_value=self.src_tokenizer.pad).to(self.device)
+        return pad_rows(encoded, self.src_tokenizer.pad).to(self.device)
 
     @property
     def device(self) -> torch.device:
@@ -291,17 +279,6 @@ class Translator:
 
         seen = self.attention(sentence, translation)
         return explore_attention(seen.maps, seen.src_tokens, seen.tgt_tokens)
-
-
-def hooked(model: EncoderDecoder) -> bool:
-    """Tell whether hooks look at what the model computes, which another engine would not call."""
-    return any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-
-
-def suits_engine(model: EncoderDecoder) -> bool:
-    """Tell whether CTranslate2 is installed, and computes as this model does now."""
-    floats = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in model.parameters())
-    return floats and not torch.is_autocast_enabled("cpu") and find_spec("ctranslate2") is not None
 
 
 def list_sentences(sentences: Iterable[str]) -> list[str]:

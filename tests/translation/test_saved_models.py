@@ -67,12 +67,12 @@ def ruined(model):
 
 
 OTHERS = {
-    rotary: r"encoder.layers.0.self_attn \(Rotary\)",
-    rms: r"decoder.layers.0.sublayer.1.norm \(RMSNorm\)|norm.bias",
-    another_activation: "encoder.layers.0.feed_forward ",
+    rotary: "encoder.layers.0.self_attn",
+    rms: "norm",
+    another_activation: "encoder.layers.0.feed_forward",
     another_forward: "generator ",
     untied: "generator.proj.weight",
-    repeated: "decoder ",
+    repeated: "decoder",
     shared: "decoder.layers.0.src_attn",
     surplus: "extra",
     wider: "feed_forward.w_1",
