@@ -1,5 +1,4 @@
-"""What every notebook needs at its head: one look for all figures, live charts with a still beside them, and
-`show_source`, which shows the package's own code, so that no notebook holds a second copy of it."""
+"""One look for all figures, live charts with a still beside them, and `show_source`, which shows our code."""
 
 import ast
 import base64
