@@ -227,15 +227,6 @@ def test_epochs_are_counted_from_1(tmp_path, capfd):
     assert [line.partition(":")[0] for line in said] == [f"epoch 1, step {length}", "epoch 2, step 10"]
 
 
-def test_compile_is_asked_for_only_on_request(monkeypatch):
-    compiled = []
-    monkeypatch.setattr(torch.nn.Module, "compile", lambda self: compiled.append(self))
-    trainer = make_trainer("unused")
-    assert not compiled
-    trainer = make_trainer("unused", compile=True)
-    assert compiled == [trainer.loss]
-
-
 def test_a_compiled_model_is_trained_alike(tmp_path, monkeypatch):
     compile_module = torch.nn.Module.compile  # captured as on request, but run without generated code
     monkeypatch.setattr(torch.nn.Module, "compile", lambda self: compile_module(self, backend="eager"))
