@@ -42,11 +42,15 @@ def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> floa
     """Compute the divisor of the log-probability of `length` tokens, the end symbol counted.
 
     "gnmt" is ((5 + length) / 6)^alpha, of Wu et al. 2016, which section 6.1 uses with alpha 0.6; "power" is
-    length^alpha, as in Hugging Face and CTranslate2. Raises ValueError for another name.
+    length^alpha, as in Hugging Face and CTranslate2. Raises ValueError for another name, and for an alpha
+    whose result exceeds every float.
     """
     if penalty not in ("gnmt", "power"):
         raise ValueError(f"penalty must be 'gnmt' or 'power', not {penalty!r}")
-    return ((5 + length) / 6 if penalty == "gnmt" else float(length)) ** alpha
+    try:
+        return ((5 + length) / 6 if penalty == "gnmt" else float(length)) ** alpha
+    except OverflowError:
+        raise ValueError(f"alpha must be smaller than {alpha}: {length} tokens are too many for it") from None
 
 
 def beam_search(
