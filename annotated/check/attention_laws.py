@@ -29,7 +29,7 @@ def equation_1(code: Code) -> None:
             raise error from None
     s, c = q @ k.mT, math.sqrt(8)
     wanted = (s / c).softmax(-1) @ v
-    compare(got, wanted, "attention: equation 1", "the output is another", "a row", s=s, c=c, q=q, k=k, v=v)
+    compare(got, wanted, "attention: equation 1", "the output is wrong", "a row", s=s, c=c, q=q, k=k, v=v)
 
 
 def weights_from_output(code: Code, q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -21,9 +21,9 @@ import torch
 
 from annotated import check
 from annotated.check.adapt import PARTS, Code
+from annotated.check.contract_laws import STUBS
 from annotated.check.report import Finding, Law, Report, TimeUp, own_traceback, time_limit
 
-STUBS = Path(__file__).with_name("stubs.txt")
 HINT = re.compile(r"^#([123]) (.*)\n", re.MULTILINE)
 
 
@@ -55,7 +55,13 @@ def check_file(path: Path, adapter: Path | None = None, seconds: float = 20) -> 
         says = "The file can be executed."
         finding = Finding("file", says, "", "failed", seen, traceback=own_traceback(error))
         return Report((finding,), path.stem)
-    return check.run(module, adapted, seconds, path.stem)
+    own = {name: x for name, x in vars(module).items() if not is_of_the_package(x)}
+    return check.run(own, adapted, seconds, path.stem)
+
+
+def is_of_the_package(x: object) -> bool:
+    """Whether a name of a file is only imported from this package."""
+    return str(getattr(x, "__module__", "")).startswith("annotated.")
 
 
 # ---- build your own

@@ -1,26 +1,29 @@
 """What the texts of the stubs promise: laws only of files that `annotated build` wrote."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotated.check.adapt import Code, Missing
+from annotated.check.adapt import Code
 from annotated.check.laws import close, law
 from annotated.check.report import Failure, Law
 
 CONTRACT: list[Law] = []
+STUBS = Path(__file__).with_name("stubs.txt")
 X, MEMORY, SEES_ALL = torch.randn(2, 4, 8), torch.randn(2, 6, 8), torch.ones(2, 1, 6, dtype=torch.bool)
 HIDES_LAST = torch.tensor([True] * 5 + [False]).expand(2, 1, 6)
 CAUSAL = torch.ones(2, 4, 4, dtype=torch.bool).tril()
 
 
 def stub(code: Code, name: str) -> Any:
-    """Return what stands for a stub. Raises Missing if it was taken out."""
+    """Return what stands for a stub, with the same random numbers for all."""
     if name not in code.names:
-        raise Missing(f"needs `{name}`")
+        raise Failure(f"`{name}` is not in the file", "", "every stub stays, under its name")
     torch.manual_seed(0)
     return code.names[name]
 
@@ -34,6 +37,15 @@ def expect_shape(x: object, shape: tuple[int, ...]) -> None:
     expect(isinstance(x, Tensor), f"it returns {type(x).__name__}, not a tensor", "is a `return` missing?")
     assert isinstance(x, Tensor)
     expect(x.shape == shape, f"the output has shape {tuple(x.shape)}, and should be {shape}")
+
+
+@law("00_start_here", "file", "contract: stubs", CONTRACT)
+def stubs(code: Code) -> None:
+    """Every stub is still there."""
+    pieces = re.split(r"^(?=def |class )", STUBS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    for piece in pieces:
+        if "raise NotImplementedError\n" in piece and (name := re.match(r"\w+ (\w+)", piece)):
+            stub(code, name[1])
 
 
 @law("02_attention", "attention", "contract: attention", CONTRACT)

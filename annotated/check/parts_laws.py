@@ -30,7 +30,7 @@ def feed_forward_equation(code: Code) -> str | None:
         for activation in (F.gelu, F.silu):
             if close(out, w_2(activation(inner))):
                 return f"with {activation.__name__}, where the paper has ReLU"
-        compare(out, w_2(inner.relu()), "feed-forward: equation 2", "the output is another", "a row",
+        compare(out, w_2(inner.relu()), "feed-forward: equation 2", "the output is wrong", "a row",
                 w_2=w_2, inner=inner, x=x)  # fmt: skip
     return None
 
@@ -138,7 +138,7 @@ def positions_formula(code: Code) -> str | None:
         columns=lambda power: columns(power)[:9, :6],
     )
     row = f"position 2: {numbers(got[2])}, and should be {numbers(wanted[2])}"
-    raise Failure("the encodings are others", row, mistake)
+    raise Failure("the encodings are wrong", row, mistake)
 
 
 def wrap(module: nn.Module, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
@@ -199,7 +199,7 @@ def check_log_probs(out: Tensor, logits: Tensor | None = None) -> str | None:
     if close(sums, torch.ones_like(sums), 1e-3):
         if logits is not None and not close(out, logits.log_softmax(-1), 1e-3):
             compare(
-                out, logits.log_softmax(-1), "probabilities", "the distribution is another", "a row", x=logits
+                out, logits.log_softmax(-1), "probabilities", "the distribution is wrong", "a row", x=logits
             )
         return None
     for dim, what in ((0, "the batch"), (1, "the positions")):

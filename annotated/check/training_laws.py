@@ -24,7 +24,7 @@ def subsequent_mask(code: Code) -> str | None:
     if not torch.equal(allowed, ones.tril().bool()):
         rows = " / ".join("".join(str(int(x)) for x in row) for row in allowed)
         mistake = explain("causal mask", allowed.float(), ones=ones)
-        raise Failure("the mask is another", f"{rows}, and should be 1000 / 1100 / 1110 / 1111", mistake)
+        raise Failure("the mask is wrong", f"{rows}, and should be 1000 / 1100 / 1110 / 1111", mistake)
     return remark
 
 
@@ -60,7 +60,7 @@ def shifted_target(code: Code) -> None:
         elif read.shape == tgt.shape or predict.shape == tgt.shape:
             mistake = "nothing is cut off: read tgt[:, :-1], predict tgt[:, 1:]"
         rows = f"reads {read[0].tolist()}, predicts {predict[0].tolist()}, of {tgt[0].tolist()}"
-        raise Failure("the target is shifted otherwise", rows, mistake)
+        raise Failure("the target is not shifted as it should be", rows, mistake)
     count = int(getattr(shifted.batch, "ntokens", 6))
     if count != 6:
         mistake = "padding is counted: (tgt_y != pad).sum()" if count == 8 else "count tgt_y, without padding"
@@ -78,7 +78,7 @@ def batch_masks(code: Code) -> None:
     src_mask, wanted = allowed(shifted.get("src_mask")), (shifted.src != p)[:, None]
     if not torch.equal(src_mask, wanted):
         mistake = "the source mask is inverted: src != pad" if torch.equal(~src_mask, wanted) else ""
-        raise Failure("src_mask is another", f"{src_mask.tolist()}, and should be {wanted.tolist()}", mistake)
+        raise Failure("src_mask is wrong", f"{src_mask.tolist()}, and should be {wanted.tolist()}", mistake)
     tgt_mask, causal = allowed(shifted.get("tgt_mask", "trg_mask")), torch.ones(4, 4).tril().bool()
     tgt_mask = tgt_mask.expand(2, 4, 4) if tgt_mask.shape == (2, 1, 4) else tgt_mask
     real = (shifted.tgt[:, :-1] != p)[:, None]
@@ -89,7 +89,7 @@ def batch_masks(code: Code) -> None:
             for mask in (tgt_mask, causal & real)
         )
         raise Failure(
-            "tgt_mask is another",
+            "tgt_mask is wrong",
             f"{rows} for the second sentence, whose last is padding; it should be {right}",
             mistake,
         )
@@ -201,7 +201,7 @@ def rate_equation(code: Code) -> None:
     if not torch.allclose(got, wanted, rtol=1e-4):
         rows = f"at steps {numbers(s)}, d_model 64, warm-up 100: {numbers(got)}, not {numbers(wanted)}"
         mistake = explain("rate: equation 3", got / wanted, s=s, d=d, w=w, wanted=wanted)
-        raise Failure("the rate is another", rows, mistake)
+        raise Failure("the rate is wrong", rows, mistake)
 
 
 @law("08_training_recipe", "rate", "rate: peak")

@@ -169,7 +169,7 @@ def test_stubs_have_hints_and_are_never_replaced(tmp_path: Path, capfd: pytest.C
     path = tmp_path / "mine/transformer.py"
     report = check_file(path)
     assert not report.count("failed"), str(report)
-    assert not report.count("passed")
+    assert [f.law for f in report.findings if f.status == "passed"] == ["contract: stubs"]
     assert report.count("todo") > 40
     assert "\n#1" not in path.read_text()
     stubs = re.findall(r"^(?:def|class) (\w+)", path.read_text(), flags=re.MULTILINE)
@@ -225,3 +225,15 @@ def test_a_folder_is_graded_side_by_side(tmp_path: Path) -> None:
     assert rows[0]["causal mask"] == "passed"
     assert "died" in rows[2]["first mistake"]
     assert len(ElementTree.fromstring(junit(reports))) == 4
+
+
+def test_what_is_imported_from_the_package_is_nobodys_own(tmp_path: Path) -> None:
+    (tmp_path / "short.py").write_text("from annotated import *\n")
+    assert not check_file(tmp_path / "short.py").passed
+
+
+def test_a_stub_that_was_deleted_is_no_stub_that_passes(tmp_path: Path) -> None:
+    right = (FOLDER / "lessons.py").read_text(encoding="utf-8")
+    assert not check.run({"CONTRACT": True}).passed
+    (tmp_path / "mine.py").write_text(right + "\n\ndel beam_search\n", encoding="utf-8")
+    assert "`beam_search` is not in the file" in str(check_file(tmp_path / "mine.py"))
