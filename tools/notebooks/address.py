@@ -76,10 +76,10 @@ def with_badges(readme: str, repository: str, names: Mapping[str, Path]) -> str:
 def write_all(root: Path) -> int:
     """Put the address into README and notebooks; 1 if a notebook has to be built first."""
     from build import refresh
-    from pairs import find_sources
+    from pairs import find_sources, find_translations
 
     repository = find_repository(root / "pyproject.toml")
-    sources = find_sources(root / "notebooks")
+    sources = find_sources(root / "notebooks") | find_translations(root / "notebooks")
     readme = root / "README.md"
     text = with_badges(readme.read_text(encoding="utf-8"), repository, sources)
     readme.write_text(text, encoding="utf-8", newline="\n")

@@ -18,6 +18,7 @@ from annotated import data, interop, plots, tokenizers
 QUOTED = re.compile(r"(?<![`\w:])`([^`]+)`(?!`)")
 SECTION = re.compile(r"(Args|Parameters|Returns|Raises):$")
 TAG = re.compile(r"<[^>]*>")
+TRANSLATION = re.compile(r"notebooks/([a-z][a-z])/")
 CARD = "_static/card.png"
 
 
@@ -87,7 +88,9 @@ class LineFormatter(HtmlFormatter):
 
 
 def add_card(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document) -> None:
-    """Add description and card to a page's head. With `html_baseurl` the card is found from afar."""
+    """Add language, description and card to a page's head. With `html_baseurl` the card is found from afar."""
+    if language := TRANSLATION.match(page):
+        context["language"] = language[1]
     if tree is None:  # a page that Sphinx makes itself, such as the index of names
         return
     first = next(iter(tree.findall(nodes.paragraph)), None)

@@ -24,6 +24,7 @@ PAGES = [
 PAGES += ["search.html", "genindex.html", "api/index.html"]
 PAGES += ["api/transformer.attention.html", "api/transformer.attention.html"]
 PAGES += sorted(str(path.relative_to(SITE)) for path in SITE.glob("notebooks/*.html"))
+PAGES += sorted(str(path.relative_to(SITE)) for path in SITE.glob("notebooks/[a-z][a-z]/*.html"))
 OWN = ("file:", "data:", "blob:")
 # What WCAG 2.1 asks for at level AA: contrast, alternative texts, names of buttons and fields.
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "preload": False}
