@@ -88,7 +88,7 @@ class LineFormatter(HtmlFormatter):
 
 
 def add_card(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document) -> None:
-    """Add language, description and card to a page's head. With `html_baseurl` the card is found from afar."""
+    """Add a page's language, description and card. With `html_baseurl` the card is found from afar."""
     if language := TRANSLATION.match(page):
         context["language"] = language[1]
     if tree is None:  # a page that Sphinx makes itself, such as the index of names
