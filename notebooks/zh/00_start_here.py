@@ -1,16 +1,16 @@
 # %% [markdown]
 # # 00 · 从这里开始：一口气读懂这篇论文
 #
-# **你将跟着一个句子走完《Attention Is All You Need》中的整个 Transformer，途中的每一个数都摆在眼前。你会读完不到 200 行的完整模型代码，再看它装上训练好的权重做翻译。**
+# **你将跟着一个句子走完《Attention Is All You Need》中的整个 Transformer，途中的每一个数都摆在眼前。你会读完整个模型的代码，不到 200 行，再看它装上训练好的权重，真的翻译起来。**
 #
 # 下一课：[01_why_attention](../01_why_attention.ipynb)。本课译自[英文版](../00_start_here.ipynb)，代码和输出与之相同；其余各课目前只有英文版。
 #
 # 阅读 60 分钟，运行 1 分钟。
 #
 # - **预备知识**：Python、少许 PyTorch（`nn.Module`）、矩阵乘法、梯度；不需要了解注意力。
-# - **学完之后**：你知道模型中的每个方框做什么、为什么要有它，可以动手搭建了。
+# - **学完之后**：你会明白模型中的每个方框做什么、为什么要有它，可以动手搭建了。
 #
-# 标题中的数字是论文（Vaswani et al., 2017，[arXiv 1706.03762](https://arxiv.org/abs/1706.03762)）的章节号。我们按句子流经模型的顺序，一个个打开模型的方框，所以章节的次序与论文不同。缩进的文字引自论文。`≈` 后面的数，在你的电脑上可能略有不同。名为 *Scaffolding*（脚手架）的单元格用来准备数据和画图，名为 *Check*（检查）的单元格用来验证正文的说法，两者都可以跳过。
+# 标题中的数字是论文（Vaswani et al., 2017，[arXiv 1706.03762](https://arxiv.org/abs/1706.03762)）的章节号。我们跟着句子在模型里走，走到哪个方框就打开哪个，所以章节的次序与论文不同。缩进的段落引自论文，译文下面附有原文。`≈` 后面的数，在你的电脑上可能略有不同。名为 *Scaffolding*（脚手架）的单元格用来准备数据和画图，名为 *Check*（检查）的单元格用来验证正文的说法，两者都可以跳过。
 #
 # 想中途休息的话，读完“它真的能翻译”一节最合适：那时模型已经搭好，也能翻译了。
 
@@ -38,7 +38,7 @@ assert translator(sentence) == "Ein Mann wirft einem Hund einen Ball."
 assert translator("A cat runs") == "Eine Katze rennt."
 
 # %% [markdown]
-# 译文正确，而且语序与英语不同：狗移到了球的前面。模型怎么知道接下来该译哪个英语单词？每写一个词之前，它都要先算出每个英语单词该看多少：
+# 译文正确，而且语序与英语不同：狗移到了球的前面。模型怎么知道接下来该译哪个英语单词？每写一个词之前，它都要算一算，对每个英语单词各看几分：
 
 # %% tags=["scaffold"]
 import matplotlib.pyplot as plt
@@ -58,7 +58,7 @@ ax.set(xlabel="English", ylabel="German: read → wrote", title="Where the model
 plt.show()
 
 # %% [markdown]
-# **图 1**　每一行是写译文的一步。行首标出模型刚读入的德语词元（token）和它随后写出的词元。格中的数是每个英语词元分到的注意力，每行之和为 1。`▁` 表示一个单词的开头，`<s>` 表示句子开始，`</s>` 表示句子结束。
+# **图 1**　每一行对应写译文的一步。行首标出模型刚读入的德语词元（token）和它随后写出的词元。格中的数是每个英语词元分到的注意力，每行之和为 1。`▁` 表示一个单词的开头，`<s>` 表示句子开始，`</s>` 表示句子结束。
 
 # %% tags=["check"]
 source_of = {german: seen.src_tokens[row.argmax()] for german, row in zip(written, looked, strict=True)}
@@ -79,8 +79,8 @@ assert written.index("▁Hund") < written.index("▁Ball")
 #
 # 2017 年以前，神经翻译模型大多由**循环神经网络**（recurrent neural network, RNN）构成。RNN 读句子时一次读一个词元，把读过的内容都存在一个向量里，这个向量称为**隐状态**（hidden state）。这样做有两个代价。
 #
-# - **时间**：读完 50 个词的状态，要等读完 49 个词的状态算好才能算。GPU 本可以同时处理所有的词，却只能等着。
-# - **距离**：如果第 50 个词与第 1 个词有关，信息就要经过 49 次更新还不丢失。梯度往回传时也是如此。
+# - **时间**：第 50 个词的状态，要等第 49 个词的状态算完才能算。GPU 本可以同时处理所有的词，却只能等着。
+# - **距离**：如果第 50 个词与第 1 个词有关，信息就得熬过 49 次更新而不丢失。梯度往回传时也是如此。
 #
 # 当时的翻译模型有两个 RNN：**编码器**（encoder）读源语言的句子，**解码器**（decoder）写目标语言的句子。起初，两者之间只有一个向量，整句话都得装进去。后来，Bahdanau 等人（[2014](https://arxiv.org/abs/1409.0473)）让解码器回头看编码器的所有状态，取它们的加权平均。这就是注意力。Transformer 保留了它，去掉了 RNN。
 #
@@ -88,7 +88,7 @@ assert written.index("▁Hund") < written.index("▁Ball")
 #
 # **图 2**　左：整句话装在一个向量里。中：解码器回头看所有状态。右：每个位置直接看所有位置。
 #
-# 右边画的就是**自注意力**（self-attention）：句子看自己。在 *the cat slept because it was tired*（猫睡着了，因为它累了）里，*it* 的向量可以从 *cat* 那里取得信息，不管两者相隔多远。
+# 右图就是**自注意力**（self-attention）：一个句子看它自己。在 *the cat slept because it was tired*（猫睡着了，因为它累了）里，*it* 的向量可以从 *cat* 那里取得信息，不管两者相隔多远。
 #
 # 详见 [01_why_attention](../01_why_attention.ipynb)。
 
@@ -116,7 +116,7 @@ assert written.index("▁Hund") < written.index("▁Ball")
 # %% [markdown]
 # ### 一个小到能打印出来的模型
 #
-# 论文的模型用 512 个数的向量，多得没法看。所以我们训练一个微型模型：向量只有**四个**数，编码器和解码器各一层，两个注意力头。它只学八个句子。句子虽短，却离不开注意力：英语的 *a* 在 *Hund*（狗）前面译成 *ein*，在 *Katze*（猫）前面译成 *eine*。下面是其中三句：
+# 论文的模型里，每个向量有 512 个数，多得没法看。所以我们训练一个微型模型：向量只有**四个**数，编码器和解码器各一层，两个注意力头。它只学八个句子。句子虽短，却离不开注意力：英语的 *a* 在 *Hund*（狗）前面译成 *ein*，在 *Katze*（猫）前面译成 *eine*。下面是其中三句：
 
 # %% tags=["scaffold"]
 import math
@@ -141,7 +141,7 @@ for source, target in pairs[::3]:
 print(len(vocab), "tokens:", *vocab)
 
 # %% [markdown]
-# 下一个单元格训练这个模型，训练的方法见第 5 节。训练完以后，它把所有权重四舍五入到一位小数，这样，后面的计算用计算器就能核对。打印出来的数也经过四舍五入，所以你算出的末位可能略有出入。
+# 下一个单元格训练这个模型，训练的方法见第 5 节。训练完以后，再把所有权重四舍五入到一位小数，这样后面的计算用计算器就能核对。打印出来的数也经过四舍五入，所以你算出的末位可能略有出入。
 
 # %% tags=["scaffold"]
 from annotated import make_model
@@ -244,7 +244,7 @@ def normalize(rows):
 
 
 # %% [markdown]
-# 为什么要乘这个系数，论文没有给出理由。不乘的话，词会被接下来加上的位置淹没：训练之前，表中的数都很小，而位置编码可以大到 1。
+# 为什么要乘这个系数，论文没有给出理由。训练之前，表中的数都很小。不乘这个系数，它们就会淹没在接下来要加的位置编码里，因为位置编码可以大到 1。
 
 # %% [markdown]
 # ### 3.5 位置编码
@@ -293,22 +293,22 @@ assert torch.allclose(x, tiny.src_embed(english[2:3])[0])
 assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)]))
 
 # %% [markdown]
-# 来核对一个数：*cat* 在位置 1，$\sin(1) = 0.84$。它的嵌入的第一个元素是 0.00，所以 `x` 的第一个元素是 0.84。
+# 来核对一个数：*cat* 在位置 1，$\sin(1) = 0.84$。它的嵌入第一个数是 0.00，所以 `x` 中 *cat* 那一行的第一个数就是 0.84。
 #
-# 为什么要用钟，而不直接用 0、1、2？因为编号会随着句子变长而越来越大，正弦和余弦却始终在 −1 和 1 之间。而且，无论在句中哪里，往后走两个词，每只钟转过的角度都一样。作者希望，这有助于模型学会往回看（比如）两个词。
+# 为什么要用钟，而不直接用 0、1、2？因为编号会随着句子变长而越来越大，正弦和余弦却始终在 −1 和 1 之间。而且，无论在句中哪里，往后走两个词，每只钟转过的角度都一样。作者希望，这样模型更容易学会“往回看两个词”之类的本领。
 #
 # 详见 [05_positional_encoding](../05_positional_encoding.ipynb)。
 
 # %% [markdown]
 # ### 3.2 注意力
 #
-# > “输出是值的加权和，每个值的权重由查询和对应的键通过一个匹配函数算出。”
+# > “输出是各个值的加权和，其中每个值的权重，由一个衡量查询与对应的键是否匹配的函数算出。”
 # >
 # > "The output is computed as a weighted sum of the values, where the weight assigned to each value is computed by a compatibility function of the query with the corresponding key."
 #
 # 想想 Python 的字典。你拿一个**查询**（query）去查，字典找到与查询相等的**键**（key），返回这个键的**值**（value）。注意力是一种“软”字典。它返回的是**所有**值的混合，键与查询越匹配，它的值占的比重就越大。混合是有梯度的，所以网络能学会该查什么。
 #
-# 三个学到的矩阵从同样的向量 $x$ 分别算出查询、键和值：
+# 同样的向量 $x$，分别乘以三个学到的矩阵，就得到查询、键和值：
 #
 # - *cat* 的**查询**说明 *cat* 在找什么；
 # - *cat* 的**键**说明 *cat* 能给看它的词提供什么；
@@ -319,7 +319,7 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V \qquad (1)$$
 #
-# 我们的模型有两个头，先看第一个，从里到外计算这个公式。这个头有自己的三个矩阵 $W^Q$、$W^K$ 和 $W^V$；在代码里，它们是宽矩阵的前两列，宽矩阵装着两个头。由它们得到的查询、键和值宽度都是 $d_k = 2$：
+# 我们的模型有两个头。下面为第一个头从里到外计算这个公式。这个头有自己的三个矩阵 $W^Q$、$W^K$ 和 $W^V$，由它们得到的查询、键和值宽度都是 $d_k = 2$。在代码里，两个头的矩阵并排放在更宽的矩阵中，第一个头占前两列：
 
 # %%
 wide_q, wide_k, wide_v, w_o = (m.weight.T.detach() for m in tiny.encoder.layers[0].self_attn.linears)
@@ -332,7 +332,7 @@ show("keys", k)
 show("values", v)
 
 # %% [markdown]
-# 查询与键的**分数**（score）是两者的点积。两个向量都长，方向又相同，分数就大。乘积 $Q K^T$ 一次算出全部九个分数：每个查询占一行，每个键占一列。然后除以 $\sqrt{d_k} = \sqrt 2$，原因见下一节。
+# 查询与键的**分数**（score）是两者的点积。两个向量都长、方向又一致时，分数就大。乘积 $Q K^T$ 一次算出全部九个分数：每个查询占一行，每个键占一列。然后除以 $\sqrt{d_k} = \sqrt 2$，原因见下一节。
 
 # %%
 scores = q @ k.T  # (3, 2) @ (2, 3) -> (3, 3)
@@ -364,9 +364,9 @@ assert [f"{w:.2f}" for w in weights[1]] == ["0.40", "0.30", "0.30"]
 # %% [markdown]
 # 来手算 *cat* 这一行。它的权重是 0.40、0.30 和 0.30，所以输出的第一个数是 $0.40 \cdot 0.88 + 0.30 \cdot (-1.04) + 0.30 \cdot (-0.43) = -0.09$。
 #
-# 写成代码，这是一个很短的函数。它还多一个参数，即**掩码**（mask）：不许看的位置，掩码都是 `False`。函数把这些位置的分数换成该数据类型所能表示的最小的数，这样 softmax 给它们的权重就是 0。
+# 写成代码，只是一个很短的函数。它还多一个参数，即**掩码**（mask）：不许看的位置，掩码都是 `False`。函数把这些位置的分数换成该数据类型所能表示的最小的数，这样 softmax 给它们的权重就是 0。
 #
-# 句子看自己时，两个长度 T 和 S 相同。
+# 函数的注释里，是 T 个词元看 S 个词元。句子看自己时，T 等于 S。
 
 
 # %%
@@ -397,16 +397,16 @@ assert attention(q, k, v, torch.tensor([False, False, False]))[0].abs().max() ==
 # %% [markdown]
 # ![缩放点积注意力，逐个矩阵画出](../../images/attention.svg)
 #
-# **图 4**　把同样的步骤画出来，有三个查询和四个键（论文图 2 左）。
+# **图 4**　同样的步骤，有三个查询和四个键（论文图 2 左）。
 #
 # **要点**：分数表示键与查询的匹配程度，softmax 把分数变成权重，输出是值的加权平均。
 
 # %% [markdown]
 # #### 为什么除以 √d_k？
 #
-# 论文中的头宽 64，所以一个分数是 64 个乘积之和，而不是 2 个。
+# 论文中的头宽 64，所以一个分数是 64 个乘积的和，不再是 2 个。
 #
-# **运行之前，先猜一猜**：`query` 和 `key` 的元素是随机数，方差为 1。2 个乘积相加，分数的典型大小（标准差）是 1.4；64 个乘积相加，会是多少？
+# **运行之前，先猜一猜**：`query` 和 `key` 的元素是随机数，方差为 1。2 个乘积相加，分数的典型大小，也就是标准差，是 1.4；64 个乘积相加，会是多少？
 
 # %%
 _ = torch.manual_seed(0)
@@ -453,13 +453,13 @@ assert row.softmax(dim=-1)[2] > 0.98
 # >
 # > "Multi-head attention allows the model to jointly attend to information from different representation subspaces at different positions."
 #
-# 一个注意力只给每个词**一组**权重。可是，一个动词也许既需要主语，又需要宾语，原因各不相同，混成一份就模糊了。所以模型并排运行几个注意力，每一个称为一个**头**（head），这就是多头注意力（multi-head attention）。每个头有自己的查询、键和值，而且更窄：论文用 $h = 8$ 个头，每个头 $d_k = d_{model} / h = 64$ 个数。最后，还有一个矩阵 $W^O$ 把各个头找到的内容混合起来。
+# 单个注意力只给每个词**一组**权重。可是，一个动词也许既要看主语，又要看宾语，理由各不相同，混在一起就模糊了。所以模型并排运行几个注意力，每一个称为一个**头**（head），这就是多头注意力（multi-head attention）。每个头有自己的查询、键和值，而且更窄：论文用 $h = 8$ 个头，每个头 $d_k = d_{model} / h = 64$ 个数。最后，还有一个矩阵 $W^O$ 把各个头找到的内容混合起来。
 #
 # ![多头注意力和它的四个线性映射](../../images/multi_head_attention.svg)
 #
 # **图 5**　论文图 2 右。
 #
-# 下面是我们模型的第二个头，用它自己的矩阵；然后是 $W^O$：
+# 下面计算第二个头，用的是它自己的矩阵，然后乘以 $W^O$：
 
 # %%
 w_q, w_k, w_v = wide_q[:, 2:], wide_k[:, 2:], wide_v[:, 2:]  # head 2: the last two columns
@@ -476,7 +476,7 @@ show("both heads times W^O", both @ w_o)
 #
 # **要点**：每个头有自己的矩阵，所以各个头可以看不同的词。
 #
-# 下面的类也像上面一样，用一个宽矩阵装所有的头，一次乘法就算出所有头的查询。然后，`split` 把每个向量切成几个头，再把头的维度前移到批量维旁边。PyTorch 的矩阵乘法对前面各维的每个下标分别进行，所以各个头不会混在一起。
+# 像上面一样，所有头的 $W^Q$ 装在一个宽矩阵里，一次乘法就算出所有的查询。然后，`split` 把每个向量切成几个头，再把头的维度前移到批量维旁边。PyTorch 的矩阵乘法对前面各维的每个下标分别进行，所以各个头不会混在一起。
 
 
 # %%
@@ -534,7 +534,7 @@ show("output for the shuffled vectors", shuffled, rows=[words[i] for i in order]
 assert torch.allclose(shuffled, attended[order])
 
 # %% [markdown]
-# 输出的还是那几行，只是次序也一样打乱了。注意力看不见词的顺序，顺序只在我们加到 $x$ 上的位置编码里。
+# 得到的还是那几行，只是次序跟着打乱了。注意力看不见词的顺序，顺序只在我们加到 $x$ 上的位置编码里。
 #
 # 详见 [03_multi_head_attention](../03_multi_head_attention.ipynb)。
 
@@ -545,7 +545,7 @@ assert torch.allclose(shuffled, attended[order])
 # >
 # > "[...] the output of each sub-layer is LayerNorm(x + Sublayer(x)) [...]."
 #
-# 注意力的输出并不替换 $x$，而是**加**到 $x$ 上，这就是**残差连接**（residual connection）。一层只需学会要改什么，而梯度可以绕过每个子层（sub-layer）流动。
+# 注意力的输出并不替换 $x$，而是**加**到 $x$ 上，这就是**残差连接**（residual connection）。一层只需学会要改什么，而梯度可以绕开子层（sub-layer），直接往回传。
 #
 # 一层层加下去，数会越来越大，所以每次相加之后都要做**层归一化**（layer normalization）。它对每个词的向量单独进行：减去各元素的平均值，再除以标准差，然后把每个元素乘以一个学到的数，加上另一个学到的数。在我们的微型模型里，这两个数是 1 和 0。
 
@@ -583,13 +583,13 @@ assert near(normalize(added), normed)
 # %% [markdown]
 # ### 3.3 逐位置的前馈网络
 #
-# > “[……]一个全连接的前馈网络，对每个位置分别作用，而且作用相同。”
+# > “[……]一个全连接的前馈网络，分别作用于每个位置，作用的方式完全相同。”
 # >
 # > "[...] a fully connected feed-forward network, which is applied to each position separately and identically."
 #
 # $$\mathrm{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2 \qquad (2)$$
 #
-# 注意力在词与词之间传递信息，**前馈网络**（feed-forward network）则单独加工每个词。它把向量变宽（从 512 个数到 $d_{ff} = 2048$ 个），把负数都置为 0，再恢复原来的宽度。把负数置为 0 的做法称为 **ReLU**。没有它，两层就成了一层，矩阵是 $W_1 W_2$。
+# 注意力在词与词之间传递信息，**前馈网络**（feed-forward network）则单独加工每个词。它把向量变宽（从 512 个数到 $d_{ff} = 2048$ 个），把负数都置为 0，再恢复原来的宽度。把负数置为 0 的做法称为 **ReLU**。没有它，两层就合成了一层，矩阵为 $W_1 W_2$。
 
 
 # %%
@@ -629,7 +629,7 @@ assert near(normalize(normed + product(inner, w_2)), memory, within=0.05)
 # %% [markdown]
 # ### 3.1 编码器
 #
-# 编码器层的每一步你都已经看过了。下面是它的代码，以及由 N 个这样的层叠成的编码器：
+# 编码器层的每一步你都已经看过了。下面是它的代码，接着再把 N 层叠起来：
 
 
 # %%
@@ -663,7 +663,7 @@ class Encoder(nn.Module):
 # %% [markdown]
 # ### 3.1 解码器
 #
-# > “除了编码器每一层中的两个子层，解码器还插入了第三个子层，对编码器堆栈的输出做多头注意力。”
+# > “除了编码器层也有的两个子层，解码器还插入了第三个子层，对整个编码器的输出做多头注意力。”
 # >
 # > "In addition to the two sub-layers in each encoder layer, the decoder inserts a third sub-layer, which performs multi-head attention over the output of the encoder stack."
 #
@@ -704,9 +704,9 @@ class Decoder(nn.Module):
 # %% [markdown]
 # ### 3.2.3 解码器的掩码
 #
-# 训练时，整个德语句子都是已知的，我们想同时训练其中所有的词。所以，解码器读入 `<s> eine Katze rennt`，在每个位置上都要预测下一个词：`eine Katze rennt </s>`。但是，在 `eine` 的位置上，解码器往后看一位就能看到 *Katze*，照抄就行。**因果掩码**（causal mask）不让它这样做。每个位置可以看自己和它前面的内容，但绝不能看后面的。
+# 训练时，整个德语句子都是已知的，我们想让其中所有的词同时参与训练。所以，解码器读入 `<s> eine Katze rennt`，在每个位置上都要预测下一个词：`eine Katze rennt </s>`。但是，在 `eine` 的位置上，解码器往后看一位就能看到 *Katze*，照抄就行。**因果掩码**（causal mask）不让它这样做。每个位置可以看自己和它前面的内容，但绝不能看后面的。
 #
-# > “我们需要阻止解码器中信息向左流动，以保持自回归的性质。”
+# > “我们必须防止信息在解码器中向左流动，以保持自回归的性质。”
 # >
 # > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property."
 
@@ -725,7 +725,7 @@ print(causal_mask(4)[0].int())
 # %% [markdown]
 # ### 解码器中的 *a cat runs*
 #
-# 从这里起，每一行对应在那个位置读入的德语词元。例如，`eine` 这一行要预测 *eine* 后面的词。德语词元的向量取自同一张表，步骤也与编码器相同。解码器有自己的权重，放在 `layer` 里。
+# 现在，每一行对应一个位置，行首是在那里读入的德语词元。例如，`eine` 这一行要预测 *eine* 后面的词。德语词元的向量与英语词元的取自同一张表。步骤与编码器相同，权重则是解码器自己的，放在 `layer` 里。
 
 # %%
 german_read = ["<s>", "eine", "Katze", "rennt"]
@@ -788,7 +788,7 @@ assert torch.allclose(found[0], by_hand(layer.src_attn, y_1[0], memory, torch.on
 assert near(normalize(y_1[0] + found[0]), y_2[0])
 
 # %% [markdown]
-# 它需要两个词。冠词既取决于 *a*（否则就是 *die*），又取决于 *cat*（否则就是 *ein*）。果然，在 `<s>` 这一行，头 1 把注意力分给 *a* 和 *cat*，头 2 看 *cat*。在 `eine` 这一行，两个头都主要看 *cat*，以便写出 *Katze*。在 `Katze` 这一行，两个头都看 *runs*，以便写出 *rennt*。`rennt` 这一行仍然主要看 *runs*，尽管已经没有什么可译，它要写的是 `</s>`。这就是图 1 的缩影。
+# 它需要两个词。冠词既取决于 *a*（否则就是 *die*），又取决于 *cat*（否则就是 *ein*）。在 `<s>` 这一行，头 1 把注意力分给 *a* 和 *cat*，头 2 看 *cat*。在 `eine` 这一行，两个头都主要看 *cat*，以便写出 *Katze*。在 `Katze` 这一行，两个头都看 *runs*，以便写出 *rennt*。`rennt` 这一行仍然主要看 *runs*，尽管已经没有什么可译：它的下一个词元是 `</s>`。这就是图 1 的缩影。
 #
 # **第三个子层**：前馈网络单独处理每一行：
 
@@ -808,7 +808,7 @@ with torch.no_grad():
 assert torch.allclose(states, theirs, atol=1e-3)
 
 # %% [markdown]
-# 详见 [13_reading_attention](../13_reading_attention.ipynb)：模型看到的内容，它真的用了吗？
+# 详见 [13_reading_attention](../13_reading_attention.ipynb)。
 
 # %% [markdown]
 # ### 3.4 从向量到单词
@@ -817,7 +817,7 @@ assert torch.allclose(states, theirs, atol=1e-3)
 # >
 # > "In our model, we share the same weight matrix between the two embedding layers and the pre-softmax linear transformation [...]."
 #
-# 解码器输出的每一行，都要与嵌入表的每一行作比较，方法是做点积。结果称为 **logit**，词表中的每个词元各有一个，softmax 再把它们变成概率。所以，一张表用了三次：用于英语词元，用于德语词元，用于输出。这就是**权重共享**（weight tying）。
+# 解码器输出的每一行，都用点积与嵌入表的每一行作比较。结果称为 **logit**，词表中的每个词元各有一个，softmax 再把它们变成概率。所以，同一张表用在三处：英语词元、德语词元和输出。这就是**权重共享**（weight tying）。
 
 
 # %%
@@ -847,9 +847,9 @@ assert 0.6 < probabilities[0, number["eine"]] < 0.7
 assert probabilities[1:].max(dim=-1).values.min() > 0.9
 
 # %% [markdown]
-# 表中德语的几行数值较大，因为它们还要用来算 logit。每个位置模型都答对了。它最没把握的是冠词：给 *eine* 的概率约为三分之二，给 *ein* 的约为三分之一。
+# 表中德语单词那几行的数比较大，因为该写哪个词，哪个词的 logit 就必须大。每个位置模型都答对了。它最没把握的是冠词：给 *eine* 的概率约为三分之二，给 *ein* 的约为三分之一。
 #
-# **损失**（loss）说明模型错得有多厉害。对于一个词元，损失是 $-\log p$，其中 $p$ 是模型给正确词元的概率。句子的损失是它各个词元的损失的平均值。如果模型给每个正确词元的概率都是 1，损失就是 0。
+# **损失**（loss）衡量模型错得有多厉害。对于一个词元，损失是 $-\log p$，其中 $p$ 是模型给正确词元的概率。句子的损失是它各个词元的损失的平均值。如果模型给每个正确词元的概率都是 1，损失就是 0。
 
 # %%
 p = probabilities[range(4), write[2]]
@@ -884,7 +884,7 @@ def initialize(module):
 
 
 # %% [markdown]
-# 下面就是整个模型。共享的表中的数一开始很小，原因见陷阱 4。
+# 下面就是整个模型。共享的那张表里，数一开始都很小，原因见陷阱 4。
 
 
 # %%
@@ -945,7 +945,7 @@ for name, start in fresh.state_dict().items():
 #
 # ![编码器运行一次；解码器在第 1、2、3 步各运行一次，它写出的每个词元都送回输入](../../images/decoding.svg)
 #
-# **图 6**　编码器只运行一次，解码器每写一个词运行一次。每一步看的都是同一个记忆。
+# **图 6**　编码器只运行一次，解码器每写一个词运行一次。每一步看的都是同一份记忆。
 #
 # 每次都取最可能的词元，称为**贪心解码**（greedy decoding）：
 
@@ -989,7 +989,7 @@ print(model.load_state_dict(translator.model.state_dict()))
 _ = model.eval()  # no dropout
 
 # %% [markdown]
-# 五十个句子一次处理。句子有长有短，短的用**填充**词元补齐，再用源掩码把填充遮住。列表 `translator.forbidden` 里是填充和其他不许写出的词元。
+# 五十个句子一次处理。较短的用**填充**词元补齐，再用源掩码把填充遮住。`translator.forbidden` 列出了不许写出的词元，例如填充。
 
 # %% tags=["scaffold"]
 tokenizer = translator.src_tokenizer  # text to tokens and back, for both languages
@@ -1032,7 +1032,7 @@ assert equal == len(sentences) == 50
 #
 # 论文表 1 中的两行，其中 $n$ 是词元数，$d$ 是宽度。
 #
-# 后两列就是 RNN 的两个代价：时间和距离。距离，自注意力总能避开。等待，它在训练时避开了；但翻译时，解码器仍然要一个词一个词地写。自注意力的代价在第一列：$n^2$，因为每个词都要看每个词。对 25 个词的句子来说，这几乎不算什么；对一本书来说，这就是最大的难题。
+# 后两列就是 RNN 的两个代价：时间和距离。用了自注意力，距离不再是问题。训练时也不必再等待；但翻译时，解码器仍然要一个词一个词地写。自注意力的代价在“计算量”一列：$n^2$，因为每个词都要看每个词。对 25 个词的句子来说，这几乎不算什么；对一本书来说，这就是最大的难题。
 
 # %% [markdown]
 # ## 5 训练
@@ -1045,7 +1045,7 @@ assert equal == len(sentences) == 50
 #
 # **字节对编码**（byte-pair encoding, BPE）的词表由单词的片段组成：常见的词保持完整，罕见的词由片段拼成。作者用 450 万个句对训练，基础模型（base）在八块 GPU 上训练了 12 小时。
 #
-# 训练用的句对，你已经见过一个：解码器读入 `<s> eine Katze rennt`，预测 `eine Katze rennt </s>`。两者是同一个句子，只是**错开一位**。解码器读入的总是正确的词，哪怕它自己会写成别的词。这称为**教师强制**（teacher forcing）。几个句子组成一批时还有填充，所以解码器的掩码是因果掩码**与**填充掩码的结合：
+# 训练用的句对，你已经见过一个：解码器读入 `<s> eine Katze rennt`，预测 `eine Katze rennt </s>`。两者是同一个句子，只是**错开一位**。解码器读入的总是正确的词，哪怕它自己会写成别的词。这称为**教师强制**（teacher forcing）。几个句子组成一批时还有填充，所以解码器的掩码要把因果掩码**和**填充掩码合在一起：
 
 # %%
 src = padded(["A cat runs.", "A cat sleeps on a chair."])  # (2, S)
@@ -1062,14 +1062,14 @@ assert not tgt_mask[0, :, length:].any()
 assert torch.equal(tgt_mask[1], causal_mask(tgt.size(1))[0])
 
 # %% [markdown]
-# `<blank>` 各列中的 0 遮住了填充。在一批句子里，较短的句子还会读到自己的 `</s>`。在那里已经没有什么要预测，所以损失既不计这个位置，也不计填充。
+# `<blank>` 那几列是填充，在每一行都被遮住。因为两个句子同在一批，解码器还会读到较短句子的 `</s>`。在那里已经没有什么要预测，所以损失既不计这个位置，也不计填充。
 #
 # 详见 [07_batches_and_masks](../07_batches_and_masks.ipynb)。
 
 # %% [markdown]
 # ### 5.3 优化器
 #
-# 优化器是 Adam，取 $\beta_1 = 0.9$、$\beta_2 = 0.98$、$\epsilon = 10^{-9}$。学习率在训练过程中是变化的：
+# 优化器是 Adam，取 $\beta_1 = 0.9$、$\beta_2 = 0.98$、$\epsilon = 10^{-9}$。学习率随着训练的进程变化：
 #
 # $$lrate = d_{model}^{-0.5} \cdot \min(step^{-0.5},\; step \cdot warmup^{-1.5}) \qquad (3)$$
 #
@@ -1127,7 +1127,7 @@ assert torch.allclose(alone[0], per_token[0, :m], atol=1e-3)  # padding changes 
 # %% [markdown]
 # ### 它在学习
 #
-# 检验一个新模型，最小的测试是**复制任务**（copy task）：读入八个随机数，再写出同样的八个数。我们训练一个新模型，更新 400 次，损失和学习率都照上面的来：
+# 检验一个新模型，最小的测试是**复制任务**（copy task）：读入八个随机数，再写出同样的八个数。我们训练一个新模型，更新 400 次，损失和学习率都用上面的：
 
 
 # %%
@@ -1162,16 +1162,16 @@ assert losses[-1] < 0.75 < 2 < losses[0]
 assert copied >= 80
 
 # %% [markdown]
-# 新的数列，它也能复制。平滑的损失不可能降到 0：在这里，即使是最好的预测，损失也有 0.555。
+# 平滑的损失不可能降到 0：在这里，即使是最好的预测，损失也有 0.555。
 #
 # 详见 [09_first_example](../09_first_example.ipynb)。
 
 # %% [markdown]
 # ## 五个陷阱
 #
-# 这五个错误容易犯，又难找，因为多数都不会报错。
+# 这五种错误大多不会报错，所以很难发现。
 #
-# **陷阱 1：只有 `view`，没有 `transpose`**。`split` 要把 (B, T, d_model) 变成 (B, h, T, d_k)。人们很容易直接改成这个形状。代码能运行，却把词混在了一起。下面有三个词，每个词四个数：
+# **陷阱 1：只有 `view`，没有 `transpose`**。`split` 要把 (B, T, d_model) 变成 (B, h, T, d_k)。很容易想到一步到位，直接改成这个形状。代码能运行，却把词混在了一起。下面有三个词，每个词四个数：
 
 # %%
 numbers = torch.tensor([[10, 11, 12, 13], [20, 21, 22, 23], [30, 31, 32, 33]])  # a, cat, runs
@@ -1193,7 +1193,7 @@ assert numbers.view(2, 3, 2)[0].tolist() == [[10, 11], [12, 13], [20, 21]]
 # mask                    (B, 1, S)   错误：B 跑到了头的位置上
 # ```
 #
-# 如果句子数恰好等于头数，就不会报错。这时，每个头取的是某一个句子的掩码：头 2 不管读哪个句子，遮住的都是句子 2 的填充。
+# 如果句子数恰好等于头数，就不会报错。可是这样一来，每个头取的是某一个句子的掩码：头 2 不管读哪个句子，遮住的都是句子 2 的填充。
 #
 # **陷阱 3：目标没有错开**。如果解码器读入的正是它要预测的内容，会怎样？
 #
@@ -1212,9 +1212,9 @@ assert copied < 5
 assert repeated > 95
 
 # %% [markdown]
-# 损失低得不能再低，模型却毫无用处：它学会的只是重复读入的词元。所以，要相信一个模型的损失，先让它写写看。
+# 损失低得不能再低，模型却毫无用处：它学会的只是重复读入的词元。所以，先让模型写写看，再相信它的损失。
 #
-# **陷阱 4：共享的嵌入表，数太大**。PyTorch 用方差为 1 的随机数初始化嵌入表。把这样的表当作输出矩阵，logit 就会很大，于是未经训练的模型对随便哪个词都深信不疑。它本该给全部 10,000 个词元差不多的概率，那样损失就略高于 $\log 10000 = 9.2$。
+# **陷阱 4：共享的嵌入表，数太大**。PyTorch 用方差为 1 的随机数初始化嵌入表。把这样的表当作输出矩阵，logit 就会很大，于是未经训练的模型对随便哪个词都深信不疑。好的起点是给全部 10,000 个词元差不多的概率，这时损失略高于 $\log 10000 = 9.2$。
 
 # %% tags=["scaffold"]
 _ = torch.manual_seed(0)
@@ -1258,7 +1258,7 @@ assert len(tries()) == 1
 # %% [markdown]
 # ## 从这里到 GPT
 #
-# 今天的语言模型，多数就是删去了几个方框的这个模型。它们续写文本，没有源句子，所以删去编码器，也删去每个解码器层中的交叉注意力。剩下的是带因果掩码的自注意力，以及前馈网络。这就是**带因果掩码的编码器层**：
+# 今天的语言模型大多就是这个模型，只是删去了几个方框。它们续写文本，没有源句子，所以删去编码器，也删去每个解码器层中的交叉注意力。剩下的是带因果掩码的自注意力，以及前馈网络。这就是**带因果掩码的编码器层**：
 
 
 # %%
@@ -1300,25 +1300,25 @@ assert report.passed, report
 #
 # **翻译**（6.1）：**BLEU** 是 0 到 100 分的评分，它统计译文中有多少单词，以及多少由二到四个单词组成的词串，也出现在人工译文里；译文太短，还要扣分。英译德此前最好的系统（由多个模型集成）得 26.4 分，基础模型得 27.3 分，大模型（big）得 28.4 分。
 #
-# **变体**（6.2）：论文的表 3 列出了基础模型的各种变体。在另一组句子上，基础模型得 25.8 分。把八个 64 维的头改成一个 512 维的头，得 24.9 分；六层改成两层，得 23.7 分。
+# **变体**（6.2）：论文的表 3 对基础模型做了各种改动。在另一组句子上，基础模型得 25.8 分。把八个 64 维的头改成一个 512 维的头，得 24.9 分；六层改成两层，得 23.7 分。
 #
 # **句法分析**（6.3）：句子的句法树写成括号形式，不过是又一种目标语言。Transformer 用 40,000 个句子学会了写句法树，胜过此前用同样句子训练的多数句法分析器。
 #
 # **结论**（7）：
 #
-# > “我们对基于注意力的模型的未来感到兴奋，并计划把它们应用于其他任务。”
+# > “我们对基于注意力的模型的前景充满期待，并计划把它们用于其他任务。”
 # >
 # > "We are excited about the future of attention-based models and plan to apply them to other tasks."
 #
-# 他们这样做了，其他人也都这样做了。
+# 他们这样做了，大家也都这样做了。
 #
 # 详见 [12_results](../12_results.ipynb) 和 [16_another_task](../16_another_task.ipynb)。
 
 # %% [markdown]
 # ## 现在你能说清楚
 #
-# - 注意力拿查询与键比较，用 softmax 把分数变成权重，再按权重混合值。几个头并排这样做。
-# - Transformer 的一层让词互相看，然后单独加工每个词。每次的结果都加到词的向量上，再对和做归一化。编码器只运行一次；解码器读自己写的词，并看记忆。
+# - 注意力拿查询与键比较，用 softmax 把分数变成权重，再按权重把值混合起来。几个头并排做同样的事。
+# - Transformer 的一层让词互相看，然后单独加工每个词。每次的结果都加到词的向量上，再对和做归一化。编码器只运行一次；解码器读自己写出的词，同时看记忆。
 # - 训练时，解码器读的是正确的词，错开一位，并用因果掩码遮住后面的词，所以一遍就能训练所有位置。
 #
 # **深入**：[Does dividing by √d_k still matter after the first updates?](../evidence/does_the_division_matter.ipynb)（最初几次更新之后，除以 √d_k 还重要吗？）、[Why warm-up?](../evidence/why_warm_up.ipynb)（为什么要预热？）
@@ -1328,7 +1328,7 @@ assert report.passed, report
 # %% [markdown]
 # ## 练习
 #
-# **练习 1（易）**。用 `model` 的权重再建一个模型 `blind`，把它的编码器的位置编码 `blind.src_embed[1].pe` 置为零。先预测：它会怎样翻译 “A man looks at a dog.” 和 “A dog looks at a man.”？再试一试。
+# **练习 1（易）**。用 `model` 的权重再建一个模型 `blind`，把它的编码器的位置编码 `blind.src_embed[1].pe` 置为零。先预测：它会怎样翻译 “A man looks at a dog.” 和 “A dog looks at a man.”？然后试一试。
 
 # %% tags=["solution"]
 blind = Transformer(vocab=10_000, N=4, d_model=128, d_ff=256, h=4, dropout=0.0).eval()
@@ -1341,7 +1341,7 @@ for row in out.tolist():
 assert torch.equal(out[0], out[1])  # the same vectors in another order give the same translation
 
 # %% [markdown]
-# **练习 2（中）**。自己写多头注意力，可以使用 `attention`。四个线性映射仍叫 `linears`。掩码在可以看的位置为 `True`。`check` 会测试你的类。如果有测试没有通过，报告会在能判断时指出可能的错误。
+# **练习 2（中）**。自己写多头注意力，可以使用 `attention`。四个线性映射仍叫 `linears`。掩码在可以看的位置为 `True`。`check` 会测试你的类。如果有测试没有通过，报告会尽可能指出错在哪里。
 
 
 # %% tags=["exercise"]
@@ -1425,10 +1425,10 @@ assert write_greedily(toy, "</s>", max_len=2) == ["eine", "Katze"]
 # annotated check model.py
 # ```
 #
-# 这些测试在命令中称为 *laws*（定律），检查的是模型必须有的性质，例如，解码器的哪个位置都看不到后面的内容。每有一项测试没有通过，这个命令就打印一个带数的例子，能判断时还会指出可能的错误。全部通过之后，就用训练好的权重，让你自己的类来翻译：
+# 这些测试在命令中称为 *laws*（定律），检查的是模型必须有的性质，例如，解码器的哪个位置都看不到后面的内容。哪项测试没有通过，命令就打印一个例子和其中的数，并尽可能指出错在哪里。全部通过之后，给你自己的类装上训练好的权重，让它们来翻译：
 #
 # ```
 # annotated check model.py --translate "A dog runs across the grass."
 # ```
 #
-# 如果不想从空文件开始，可以用 `annotated build mine` 写出 `mine/transformer.py`，再由你填入各部分的代码。其中有些名字取自 "The Annotated Transformer"（Rush, 2018），两套名字测试都接受。加上 `--hints 1`、`2` 或 `3`，命令还会给出提示。
+# 如果不想从空文件开始，可以用 `annotated build mine` 写出 `mine/transformer.py`，再由你填入各部分的代码。其中有些名字取自 "The Annotated Transformer"（Rush, 2018）；两套名字，测试都接受。加上 `--hints 1`、`2` 或 `3`，命令还会给出提示。
