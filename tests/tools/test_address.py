@@ -8,6 +8,7 @@ import nbformat
 import pytest
 
 import address
+import build
 import pairs
 from folds import TITLE
 
@@ -33,7 +34,7 @@ def test_the_first_cell_installs_only_where_the_package_is_missing() -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with one notebook, executed, that takes the second choice of extras."""
+    """A project with one notebook, executed and translated, that takes the second choice of extras."""
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     shutil.copy(ROOT / "README.md", tmp_path)
@@ -49,6 +50,9 @@ def project(tmp_path: Path) -> Path:
         cell.execution_count = count
     built.cells[2].outputs = [nbformat.v4.new_output("stream", text="1\n")]
     nbformat.write(built, source.with_suffix(".ipynb"))
+    (tmp_path / "notebooks/zh").mkdir()
+    shutil.copy(source, tmp_path / "notebooks/zh")
+    build.write_translations(source)
     return tmp_path
 
 
@@ -59,7 +63,8 @@ def faults(project: Path) -> list[str]:
 
 def test_an_address_goes_everywhere_and_away_again(project: Path) -> None:
     def texts() -> list[str]:
-        return [path.read_text() for path in (*(project / "notebooks").iterdir(), project / "README.md")]
+        notebooks = sorted((project / "notebooks").rglob("00_tiny.*"))
+        return [path.read_text() for path in (project / "README.md", *notebooks)]
 
     before = texts()
     assert faults(project) == []
@@ -69,7 +74,9 @@ def test_an_address_goes_everywhere_and_away_again(project: Path) -> None:
     assert address.write_all(project) == 0
     assert faults(project) == []
     colab = "colab.research.google.com/github/someone/annotated/blob/main/notebooks/00_tiny.ipynb"
-    assert [text.count(colab) for text in texts()] == [1, 1, 1]
+    translated = colab.replace("00_tiny", "zh/00_tiny")
+    assert [text.count(colab) for text in texts()] == [1, 1, 1, 0, 0]
+    assert [text.count(translated) for text in texts()] == [0, 0, 0, 1, 1]
     built = pairs.read_built(project / "notebooks/00_tiny.ipynb")
     assert built.cells[0].source.startswith("# Tiny\n\n[Open in Colab](https://colab")
     assert built.cells[1].source == address.first_cell(HUB, pairs.EXTRAS[1])
