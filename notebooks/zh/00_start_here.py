@@ -1318,7 +1318,7 @@ assert report.passed, report
 # ## 现在你能说清楚
 #
 # - 注意力拿查询与键比较，用 softmax 把分数变成权重，再按权重把值混合起来。几个头并排做同样的事。
-# - Transformer 的一层让词互相看，然后单独加工每个词。每次的结果都加到词的向量上，再对和做归一化。编码器只运行一次；解码器读自己写出的词，同时看记忆。
+# - Transformer 的一层让词互相看，然后单独加工每个词。每次的结果都加到词的向量上，再做归一化。编码器只运行一次；解码器读自己写出的词，同时看记忆。
 # - 训练时，解码器读的是正确的词，错开一位，并用因果掩码遮住后面的词，所以一遍就能训练所有位置。
 #
 # **深入**：[Does dividing by √d_k still matter after the first updates?](../evidence/does_the_division_matter.ipynb)（最初几次更新之后，除以 √d_k 还重要吗？）、[Why warm-up?](../evidence/why_warm_up.ipynb)（为什么要预热？）
