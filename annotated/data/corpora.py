@@ -64,6 +64,8 @@ def load_corpus(
     local = {"iwslt": iwslt, "tatoeba": tatoeba}
     if variant and name != "multi30k":
         raise ValueError(f"{name} has no variant {variant!r}; only multi30k has variants")
+    if columns and not name.startswith((HUB, "wmt14")):
+        raise ValueError(f"{name} has no columns to choose; a dataset of the Hub has")
     if (path is not None) != (name in local):
         raise ValueError(f"{name} is {'read' if path is None else 'not read'} from a path on your disk")
     if path is not None:

@@ -84,6 +84,8 @@ def own_text(text: Text, name: str, columns: Sequence[str] | None = None) -> Par
         return text
     if isinstance(text, str | PathLike):
         return read_pairs(text, columns, name)
+    if columns:
+        raise ValueError("columns are those of one file with both sides")
     if list_paths(text) and len(cast(Sequence[Name], text)) == 2:
         src, tgt = cast(tuple[Name, Name], text)
         return read_parallel(src, tgt, name)

@@ -52,6 +52,8 @@ def read_pairs(path: Name, columns: Sequence[str] | None = None, name: str | Non
     suffixes = [suffix for suffix in Path(path).suffixes if suffix != ".gz"]
     loader = TABLES.get(suffixes[-1]) if suffixes else None
     if loader is None:
+        if columns:
+            raise ValueError(f"{path} has no names of columns; .csv, .jsonl and .parquet files have")
         return read_tsv(path, name)
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path}: no such file")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args
 
 import torch
 
@@ -19,7 +19,7 @@ from annotated.data.parallel import Corpus, shortened
 from annotated.files import creating_folder
 from annotated.tokenizers import KINDS, Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 from annotated.tokenizers.subwords import SAMPLE
-from annotated.training.config import TrainingConfig
+from annotated.training.config import Preset, TrainingConfig
 from annotated.training.distributed import (
     broadcast,
     default_torch_state,
@@ -102,12 +102,12 @@ def train(
         Stopped: a KeyboardInterrupt, after Ctrl-C, with the run saved.
         TrainingError: where the loss or its gradient is not finite.
     """
+    if preset not in get_args(Preset):
+        raise ValueError(f"the preset must be one of {', '.join(get_args(Preset))}, not {preset!r}")
     kinds = (src_tokenizer or tokenizer, tgt_tokenizer or tokenizer)
     for kind in kinds:
         if kind not in KINDS:
             raise ValueError(f"the tokenizer must be one of {', '.join(KINDS)}, not {kind!r}")
-    if vocab is None and "subwords" in kinds:
-        vocab = 8000
     if keep_equal is None:
         keep_equal = not {"chars", "spaces"}.isdisjoint(kinds)
     if init_from is not None and Path(init_from).expanduser().is_dir():
@@ -115,7 +115,8 @@ def train(
     shape, training = split_settings(settings)
     config = getattr(TrainingConfig, preset)(**training)
     text_notes, other_notes = split_notes(notes or {})
-    recorded: Settings = {"tokenizer": tokenizer, "vocab": vocab, "preset": preset, "init_from": init_from}
+    size = 8000 if vocab is None and "subwords" in kinds else vocab  # as `train_tokenizer` takes it
+    recorded: Settings = {"tokenizer": tokenizer, "vocab": size, "preset": preset, "init_from": init_from}
     recorded |= {"src_tokenizer": src_tokenizer, "tgt_tokenizer": tgt_tokenizer, "keep_equal": keep_equal}
     recorded |= {**shape, **text_notes, **other_notes}
     run, device = RunFolder(out), find_device(device)

@@ -215,10 +215,14 @@ class EncoderDecoder(nn.Module):
     ) -> Tensor:
         """Memory (batch, src_len, d_model) and tokens (batch, tgt_len) -> states (batch, tgt_len, d_model).
 
-        With a `cache`, `tgt` holds only the tokens that the cache has not seen, and so do the states.
+        With a `cache`, `tgt` holds only the tokens that the cache has not seen, and so do the states. Raises
+        ValueError where a variant's attention does not add their keys and values to the cache.
         """
-        x = self.tgt_embed(tgt, len(cache) if cache is not None else 0)
-        return self.decoder(x, memory, src_mask, tgt_mask, cache)
+        before = len(cache) if cache is not None else 0
+        states = self.decoder(self.tgt_embed(tgt, before), memory, src_mask, tgt_mask, cache)
+        if cache is not None and len(cache) != before + tgt.size(1):
+            raise ValueError("the decoder's self-attention has added nothing to its cache: use cache.extend")
+        return states
 
 
 def make_model(

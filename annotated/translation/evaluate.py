@@ -167,7 +167,8 @@ def score_split(
     older = (found, references) if tokenized else None
     if not tokenized and moses_knows(language):
         older = moses_tokenized(found, language), moses_tokenized(references, language)
-    pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer)
+    room = translator.model.max_positions  # longer pairs have no perplexity
+    pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer, room and room - 1)
     batches = TokenBatches(
         pairs, max(4096, int(np.maximum(pairs.src.lengths, pairs.tgt.lengths).max())), shuffle=False
     )

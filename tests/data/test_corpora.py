@@ -170,6 +170,7 @@ def test_holding_out_depends_on_the_sentences_alone():
         ({"name": "wmt"}, "unknown corpus 'wmt'"),
         ({"name": "grammar", "variant": "tok"}, "grammar has no variant"),
         ({"name": "grammar", "path": "x"}, "not read from a path"),
+        ({"name": "grammar", "columns": ["en", "de"]}, "no columns"),
         ({"name": "tatoeba"}, "is read from a path"),
         ({"name": "multi30k", "variant": "bpe"}, "no variant"),
         ({"name": "tatoeba", "path": "x", "pair": "de"}, "not a pair of language codes"),

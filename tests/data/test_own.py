@@ -77,6 +77,14 @@ def test_an_item_that_is_not_an_ordered_pair_of_strings_is_refused(item):
         own_text([("a", "b"), item], "mine")
 
 
+def test_columns_are_refused_where_there_are_no_names(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("1\ta dog\tein Hund\n", encoding="utf-8")
+    for text in (path, (path, path), PAIRS):
+        with pytest.raises(ValueError, match="columns"):
+            own_text(text, "mine", ["en", "de"])
+
+
 def test_an_exhausted_iterator_is_told_from_empty_sides():
     used = iter(PAIRS)
     list(used)

@@ -124,6 +124,7 @@ def test_a_stopped_run_says_so_and_is_resumed(whole, tmp_path, monkeypatch):
     ("settings", "says"),
     [
         ({"tokenizer": "letters"}, "not 'letters'"),
+        ({"preset": "warmup_in"}, "tiny, base, big"),
         ({"tgt_tokenizer": "letters"}, "not 'letters'"),
         ({"src_tokenizer": "chars", "tied_embeddings": "all"}, "two vocabularies"),
         ({"tokenizer": "words", "pair": "en-de", "tied_embeddings": "all"}, "two vocabularies"),
@@ -212,3 +213,15 @@ def test_a_file_where_the_run_should_be(tmp_path):
     (tmp_path / "run").touch()
     with pytest.raises(OSError, match="run"):
         train(tmp_path / "run")
+
+
+def test_a_limit_of_one_sides_subwords_is_not_the_other_sides(tmp_path):
+    pairs = [(f"w{i} w{i + 1}", f"the cat number {i}") for i in range(9000)]
+    settings = {
+        **SMALL,
+        "vocab": None,
+        "max_steps": 1,
+        "src_tokenizer": "spaces",
+        "tgt_tokenizer": "subwords",
+    }
+    assert len(annotated.train(pairs, tmp_path / "run", **settings).src_tokenizer) > 8000

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from annotated.search.cache import DecoderCache
+from annotated.search.greedy import greedy_decode
 from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
 from annotated.transformer.model import make_model
 from annotated.transformer.parts import VARIANTS, Parts, variant
@@ -105,6 +106,17 @@ def test_a_variant_decodes_step_by_step_as_it_does_at_once():
     torch.testing.assert_close(torch.cat(steps, dim=1), at_once, atol=1e-5, rtol=1e-5)
 
 
+def test_attention_that_leaves_its_cache_alone_is_refused():
+    class Forgetful(MultiHeadedAttention):
+        def forward(self, query, key, value, mask=None, cache=None):
+            return super().forward(query, key, value, mask)
+
+    model = modern()
+    model.decoder.layers[0].self_attn = Forgetful(4, 16)
+    with pytest.raises(ValueError, match="cache"):
+        greedy_decode(model, torch.ones(1, 3, dtype=torch.long), None, 5, 1)
+
+
 def test_a_variant_is_saved_and_comes_back_as_itself(tmp_path, registered):
     variant("modern")(Modern)
     model = make(h=4, d_model=16, parts="modern").eval()
@@ -122,7 +134,7 @@ def test_a_variant_that_nobody_registered_is_refused():
 def test_a_part_that_the_settings_do_not_name_is_not_saved(tmp_path):
     model = make(h=4, d_model=16)
     model.encoder.layers[0].self_attn = RotaryAttention(4, 16)
-    with pytest.raises(ValueError, match="RotaryAttention"):
+    with pytest.raises(ValueError, match="self_attn"):
         save_model(tmp_path / "m", model, WORDS, WORDS)
 
 
