@@ -78,7 +78,7 @@ def bleu_metric(tokenize: str = "13a") -> Metric:
     if tokenize not in BLEU.TOKENIZERS:
         raise ValueError(f"sacreBLEU has no tokenizer {tokenize!r}; it has {', '.join(BLEU.TOKENIZERS)}")
     try:
-        # `force` says that tokenised text is so on purpose, which sacreBLEU would otherwise warn of.
+        # `force` says that tokenized text is so on purpose, which sacreBLEU would otherwise warn of.
         return sacrebleu_metric(BLEU(tokenize=tokenize, force=True))
     except RuntimeError:
         extra = f'pip install "sacrebleu[{tokenize.partition("-")[0]}]"'
@@ -100,7 +100,7 @@ def percentage(total: Any) -> float:
 def error_rate(name: str, unit: str, split: Callable[[str], Sequence[str]]) -> Metric:
     """Edits (substitutions, deletions, insertions) for 100 words or characters of the references.
 
-    Words are what white space separates, so this is the token error rate of tokenised text.
+    Words are what white space separates, so this is the token error rate of tokenized text.
     """
 
     def count(hypotheses: Sequence[str], references: Sequence[str]) -> list[list[int]]:
@@ -142,7 +142,7 @@ def bleu_tokenizer(language: str | None) -> str:
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
-    """Compute sacreBLEU's BLEU of raw, detokenised text, cased: what papers should report today.
+    """Compute sacreBLEU's BLEU of raw, detokenized text, cased: what papers should report today.
 
     `tokenize` is one of sacreBLEU's, as `bleu_tokenizer` finds it. Raises as `bleu_metric` does.
     """
@@ -150,7 +150,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "
 
 
 def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Compute BLEU of text that is already tokenised, as multi-bleu.perl does, as older tables have it."""
+    """Compute BLEU of text that is already tokenized, as multi-bleu.perl does, as older tables have it."""
     return bleu(hypotheses, references, "none")
 
 
@@ -167,7 +167,7 @@ def moses_knows(language: str | None) -> bool:
 
 
 def moses_tokenized(sentences: Iterable[str], language: str) -> list[str]:
-    """Lower-case, normalise and tokenise text of a language such as "de", as Multi30k's `lc.norm.tok` was."""
+    """Lower-case, normalize and tokenize text of a language such as "de", as Multi30k's `lc.norm.tok` was."""
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     normalizer, tokenizer = MosesPunctNormalizer(lang=language), MosesTokenizer(lang=language)
@@ -199,7 +199,7 @@ def paired_bootstrap(
     """Compare two systems on test sets drawn from this one, with replacement (Koehn 2004).
 
     Both are scored on the same draws, so that a hard sentence is hard for both. `metric` is by default BLEU
-    with sacreBLEU's tokenizer `tokenize`: "none" for tokenised text. Raises ValueError unless each hypothesis
+    with sacreBLEU's tokenizer `tokenize`: "none" for tokenized text. Raises ValueError unless each hypothesis
     has a reference.
     """
     metric = metric or bleu_metric(tokenize)

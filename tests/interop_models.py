@@ -64,7 +64,7 @@ def subwords(*sides):
 
 
 def spm(lines, size=40):
-    """A SentencePiece file as other programs train them: unigrams, its own symbols, text normalised."""
+    """A SentencePiece file as other programs train them: unigrams, its own symbols, text normalized."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines),

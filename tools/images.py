@@ -2,7 +2,7 @@
 
     python tools/images.py
 
-The SVGs are the sources: text, to be edited by hand. Their style sheets give them dark colours on dark pages.
+The SVGs are the sources: text, to be edited by hand. Their style sheets give them dark colors on dark pages.
 """
 
 import io
@@ -16,7 +16,7 @@ IMAGES = Path(__file__).resolve().parents[1] / "images"
 
 
 def render(svg: str) -> bytes:
-    """Return an SVG as PNG in 64 colours, a tenth of the bytes without a visible difference."""
+    """Return an SVG as PNG in 64 colors, a tenth of the bytes without a visible difference."""
     file = io.BytesIO()
     picture = Image.open(io.BytesIO(vl_convert.svg_to_png(svg, scale=2)))
     picture.convert("RGB").quantize(64).save(file, "PNG", optimize=True)

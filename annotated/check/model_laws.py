@@ -143,13 +143,13 @@ def watched(run: Callable[[], Tensor]) -> tuple[Tensor, list[nn.Module]]:
 
 @law(LESSON, MODEL, "model: residuals and norms")
 def residuals_and_norms(code: Code) -> str:
-    """Each sub-layer adds to its input, and what leaves a stack is normalised."""
+    """Each sub-layer adds to its input, and what leaves a stack is normalized."""
     model = code.model(shake=0.0)
     with torch.no_grad():
         memory, ran = watched(lambda: model.encode(SRC))
     norms = [m for m in ran if "norm" in type(m).__name__.lower() and not list(m.children())]
     if not norms:
-        raise Failure("the encoder has no layer norm", "", "normalise each sub-layer's sum, or its input")
+        raise Failure("the encoder has no layer norm", "", "normalize each sub-layer's sum, or its input")
     outputs = {id(p) for m in model.module.modules() if isinstance(m, nn.Embedding) for p in m.parameters()}
     with torch.no_grad():
         for m in model.module.modules():
@@ -165,9 +165,9 @@ def residuals_and_norms(code: Code) -> str:
     deviation = memory.std(-1, correction=0)
     if not ((deviation > 0.9) & (deviation < 1.1)).all():
         mistake = "pre-norm needs one more norm after the last layer" if order == "pre-norm" else (
-            "the last sum of the encoder is not normalised")  # fmt: skip
+            "the last sum of the encoder is not normalized")  # fmt: skip
         raise Failure(
-            "what leaves the encoder is not normalised", f"deviations {numbers(deviation)}", mistake
+            "what leaves the encoder is not normalized", f"deviations {numbers(deviation)}", mistake
         )
     return order
 

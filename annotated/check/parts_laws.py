@@ -47,14 +47,14 @@ def positions_alone(code: Code) -> None:
 
 @law("06_the_full_model", "layer_norm", "layer norm: each vector alone")
 def layer_norm(code: Code) -> None:
-    """Each vector is normalised by itself over its features: mean 0 and deviation 1, before gain and bias."""
+    """Each vector is normalized by itself over its features: mean 0 and deviation 1, before gain and bias."""
     module, x = code.build("layer_norm", d_model=64), torch.randn(3, 5, 64) * 4 + 2
     with torch.no_grad():
         out = call(module, x=x)
     wanted = F.layer_norm(x, (64,))
     if not close(out, wanted * math.sqrt(63 / 64), 1e-3):  # the unbiased deviation, the classic's, is as good
         name = "layer norm: each vector alone"
-        compare(out, wanted, name, "vectors are not normalised", "a vector", x=x)
+        compare(out, wanted, name, "vectors are not normalized", "a vector", x=x)
 
 
 @law("04_feed_forward_and_embeddings", "embeddings", "embeddings: scale")

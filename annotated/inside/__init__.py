@@ -43,7 +43,7 @@ def page_model(translator: Translator) -> dict[str, Any]:
     if tokenizer is not translator.tgt_tokenizer or not isinstance(tokenizer, SentencePieceTokenizer):
         raise ValueError("the page's model needs one SentencePiece vocabulary for both languages")
     if translator.lower_cased:
-        raise ValueError("the page's model needs normal text; this one reads it lower-cased and tokenised")
+        raise ValueError("the page's model needs normal text; this one reads it lower-cased and tokenized")
     tensors = {name: tensor.detach().cpu() for name, tensor in weights(translator.model).items()}
     packed = torch.cat([tensor.flatten() for tensor in tensors.values()]).half()
     if len(packed) > MOST:

@@ -31,7 +31,7 @@ sentence = " ".join(unicodedata.normalize("NFC", "A dog runs.").split())
 {code}
 ```
 
-Text must be normalised (NFC, one space between words), as in the line that sets `sentence`.
+Text must be normalized (NFC, one space between words), as in the line that sets `sentence`.
 """
 # The code that uses an export with each engine.
 CODE = {

@@ -35,8 +35,8 @@ def plot_beam(
         ax.plot(*zip(parent, place, strict=True), ls=":" if dropped else "-", **look)
         text = f"{pieces(candidate.tokens[-1:])[0]}\n{candidate.log_prob:.2f}".replace("-", "−")
         box = {"boxstyle": "round", "fc": tint, "ec": INK if won else line, "lw": 2.5 if won else 1.2}
-        colour = SOFT if dropped else INK
-        ax.text(*place, text, ha="center", va="center", fontsize=11, color=colour, bbox=box)
+        color = SOFT if dropped else INK
+        ax.text(*place, text, ha="center", va="center", fontsize=11, color=color, bbox=box)
     patch = load("matplotlib.patches").Patch
     handles = [patch(fc=tint, ec=line, label=fate) for fate, (tint, line) in FATES.items()]
     handles.append(plt.Line2D([], [], color=INK, lw=4, label="the winner"))

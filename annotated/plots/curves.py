@@ -9,7 +9,7 @@ import numpy as np
 from annotated.plots.drawing import axes_or_new, palette, plt
 from annotated.training.schedule import rate
 
-# So that runs can be told apart without colour, too.
+# So that runs can be told apart without color, too.
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 # A line of a run's log.jsonl, or what a notebook kept: `step`, and measurements that differ between lines.
 Record = Mapping[str, float]
@@ -33,16 +33,16 @@ def plot_learning_curves(
     if axes is None:
         axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")[1]
     losses, rates = axes
-    colours = palette()
-    losses.plot(*trained, color=colours[0], label="training (dropout on)")
+    colors = palette()
+    losses.plot(*trained, color=colors[0], label="training (dropout on)")
     if any("validation_loss" in record for record in records):
         validated, label = _curve(records, "validation_loss"), "validation (dropout off)"
-        losses.plot(*validated, "o--", ms=5, color=colours[1], label=label)
+        losses.plot(*validated, "o--", ms=5, color=colors[1], label=label)
     if floor is not None:
         losses.axhline(floor, color="black", linestyle=":", label=f"floor, {floor:.3f}")
     losses.set(title=title, xlabel="update", ylabel="loss (nats a target token)", ylim=(0, None))
     losses.legend(frameon=False)
-    rates.plot(*used, color=colours[2])
+    rates.plot(*used, color=colors[2])
     rates.set(title="Learning rate (equation 3)", xlabel="update", ylabel="learning rate", ylim=(0, None))
     for ax in axes:
         ax.xaxis.set_major_formatter("{x:,.0f}")
@@ -88,12 +88,12 @@ def plot_schedules(
     if latest > steps:
         raise ValueError(f"the peak of warmup={latest} lies beyond the last step, {steps}")
     ax = axes_or_new(ax)
-    for (d_model, warmup), colour in zip(settings, palette(len(settings)), strict=True):
+    for (d_model, warmup), color in zip(settings, palette(len(settings)), strict=True):
         # Some 400 steps, the last and the peak, which is the curve's corner, among them.
         shown = sorted({*range(1, steps + 1, max(1, steps // 400)), steps, warmup})
         label = f"d_model {d_model:,}, warm-up {warmup:,}"
-        ax.plot(shown, [rate(step, d_model, factor, warmup) for step in shown], color=colour, label=label)
-        ax.plot(warmup, rate(warmup, d_model, factor, warmup), "o", color=colour, ms=9)
+        ax.plot(shown, [rate(step, d_model, factor, warmup) for step in shown], color=color, label=label)
+        ax.plot(warmup, rate(warmup, d_model, factor, warmup), "o", color=color, ms=9)
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.locator_params(axis="x", nbins=6)
     ax.ticklabel_format(axis="y", style="sci", scilimits=(0, 0), useMathText=True)

@@ -1,4 +1,4 @@
-"""Shared by all figures: the libraries that draw, loaded when something is drawn, axes, colours, checks."""
+"""Shared by all figures: the libraries that draw, loaded when something is drawn, axes, colors, checks."""
 
 import importlib
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def axes_or_new(ax: "plt.Axes | None", width: float = 8.0, height: float = 4.5) 
 
 
 def palette(count: int = 10) -> list[str]:
-    """Return the first colours, in hexadecimal, of seaborn's colour-blind-safe palette; it has ten."""
+    """Return the first colors, in hexadecimal, of seaborn's color-blind-safe palette; it has ten."""
     return load("seaborn").color_palette("colorblind", count).as_hex()
 
 

@@ -62,8 +62,8 @@ def plot_alignment(
             if not (0 <= query < len(queries) and 0 <= key < len(keys)):
                 raise ValueError(f"({query}, {key}) is outside {len(queries)} queries, {len(keys)} keys")
             # White under orange: seen on dark cells and on bright ones.
-            for colour, width, dashes in (("white", 5, "-"), ("#d55e00", 2.5, style)):
-                look: Look = {"edgecolor": colour, "lw": width, "ls": dashes}
+            for color, width, dashes in (("white", 5, "-"), ("#d55e00", 2.5, style)):
+                look: Look = {"edgecolor": color, "lw": width, "ls": dashes}
                 ax.add_patch(plt.Rectangle((key - 0.44, query - 0.44), 0.88, 0.88, fill=False, **look))
     return ax
 
@@ -85,8 +85,8 @@ def plot_mask(
     keys = [str(i) for i in range(mask.size(-1))] if keys is None else keys
     mask = mask_per_query(mask, queries, keys)
     ax = axes_or_new(ax, 0.5 * len(keys) + 3.5, 0.5 * len(queries) + 1.5)
-    colours = load("matplotlib.colors").ListedColormap([HIDDEN, ALLOWED])
-    ax.imshow(mask.cpu().numpy(), cmap=colours, vmin=0, vmax=1)
+    colors = load("matplotlib.colors").ListedColormap([HIDDEN, ALLOWED])
+    ax.imshow(mask.cpu().numpy(), cmap=colors, vmin=0, vmax=1)
     patch = load("matplotlib.patches").Patch
     patches = [patch(color=ALLOWED, label="may attend"), patch(color=HIDDEN, label="hidden")]
     ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)

@@ -44,7 +44,7 @@ FIGURE_STYLE = {
 def setup_notebook() -> None:
     """Give matplotlib, seaborn and altair the look of the series, and altair the renderer `chart_bundle`.
 
-    Whatever the reader's own settings are, figures come out the same. Colours are seaborn's colour-blind-safe
+    Whatever the reader's own settings are, figures come out the same. Colors are seaborn's color-blind-safe
     palette, text can be read at half size. There is no grid, which would lie over every heatmap:
     `axes.grid(True)` draws one. Where the environment variable ANNOTATED_SVG is set, as the builder of the
     notebooks does, each also comes as SVG. Raises ModuleNotFoundError that names the extra to install.
@@ -93,7 +93,7 @@ def _style_charts() -> None:
 
 
 def _chart_theme() -> dict[str, Any]:
-    """The same look for altair: sizes in pixels, colours of the palette that the figures have."""
+    """The same look for altair: sizes in pixels, colors of the palette that the figures have."""
     text = {"labelFontSize": 13, "titleFontSize": 14, "titleFontWeight": "normal"}
     viridis = {"scheme": "viridis"}
     config = {

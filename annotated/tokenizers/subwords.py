@@ -86,7 +86,7 @@ class _Subwords(Tokenizer):
 class SentencePieceTokenizer(_Subwords):
     """Byte-pair encoding (section 5.1) with byte fallback: `decode(encode(text)) == text`.
 
-    No text is unknown, white space is kept as it is, and nothing is normalised. The one exception is a lone
+    No text is unknown, white space is kept as it is, and nothing is normalized. The one exception is a lone
     surrogate, which is no character: it becomes U+FFFD, and `replaced` counts how often that was done.
     """
 
@@ -173,7 +173,7 @@ class SentencePieceTokenizer(_Subwords):
 class MarianTokenizer(_Subwords):
     """One side of a Marian model: its SentencePiece file, and the vocabulary in the order of our ids.
 
-    Text is normalised as SentencePiece was trained to, so unlike `SentencePieceTokenizer` this does not give
+    Text is normalized as SentencePiece was trained to, so unlike `SentencePieceTokenizer` this does not give
     every text back. Pieces that the vocabulary lacks become `<unk>`. A target language, where a model has
     several, is named before the text: `>>fra<< A dog runs.`
     """
@@ -230,7 +230,7 @@ def _train(sentences: Iterable[str], **sizes: Any) -> bytes:
 def merge_pieces(
     symbols: list[str], scores: Mapping[str, float], dropout: float, random: Random
 ) -> list[str]:
-    """Join neighbours into pieces until no two make one, some left out at random (Provilkov et al. 2020).
+    """Join neighbors into pieces until no two make one, some left out at random (Provilkov et al. 2020).
 
     At each step the pair goes first whose piece has the highest score, the leftmost of equals; each pair is
     left out of the choice with probability `dropout`, and where that leaves none, merging ends. Without

@@ -17,7 +17,7 @@ from annotated.translation.evaluate import TokenScores, greedy_bleu, score_token
 class Validation:
     """Score a model on `batches`: each process its share, and the sums are those of all.
 
-    `notes` name the languages ("pair") and tokenised text ("variant"), by which BLEU counts words.
+    `notes` name the languages ("pair") and tokenized text ("variant"), by which BLEU counts words.
     """
 
     def __init__(self, batches: TokenBatches, tokenizer: Tokenizer, notes: Mapping[str, object]):

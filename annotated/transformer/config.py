@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """The shape and behaviour of a model. The defaults are the paper's base model.
+    """The shape and behavior of a model. The defaults are the paper's base model.
 
     Raises ValueError for a value out of range, and for settings that contradict each other.
     """

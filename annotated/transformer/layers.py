@@ -47,7 +47,7 @@ class Embeddings(nn.Module):
 
 
 class SublayerConnection(nn.Module):
-    """Surround a sub-layer with dropout, a residual connection and layer normalisation.
+    """Surround a sub-layer with dropout, a residual connection and layer normalization.
 
     Post-norm, the paper's, is LayerNorm(x + Dropout(Sublayer(x))) (sections 3.1 and 5.4);
     with `norm_first` it is pre-norm, x + Dropout(Sublayer(LayerNorm(x))).

@@ -150,7 +150,7 @@ class EncoderDecoder(nn.Module):
 
     @classmethod
     def from_config(cls, config: TransformerConfig) -> "EncoderDecoder":
-        """Build a freshly initialised model; its settings stay at hand as `.config`."""
+        """Build a freshly initialized model; its settings stay at hand as `.config`."""
         c, parts = config, parts_of(config)
         attention, feed_forward = parts.attention(), parts.feed_forward()
         # Two modules: one that the layer used twice would stay shared in all clones of the layer.

@@ -40,7 +40,7 @@ class Parts:
         return PositionwiseFeedForward(c.d_model, c.d_ff, c.relu_dropout, c.activation)
 
     def norm(self) -> nn.Module:
-        """Build the normalisation of (..., d_model)."""
+        """Build the normalization of (..., d_model)."""
         return nn.LayerNorm(self.config.d_model, eps=self.config.layer_norm_eps)
 
     def positions(self) -> nn.Module:

@@ -116,14 +116,14 @@ class Results:
     beam: int
     alpha: float
     penalty: str
-    bleu: Score | None  # cased and detokenised; None where the text itself is tokenised
-    tokenized_bleu: Score | None  # lower-cased and tokenised, as older tables have it; see `moses_knows`
+    bleu: Score | None  # cased and detokenized; None where the text itself is tokenized
+    tokenized_bleu: Score | None  # lower-cased and tokenized, as older tables have it; see `moses_knows`
     chrf: Score
     perplexity: float  # per token, without label smoothing
     accuracy: float  # share of reference tokens that were the model's first choice
 
     def __str__(self) -> str:
-        scores = {"as written": self.bleu, "tokenised, lower-cased beforehand": self.tokenized_bleu}
+        scores = {"as written": self.bleu, "tokenized, lower-cased beforehand": self.tokenized_bleu}
         lines = [f"{name}: {found}" for name, found in scores.items() if found is not None]
         perplexity = f"perplexity = {self.perplexity:.2f} per subword, accuracy = {self.accuracy:.1%}"
         return "\n".join([*lines, str(self.chrf), f"{perplexity}, no smoothing"])
@@ -153,12 +153,12 @@ def score_split(
 ) -> tuple[Results, list[str]]:
     """Translate a split and score that; returns the scores and the translations.
 
-    `tokenized` text is tokenised and lower-cased already; for other text, `tokenize` names sacreBLEU's
+    `tokenized` text is tokenized and lower-cased already; for other text, `tokenize` names sacreBLEU's
     tokenizer, if not the language's. Raises ValueError for an unknown split, and as `bleu_metric` does.
     """
     text = corpus[split]
     if tokenized and tokenize:
-        raise ValueError(f"this text is tokenised already: its BLEU takes no tokenizer {tokenize!r}")
+        raise ValueError(f"this text is tokenized already: its BLEU takes no tokenizer {tokenize!r}")
     tokenize = tokenize or bleu_tokenizer(corpus.tgt_language)
     measure = bleu_metric(tokenize)
     found = translator.translate(text.src, beam, alpha, penalty, progress=progress)

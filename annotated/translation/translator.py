@@ -36,11 +36,11 @@ AT_ONCE = 2**16  # source tokens that CTranslate2 is given at a time, and batche
 class Translator:
     """Translate sentences: `Translator.load("runs/first")("A dog runs.")`.
 
-    The defaults are the paper's search: beam 4, length penalty alpha 0.6 (section 6.1). Text is normalised
+    The defaults are the paper's search: beam 4, length penalty alpha 0.6 (section 6.1). Text is normalized
     by `tokenizers.normalize` before the model reads it.
 
     Args:
-        lower_cased: the model was trained on lower-cased, tokenised text only, so capitals are refused.
+        lower_cased: the model was trained on lower-cased, tokenized text only, so capitals are refused.
         pair: the languages, such as "en-de", if known.
         engine: "pytorch" searches with `beam_search`; "ctranslate2" with that library, which finds the same.
             "auto" takes CTranslate2 for calls of at least 128 sentences where it is installed and the model
@@ -252,9 +252,9 @@ class Translator:
         return (self.tgt_tokenizer.start, self.tgt_tokenizer.pad, *self.tgt_tokenizer.forbidden_ids)
 
     def pass_tokenized(self) -> None:
-        """Raise ValueError for a model that reads normal text, because the text is tokenised."""
+        """Raise ValueError for a model that reads normal text, because the text is tokenized."""
         if not self.lower_cased:
-            raise ValueError("this model reads normal text, and does not want it tokenised: leave that out")
+            raise ValueError("this model reads normal text, and does not want it tokenized: leave that out")
 
     # ---- attention
 

@@ -188,7 +188,7 @@ def main() -> None:
         parser.error(str(error))
     if translator.lower_cased:
         print(
-            f"{settings.model} reads lower-cased, tokenised text alone; it refuses capitals", file=sys.stderr
+            f"{settings.model} reads lower-cased, tokenized text alone; it refuses capitals", file=sys.stderr
         )
     app = create_app(translator, settings)
     uvicorn.run(

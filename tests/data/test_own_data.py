@@ -76,11 +76,11 @@ def test_no_score_leans_on_a_language_that_nobody_named(run, files, tmp_path, ca
     assert main(asked) == 0
     out = capfd.readouterr().out
     assert "as written: BLEU" in out
-    assert "tokenised" not in out
+    assert "tokenized" not in out
     found = json.loads(scores.read_text(encoding="utf-8"))
     assert (found["corpus"], found["pair"], found["tokenized_bleu"]) == ("own", None, None)
     assert main([*asked, "--pair", "en-de"]) == 0
-    assert "tokenised, lower-cased beforehand: BLEU" in capfd.readouterr().out
+    assert "tokenized, lower-cased beforehand: BLEU" in capfd.readouterr().out
     assert json.loads(scores.read_text(encoding="utf-8"))["pair"] == "en-de"
 
 
@@ -96,7 +96,7 @@ def test_the_language_decides_how_bleu_counts(run, files, capfd):
         assert main([*asked, *more]) == 0
         out = capfd.readouterr().out
         assert cut in out.splitlines()[0]
-        assert "tokenised" not in out
+        assert "tokenized" not in out
     complains([*asked, "--bleu-tokenize", "moses"], capfd, "no tokenizer 'moses'", "13a", "zh")
 
 

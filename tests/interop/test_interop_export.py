@@ -127,8 +127,8 @@ def write(package, *args):
 def test_ten_lines_use_an_export_without_us(package, learned, tmp_path):
     write(package, tmp_path / "out", *learned)
     assert len([line for line in code_of(tmp_path / "out").splitlines() if line]) <= 22
-    unnormalised = ENGLISH[1].replace(" ", "\u00a0 ")
-    for sentence, translation in zip([ENGLISH[0], unnormalised], GERMAN, strict=False):
+    unnormalized = ENGLISH[1].replace(" ", "\u00a0 ")
+    for sentence, translation in zip([ENGLISH[0], unnormalized], GERMAN, strict=False):
         assert say_it(tmp_path / "out", sentence) == translation + "\n"
 
 

@@ -38,8 +38,8 @@ def test_colours_mean_what_the_legend_says() -> None:
 @pytest.mark.parametrize("allowed", [True, False])
 def test_a_mask_of_one_kind_keeps_its_colour(allowed: bool) -> None:
     image = plot_mask(torch.full((4, 4), allowed), TOKENS, TOKENS).images[0]
-    colour = image.cmap(image.norm(image.get_array()))[0, 0]
-    np.testing.assert_allclose(colour, mpl.colors.to_rgba(ALLOWED if allowed else HIDDEN))
+    color = image.cmap(image.norm(image.get_array()))[0, 0]
+    np.testing.assert_allclose(color, mpl.colors.to_rgba(ALLOWED if allowed else HIDDEN))
 
 
 def test_one_row_serves_every_query() -> None:

@@ -1,4 +1,4 @@
-"""Text that looks alike is normalised to the same string."""
+"""Text that looks alike is normalized to the same string."""
 
 import unicodedata
 

@@ -41,7 +41,7 @@ NASTY = [
     "Windows\r",
     "\ufeffBOM",
     "▁ ▁▁a▁ \ue000 \ue000m \ue000e▁\ue000",
-    "cafe\u0301 ﬁne Ⅷ ①",  # nothing is normalised
+    "cafe\u0301 ﬁne Ⅷ ①",  # nothing is normalized
     "\ufffd",
 ]
 

@@ -120,7 +120,7 @@ COMES_BACK = {
     "ALiBi, slopes in an attribute": {"attention": lambda: Alibi(2, 8, "attribute")},
     "a local class, a lambda, a partial": {"feed_forward": local},
     "orthogonal weights": {"feed_forward": lambda: parametrizations.orthogonal(nn.Linear(8, 8))},
-    "normalised weights": {"feed_forward": lambda: parametrizations.weight_norm(nn.Linear(8, 8))},
+    "normalized weights": {"feed_forward": lambda: parametrizations.weight_norm(nn.Linear(8, 8))},
     "a spectral norm": {"feed_forward": lambda: parametrizations.spectral_norm(nn.Linear(8, 8))},
     "other waves": {"positions": lambda: Waves(8)},
     "no parameters": {"norm": nn.Tanh},

@@ -60,7 +60,7 @@ def to_page(notebook: NotebookNode, name: str, figures: Path, up: str = "../") -
         if cell.cell_type == "code":
             picture = figure_name(cell, name)
             cell.outputs = [as_html(output, section, figures, picture, up) for output in cell.outputs]
-        elif cell.pop("attachments", None):  # as SVG, with a twin in dark colours
+        elif cell.pop("attachments", None):  # as SVG, with a twin in dark colors
             cell.source = ATTACHED.sub(rf"({up}images/\1.svg)", cell.source)
 
 

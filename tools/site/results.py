@@ -53,7 +53,7 @@ TOLD = (
 
 def results_table() -> str:
     """The shipped models, a row each: BLEU with its 95% interval, beside what was published."""
-    head = f"| model | parameters | BLEU on `{SPLIT}`, tokenised | cased, as written | published |"
+    head = f"| model | parameters | BLEU on `{SPLIT}`, tokenized | cased, as written | published |"
     return table(head, map(model_row, shipped_models()))
 
 

@@ -135,7 +135,7 @@ def test_everybody_can_read_it(visit: Visit, theme: str) -> None:
 
 @pytest.mark.parametrize(("media", "theme"), [("screen", "light"), ("screen", "dark"), ("print", "dark")])
 def test_a_drawing_has_the_colours_of_the_theme(visit: Visit, media: str, theme: str) -> None:
-    """Its dark colours follow the colour scheme of the page; on paper it is light."""
+    """Its dark colors follow the color scheme of the page; on paper it is light."""
     visit.page.emulate_media(media=media)
     visit.page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
     drawings = visit.page.locator(".bd-article img[src*='_images/']")
