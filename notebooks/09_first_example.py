@@ -96,9 +96,10 @@ assert torch.equal(batch.tgt[:, 1:], batch.tgt_y[:, :-1])
 assert batch.ntokens == LENGTH - 1
 
 # %% [markdown]
-# Read it column by column. After `1`, the decoder must say `7`. After `7`, it must say `3`. The right answers
-# stand in the decoder's own input, one place further to the right, but the causal mask hides everything to
-# the right. So the model answers nine questions in one pass, and it cannot see the answer to any of them.
+# Read it column by column. After `1`, the decoder must say `7`. After `7`, it must say `3`. All the right
+# answers except the last stand in the decoder's own input, one place further to the right, but the causal
+# mask hides everything to the right. So the model answers nine questions in one pass, and it cannot see the
+# answer to any of them.
 
 # %% [markdown]
 # ## The training loop
@@ -476,8 +477,8 @@ with evaluating(model):
 # %% [markdown]
 # ## What you can now say
 #
-# - A training loop is forward, loss, backward, step, zero, schedule. If you forget `zero_grad` or the
-#   scheduler, nothing raises an error, and the model does not learn.
+# - A training loop is forward, loss, backward, step, zero, schedule. If you forget `zero_grad` or
+#   `scheduler.step`, nothing raises an error. Our model did not learn without these lines.
 # - Validation needs `eval()` to switch off dropout, and `no_grad()` so that PyTorch keeps nothing for
 #   `backward`.
 # - In training the decoder reads the truth, which is called teacher forcing. In use it reads its own output,

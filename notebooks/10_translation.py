@@ -14,8 +14,9 @@
 # - **After:** you can train a translator on your own text, judge what a BLEU score tells you, and say how
 #   translators are built today.
 #
-# "The paper" is "Attention Is All You Need" (Vaswani et al., 2017); these are its sections 5.1 and 6.1. A
-# number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims.
+# "The paper" is "Attention Is All You Need" (Vaswani et al., 2017), and this lesson belongs to its sections
+# 5.1 and 6.1. A number after `≈` may differ on your processor. Folded cells called *Check* test what the text
+# claims.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -362,9 +363,9 @@ assert scores["the source again"] < 2 < 10 < scores["nearest of 20,000"] < score
 assert scores["right words, German order"] < scores["our model"] - 10
 
 # %% [markdown]
-# On newspaper text, the 28.4 of the paper's big model was a record. In our language, a system that knows
-# every word but no English word order gets about 36, and nobody would call it good. **A BLEU score means
-# something only beside other scores on the same text.**
+# On newspaper text, the 28.4 of the paper's big model was a record. In our artificial language, a system that
+# knows every word but no English word order gets about 36, and nobody would call it good. **A BLEU score
+# means something only beside other scores on the same text.**
 #
 # Now we look at test, once. We decide beforehand how to score it: greedy decoding and `13a`. How certain is
 # the score? Other sentences would give another score. We have no others, but we can imitate them: we draw 500
@@ -439,7 +440,7 @@ assert abs(compared.a.value - official.value) < 8
 # OPUS-MT has published more than a thousand of them. Most are Transformers of the paper's base size, and they
 # run on a laptop. In the library `transformers`,
 # `MarianMTModel.from_pretrained("Helsinki-NLP/opus-mt-en-de")` is a PyTorch module like ours. To train it,
-# change the forward line in the loop of [09](09_first_example.ipynb).
+# change the two lines of the forward pass in the loop of [09](09_first_example.ipynb).
 
 # %% [markdown]
 # ## What you can now say

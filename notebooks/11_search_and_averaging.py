@@ -334,14 +334,14 @@ assert seconds[80][0] / seconds[20][0] > 1.3 * seconds[80][1] / seconds[20][1]
 
 # %% [markdown]
 # The loop without a cache is slower, and its time grows faster. Count the positions that go through the
-# layers. For $T$ tokens, the loop with a cache computes $T$ positions, so twice the length takes about twice
-# the time. The loop without a cache computes $1 + 2 + \dots + T$, which is about half of $T^2$, so twice the
-# length takes up to four times as long. Measured times vary from run to run, and yours will differ.
+# layers. For $T$ tokens, the loop with a cache computes $T$ positions, so twice the length means twice as
+# many positions. The loop without a cache computes $1 + 2 + \dots + T$, which is about half of $T^2$, so
+# twice the length means about four times as many. Measured times vary from run to run, and yours will differ.
 #
 # The price is memory. Each of the $N$ layers keeps a key and a value of $d_{model}$ numbers for every target
 # position and, for cross-attention, for every source position. The search of the next section translates $B$
-# sentences at once and keeps $k$ hypotheses of each. If every hypothesis has its own copy of both, the cache
-# holds
+# sentences at once and keeps $k$ hypotheses of each. If every hypothesis has its own copy of the keys and
+# values of both texts, the cache holds
 #
 # $$2 \cdot N \cdot d_{model} \cdot (\text{target} + \text{source tokens}) \cdot B \cdot k$$
 #
@@ -643,8 +643,9 @@ assert 4 <= wide[0].index((tokenizer.end,)) < 20  # how many first words are lik
 #
 # ### What it brings
 #
-# We measured greedy decoding and 18 beam searches on the 1,000 captions of a test text. In the table, "none"
-# means no penalty, "gnmt 0.6" is the paper's penalty, and "length" divides by the number of tokens:
+# We measured greedy decoding and 18 beam searches on the 1,000 captions of a test text. The table shows five
+# of these results. In it, "none" means no penalty, "gnmt 0.6" is the paper's penalty, and "length" divides by
+# the number of tokens:
 
 # %%
 from annotated.translation.evaluate import recorded
@@ -669,8 +670,8 @@ assert scores["beam 50, none"]["length"] < 0.9
 # *Are the 0.2 points of the paper's search more than luck? Which penalty is best? We measured it in [What do
 # beam, penalty and averaging bring in BLEU?](evidence/what_do_beam_penalty_and_averaging_bring.ipynb)*
 #
-# **To keep:** short sentences have higher log-probabilities, a wide beam finds them, and a length penalty
-# corrects for that.
+# **To keep:** short sentences tend to have higher log-probabilities, a wide beam finds them, and a length
+# penalty corrects for that.
 
 # %% [markdown]
 # ## A mean of weights
@@ -803,7 +804,7 @@ assert of_five[-1] < min(alone[10:])
 #   numbers per token and hypothesis.
 # - A batched beam search takes the best of k · V continuations, and tokens and cache must follow. Forced
 #   decoding tests it.
-# - Short sentences have higher log-probabilities, so a wide beam needs a length penalty.
+# - Short sentences tend to have higher log-probabilities, so a wide beam needs a length penalty.
 # - Late in training, the mean of the last checkpoints of one run can have a lower loss than each of them.
 #
 # **Deeper:** [What do beam, penalty and averaging bring in

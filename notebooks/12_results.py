@@ -383,8 +383,8 @@ assert ours.low < 41.02 < ours.high
 #   all the others.
 # - A difference may be the luck of the sentences or of the seed. To find a difference of 0.3 BLEU, you need
 #   about $16\, (s/0.3)^2$ runs of each model.
-# - Seven of the 19 rows of Table 3 are within 0.3 BLEU of the base model, which may be luck. Perplexity ranks
-#   models much as BLEU does, as long as their loss is the same.
+# - Seven of the 19 rows of Table 3 are within 0.3 BLEU of the base model, and such a small difference may be
+#   luck. Perplexity ranks models much as BLEU does, as long as their loss is the same.
 # - An honest report says how the score was counted, what was chosen on val, how many seeds there were, and
 #   how often you looked at test.
 #
@@ -412,7 +412,7 @@ for big_french in (41.0, 41.8):
 # **Exercise 2 (medium).** Will your experiment find what it looks for? Do not trust the formula. Write a
 # simulation. Two systems have true means that differ by `difference`. Each is trained with `seeds` seeds, and
 # its runs have the standard deviation `spread`. A difference counts as found if it is larger than
-# $1.96 \cdot s \sqrt{2/n}$, with the true `spread` as $s$.
+# $1.96 \cdot s \sqrt{2/n}$, where $s$ is the true `spread` and $n$ is `seeds`.
 
 
 # %% tags=["exercise"]
@@ -485,7 +485,7 @@ assert paired_interval(first, first, lengths) == (0, 0)
 #
 # 1. **Before you train**, write down the question, the two or three models that you will compare, the
 #    measure, what you will choose on val, how many seeds you can afford, and which difference they can
-#    detect. Exercise 2 computes the last.
+#    detect. For the last, try several differences in the function of exercise 2.
 # 2. **Train.** Try the same three learning rates for every model, and say so if the best one is the largest
 #    or the smallest. `annotated train` takes all settings as flags, and [10](10_translation.ipynb) shows it
 #    in Python.

@@ -83,8 +83,8 @@ print("possible:", *(f"{pair.german_words[t]}–{pair.english_words[s]}" for s, 
 # The alignments are about words, but our maps are about subwords. The word *Straßenbahn* (tram), for example,
 # is made of three pieces. So we turn each map of pieces into a map of words. The row of a word is the
 # **average** of its pieces' rows, so that it still adds up to 1. The column of a word is the **sum** of its
-# pieces' columns, because all weight on a piece is weight on the word. The folded cell finds the number of
-# each piece's word.
+# pieces' columns, because all weight on a piece is weight on the word. For each piece, the folded cell finds
+# the number of its word in the sentence.
 
 # %% tags=["scaffold"]
 from bisect import bisect

@@ -216,8 +216,8 @@ assert changed_outputs(as_it_comes) == [0, 1, 2]
 # %% [markdown]
 # By default the module expects the shape `(length, batch, d_model)`. It read our tensor as five sentences of
 # three words, and words of different sentences attended to each other. Without masks, the module checks only
-# that source and target have the same number of sentences. It took our lengths for these numbers, and both
-# lengths are 5.
+# that every vector has `d_model` numbers, and that source and target have the same number of sentences. Here
+# it took the length of our sentences for the number of sentences, and that length is 5 in both texts.
 #
 # **To keep:** always write `batch_first=True`.
 

@@ -100,9 +100,8 @@ assert calls > 500
 #
 # operations. The rule leaves out the products of queries with keys, which are small for short sentences.
 # PyTorch can count all operations without computing anything. On the device `meta`, a tensor has a shape but
-# no content. We take the base model and a batch as large as the paper's, 25,000 tokens on each side. The
-# encoder's weights meet only the source tokens, and the decoder's only the target tokens, so we count 25,000
-# and not 50,000.
+# no content. We take the base model and a batch as large as the paper's, 25,000 tokens on each side. Each
+# weight matrix meets either the source tokens or the target tokens, so we count 25,000 and not 50,000.
 
 # %%
 from torch.utils.flop_counter import FlopCounterMode
@@ -139,8 +138,8 @@ assert 0.25 < reached / P100 < 0.35
 # each fetched number is used. A call's **arithmetic intensity** is the number of operations that it does
 # per byte that it reads or writes.
 #
-# Suppose that you multiply one row of 4,096 numbers with a matrix of $4096 \times 4096$. Each weight is
-# fetched and used once. Now multiply 256 rows with the same matrix. Each fetched weight is used 256 times.
+# Suppose that you multiply one row of 4,096 numbers by a matrix of $4096 \times 4096$. Each weight is fetched
+# and used once. Now multiply 256 rows by the same matrix. Each fetched weight is used 256 times.
 #
 # **Before you run this:** 64 rows take 64 times the arithmetic of one row. How many times as long will the
 # product take?
@@ -369,7 +368,7 @@ assert tables[1] / tables[0] > 3.2
 # builds a table of smoothed targets, with an entry for each token and each word of the vocabulary. PyTorch's
 # own loss does without this table, and its fused Adam updates all weights in one call.
 #
-# **Before you run this:** which share of the time will the matrix products take now?
+# **Before you run this:** what share of the time will the matrix products take now?
 
 # %% tags=["nbval-ignore-output"]
 fused_adam = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
@@ -527,7 +526,7 @@ torch.testing.assert_close(divided_last, wanted)
 #
 # This package's `Trainer` works this way, and `annotated train --help` says how to start it on several GPUs.
 # The same rule holds for *gradient accumulation* ([09](09_first_example.ipynb), exercise 2), in which one GPU
-# processes the pieces one after the other.
+# processes the parts one after the other.
 #
 # **To keep:** add the gradients and the token counts over all GPUs, and divide last.
 

@@ -111,7 +111,7 @@ print(*to_tokens(example.english_tree))
 
 # %% [markdown]
 # To get back to a tree, we put the words in again. The next function keeps a *stack*, a list of the brackets
-# that are still open. If the tokens don't form a tree, or if the tree has another number of words, the
+# that are still open. If the tokens don't form a tree, or if the tree has a different number of words, the
 # function returns `None`.
 
 # %%
@@ -452,7 +452,7 @@ assert repaired < 0.6 * found.count(None)
 # ([11](11_search_and_averaging.ipynb)) keeps several beginnings, so it may still have a right one.
 #
 # Language models are constrained in the same way. If the output must be JSON, the decoder masks all tokens
-# that would break its rules.
+# that would break the rules of JSON.
 #
 # *The paper parsed with a beam of 21. For our parser, a beam helps with the constraint and does not help
 # without it: [Does a wide beam hurt parsing?](evidence/does_a_wide_beam_hurt_parsing.ipynb)*
@@ -472,15 +472,16 @@ assert repaired < 0.6 * found.count(None)
 # | Petrov et al. (2006), BerkeleyParser | WSJ only | 90.4 |
 # | **Transformer (4 layers)** | WSJ only | **91.3** |
 # | Dyer et al. (2016), discriminative | WSJ only | 91.7 |
-# | **Transformer (4 layers)** | semi-supervised, 17 million sentences more | **92.7** |
+# | **Transformer (4 layers)** | semi-supervised, 17 million more sentences | **92.7** |
 # | Dyer et al. (2016), generative | WSJ only | 93.3 |
 #
 # > "In contrast to RNN sequence-to-sequence models, the Transformer outperforms the BerkeleyParser even when
 # > training only on the WSJ training set of 40K sentences." (section 6.3)
 #
-# A model that has nothing built in for trees comes close to the best parsers that do. Among the parsers that
-# were trained on the same 40,000 sentences, only the two of Dyer et al. stayed ahead. You cannot compare our
-# numbers with this table, because our grammar is far simpler than the language of the Wall Street Journal.
+# A model that has nothing built in for trees comes close to the best parsers that were built for trees. Among
+# the parsers that were trained on the same 40,000 sentences, only the two of Dyer et al. stayed ahead. You
+# cannot compare our numbers with this table, because our grammar is far simpler than the language of the Wall
+# Street Journal.
 
 # %% [markdown]
 # ## What you can now say
@@ -497,10 +498,10 @@ assert repaired < 0.6 * found.count(None)
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Predict first, then write another parser that does not read. English trees branch
-# to the right: the longer part of a phrase usually comes last. So put an NP around the first word, open a
-# VP before every other word, and close all VPs before the final punctuation. Does this parser score better
-# than the 37% of our baseline?
+# **Exercise 1 (easy).** Predict first, then write another parser that does not read. English trees branch to
+# the right: the longer part of a phrase usually comes last. So put an NP around the first word, open a VP
+# before each further word, and close all VPs before the final punctuation mark, which gets no VP. Does this
+# parser score better than the 37% of our baseline?
 
 
 # %% tags=["exercise"]

@@ -403,11 +403,11 @@ assert losses["+ rotary"] < losses["+ RMSNorm"]
 # %% [markdown]
 # ## Writing with a cache
 #
-# The model is trained on whole windows, but it writes one token at a time. A simple loop would send the
-# whole text through the model again for each new token. This is wasteful, because the keys and values of
-# earlier tokens never change: no token sees a later one. So each layer stores them in its **KV cache**.
-# Each step then sends only the newest token through the model, and its query looks at all stored keys.
-# Lesson [11](11_search_and_averaging.ipynb) draws this.
+# The model is trained on whole windows, but it writes one token at a time. A simple loop would send the whole
+# text through the model again for each new token. This is wasteful, because the keys and values of earlier
+# tokens never change: no token sees a later one. So each layer stores them in its **key/value cache**, or KV
+# cache for short. Each step then sends only the newest token through the model, and its query looks at all
+# stored keys. Lesson [11](11_search_and_averaging.ipynb) draws this.
 
 
 # %%
@@ -559,7 +559,7 @@ assert losses["+ SwiGLU"] < losses["2017"]
 #
 # The list does not rank the parts, because each line is a single short run. *We also compared them in a
 # translation model, with three seeds each. After 300 updates, its loss was lower with rotary positions or
-# with SwiGLU, and no lower with both than with one of them: [Which changes since 2017 pay
+# with SwiGLU, and both together lowered it no further than one of them alone: [Which changes since 2017 pay
 # here?](evidence/which_changes_since_2017_pay.ipynb)*
 #
 # **To keep:** SwiGLU multiplies the inner numbers by a gate. The gate needs a third matrix, and a smaller
@@ -759,7 +759,7 @@ assert losses["+ SwiGLU"] < blind < bigram
 # words, and the causal mask alone lets it learn something about their order (compare 05).
 
 # %% [markdown]
-# **A project.** Train this model on a text of your own: a book, your mails, a programming language. Use a
+# **A project.** Train this model on a text of your own: a book, your emails, a programming language. Use a
 # subword tokenizer ([10](10_translation.ipynb)), and keep a part of the text for the test. Answer one
 # question with runs, such as: *does twice the width or twice the data lower the loss more?* For a good
 # answer, write down your guess beforehand, tune the learning rate for each contestant, run three seeds of
