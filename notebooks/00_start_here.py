@@ -96,8 +96,8 @@ assert written.index("▁Hund") < written.index("▁Ball")
 #
 # - **Time.** The state after 50 words depends on the state after 49. A GPU could work on all words at once,
 #   but it has to wait.
-# - **Distance.** If word 50 depends on word 1, the information has to survive 49 updates. So does the
-#   gradient on its way back.
+# - **Distance.** If word 50 depends on word 1, the information has to survive 49 steps of the network. So
+#   does the gradient on its way back.
 #
 # A translation model had two RNNs: an **encoder** that reads the source sentence, and a **decoder** that
 # writes the target sentence. At first, a single vector between them had to hold the whole sentence. Bahdanau
@@ -129,11 +129,11 @@ assert written.index("▁Hund") < written.index("▁Ball")
 # sentence. Together, these vectors are called the **memory**.
 #
 # The **decoder** reads the German words written so far. From them and from the memory, it computes a
-# probability for every token of the vocabulary. One token is chosen, and the decoder runs again, with that
-# token added to what it reads.
+# probability for every token of the *vocabulary*, the list of all tokens. One token is chosen, and the
+# decoder runs again, with that token added to what it reads.
 #
 # As code, the whole model is three lines. We will now open its five parts, `src_embed`, `encoder`,
-# `tgt_embed`, `decoder` and `generator`:
+# `tgt_embed`, `decoder` and `generator`. The masks say which tokens may be looked at:
 #
 # ```
 # memory = encoder(src_embed(src), src_mask)                    # read the English sentence
@@ -148,9 +148,9 @@ assert written.index("▁Hund") < written.index("▁Ball")
 # ### A model small enough to print
 #
 # The paper's model has vectors of 512 numbers, too many to read. So we train a tiny model with vectors of
-# **four** numbers, one layer on each side, and two attention heads. It learns eight sentences. They are
-# short, but they need attention: the English *a* becomes *ein* before *Hund* and *eine* before *Katze*. Here
-# are three of them:
+# **four** numbers, one layer on each side, and two *heads*, that is, two attentions side by side. It learns
+# eight sentences. They are short, but they need attention: the English *a* becomes *ein* before *Hund* and
+# *eine* before *Katze*. Here are three of them:
 
 # %% tags=["scaffold"]
 import math
@@ -369,7 +369,7 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 #
 # We compute this formula from the inside out, for the first of our model's two heads. This head has its own
 # three matrices, $W^Q$, $W^K$ and $W^V$, which make queries, keys and values that are $d_k = 2$ numbers wide.
-# In the code, they are the first two columns of wider matrices that hold both heads:
+# In the code, each is the first two columns of a wider matrix, which holds both heads:
 
 # %%
 wide_q, wide_k, wide_v, w_o = (m.weight.T.detach() for m in tiny.encoder.layers[0].self_attn.linears)
@@ -420,8 +420,8 @@ assert [f"{w:.2f}" for w in weights[1]] == ["0.40", "0.30", "0.30"]
 # $0.40 \cdot 0.88 + 0.30 \cdot (-1.04) + 0.30 \cdot (-0.43) = -0.09$.
 #
 # In code, this is a short function. It takes one more argument, the **mask**, which is `False` at every
-# position that must not be looked at. The function replaces the scores there by the lowest number that their
-# type can hold, so the softmax gives them the weight 0.
+# position that must not be looked at. The function replaces the scores there with the lowest number that
+# their type can hold, so the softmax gives them the weight 0.
 #
 # In its comments, T tokens look at S tokens. When a sentence looks at itself, T and S are equal.
 
@@ -439,7 +439,7 @@ def attention(query, key, value, mask=None):
 
 
 # %% [markdown]
-# Here we hide *runs*, as if it were padding at the end of the sentence:
+# Here we hide *runs*, as if it were *padding*, which fills up short sentences in a batch:
 
 # %%
 output, masked_weights = attention(q, k, v, mask=torch.tensor([True, True, False]))
@@ -612,8 +612,9 @@ assert torch.allclose(shuffled, attended[order])
 #
 # > "[...] the output of each sub-layer is LayerNorm(x + Sublayer(x)) [...]."
 #
-# The attention's output does not replace $x$: it is **added** to it. This is a *residual connection*. A layer
-# only has to learn what to change, and the gradient can flow around each sub-layer.
+# A layer consists of *sub-layers*: attention is one, and the feed-forward network of the next section is
+# another. The output of a sub-layer does not replace its input $x$. It is **added** to $x$. This is a
+# *residual connection*. A sub-layer only has to learn what to change, and the gradient can flow around it.
 #
 # Sums grow from layer to layer, so *layer normalization* follows each addition. It takes each word's vector
 # by itself, subtracts the mean of the vector's entries, and divides by their standard deviation. Then it
@@ -646,8 +647,8 @@ assert near(x + attended, added)
 assert near(normalize(added), normed)
 
 # %% [markdown]
-# **To keep:** a sub-layer adds to a word's vector instead of replacing it, and the norm keeps the sums from
-# growing.
+# **To keep:** a sub-layer adds to a word's vector instead of replacing it, and layer normalization keeps the
+# sums from growing.
 #
 # *More in [06_the_full_model](06_the_full_model.ipynb).*
 
@@ -661,8 +662,8 @@ assert near(normalize(added), normed)
 #
 # Attention moves information between words. The feed-forward network then works on each word by itself. It
 # makes the vector wider (from 512 numbers to $d_{ff} = 2048$), sets all negative numbers to 0, and returns to
-# the old width. Setting negative numbers to 0 is called *ReLU*. Without it, the two layers would be a single
-# one, with the matrix $W_1 W_2$.
+# the old width. Setting negative numbers to 0 is called *ReLU*. Without it, the two linear maps would be a
+# single one, with the matrix $W_1 W_2$.
 
 
 # %%
@@ -783,7 +784,8 @@ class Decoder(nn.Module):
 # decoder reads `<s> eine Katze rennt`, and at each position it has to predict the next word:
 # `eine Katze rennt </s>`. But at the position of `eine`, the decoder could look one position ahead, find
 # *Katze*, and copy it. The **causal mask** prevents this. Each position may look at itself and at what stands
-# before it, never at what comes later.
+# before it, never at what comes later. So nothing flows *leftward*, from later words to earlier ones. A model
+# that writes each word from the earlier ones is called *auto-regressive*.
 #
 # > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property."
 
@@ -805,7 +807,7 @@ print(causal_mask(4)[0].int())
 #
 # Each row now belongs to the German token that is read at that position. The row `eine`, for example, has to
 # predict the word after *eine*. The German tokens take their vectors from the same table as the English ones.
-# The steps are those of the encoder, with the decoder's own weights, which are in `layer`.
+# You know each step from the encoder. The weights are the decoder's own, and they are in `layer`.
 
 # %%
 german_read = ["<s>", "eine", "Katze", "rennt"]
@@ -935,9 +937,8 @@ assert 0.6 < probabilities[0, number["eine"]] < 0.7
 assert probabilities[1:].max(dim=-1).values.min() > 0.9
 
 # %% [markdown]
-# The rows of the German words have large entries, because each of these words must reach a large logit where
-# it is right. The model is right at every position. It is least sure of the article: it gives *eine* about
-# two thirds and *ein* one third.
+# The model is right at every position. It is least sure of the article: it gives *eine* about two thirds and
+# *ein* one third.
 #
 # **The loss** says how wrong a model is. For one token it is $-\log p$, where $p$ is the probability that the
 # model gave to the right token. The loss of a sentence is the mean of the losses of its tokens. A model that
@@ -1038,7 +1039,7 @@ for name, start in fresh.state_dict().items():
 # ![The encoder runs once; the decoder runs at steps 1, 2 and 3, and each token that it writes is fed
 # back](../images/decoding.svg)
 #
-# *Figure 6. The encoder runs once, and the decoder runs once per word. All steps look at the same memory.*
+# *Figure 6. The encoder runs once, and the decoder runs once per word.*
 #
 # Always taking the likeliest token is called **greedy** decoding:
 
@@ -1075,8 +1076,9 @@ assert torch.equal(out, write)
 # %% [markdown]
 # ### It is real
 #
-# The translator at the top of this page is the same model, only larger: four layers, $d_{model} = 128$, and
-# 10,000 subwords. Its weights fit into the classes that you have just read.
+# The translator at the top of this page is the same model, only larger: four layers on each side,
+# $d_{model} = 128$, and a vocabulary of 10,000 tokens. Its weights fit into the classes that you have just
+# read.
 
 # %%
 model = Transformer(vocab=10_000, N=4, d_model=128, d_ff=256, h=4, dropout=0.3)
@@ -1084,8 +1086,8 @@ print(model.load_state_dict(translator.model.state_dict()))
 _ = model.eval()  # no dropout
 
 # %% [markdown]
-# Fifty sentences go through at once. The shorter ones are filled up with a *padding* token, and the source
-# mask hides it. `translator.forbidden` lists the tokens that must not be written, such as padding.
+# Fifty sentences go through at once. The shorter ones are filled up with padding, which the source mask
+# hides. `translator.forbidden` lists the tokens that must not be written.
 
 # %% tags=["scaffold"]
 tokenizer = translator.src_tokenizer  # text to tokens and back, for both languages
@@ -1238,8 +1240,8 @@ assert torch.allclose(alone[0], per_token[0, :m], atol=1e-3)  # padding changes 
 # %% [markdown]
 # ### It learns
 #
-# The smallest test of a new model is the *copy task*: read eight random numbers, and write the same eight.
-# We train a new model for 400 updates, with the loss and the schedule from above:
+# The smallest test of a new model is the *copy task*: read eight random numbers, and write the same eight. We
+# train a new model for 400 updates, with the loss and the learning rate from above:
 
 
 # %%
@@ -1274,7 +1276,8 @@ assert losses[-1] < 0.75 < 2 < losses[0]
 assert copied >= 80
 
 # %% [markdown]
-# A smoothed loss cannot reach 0: here, even the best possible prediction has a loss of 0.555.
+# A smoothed loss cannot reach 0. Here, the best prediction gives 0.9 to the right token and 0.01 to each of
+# the ten others, and its loss is 0.555.
 #
 # *More in [09_first_example](09_first_example.ipynb).*
 
@@ -1353,8 +1356,8 @@ assert first_losses[0] > 50
 assert 9 < first_losses[1] < 11
 
 # %% [markdown]
-# **5. Forgetting `model.eval()`.** In training mode, dropout stays on. It sets random numbers inside the
-# model to 0 while the model translates:
+# **5. Forgetting `model.eval()`.** In training mode, dropout stays on. It sets numbers inside the model,
+# chosen at random, to 0 while the model translates:
 
 # %% tags=["scaffold"]
 one = padded(["A man throws a ball to a dog."])
@@ -1427,14 +1430,14 @@ assert report.passed, report
 # **Translation (6.1).** **BLEU** is a score from 0 to 100. It counts how many words of a translation, and how
 # many of its sequences of two to four words, also occur in a human translation, and it lowers the score of
 # translations that are too short. On English to German, the best earlier system, an ensemble, scored 26.4.
-# The base model scores 27.3, and the big one 28.4.
+# The base model scores 27.3, and a larger one, called *big*, 28.4.
 #
 # **Variations (6.2).** Table 3 varies the base model, which scores 25.8 on another set of sentences. With one
 # head of 512 numbers instead of eight heads of 64, it scores 24.9, and with two layers instead of six, 23.7.
 #
-# **Parsing (6.3).** The syntax tree of a sentence, written as brackets, is just another target language. From
-# 40,000 sentences, a Transformer learned to write it and beat most earlier parsers trained on the same
-# sentences.
+# **Parsing (6.3).** The syntax tree of a sentence, written with brackets, is just another target sequence.
+# From 40,000 sentences, a Transformer learned to write such trees, and it beat most earlier parsers trained
+# on the same sentences.
 #
 # **Conclusion (7).**
 #
@@ -1523,7 +1526,7 @@ assert report.passed, report
 report
 
 # %% [markdown]
-# **Exercise 3 (medium).** Write the greedy loop without looking. The function `next_log_probs(tokens)`
+# **Exercise 3 (medium).** Write the greedy loop without looking back. The function `next_log_probs(tokens)`
 # stands for the model. It takes the list of tokens written so far, and it returns a dictionary from each
 # possible next token to its log-probability. Stop at `end` or after `max_len` tokens.
 
@@ -1578,5 +1581,6 @@ assert write_greedily(toy, "</s>", max_len=2) == ["eine", "Katze"]
 # ```
 #
 # If you prefer not to start from an empty file, `annotated build mine` writes `mine/transformer.py`, in which
-# you fill in the code of each part. Some of its names are those of "The Annotated Transformer" (Rush, 2018),
-# and the tests accept both. With `--hints 1`, `2` or `3`, the command also gives hints.
+# you fill in the code of each part. Some of its names differ from those on this page: they are the names of
+# "The Annotated Transformer" (Rush, 2018), and the tests accept these, too. With `--hints 1`, `2` or `3`,
+# `annotated check` also gives hints.
