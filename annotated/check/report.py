@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 import signal
 import textwrap
 import threading
@@ -20,6 +21,13 @@ from annotated.check.adapt import Code, Missing
 Status = Literal["passed", "failed", "todo", "missing"]
 SIGNS = {"passed": "✓", "failed": "✗", "todo": "·", "missing": "-"}
 WORDS = {"passed": "passed", "failed": "FAILED", "todo": "not written yet", "missing": "not applicable"}
+
+UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def printable(text: str) -> str:
+    """Spell out the characters that a terminal obeys, and those that UTF-8 or XML cannot hold."""
+    return UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 class Failure(Exception):  # noqa: N818 (it is a finding)
@@ -120,6 +128,10 @@ class Finding:
     mistake: str = ""
     traceback: str = ""
 
+    def __post_init__(self) -> None:
+        for name in ("seen", "example", "traceback"):  # they quote the code under test
+            object.__setattr__(self, name, printable(getattr(self, name)))
+
 
 @dataclass(frozen=True)
 class Report:
@@ -127,6 +139,9 @@ class Report:
 
     findings: tuple[Finding, ...]
     name: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", printable(self.name))
 
     @property
     def passed(self) -> bool:

@@ -237,3 +237,15 @@ def test_a_stub_that_was_deleted_is_no_stub_that_passes(tmp_path: Path) -> None:
     assert not check.run({"CONTRACT": True}).passed
     (tmp_path / "mine.py").write_text(right + "\n\ndel beam_search\n", encoding="utf-8")
     assert "`beam_search` is not in the file" in str(check_file(tmp_path / "mine.py"))
+
+
+def test_a_submission_cannot_spoil_the_grades_of_the_others(tmp_path: Path) -> None:
+    for number, text in enumerate((r"\ud800", r"\x1b[2J", r"\0\ufffe")):
+        name = f"{number}\udcfc.py" if sys.platform == "linux" else f"{number}.py"  # a byte that is not UTF-8
+        (tmp_path / name).write_text(f'def subsequent_mask(n):\n    raise ValueError("{text}")\n')
+    files = {form: tmp_path / f"out.{form}" for form in ("csv", "json", "junit")}
+    flags = [flag for form, path in files.items() for flag in (f"--{form}", path)]
+    assert ends(["check", "--grade", tmp_path, *flags]) == 1
+    assert len(list(csv.DictReader(files["csv"].open(encoding="utf-8")))) == 3
+    assert len(json.loads(files["json"].read_text(encoding="utf-8"))) == 3
+    assert len(ElementTree.parse(files["junit"]).getroot()) == 3
