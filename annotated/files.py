@@ -64,6 +64,7 @@ def creating_folder(path: Path) -> Iterator[Path]:
 
     Raises FileExistsError if there is something at `path`.
     """
+    path = Path(path).expanduser()
     if os.path.lexists(path):  # a link to nowhere cannot become a folder
         raise FileExistsError(f"{path} exists already")
     with partial_path(path) as new:

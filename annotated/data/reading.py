@@ -90,7 +90,18 @@ def table_pairs(table: Any, columns: Sequence[str] | None, name: str, where: str
     ]
     if len(wanted) != 2 or not {*wanted} <= {*names}:
         raise ValueError(f"{where}: name the columns of source and target; there are {', '.join(names)}")
-    return collect(align(table[wanted[0]], table[wanted[1]], where), name, where)
+    src, tgt = (check_text(table[column], column, where) for column in wanted)
+    return collect(align(src, tgt, where), name, where)
+
+
+def check_text(cells: Iterable[Any], column: str, where: str) -> Iterator[str | None]:
+    """Yield the cells of a column. Raises ValueError for one that is neither text nor missing."""
+    for row, cell in enumerate(cells, start=1):
+        if not isinstance(cell, str | None):
+            raise ValueError(
+                f"{where}: row {row} of {column} is {cell!r}, not text; in a .tsv file all is text"
+            )
+        yield cell
 
 
 def read_tsv(path: Name, name: str | None = None) -> ParallelText:

@@ -39,9 +39,13 @@ else:
     alt, pd, plt = Lazy("altair"), Lazy("pandas"), Lazy("matplotlib.pyplot")
 
 
+LARGEST = 40.0  # inches; several times as much takes minutes and gigabytes
+
+
 def axes_or_new(ax: "plt.Axes | None", width: float = 8.0, height: float = 4.5) -> "plt.Axes":
-    """Return the axes given, or those of a new figure of this size in inches."""
-    return ax or plt.subplots(figsize=(width, height), layout="constrained")[1]
+    """Return the axes given, or those of a new figure of this size in inches, at most 40 by 40."""
+    size = (min(width, LARGEST), min(height, LARGEST))
+    return ax or plt.subplots(figsize=size, layout="constrained")[1]
 
 
 def palette(count: int = 10) -> list[str]:

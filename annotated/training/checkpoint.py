@@ -109,7 +109,8 @@ def save_checkpoint(
 
 def check_whole(checkpoint: Path) -> None:
     """Raise ValueError or FileNotFoundError where files of a checkpoint are damaged or of another step."""
-    read_json(checkpoint / CONFIG)
+    for path in (checkpoint / CONFIG, *sorted(checkpoint.glob("*.json"))):
+        read_json(path)
     step = read_json(checkpoint / PROGRESS).get("step")
     read_tensors(checkpoint / WEIGHTS)
     tensors, sums = read_with_sums(checkpoint / OPTIMIZER)

@@ -81,7 +81,12 @@ class RunFolder:
         files = sorted(path.name for path in self.path.glob("[!.]*"))
         if files and not (checkpoints or holds_model or LOCK in files):
             raise ValueError(f"{self.path} holds {files[0]}, but no run; choose a new or an empty folder")
-        if not (resume and checkpoints) and (checkpoints or holds_model):
+        if resume and holds_model and not checkpoints:
+            raise ValueError(
+                f"{self.path} holds a model, but no checkpoint to go on from; to train it further, begin "
+                f"another run with --init-from {self.path}"
+            )
+        if not resume and (checkpoints or holds_model):
             raise ValueError(f"{self.path} already holds a run or a model; resume it, or choose another")
         for checkpoint in checkpoints:
             try:

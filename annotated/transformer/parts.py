@@ -55,8 +55,11 @@ VARIANTS: dict[str, type[Parts]] = {"paper": Parts}
 def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
     """Register a subclass of `Parts` under a name that the setting `parts` then takes.
 
-    Raises ValueError for "paper", which every model without a variant is made of.
+    Raises ValueError for "paper", which every model without a variant is made of, and TypeError without a
+    name.
     """
+    if not isinstance(name, str) or not name:
+        raise TypeError(f'a variant needs a name, as in @variant("mine"), not {name!r}')
     if name == "paper":
         raise ValueError('"paper" names the paper\'s own parts: give the variant another name')
 

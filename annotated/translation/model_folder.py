@@ -200,7 +200,7 @@ def save_model(
 ) -> None:
     """Write a model folder. Raises ValueError as `check_whole` does, and then writes nothing."""
     check_whole(model, src_tokenizer, tgt_tokenizer)
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     joint = src_tokenizer is tgt_tokenizer  # it is stored once
     names = {side: "tokenizer" if joint else f"{side}_tokenizer" for side in ("src", "tgt")}
     folder.mkdir(parents=True, exist_ok=True)
@@ -245,7 +245,7 @@ def load_model(
     Raises FileNotFoundError for a folder without a model, and ValueError, naming the file, for one that is
     damaged, put together from several or of another format.
     """
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     config, names = read_config(folder)
     tensors, sums = read_with_sums(folder / WEIGHTS)
     model = model_with(config, tensors, folder / WEIGHTS)
@@ -276,8 +276,8 @@ def shipped_model(name: str) -> Path:
 
 def find_model(name_or_folder: str | Path) -> Path:
     """Find a model on disk or, by its name, a shipped one. Raises FileNotFoundError that lists those."""
-    if Path(name_or_folder).is_dir():
-        return Path(name_or_folder)
+    if (folder := Path(name_or_folder).expanduser()).is_dir():
+        return folder
     try:
         return shipped_model(str(name_or_folder))
     except ValueError as error:

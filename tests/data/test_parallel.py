@@ -149,6 +149,13 @@ def test_tables_are_read_by_the_names_of_their_columns(name, tmp_path):
             read_pairs(tmp_path / name, columns)
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet"])
+def test_a_column_of_numbers_is_no_text(name, tmp_path):
+    write_table(tmp_path / name)
+    with pytest.raises(ValueError, match=f"{name}: row 1 of id is 0, not text"):
+        read_pairs(tmp_path / name, ("id", "en"))
+
+
 def test_tsv_line_without_a_tab_is_named(tmp_path):
     with pytest.raises(ValueError, match="line 2: no tab"):
         read_tsv(write(tmp_path / "t.tsv", b"a\tA\nno tab here\n"))

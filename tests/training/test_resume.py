@@ -190,12 +190,20 @@ def test_a_model_of_another_shape_is_named(whole):
         ("progress.json", b"{", "progress.json is not valid JSON"),
         ("optimizer.safetensors", b"cut", "optimizer.safetensors is not a whole safetensors file"),
         (WEIGHTS, b"cut", "model.safetensors is not a whole safetensors file"),
+        ("src_tokenizer.json", b"{", "src_tokenizer.json is not valid JSON"),
     ],
 )
 def test_a_damaged_checkpoint_is_named(file, content, says, tmp_path):
     make_trainer(tmp_path, max_steps=2).fit()
     (tmp_path / "checkpoints" / "step-00000002" / file).write_bytes(content)
     with pytest.raises(ValueError, match=f"{says}.*; there is no other checkpoint$"):
+        make_trainer(tmp_path, max_steps=3).fit(resume=True)
+
+
+def test_a_run_without_checkpoints_cannot_go_on(tmp_path):
+    make_trainer(tmp_path, max_steps=2).fit()
+    shutil.rmtree(tmp_path / "checkpoints")
+    with pytest.raises(ValueError, match="no checkpoint to go on from"):
         make_trainer(tmp_path, max_steps=3).fit(resume=True)
 
 

@@ -138,6 +138,12 @@ def test_a_part_that_the_settings_do_not_name_is_not_saved(tmp_path):
         save_model(tmp_path / "m", model, WORDS, WORDS)
 
 
+@pytest.mark.parametrize("name", [Modern, None, ""])  # the first is `@variant` without a name
+def test_a_variant_needs_a_name(name) -> None:
+    with pytest.raises(TypeError, match="name"):
+        variant(name)
+
+
 def test_no_variant_takes_the_place_of_the_papers_parts() -> None:
     with pytest.raises(ValueError, match="another name"):
         variant("paper")

@@ -40,6 +40,14 @@ def folder(tmp_path):
 # ---- round trips
 
 
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    for variable in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    save_model("~/m", make(), WORDS, WORDS)
+    load_model("~/m")
+    assert find_model("~/m") == tmp_path / "m"
+
+
 @pytest.mark.parametrize("tied", ["all", "target", "none"])
 def test_a_model_comes_back(tied, tmp_path):
     model = make(tied_embeddings=tied, norm_first=True, positions="learned", max_len=9, activation="swish")
