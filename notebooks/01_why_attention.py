@@ -146,9 +146,9 @@ torch.testing.assert_close(package(cat_runs)[0], states)
 # The vectors of *a cat runs* are the matrix `x` from [00_start_here](00_start_here.ipynb). The weights
 # here are random.
 #
-# The first neural translators joined two RNNs (Cho et al., 2014; Sutskever et al., 2014). The **encoder**
-# reads the English sentence. Its last state goes to the **decoder**, which writes the German sentence,
-# one word after the other.
+# The neural translators of 2014 joined two RNNs (Cho et al., 2014; Sutskever et al., 2014). The
+# **encoder** reads the English sentence. Its last state goes to the **decoder**, which writes the
+# German sentence, one word after the other.
 #
 # ![An RNN encoder-decoder with one vector between its halves; the same with attention; a Transformer's
 # encoder](../images/before.svg)
@@ -283,9 +283,9 @@ assert reached["RNN"][64] < 1e-12 < 1e-4 < reached["attention"][64]
 
 # %% [markdown]
 # In the RNN, each step multiplies the gradient by less than one half. After 16 steps, about two
-# millionths of it are left. The distance is an *exponent*. Even a factor of 0.9 would leave only
-# $0.9^{100} = 0.00003$ after 100 words. This is the **vanishing gradient** (Hochreiter, 1991; Bengio et
-# al., 1994).
+# millionths of it are left. The distance is an *exponent*. Even with a factor of 0.9, the rest after
+# 100 words would be $0.9^{100}$, only about 0.00003. This is the **vanishing gradient** (Hochreiter,
+# 1991; Bengio et al., 1994).
 #
 # In attention there is only *one* step from the last word to any other, so the curve is flat. It is also
 # low, because each of the 65 words starts with only about 1/65 of the weight.
@@ -294,8 +294,8 @@ assert reached["RNN"][64] < 1e-12 < 1e-4 < reached["attention"][64]
 # vanishes. Through attention, every word is one step away.
 #
 # *The LSTM, a recurrent network with gates, was invented to keep the gradient from vanishing.
-# Convolutions shorten the path, too. How far do they get? We measured all of them: [How far does a
-# gradient reach?](evidence/how_far_does_a_gradient_reach.ipynb)*
+# Convolutions shorten the path, too. How far back does a gradient get in each of them? We measured it:
+# [How far does a gradient reach?](evidence/how_far_does_a_gradient_reach.ipynb)*
 
 # %% [markdown]
 # ## Does attention learn it?
@@ -396,9 +396,9 @@ assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][
 
 # %% [markdown]
 # In the recurrent layer, each word makes the chain longer by three operations: a product, a sum and a
-# tanh. In self-attention the chain has six operations for 8 words and for 64, because all words are
-# computed at once. The third line is attention *on top of* an RNN, as several models had it before 2017.
-# The path gets short, but the chain still grows with every word.
+# tanh. In self-attention the length is 6 for 8 words and for 64, because all words are computed at
+# once. The third line is attention *on top of* an RNN, as several models had it before 2017. The path
+# gets short, but the chain still grows with every word.
 #
 # **To keep:** attention shortens the path. Only dropping the recurrence ends the wait.
 
@@ -423,7 +423,7 @@ assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][
 # "Both" is attention on top of a recurrent layer.*
 #
 # You have already seen two of the columns at work: the steps that wait, and the path. In the last two
-# rows, each word sees only $k$ or $r$ others. So information crosses a long sentence through several
+# rows, each output sees only $k$ or $r$ words. So information crosses a long sentence through several
 # layers, and the path grows with $n$. It grows slowly, like a logarithm, if a convolution leaves gaps
 # between the words that it sees, and larger gaps in each layer.
 #
@@ -495,8 +495,8 @@ for n in (25, 250, 3072):
 #   weighted mean of all encoder states.
 # - In an RNN, the gradient vanishes exponentially with the distance. Through attention, every word is one
 #   step away, and the model finds it by its content, not by its distance.
-# - A recurrent network computes one state after the other. The Transformer computes all positions at
-#   once.
+# - A recurrent network computes one state after the other. A layer of the Transformer computes all
+#   positions at once.
 # - To do so, it compares every pair of words. This is cheap for sentences, but not for long documents.
 #
 # **Deeper:** [How far does a gradient reach?](evidence/how_far_does_a_gradient_reach.ipynb)

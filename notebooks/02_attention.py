@@ -225,8 +225,8 @@ assert learnable.grad[2] == 0
 # %% [markdown]
 # - **Dividing by the sum** gives a weight of −6.63 here, because scores can be negative and can cancel.
 #   The result is no longer a mean.
-# - **Setting negatives to 0** gives *runs* the weight 0 and the gradient 0, so the model cannot learn to
-#   look there. If all scores are negative, it divides 0 by 0.
+# - **Setting negatives to 0** gives *runs* the weight 0 and the gradient 0, so from this row the model
+#   learns nothing about *runs*. If all scores are negative, it divides 0 by 0.
 # - **All on the largest** is the dictionary again, without a gradient.
 # - **A sigmoid** is positive and smooth, but the weights do not add up to 1. With twice as many words,
 #   the output is about twice as large.
@@ -285,8 +285,9 @@ assert (mixed <= v.amax(dim=0)).all()
 # it was about 1.4 for a width of 2, and about 8 for a width of 64.
 #
 # What does a softmax do with scores of that size? We let random queries look at nine random keys and
-# measure two numbers. The **largest weight** $w$ says how much one key dominates. Its **slope** says how
-# much it changes when its score changes a little, as in 00. For a softmax the slope is $w (1 - w)$.
+# measure two numbers. The **largest weight** $w$ says how much one key dominates. The **slope** of this
+# weight says how much the weight changes when its score changes a little, as in 00. For a softmax the
+# slope is $w (1 - w)$.
 #
 # **Before you run this:** without the division, which of the two numbers grows with $d_k$, and which
 # shrinks?
@@ -325,8 +326,8 @@ for d_k in (2, 64, 1024):
     print(f"slope ≈{plain[1]:.2f}, divided ≈{divided[1]:.2f}")
 
 # %% [markdown]
-# *Figure 3. Means over 2,000 random queries. Without the division, one key dominates in wider heads, and
-# its slope is small. With the division, both numbers stay nearly level.*
+# *Figure 3. Means over 2,000 random queries. Without the division, one weight dominates in wider heads,
+# and its slope is small. With the division, both numbers stay nearly level.*
 
 # %% tags=["check"]
 for name, (largest, slope) in {name: pairs[6] for name, pairs in measured.items()}.items():
@@ -606,7 +607,7 @@ assert_close(with_row, without)  # all gradients are as if that query had never 
 # - The scores are divided by $\sqrt{d_k}$, because otherwise wide heads would make them large, and the
 #   softmax would pick one key before it has learned anything.
 # - A mask gives hidden keys the lowest score before the softmax. If it hides every key from a query, no
-#   gradient may become NaN, and the output for this query is zeros.
+#   gradient may become NaN, and the output for this query is a row of zeros.
 #
 # **Deeper:** [Does dividing by √d_k still matter after the first
 # updates?](evidence/does_the_division_matter.ipynb)

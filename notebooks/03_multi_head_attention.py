@@ -136,8 +136,8 @@ print("two heads:", [round(d) for d in (head_now - head_before).flatten().tolist
 assert_close((head_now - head_before).flatten(), warmer, rtol=0, atol=1e-4)
 
 # %% [markdown]
-# In the Transformer, a learned matrix combines the heads. It multiplies each head by numbers of its own,
-# and these may have any sign. So it can subtract one head from another.
+# In the Transformer, a learned matrix combines the heads. It multiplies the output of each head by
+# different numbers, and these may have any sign. So it can subtract one head from another.
 #
 # **To keep:** one head returns one mean. Several heads return several means, side by side, and a learned
 # matrix can compare them.
@@ -463,7 +463,7 @@ assert (after[:4] - after[4:]).abs().max() < 1e-7
 # | --- | --- | --- | --- |
 # | encoder self-attention | English | English | padding |
 # | decoder self-attention | German | German | padding, and what comes later |
-# | encoder-decoder attention, or *cross-attention* | German | English | padding of the English |
+# | encoder-decoder attention, or *cross-attention* | German | English | padding of the English sentence |
 #
 # A mask has a column for each *key*. So cross-attention takes the mask of the English sentence, although
 # its queries are German. This mask hides no future words, because the whole English sentence is known.

@@ -118,10 +118,11 @@ assert_close(by_attention.flatten().double(), wanted, rtol=0, atol=1e-3)
 #
 # $$\mathrm{FFN}(x) = \max(0,\; xW_1 + b_1)\,W_2 + b_2 \qquad (2)$$
 #
-# The first map goes from $d_{model} = 512$ numbers to $d_{ff} = 2048$ units. Then comes the ReLU, and the
-# second map goes back to 512 numbers. In the tiny model of [00_start_here](00_start_here.ipynb), there
-# are 4 numbers and 8 units, and all biases are 0. Here are its two matrices. The three vectors of *a cat
-# runs* are those that leave the attention sub-layer, after its layer norm.
+# The first map goes from $d_{model} = 512$ numbers to $d_{ff} = 2048$ units. Then comes the ReLU, and
+# the second map goes back to 512 numbers. In the tiny model of [00_start_here](00_start_here.ipynb),
+# there are 4 numbers and 8 units, and all biases are 0. Here are the two matrices of the feed-forward
+# network in its encoder. The three vectors of *a cat runs* are those that leave the attention
+# sub-layer, after its layer norm.
 
 # %%
 words = ["a", "cat", "runs"]
@@ -195,8 +196,9 @@ class FeedForward(nn.Module):
 #
 # ### Separately and identically
 #
-# The quote says "applied to each position separately and identically". *Identically* means that every word
-# goes through the same $W_1$ and $W_2$. *Separately* means that no word sees another.
+# The quote says "applied to each position separately and identically". *Identically* means that every
+# word goes through the same $W_1$ and $W_2$. *Separately* means that no word sees another. The paper's
+# short name for both is *position-wise*.
 #
 # We can make the second part visible with the test from 03: we change one input word and see which outputs
 # change, once in an attention layer and once in a feed-forward network.
@@ -376,13 +378,13 @@ tied = annotated.make_model(100, 100, N=1, d_model=64, d_ff=64, h=2, tied_embedd
 assert tied.src_embed[0].lut.weight is tied.tgt_embed[0].lut.weight is tied.generator.proj.weight
 
 # %% [markdown]
-# Now we can see why the rows must be small. The last step of the decoder is a layer norm, so the entries of
-# its vectors have variance 1. If the entries of the table have variance 1, too, a logit is a sum of 512
-# random products, and its typical size is $\sqrt{512} = 22.6$, like that of the scores in 02. Then the
-# softmax is sure of one token, and almost always of a wrong one. That is the fourth trap of
-# [00_start_here](00_start_here.ipynb): with 10,000 tokens, the loss of a new model is about 87. With
-# entries of size $1/\sqrt{d_{model}}$, a typical logit is 1, and the loss is about 9.7. A model that finds
-# all tokens equally likely has a loss of $\ln 10000 = 9.2$.
+# Now we can see why the rows must be small. The last step of the decoder is a layer norm, so the
+# entries of its vectors have variance 1. If the entries of the table have variance 1, too, a logit is a
+# sum of 512 random products, and its typical size is $\sqrt{512} = 22.6$, for the same reason as with
+# the scores in 02. Then the softmax is sure of one token, and almost always of a wrong one. That is the
+# fourth trap of [00_start_here](00_start_here.ipynb): with 10,000 tokens, the loss of a new model is
+# about 87. With entries of size $1/\sqrt{d_{model}}$, a typical logit is 1, and the loss is about 9.7.
+# A model that finds all tokens equally likely has a loss of $\ln 10000 = 9.2$.
 #
 # **The output needs entries of about $1/\sqrt{d_{model}}$, and the input needs entries of about 1.
 # Multiplying by $\sqrt{d_{model}}$ at the input serves both.**
@@ -463,8 +465,8 @@ assert_close(shared.generator.proj.weight.grad, together, rtol=1e-4, atol=1e-5)
 #   ReLU units can: each unit detects a combination and adds its row of $W_2$ when it is on.
 # - Attention moves information between words. The feed-forward network treats every word alone and in the
 #   same way, and it holds two thirds of an encoder layer's weights.
-# - An embedding is a row of a table, times $\sqrt{d_{model}}$. The same table also makes the logits, and
-#   for this job its entries must be small.
+# - An embedding is a row of a table, and the input multiplies it by $\sqrt{d_{model}}$. The same table
+#   also makes the logits, and for this job its entries must be small.
 #
 # **Deeper:** [What is a feed-forward layer?](evidence/what_is_a_feed_forward_layer.ipynb)
 #

@@ -67,12 +67,12 @@ assert blind(first) == blind(second)
 # and so on. But at position 500, the number would be hundreds of times as large as the word's own
 # entries, and the word would drown in it.
 #
-# **Binary digits.** A better idea is to write the position in binary: position 6 is `0110`, and position
-# 7 is `0111`. All entries are small, every position has its own pattern, and 16 digits are enough to
-# count to 65,535. The last digit changes at every step, and each digit to its left changes half as often.
-# So the fast digits tell near positions apart, and the slow digits tell far positions apart. But binary
-# digits *jump*. From 7 (`0111`) to 8 (`1000`) all four digits change, although the positions are
-# neighbors.
+# **Binary digits.** A better idea is to write the position in binary: position 6 is `0110`, and
+# position 7 is `0111`. All entries are small, every position has its own pattern, and 16 digits are
+# enough to count to 65,535. The last digit changes at every step, and each of the others changes half
+# as often as its right neighbor. So the fast digits tell near positions apart, and the slow digits tell
+# far positions apart. But binary digits *jump*. From 7 (`0111`) to 8 (`1000`) all four digits change,
+# although the positions are neighbors.
 #
 # What we want is a binary counter that moves smoothly. A set of waves, some fast and some slow, does that:
 
@@ -135,8 +135,8 @@ assert torch.allclose(sinusoids(5000, 512).float(), annotated.sinusoids(5000, 51
 assert torch.allclose(sinusoids(3, 4)[1, :2], torch.tensor([math.sin(1), math.cos(1)]).double())
 
 # %% [markdown]
-# These are the numbers that you saw in 00. With $d_{model} = 4$ there are two hands, and the second hand is
-# 100 times as slow as the first. With six entries there are three hands. Here they are on one clock, at
+# These are the numbers that you saw in 00. With $d_{model} = 4$ there are two hands, and one of them is
+# 100 times as slow as the other. With six entries there are three hands. Here they are on one clock, at
 # five positions:
 
 # %% tags=["figure-clocks", "scaffold"]
@@ -177,8 +177,8 @@ plt.show()
 # %% [markdown]
 # ### Reading other people's code
 #
-# Many implementations, the authors' own among them, compute $10000^{-2i/d}$ as `exp(-(2i/d) · ln 10000)`.
-# It is the same number, because $a^b = e^{b \ln a}$.
+# Many implementations compute $10000^{-2i/d}$ as `exp(-(2i/d) · ln 10000)`. It is the same number,
+# because $a^b = e^{b \ln a}$.
 #
 # If you load somebody's weights, check two things. The authors' own code (tensor2tensor) puts all sines
 # before all cosines, and its exponents differ slightly from those of the formula.
@@ -225,9 +225,9 @@ assert abs(similarity[0, 0] - 256) < 1e-6
 # > PEpos." (section 3.5)
 #
 # In plain words: to set a clock forward by $k$ positions, turn each hand by a fixed angle. A fast hand
-# turns far and a slow hand only a little, but the angle of each hand is the same whatever time the clock
-# shows. Turning a hand is a *rotation*, and a rotation is a multiplication by a matrix. So one matrix
-# sets every clock forward:
+# turns far and a slow hand only a little, but how far a hand turns does not depend on the time that the
+# clock shows. Turning a hand is a *rotation*, and a rotation is a multiplication by a matrix. So one
+# matrix sets every clock forward:
 
 
 # %%
@@ -271,9 +271,9 @@ for first in (0, 100_000):
     assert attention(places @ back.T, places, places)[1].diagonal(-1).min() > 0.99
 
 # %% [markdown]
-# It works anywhere, because the same matrix serves every position. In a model, this matrix would be part of
-# $W^Q$. The head can tell before from after because its queries and its keys have different matrices, $W^Q$
-# and $W^K$.
+# It works anywhere, because the same matrix serves every position. In a model, this matrix would be
+# part of $W^Q$. The head can tell *before* from *after* because its queries and its keys have different
+# matrices, $W^Q$ and $W^K$.
 #
 # **To keep:** one matrix sets all clocks back by $k$ positions, so a head can learn "look $k$ words back"
 # once for all positions.
@@ -350,8 +350,9 @@ show_source(LearnedPositions.forward, docstring=False)
 # > "We chose the sinusoidal version because it may allow the model to extrapolate to sequence lengths longer
 # > than the ones encountered during training." (section 3.5)
 #
-# The authors say *may*, and they show no experiment. Our hand-made head works at position 100,000 without
-# any training. But a trained model has no reason to find our solution if it has seen only 32 positions.
+# The authors say *may*, and they show no experiment. Our hand-made head works at position 100,000
+# without any training. But a model that is trained on short sentences has no reason to find our
+# solution.
 #
 # *We measured it: [Do positions beyond the trained ones
 # work?](evidence/do_positions_beyond_training_work.ipynb) Not by themselves: a small model that learned

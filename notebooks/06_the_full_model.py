@@ -476,7 +476,8 @@ assert abs(count["feed-forward"] / (12 * 8 * d**2) - 1) < 0.01
 # with one vector for each of the 37,000 tokens, which the model uses in three places
 # ([04](04_feed_forward_and_embeddings.ipynb)). The rest is the norms and the generator's bias.
 #
-# The paper's Table 3 says 65 million instead of 63 million, but not how they were counted.
+# The paper's Table 3 says 65 million parameters, not 63 million, but it does not say how they were
+# counted.
 #
 # **To keep:** attention moves information between words, but most of the weights work on one word at a time.
 
@@ -489,7 +490,7 @@ assert abs(count["feed-forward"] / (12 * 8 * d**2) - 1) < 0.01
 #   stream grows from layer to layer.
 # - The norm works on one word's vector. The paper puts it after the sum, which is called post-norm. Most
 #   later models put it before the sub-layer, which is called pre-norm.
-# - Attention holds less than a third of the parameters, and the feed-forward networks hold more.
+# - Attention holds less than a third of the parameters, and the feed-forward networks hold 40%.
 #
 # **Deeper:** [What does post-norm do to gradients?](evidence/what_does_post_norm_do_to_gradients.ipynb)
 #

@@ -372,8 +372,8 @@ for together, *alone in zip(gradients(package), *singles, strict=True):
 # > of sentence pairs containing approximately 25000 source tokens and 25000 target tokens." (section 5.1)
 #
 # Why not simply take 64 sentences at random? Because padding costs as much computation as words do. How
-# much of a batch is padding? The next cell lists the lengths of the 29,000 German captions that our
-# translator was trained on: four captions have four tokens, eight have five tokens, and so on.
+# much of a batch is padding? Our translator was trained on captions of photos. The next cell lists the
+# lengths of the 29,000 German ones: four captions have four tokens, eight have five tokens, and so on.
 
 # %%
 how_many = [4, 8, 80, 290, 845, 1390, 1895, 2312, 2561, 2643, 2521, 2310, 2039, 1832, 1483, 1332, 1108]

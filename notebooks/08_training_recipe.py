@@ -238,10 +238,10 @@ def where_to_look(model):
 assert where_to_look(model) < where_to_look(patient) / 100
 
 # %% [markdown]
-# After five long steps, all positions look the same to the decoder. The decoder cannot tell which symbol
-# stands where, so it cannot copy. It can only guess. A likely reason why the later updates do not repair
-# this: if all vectors are the same, their weighted mean is the same too, whatever the weights are. So the
-# gradient hardly tells attention where to look.
+# After five long steps, all positions look the same to the decoder. The decoder cannot tell which
+# symbol stands where, so it cannot copy. It can only guess. There is a likely reason why the later
+# updates do not repair this: if all vectors are the same, their weighted mean is the same too, whatever
+# the weights are. So the gradient hardly tells attention where to look.
 #
 # *Is the cause really the length of the steps, or is it the noise in the first few gradients? More data
 # for the first updates does not help, but shorter steps do: [Why warm-up?](evidence/why_warm_up.ipynb)*
@@ -295,9 +295,9 @@ for d_model, warmup in settings:
 assert rate(8000, 512, 4000) == rate(8000, 512, 8000)
 
 # %% [markdown]
-# The peak is lower. So the number 4,000 decides two things at once: how long the rate rises, and how high.
-# From 8,000 steps on, the first two curves are the same. With the same warm-up, the wider model gets a
-# lower rate at every step.
+# With twice the warm-up, the peak is lower. So the number 4,000 decides two things at once: how long
+# the rate rises, and how high. From update 8,000 on, the first two curves are the same. With the same
+# warm-up, the wider model gets a lower rate at every update.
 #
 # The paper gives no reason for the 4,000, nor for the square root. Most training runs today still use a
 # warm-up, with other numbers and another curve after the peak.
@@ -308,9 +308,10 @@ assert rate(8000, 512, 4000) == rate(8000, 512, 8000)
 # %% [markdown]
 # ## Dropout
 #
-# A model with enough weights can learn its training sentences by heart. That is **overfitting**: the model
-# gets better on the training set and worse on everything else. *Regularization* makes learning by heart
-# harder. The paper uses two kinds of regularization, and the first is dropout:
+# A model with enough weights can learn its training sentences by heart. That is **overfitting**: the
+# model gets better on the training set and worse on everything else. *Regularization* makes learning by
+# heart harder. The paper speaks of three types of regularization. It describes dropout, which it uses
+# in two places, and label smoothing. We begin with dropout:
 #
 # > "We apply dropout to the output of each sub-layer, before it is added to the sub-layer input and
 # > normalized. In addition, we apply dropout to the sums of the embeddings and the positional encodings in
