@@ -1488,6 +1488,9 @@ assert torch.equal(out[0], out[1])  # the same vectors in another order give the
 
 
 # %% tags=["exercise"]
+from annotated import attention
+
+
 class MyAttention(nn.Module):
     """h attentions: (B, T, d_model), twice (B, S, d_model), mask (B, 1 or T, S) -> (B, T, d_model)."""
 

@@ -258,6 +258,9 @@ assert model.training
 
 
 # %%
+from annotated import evaluating
+
+
 def forced_answers(model, batch):
     """What the model says when it reads the right symbols, (B, 9): one pass."""
     with evaluating(model):

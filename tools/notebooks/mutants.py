@@ -111,8 +111,8 @@ MUTANTS = (
     Mutant(
         "cache off by one",
         "transformer/model.py",
-        "len(cache) if cache is not None else 0)",
-        "len(cache) + 1 if cache is not None else 0)",
+        "self.tgt_embed(tgt, before)",
+        "self.tgt_embed(tgt, before + (cache is not None))",
         "11_search_and_averaging",
     ),
     Mutant(
