@@ -6,6 +6,7 @@ Nothing here imports PyTorch, which takes seconds: `annotated --help` reads it.
 import math
 import warnings
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Literal
 
 EXTRA = 50  # tokens that a translation may have more than its source, section 6.1
@@ -34,8 +35,9 @@ class Limits:
     too_long: Literal["cut", "refuse"] = "cut"  # treatment of a longer source: translate its start, or stop
 
     def __post_init__(self) -> None:
-        if min(self.max_source, self.max_length) < 1:
-            raise ValueError(f"max_source and max_length must be at least 1, not {self}")
+        limits = (self.max_source, self.max_length)
+        if not all(isinstance(limit, Integral) for limit in limits) or min(limits) < 1:
+            raise ValueError(f"max_source and max_length must be at least 1, and whole, not {self}")
         if self.too_long not in ("cut", "refuse"):
             raise ValueError(f"too_long must be cut or refuse, not {self.too_long!r}")
 

@@ -95,7 +95,7 @@ def train(
         settings: fields of `TrainingConfig` and `TransformerConfig`.
 
     Messages and a progress bar go to standard error. PyTorch's global state (random numbers, threads, default
-    dtype, gradient mode) is restored afterwards.
+    dtype, gradient mode) is restored afterwards; it is the process's, so train in one thread at a time.
 
     Raises:
         ValueError: for settings that contradict each other, and for text that was not read as it was meant.

@@ -109,6 +109,8 @@ def test_a_line_over_its_limit_can_be_refused(build):
     ("limits", "says"),
     [
         ({"max_source": 0}, "must be at least 1"),
+        ({"max_length": 1.5}, "whole"),
+        ({"max_source": float("nan")}, "whole"),
         ({"too_long": "skip"}, "too_long must be cut or refuse, not 'skip'"),
     ],
 )
