@@ -184,7 +184,7 @@ class Comparison:
     a: Score
     b: Score
     difference: Score  # a's score less b's
-    wins: float  # share of the samples in which a scores higher than b
+    wins: float  # share of the samples in which a is better than b
 
 
 def paired_bootstrap(
@@ -210,7 +210,7 @@ def paired_bootstrap(
         with_interval(one, draws_a),
         with_interval(other, draws_b),
         with_interval(difference, draws_a - draws_b),
-        wins=float((draws_a > draws_b).mean()),
+        wins=float((draws_a < draws_b if metric.lower_is_better else draws_a > draws_b).mean()),
     )
 
 

@@ -312,3 +312,10 @@ def test_a_tokenizer_that_is_not_there_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
     with pytest.raises(ImportError, match=r'pip install "sacrebleu\[ja\]", or take char'):
         bootstrap(["a"], ["a"], tokenize="ja-mecab")
+
+
+def test_the_better_system_wins_whichever_way_the_score_goes():
+    right = ["a b c d e", "c d e f g", "e f g h i"]
+    wrong = [f"{line[:-1]}x" for line in right]
+    for name, metric in METRICS.items():
+        assert paired_bootstrap(right, wrong, right, samples=50, metric=metric()).wins == 1, name

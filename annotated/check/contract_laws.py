@@ -15,7 +15,8 @@ from annotated.check.report import Failure, Law
 
 CONTRACT: list[Law] = []
 STUBS = Path(__file__).with_name("stubs.txt")
-X, MEMORY, SEES_ALL = torch.randn(2, 4, 8), torch.randn(2, 6, 8), torch.ones(2, 1, 6, dtype=torch.bool)
+NUMBERS = torch.randn(2, 10, 8, generator=torch.Generator().manual_seed(0))
+X, MEMORY, SEES_ALL = NUMBERS[:, :4], NUMBERS[:, 4:], torch.ones(2, 1, 6, dtype=torch.bool)
 HIDES_LAST = torch.tensor([True] * 5 + [False]).expand(2, 1, 6)
 CAUSAL = torch.ones(2, 4, 4, dtype=torch.bool).tril()
 

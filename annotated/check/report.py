@@ -88,9 +88,9 @@ class Law:
         what: dict[str, Any] = {"law": self.name, "says": self.says, "lesson": self.lesson}
         if self.name in code.not_applicable:
             return Finding(**what, status="missing", seen=code.not_applicable[self.name])
-        torch.manual_seed(0)
         try:
-            with time_limit(seconds):
+            with torch.random.fork_rng(devices=[]), time_limit(seconds):
+                torch.manual_seed(0)
                 return Finding(**what, status="passed", seen=self.holds(code) or "")
         except Missing as missing:
             return Finding(**what, status="missing", seen=str(missing))

@@ -127,6 +127,9 @@ class Corpus:
         splits = ", ".join(f"{name} {len(text):,}" for name, text in self.splits.items())
         return f"Corpus({self.name}, {self.pair or 'languages unknown'}, pairs: {splits})"
 
+    def __contains__(self, split: object) -> bool:
+        return split in self.splits
+
     def __getitem__(self, split: str) -> ParallelText:
         if split not in self.splits:
             raise ValueError(f"{self.name} has no split {split!r}; its splits are {', '.join(self.splits)}")

@@ -29,6 +29,8 @@ def capture_attention(model: EncoderDecoder) -> Iterator[AttentionMaps]:
         with capture_attention(model) as maps:
             model(src, tgt, src_mask, tgt_mask)
         maps["cross", 0][0]  # (h, tgt_len, src_len)
+
+    Raises TypeError for a variant whose attention has a `forward` of its own.
     """
     maps: AttentionMaps = {}
     thread = threading.get_ident()
@@ -37,6 +39,9 @@ def capture_attention(model: EncoderDecoder) -> Iterator[AttentionMaps]:
         named["encoder", i] = layer.self_attn
     for i, layer in enumerate(model.decoder.layers):
         named["decoder", i], named["cross", i] = layer.self_attn, layer.src_attn
+    for module in named.values():
+        if getattr(type(module), "forward", None) is not MultiHeadedAttention.forward:
+            raise TypeError(f"{type(module).__name__} attends in a way of its own, which is not recorded")
 
     def record(name: tuple[str, int], module: Any, inputs: tuple[Any, ...], _: Tensor) -> None:
         if threading.get_ident() == thread:

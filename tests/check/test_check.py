@@ -249,3 +249,11 @@ def test_a_submission_cannot_spoil_the_grades_of_the_others(tmp_path: Path) -> N
     assert len(list(csv.DictReader(files["csv"].open(encoding="utf-8")))) == 3
     assert len(json.loads(files["json"].read_text(encoding="utf-8"))) == 3
     assert len(ElementTree.parse(files["junit"]).getroot()) == 3
+
+
+def test_the_readers_random_numbers_are_as_before() -> None:
+    torch.manual_seed(7)
+    wanted = torch.rand(3)
+    torch.manual_seed(7)
+    check.attention(annotated.attention)
+    assert torch.equal(torch.rand(3), wanted)
