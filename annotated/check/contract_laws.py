@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def feed_forward(code: Code) -> None:
 def generator(code: Code) -> None:
     """The exponentials of what it gives add up to 1."""
     sums = stub(code, "Generator")(8, 5)(X).exp().sum(-1)
-    expect(close(sums, torch.ones(2, 4), 1e-3), "these are logits: their exponentials do not add up to 1",
+    expect(close(sums, torch.ones(2, 4), 1e-3), "the exponentials do not add up to 1",
            "the logarithm of a softmax is missing: log_softmax(dim=-1)")  # fmt: skip
 
 
@@ -115,6 +116,7 @@ def sublayer_connection(code: Code) -> None:
 def encoder_layer(code: Code) -> None:
     """x (B, S, d_model) and mask (B, 1, S) -> (B, S, d_model); what is hidden changes nothing."""
     module = stub(code, "EncoderLayer")(8, 16, 2, 0.0)
+    expect_order(module, ["self_attn", "feed_forward"], lambda: module(MEMORY, SEES_ALL))
     reads_memory(lambda x: module(x, HIDES_LAST))
 
 
@@ -136,6 +138,8 @@ def decoder_layer(code: Code) -> None:
         raise Failure(
             f"4 target tokens and 6 source tokens do not go together: {error}", "", mistake
         ) from None
+    names = ["self_attn", "src_attn", "feed_forward"]
+    expect_order(module, names, lambda: module(X, MEMORY, SEES_ALL, CAUSAL))
     reads_memory(lambda memory: module(X, memory, HIDES_LAST, CAUSAL))
     later = X.clone()
     later[:, -1] = 5.0
@@ -152,16 +156,41 @@ def decoder(code: Code) -> None:
 
 def expect_layers(module: nn.Module, run: Callable[[], Tensor], shape: tuple[int, ...]) -> None:
     expect_shape(run(), shape)
-    ran: list[nn.Module] = []
     layers = getattr(module, "layers", None)
+    three = isinstance(layers, nn.ModuleList) and len(layers) == 3
+    expect(three, "self.layers is no nn.ModuleList of N layers")
+    own = len({id(layer) for layer in layers or ()}) == 3
+    expect(own, "the layers are one and the same object", "make a new layer for each of range(N)")
+    calls = calls_of(list(layers or ()), run)
+    expect(len(calls) == 3, f"{len(calls)} of 3 layers run", "x = layer(x, ...) for each of self.layers")
+    chained = all(close(one[2], other[1]) for one, other in pairwise(calls))
     expect(
-        isinstance(layers, nn.ModuleList) and len(layers) == 3, "self.layers is no nn.ModuleList of N layers"
+        chained,
+        "a layer does not read what the one before it gave",
+        "x = layer(x, ...), not out = layer(x, ...)",
     )
-    for layer in layers:  # type: ignore[union-attr]
-        layer.register_forward_hook(lambda layer, *_: ran.append(layer))
+
+
+def calls_of(modules: list[nn.Module], run: Callable[[], Tensor]) -> list[tuple[nn.Module, Any, Any]]:
+    """Return each call of these modules during a run, in order: the module, its first input, its output."""
+    calls: list[tuple[nn.Module, Any, Any]] = []
+    hooks = [
+        m.register_forward_hook(lambda m, args, out: calls.append((m, (*args, None)[0], out)))
+        for m in modules
+    ]
     run()
-    expect(len({id(layer) for layer in ran}) == len(ran) == 3, f"{len({id(m) for m in ran})} of 3 layers run",
-           "x = layer(x, ...) for each of self.layers")  # fmt: skip
+    for hook in hooks:
+        hook.remove()
+    return calls
+
+
+def expect_order(module: nn.Module, names: list[str], run: Callable[[], Tensor]) -> None:
+    """Raise Failure unless the sub-layers run once each, in the paper's order."""
+    of = {getattr(module, name, None): name for name in names}
+    ran = [of[m] for m, *_ in calls_of([m for m in of if isinstance(m, nn.Module)], run)]
+    expect(
+        ran == names, f"the sub-layers run in the order {', '.join(ran)}", f"first {', then '.join(names)}"
+    )
 
 
 def reads_memory(run: Callable[[Tensor], Tensor]) -> None:
@@ -200,6 +229,14 @@ def subsequent_mask(code: Code) -> None:
     expect(
         mask.dtype == torch.bool, f"the mask is {mask.dtype}, and should be torch.bool", "dtype=torch.bool"
     )
+
+
+@law("08_training_recipe", "label_smoothing", "contract: LabelSmoothing", CONTRACT)
+def label_smoothing(code: Code) -> None:
+    """The loss is a sum over tokens: the training loop divides by their number."""
+    loss, x = stub(code, "LabelSmoothing")(5, 0, 0.1), torch.full((4, 5), 0.2).log()
+    ratio = float(loss(x, torch.tensor([1, 2, 3, 4])) / loss(x[:2], torch.tensor([1, 2])))
+    expect(abs(ratio - 2) < 1e-3, f"the loss of 4 tokens is {ratio:.3g} times that of 2", "a sum, not a mean")
 
 
 @law("08_training_recipe", "rate", "contract: rate", CONTRACT)

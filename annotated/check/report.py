@@ -112,7 +112,10 @@ def own_traceback(error: BaseException) -> str:
     """Format the part of a traceback that lies in the code under test."""
     others = (str(Path(__file__).parent), str(Path(torch.__file__).parent), "<frozen")
     own = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(others)]
-    return "".join(traceback.format_list(own[-4:]) + traceback.format_exception_only(error))
+    return "".join(
+        traceback.format_list(own if len(own) < 6 else [*own[:2], *own[-3:]])
+        + traceback.format_exception_only(error)
+    )
 
 
 @dataclass(frozen=True)

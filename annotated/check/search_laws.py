@@ -105,7 +105,9 @@ def greedy_takes_the_likeliest(code: Code) -> None:
     elif len(set(got[1:])) == 1 and at:
         mistake = "the new token is not appended to what the decoder reads"
     else:
-        mistake = "if it has a cache: positions must go on counting, and nothing may be lost from it"
+        mistake = (
+            "take the last position, [:, -1], of a causal mask's pass; in a cache, positions go on counting"
+        )
     raise Failure(f"token {at} is not the likeliest", f"{got}, and should be {wanted[:n]}", mistake)
 
 

@@ -64,7 +64,9 @@ def print_translation(report: Report, file: Path, adapter: Path | None, text: st
         if text is not None:
             raise ValueError("the model must keep its laws before the shipped weights are loaded into it")
     elif text is None:
-        print('\nYour model keeps its laws. Let it translate: --translate "A dog runs across the grass."')
+        print(
+            '\nThe model itself keeps its laws. Let it translate: --translate "A dog runs across the grass."'
+        )
     else:
         adapted = vars(load(adapter, before={"mine": load(file)})) if adapter else None
         own, theirs = translate(Code.of(load(file), adapted), text)
