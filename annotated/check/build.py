@@ -21,8 +21,8 @@ import torch
 
 from annotated import check
 from annotated.check.adapt import PARTS, Code
-from annotated.check.contract_laws import STUBS
-from annotated.check.report import Finding, Law, Report, TimeUp, own_traceback, time_limit
+from annotated.check.contract_laws import STUBS, stub_texts
+from annotated.check.report import Finding, Report, TimeUp, own_traceback, time_limit
 
 HINT = re.compile(r"^#([123]) (.*)\n", re.MULTILINE)
 
@@ -79,24 +79,17 @@ def write_stubs(folder: Path) -> Path:
 
 def hints(stub: str, stage: int) -> str:
     """Return the hints to a stub, up to a stage: 1 what to think of, 2 which shapes, 3 the lines."""
-    for piece in re.split(r"^(?=def |class )", STUBS.read_text(encoding="utf-8"), flags=re.MULTILINE):
-        if re.match(rf"\w+ {stub}\b", piece):
-            return "\n".join(f"  {line}" for number, line in HINT.findall(piece) if int(number) <= stage)
-    return ""
+    found = HINT.findall(stub_texts()[stub])
+    return "\n".join(f"  {line}" for number, line in found if int(number) <= stage)
 
 
 def first_open_stub(report: Report) -> str:
     """Return the first stub of the file that has a law to keep, or nothing."""
-    open_parts = {law.part for law in laws_of(report)}
-    stubs = re.findall(r"^(?:def|class) (\w+)", STUBS.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    names = {part: names[0] for part, names in PARTS.items()} | {"make_model": "Transformer"}
-    return next((stub for stub in stubs if stub in {names.get(part, part) for part in open_parts}), "")
-
-
-def laws_of(report: Report) -> list[Law]:
-    """Return the laws that are broken or have nothing to hold yet."""
     open_laws = {f.law for f in report.findings if f.status in ("failed", "todo")}
-    return [law for law in (*check.LAWS, *check.CONTRACT) if law.name in open_laws]
+    names = {part: names[0] for part, names in PARTS.items()} | {"make_model": "Transformer"}
+    laws = (law for law in (*check.LAWS, *check.CONTRACT) if law.name in open_laws)
+    open_stubs = {names.get(law.part, law.part) for law in laws}
+    return next((stub for stub in stub_texts() if stub in open_stubs), "")
 
 
 def translate(code: Code, text: str) -> tuple[str, str]:

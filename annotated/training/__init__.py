@@ -1,12 +1,15 @@
-"""Training.
+"""Training a model, from the call to the folder of its run:
 
-train        from sentence pairs to a translator in one call
-trainer      the training loop of long runs
-loss         the training loss, with R-Drop, a regularisation newer than the paper
-validation   scores on the validation data
-checkpoint   what a checkpoint holds; the mean of several
-run_folder   the folder of a run: checkpoints, the log, the lock
-distributed  devices, precision, processes
-config       the settings
-loop         the classic training loop, to read
+    train        from sentence pairs to a translator in one call
+    trainer      the training loop of long runs
+    loss         label smoothing (section 5.4), readable and fast, and R-Drop, which is newer than the paper
+    schedule     the learning rate (section 5.3)
+    validation   scores on the validation data
+    checkpoint   what a checkpoint holds; the mean of several
+    run_folder   the folder of a run: checkpoints, the log, the lock
+    distributed  devices, precision, processes
+    config       the settings
+    loop         the classic training loop, to read
+
+In Python, `annotated.train` is the first of these.
 """

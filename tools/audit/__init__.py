@@ -5,6 +5,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+# Laws that a language model, which reads no source, is not held to.
+DECODER_ALONE = dict.fromkeys(
+    ("model: source padding", "model: memory", "model: residuals and norms", "model: order of words"),
+    "a decoder alone reads no source",
+)
+
 
 def definitions(source: str) -> dict[str, Any]:
     """Execute the imports, functions and classes of a script, and nothing else of it.

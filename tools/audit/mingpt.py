@@ -4,7 +4,7 @@ import sys
 
 from torch import nn
 
-from tools.audit import clone_of
+from tools.audit import DECODER_ALONE, clone_of
 
 REPOSITORY = "https://github.com/karpathy/minGPT"
 COMMIT = "37baab71b9abea1b76ab957409a1cc2fbfba8a26"
@@ -13,13 +13,7 @@ sys.path.insert(0, str(clone_of(__file__)))
 
 from mingpt.model import GPT
 
-NO_SOURCE = "a decoder alone reads no source"
-NOT_APPLICABLE = {
-    "model: source padding": NO_SOURCE,
-    "model: memory": NO_SOURCE,
-    "model: residuals and norms": NO_SOURCE,
-    "model: order of words": NO_SOURCE,
-}
+NOT_APPLICABLE = DECODER_ALONE
 
 
 class LanguageModel(nn.Module):

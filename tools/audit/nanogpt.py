@@ -4,7 +4,7 @@ import sys
 
 from torch import nn
 
-from tools.audit import clone_of
+from tools.audit import DECODER_ALONE, clone_of
 
 REPOSITORY = "https://github.com/karpathy/nanoGPT"
 COMMIT = "3adf61e154c3fe3fca428ad6bc3818b27a3b8291"
@@ -14,13 +14,7 @@ sys.path.insert(0, str(clone_of(__file__)))
 from model import GPT, GPTConfig
 from model import LayerNorm as OptionalBias
 
-NO_SOURCE = "a decoder alone reads no source"
-NOT_APPLICABLE = {
-    "model: source padding": NO_SOURCE,
-    "model: memory": NO_SOURCE,
-    "model: residuals and norms": NO_SOURCE,
-    "model: order of words": NO_SOURCE,
-}
+NOT_APPLICABLE = DECODER_ALONE
 
 
 def LayerNorm(d_model):
