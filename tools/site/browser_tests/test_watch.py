@@ -343,6 +343,7 @@ def test_the_language_is_chosen_by_the_address_or_by_a_button_and_stays(page: "P
     assert page.locator("html").get_attribute("lang") == "zh"
     page.get_by_role("button", name="English").click()
     page.get_by_role("button", name="Translate", exact=True).wait_for()
+    page.wait_for_url(lambda address: "lang=en" in address.split("#")[1])
     page.reload()
     page.wait_for_selector(".german")
     assert page.locator("html").get_attribute("lang") == "en"

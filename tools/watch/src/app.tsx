@@ -66,7 +66,8 @@ export function App({ setting }: { setting: Setting }) {
   }, []);
   useEffect(() => ready?.end, [ready]);
 
-  useEffect(() => {
+  // Both before the browser paints: whoever sees the change may load the page again at once.
+  useLayoutEffect(() => {
     if (!setting.linked) return;
     history.replaceState(null, "", `#${writeLink(state)}`);
     const follow = () => setState(({ language }) => ({ language, ...readLink(location.hash) }));
@@ -74,7 +75,7 @@ export function App({ setting }: { setting: Setting }) {
     return () => removeEventListener("hashchange", follow);
   }, [state]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     document.documentElement.lang = texts.code;
     document.title = texts.title;
     for (const [place, text] of [
