@@ -19,9 +19,9 @@ from torch import Tensor
 from workload import CONFIGS
 
 from annotated.search.greedy import greedy_decode
-from annotated.search.inference import evaluating
 from annotated.tokenizers import START
 from annotated.transformer.attention import subsequent_mask
+from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import EncoderDecoder
 
 CACHED, UNCACHED = "with the cache", "without"

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from annotated.search.cache import DecoderCache
-from annotated.search.inference import evaluating
 from annotated.search.limits import EXTRA, Penalty, check_search
+from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import EncoderDecoder
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from annotated.search.cache import DecoderCache
-from annotated.search.inference import evaluating
+from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import EncoderDecoder
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from annotated.search.cache import KeyValueCache
-from annotated.search.inference import evaluating
 from annotated.transformer.attention import Mask, MultiHeadedAttention
+from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import EncoderDecoder
 
 AttentionMaps = dict[tuple[str, int], Tensor]

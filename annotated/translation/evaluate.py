@@ -23,9 +23,9 @@ from annotated.metrics import (
     moses_tokenized,
 )
 from annotated.search.greedy import greedy_decode
-from annotated.search.inference import evaluating
 from annotated.search.limits import EXTRA, Penalty
 from annotated.tokenizers import Tokenizer, normalize
+from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.translator import Translator
 

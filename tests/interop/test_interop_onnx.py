@@ -6,9 +6,9 @@ from interop_models import MISSING, toy
 
 from annotated.interop import to_onnx
 from annotated.search.cache import DecoderCache
-from annotated.search.inference import evaluating
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.attention import padding_mask
+from annotated.transformer.evaluating import evaluating
 
 WORDS = WordTokenizer([f"w{i}" for i in range(9)], None)
 V = len(WORDS)

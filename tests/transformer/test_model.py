@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from annotated.data.batches import Batch
-from annotated.search.inference import evaluating
 from annotated.transformer.attention import MultiHeadedAttention, attention, padding_mask, subsequent_mask
+from annotated.transformer.evaluating import evaluating
 from annotated.transformer.layers import Embeddings, PositionwiseFeedForward
 from annotated.transformer.model import (
     Decoder,

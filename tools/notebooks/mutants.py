@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "dropout left on",
-        "search/inference.py",
+        "transformer/evaluating.py",
         "            module.training = False\n",
         "            module.training = True\n",
         "09_first_example",
