@@ -32,18 +32,18 @@ if not find_spec("annotated"):
 
 # %%
 cars = {0: 3.0, 6: 14.0, 12: 22.0, 18: 28.0}  # hour of the day: cars per minute
-print("12 o'clock:", cars.get(12))
-print("14 o'clock:", cars.get(14))
+print("at 12:00:", cars.get(12))
+print("at 14:00:", cars.get(14))
 
 # %% [markdown]
-# At 12 o'clock there were 22 cars per minute, and at 18 o'clock there were 28. So for 14 o'clock you
-# would guess about 24. The dictionary has no answer, because 14 is not one of its keys. Let us build one
-# that can.
+# At 12:00 there were 22 cars per minute, and at 18:00 there were 28. So for 14:00 you would guess about 24.
+# The dictionary has no answer, because 14 is not one of its keys. Let us build a dictionary that can guess,
+# too.
 #
-# The first step is to measure how well a query fits a key. We put each hour on the dial of a 24-hour
-# clock, so that it becomes a point with two coordinates. The dot product of two such points is 1 if they
-# are the same hour, 0 if they are six hours apart, and −1 if they are twelve hours apart. We call this
-# dot product the **score** of the key.
+# The first step is to measure how well a query fits a key. We put each hour on the dial of a 24-hour clock,
+# where it becomes a point with two coordinates. The dot product of two such points is 1 if they are the
+# same hour, 0 if they are six hours apart, and −1 if they are twelve hours apart. We call this dot product
+# the **score** of the key.
 
 # %%
 import math
@@ -63,7 +63,7 @@ keys = on_the_dial(torch.tensor(list(cars)))  # (4, 2)
 values = torch.tensor(list(cars.values()))  # (4,)
 query = on_the_dial(torch.tensor([14.0]))  # (1, 2)
 scores = query @ keys.T  # (1, 4)
-print("scores of", list(cars), "for 14 o'clock:", [round(s, 2) for s in scores[0].tolist()])
+print("scores of", list(cars), "for 14:00:", [round(s, 2) for s in scores[0].tolist()])
 
 # %% [markdown]
 # The key 12 fits best, and 18 comes next. The second step turns the scores into **weights**, which are
@@ -170,7 +170,7 @@ for i in range(3):  # equation 1 as a loop
     assert_close(output[i], sum(power / sum(powers) * V[j] for j, power in enumerate(powers)))
 
 # %% [markdown]
-# These are the weights and the outputs of 00, where you checked the row of *cat* by hand. Some scores
+# These are the weights and the outputs from 00, where you checked the row of *cat* by hand. Some scores
 # differ from those in 00 in the last digit, because our $Q$ and $K$ are rounded.
 #
 # ![Scaled dot-product attention: queries times keys, scale, mask, softmax, the product with the
@@ -226,10 +226,10 @@ assert learnable.grad[2] == 0
 # - **Dividing by the sum** gives a weight of −6.63 here, because scores can be negative and can cancel.
 #   The result is no longer a mean.
 # - **Setting negatives to 0** gives *runs* the weight 0 and the gradient 0, so from this row the model
-#   learns nothing about *runs*. If all scores are negative, it divides 0 by 0.
+#   learns nothing about *runs*. If all scores are negative, this method divides 0 by 0.
 # - **All on the largest** is the dictionary again, without a gradient.
-# - **A sigmoid** is positive and smooth, but the weights do not add up to 1. With twice as many words,
-#   the output is about twice as large.
+# - **A sigmoid** is positive and smooth, but its weights do not add up to 1. In a sentence with twice as
+#   many words, the output is about twice as large.
 #
 # The softmax has none of these faults. The exponential of a score is always positive, dividing by the sum
 # makes the weights add up to 1, and every score gets a gradient. It has one more property: if you add the
@@ -360,9 +360,9 @@ assert_close(row.grad[2].item(), largest_and_slope(row.detach().unsqueeze(0))[1]
 # %% [markdown]
 # ### The other kind of attention
 #
-# The score does not have to be a dot product. In 01, Bahdanau and colleagues computed it with a small
-# network: $v^\top \tanh(A q + B k)$. This is called **additive attention**. The paper reports that for
-# wide heads it works better than dot products *without* the division. Why did the authors not use it?
+# The score does not have to be a dot product. In 01 you saw how Bahdanau and colleagues compute it with a
+# small network: $v^\top \tanh(A q + B k)$. This is called **additive attention**. The paper reports that in
+# wide heads, it works better than dot products *without* the division. Why did the authors not use it?
 #
 # > "While the two are similar in theoretical complexity, dot-product attention is much faster and more
 # > space-efficient in practice, since it can be implemented using highly optimized matrix multiplication
@@ -374,9 +374,9 @@ assert_close(row.grad[2].item(), largest_and_slope(row.detach().unsqueeze(0))[1]
 # %% [markdown]
 # ## Masks: hiding words
 #
-# Sentences differ in length, but a tensor is rectangular. So we fill short sentences up with a filler
-# token, the **padding**. We call it `<blank>`. If the longest sentence of our batch has five words, then
-# *a cat runs* becomes *a cat runs `<blank>` `<blank>`*.
+# Sentences differ in length, but a tensor is rectangular. So we fill up the short sentences with a filler
+# token, the **padding**. We call this token `<blank>`. If the longest sentence of our batch has five words,
+# then *a cat runs* becomes *a cat runs `<blank>` `<blank>`*.
 #
 # The filler means nothing, but the model does not know that. The filler has a vector like every other
 # token, and so it has a key and a value. How can we keep *cat* from looking at it? Here are three ideas:
@@ -409,10 +409,10 @@ for name, w in remedies.items():
     assert torch.allclose(w.sum(dim=-1), torch.ones(3)) == (name != "weights times 0")
 
 # %% [markdown]
-# Only the last idea gives the weights that we had without filler. A score of 0 hides nothing, because
-# $e^0 = 1$. A weight that we set to 0 *after* the softmax has already taken its share from the others, so
-# the rest no longer adds up to 1. But with a score of $-\infty$ *before* the softmax, the filler gets
-# $e^{-\infty} = 0$, and the real words share all of the weight.
+# Only the last idea gives the weights that we had without filler. A score of 0 hides nothing, because $e^0
+# = 1$. A weight that we set to 0 *after* the softmax has already taken its share from the others, so the
+# remaining weights no longer add up to 1. But with a score of $-\infty$ *before* the softmax, the filler
+# gets $e^{-\infty} = 0$, and the real words share all of the weight.
 #
 # `real` is a **mask**. In this series a mask is boolean, and `True` means "may be looked at".
 #
@@ -439,7 +439,7 @@ show("1 where the row may look at the column", causal.int(), german, german, dig
 # Other code writes `torch.ones(4, 4).triu(diagonal=1) == 0`, which is the same mask: `triu` puts a 1 where
 # the future is, and `== 0` allows the rest.
 #
-# A mask that is off by one raises no error: the model trains, and something is quietly broken. There is a
+# A mask that is off by one raises no error. The model trains, but something is quietly broken. There is a
 # simple test: change the key and the value of the last word, and see which outputs change.
 #
 # **Before you run this:** `tril(diagonal=1)` keeps one diagonal more, and `tril(diagonal=-1)` keeps one
@@ -506,10 +506,11 @@ assert (padding & causal).sum(dim=-1).tolist() == [1, 2, 3, 4, 4, 4]
 # %% [markdown]
 # ### Which way round?
 #
-# In our masks, `True` *allows*, and in PyTorch's `F.scaled_dot_product_attention` it does, too. In
-# `nn.MultiheadAttention`, `True` *hides*. And PyTorch adds a mask of floating-point numbers to the scores,
-# so ones and zeros hide nothing. A mask of the wrong kind raises no error there. That is why the package's
-# `attention` accepts only boolean masks.
+# In our masks, `True` *allows* a position, and so it does in PyTorch's `F.scaled_dot_product_attention`.
+# But in `nn.MultiheadAttention`, `True` *hides* a position. And if the mask contains floating-point
+# numbers, PyTorch adds them to the scores, so ones and zeros hide nothing. PyTorch cannot tell that a mask
+# is of the wrong kind, and raises no error. That is why the package's `attention` accepts only boolean
+# masks.
 
 # %% tags=["check"]
 from torch import nn
@@ -534,8 +535,8 @@ assert looked == [[0, 1], [0, 1], [2], [2], [0, 1, 2]]
 #
 # One case is left. What if a query may look at *nothing*? This does happen: the mask that was "one too
 # short" hid everything from the row `<s>`, and a batch may contain an empty sentence. Then all scores of
-# the row are $-\infty$, and the softmax divides 0 by 0. The result is NaN, "not a number". Is that
-# harmless if nobody reads the row?
+# the row are $-\infty$, and the softmax divides 0 by 0. The result is NaN, "not a number". Is this harmless
+# if nobody uses the row?
 #
 # **Before you run this:** the loss below uses the first two rows only. Will it be NaN? And will the
 # gradient be?
@@ -561,13 +562,13 @@ assert make_values.weight.grad.isnan().all()
 
 # %% [markdown]
 # The loss is a number, but **the gradient is NaN**. After one update, all weights of that layer are NaN,
-# and the model is lost. Why? In `backward`, each value gets a sum with one term from each query: the
-# query's weight times the query's gradient. In the empty row, the gradient is 0. But the weight is NaN, and
-# NaN times 0 is NaN. So every sum is NaN.
+# and the model is lost. Why? In `backward`, the gradient of a value is a sum with one term for each query:
+# the weight that the query gave to this value, times the gradient of the query's output. For the query of
+# the empty row, the gradient is 0. But its weights are NaN, and NaN times 0 is NaN. So every sum is NaN.
 #
-# The remedy has two halves. First, we use the lowest *finite* number instead of $-\infty$. In ordinary
-# rows this changes nothing. In an empty row the softmax now gives equal weights instead of NaN, so a
-# query that may see nothing would see everything. So, second, we set the hidden weights to 0 after the
+# The remedy has two halves. First, we use the lowest *finite* number instead of $-\infty$. In ordinary rows
+# this changes nothing. In an empty row, the softmax now gives equal weights instead of NaN, so a query that
+# may see nothing would see everything. That is why, second, we set the hidden weights to 0 after the
 # softmax. Here is the whole function, as the package has it:
 
 # %%
@@ -596,7 +597,7 @@ without = torch.autograd.grad(attention(q[:2], k, v, mask[:2])[0].square().sum()
 assert_close(with_row, without)  # all gradients are as if that query had never been asked
 
 # %% [markdown]
-# **To keep:** one empty row with $-\infty$ fills a model with NaN, even if nobody reads that row. Use the
+# **To keep:** one empty row with $-\infty$ fills a model with NaN, even if nobody uses that row. Use the
 # lowest finite number before the softmax, and set the hidden weights to 0 after it.
 
 # %% [markdown]
@@ -619,8 +620,8 @@ assert_close(with_row, without)  # all gradients are as if that query had never 
 # ## Exercises
 #
 # **Exercise 1 (easy).** Predict. A colleague moves a decoder from `nn.MultiheadAttention` to
-# `F.scaled_dot_product_attention` and passes the same causal mask as before. There is no error. What does
-# each position see now? What will the training loss and the translations look like?
+# `F.scaled_dot_product_attention` and passes the same causal mask as before. There is no error. Which
+# tokens can each position see now? What will happen to the training loss, and to the translations?
 
 # %% tags=["solution"]
 hides = torch.ones(4, 4, dtype=torch.bool).triu(diagonal=1)  # right for nn.MultiheadAttention: True hides

@@ -78,8 +78,8 @@ assert [seen.src_tokens[i] for i in einen.argmax(dim=-1)][1::2] == ["▁ball", "
 # ## What one head cannot do
 #
 # Here are eight temperatures of one day, three hours apart. For each of them, we want to know how much
-# warmer it is than at the measurement before. The list is a circle: the measurement before 0 o'clock is
-# the one at 21 o'clock.
+# warmer it is than three hours before. The list is a circle: the measurement before the one at 0:00 is the
+# one at 21:00.
 
 # %%
 import torch
@@ -88,16 +88,16 @@ from torch import nn
 from annotated import attention
 
 torch.set_num_threads(1)  # our matrices are too small for more
-degrees = torch.tensor([9.0, 8.0, 11.0, 15.0, 19.0, 20.0, 16.0, 12.0])  # at 0, 3, 6, ... 21 o'clock
+degrees = torch.tensor([9.0, 8.0, 11.0, 15.0, 19.0, 20.0, 16.0, 12.0])  # at 0:00, 3:00, ... 21:00
 warmer = degrees - degrees.roll(1)
 print("degrees:", [int(d) for d in degrees])
 print("warmer: ", [int(d) for d in warmer])
 
 # %% [markdown]
-# Attention can bring two measurements together. Let the key of each measurement be a vector with a single
-# 1, at its position in the list. The fourth key is $(0, 0, 0, 1, 0, 0, 0, 0)$. Let the fourth query be
-# $(0, 0, 50, 50, 0, 0, 0, 0)$. Then its scores are large for the third and the fourth measurement, and 0
-# for all others. The other queries are made in the same way, so each of them looks at exactly two
+# Attention can bring two measurements together. We give each measurement a key with a single 1, which marks
+# the place of the measurement in the list. So the fourth key is $(0, 0, 0, 1, 0, 0, 0, 0)$. Let the fourth
+# query be $(0, 0, 50, 50, 0, 0, 0, 0)$. Its scores are large for the third and the fourth measurement, and
+# 0 for all others. The other queries are made in the same way, so each of them looks at exactly two
 # measurements.
 #
 # **Before you run this:** the fourth query looks at 15 degrees and at 11 degrees, with weight 0.5 each.
@@ -120,9 +120,9 @@ assert_close(blend.flatten(), (degrees + degrees.roll(1)) / 2)
 # means by "averaging inhibits this".
 #
 # Would other weights help? For a difference we need $+1$ times one temperature and $-1$ times the other.
-# But attention weights come from a softmax, and **a weight is never negative**. A learned matrix may flip
-# the sign of the values, but then it flips the sign of *both* temperatures. So this head can add, but it
-# cannot subtract.
+# But attention weights come from a softmax, and **such a weight is never negative**. A learned matrix may
+# flip the sign of the values, but then it flips the sign of *both* temperatures. So this head can add, but
+# it cannot subtract.
 #
 # Two heads can subtract. One looks at the temperature now, and the other at the temperature before.
 # Afterwards we subtract the second output from the first.
@@ -139,11 +139,11 @@ assert_close((head_now - head_before).flatten(), warmer, rtol=0, atol=1e-4)
 # In the Transformer, a learned matrix combines the heads. It multiplies the output of each head by
 # different numbers, and these may have any sign. So it can subtract one head from another.
 #
-# **To keep:** one head returns one mean. Several heads return several means, side by side, and a learned
-# matrix can compare them.
+# **To keep:** one head returns one mean. Several heads return several means side by side, and a learned
+# matrix can subtract one from another.
 #
-# *Do networks find this by themselves, and is there really no way with one head? We trained them:
-# [Is one head enough?](evidence/is_one_head_enough.ipynb)*
+# *Do networks find this solution by themselves? And is there really no way to subtract with one head? We
+# trained networks to find out: [Is one head enough?](evidence/is_one_head_enough.ipynb)*
 
 # %% [markdown]
 # ## Each head has matrices of its own
@@ -243,8 +243,8 @@ assert [f"{number:.2f}" for number in by_hand[1]] == ["-0.28", "0.05", "0.04", "
 # *Figure 3. Above: `view` cuts each word into two halves, and `transpose` collects the first halves in head
 # 1 and the second halves in head 2. Below: `view` alone mixes the words.*
 #
-# `view` alone is the first trap of [00_start_here](00_start_here.ipynb). No error message and no shape
-# shows the mistake, but head 1 has all of *a*, half of *cat* and nothing of *runs*.
+# `view` alone is the first trap of [00_start_here](00_start_here.ipynb). Neither an error message nor a
+# wrong shape reveals the mistake, but head 1 has all of *a*, half of *cat* and nothing of *runs*.
 
 # %% [markdown]
 # ## The layer
@@ -282,7 +282,7 @@ class MultiHeadedAttention(nn.Module):
 #
 # - **`attention` did not change.** It is the function from 02. The heads are one more dimension in front,
 #   like the sentences of a batch, so all heads of all sentences are computed at once.
-# - **The mask needs `unsqueeze(1)`**, a dimension for the heads. Without it, PyTorch takes sentences for
+# - **The mask needs `unsqueeze(1)`**, a dimension for the heads. Without it, PyTorch mistakes sentences for
 #   heads, which is the second trap of 00.
 # - **`join` undoes `split`**, in the opposite order: first `transpose`, then `flatten`.
 #
@@ -345,8 +345,8 @@ assert moved.all()
 
 # %% [markdown]
 # With the wrong `split`, head 1 holds the words 0 and 1, and head 2 holds the words 2 and 3. So the
-# sentence falls apart into two halves that exchange nothing. With as many heads as words, every word
-# would be alone.
+# sentence falls apart into two halves that exchange nothing. With as many heads as words, every word would
+# see only itself.
 #
 # **To keep:** make all queries, keys and values with three wide products. Cut them into heads with `view`
 # and then `transpose`. After the attention, join the heads with `transpose` and then `flatten`, and
@@ -402,8 +402,8 @@ assert costs[8][1] == 4 * 2 * 32 * 512**2 + 2 * 2 * 32**2 * 512  # four maps; sc
 # of the width. Only the number of attention weights grows.
 #
 # If more heads cost no more, why not take 512 of them? Because each head gets narrower. In a head that is
-# one number wide, a score is the product of two numbers. So a query can only prefer the largest keys or
-# the smallest. The paper tried several numbers of heads (Table 3, rows A). BLEU measures the quality of
+# one number wide, a score is the product of two numbers. So a query can only prefer the largest key or the
+# smallest. The paper tried several numbers of heads (Table 3, rows A). BLEU measures the quality of
 # translations, and higher is better:
 #
 # | heads $h$ | width $d_k$ | BLEU |
@@ -417,12 +417,13 @@ assert costs[8][1] == 4 * 2 * 32 * 512**2 + 2 * 2 * 32**2 * 512  # four maps; sc
 # One head is worst, eight or sixteen heads are best, and with 32 heads the score falls again.
 
 # %% [markdown]
-# ### Equal heads stay equal
+# ### Identical heads stay identical
 #
 # All heads follow the same formula. What makes them different from each other?
 #
-# **Before you run this:** we start a layer with two equal heads and train it for 50 updates. The task does
-# not matter here; it is to return the vector of the word before. Will the heads differ at the end?
+# **Before you run this:** we start a layer with two identical heads and train it for 50 updates. The task
+# does not matter here: for each word, the layer has to return the vector of the word before. Will the heads
+# differ at the end?
 
 # %%
 _ = torch.manual_seed(0)
@@ -447,8 +448,8 @@ assert (after - before).abs().max() > 0.05
 assert (after[:4] - after[4:]).abs().max() < 1e-7
 
 # %% [markdown]
-# Equal heads get equal gradients, so they stay equal, and two heads do the work of one. **It is the random
-# start that makes heads different.**
+# Identical heads get identical gradients, so they stay identical, and two heads do the work of one. **It is
+# the random start that makes heads different.**
 
 # %% [markdown]
 # ## The three uses
@@ -466,8 +467,8 @@ assert (after[:4] - after[4:]).abs().max() < 1e-7
 # | encoder-decoder attention, or *cross-attention* | German | English | padding of the English sentence |
 #
 # A mask has a column for each *key*. So cross-attention takes the mask of the English sentence, although
-# its queries are German. This mask hides no future words, because the whole English sentence is known.
-# Here are all three uses for *A cat runs.*, in the translator from the top of this page.
+# its queries are German. This mask need not hide any later words, because the whole English sentence is
+# known. Here are all three uses for *A cat runs.*, in the translator from the top of this page.
 
 # %% tags=["figure-three-uses", "scaffold"]
 seen = translator.attention("A cat runs.")
@@ -509,7 +510,7 @@ for weights in seen.maps.values():
 # - One head returns one weighted mean, which blends what the head looks at. Several heads keep apart what
 #   one head would blend.
 # - In code, four wide matrices hold the matrices of all heads. `view` and then `transpose` cut the result
-#   into heads; `view` alone mixes the words, without an error.
+#   into heads. `view` alone mixes the words, and no error tells you.
 # - The heads share the width, so eight heads cost about as much as one. $W^O$ adds up what they found.
 # - The model uses the layer in three places, which differ in where queries and keys come from.
 #

@@ -28,13 +28,13 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## Not bad
 #
-# *So good* is praise and *so bad* is blame. But *not good* is blame, and *not bad* is praise. To know
-# which it is, you need both words.
+# *So good* is praise, and *so bad* is criticism. But *not good* is criticism, and *not bad* is praise. To
+# tell the two apart, you need both words of the phrase.
 #
-# Attention can bring the two words together. If both get the weight one half, its output is half the sum
-# of their vectors. The half makes no difference to a linear map, so we take the sum. Can a linear map read
-# the answer from it, $+1$ for praise and $-1$ for blame? We give each word a vector of 512 random numbers
-# and compute the best possible linear map by least squares.
+# Attention can bring the two words together. If both get the weight one half, its output is half the sum of
+# their vectors. The factor one half makes no difference to what a linear map can do, so we take the sum
+# itself. Can a linear map compute the answer from this sum: $+1$ for praise, and $-1$ for criticism? We
+# give each word a vector of 512 random numbers and compute the best possible linear map by least squares.
 #
 # **Before you run this:** the map has 512 weights and a bias, and there are only four answers to learn.
 # Will it get all four right?
@@ -60,9 +60,9 @@ from torch.testing import assert_close
 assert_close(inputs @ best, torch.zeros(4).double())
 
 # %% [markdown]
-# It gets none right. It says 0 each time, which is neither praise nor blame. Why? *So good* and *not bad*
-# together have the same four words as *so bad* and *not good*. For any linear map $f$, with or without a
-# bias, that means
+# It gets none right. It says 0 each time, which is neither praise nor criticism. Why? *So good* and *not
+# bad* together have the same four words as *so bad* and *not good*. For any linear map $f$, with or without
+# a bias, that means
 #
 # $$f(\textit{so good}) + f(\textit{not bad}) = f(\textit{so bad}) + f(\textit{not good})$$
 #
@@ -118,11 +118,11 @@ assert_close(by_attention.flatten().double(), wanted, rtol=0, atol=1e-3)
 #
 # $$\mathrm{FFN}(x) = \max(0,\; xW_1 + b_1)\,W_2 + b_2 \qquad (2)$$
 #
-# The first map goes from $d_{model} = 512$ numbers to $d_{ff} = 2048$ units. Then comes the ReLU, and
-# the second map goes back to 512 numbers. In the tiny model of [00_start_here](00_start_here.ipynb),
-# there are 4 numbers and 8 units, and all biases are 0. Here are the two matrices of the feed-forward
-# network in its encoder. The three vectors of *a cat runs* are those that leave the attention
-# sub-layer, after its layer norm.
+# The first map goes from $d_{model} = 512$ numbers to $d_{ff} = 2048$ units. Then comes the ReLU, and the
+# second map goes back to 512 numbers. In the tiny model of [00_start_here](00_start_here.ipynb), there are
+# 4 numbers and 8 units, and all biases are 0. Here are the two matrices of the feed-forward network in its
+# encoder. The three vectors of *a cat runs* are the output of the attention sub-layer, after its layer
+# norm.
 
 # %%
 words = ["a", "cat", "runs"]
@@ -168,9 +168,9 @@ assert_close(units[1], in_00, rtol=0, atol=0.015)
 assert 0.4 < (units == 0).float().mean() < 0.65
 
 # %% [markdown]
-# These are the numbers from 00, up to rounding. For *cat*, the units 2, 4, 6 and 8 are on, and the others
-# are off. Each unit that is on adds its row of $W_2$ to the output, multiplied by the unit's value. Each
-# unit that is off adds nothing.
+# These are the numbers from 00, up to rounding. For *cat*, units 2, 4, 6 and 8 are on, and the others are
+# off. Each unit that is on adds its row of $W_2$ to the output, multiplied by the unit's value. Each unit
+# that is off adds nothing.
 #
 # So you can read the network like a list of rules, one for each unit. The unit's column of $W_1$ says
 # *when* the rule applies, and its row of $W_2$ says *what* the rule adds to the word. As code:
@@ -204,8 +204,8 @@ class FeedForward(nn.Module):
 # change, once in an attention layer and once in a feed-forward network.
 #
 # **Before you run this:** each panel of the figure has nine cells, one for each pair of an input word and
-# an output word. A cell is dark if the output changes with the input. How many cells will be dark for
-# attention, and how many for the feed-forward network?
+# an output word. A cell is dark if this output changes when this input changes. How many cells will be dark
+# for attention, and how many for the feed-forward network?
 
 # %% tags=["figure-influence"]
 import matplotlib.pyplot as plt
@@ -273,8 +273,9 @@ assert (
 )  # multiplications, 30 words
 
 # %% [markdown]
-# The feed-forward network holds two thirds of an encoder layer's weights. For short sentences it also
-# does about two thirds of the multiplications. The paper's title is about the other third.
+# The feed-forward network holds two thirds of an encoder layer's weights. For short sentences it also does
+# about two thirds of the multiplications. "Attention Is All You Need", says the paper's title, but
+# attention is only the other third.
 #
 # Why is $d_{ff}$ four times $d_{model}$? The paper gives no reason. It tried three widths (Table 3, rows
 # C):
@@ -290,8 +291,9 @@ assert (
 # %% [markdown]
 # ## From a word to a vector: embeddings
 #
-# We have worked with vectors from the start. They come from a table that has a row for each token, and
-# the row is called the token's **embedding**. At first the rows are random, and training adjusts them.
+# So far, the words were vectors from the start. These vectors come from a table that has a row for each
+# token. The row is called the token's **embedding**. At first the rows are random, and training adjusts
+# them.
 #
 # > "Similarly to other sequence transduction models, we use learned embeddings to convert the input tokens
 # > and output tokens to vectors of dimension $d_{model}$. [...] In the embedding layers, we multiply those
@@ -346,7 +348,7 @@ assert_close(mine(tokens), nn.functional.one_hot(tokens, 2000).float() @ mine.lu
 # %% [markdown]
 # Without the factor, the position is 16 times as long as the word's row, so the word is only a small part
 # of the sum. With the factor, both have a similar length. But why not fill the table with larger numbers
-# from the start? The reason is what the same table has to do at the other end of the model.
+# from the start? Because the same table has another job, at the other end of the model.
 
 # %% [markdown]
 # ## One table for three jobs
@@ -405,11 +407,12 @@ for tied_embeddings in ("all", "none"):
 assert 100 < total / 1e6 < 102
 
 # %% [markdown]
-# Our count differs a little from the paper's 65 million ([06_the_full_model](06_the_full_model.ipynb)).
+# The paper says 65 million. We come back to this difference in
+# [06_the_full_model](06_the_full_model.ipynb).
 #
-# The price of sharing is that three jobs now pull at the same rows. To see them pull, we take the jobs
-# apart. We give a small model three separate tables with equal numbers and compute one loss for *a cat
-# runs → eine Katze rennt*. Then we ask which rows of each table get a gradient.
+# Sharing has a price: each of the three jobs now changes the same rows in its own way. To see what each job
+# wants, we take the jobs apart. We give a small model three separate tables that hold the same numbers, and
+# compute one loss for *a cat runs → eine Katze rennt*. Then we ask which rows of each table get a gradient.
 #
 # **Before you run this:** the vocabulary also holds *Hund* and *dog*, which do not occur in the two
 # sentences. In which of the three tables will their rows get a gradient?
@@ -451,12 +454,12 @@ assert_close(shared.generator.proj.weight.grad, together, rtol=1e-4, atol=1e-5)
 
 # %% [markdown]
 # At the inputs, only the tokens that were read get a gradient. At the output, **every** row gets one, in
-# every update. The softmax gives every token some probability, and every token but the right one should
-# have less. So *Hund* is pushed away from the decoder's vectors, although it does not occur. A rare word is
-# pushed away in almost every update (Gao et al., 2019).
+# every update. The softmax gives every token some probability, and every token except the right one should
+# have less. So the row of *Hund* is pushed away from the decoder's vectors, although *Hund* does not occur.
+# A rare word is pushed away in almost every update (Gao et al., 2019).
 #
-# **To keep:** one table turns tokens into vectors and vectors into logits. Its entries are small, as the
-# output needs them, and the input multiplies them by $\sqrt{d_{model}}$.
+# **To keep:** one table turns tokens into vectors and vectors into logits. The output needs small entries,
+# so the table has small entries, and the input multiplies them by $\sqrt{d_{model}}$.
 
 # %% [markdown]
 # ## What you can now say
@@ -465,8 +468,8 @@ assert_close(shared.generator.proj.weight.grad, together, rtol=1e-4, atol=1e-5)
 #   ReLU units can: each unit detects a combination and adds its row of $W_2$ when it is on.
 # - Attention moves information between words. The feed-forward network treats every word alone and in the
 #   same way, and it holds two thirds of an encoder layer's weights.
-# - An embedding is a row of a table, and the input multiplies it by $\sqrt{d_{model}}$. The same table
-#   also makes the logits, and for this job its entries must be small.
+# - An embedding is a row of a table, multiplied by $\sqrt{d_{model}}$. The same table also makes the
+#   logits, and for this job its entries must be small.
 #
 # **Deeper:** [What is a feed-forward layer?](evidence/what_is_a_feed_forward_layer.ipynb)
 #
@@ -532,8 +535,8 @@ assert math.log(1000) < start < math.log(1000) + 1, "a new model should find all
 assert ends.embed(torch.arange(1000)).allclose(ends.logits(torch.eye(256)).T * 16, atol=1e-5)
 
 # %% [markdown]
-# **Exercise 3 (hard).** Explore. A unit's column of $W_1$ switches the unit on, and its row of $W_2$ is
-# what the unit adds. The two look like a key and a value. Take this literally and replace the
+# **Exercise 3 (hard).** Explore. A unit's column of $W_1$ decides whether the unit is on, and its row of
+# $W_2$ is what the unit adds. The two look like a key and a value. Take this literally and replace the
 # feed-forward network with *attention over parameters*. Each of its $h$ heads has $n$ trained keys and $n$
 # trained values, the same for all words. One linear map makes the queries of all heads, and another one
 # joins their outputs. There are no biases. For which $n$ does this layer have as many parameters as $W_1$

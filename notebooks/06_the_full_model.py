@@ -10,11 +10,11 @@
 #
 # *21 minutes to read, half a minute to run.*
 #
-# - **Before:** attention and its masks ([02](02_attention.ipynb), [03](03_multi_head_attention.ipynb)), the
-#   feed-forward network and embeddings ([04](04_feed_forward_and_embeddings.ipynb)), positions
-#   ([05](05_positional_encoding.ipynb)).
-# - **After:** you can put these parts together, and say what the residual connections and the norms are
-#   for.
+# - **Before:** you know attention and its masks ([02](02_attention.ipynb),
+#   [03](03_multi_head_attention.ipynb)), the feed-forward network and embeddings
+#   ([04](04_feed_forward_and_embeddings.ipynb)), and positions ([05](05_positional_encoding.ipynb)).
+# - **After:** you can put these parts together, and you can say what the residual connections and the norms
+#   are for.
 #
 # This is section 3.1 of the paper (Vaswani et al., 2017, [arXiv
 # 1706.03762](https://arxiv.org/abs/1706.03762)). A number after `≈` may differ on your processor.
@@ -64,8 +64,8 @@ with torch.no_grad():
 #
 # The **decoder** does the same with the German tokens, with two differences. A causal mask hides later
 # tokens, and every layer also looks at the memory. At the end, the **generator** turns each vector into a
-# probability for each token of the vocabulary. We keep the vectors after every layer, so that we can look
-# at them:
+# log-probability for each token of the vocabulary. We also keep the vectors after every layer, so that we
+# can look at them:
 
 # %%
 with torch.no_grad():
@@ -91,9 +91,9 @@ assert log_probs[0].argmax(dim=-1).tolist() == wanted
 # That is the whole Transformer. It reads `<s> Eine Katze rennt .`, and at each position it predicts the next
 # token.
 #
-# **Before you run this:** we now give the generator the *earlier* vectors too, from the embeddings up to
-# the third layer. The generator was never trained on them. What will it say about the vectors that *enter*
-# the decoder?
+# **Before you run this:** we now give the generator the *earlier* vectors, too, from the embeddings up to
+# the output of the third layer. The generator was never trained on them. What will it say about the vectors
+# that *enter* the decoder?
 
 # %%
 for depth, states in enumerate(stream):
@@ -110,12 +110,12 @@ assert [tokenizer.pieces([row[2]])[0] for row in guesses[2:4]] == ["▁läuft", 
 
 # %% [markdown]
 # Look at the third column. At this position the decoder reads *Katze*. At first, the generator's guess is
-# *Katze* itself. After two layers the guess is *läuft*, which also means *runs*. At the end it is the
-# next word, *rennt*. Each layer changes the draft that the layer before has made.
+# *Katze* itself. After two layers the guess is *läuft*, which also means *runs*. At the end it is the next
+# word, *rennt*. Each layer changes the draft that the layer before it made.
 #
 # The vectors on their way from the embedding to the generator are called the **residual stream**.
 #
-# **To keep:** every layer takes the stream of vectors, and returns it changed but in the same shape.
+# **To keep:** every layer takes the stream of vectors and changes it, but keeps its shape.
 
 # %% [markdown]
 # ## One layer from inside
@@ -124,8 +124,8 @@ assert [tokenizer.pieces([row[2]])[0] for row in guesses[2:4]] == ["▁läuft", 
 # > a multi-head self-attention mechanism, and the second is a simple, position-wise fully connected
 # > feed-forward network." (section 3.1)
 #
-# *Identical* means identical in structure: each layer has weights of its own. Here is a layer of each kind,
-# written out. A `norm` is a layer normalization, which we explain below.
+# *Identical* means identical in structure. Each layer still has weights of its own. Here is a layer of each
+# kind, written out. A `norm` is a layer normalization, which we explain below.
 
 
 # %%
@@ -157,8 +157,8 @@ print("predicts", *tokenizer.pieces(model.generator(y)[0].argmax(dim=-1).tolist(
 assert torch.allclose(y, stream[-1], atol=1e-5)
 
 # %% [markdown]
-# The same words come out. In all four decoder layers, the second attention reads the *same* memory, the
-# output of the last encoder layer. Here are the shapes of our sentence on its way through the model:
+# The same tokens come out. In all four decoder layers, the second attention reads the *same* memory, which
+# is the output of the last encoder layer. Here are the shapes of our sentence on its way through the model:
 
 # %% tags=["scaffold"]
 shapes = {}
@@ -201,9 +201,9 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. The first layer of each stack, with the shape after each step, for one sentence with five
-# tokens on each side and vectors of 128 numbers. The other three layers are like it, and the boxes
-# `encoder` and `decoder` are the outputs of the whole stacks. The stream is the curved line that goes
-# around each sub-layer to the addition. Its shape never changes inside a stack.*
+# tokens on each side and vectors of 128 numbers. The other three layers look the same and are left out. The
+# boxes `encoder` and `decoder` stand for the outputs of the whole stacks. The curved lines are the stream,
+# which goes around each sub-layer to the addition. Its shape never changes inside a stack.*
 
 # %% [markdown]
 # ## Why add?
@@ -218,10 +218,10 @@ plt.show()
 # 0.60). Attention computed (−0.28, 0.05, 0.04, 0.30) from all three words, and the sum was (0.56, 1.79, 0.85,
 # 0.90). It is still the vector of *cat*, but now it knows a little about the sentence.
 #
-# What would happen without the addition? We send one sentence through an untrained encoder of the paper's
-# depth, which is six layers or twelve sub-layers. In the **bare** version, the output of each sub-layer
-# replaces its input. In the **residual** version, the output is added to the input. Neither version has a
-# norm.
+# What would happen without the addition? We send one sentence through an untrained encoder as deep as the
+# paper's: it has six layers, which makes twelve sub-layers. In the **bare** version, the output of each
+# sub-layer replaces its input. In the **residual** version, the output is added to the input. Neither
+# version has a norm.
 
 # %%
 from annotated import make_model
@@ -247,8 +247,8 @@ def through(step):
 # To compare two words, we use the *cosine* of their vectors. It is 1 if both point the same way, and 0 if
 # they have nothing in common.
 #
-# **Before you run this:** attention takes weighted means. What happens to a group of vectors when each is
-# replaced by a weighted mean of them all, again and again?
+# **Before you run this:** attention takes weighted means. What happens to a group of vectors when each
+# vector is replaced by a weighted mean of all of them, again and again?
 
 # %% tags=["figure-alike"]
 import seaborn
@@ -307,8 +307,8 @@ assert residual[12].std() > 5 * residual[0].std()
 # 2016).
 #
 # But look at the size in the last line. It is the standard deviation of the vectors' entries, and it has
-# grown from ≈1.2 to ≈8.8. The larger the stream is, the larger the vector that a sub-layer computes from
-# it and adds to it. So the stream grows like compound interest, and something has to limit it.
+# grown from ≈1.2 to ≈8.8. The larger the stream is, the larger is the vector that a sub-layer computes from
+# it and adds to it. So the stream grows like money with compound interest, and something has to limit it.
 #
 # **To keep:** a sub-layer adds to the stream instead of replacing it, so the words stay different for
 # longer.
@@ -345,12 +345,12 @@ assert torch.allclose(torch.nn.LayerNorm(4)(10 * x + 5), by_hand, atol=1e-4)
 # result stays the same. The norm forgets the size and the level of a vector, and keeps its pattern.
 #
 # Why not *batch* normalization, the usual choice for images? Batch normalization takes the mean over all
-# words of a batch. Then a word's vector would depend on other sentences, on padding, and on words that come
-# later, which the causal mask should hide. Layer normalization looks at one word alone.
+# words of a batch. With it, a word's vector would depend on other sentences, on padding, and on later
+# words, which the causal mask should hide. Layer normalization looks at one word alone.
 #
-# One warning if you read other code: "The Annotated Transformer" divides by $d - 1$ instead of $d$ in the
-# variance, and adds $\epsilon$ to the standard deviation. At the width of a real model, this changes its
-# numbers by a tenth of a percent:
+# One warning in case you read other code: "The Annotated Transformer" divides by $d - 1$ instead of $d$ in
+# the variance, and adds $\epsilon$ to the standard deviation. At the width of a real model, this makes the
+# normalized numbers smaller by a tenth of a percent:
 
 # %% tags=["scaffold"]
 for d in (4, 512):
@@ -404,8 +404,8 @@ assert torch.allclose(pre(words, part), words + part(pre.norm(words)))
 assert SublayerConnection(128, 0.0).norm_first is False  # the default is the paper's
 
 # %% [markdown]
-# **Before you run this:** the stream starts with a size of about 1. How large is it after twelve sub-layers
-# with post-norm, and how large with pre-norm?
+# **Before you run this:** the stream starts with a size of about 1. How large will it be after twelve
+# sub-layers with post-norm? And with pre-norm?
 
 # %%
 post_norm = through(lambda x, sublayer: F.layer_norm(x + sublayer(x), (128,)))
@@ -500,15 +500,16 @@ assert abs(count["feed-forward"] / (12 * 8 * d**2) - 1) < 0.01
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Someone builds a stack with `nn.ModuleList([layer] * 6)`. Predict first: does it run?
-# How many parameters does it have, compared with six layers? What will the training do? Then count.
+# **Exercise 1 (easy).** Someone builds a stack with `nn.ModuleList([layer] * 6)`. Predict first: does it
+# run? How many parameters does it have, compared with six separate layers? What will happen in training?
+# Then count.
 
 # %% tags=["solution"]
 one = make_model(11, 11, N=1, d_model=32, d_ff=64, h=4).encoder.layers[0]
 stack = torch.nn.ModuleList([one] * 6)
 print(sum(p.numel() for p in one.parameters()), sum(p.numel() for p in stack.parameters()))
 # It runs, and has the parameters of one layer: the same object stands in the list six times. All six train as
-# one, with the sum of their gradients. Nothing raises an error; only the count of parameters tells.
+# one, with the sum of their gradients. Nothing raises an error, but the number of parameters reveals it.
 assert len({*stack.parameters()}) == len({*one.parameters()})
 
 # %% [markdown]
@@ -569,5 +570,5 @@ for depth, layer in enumerate(model.decoder.layers, start=1):
         same = sum(a == b for a, b in zip(before, translator.translate(sentences, beam=1), strict=True))
         _ = linear.load_state_dict(kept)
         print(f"layer {depth} without its {name:15} ≈{same} of {len(sentences)} translations unchanged")
-# Some sub-layers can go and few translations change; those a smaller model could do without (*pruning*).
+# Without some of the sub-layers, few translations change. A smaller model could leave these out (*pruning*).
 assert translator.translate(sentences, beam=1) == before

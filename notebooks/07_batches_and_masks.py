@@ -9,7 +9,7 @@
 #
 # *24 minutes to read, a few seconds to run.*
 #
-# - **Before:** attention and its masks ([02](02_attention.ipynb)), and the model
+# - **Before:** you know attention and its masks ([02](02_attention.ipynb)), and the model
 #   ([06](06_the_full_model.ipynb)).
 # - **After:** you can write everything between a text file and the model, and you can test whether a model
 #   sees what it should predict.
@@ -49,8 +49,9 @@ print("predicts    ", *tokenizer.pieces(log_probs[0].argmax(dim=-1).tolist()))
 assert torch.equal(log_probs.argmax(dim=-1), target)
 
 # %% [markdown]
-# It is right about every word. It chose each one from among 10,000 tokens, and it has learned nothing.
-# Something in this cell is wrong. Can you see what? We come back to it when you know how a batch is made.
+# It is right about every token. It chose each one from among 10,000, although it has learned nothing.
+# Something in this cell is wrong. Can you see what? We will come back to it when you know how a batch is
+# made.
 
 # %% [markdown]
 # ## What is a token?
@@ -59,13 +60,13 @@ assert torch.equal(log_probs.argmax(dim=-1), target)
 # > 37000 tokens." (section 5.1)
 #
 # A model reads numbers. So the text is cut into pieces, which are called **tokens**, and each different
-# token has a number. What should the pieces be? If every word had a number, the model could not read a
-# new word, and German makes new compounds every day. Single characters would do, but they make sentences
+# token has a number. What should the pieces be? If every piece were a whole word, the model could not read
+# a new word, and German makes new compounds every day. Single characters would do, but they make sentences
 # several times as long, and attention compares every position with every other.
 #
 # **Byte-pair encoding** (BPE; Sennrich et al., 2016) lies in between. It starts with characters. It counts
-# which two neighbors occur together most often, and joins them into one piece. Then it counts again and
-# joins the next pair, and so on:
+# which two pieces most often stand next to each other, and joins them into one piece. Then it counts again
+# and joins the next pair, and so on:
 
 
 # %%
@@ -134,8 +135,8 @@ for text in ("A cat runs.", "Eine Katze rennt.", "A snowboarder somersaults."):
 assert len(tokenizer.encode("A cat runs.")) == 4
 
 # %% [markdown]
-# Frequent words are one token. Rare words are put together from several pieces, so every word can be
-# written.
+# Frequent words are one token. Rare words are put together from several pieces, so the model can read and
+# write words that it has never seen.
 #
 # **To keep:** byte-pair encoding joins the most frequent pair of neighbors, again and again, so frequent
 # words become one token and rare words become several.
@@ -195,18 +196,18 @@ with torch.no_grad():
         assert (short[0, -1] - at_once[0, n - 1]).abs().max() < 5e-5
 
 # %% [markdown]
-# They are the same. So one pass over a sentence of 30 tokens trains 30 predictions at once. A recurrent
-# network would need 30 steps, one after the other.
+# They are the same, so the decoder does not need the short runs. One pass over a sentence of 30 tokens
+# trains 30 predictions at once. A recurrent network would need 30 steps, one after the other.
 #
-# **To keep:** the decoder reads the target without its last token and predicts the target without its first
-# token. The causal mask makes one pass as good as many.
+# **To keep:** the decoder reads the target without its last token, and it predicts the target without its
+# first token. The causal mask makes one pass as good as many.
 
 # %% [markdown]
 # ## A batch
 #
 # A GPU wants many sentences at once, in one rectangle of numbers. But sentences differ in length. So the
-# shorter ones are filled up with a special token, the **padding**, written `<blank>`. Here is everything that
-# a batch contains:
+# shorter ones are filled up with a special token, the **padding**, which is written `<blank>`. Here is
+# everything that a batch contains:
 
 
 # %%
@@ -273,8 +274,8 @@ print(f"{ntokens} tokens to predict")
 
 # %% [markdown]
 # *Figure 2. One batch of three pairs. Blue is a token, gray is padding. The third block is the second
-# block, moved left by one. In a short row, the decoder reads `</s>` too and would have to predict
-# padding, but the loss leaves that position out.*
+# block, moved left by one. In a short row, the decoder also reads `</s>` and would have to predict padding
+# there, but the loss leaves that position out.*
 #
 # Here are the two masks for the first sentence, *A cat runs.* A 1 means "may be looked at":
 
@@ -372,8 +373,8 @@ for together, *alone in zip(gradients(package), *singles, strict=True):
 # > of sentence pairs containing approximately 25000 source tokens and 25000 target tokens." (section 5.1)
 #
 # Why not simply take 64 sentences at random? Because padding costs as much computation as words do. How
-# much of a batch is padding? Our translator was trained on captions of photos. The next cell lists the
-# lengths of the 29,000 German ones: four captions have four tokens, eight have five tokens, and so on.
+# much of a batch is padding? Our translator was trained on captions of photos. The next cell says how long
+# the 29,000 German captions are: four of them have four tokens, eight have five tokens, and so on.
 
 # %%
 how_many = [4, 8, 80, 290, 845, 1390, 1895, 2312, 2561, 2643, 2521, 2310, 2039, 1832, 1483, 1332, 1108]
@@ -428,8 +429,8 @@ assert padding(cut_into(64, sorted(shuffled))) < 0.01
 #
 # Now back to the first cell. Compare it with Figure 1. Can you see the mistake?
 #
-# We had forgotten to shift the target: the decoder *read* `Eine Katze rennt . </s>` and was asked for the
-# same row. At each position, the answer was the token that it was reading.
+# We forgot to shift the target. The decoder *read* `Eine Katze rennt . </s>`, and it was asked for the same
+# row. At each position, the answer was the token that it was reading.
 #
 # But why is an *untrained* model right? Remember the residual stream of [06](06_the_full_model.ipynb). At
 # each position, the stream starts as the embedding of the token that is read. The one layer of this model
@@ -437,7 +438,7 @@ assert padding(cut_into(64, sorted(shuffled))) < 0.01
 # table, and the most similar row is that of the token itself. So this new model repeats what it reads.
 #
 # In training, this mistake gives a wonderful loss and a useless model. A second mistake is harder to see:
-# the causal mask slips by one, and each position sees one token of its future. Here are the right version
+# if the causal mask slips by one, each position sees one token of its future. Here are the right version
 # and the two mistakes:
 
 
@@ -462,7 +463,7 @@ def leaky(target):  # the mask has slipped by one
 # not depend on its own answer, nor on anything after it.** So change one token of the target, and look at
 # which predictions change.
 #
-# Change the target *as it comes from the corpus*, before it is shifted. Otherwise you do not notice a
+# Change the target *as it comes from the corpus*, before it is shifted. Otherwise you will not notice a
 # wrong shift.
 
 
@@ -544,7 +545,7 @@ for N in (1, 2):
     assert max(int(t_s[1] - t_s[0]) for t_s in depends(honest, deep, long).nonzero()) == 0
 
 # %% [markdown]
-# **To keep:** a loss that is too good is a warning, and changing one token of the target shows which
+# **To keep:** a loss that is too good is a warning. Change one token of the target, and you see which
 # predictions have seen too much.
 
 # %% [markdown]
@@ -555,7 +556,7 @@ for N in (1, 2):
 # - The target is used twice, shifted by one. With the causal mask, one pass trains all positions.
 # - Padding fills a batch up to a rectangle. It changes nothing if no position can look at it and the loss
 #   leaves it out.
-# - Sentences of similar length share a batch. Otherwise about half of the work is done for padding.
+# - Sentences of similar length share a batch. Otherwise, about half of the work may be spent on padding.
 # - If a prediction changes with its own answer, the model is cheating.
 #
 # **Deeper:** [Exposure bias, counted](evidence/exposure_bias_counted.ipynb): what happens after a model's own
@@ -583,12 +584,12 @@ for name, p in separate.named_parameters():
         print(f"{name:24} gradient at <blank>: ≈{p.grad[tokenizer.pad].norm():.3f}")
         assert bool(p.grad[tokenizer.pad].any()) == name.startswith("generator")
 # As an input it gets no gradient, because nobody looks at it. As an output its probability is pushed down at
-# every position. Where the three tables are one, that also moves the vector that padding is read as, but
-# no real token sees it.
+# every position. Where the three tables are one, this also changes the input vector of padding, but no real
+# token looks at it.
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write a batch sampler. It gets the length of each pair and a budget of positions
-# per batch, and it returns batches of indices. Each index comes exactly once. The number of pairs in a
+# per batch, and it returns batches of indices. Each index occurs exactly once. The number of pairs in a
 # batch times the longest of their lengths must not exceed the budget. Less than 5% of all positions may be
 # padding, and the batches must fill more than 90% of the budget on average. The order of the batches is
 # random.
