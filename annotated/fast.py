@@ -4,6 +4,7 @@ CpuKernels       dropout, and attention of short sentences, in training
 map_in_threads   independent batches, one in each of PyTorch's threads
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +23,8 @@ Result = TypeVar("Result")
 
 UNFUSED_UP_TO = 48  # positions up to which `attention` beats the fused kernel (benchmarks/attention.py)
 AHEAD = 4  # items per thread that `map_in_threads` starts ahead, so that a slow one does not stop the others
+LOCK = threading.Lock()
+RUNNING: list[int] = []  # for each `map_in_threads` that is running, PyTorch's threads before the first began
 
 
 class CpuKernels(TorchFunctionMode):
@@ -43,7 +46,8 @@ class CpuKernels(TorchFunctionMode):
         if func is F.scaled_dot_product_attention and len(args) == 5 and not kwargs:  # a call of ours
             q, k, v, mask, dropout = args
             short = max(q.size(-2), k.size(-2)) <= UNFUSED_UP_TO
-            if short and q.requires_grad and q.device.type == "cpu":
+            ours = mask is None or mask.dtype == torch.bool  # a variant may add numbers to the scores
+            if short and ours and q.requires_grad and q.device.type == "cpu":
                 return attention(q, k, v, mask, partial(quick_dropout, p=dropout))[0]
         return func(*args, **kwargs)
 
@@ -55,7 +59,7 @@ def quick_dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     products; here one such draw serves four entries, so p is rounded to a multiple of 1 / 65,536.
     """
     dropped = round(p * 65536)
-    if not training or x.device.type != "cpu" or dropped in (0, 65536):
+    if not training or inplace or x.device.type != "cpu" or dropped in (0, 65536):
         return F.dropout(x, p, training, inplace)
     draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device="cpu").random_(-(2**63), None)
     uniform = draws.view(torch.int16)[: x.numel()].view(x.shape)  # each of 65,536 values equally likely
@@ -73,11 +77,14 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Ite
     for itself, such as `torch.no_grad`, does not hold there. An error comes out when its item's turn comes;
     what has begun by then runs to its end, the rest is not begun.
     """
-    threads = torch.get_num_threads()
+    with LOCK:
+        threads = RUNNING[0] if RUNNING else torch.get_num_threads()
     workers = min(threads, len(items))
     if workers < 2:
         yield from map(work, items)
         return
+    with LOCK:
+        RUNNING.append(threads)
     pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,))
     begun: deque[Future[Result]] = deque()
     try:
@@ -89,4 +96,6 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Ite
             yield begun.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)  # else threads born later would begin with as few as the workers
+        with LOCK:
+            RUNNING.remove(threads)
+            torch.set_num_threads(threads)  # else threads born later would begin with as few as the workers

@@ -41,10 +41,10 @@ class Metric:
     def counts(self, hypotheses: Sequence[str], references: Sequence[str]) -> Any:
         """Return the counts of each sentence, float64 (sentences, counts).
 
-        Raises ValueError for a single string, and unless there is one reference for each hypothesis.
+        Raises ValueError for a single string or a set, and unless each hypothesis has one reference.
         """
-        if isinstance(hypotheses, str) or isinstance(references, str):
-            raise ValueError("scores take lists of sentences; put a single one into a list")
+        if isinstance(hypotheses, str | Set) or isinstance(references, str | Set):
+            raise ValueError("scores take sentences in an order: a list, even of a single one")
         if len(hypotheses) != len(references) or not len(references):
             sizes = f"{len(references)} for {len(hypotheses)}"
             raise ValueError(f"scores need one reference for each hypothesis, not {sizes}")

@@ -203,8 +203,9 @@ def test_every_metric_tells_good_from_bad(name):
     assert (best < worst) == metric.lower_is_better
     assert metric(GOOD, REFERENCES).signature
     assert paired_bootstrap(GOOD, GOOD, REFERENCES, 5, metric=metric).wins == 0
-    with pytest.raises(ValueError, match="lists of sentences"):
-        metric("A dog runs.", "A dog runs.")
+    for text in ("A dog runs.", {"A dog runs.", "A cat runs."}):  # each character a sentence; in no order
+        with pytest.raises(ValueError, match="a list"):
+            metric(text, text)
 
 
 # ---- translations while training

@@ -64,6 +64,14 @@ def clones(module: nn.Module, N: int) -> nn.ModuleList:
     return nn.ModuleList(deepcopy(module) for _ in range(N))
 
 
+def init_linear(linear: nn.Module, gain: float = 1.0) -> None:
+    """Draw the matrix of a linear map Xavier-uniformly and zero its bias; leave other modules alone."""
+    if isinstance(linear, nn.Linear):
+        nn.init.xavier_uniform_(linear.weight, gain)
+        if linear.bias is not None:
+            nn.init.zeros_(linear.bias)
+
+
 class MultiHeadedAttention(nn.Module):
     """Compute h attentions of width d_k = d_model / h, side by side (section 3.2.2).
 
@@ -78,6 +86,15 @@ class MultiHeadedAttention(nn.Module):
         self.h, self.d_k = h, d_model // h
         self.linears = clones(nn.Linear(d_model, d_model), 4)
         self.dropout = nn.Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        """Draw the weights Xavier-uniformly, W^Q, W^K and W^V as one matrix (3 d_model, d_model).
+
+        So does `torch.nn.MultiheadAttention`: with larger entries, a post-norm encoder trained at a high rate
+        makes its positions all alike.
+        """
+        for i, linear in enumerate(self.linears):
+            init_linear(linear, gain=2**-0.5 if i < 3 else 1.0)
 
     def forward(
         self,

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from annotated.transformer.attention import init_linear
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
 
 
@@ -25,6 +27,11 @@ class PositionwiseFeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.activation = ACTIVATIONS[activation]
 
+    def reset_parameters(self) -> None:
+        """Draw the matrices Xavier-uniformly and set the biases to 0."""
+        init_linear(self.w_1)
+        init_linear(self.w_2)
+
     def forward(self, x: Tensor) -> Tensor:
         """(..., d_model) -> (..., d_ff) -> (..., d_model)."""
         return self.w_2(self.dropout(self.activation(self.w_1(x))))
@@ -40,6 +47,10 @@ class Embeddings(nn.Module):
         super().__init__()
         self.lut = nn.Embedding(vocab, d_model)
         self.d_model = d_model
+
+    def reset_parameters(self) -> None:
+        """Draw the vectors with deviation d_model^-1/2, so that those that `forward` returns have 1."""
+        nn.init.normal_(self.lut.weight, std=1 / math.sqrt(self.d_model))
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(batch, len) -> (batch, len, d_model)."""

@@ -1,14 +1,13 @@
 """The Transformer (section 3): encoder, decoder, generator, and the whole model."""
 
-import math
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 
-from annotated.transformer.attention import Mask, MultiHeadedAttention, clones
+from annotated.transformer.attention import Mask, MultiHeadedAttention, clones, init_linear
 from annotated.transformer.config import TransformerConfig
-from annotated.transformer.layers import Embeddings, SublayerConnection
+from annotated.transformer.layers import Embeddings, PositionwiseFeedForward, SublayerConnection
 from annotated.transformer.parts import parts_of
 from annotated.transformer.positions import LearnedPositions
 
@@ -99,9 +98,15 @@ class Decoder(Stack):
     def forward(
         self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, cache: "DecoderCache | None" = None
     ) -> Tensor:
-        """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model)."""
+        """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model).
+
+        Raises ValueError where a variant's attention does not add its keys and values to the cache.
+        """
+        seen = 0 if cache is None else len(cache)
         for i, layer in enumerate(self.layers):
             x = layer(x, memory, src_mask, tgt_mask, None if cache is None else cache.layers[i])
+        if cache is not None and len(cache) != seen + x.size(1):
+            raise ValueError("the decoder's self-attention has added nothing to its cache: use cache.extend")
         return self.norm(x)
 
 
@@ -111,6 +116,10 @@ class Generator(nn.Module):
     def __init__(self, d_model: int, vocab: int):
         super().__init__()
         self.proj = nn.Linear(d_model, vocab)
+
+    def reset_parameters(self) -> None:
+        """Draw the matrix Xavier-uniformly and set the bias to 0."""
+        init_linear(self.proj)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., d_model) -> (..., vocab); the exponentials of a row sum to 1."""
@@ -186,21 +195,16 @@ class EncoderDecoder(nn.Module):
             src.weight = tgt.weight
 
     def reset_parameters(self) -> None:
-        """Draw matrices Xavier-uniformly and embeddings with deviation d_model^-1/2; set biases to 0.
+        """Draw the weights of the paper's modules, each by its own `reset_parameters`.
 
-        W^Q, W^K and W^V count as one matrix (3 d_model, d_model), as in `torch.nn.MultiheadAttention`: with
-        larger entries, a post-norm encoder trained at a high rate makes its positions all alike.
+        Modules of another kind, which a variant brings, keep what their constructors gave them.
         """
-        heads = [module for module in self.modules() if isinstance(module, MultiHeadedAttention)]
-        packed = {linear for module in heads for linear in module.linears[:3]}
+        maps = MultiHeadedAttention, PositionwiseFeedForward, Generator
         # Embeddings come last: the output projection may share their matrix.
-        for module in sorted(self.modules(), key=lambda m: isinstance(m, nn.Embedding)):
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight, gain=2**-0.5 if module in packed else 1)
-                if module.bias is not None:  # a variant may do without
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=1 / math.sqrt(module.embedding_dim))
+        for kinds in (maps, (Embeddings, LearnedPositions)):
+            for module in self.modules():
+                if isinstance(module, kinds):
+                    module.reset_parameters()
 
     def forward(self, src: Tensor, tgt: Tensor, src_mask: Mask, tgt_mask: Mask) -> Tensor:
         """Tokens (batch, src_len) and (batch, tgt_len), their masks -> states (batch, tgt_len, d_model)."""
@@ -215,14 +219,10 @@ class EncoderDecoder(nn.Module):
     ) -> Tensor:
         """Memory (batch, src_len, d_model) and tokens (batch, tgt_len) -> states (batch, tgt_len, d_model).
 
-        With a `cache`, `tgt` holds only the tokens that the cache has not seen, and so do the states. Raises
-        ValueError where a variant's attention does not add their keys and values to the cache.
+        With a `cache`, `tgt` holds only the tokens that the cache has not seen, and so do the states.
         """
-        before = len(cache) if cache is not None else 0
-        states = self.decoder(self.tgt_embed(tgt, before), memory, src_mask, tgt_mask, cache)
-        if cache is not None and len(cache) != before + tgt.size(1):
-            raise ValueError("the decoder's self-attention has added nothing to its cache: use cache.extend")
-        return states
+        before = 0 if cache is None else len(cache)
+        return self.decoder(self.tgt_embed(tgt, before), memory, src_mask, tgt_mask, cache)
 
 
 def make_model(

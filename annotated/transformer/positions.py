@@ -1,5 +1,7 @@
 """Positional encodings (section 3.5): sinusoids, and learned positions."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -44,6 +46,10 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.lut = nn.Embedding(max_len, d_model)
+
+    def reset_parameters(self) -> None:
+        """Draw the vectors with deviation d_model^-1/2, as those of the tokens are."""
+        nn.init.normal_(self.lut.weight, std=1 / math.sqrt(self.lut.embedding_dim))
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """(batch, len, d_model), whose first position is number `start` -> the same shape.

@@ -31,6 +31,14 @@ def test_dropout_zeroes_a_share_and_scales_the_rest(p):
     assert abs(out.mean().item() - 1) < 6 * math.sqrt(p / (1 - p) / n)  # the expectation is kept
 
 
+def test_dropout_in_place_drops_in_place():
+    x = torch.ones(1000)
+    with CpuKernels():
+        out = F.dropout(x, 0.5, inplace=True)
+    assert out is x
+    assert 300 < (x == 0).sum() < 700
+
+
 def test_dropout_is_silent_outside_training_and_at_0():
     x, state = torch.randn(5, 3), torch.get_rng_state()
     assert torch.equal(quick_dropout(x, 0.5, training=False), x)
@@ -123,6 +131,14 @@ def test_attention_weights_are_dropped_with_the_same_probability():
         output = attend.attend(*(x.transpose(0, 2) for x in (q, k, v)), None)
     dropped = (output == 0).double().mean().item()
     assert abs(dropped - 0.25) < 5 * math.sqrt(0.25 * 0.75 / 40_000)
+
+
+@pytest.mark.parametrize("length", [10, 60])
+def test_numbers_that_are_added_to_the_scores_stay_pytorchs(length):
+    q, bias = torch.randn(2, 1, length, 4, requires_grad=True), torch.randn(length, length)
+    expected = F.scaled_dot_product_attention(q, q, q, bias)
+    with CpuKernels():
+        torch.testing.assert_close(F.scaled_dot_product_attention(q, q, q, bias, 0.0), expected)
 
 
 def test_a_model_without_dropout_has_the_same_gradients():

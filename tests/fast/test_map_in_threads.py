@@ -100,6 +100,26 @@ def test_a_worker_that_begins_late_leaves_the_threads_as_they_were(threads, clos
     assert torch.get_num_threads() == born_with() == threads
 
 
+def test_two_maps_at_a_time_leave_the_threads_as_they_were(threads):
+    second_begun, first_over = threading.Event(), threading.Event()
+
+    def work_of_second(_):
+        second_begun.set()
+        assert first_over.wait(30)
+
+    second = threading.Thread(target=lambda: list(map_in_threads(work_of_second, [0, 1])))
+
+    def work(item):
+        if item == 0:
+            second.start()  # it begins with as few threads as the workers of the first have
+        assert second_begun.wait(30)
+
+    list(map_in_threads(work, [0, 1]))
+    first_over.set()
+    second.join()
+    assert torch.get_num_threads() == born_with() == threads
+
+
 def test_no_more_is_done_ahead_than_a_few_items_a_thread(threads):
     begun = []
     results = map_in_threads(begun.append, range(1000))

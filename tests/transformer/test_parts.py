@@ -1,14 +1,18 @@
 """Variants: parts that are not the paper's, each in a few lines, trained, saved and loaded as others are."""
 
+import math
+
 import pytest
 import torch
 from small_models import WORDS, make
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from annotated.search.beam import beam_search
 from annotated.search.cache import DecoderCache
 from annotated.search.greedy import greedy_decode
 from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
+from annotated.transformer.layers import PositionwiseFeedForward
 from annotated.transformer.model import make_model
 from annotated.transformer.parts import VARIANTS, Parts, variant
 from annotated.translation.model_folder import load_model, save_model
@@ -106,6 +110,39 @@ def test_a_variant_decodes_step_by_step_as_it_does_at_once():
     torch.testing.assert_close(torch.cat(steps, dim=1), at_once, atol=1e-5, rtol=1e-5)
 
 
+class Tabled(MultiHeadedAttention):
+    """Attention with a further table, zero at first, and a gate that is nearly shut."""
+
+    def __init__(self, h, d_model):
+        super().__init__(h, d_model)
+        self.table, self.gate = nn.Embedding(9, h), nn.Linear(d_model, h)
+        nn.init.zeros_(self.table.weight)
+        nn.init.constant_(self.gate.bias, -2.0)
+
+
+class Shut(PositionwiseFeedForward):
+    def reset_parameters(self):
+        super().reset_parameters()
+        nn.init.constant_(self.w_1.bias, -2.0)
+
+
+def test_what_a_variant_initializes_stays_and_the_rest_begins_as_the_papers():
+    kind = type(
+        "Kind", (Parts,), {"attention": lambda _: Tabled(4, 16), "feed_forward": lambda _: Shut(16, 24)}
+    )
+    variant("kind")(kind)
+    torch.manual_seed(0)
+    model = make_model(12, 12, N=2, d_model=16, d_ff=24, h=4, parts="kind")
+    for layer in (*model.encoder.layers, *model.decoder.layers):
+        assert not layer.self_attn.table.weight.any()
+        assert (layer.self_attn.gate.bias == -2).all()
+        assert (layer.feed_forward.w_1.bias == -2).all()
+        assert not layer.feed_forward.w_2.bias.any()
+        assert layer.self_attn.linears[0].weight.abs().max() <= math.sqrt(6 / (4 * 16))
+    one, two = (layer.feed_forward.w_2.weight for layer in model.encoder.layers)
+    assert not torch.equal(one, two)  # drawn for each layer
+
+
 def test_attention_that_leaves_its_cache_alone_is_refused():
     class Forgetful(MultiHeadedAttention):
         def forward(self, query, key, value, mask=None, cache=None):
@@ -113,8 +150,10 @@ def test_attention_that_leaves_its_cache_alone_is_refused():
 
     model = modern()
     model.decoder.layers[0].self_attn = Forgetful(4, 16)
-    with pytest.raises(ValueError, match="cache"):
-        greedy_decode(model, torch.ones(1, 3, dtype=torch.long), None, 5, 1)
+    src = torch.ones(1, 3, dtype=torch.long)
+    for search in (lambda: greedy_decode(model, src, None, 5, 1), lambda: beam_search(model, src, None)):
+        with pytest.raises(ValueError, match="cache"):
+            search()
 
 
 def test_a_variant_is_saved_and_comes_back_as_itself(tmp_path, registered):
