@@ -67,7 +67,6 @@ _HOMES = {
     "translation.model_folder": ("load_model", "save_model"),
     "translation.translator": ("Translator", "load_pretrained"),
     "inside": ("watch",),
-    "interop": ("from_hub",),
     "training.loop": ("SimpleLossCompute", "TrainState", "run_epoch"),
     "training.loss": ("LabelSmoothing", "smoothed_cross_entropy"),
     "training.schedule": ("noam_scheduler", "rate"),

@@ -1,4 +1,4 @@
-"""Files and folders that appear under their names only when they are whole; JSON and TOML."""
+"""Files and folders that appear under their names only when they are whole; JSON, TOML, libraries."""
 
 import glob
 import hashlib
@@ -10,7 +10,9 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from filelock import FileLock
@@ -132,6 +134,15 @@ def settings_from_json(cls: type[Settings], values: dict[str, Any], source: obje
         return cls(**values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{source}: {error}") from None
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import a module of an optional library. Raises ModuleNotFoundError that says what to install."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        needed = f'pip install ".[{extra}]" in the clone'
+        raise ModuleNotFoundError(f"{error.name} is missing: {needed}", name=error.name) from error
 
 
 def sha256(path: Path) -> str:

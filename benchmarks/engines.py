@@ -14,8 +14,9 @@ from torch import Tensor
 
 from annotated.data import pad_rows
 from annotated.fast import map_in_threads
+from annotated.files import require
 from annotated.interop import to_ctranslate2, to_marian
-from annotated.interop.export import import_library, vocabulary
+from annotated.interop.export import vocabulary
 from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import END, PAD, START
@@ -78,7 +79,7 @@ def ours(translator: Translator, beam: int, alpha: float, limit: int, device: to
 
 def marian(folder: Path, beam: int, alpha: float, limit: int, device: torch.device) -> Search:
     """`generate` of transformers, in inference mode."""
-    transformers = import_library("transformers")
+    transformers = require("transformers", extra="interop")
     transformers.utils.logging.disable_progress_bar()
     model = transformers.MarianMTModel.from_pretrained(folder).to(device).eval()
 
@@ -110,7 +111,7 @@ def ctranslate2(
     **threads: int,
 ) -> Decode:
     """Its engine in float32; it makes its own batches of `rows` sentences, of like length too."""
-    engine = import_library("ctranslate2").Translator(
+    engine = require("ctranslate2", extra="interop").Translator(
         str(folder), device.type, compute_type="float32", **threads
     )
     src_pieces, tgt_pieces = vocabulary(translator.src_tokenizer), vocabulary(translator.tgt_tokenizer)

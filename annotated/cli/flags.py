@@ -221,16 +221,16 @@ def average(command: ArgumentParser) -> None:
 def export(command: ArgumentParser) -> None:
     """write a model for another engine
 
-    Write a model for CTranslate2, as ONNX, or as Hugging Face's MarianMTModel, into a new folder.
+    Write a model for CTranslate2 or as Hugging Face's MarianMTModel, into a new folder.
     What that takes comes with pip install ".[interop]" in the clone.
 
     examples:
       annotated export --model runs/first --to ctranslate2 --quantization int8 --out first-int8
-      annotated export --model runs/first --to onnx --out first-onnx
+      annotated export --model runs/first --to marian --out first-marian
     """
     add = command.add_argument
     add("--model", required=True, help=MODEL)
-    add("--to", required=True, choices=("ctranslate2", "onnx", "marian"), help="engine to write for")
+    add("--to", required=True, choices=("ctranslate2", "marian"), help="engine to write for")
     add("--out", type=named, required=True, metavar="FOLDER", help="new folder for what is written")
     add("--quantization", choices=QUANTIZATIONS, help="number format of the matrices, for CTranslate2 alone")
     add_torch(command)

@@ -22,6 +22,7 @@ import numpy as np
 
 from annotated.data.parallel import ParallelText
 from annotated.data.rows import TextRows, progress
+from annotated.files import require
 from annotated.tokenizers import normalize
 
 Name = str | PathLike[str]  # of a file
@@ -67,11 +68,8 @@ def read_pairs(path: Name, columns: Sequence[str] | None = None, name: str | Non
 
 
 def import_datasets() -> Any:
-    """Import `datasets`; its progress bars are for terminals. Raises ImportError with a way to install it."""
-    try:
-        import datasets
-    except ImportError:
-        raise ImportError('datasets is missing: pip install ".[data]" in the clone') from None
+    """Import `datasets`; its progress bars are for terminals."""
+    datasets = require("datasets", extra="data")
     if sys.stderr is None or not sys.stderr.isatty():
         datasets.disable_progress_bars()
     return datasets

@@ -6,29 +6,22 @@
 | the Annotated Transformer, 2018/2022 | `from_annotated`, `annotated_translator`  |                  |
 | Marian at Hugging Face               | `load_marian`                             | `to_marian`      |
 | CTranslate2                          | (`Translator(..., engine="ctranslate2")`) | `to_ctranslate2` |
-| ONNX                                 |                                           | `to_onnx`        |
-| a model folder on the Hub            | `from_hub`                                | `to_hub`         |
 
-Each exported folder has a README.md with the few lines that use it without this package. The libraries come
-with `pip install ".[interop]"` in the clone, and are imported when they are needed.
+`examples/to_onnx.py` writes ONNX. The libraries come with `pip install ".[interop]"` in the clone, and are
+imported when they are needed.
 """
 
 from annotated.interop.classic import annotated_translator, from_annotated
 from annotated.interop.ctranslate2 import to_ctranslate2
-from annotated.interop.hub import from_hub, to_hub
 from annotated.interop.marian import load_marian, to_marian
-from annotated.interop.onnx import to_onnx
 from annotated.interop.torch_transformer import from_torch, to_torch
 
 __all__ = [
     "annotated_translator",
     "from_annotated",
-    "from_hub",
     "from_torch",
     "load_marian",
     "to_ctranslate2",
-    "to_hub",
     "to_marian",
-    "to_onnx",
     "to_torch",
 ]

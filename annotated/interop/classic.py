@@ -14,17 +14,12 @@ from pathlib import Path
 
 from torch import Tensor
 
-from annotated.interop.tensors import Rows, check_sinusoids, load_tensors, rename_tensors, select_rows
+from annotated.interop.tensors import Numbers, check_sinusoids, load_tensors, select_rows
 from annotated.tokenizers import END, SPECIALS, START, WordTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import model_with, wanted_weights, weights
 from annotated.translation.translator import Translator
 
-RECIPE = (
-    "where the model was trained, write its tensors alone: torch.save(model.state_dict(), 'weights.pt'), "
-    "and each vocabulary as a list of words in the order of the numbers: vocab.get_itos() (2022), "
-    "field.vocab.itos (2018)"
-)
 EPS = 1e-12
 SINUSOIDS = "src_embed.1.pe", "tgt_embed.1.pe"
 EMBEDDINGS = "src_embed.0.lut.weight", "tgt_embed.0.lut.weight"
@@ -41,24 +36,21 @@ def from_annotated(
         h: number of heads, which the weights do not show; that code's default is 8.
         dropout: for further training, on residual sums, attention weights and inside feed-forward networks.
 
-    Raises KeyError or ValueError naming a tensor that is missing, surplus or of the wrong shape, and
-    ValueError, with the recipe for exporting tensors, for a file that holds anything else.
+    Raises KeyError or ValueError naming a tensor that is missing, surplus or of the wrong shape.
     """
     name = source if isinstance(source, str | Path) else "state_dict"
-    state = load_tensors(Path(source), RECIPE) if isinstance(source, str | Path) else dict(source)
-    config = infer_config(state, h, dropout)
-    names = (
-        (ours, ours.replace("norm.weight", "norm.a_2").replace("norm.bias", "norm.b_2"))
-        for ours, _ in wanted_weights(config, name)
-    )
-    tensors = rename_tensors(state, names, name, SINUSOIDS)
-    for ours in tensors:
+    state = load_tensors(Path(source)) if isinstance(source, str | Path) else dict(source)
+    config, tensors = infer_config(state, h, dropout), {}
+    for table in SINUSOIDS:  # that code computes them in float32, a little off at late positions
+        waves = state.pop(table).squeeze(0)
+        check_sinusoids(waves, config.d_model, f"{name}: tensor {table}", 1e-2)
+    for ours, _ in wanted_weights(config, name):
+        tensors[ours] = state.pop(ours.replace("norm.weight", "norm.a_2").replace("norm.bias", "norm.b_2"))
         if ours.endswith("norm.weight"):  # the unbiased deviation is the larger
             tensors[ours] = tensors[ours] * math.sqrt(1 - 1 / config.d_model)
-    model = model_with(config, tensors, name)
-    for table in SINUSOIDS:  # that code computes them in float32, a little off at late positions
-        check_sinusoids(state[table].squeeze(0), config.d_model, f"{name}: tensor {table}", 1e-2)
-    return model.eval()
+    if state:
+        raise ValueError(f"{name}: tensor {min(state)!r} has no place in our model")
+    return model_with(config, tensors, name).eval()
 
 
 def annotated_translator(
@@ -73,17 +65,16 @@ def annotated_translator(
 
     Args:
         source: as in `from_annotated`, like `h` and `dropout`.
-        src_words: all source tokens in the order of their numbers, symbols included. In 2022 they begin with
-            `<s> </s> <blank> <unk>`, and the source is read between `<s>` and `</s>`; in 2018 they begin
-            with `<unk> <blank>`, and it is read without symbols.
+        src_words: all source tokens in the order of their numbers, symbols included: `vocab.get_itos()`
+            (2022), `field.vocab.itos` (2018). In 2022 they begin with `<s> </s> <blank> <unk>`, and the
+            source is read between `<s>` and `</s>`; in 2018 they begin with `<unk> <blank>`, and it is read
+            without symbols.
         tgt_words: the same for the target.
         languages: spaCy's rules that split the text; None splits at white space.
-
-    Raises as `from_annotated`, and ValueError for a vocabulary that does not fit the weights.
     """
     model = from_annotated(source, h, dropout)
     c, tensors = model.config, weights(model)
-    src, tgt = token_rows(src_words, c.src_vocab), token_rows(tgt_words, c.tgt_vocab)
+    src, tgt = token_numbers(src_words, c.src_vocab), token_numbers(tgt_words, c.tgt_vocab)
     if None in tgt:
         raise ValueError(f"tgt_words: {', '.join(SPECIALS)} must be among the words")
     for name in (*EMBEDDINGS, *OUTPUT):
@@ -117,11 +108,11 @@ def infer_config(state: Mapping[str, Tensor], h: int, dropout: float) -> Transfo
     )
 
 
-def token_rows(words: Sequence[str], size: int) -> Rows:
+def token_numbers(words: Sequence[str], size: int) -> Numbers:
     """Return each of our tokens' number in that vocabulary, None for a symbol that it lacks."""
     numbers = {word: i for i, word in enumerate(words)}
-    if len(words) != size or len(numbers) != size or not all(isinstance(word, str) for word in words):
-        raise ValueError(f"a vocabulary must be a list of {size} different words; {RECIPE}")
+    if len(words) != size or len(numbers) != size:
+        raise ValueError(f"a vocabulary must be a list of {size} different words, one for each embedding")
     if missing := [symbol for symbol in SPECIALS[2:] if symbol not in numbers]:
         raise ValueError(f"{', '.join(missing)} must be among the words")
     return [*map(numbers.get, SPECIALS), *(i for word, i in numbers.items() if word not in SPECIALS)]

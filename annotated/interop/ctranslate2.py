@@ -16,17 +16,11 @@ from typing import Any
 import torch
 from filelock import FileLock
 
-from annotated.files import creating_folder
-from annotated.interop.export import (
-    POSITIONS,
-    check_exportable,
-    import_library,
-    vocabulary,
-    write_tokenizers,
-)
+from annotated.files import creating_folder, require
+from annotated.interop.export import POSITIONS, check_exportable, vocabulary, write_readme
 from annotated.search.beam import Hypothesis, length_penalty
 from annotated.search.limits import Penalty
-from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer
+from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer, save_tokenizer
 from annotated.transformer.model import EncoderDecoder
 from annotated.transformer.positions import sinusoids
 from annotated.translation.model_folder import weights
@@ -35,7 +29,7 @@ from annotated.translation.tensor_files import digest
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 # What the shipped models lost, as benchmarks/quantization.py recorded it.
 INT8 = "int8 wants an x86 processor with VNNI: it cost the shipped models up to 1.1 BLEU without, 0.1 with it"
-SUM = "sha256.txt"  # a kept copy's checksum, written last
+KEY = "made_from.sha256"  # of a kept copy, written last
 # A length penalty that divides by 1 in float32, so that scores are log-probabilities. With 0 in its place, a
 # search ends when its likeliest hypothesis does, however few have ended.
 NEARLY_NONE = 1e-12
@@ -50,14 +44,8 @@ def to_ctranslate2(
 ) -> None:
     """Write a new folder that `ctranslate2.Translator` loads, with our tokenizers and a README.md.
 
-    Matrices are stored as `quantization`: "float32", "float16", "bfloat16", "int16" or "int8". On x86
-    processors without VNNI, int8 cost the shipped models up to 1.1 BLEU, with VNNI 0.1 at most
-    (benchmarks/quantization.py). A table of sinusoids ends at 1,024 positions there.
-
-    Raises:
-        FileExistsError: if the folder exists.
-        ImportError: without CTranslate2.
-        ValueError: for another quantization, a variant, or tokenizers that do not fit the model.
+    Matrices are stored as `quantization`, one of `QUANTIZATIONS`; a table of sinusoids has 1,024 positions.
+    Raises ValueError for a variant, or tokenizers that do not fit the model.
     """
     check_quantization(quantization)
     check_exportable(model, src_tokenizer, tgt_tokenizer)
@@ -70,7 +58,9 @@ def to_ctranslate2(
     spec.optimize(quantization)
     with creating_folder(Path(folder)) as new:
         spec.save(str(new))
-        write_tokenizers(new, "CTranslate2", src_tokenizer, tgt_tokenizer)
+        save_tokenizer(src_tokenizer, new, "src_tokenizer")
+        save_tokenizer(tgt_tokenizer, new, "tgt_tokenizer")
+        write_readme(new)
 
 
 def check_quantization(quantization: str) -> None:
@@ -81,7 +71,7 @@ def check_quantization(quantization: str) -> None:
 
 def specification(model: EncoderDecoder) -> Any:
     """Return CTranslate2's specification of a model with its weights, without vocabularies."""
-    specs, c = import_library("ctranslate2").specs, model.config
+    specs, c = require("ctranslate2", extra="interop").specs, model.config
     # Copies, because CTranslate2 quantises arrays in place.
     own = {name: t.detach().to("cpu", torch.float32, copy=True) for name, t in model.state_dict().items()}
 
@@ -130,8 +120,7 @@ class CTranslate2Engine:
     and where more hypotheses have ended than CTranslate2 returns. What it returns shows all this, and such
     sentences are left to our own search.
 
-    The copy is kept in the folder `cache` until the weights change; without a `cache`, or where nothing can
-    be written, in memory only. Raises ValueError for a model on another device, and as `to_ctranslate2`.
+    The copy is kept in the folder `cache` until the weights change; without a `cache`, in memory only.
     """
 
     def __init__(
@@ -150,20 +139,19 @@ class CTranslate2Engine:
         self.never = {self.tgt_pieces[i] for i in (START, PAD, *tgt_tokenizer.forbidden_ids)}
         self.before, self.after = len(src_tokenizer.before), len(src_tokenizer.after)
         self.positions = model.max_positions or POSITIONS
-        self.weights, self.fingerprint = digest_weights(model), fingerprint(model)
+        self.weights, self.versions = digest_weights(model), versions(model)
         self.translator = load_copy(cache, model, src_tokenizer, tgt_tokenizer, quantization)
         computed = self.translator.compute_type
         if not computed.startswith(quantization):
             warnings.warn(f"{quantization} is computed as {computed} on this processor", stacklevel=4)
-        self.name = f"CTranslate2 {import_library('ctranslate2').__version__}, {computed}"
+        self.name = f"CTranslate2 {require('ctranslate2', extra='interop').__version__}, {computed}"
 
     def __repr__(self) -> str:
         return self.name
 
     def fits(self, model: EncoderDecoder, thorough: bool) -> bool:
         """Tell whether the model is still the one that was copied; `thorough` compares every weight."""
-        same = fingerprint(model) == self.fingerprint
-        return same and (not thorough or digest_weights(model) == self.weights)
+        return versions(model) == self.versions and (not thorough or digest_weights(model) == self.weights)
 
     def search(
         self,
@@ -228,15 +216,16 @@ class CTranslate2Engine:
 def load_copy(
     cache: Path | None, model: EncoderDecoder, src: Tokenizer, tgt: Tokenizer, quantization: str
 ) -> Any:
-    """Load the copy in the folder `cache`, made anew if it is another model's, another version's or damaged.
+    """Load the copy in the folder `cache`, made anew if weights, settings, tokenizers or CTranslate2 changed.
 
     Where nothing can be written there, the copy is only in memory.
     """
     check_quantization(quantization)  # it becomes a folder's name
     check_exportable(model, src, tgt)
-    library = import_library("ctranslate2")
+    library = require("ctranslate2", extra="interop")
     sides = [(t.vocabulary, t.before, t.after) for t in (src, tgt)]
-    content = json.dumps([digest_weights(model), repr(model.config), sides, library.__version__])
+    made_from = json.dumps([digest_weights(model), repr(model.config), sides, library.__version__])
+    key = hashlib.sha256(made_from.encode()).hexdigest()
 
     def load(folder: Path) -> Any:
         """Load a folder; as many batches are computed side by side as PyTorch has threads."""
@@ -247,23 +236,14 @@ def load_copy(
             cache.mkdir(parents=True, exist_ok=True)
             with FileLock(cache / "lock"):
                 folder = cache / quantization
-                if not (folder / SUM).exists() or (folder / SUM).read_text() != checksum(folder, content):
+                if not (folder / KEY).exists() or (folder / KEY).read_text() != key:
                     shutil.rmtree(folder, ignore_errors=True)
                     to_ctranslate2(folder, model, src, tgt, quantization)
-                    (folder / SUM).write_text(checksum(folder, content))
+                    (folder / KEY).write_text(key)
                 return load(folder)
     with TemporaryDirectory() as temporary:
         to_ctranslate2(Path(temporary) / "model", model, src, tgt, quantization)
         return load(Path(temporary) / "model")
-
-
-def checksum(folder: Path, content: str) -> str:
-    """Compute the SHA-256 of what a copy is made from and of the files in its folder."""
-    sums = hashlib.sha256(content.encode())
-    for path in sorted(folder.iterdir()):
-        if path.name != SUM:
-            sums.update(path.name.encode() + path.read_bytes())
-    return sums.hexdigest()
 
 
 def digest_weights(model: EncoderDecoder) -> str:
@@ -271,8 +251,8 @@ def digest_weights(model: EncoderDecoder) -> str:
     return digest({name: tensor.detach().contiguous() for name, tensor in weights(model).items()})
 
 
-def fingerprint(model: EncoderDecoder) -> list[Any]:
+def versions(model: EncoderDecoder) -> list[Any]:
     """Collect what changes with a part, an attribute or, unless written through `.data`, a weight."""
-    versions = [0 if p.is_inference() else p._version for p in model.parameters()]
-    modules = model.modules()
-    return [versions, [(k, id(v)) for m in modules for k, v in vars(m).items() if k != "training"]]
+    changes = [0 if p.is_inference() else p._version for p in model.parameters()]
+    attributes = [(k, id(v)) for m in model.modules() for k, v in vars(m).items() if k != "training"]
+    return [changes, attributes]

@@ -1,6 +1,6 @@
-"""Tensors of other programs: loaded without running code, renamed, reordered, compared with sinusoids."""
+"""Tensors of other programs: loaded without running code, compared with sinusoids, reordered."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile, is_zipfile
@@ -11,15 +11,14 @@ from torch import Tensor
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.positions import sinusoids
 
-ALIASES = 4  # names that one matrix may have in a checkpoint: Marian's embeddings have four
-Rows = Sequence[int | None]  # for each of our tokens its number elsewhere, or None where there is none
+Numbers = Sequence[int | None]  # for each of our tokens its number elsewhere, or None where there is none
 
 
-def load_tensors(path: Path, recipe: str) -> dict[str, Tensor]:
+def load_tensors(path: Path) -> dict[str, Tensor]:
     """Load tensors by name from a `torch.save` file; nothing else is unpickled.
 
-    Raises ValueError for a damaged file, and, with the `recipe` for writing one that can be read, for
-    anything but tensors by name, or tensors that claim more memory than the file holds.
+    Raises ValueError for a damaged file, for anything but tensors by name, and for tensors that claim more
+    memory than the file holds.
     """
     if is_zipfile(path):  # not before PyTorch 1.6; `torch.load` compares no checksums
         with ZipFile(path) as archive:
@@ -31,31 +30,12 @@ def load_tensors(path: Path, recipe: str) -> dict[str, Tensor]:
     except FileNotFoundError:
         raise
     except Exception:  # other files raise errors of every kind
-        raise ValueError(f"{path} is not a file of tensors by name; {recipe}") from None
-    if claimed > ALIASES * path.stat().st_size:
+        raise ValueError(
+            f"{path} is not a file of tensors by name, as torch.save(model.state_dict(), 'weights.pt') writes"
+        ) from None
+    if claimed > 4 * path.stat().st_size:  # one matrix may have several names
         raise ValueError(f"{path}: its tensors claim {claimed:,} bytes, more than the file holds")
     return dict(state)
-
-
-def rename_tensors(
-    tensors: Mapping[str, Tensor],
-    names: Iterable[tuple[str, str]],
-    source: object,
-    ignored: Collection[str] = (),
-) -> dict[str, Tensor]:
-    """Return the tensors under our names; `names` yields each of our names with the other program's.
-
-    Raises ValueError naming a tensor that is missing, or that is neither in `names` nor `ignored`.
-    """
-    renamed, used = {}, set(ignored)
-    for ours, theirs in names:
-        if theirs not in tensors:
-            raise ValueError(f"{source}: tensor {theirs} is missing")
-        renamed[ours] = tensors[theirs]
-        used.add(theirs)
-    if surplus := sorted(tensors.keys() - used):
-        raise ValueError(f"{source}: tensor {surplus[0]!r} has no place in our model")
-    return renamed
 
 
 def check_sinusoids(
@@ -68,7 +48,7 @@ def check_sinusoids(
         raise ValueError(f"{name} does not hold the sinusoids of section 3.5")
 
 
-def select_rows(tensor: Tensor, rows: Rows, fill: float = 0.0) -> Tensor:
+def select_rows(tensor: Tensor, rows: Numbers, fill: float = 0.0) -> Tensor:
     """Return the rows of a tensor in the order of our tokens; where there is none, a row of `fill`."""
     selected = tensor[[row or 0 for row in rows]]
     missing = torch.tensor([row is None for row in rows], device=tensor.device)

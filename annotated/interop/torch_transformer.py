@@ -41,7 +41,7 @@ def to_torch(model: EncoderDecoder) -> nn.Transformer:
         )
 
     In post-norm it has no final norms, as in section 3.1; PyTorch's constructor would add them. Raises
-    ValueError for a variant, and for a model that its settings do not describe.
+    ValueError for a variant.
     """
     check_parts(model.config)
     check_can_be_saved(model)

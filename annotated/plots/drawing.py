@@ -1,23 +1,20 @@
 """Shared by all figures: the libraries that draw, loaded when something is drawn, axes, colors, checks."""
 
-import importlib
 from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from annotated.files import require
+
 Tokens = Sequence[str]
 Look = dict[str, Any]  # arguments that say how something is drawn
 
 
 def load(module: str) -> ModuleType:
-    """Import a module of the `notebooks` extra; where it is missing, say what to install."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        needed = 'pip install ".[notebooks]" in the clone'
-        raise ModuleNotFoundError(f"{error.name} is missing: {needed}") from error
+    """Import a module of the `notebooks` extra."""
+    return require(module, extra="notebooks")
 
 
 class Lazy:

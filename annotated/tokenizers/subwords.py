@@ -42,7 +42,7 @@ for _number, _name in enumerate(("bos", "eos", "pad", "unk")):
     _TRAINING |= {f"{_name}_id": _number, f"{_name}_piece": SPECIALS[_number]}
 
 
-class _Subwords(Tokenizer):
+class Subwords(Tokenizer):
     """A SentencePiece model, which cuts the text, and a vocabulary, which numbers the pieces."""
 
     def __init__(self, model: bytes, vocabulary: Sequence[str] | None = None) -> None:
@@ -83,7 +83,7 @@ class _Subwords(Tokenizer):
         return model, saved
 
 
-class SentencePieceTokenizer(_Subwords):
+class SentencePieceTokenizer(Subwords):
     """Byte-pair encoding (section 5.1) with byte fallback: `decode(encode(text)) == text`.
 
     No text is unknown, white space is kept as it is, and nothing is normalized. The one exception is a lone
@@ -170,7 +170,7 @@ class SentencePieceTokenizer(_Subwords):
         return {self.vocabulary[i]: processor.get_score(i) for i in learned}
 
 
-class MarianTokenizer(_Subwords):
+class MarianTokenizer(Subwords):
     """One side of a Marian model: its SentencePiece file, and the vocabulary in the order of our ids.
 
     Text is normalized as SentencePiece was trained to, so unlike `SentencePieceTokenizer` this does not give

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import regex
 
-from annotated.files import read_json, write_json
+from annotated.files import read_json, require, write_json
 from annotated.tokenizers.common import END, SPECIALS, UNK, Tokenizer, count_tokens
 
 
@@ -82,12 +82,7 @@ def word_splitter(language: str | None) -> Callable[[str], list[str]]:
     """
     if language is None:
         return str.split
-    try:
-        import spacy
-    except ImportError:
-        raise ImportError(
-            'spaCy, which cuts words, is missing: pip install ".[words]" in the clone'
-        ) from None
+    spacy = require("spacy", extra="words")
     try:
         return partial(_words, spacy.blank(language).tokenizer)
     except (ImportError, AttributeError, TypeError) as error:

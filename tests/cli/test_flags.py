@@ -104,7 +104,7 @@ GIVEN = {
     "translate": "--model m --beam 7 --tokenized --n-best 2",
     "evaluate": "--model m --penalty power --split test --metric ser --metric wer --alpha 0",
     "average": "--out o --device cpu",
-    "export": "--model m --to onnx --out o",
+    "export": "--model m --to marian --out o",
     "reproduce": "--seed 3",
     "check": "--hints 2 --csv c.csv",
     "build": "",

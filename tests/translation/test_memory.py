@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from interop_models import ENGLISH, spm, toy
 from safetensors.torch import save_file
 
 from annotated.files import read_json, write_json
-from annotated.interop import to_marian
-from annotated.tokenizers import MarianTokenizer, WordTokenizer
+from annotated.tokenizers import WordTokenizer
 from annotated.transformer.model import make_model
 from annotated.transformer.positions import sinusoids
 from annotated.translation.model_folder import CONFIG, WEIGHTS, save_model
@@ -26,9 +24,9 @@ READER = """
 import json, resource, sys
 from pathlib import Path
 from annotated.translation.model_folder import load_model
-from annotated.interop import from_annotated, load_marian
+from annotated.interop import from_annotated
 
-load = {"load_model": load_model, "load_marian": load_marian, "from_annotated": from_annotated}[sys.argv[1]]
+load = {"load_model": load_model, "from_annotated": from_annotated}[sys.argv[1]]
 load(sys.argv[3])
 has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (has + int(sys.argv[2]),) * 2)
@@ -103,22 +101,6 @@ def test_a_model_takes_its_weights_once(dtype, tmp_path):
     taken = mapped * 4 // dtype.itemsize
     assert taken > 64 * MB
     assert read("load_model", mapped + 3 * taken + 32 * MB, small, large) == ["loaded"]
-
-
-def test_a_marian_config_claims_what_it_likes(tmp_path):
-    pieces = ["<s>", "</s>", "<blank>", "<unk>", "\u2581the", "\u2581a"]
-    tokenizer = MarianTokenizer(spm(ENGLISH), pieces)
-    claims = {
-        "vocabulary": ({"vocab_size": 10**8, "decoder_vocab_size": 10**8}, "loaded"),
-        "layers": ({"encoder_layers": 10**7, "decoder_layers": 10**7}, "layers.2.self_attn.q_proj.weight is"),
-        "width": ({"d_model": 10**8}, "has shape (16, 16), but the settings ask for (100000000, "),
-        "positions": ({"max_position_embeddings": 10**9}, "loaded"),
-    }
-    folders = [tmp_path / "good", *(tmp_path / name for name in claims)]
-    for folder in folders:
-        to_marian(folder, toy(6, 6, tied_embeddings="all"), tokenizer, tokenizer)
-        write_json(folder / CONFIG, read_json(folder / CONFIG) | claims.get(folder.name, [{}])[0])
-    check(read("load_marian", 128 * MB, *folders), [says for _, says in claims.values()])
 
 
 def test_a_file_of_torch_save_claims_what_it_likes(tmp_path):
