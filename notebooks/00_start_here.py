@@ -13,12 +13,13 @@
 # - **After:** you know what each box of the model does and why, and you are ready to build it.
 #
 # The numbers in the headings are the section numbers of the paper (Vaswani et al., 2017, [arXiv
-# 1706.03762](https://arxiv.org/abs/1706.03762)). Their order is not the paper's, because we open the boxes of
-# the model as a sentence passes through them. Indented sentences are quotes from the paper. A number after
-# `≈` may differ on your computer. You can skip the cells called *Scaffolding*, which prepare data and draw
-# pictures, and those called *Check*, which test what the text claims.
+# 1706.03762](https://arxiv.org/abs/1706.03762)). Their order is not the paper's, because we follow the
+# sentence through the model. Indented sentences are quotes from the paper. A number after `≈` may differ
+# on your computer. You can skip the cells called *Scaffolding*, which prepare data and draw pictures, and
+# those called *Check*, which test what the text claims.
 #
-# A good place for a break is after *It is real*. By then the model is built, and it translates.
+# A good place for a break is after the section *It is real*. By then the model is built, and it
+# translates.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -122,18 +123,18 @@ assert written.index("▁Hund") < written.index("▁Ball")
 #
 # *Figure 3. The paper's Figure 1, redrawn. Read it from top to bottom.*
 #
-# A sentence is a list of **tokens**. A token is a word or a piece of a word, and each token has a number.
-# Each token becomes a vector of $d_{model} = 512$ numbers, and a second vector, which stands for its
-# position, is added to it. The **encoder** lets these vectors look at each other, layer after layer, six
-# times. It outputs one vector per source token, and this vector now contains information from the rest of the
-# sentence. Together, these vectors are called the **memory**.
+# A sentence is a list of **tokens**. A token is a word or a piece of a word, and each token has an ID, a
+# whole number. Each token becomes a vector of $d_{model} = 512$ numbers, and a second vector, which
+# stands for its position, is added to it. The **encoder** lets these vectors look at each other, layer
+# after layer, six times. It outputs one vector per source token, and this vector now contains information
+# from the rest of the sentence. Together, these vectors are called the **memory**.
 #
 # The **decoder** reads the German words written so far. From them and from the memory, it computes a
 # probability for every token of the *vocabulary*, the list of all tokens. One token is chosen, and the
 # decoder runs again, with that token added to what it reads.
 #
-# As code, the whole model is three lines. We will now open its five parts, `src_embed`, `encoder`,
-# `tgt_embed`, `decoder` and `generator`. The masks say which tokens may be looked at:
+# As code, the whole model is three lines. The masks say which tokens may be looked at. We will open the
+# five parts, `src_embed`, `encoder`, `tgt_embed`, `decoder` and `generator`, one by one:
 #
 # ```
 # memory = encoder(src_embed(src), src_mask)                    # read the English sentence
@@ -175,9 +176,9 @@ for source, target in pairs[::3]:
 print(len(vocab), "tokens:", *vocab)
 
 # %% [markdown]
-# The next cell trains this model; section 5 explains how. Then it rounds all weights to one decimal, so that
-# you can check what follows with a pocket calculator. The printed numbers are rounded as well, so your last
-# digit may differ.
+# The next cell trains this model; section 5 explains how. Then the cell rounds all weights to one
+# decimal, so that you can check what follows with a pocket calculator. The printed numbers are rounded as
+# well, so your last digit may differ.
 
 # %% tags=["scaffold"]
 from annotated import make_model
@@ -221,7 +222,7 @@ def show(title, matrix, rows=("a", "cat", "runs"), columns=()):
 
 
 # %% [markdown]
-# The sentence that we follow is ***a cat runs***. Here are the numbers of its three tokens:
+# The sentence that we follow is ***a cat runs***. Here are the IDs of its three tokens:
 
 # %%
 words, cat_runs = ["a", "cat", "runs"], english[2]
@@ -233,9 +234,9 @@ print(words, "→", cat_runs.tolist())
 # > "[...] we use learned embeddings to convert the input tokens and output tokens to vectors of dimension
 # > dmodel. [...] In the embedding layers, we multiply those weights by √dmodel."
 #
-# Token numbers are names, not quantities: *cat* is 5 and *a* is 4, but *cat* is not *a* plus one. So each
-# token gets a row of a table, its **embedding**, and training fills the table. This box looks up a row and
-# multiplies it by $\sqrt{d_{model}}$. In our model, the factor is $\sqrt 4 = 2$.
+# IDs are names, not quantities: *cat* is 5 and *a* is 4, but *cat* is not *a* plus one. So each token
+# gets a row of a table, its **embedding**, and training fills the table. The class `Embeddings` looks up
+# a row and multiplies it by $\sqrt{d_{model}}$. In our model, the factor is $\sqrt 4 = 2$.
 
 
 # %%
@@ -297,10 +298,10 @@ def normalize(rows):
 # $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}})$$
 # $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
 #
-# Think of each pair of entries as the hand of a clock. The first clock turns by one radian per position, and
-# each of the following clocks turns more slowly than the one before. Together they tell the time, and the
-# time is the position. With $d_{model} = 4$ there are two clocks. At position $pos$, their angles are $pos$
-# and $pos / 100$.
+# Think of each pair of entries as a hand of a clock. The first hand turns by one radian per position, and
+# each of the following hands turns more slowly than the one before. Together they tell the time, and the
+# time is the position. With $d_{model} = 4$ there are two hands. At position $pos$, their angles are
+# $pos$ and $pos / 100$.
 
 
 # %%
@@ -338,10 +339,10 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 # Check one number: *cat* stands at position 1, and $\sin(1) = 0.84$. Its embedding begins with
 # 0.00, so its row of `x` begins with 0.84.
 #
-# Why clocks, and not simply the numbers 0, 1, 2? Plain numbers would grow with the length of the sentence,
-# whereas sines and cosines stay between −1 and 1. And a step of two words turns each clock by the same angle
-# everywhere in the sentence. The authors hoped that this would help the model to learn to look, say, two
-# words back.
+# Why a clock, and not simply the numbers 0, 1, 2? Plain numbers would grow with the length of the
+# sentence, whereas sines and cosines stay between −1 and 1. And a step of two words turns each hand by
+# the same angle everywhere in the sentence. The authors hoped that this would help the model to learn to
+# look, say, two words back.
 #
 # *More in [05_positional_encoding](05_positional_encoding.ipynb).*
 
@@ -356,7 +357,7 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 # **all** values, and a value counts more when its key fits the query better. A mixture has a gradient, so
 # the network can learn what to ask for.
 #
-# Three learned matrices compute queries, keys and values from the same vectors $x$:
+# Three learned matrices turn the same vectors $x$ into queries, keys and values:
 #
 # - the **query** of *cat* says what *cat* is looking for;
 # - the **key** of *cat* says what *cat* offers to the words that look at it;
@@ -367,9 +368,9 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V \qquad (1)$$
 #
-# We compute this formula from the inside out, for the first of our model's two heads. This head has its own
-# three matrices, $W^Q$, $W^K$ and $W^V$, which make queries, keys and values that are $d_k = 2$ numbers wide.
-# In the code, each is the first two columns of a wider matrix, which holds both heads:
+# We compute this formula from the inside out, for the first of our model's two heads. This head has its
+# own three matrices, $W^Q$, $W^K$ and $W^V$, which make queries, keys and values that are $d_k = 2$
+# numbers wide. In the code, each is the first two columns of a wider matrix for both heads:
 
 # %%
 wide_q, wide_k, wide_v, w_o = (m.weight.T.detach() for m in tiny.encoder.layers[0].self_attn.linears)
@@ -423,7 +424,7 @@ assert [f"{w:.2f}" for w in weights[1]] == ["0.40", "0.30", "0.30"]
 # position that must not be looked at. The function replaces the scores there with the lowest number that
 # their type can hold, so the softmax gives them the weight 0.
 #
-# In its comments, T tokens look at S tokens. When a sentence looks at itself, T and S are equal.
+# In the comments, T tokens look at S tokens. When a sentence looks at itself, T and S are equal.
 
 
 # %%
@@ -433,7 +434,7 @@ def attention(query, key, value, mask=None):
     if mask is not None:  # True: may be looked at
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     weights = scores.softmax(dim=-1)  # (..., T, S), each row adds up to 1
-    if mask is not None:  # also where a whole row is hidden, and the softmax would look everywhere
+    if mask is not None:  # if all S tokens are hidden, the softmax would look at all of them
         weights = weights.masked_fill(~mask, 0.0)
     return weights @ value, weights
 
@@ -805,9 +806,10 @@ print(causal_mask(4)[0].int())
 # %% [markdown]
 # ### *a cat runs* in the decoder
 #
-# Each row now belongs to the German token that is read at that position. The row `eine`, for example, has to
-# predict the word after *eine*. The German tokens take their vectors from the same table as the English ones.
-# You know each step from the encoder. The weights are the decoder's own, and they are in `layer`.
+# Each row now belongs to the German token that is read at that position. The row `eine`, for example, has
+# to predict the word after *eine*. The German tokens take their vectors from the same table as the
+# English ones. You know each step from the encoder. The decoder has weights of its own, and they are in
+# `layer`.
 
 # %%
 german_read = ["<s>", "eine", "Katze", "rennt"]
@@ -1317,7 +1319,7 @@ assert numbers.view(2, 3, 2)[0].tolist() == [[10, 11], [12, 13], [20, 21]]
 #
 # **3. The target that is not shifted.** What if the decoder reads exactly what it has to predict?
 #
-# **Before you run this:** will the loss be higher or lower than before? And how many rows will be copied?
+# **Before you run this:** how low will the loss get? And how many rows will be copied?
 
 # %%
 cheater, cheating_losses = train_copier(shift=False)
@@ -1427,10 +1429,10 @@ assert report.passed, report
 # %% [markdown]
 # ## 6 Results and 7 Conclusion
 #
-# **Translation (6.1).** **BLEU** is a score from 0 to 100. It counts how many words of a translation, and how
-# many of its sequences of two to four words, also occur in a human translation, and it lowers the score of
-# translations that are too short. On English to German, the best earlier system, an ensemble, scored 26.4.
-# The base model scores 27.3, and a larger one, called *big*, 28.4.
+# **Translation (6.1).** **BLEU** is a score from 0 to 100. It counts how many words of a translation also
+# occur in a human translation, and how many of its sequences of two to four words do. A translation that
+# is too short loses points. On English to German, the best earlier system, an ensemble, scored 26.4. The
+# base model scores 27.3, and a larger one, called *big*, 28.4.
 #
 # **Variations (6.2).** Table 3 varies the base model, which scores 25.8 on another set of sentences. With one
 # head of 512 numbers instead of eight heads of 64, it scores 24.9, and with two layers instead of six, 23.7.
@@ -1492,7 +1494,7 @@ from annotated import attention
 
 
 class MyAttention(nn.Module):
-    """h attentions: (B, T, d_model), twice (B, S, d_model), mask (B, 1 or T, S) -> (B, T, d_model)."""
+    """Query (B, T, d_model), key and value (B, S, d_model), mask (B, 1 or T, S) -> (B, T, d_model)."""
 
     def __init__(self, h, d_model):
         super().__init__()
@@ -1505,7 +1507,7 @@ class MyAttention(nn.Module):
 
 # %% tags=["solution"]
 class MyAttention(nn.Module):
-    """h attentions: (B, T, d_model), twice (B, S, d_model), mask (B, 1 or T, S) -> (B, T, d_model)."""
+    """Query (B, T, d_model), key and value (B, S, d_model), mask (B, 1 or T, S) -> (B, T, d_model)."""
 
     def __init__(self, h, d_model):
         super().__init__()

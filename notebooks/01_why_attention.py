@@ -74,7 +74,7 @@ class Remember(nn.Module):
 
 # %%
 def train(layer, distance, seed, most=250):
-    """Train until 95% of the last ten batches are right: the model, the updates needed, the share right."""
+    """Train until 95% of the last ten batches' answers are right: the model, the updates, that share."""
     torch.manual_seed(seed)
     model, right = Remember(layer()), []
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
@@ -116,8 +116,8 @@ assert all(right > 0.95 for _, _, right in [train(RNN, 4, seed) for seed in (0, 
 # > states $h_t$, as a function of the previous hidden state $h_{t-1}$ and the input for position $t$."
 # > (section 1)
 #
-# The **hidden state** is a vector that holds all that the network knows so far. At each word, the network
-# computes a new state from the word and the old state: $h_t = \tanh(x_t W + h_{t-1} U)$. As code:
+# The **hidden state** is a vector that holds everything that the network knows so far. At each word, the
+# network computes a new state from the word and the old state: $h_t = \tanh(x_t W + h_{t-1} U)$. As code:
 
 
 # %%
@@ -216,15 +216,16 @@ assert remembered == 500
 
 # %% [markdown]
 # So an RNN *can* remember. Ours did not *learn* to. To learn it, the network must find out that the first
-# symbol matters. Only the gradient can tell it, and the gradient has to travel back through all steps:
+# symbol matters. Only the gradient can show this, and the gradient has to travel back through all steps:
 #
 # > "One key factor affecting the ability to learn such dependencies is the length of the paths forward and
 # > backward signals have to traverse in the network." (section 4)
 #
-# We can measure what arrives. There is no loss yet, so we put a random gradient on the last output of an
-# untrained layer. `backward` carries it back, and we look at how much of it reaches each earlier word. We
-# do the same with a layer of attention. Its three linear maps turn the last word into a *query*, and each
-# word into a *key* and a *value*. The output for the last word is a weighted mean of the values:
+# We can measure how much of the gradient arrives. For this we need no loss: we put a random gradient on
+# the last output of an untrained layer, and `backward` carries it back. Then we look at how much of it
+# reaches each earlier word. We do the same with an attention layer. Its three linear maps turn the last
+# word into a *query*, and each word into a *key* and a *value*. The output for the last word is a
+# weighted mean of the values:
 
 # %%
 from annotated import attention
@@ -252,7 +253,8 @@ def arriving(layer, n=65):
 
 # %% [markdown]
 # **Before you run this:** in the RNN, each step back multiplies the gradient by about the same factor.
-# What will the curve look like if the vertical axis shows powers of ten? And for attention?
+# What will its curve look like if the vertical axis shows powers of ten? And what will the curve of
+# attention look like?
 
 # %% tags=["figure-vanishing"]
 import matplotlib.pyplot as plt
@@ -273,8 +275,8 @@ print(f"RNN: each step back multiplies the gradient by ≈{factor:.2f}, and 16 s
 
 # %% [markdown]
 # *Figure 2. The size of the gradient at each word, against the word's distance from the end. In the RNN
-# it shrinks by about the same factor with each word. In attention it does not depend on the distance.
-# Only the last word, at 0, gets more, because the query is made from it, too.*
+# it shrinks by about the same factor with each word. In the attention layer it does not depend on the
+# distance. Only the last word, at 0, gets more, because the query is made from it, too.*
 
 # %% tags=["check"]
 assert 0.3 < factor < 0.6
@@ -283,9 +285,9 @@ assert reached["RNN"][64] < 1e-12 < 1e-4 < reached["attention"][64]
 
 # %% [markdown]
 # In the RNN, each step multiplies the gradient by less than one half. After 16 steps, about two
-# millionths of it are left. The distance is an *exponent*. Even with a factor of 0.9, the rest after
-# 100 words would be $0.9^{100}$, only about 0.00003. This is the **vanishing gradient** (Hochreiter,
-# 1991; Bengio et al., 1994).
+# millionths of it are left. The distance is an *exponent*. Even with a factor of 0.9, only $0.9^{100}$
+# would be left after 100 words, about 0.00003. This is the **vanishing gradient** (Hochreiter, 1991;
+# Bengio et al., 1994).
 #
 # In attention there is only *one* step from the last word to any other, so the curve is flat. It is also
 # low, because each of the 65 words starts with only about 1/65 of the weight.
@@ -357,9 +359,9 @@ for model, _, _ in runs:
 # A GPU can do thousands of computations at once if none of them needs the result of another. But in an
 # RNN, the state after word 50 needs the state after word 49.
 #
-# We can count how long an RNN has to wait. PyTorch keeps a graph of the operations that made each tensor,
-# because `backward()` needs it. The function below walks back through this graph, step by step. The
-# number of steps is the length of the longest chain of operations that had to wait for each other.
+# We can measure how long an RNN has to wait. PyTorch keeps a graph of the operations that made each
+# tensor, because `backward()` needs it. The function below walks back through this graph, step by step.
+# The number of steps is the length of the longest chain of operations that had to wait for each other.
 
 
 # %%
@@ -396,9 +398,9 @@ assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][
 
 # %% [markdown]
 # In the recurrent layer, each word makes the chain longer by three operations: a product, a sum and a
-# tanh. In self-attention the length is 6 for 8 words and for 64, because all words are computed at
-# once. The third line is attention *on top of* an RNN, as several models had it before 2017. The path
-# gets short, but the chain still grows with every word.
+# tanh. In self-attention the length is 6 for 8 words and for 64, because all words are computed at once.
+# The third line is attention *on top of* an RNN, as in several models before 2017. The path becomes
+# short, but the chain still grows with every word.
 #
 # **To keep:** attention shortens the path. Only dropping the recurrence ends the wait.
 
@@ -406,7 +408,7 @@ assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][
 # ## Table 1
 #
 # Now you can read the paper's Table 1. It compares layers that turn $n$ vectors of $d$ numbers into $n$
-# others. The paper calls the three columns *complexity per layer*, *sequential operations* and *maximum
+# new ones. The paper calls the three columns *complexity per layer*, *sequential operations* and *maximum
 # path length*, and it gives each entry up to a constant factor.
 #
 # | layer | operations | steps that wait | longest path |
@@ -424,8 +426,8 @@ assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][
 #
 # You have already seen two of the columns at work: the steps that wait, and the path. In the last two
 # rows, each output sees only $k$ or $r$ words. So information crosses a long sentence through several
-# layers, and the path grows with $n$. It grows slowly, like a logarithm, if a convolution leaves gaps
-# between the words that it sees, and larger gaps in each layer.
+# layers, and the path grows with $n$. It grows slowly, like a logarithm, if each convolution leaves
+# larger gaps between the words that it sees than the convolution below it.
 #
 # What about the operations? Self-attention takes $n^2$ dot products of $d$ numbers each, one for every
 # pair of words. A recurrent layer multiplies a vector by a matrix of $d \times d$ numbers at each of the
@@ -477,10 +479,10 @@ for n in (25, 250, 3072):
 # %% [markdown]
 # ## Who was first?
 #
-# The paper did not invent attention, nor *self*-attention, in which a sentence looks at itself. Its section
-# 2 names four earlier models that had it. Three of them kept a recurrent network. The fourth (Parikh et
-# al., 2016) did without, but it only said whether one sentence follows from another. So the paper's claim
-# is narrower:
+# The paper invented neither attention nor *self*-attention, in which a sentence looks at itself. Its
+# section 2 names four earlier models with self-attention. Three of them kept a recurrent network. The
+# fourth (Parikh et al., 2016) needed none, but it only said whether one sentence follows from another. So
+# the paper's claim is narrower:
 #
 # > "To the best of our knowledge, however, the Transformer is the first transduction model relying entirely
 # > on self-attention to compute representations of its input and output without using sequence-aligned RNNs
@@ -509,8 +511,8 @@ for n in (25, 250, 3072):
 # **Exercise 1 (easy).** Predict. Sutskever et al. (2014) translated much better when the encoder read the
 # source sentence *backwards*. Suppose that a sentence has 10 words and that target word $i$ translates
 # source word $i$. How many steps lie between the two words of each pair when the source is read forwards?
-# And when it is read backwards? Now suppose that each step halves the gradient, and take the mean over
-# the ten pairs. How many times as much of it arrives when the source is read backwards?
+# And when it is read backwards? Now suppose that each step halves the gradient. Averaged over the ten
+# pairs, how many times as much of the gradient arrives when the source is read backwards?
 
 # %% tags=["solution"]
 written = torch.arange(10) + 10  # when target word i is written; the source took the steps 0 to 9
@@ -524,7 +526,8 @@ print(f"{arrives:.0f} times as much arrives")
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write Bahdanau's context vector for a whole batch: one decoder state for each
-# sentence, and a mask that is `True` for real words and `False` for filler. Filler must get the weight 0.
+# sentence, and a mask that is `True` for real words and `False` for padding. Padding must get the weight
+# 0.
 
 
 # %% tags=["exercise"]

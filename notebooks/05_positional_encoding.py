@@ -48,9 +48,9 @@ assert blind(first) == blind(second)
 # %% [markdown]
 # Without positions, both sentences get the same translation. This is not because the model is bad. It
 # *cannot* know the difference. In [00](00_start_here.ipynb) you saw why: attention is a weighted mean,
-# and a mean does not know the order of its terms. If you shuffle the words that go into the encoder, the
-# same vectors come out, shuffled. The decoder takes weighted means of these vectors, so it cannot see a
-# difference.
+# and a mean does not depend on the order of its terms. If you shuffle the words that go into the encoder,
+# the same vectors come out, shuffled. The decoder takes weighted means of these vectors, so it cannot see
+# a difference.
 #
 # > "Since our model contains no recurrence and no convolution, in order for the model to make use of the
 # > order of the sequence, we must inject some information about the relative or absolute position of the
@@ -74,7 +74,8 @@ assert blind(first) == blind(second)
 # far positions apart. But binary digits *jump*. From 7 (`0111`) to 8 (`1000`) all four digits change,
 # although the positions are neighbors.
 #
-# What we want is a binary counter that moves smoothly. A set of waves, some fast and some slow, does that:
+# What we want is a binary counter that moves smoothly. A set of waves, some fast and some slow, is such a
+# counter:
 
 # %% tags=["figure-counter"]
 import math
@@ -135,8 +136,8 @@ assert torch.allclose(sinusoids(5000, 512).float(), annotated.sinusoids(5000, 51
 assert torch.allclose(sinusoids(3, 4)[1, :2], torch.tensor([math.sin(1), math.cos(1)]).double())
 
 # %% [markdown]
-# These are the numbers that you saw in 00. With $d_{model} = 4$ there are two hands, and one of them is
-# 100 times as slow as the other. With six entries there are three hands. Here they are on one clock, at
+# These are the numbers that you saw in 00. With $d_{model} = 4$ there are two hands, and the first turns
+# 100 times as fast as the second. With six entries there are three hands. Here they are on one clock, at
 # five positions:
 
 # %% tags=["figure-clocks", "scaffold"]
@@ -284,9 +285,9 @@ for first in (0, 100_000):
 # > "The positional encodings have the same dimension dmodel as the embeddings, so that the two can be
 # > summed." (section 3.5)
 #
-# So far our head saw only positions. In the model it sees the *sum* of a word and a position. Does it still
-# work? We add the vectors of 200 random words. Their entries have variance 1, as embeddings have at the
-# start of training:
+# So far our head has seen only positions. In the model, it sees the *sum* of a word's vector and a
+# position's. Does it still work? We add the vectors of 200 random words. Their entries have variance 1,
+# as embeddings have at the start of training:
 
 # %%
 _ = torch.manual_seed(0)
@@ -321,8 +322,8 @@ print(f"the word before gets at least {weights.diagonal(-1).min():.3f}")
 assert weights.diagonal(-1).min() > 0.99
 
 # %% [markdown]
-# It works again. So adding can do what appending would do: a model can reserve some entries for
-# positions.
+# It works again. So we don't have to append the position's vector to the word's. We can add it, and the
+# model can still reserve some entries for positions.
 #
 # **To keep:** word and position are added, and training decides how well the model can still separate them.
 
@@ -356,12 +357,12 @@ show_source(LearnedPositions.forward, docstring=False)
 #
 # *We measured it: [Do positions beyond the trained ones
 # work?](evidence/do_positions_beyond_training_work.ipynb) Not by themselves: a small model that learned
-# at positions 0 to 31 names the previous symbol correctly in only ≈38% of cases further on. It helps to
-# train on more positions, and to let the training sentences start at different positions.*
+# at positions 0 to 31 names the previous symbol correctly in only ≈38% of cases at later positions. It
+# helps to train on more positions, and to let the training sentences start at different positions.*
 #
 # Most of today's language models add no positions to the embeddings. They rotate each query and key by
-# angles that depend on its position, just as we turned the clocks. This method is called **RoPE**, and
-# you will write it in Exercise 2.
+# angles that depend on its position, just as we turned the hands of the clock. This method is called
+# **RoPE**, and you will write it in Exercise 2.
 
 # %% [markdown]
 # ## What you can now say
@@ -395,10 +396,10 @@ for pos in (6, 44, 710):
 assert distance.argmin() + 1 == 710
 
 # %% [markdown]
-# **Exercise 2 (medium).** Rotary positions (RoPE; Su et al., 2021) add nothing to the words. They turn each
-# pair of entries of a query or key by an angle, which is the position times the pair's frequency. Write
-# this function. The test checks that the score of a query and a key then depends only on how far before or
-# after the query the key stands.
+# **Exercise 2 (medium).** Rotary positions (RoPE; Su et al., 2021) add nothing to the words. They turn
+# each pair of entries of a query or key by an angle, which is the position times the pair's frequency.
+# Write this function. The test checks that the score of a query and a key then depends only on their
+# offset: how many positions before or after the query the key stands.
 
 
 # %% tags=["exercise"]

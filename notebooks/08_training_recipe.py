@@ -173,7 +173,7 @@ assert torch.allclose(first, torch.tensor([-1.0, -1.0, -1.0, 1.0]), atol=1e-3)
 # or down, and every weight takes a full step.
 #
 # Later, the steps are shorter. Gradients from different batches disagree, and they cancel each other in
-# $m$. Here is the extreme case: 5,000 weights whose gradients are pure noise:
+# $m$. In the extreme case, the gradients are pure noise. Here are 5,000 weights with such gradients:
 
 # %%
 _ = torch.manual_seed(0)
@@ -195,9 +195,10 @@ assert noise[99] < 0.25
 # ## What the five updates broke
 #
 # In the impatient run, the first update moved almost every weight of the model by 0.03, and four more
-# long steps followed. What did these steps do? In [06](06_the_full_model.ipynb) you saw words becoming
-# alike in a stack without residual connections. We measure the same thing here: the mean cosine between
-# the encoder's vectors of two positions. If it is 1, all positions look the same.
+# long steps followed. What did these steps do? In [06](06_the_full_model.ipynb) you saw that the vectors
+# of different words become alike in a stack without residual connections. Here we measure how alike they
+# are: we take the mean cosine between the encoder's vectors of two positions. If it is 1, all positions
+# look the same.
 
 # %%
 from torch.nn import functional as F
@@ -510,8 +511,8 @@ assert torch.allclose(fast, theirs, atol=1e-4)
 # and the model has been taught to be less certain. BLEU looks only at the words that are chosen, and it
 # rises.
 #
-# *Why does smoothing help? In our small models, most likely because more tokens are right. We tested this
-# explanation and its rivals in [Why does smoothing raise
+# *Why does smoothing help? In our small models, most likely because the model's likeliest token is the
+# right one more often. We tested this explanation and its rivals in [Why does smoothing raise
 # BLEU?](evidence/why_does_smoothing_raise_bleu.ipynb)*
 #
 # **To keep:** label smoothing asks for 0.9 instead of 1, so the model is no longer rewarded for becoming
@@ -522,7 +523,8 @@ assert torch.allclose(fast, theirs, atol=1e-4)
 #
 # The next cell trains the copy task with the whole recipe: Adam, equation 3, dropout of 0.1 and smoothing
 # of 0.1. It uses the loop from the top of the page. For a model this narrow and a warm-up this short,
-# equation 3 gives a peak of 0.018. We multiply it by 0.6, so the peak is 0.011.
+# equation 3 gives a peak of 0.018. We multiply it by 0.6, so the peak is 0.011. `LabelSmoothing`
+# subtracts the lowest possible loss, so the best loss is 0.
 
 # %%
 from annotated import LabelSmoothing
@@ -557,15 +559,15 @@ assert sum(losses[-20:]) / 20 < 0.6
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** A colleague doubles the warm-up to 8,000, "to be safe", and the run is now worse
-# than before, although it was stable. Predict with equation 3: at which updates is the learning rate lower
-# than before, and by what factor at most? Then check with `rate`.
+# **Exercise 1 (easy).** A colleague doubles the warm-up to 8,000, "to be safe", and the run, which was
+# stable before, now gives a worse model. Predict with equation 3: at which updates is the learning rate
+# lower than before, and by what factor at most? Then check with `rate`.
 
 # %% tags=["solution"]
 for step in (1000, 4000, 6000, 8000, 50_000):
     print(f"update {step:6,}: {rate(step, 512, 8000) / rate(step, 512, 4000):.2f} times the old rate")
-# Lower at every update below 8,000, by a factor of 2^1.5 = 2.8 up to update 4,000. A longer warm-up is also
-# a lower peak; to keep the peak, multiply equation 3 by the square root of 2.
+# Lower at every update below 8,000, by a factor of 2^1.5 = 2.8 up to update 4,000. A longer warm-up also
+# lowers the peak; to keep the peak, multiply equation 3 by the square root of 2.
 assert abs(rate(1000, 512, 4000) / rate(1000, 512, 8000) - 2**1.5) < 1e-9
 
 # %% [markdown]
@@ -604,12 +606,12 @@ unsmoothed = -logs[range(4), right_tokens[:4]].sum()
 assert abs(authors_loss(logs, right_tokens, 2, 0.0) - unsmoothed) < 1e-6
 
 # %% [markdown]
-# **Exercise 3 (hard).** The paper uses $\beta_2 = 0.98$, while PyTorch's default is 0.999. The mean of the
-# squares remembers about $1/(1-\beta_2)$ updates, so about 50 with the paper's value and about 1,000 with
-# the default. Let a weight's gradient always be 1, except once, when it is 100. Predict first: with which
-# value does the weight jump farther, and how long does each need to recover? Then plot or print Adam's
-# steps around that update for both values. What would the result mean for a training set with a few bad
-# batches?
+# **Exercise 3 (hard).** The paper uses $\beta_2 = 0.98$, while PyTorch's default is 0.999. The mean of
+# the squares remembers about $1/(1-\beta_2)$ updates, so about 50 with the paper's value and about 1,000
+# with the default. Let a weight's gradient always be 1, except once, when it is 100. Predict first: with
+# which value does the weight jump farther, and after how many updates have its steps recovered? Then plot
+# or print Adam's steps around that update for both values. What would the result mean for a training set
+# with a few bad batches?
 
 # %% tags=["solution"]
 gradients = torch.ones(3000, dtype=torch.float64)

@@ -88,8 +88,8 @@ def next_words(said):
 
 
 # %% [markdown]
-# **Greedy decoding** takes the likeliest word at each step. The probability of a sentence is the product of
-# the probabilities of its words, so its *log-probability* is the sum of theirs.
+# **Greedy decoding** takes the likeliest word at each step. The probability of a sentence is the product
+# of the probabilities of its words, so its *log-probability* is the sum of their log-probabilities.
 
 # %%
 said, log_prob = [], 0.0
@@ -125,9 +125,9 @@ assert list(everything[1][1]) == said
 assert abs(sum(math.exp(log_prob) for log_prob, _ in everything) - 1) < 1e-9
 
 # %% [markdown]
-# No: *ein Hund* is only the second. *der Hund* is 1.5 times as probable, although *der* is the **least**
-# probable first word. After *der* there is only one way to go on, so *der Hund* keeps all of its probability.
-# After *ein* there are three ways, and they share it.
+# No: *ein Hund* is only the second most probable. *der Hund* is 1.5 times as probable, although *der* is
+# the **least** probable first word. After *der* there is only one way to go on, so *der Hund* keeps all
+# of its probability. After *ein* there are three ways, and they share it.
 #
 # With a real model we cannot list all sentences. With a vocabulary of 10,000 tokens, there are
 # $10{,}000^{20}$ sequences of 20 tokens. So we need a search that looks at more than one sentence and at far
@@ -138,10 +138,11 @@ assert abs(sum(math.exp(log_prob) for log_prob, _ in everything) - 1) < 1e-9
 #
 # > "We used beam search with a beam size of 4 and length penalty α = 0.6 [38]." (section 6.1)
 #
-# A translation, finished or not, is called a **hypothesis**. Beam search keeps the $k$ likeliest hypotheses
-# at every step. It continues each of them with every word and sorts the results. A finished hypothesis among
-# the first $k$ is set aside. The $k$ likeliest unfinished ones are kept for the next step. When $k$ are
-# finished, the best of them wins. The number $k$ is the **beam size**; people also say "a beam of 4".
+# A translation, finished or not, is called a **hypothesis**. Beam search keeps the $k$ likeliest
+# hypotheses at every step. It continues each of them with every word and sorts the results. A finished
+# hypothesis among the first $k$ is set aside. The $k$ likeliest unfinished ones are kept for the next
+# step. When $k$ hypotheses are finished, the best of them wins. The number $k$ is the **beam size**;
+# people also say "a beam of 4".
 
 
 # %%
@@ -358,10 +359,10 @@ assert seconds[80][0] / seconds[20][0] > 1.3 * seconds[80][1] / seconds[20][1]
 # $B \cdot k$ hypotheses in one pass. Two details need thought.
 #
 # **Choosing.** For each sentence there are $k \cdot V$ ways to go on, where $V$ is the size of the
-# vocabulary. We add the log-probability of each hypothesis so far, its *total*, to the log-probabilities of
-# its next tokens. This gives $k$ rows of $V$ numbers. We put them side by side in one long row and take the
-# largest numbers. If we divide the place of a number in that row by $V$, the quotient says which hypothesis
-# it came from, and the remainder says which token.
+# vocabulary. We add the log-probability of each hypothesis so far, its *total*, to the log-probabilities
+# of its next tokens. This gives $k$ rows of $V$ numbers. We put them side by side in one long row and
+# take the largest numbers. If we divide the index of a number in that row by $V$, the quotient says which
+# hypothesis it came from, and the remainder says which token.
 
 
 # %%
@@ -391,11 +392,11 @@ assert (origin[0, 2], token[0, 2]) == (0, 0)
 #
 # - **How many continuations?** Each hypothesis can end in only one way, with `</s>`. So among the $2k$ best
 #   continuations, at most $k$ are finished, and at least $k$ can go on.
-# - **When is a hypothesis finished?** As in `beam_of`, its end must be among the $k$ best continuations.
-#   `set_aside` looks only at these.
-# - **How does it start?** All $k$ hypotheses are `<s>` alone. If all of them counted, the $k$ best
-#   continuations would be $k$ copies of one word. So only the first gets a probability of one, and the others
-#   get zero.
+# - **Which finished hypotheses count?** As in `beam_of`, only those that are among the $k$ best
+#   continuations. So `set_aside` looks only at these.
+# - **How does the search start?** All $k$ hypotheses are `<s>` alone. If all of them counted, the $k$
+#   best continuations would be $k$ copies of one word. So only the first gets a probability of one, and
+#   the others get zero.
 
 # %%
 from annotated import DecoderCache
@@ -503,10 +504,11 @@ ax.set_yticks(range(6), range(1, 7))
 plt.show()
 
 # %% [markdown]
-# *Figure 3. The tree of one search with a beam of three, with the six best continuations of each step. A box
-# holds a token and the log-probability of the whole hypothesis, and ▁ begins a word. At step 3 the comma is
-# the likeliest token, and greedy decoding takes it. The winner is only second at that step. At step 6 one
-# hypothesis ends, so the fourth is kept too.*
+# *Figure 3. The tree of one search with a beam of three, with the six best continuations of each step. A
+# box holds a token and the log-probability of the whole hypothesis, and ▁ begins a word. At step 3 the
+# comma is the likeliest token, and greedy decoding takes it. The winner is only second at that step. At
+# step 6 one hypothesis ends, so the fourth-best continuation is kept, too. The package's search stops
+# here, because no unfinished hypothesis can still become more probable than the winner.*
 
 # %% tags=["check"]
 with evaluating(model):
@@ -517,10 +519,10 @@ assert steps[2][1].tokens == winner.tokens[:3]
 # %% [markdown]
 # ### How do you test a search?
 #
-# A search with a bug rarely crashes. It writes sentences that look fine and are a little worse. A simple test
-# finds many of these bugs: give the finished translation to the model **all at once**, as in training,
-# without a search and without a cache. The log-probabilities of its tokens must add up to what the search
-# reported. This is called **forced decoding**.
+# A search with a bug rarely crashes. It writes sentences that look fine but are a little worse. A simple
+# test finds many of these bugs: give the finished translation to the model **all at once**, as in
+# training, without a search and without a cache. The log-probabilities of its tokens must add up to what
+# the search reported. This is called **forced decoding**.
 
 
 # %%
@@ -603,16 +605,16 @@ assert tokenizer.decode(paper.tokens) == "Zwei Jungen werfen Schneeball auf eina
 # $$\mathrm{score}(y) = \frac{\log P(y)}{lp(y)}, \qquad lp(y) = \left(\frac{5 + |y|}{6}\right)^{\alpha}$$
 #
 # Here $|y|$ is the number of tokens, including `</s>`. In spite of its name, the penalty helps *long*
-# translations: when you divide a negative number by a larger number, it comes nearer to 0. With α = 0.6, the
-# complete translation wins. With α = 0 the penalty is 1, so it changes nothing. Many programs divide by $|y|$
-# itself, which makes the score the **mean log-probability per token**.
+# translations: dividing a negative number by a larger number brings it nearer to 0. With α = 0.6, the
+# complete translation wins. With α = 0 the penalty is 1, so it changes nothing. Many programs divide by
+# $|y|$ itself, which makes the score the **mean log-probability per token**.
 #
 # The penalty matters only when we compare *finished* hypotheses. Within one step all hypotheses have the same
 # length, so it does not change which of them the beam keeps.
 #
 # Now we can explain the empty translation at the top of this page. For *Two girls want to surprise their
-# sister.* the model is so unsure that every complete translation is very improbable. To end at once is
-# improbable too, but it takes only a *single* improbable token.
+# sister.* the model is so unsure that every complete translation is very improbable. Ending at once is
+# improbable, too, but it takes only a *single* improbable token.
 
 # %%
 surprise = "Two girls want to surprise their sister."
@@ -636,16 +638,17 @@ _ = beam_search(
 assert 4 <= wide[0].index((tokenizer.end,)) < 20  # how many first words are likelier than ending at once
 
 # %% [markdown]
-# The beam of 4 dropped the empty translation at step 1, because at least four first words were likelier. The
-# beam of 20 kept it, and without a length penalty it won. The search is not to blame: it was asked for a
-# probable sentence, and it found one. The fault is the model's, which gives an empty translation too much
-# probability. **The most probable translation is not always a good one, and a narrow beam hides that.**
+# The beam of 4 dropped the empty translation at step 1, because at least four first words were likelier.
+# The beam of 20 kept it, and without a length penalty it won. The search is not to blame: it was asked
+# for a probable sentence, and it found one. The fault lies with the model, which gives an empty
+# translation too much probability. **The most probable translation is not always a good one, and a narrow
+# beam hides that.**
 #
 # ### What it brings
 #
-# We measured greedy decoding and 18 beam searches on the 1,000 captions of a test text. The table shows five
-# of these results. In it, "none" means no penalty, "gnmt 0.6" is the paper's penalty, and "length" divides by
-# the number of tokens:
+# We measured greedy decoding and 18 beam searches on the 1,000 captions of a test set. The table shows
+# five of these results. In it, "none" means no penalty, "gnmt 0.6" is the paper's penalty, and "length"
+# divides by the number of tokens:
 
 # %%
 from annotated.translation.evaluate import recorded
@@ -785,10 +788,10 @@ assert of_five[-1] < min(alone[10:])
 # bottom. Two runs from different starts usually end in different bowls, and their mean lies on a hill between
 # them.
 #
-# In BLEU the effect is small. In three of our runs, the mean of the last five checkpoints scores between 0.3
-# less and 0.4 more than the newest checkpoint, and such differences on a thousand captions may be luck. At
-# least the mean costs nothing: it is one model, and it translates as fast as any other. *We measured it in
-# [What do beam, penalty and averaging bring in
+# In BLEU the effect is small. In three of our runs, the mean of the last five checkpoints scores between
+# 0.3 BLEU points less and 0.4 more than the newest checkpoint. On a thousand captions, such differences
+# may be luck. At least the mean costs nothing: it is one model, and it translates as fast as any other.
+# *We measured it in [What do beam, penalty and averaging bring in
 # BLEU?](evidence/what_do_beam_penalty_and_averaging_bring.ipynb)*
 #
 # **To keep:** late in training, the mean of several checkpoints of one run can have a lower loss than each of
@@ -855,7 +858,7 @@ def constrained_beam(following, allowed, k, end):
 
 # %% tags=["solution"]
 # The rule must act *inside* the search, before the beam is cut. A filter over finished hypotheses would find
-# nothing, whenever the beam has dropped every sentence that keeps the rule.
+# nothing if the beam had dropped every sentence that keeps the rule.
 def constrained_beam(following, allowed, k, end):
     """The best sentence that keeps the rule: its log-probability and its words, `end` among them."""
     beam, finished = [(0.0, ())], []

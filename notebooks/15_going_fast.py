@@ -27,9 +27,9 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## Ask the profiler
 #
-# Here is one training step of a small model. It reads 40 sentences, and its vocabulary has 6,000 tokens. We
-# don't have to guess where the time goes: PyTorch's *profiler* records every call and how long it took. We
-# ask it for the share of the matrix products.
+# Here is one training step of a small model. The step reads 40 sentences, and the model's vocabulary has
+# 6,000 tokens. We don't have to guess where the time goes: PyTorch's *profiler* records every call and
+# how long it took. We ask it what share of the time goes to matrix products.
 
 # %%
 import os
@@ -134,9 +134,9 @@ assert 0.25 < reached / P100 < 0.35
 # %% [markdown]
 # ## Arithmetic or memory?
 #
-# A number has to come from memory before it can be multiplied, and that is slow. So it matters how often
-# each fetched number is used. A call's **arithmetic intensity** is the number of operations that it does
-# per byte that it reads or writes.
+# A number has to be fetched from memory before it can be multiplied, and fetching is slow. So it matters
+# how often each fetched number is used. A call's **arithmetic intensity** is the number of operations
+# that it does per byte that it reads or writes.
 #
 # Suppose that you multiply one row of 4,096 numbers by a matrix of $4096 \times 4096$. Each weight is fetched
 # and used once. Now multiply 256 rows by the same matrix. Each fetched weight is used 256 times.
@@ -325,8 +325,8 @@ for block in (1, 7, 100):
 
 # %% [markdown]
 # PyTorch's `F.scaled_dot_product_attention` has *fused* kernels of this kind: one compiled call takes the
-# place of several. They also change what training must remember. The folded function counts the bytes that
-# the forward pass keeps for the backward pass.
+# place of several. They also change how much training must remember: the folded function counts the bytes
+# that the forward pass keeps for the backward pass.
 
 # %% tags=["scaffold"]
 from torch.nn import functional as F
@@ -455,9 +455,10 @@ print(f"≈{same} of 12 translations are the same with weights of 8 bits")
 assert same >= 6
 
 # %% [markdown]
-# Our cell rounds only the weights. The engine CTranslate2 also rounds the other factor of each product. In a
-# recorded benchmark of three models, BLEU changed by less than 0.3 on one processor, and on another, one of
-# the models lost about one point. So measure the quality on the machine that will translate.
+# Our cell rounds only the weights. The engine CTranslate2 also rounds the other factor of each product.
+# We recorded what this does to the BLEU of three models. On one processor, BLEU changed by less than 0.3
+# points. On another, one of the models lost about one point. So measure the quality on the machine that
+# will translate.
 #
 # **To keep:** matrix products work in 16 bits, sums need 32, and a finished model often needs only 8.
 
@@ -486,9 +487,9 @@ assert sorted(changes["AVX2"])[0] < -1 < -0.3 < sorted(changes["AVX2"])[2]
 # One detail easily goes wrong: the loss is a mean over tokens, and the parts have different numbers of
 # tokens.
 #
-# **Before you run this:** one GPU has short sentences, and another has long ones. Each divides its gradient
-# by its own number of tokens, and then the two gradients are averaged. Is the result the gradient of the
-# whole batch?
+# **Before you run this:** one GPU has short sentences, and another has long ones. Each divides its
+# gradient by its own number of tokens, and then the two gradients are averaged. Is the result the
+# gradient of the mean loss over the whole batch?
 
 # %%
 tiny = make_model(60, 60, N=1, d_model=32, d_ff=64, h=4, dropout=0.0).double()
@@ -622,4 +623,4 @@ for name, most in (("one scale", w.abs().max()), ("one for each row", w.abs().am
     errors[name] = (((w / scale).round() * scale - w)[1:].norm() / w[1:].norm()).item()  # without that row
     print(f"{name:17} relative error ≈{errors[name]:.1%}")
 assert errors["one scale"] > 5 * errors["one for each row"]
-# One extreme weight ruins the whole matrix with a single scale, and only its own row with a scale a row.
+# With a single scale, one extreme weight ruins the whole matrix; with a scale for each row, only its own row.

@@ -27,8 +27,9 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## A sentence and its tree
 #
-# Not every output is a sentence. If another program has to read it, it may be JSON or SQL, and every bracket
-# must be in its place. The paper has a task of this kind, with trees as the output:
+# A model's output need not be a sentence. If another program has to read the output, it may be JSON or
+# SQL, and every bracket must be in its place. The paper has a task of this kind, with trees as the
+# output:
 #
 # > "To evaluate if the Transformer can generalize to other tasks we performed experiments on English
 # > constituency parsing." (section 6.3)
@@ -377,9 +378,9 @@ assert faults["brackets that do not match"] < faults["a tree, for another number
 # %% [markdown]
 # The brackets nearly always match, but sometimes the model writes too many or too few marks.
 #
-# But we *know* how many words there are, and we know the rules of brackets. So we need not let the model
-# break them. In **constrained decoding**, we ask before each step which tokens can still lead to a tree, and
-# we set the log-probabilities of all others to $-\infty$:
+# But we *know* how many words there are, and we know the rules of brackets. So we don't have to let the
+# model break them. In **constrained decoding**, we ask before each step which tokens can still lead to a
+# tree, and we set the log-probabilities of all others to $-\infty$:
 
 # %%
 number = {mark: marks.encode(mark)[0] for mark in marks.words if marks.encode(mark)}
@@ -478,10 +479,10 @@ assert repaired < 0.6 * found.count(None)
 # > "In contrast to RNN sequence-to-sequence models, the Transformer outperforms the BerkeleyParser even when
 # > training only on the WSJ training set of 40K sentences." (section 6.3)
 #
-# A model that has nothing built in for trees comes close to the best parsers that were built for trees. Among
-# the parsers that were trained on the same 40,000 sentences, only the two of Dyer et al. stayed ahead. You
-# cannot compare our numbers with this table, because our grammar is far simpler than the language of the Wall
-# Street Journal.
+# A model that has nothing built in for trees comes close to the best parsers that were built for trees.
+# Among the parsers in Table 4 that were trained on the same 40,000 sentences, only the two of Dyer et al.
+# stayed ahead. You cannot compare our numbers with this table, because our grammar is far simpler than
+# the language of the Wall Street Journal.
 
 # %% [markdown]
 # ## What you can now say
@@ -498,10 +499,10 @@ assert repaired < 0.6 * found.count(None)
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Predict first, then write another parser that does not read. English trees branch to
-# the right: the longer part of a phrase usually comes last. So put an NP around the first word, open a VP
-# before each further word, and close all VPs before the final punctuation mark, which gets no VP. Does this
-# parser score better than the 37% of our baseline?
+# **Exercise 1 (easy).** Predict first, then write another parser that does not read. English trees branch
+# to the right: the longer part of a phrase usually comes last. So put an NP around the first word, open a
+# VP before each further word except the final punctuation mark, and close all VPs before that mark. Does
+# this parser score better than the 37% of our baseline?
 
 
 # %% tags=["exercise"]

@@ -258,7 +258,7 @@ def normalize(rows):
 # $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}})$$
 # $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
 #
-# 不妨把每两个元素看作一只钟的指针。第一只钟每过一个位置转 1 弧度，后面的钟一只比一只慢。这些钟合在一起就能报时，而时间就是位置。$d_{model} = 4$ 时有两只钟，在位置 $pos$，它们的角度分别是 $pos$ 和 $pos / 100$。
+# 不妨把每两个元素看作钟上的一根指针。第一根指针每过一个位置转 1 弧度，后面的指针一根比一根慢。它们合在一起就能报时，而时间就是位置。$d_{model} = 4$ 时有两根指针，在位置 $pos$，它们的角度分别是 $pos$ 和 $pos / 100$。
 
 
 # %%
@@ -295,7 +295,7 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 # %% [markdown]
 # 来核对一个数：*cat* 在位置 1，$\sin(1) = 0.84$。它的嵌入第一个数是 0.00，所以 `x` 中 *cat* 那一行的第一个数就是 0.84。
 #
-# 为什么要用钟，而不直接用 0、1、2？因为编号会随着句子变长而越来越大，正弦和余弦却始终在 −1 和 1 之间。而且，无论在句中哪里，往后走两个词，同一只钟转过的角度总是一样的。作者希望，这样模型更容易学会“往回看两个词”之类的本领。
+# 为什么要用钟，而不直接用 0、1、2？因为编号会随着句子变长而越来越大，正弦和余弦却始终在 −1 和 1 之间。而且，无论在句中哪里，往后走两个词，同一根指针转过的角度总是一样的。作者希望，这样模型更容易学会“往回看两个词”之类的本领。
 #
 # 详见 [05_positional_encoding](../05_positional_encoding.ipynb)。
 
@@ -376,7 +376,7 @@ def attention(query, key, value, mask=None):
     if mask is not None:  # True: may be looked at
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     weights = scores.softmax(dim=-1)  # (..., T, S), each row adds up to 1
-    if mask is not None:  # also where a whole row is hidden, and the softmax would look everywhere
+    if mask is not None:  # if all S tokens are hidden, the softmax would look at all of them
         weights = weights.masked_fill(~mask, 0.0)
     return weights @ value, weights
 
@@ -1197,7 +1197,7 @@ assert numbers.view(2, 3, 2)[0].tolist() == [[10, 11], [12, 13], [20, 21]]
 #
 # **陷阱 3：目标没有错开**。如果解码器读入的正是它要预测的内容，会怎样？
 #
-# **运行之前，先猜一猜**：损失会比前面高还是低？能正确复制多少行？
+# **运行之前，先猜一猜**：损失会降到多低？能正确复制多少行？
 
 # %%
 cheater, cheating_losses = train_copier(shift=False)
@@ -1349,7 +1349,7 @@ from annotated import attention
 
 
 class MyAttention(nn.Module):
-    """h attentions: (B, T, d_model), twice (B, S, d_model), mask (B, 1 or T, S) -> (B, T, d_model)."""
+    """Query (B, T, d_model), key and value (B, S, d_model), mask (B, 1 or T, S) -> (B, T, d_model)."""
 
     def __init__(self, h, d_model):
         super().__init__()
@@ -1362,7 +1362,7 @@ class MyAttention(nn.Module):
 
 # %% tags=["solution"]
 class MyAttention(nn.Module):
-    """h attentions: (B, T, d_model), twice (B, S, d_model), mask (B, 1 or T, S) -> (B, T, d_model)."""
+    """Query (B, T, d_model), key and value (B, S, d_model), mask (B, 1 or T, S) -> (B, T, d_model)."""
 
     def __init__(self, h, d_model):
         super().__init__()
