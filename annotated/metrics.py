@@ -1,7 +1,7 @@
-"""Scores of text: BLEU, chrF, error rates, exact matches, and how far another test set might move them.
+"""Scores of text, and how far another test set might move them.
 
-`METRICS` has the scores of text by name. Each is a sum over sentences of a few counts, and a function of that
-sum, so that `bootstrap` can draw other test sets from one.
+Each of `METRICS` is a sum over sentences of a few counts, and a function of that sum, so that `bootstrap` can
+draw other test sets from one.
 """
 
 import re
@@ -15,7 +15,7 @@ from rapidfuzz.distance import Levenshtein
 
 @dataclass(frozen=True)
 class Score:
-    """A corpus score, as a rule from 0 to 100, with the signature by which others can compute the same."""
+    """A corpus score with the signature by which others can compute the same."""
 
     name: str
     value: float
@@ -39,10 +39,7 @@ class Metric:
     lower_is_better: bool = False
 
     def counts(self, hypotheses: Sequence[str], references: Sequence[str]) -> Any:
-        """Return the counts of each sentence, float64 (sentences, counts).
-
-        Raises ValueError for a single string or a set, and unless each hypothesis has one reference.
-        """
+        """Return the counts of each sentence, float64 (sentences, counts)."""
         if isinstance(hypotheses, str | Set) or isinstance(references, str | Set):
             raise ValueError("scores take sentences in an order: a list, even of a single one")
         if len(hypotheses) != len(references) or not len(references):
@@ -68,11 +65,7 @@ def sacrebleu_metric(scorer: Any) -> Metric:
 
 
 def bleu_metric(tokenize: str = "13a") -> Metric:
-    """BLEU with one of sacreBLEU's tokenizers.
-
-    Raises ValueError that lists them, ImportError where a package is missing that one needs, OSError where
-    its file cannot be downloaded.
-    """
+    """BLEU with one of sacreBLEU's tokenizers; some need another package or download a file."""
     from sacrebleu.metrics import BLEU
 
     if tokenize not in BLEU.TOKENIZERS:
@@ -80,9 +73,8 @@ def bleu_metric(tokenize: str = "13a") -> Metric:
     try:
         # `force` says that tokenized text is so on purpose, which sacreBLEU would otherwise warn of.
         return sacrebleu_metric(BLEU(tokenize=tokenize, force=True))
-    except RuntimeError:
-        extra = f'pip install "sacrebleu[{tokenize.partition("-")[0]}]"'
-        raise ImportError(f"BLEU by {tokenize} needs more packages: {extra}, or take char") from None
+    except RuntimeError as missing:
+        raise ImportError(" ".join(str(missing).split())) from None
 
 
 def chrf_metric() -> Metric:
@@ -92,32 +84,33 @@ def chrf_metric() -> Metric:
     return sacrebleu_metric(CHRF())
 
 
-def percentage(total: Any) -> float:
-    """Return the first of two sums as a percentage of the second."""
-    return 100 * float(total[0]) / max(1.0, float(total[1]))
+def rate(name: str, signature: str, count: Callable[[str, str], tuple[int, int]], **options: bool) -> Metric:
+    """A quotient in percent, whose two sides `count` takes from a hypothesis and its reference."""
+    return Metric(
+        name,
+        lambda hypotheses, references: [*map(count, hypotheses, references)],
+        lambda total: 100 * float(total[0]) / max(1.0, float(total[1])),
+        signature,
+        **options,
+    )
 
 
 def error_rate(name: str, unit: str, split: Callable[[str], Sequence[str]]) -> Metric:
-    """Edits (substitutions, deletions, insertions) for 100 words or characters of the references.
+    """Edits (substitutions, deletions, insertions) for 100 words or characters of the references."""
 
-    Words are what white space separates, so this is the token error rate of tokenized text.
-    """
+    def count(hypothesis: str, reference: str) -> tuple[int, int]:
+        return Levenshtein.distance(split(hypothesis), split(reference)), len(split(reference))
 
-    def count(hypotheses: Sequence[str], references: Sequence[str]) -> list[list[int]]:
-        pairs = zip(map(split, hypotheses), map(split, references), strict=True)
-        return [[Levenshtein.distance(found, right), len(right)] for found, right in pairs]
-
-    return Metric(name, count, percentage, f"edits per 100 {unit}", lower_is_better=True)
+    return rate(name, f"edits per 100 {unit}", count, lower_is_better=True)
 
 
 def matching(name: str, equal: bool) -> Metric:
     """Hypotheses that are (or are not) their reference, word by word, for 100 of them."""
 
-    def count(hypotheses: Sequence[str], references: Sequence[str]) -> list[list[int]]:
-        pairs = zip(hypotheses, references, strict=True)
-        return [[(found.split() == right.split()) == equal, 1] for found, right in pairs]
+    def count(hypothesis: str, reference: str) -> tuple[int, int]:
+        return (hypothesis.split() == reference.split()) == equal, 1
 
-    return Metric(name, count, percentage, "percent of the sentences", lower_is_better=not equal)
+    return rate(name, "percent of the sentences", count, lower_is_better=not equal)
 
 
 METRICS: dict[str, Callable[[], Metric]] = {
@@ -142,10 +135,7 @@ def bleu_tokenizer(language: str | None) -> str:
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
-    """Compute sacreBLEU's BLEU of raw, detokenized text, cased: what papers should report today.
-
-    `tokenize` is one of sacreBLEU's, as `bleu_tokenizer` finds it. Raises as `bleu_metric` does.
-    """
+    """Compute sacreBLEU's BLEU of raw, detokenized text, cased: what papers should report today."""
     return bleu_metric(tokenize)(hypotheses, references)
 
 
@@ -199,8 +189,7 @@ def paired_bootstrap(
     """Compare two systems on test sets drawn from this one, with replacement (Koehn 2004).
 
     Both are scored on the same draws, so that a hard sentence is hard for both. `metric` is by default BLEU
-    with sacreBLEU's tokenizer `tokenize`: "none" for tokenized text. Raises ValueError unless each hypothesis
-    has a reference.
+    with sacreBLEU's tokenizer `tokenize`: "none" for tokenized text.
     """
     metric = metric or bleu_metric(tokenize)
     draws_a, draws_b = (resample(metric, x, references, samples, seed) for x in (a, b))
@@ -247,11 +236,11 @@ def resample(
 
 
 def alignment_error_rate(predicted: Set[Any], sure: Set[Any], possible: Set[Any] | None = None) -> float:
-    """Compute the share of wrong links, 1 - (|A & S| + |A & P|) / (|A| + |S|), from 0 to 1.
+    """Compute the share of wrong links, 1 - (|A & S| + |A & P|) / (|A| + |S|) (Och and Ney 2003).
 
-    After Och and Ney (2003). A link is a pair (source position, target position); over a corpus, put the
-    sentence's number before it. A is `predicted`; S, the links that must be found, is `sure`; P are these and
-    those `possible`, which may be found besides. With nothing found and nothing to find, nothing is wrong: 0.
+    A link is a pair (source position, target position); over a corpus, put the sentence's number before it.
+    A is `predicted`; S, the links that must be found, is `sure`; P are these and those `possible`, which may
+    be found besides. With nothing found and nothing to find the rate is 0.
     """
     allowed = sure if possible is None else sure | possible
     links = len(predicted) + len(sure)

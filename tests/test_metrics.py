@@ -142,13 +142,8 @@ def test_a_better_system_wins_the_bootstrap():
         assert interval.low < interval.value < interval.high
     back = paired_bootstrap(BAD, GOOD, REFERENCES, samples=200)
     assert (back.wins, back.a, back.difference.low) == (0, found.b, pytest.approx(-found.difference.high))
-
-
-def test_both_systems_are_scored_on_the_same_draws():
-    found = paired_bootstrap(GOOD, GOOD, REFERENCES, samples=50)
-    assert found.a == found.b
-    assert found.a.low < found.a.high
-    assert (found.difference.low, found.difference.high, found.wins) == (0, 0, 0)
+    same = paired_bootstrap(GOOD, GOOD, REFERENCES, samples=50)
+    assert (same.a, same.difference.low, same.difference.high) == (same.b, 0, 0)  # the same draws for both
 
 
 def test_the_interval_holds_95_percent_of_the_draws():
@@ -198,10 +193,10 @@ def test_error_rates_are_edits_by_length(pairs):
 
 @pytest.mark.parametrize("name", METRICS)
 def test_every_metric_tells_good_from_bad(name):
-    metric = METRICS[name]()
-    best, worst = metric(REFERENCES, REFERENCES).value, metric(["x"] * 5, REFERENCES).value
+    metric, wrong = METRICS[name](), [f"{line[:-3]}x" for line in REFERENCES]
+    best, worst = metric(REFERENCES, REFERENCES).value, metric(wrong, REFERENCES).value
     assert (best < worst) == metric.lower_is_better
-    assert metric(GOOD, REFERENCES).signature
+    assert paired_bootstrap(REFERENCES, wrong, REFERENCES, 50, metric=metric).wins == 1
     assert paired_bootstrap(GOOD, GOOD, REFERENCES, 5, metric=metric).wins == 0
     for text in ("A dog runs.", {"A dog runs.", "A cat runs."}):  # each character a sentence; in no order
         with pytest.raises(ValueError, match="a list"):
@@ -256,17 +251,11 @@ def test_greedy_bleu_is_the_bleu_of_greedy_translations():
 def test_alignment_error_rate_by_hand():
     predicted, sure, possible = {(0, 0), (1, 1), (2, 2)}, {(0, 0), (1, 2)}, {(1, 1)}
     assert alignment_error_rate(predicted, sure) == pytest.approx(1 - (1 + 1) / 5)
-    assert alignment_error_rate(predicted, sure, possible) == pytest.approx(1 - (1 + 2) / 5)
-    assert alignment_error_rate(predicted, sure, possible | sure) == pytest.approx(1 - (1 + 2) / 5)
-
-
-def test_alignment_error_rate_at_its_ends():
-    links = {(0, 1), (1, 0)}
-    assert alignment_error_rate(links, links) == 0
-    assert alignment_error_rate({(5, 5)}, links) == 1
-    assert alignment_error_rate(set(), links) == 1
-    assert alignment_error_rate({(5, 5)}, set(), {(5, 5)}) == 0
-    assert alignment_error_rate(set(), set()) == 0
+    for more in (possible, possible | sure):
+        assert alignment_error_rate(predicted, sure, more) == pytest.approx(1 - (1 + 2) / 5)
+    assert alignment_error_rate(sure, sure) == alignment_error_rate(set(), set()) == 0
+    assert alignment_error_rate(set(), sure) == alignment_error_rate({(5, 5)}, sure) == 1
+    assert alignment_error_rate(possible, set(), possible) == 0
 
 
 def test_the_grammars_alignments_can_be_scored():
@@ -277,21 +266,9 @@ def test_the_grammars_alignments_can_be_scored():
     assert 0.3 < alignment_error_rate(diagonal, gold) < 0.9  # German order is not English order
 
 
-@pytest.mark.parametrize(
-    ("language", "tokenizer"),
-    [
-        ("de", "13a"),
-        (None, "13a"),
-        ("zh", "zh"),
-        ("zh-Hant", "zh"),
-        ("ZH_cn", "zh"),
-        ("ja", "ja-mecab"),
-        ("ko", "ko-mecab"),
-        ("th", "char"),
-    ],
-)
-def test_the_language_names_its_tokenizer(language, tokenizer):
-    assert bleu_tokenizer(language) == tokenizer
+def test_the_language_names_its_tokenizer():
+    found = {name: bleu_tokenizer(name) for name in ("de", None, "zh-Hant", "ZH_cn", "ja", "th")}
+    assert [*found.values()] == ["13a", "13a", "zh", "zh", "ja-mecab", "char"]
 
 
 def test_bleu_without_spaces_counts_what_stands_between_the_ends():
@@ -299,11 +276,10 @@ def test_bleu_without_spaces_counts_what_stands_between_the_ends():
     thai, chinese = ("ผมรักคุณมากที่สุด", "ผมรักคุณน้อยที่สุด"), ("我非常喜欢这本书", "我非常喜欢那本书")
     for language, (found, wanted) in (("th", thai), ("zh", chinese)):
         tokenize = bleu_tokenizer(language)
-        assert bleu([found], [wanted], tokenize).value > 20 > bleu([found], [wanted]).value
-        assert f"tok:{tokenize}|" in bleu([found], [wanted], tokenize).signature
-        assert bootstrap([found], [wanted], 10, tokenize=tokenize).value == pytest.approx(
-            bleu([found], [wanted], tokenize).value
-        )
+        score = bleu([found], [wanted], tokenize)
+        assert score.value > 20 > bleu([found], [wanted]).value
+        assert f"tok:{tokenize}|" in score.signature
+        assert bootstrap([found], [wanted], 10, tokenize=tokenize).value == pytest.approx(score.value)
 
 
 def test_a_tokenizer_that_is_not_there_is_named(monkeypatch):
@@ -311,12 +287,5 @@ def test_a_tokenizer_that_is_not_there_is_named(monkeypatch):
         bleu(["a"], ["a"], "moses")
     monkeypatch.setitem(sys.modules, "MeCab", None)
     monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
-    with pytest.raises(ImportError, match=r'pip install "sacrebleu\[ja\]", or take char'):
+    with pytest.raises(ImportError, match=r"pip install sacrebleu\[ja\]"):
         bootstrap(["a"], ["a"], tokenize="ja-mecab")
-
-
-def test_the_better_system_wins_whichever_way_the_score_goes():
-    right = ["a b c d e", "c d e f g", "e f g h i"]
-    wrong = [f"{line[:-1]}x" for line in right]
-    for name, metric in METRICS.items():
-        assert paired_bootstrap(right, wrong, right, samples=50, metric=metric()).wins == 1, name

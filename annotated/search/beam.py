@@ -42,15 +42,10 @@ def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> floa
     """Compute the divisor of the log-probability of `length` tokens, the end symbol counted.
 
     "gnmt" is ((5 + length) / 6)^alpha, of Wu et al. 2016, which section 6.1 uses with alpha 0.6; "power" is
-    length^alpha, as in Hugging Face and CTranslate2. Raises ValueError for another name, and for an alpha
-    whose result exceeds every float.
+    length^alpha, as in Hugging Face and CTranslate2.
     """
-    if penalty not in ("gnmt", "power"):
-        raise ValueError(f"penalty must be 'gnmt' or 'power', not {penalty!r}")
-    try:
-        return ((5 + length) / 6 if penalty == "gnmt" else float(length)) ** alpha
-    except OverflowError:
-        raise ValueError(f"alpha must be smaller than {alpha}: {length} tokens are too many for it") from None
+    base = {"gnmt": (5 + length) / 6, "power": float(length)}
+    return base[penalty] ** alpha
 
 
 def beam_search(
@@ -87,10 +82,10 @@ def beam_search(
         watch: called after each step for each sentence with its index in the batch and its candidates,
             likeliest first; `plots.plot_beam` draws them as a tree.
 
-    Raises ValueError for a beam outside 1 to 256, an n_best above the beam, a negative alpha, an unknown
-    penalty, a limit below 1, and prefixes that contain the end symbol or forbidden tokens.
+    Raises ValueError as `check_search` does, for a limit below 1, and for prefixes with the end symbol or
+    forbidden tokens.
     """
-    check_search(beam, n_best, alpha)
+    check_search(beam, n_best, alpha, penalty)
     if src_mask is None:
         src_mask = src.new_ones(1, 1, src.size(1), dtype=torch.bool)
     src_mask = src_mask.expand(len(src), 1, src.size(1))
@@ -103,7 +98,7 @@ def beam_search(
             raise ValueError(f"max_len must be at least 1, not {limit}")
         if end_symbol in prefix or not {end_symbol, *prefix}.isdisjoint(forbidden):
             raise ValueError(
-                f"prefix {prefix} must not contain the end symbol {end_symbol}, nor either be forbidden"
+                f"prefix {prefix} contains the end symbol {end_symbol}, or one of them is forbidden"
             )
         limit = max(min(limit, model.max_positions or limit), len(prefix) + 1)
         watcher = None if watch is None else partial(watch, i)
@@ -127,7 +122,7 @@ class SentenceSearch:
     finished: list[Hypothesis] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.least_penalty = length_penalty(self.limit, self.alpha, self.penalty)
+        self.largest_penalty = length_penalty(self.limit, self.alpha, self.penalty)
 
     def forced(self, length: int, end_symbol: int) -> int | None:
         """Return the only token allowed after `length` tokens; None if all are."""
@@ -151,7 +146,7 @@ class SentenceSearch:
         if self.alpha > 0 and len(self.finished) >= self.beam:
             return True
         # At best it grows to the limit, and every further token has probability 1.
-        best_possible = log_prob / self.least_penalty
+        best_possible = log_prob / self.largest_penalty
         return len(self.finished) >= self.n_best and self.best()[-1].score >= best_possible
 
 

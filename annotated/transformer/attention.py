@@ -38,8 +38,6 @@ def attention(
     Returns:
         output (..., T, d_v) and weights (..., T, S), as they were before dropout. A row of weights sums to 1;
         a query that may see nothing gets zeros, not NaN, in its row, its output and its gradients.
-
-    Raises ValueError for a mask that is not boolean.
     """
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (..., T, S)
     if mask is not None:
@@ -76,7 +74,6 @@ class MultiHeadedAttention(nn.Module):
     """Compute h attentions of width d_k = d_model / h, side by side (section 3.2.2).
 
     The four `linears` are W^Q, W^K, W^V, each holding the projections of all heads, and W^O.
-    Raises ValueError if d_model is not a multiple of h.
     """
 
     def __init__(self, h: int, d_model: int, dropout: float = 0.1):

@@ -7,10 +7,7 @@ from typing import Any, Literal, get_args
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """The shape and behavior of a model. The defaults are the paper's base model.
-
-    Raises ValueError for a value out of range, and for settings that contradict each other.
-    """
+    """The shape and behavior of a model. The defaults are the paper's base model."""
 
     src_vocab: int  # source vocabulary size
     tgt_vocab: int  # target vocabulary size; with all embeddings tied, the same vocabulary
@@ -59,9 +56,14 @@ def check_fields(settings: Any, may_be_0: Sequence[str] = (), unbounded: Sequenc
     """Raise ValueError for a field of a dataclass that is of another type, or out of range.
 
     Whole numbers begin at 1, those named in `may_be_0` at 0. Other numbers are in [0, 1), unless `unbounded`.
+    NumPy's numbers become Python's.
     """
     for field in fields(settings):
-        name, value, kind = field.name, getattr(settings, field.name), field.type
+        name, kind = field.name, field.type
+        value = getattr(settings, name)
+        if hasattr(value, "item"):  # a number of NumPy's
+            value = value.item()
+            object.__setattr__(settings, name, value)
         if choices := get_args(kind):
             valid, wanted = value in choices, f"be one of {', '.join(choices)}"
         elif kind is int:

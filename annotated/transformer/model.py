@@ -98,10 +98,7 @@ class Decoder(Stack):
     def forward(
         self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, cache: "DecoderCache | None" = None
     ) -> Tensor:
-        """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model).
-
-        Raises ValueError where a variant's attention does not add its keys and values to the cache.
-        """
+        """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model)."""
         seen = 0 if cache is None else len(cache)
         for i, layer in enumerate(self.layers):
             x = layer(x, memory, src_mask, tgt_mask, None if cache is None else cache.layers[i])
@@ -238,7 +235,7 @@ def make_model(
     """Build a model with separate vocabularies and embeddings, unless `settings` say otherwise.
 
     `settings` are the further fields of `TransformerConfig`, such as `norm_first=True` or
-    `tied_embeddings="all"`. Raises ValueError for settings that contradict each other.
+    `tied_embeddings="all"`.
     """
     settings = {"tied_embeddings": "none", **settings}
     config = TransformerConfig(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout, **settings)

@@ -58,11 +58,7 @@ VARIANTS: dict[str, type[Parts]] = {"paper": Parts}
 
 
 def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
-    """Register a subclass of `Parts` under a name that the setting `parts` then takes.
-
-    Raises ValueError for "paper", which every model without a variant is made of, and TypeError without a
-    name.
-    """
+    """Register a subclass of `Parts` under a name that the setting `parts` then takes."""
     if not isinstance(name, str) or not name:
         raise TypeError(f'a variant needs a name, as in @variant("mine"), not {name!r}')
     if name == "paper":
@@ -76,7 +72,7 @@ def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
 
 
 def parts_of(config: TransformerConfig) -> Parts:
-    """Get the parts that the settings name. Raises ValueError for a variant that is not registered."""
+    """Get the parts that the settings name."""
     if config.parts not in VARIANTS:
         remedy = "import the file that registers them (on the command line: --variants FILE.py)"
         raise ValueError(f"parts {config.parts!r} are not among {', '.join(VARIANTS)}; {remedy}")

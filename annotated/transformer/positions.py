@@ -52,10 +52,7 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.lut.weight, std=1 / math.sqrt(self.lut.embedding_dim))
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """(batch, len, d_model), whose first position is number `start` -> the same shape.
-
-        Raises ValueError past the last position that was trained.
-        """
+        """(batch, len, d_model), whose first position is number `start` -> the same shape."""
         end = start + x.size(-2)
         if end > self.lut.num_embeddings:
             raise ValueError(f"{end} positions asked for, but only max_len={self.lut.num_embeddings} learned")

@@ -149,7 +149,7 @@ class Translator:
         first_line: int = 1,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first; none for one without a visible character."""
-        check_search(beam, n_best, alpha)
+        check_search(beam, n_best, alpha, penalty)
         texts = [normalize(sentence) for sentence in list_sentences(sentences)]
         sources = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
         limits = {i: self.limits.longest(len(source)) for i, source in sources.items()}

@@ -12,7 +12,7 @@ from annotated.transformer.model import make_model
 KEPT = {True: "kept", False: "dropped"}
 
 
-@pytest.fixture(params=range(5))
+@pytest.fixture(params=range(3))
 def watched(request: pytest.FixtureRequest) -> tuple[list, dict[int, list[list[Candidate]]]]:
     """The hypotheses of three sentences, all of a beam of 3, and the steps of each search."""
     torch.manual_seed(request.param)

