@@ -341,7 +341,7 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 #
 # Why a clock, and not simply the numbers 0, 1, 2? Plain numbers would grow with the length of the
 # sentence, whereas sines and cosines stay between −1 and 1. And a step of two words turns each hand by
-# the same angle everywhere in the sentence. The authors hoped that this would help the model to learn to
+# the same angle everywhere in the sentence. The authors hoped that this would help the model learn to
 # look, say, two words back.
 #
 # *More in [05_positional_encoding](05_positional_encoding.ipynb).*
@@ -604,7 +604,7 @@ assert torch.allclose(shuffled, attended[order])
 
 # %% [markdown]
 # The same rows come out, in the shuffled order. Attention does not see the order of the words. Only the
-# positions that we added to $x$ carry it.
+# positions in $x$ carry it.
 #
 # *More in [03_multi_head_attention](03_multi_head_attention.ipynb).*
 
@@ -1169,9 +1169,9 @@ assert not tgt_mask[0, :, length:].any()
 assert torch.equal(tgt_mask[1], causal_mask(tgt.size(1))[0])
 
 # %% [markdown]
-# The columns `<blank>` are padding, hidden in every row. Because the two sentences share a batch, the decoder
-# also reads the `</s>` of the shorter one. Nothing is left to predict there, so the loss counts neither this
-# position nor the padding.
+# The columns `<blank>` are padding, hidden in every row. The decoder also reads the `</s>` of the shorter
+# sentence, although nothing is left to predict after it. So the loss counts neither this position nor the
+# padding.
 #
 # *More in [07_batches_and_masks](07_batches_and_masks.ipynb).*
 
@@ -1339,8 +1339,8 @@ assert repeated > 95
 #
 # **4. Tied embeddings with entries that are too large.** PyTorch fills an embedding table with numbers of
 # variance 1. Used as an output matrix, such a table makes large logits, and an untrained model is sure of
-# random words. A good start gives all 10,000 tokens about the same probability. Its loss is a little above
-# $\log 10000 = 9.2$.
+# random words. A model with a good start gives all 10,000 tokens about the same probability, and its loss
+# is a little above $\log 10000 = 9.2$.
 
 # %% tags=["scaffold"]
 _ = torch.manual_seed(0)

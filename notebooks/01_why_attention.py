@@ -9,8 +9,8 @@
 # *26 minutes to read, half a minute to run.*
 #
 # - **Before:** you know tensors, the matrix product, `nn.Module`, and a training loop with `backward()`.
-# - **After:** you know which three problems of recurrent networks attention solves, and you can read the
-#   paper's Table 1.
+# - **After:** you know which three problems of recurrent networks the Transformer solves, and you can
+#   read the paper's Table 1.
 #
 # These are sections 1, 2 and 4 of the paper (Vaswani et al., 2017). Indented sentences are the paper's. A
 # number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims;
@@ -495,8 +495,8 @@ for n in (25, 250, 3072):
 #
 # - Attention first removed a bottleneck: instead of one vector for the whole sentence, the decoder reads a
 #   weighted mean of all encoder states.
-# - In an RNN, the gradient vanishes exponentially with the distance. Through attention, every word is one
-#   step away, and the model finds it by its content, not by its distance.
+# - In an RNN like ours, the gradient shrinks exponentially with the distance. Through attention, every
+#   word is one step away, and the model finds it by its content, not by its distance.
 # - A recurrent network computes one state after the other. A layer of the Transformer computes all
 #   positions at once.
 # - To do so, it compares every pair of words. This is cheap for sentences, but not for long documents.

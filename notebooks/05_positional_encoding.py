@@ -287,7 +287,7 @@ for first in (0, 100_000):
 #
 # So far our head has seen only positions. In the model, it sees the *sum* of a word's vector and a
 # position's. Does it still work? We add the vectors of 200 random words. Their entries have variance 1,
-# as embeddings have at the start of training:
+# like those of embeddings at the start of training:
 
 # %%
 _ = torch.manual_seed(0)

@@ -523,8 +523,8 @@ assert torch.allclose(fast, theirs, atol=1e-4)
 #
 # The next cell trains the copy task with the whole recipe: Adam, equation 3, dropout of 0.1 and smoothing
 # of 0.1. It uses the loop from the top of the page. For a model this narrow and a warm-up this short,
-# equation 3 gives a peak of 0.018. We multiply it by 0.6, so the peak is 0.011. `LabelSmoothing`
-# subtracts the lowest possible loss, so the best loss is 0.
+# equation 3 gives a peak of 0.018. We multiply it by 0.6, so the peak is 0.011. Because `LabelSmoothing`
+# subtracts the lowest possible value, a perfect prediction has a loss of 0.
 
 # %%
 from annotated import LabelSmoothing

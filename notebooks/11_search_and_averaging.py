@@ -566,8 +566,9 @@ with evaluating(model):
 assert confirmed(faulty) < len(captions)
 
 # %% [markdown]
-# Nothing crashes. With a beam of one, everything is even right, because a single hypothesis never has to be
-# reordered. So a test with a beam of one cannot find this bug, and a test with a beam of 4 finds it at once.
+# Nothing crashes. With a beam of one, all results are even correct, because a single hypothesis never has
+# to be reordered. So a test with a beam of one cannot find this bug, and a test with a beam of 4 finds it
+# at once.
 #
 # **To keep:** add totals and log-probabilities, take the best of the k · V continuations, and let tokens and
 # cache follow their hypotheses. Test the result by forced decoding.

@@ -2,7 +2,7 @@
 # # 15 · Going fast
 #
 # **You find out where the time of a training step goes, and you learn three ways to make a Transformer
-# faster: more rows, fewer trips to memory, and fewer bytes.**
+# faster: more rows in each product, fewer trips to memory, and fewer bytes.**
 #
 # Previous: [14_nn_transformer](14_nn_transformer.ipynb) · Next: [16_another_task](16_another_task.ipynb)
 #
@@ -10,9 +10,9 @@
 #
 # - **Before:** you know the model ([06](06_the_full_model.ipynb)), its loss
 #   ([08](08_training_recipe.ipynb)), and decoding with a cache ([11](11_search_and_averaging.ipynb)).
-# - **After:** you can say how long a training run will take and whether arithmetic or memory limits a matrix
-#   product. You can explain how FlashAttention avoids the table of weights, and what several GPUs must add
-#   up.
+# - **After:** you can say how long a training run will take and whether arithmetic or memory limits a
+#   matrix product. You can explain how FlashAttention avoids the table of scores, and what several GPUs
+#   must add up.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), and this lesson belongs to its section
 # 5.2. A number after `≈` may differ on your processor, and times certainly will. You can skip the folded
@@ -98,10 +98,11 @@ assert calls > 500
 #
 # $$6 \cdot \text{weights} \cdot \text{tokens}$$
 #
-# operations. The rule leaves out the products of queries with keys, which are small for short sentences.
-# PyTorch can count all operations without computing anything. On the device `meta`, a tensor has a shape but
-# no content. We take the base model and a batch as large as the paper's, 25,000 tokens on each side. Each
-# weight matrix meets either the source tokens or the target tokens, so we count 25,000 and not 50,000.
+# operations. The rule leaves out the products inside the attention function, which are small for short
+# sentences. PyTorch can count all operations without computing anything. On the device `meta`, a tensor
+# has a shape but no content. We take the base model and a batch as large as the paper's, 25,000 tokens on
+# each side. Each weight matrix meets either the source tokens or the target tokens, so we count 25,000
+# and not 50,000.
 
 # %%
 from torch.utils.flop_counter import FlopCounterMode

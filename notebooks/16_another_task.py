@@ -447,10 +447,10 @@ assert f1(always, gold) > f1(found, gold)
 assert repaired < 0.6 * found.count(None)
 
 # %% [markdown]
-# Every output is a tree now, and F1 rises. But hardly any of the repaired trees is *right*. A likely reason
-# is that greedy decoding cannot go back. Suppose that the model has closed a phrase one word too early. At
-# the end a word is left over, and the rules force the model to put it somewhere. A beam
-# ([11](11_search_and_averaging.ipynb)) keeps several beginnings, so it may still have a right one.
+# Every output is a tree now, and F1 rises. But hardly any of the repaired trees is *right*. A likely
+# reason is that greedy decoding cannot go back. Suppose that the model has closed a phrase one word too
+# early. At the end a word is left over, and the rules force the model to put it somewhere. A beam
+# ([11](11_search_and_averaging.ipynb)) keeps several beginnings, and one of them may still be right.
 #
 # Language models are constrained in the same way. If the output must be JSON, the decoder masks all tokens
 # that would break the rules of JSON.
