@@ -123,11 +123,11 @@ assert written.index("▁Hund") < written.index("▁Ball")
 #
 # *Figure 3. The paper's Figure 1, redrawn. Read it from top to bottom.*
 #
-# A sentence is a list of **tokens**. A token is a word or a piece of a word, and each token has an ID, a
-# whole number. Each token becomes a vector of $d_{model} = 512$ numbers, and a second vector, which
-# stands for its position, is added to it. The **encoder** lets these vectors look at each other, layer
-# after layer, six times. It outputs one vector per source token, and this vector now contains information
-# from the rest of the sentence. Together, these vectors are called the **memory**.
+# A sentence is a list of **tokens**. A token is a word or a piece of a word, and each token has an
+# integer ID. Each token becomes a vector of $d_{model} = 512$ numbers, and a second vector, which stands
+# for its position, is added to it. The **encoder** lets these vectors look at each other, layer after
+# layer, six times. It outputs one vector per source token, and this vector now contains information from
+# the rest of the sentence. Together, these vectors are called the **memory**.
 #
 # The **decoder** reads the German words written so far. From them and from the memory, it computes a
 # probability for every token of the *vocabulary*, the list of all tokens. One token is chosen, and the
@@ -149,9 +149,9 @@ assert written.index("▁Hund") < written.index("▁Ball")
 # ### A model small enough to print
 #
 # The paper's model has vectors of 512 numbers, too many to read. So we train a tiny model with vectors of
-# **four** numbers, one layer on each side, and two *heads*, that is, two attentions side by side. It learns
-# eight sentences. They are short, but they need attention: the English *a* becomes *ein* before *Hund* and
-# *eine* before *Katze*. Here are three of them:
+# **four** numbers, one layer on each side, and two *heads*, that is, two attention functions side by
+# side. It learns eight sentences. They are short, but they need attention: the English *a* becomes *ein*
+# before *Hund* and *eine* before *Katze*. Here are three of them:
 
 # %% tags=["scaffold"]
 import math
@@ -283,7 +283,7 @@ def normalize(rows):
 
 # %% [markdown]
 # The paper gives no reason for the factor. Before training, the table's entries are small. Without the
-# factor, they would drown in the positions that come next, which are numbers up to 1.
+# factor, they would be swamped by the positions that come next, which are numbers up to 1.
 
 # %% [markdown]
 # ### 3.5 Positional Encoding
@@ -336,8 +336,8 @@ assert torch.allclose(x, tiny.src_embed(english[2:3])[0])
 assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)]))
 
 # %% [markdown]
-# Check one number: *cat* stands at position 1, and $\sin(1) = 0.84$. Its embedding begins with
-# 0.00, so its row of `x` begins with 0.84.
+# Check one number: *cat* is at position 1, and $\sin(1) = 0.84$. Its embedding begins with 0.00, so its
+# row of `x` begins with 0.84.
 #
 # Why a clock, and not simply the numbers 0, 1, 2? Plain numbers would grow with the length of the
 # sentence, whereas sines and cosines stay between −1 and 1. And a step of two words turns each hand by
@@ -440,7 +440,8 @@ def attention(query, key, value, mask=None):
 
 
 # %% [markdown]
-# Here we hide *runs*, as if it were *padding*, which fills up short sentences in a batch:
+# Here we hide *runs*, as if it were *padding*, the filler that makes all sentences in a batch equally
+# long:
 
 # %%
 output, masked_weights = attention(q, k, v, mask=torch.tensor([True, True, False]))
@@ -515,10 +516,11 @@ assert row.softmax(dim=-1)[2] > 0.98
 # > "Multi-head attention allows the model to jointly attend to information from different representation
 # > subspaces at different positions."
 #
-# One attention gives each word *one* set of weights. But a verb may need both its subject and its object,
-# for different reasons, and one mixture would blur them. So the model runs several attentions side by side,
-# called **heads**. Each head has its own queries, keys and values, and they are narrower: the paper uses
-# $h = 8$ heads of $d_k = d_{model} / h = 64$ numbers. A last matrix, $W^O$, mixes what the heads have found.
+# A single attention function gives each word *one* set of weights. But a verb may need both its subject
+# and its object, for different reasons, and one mixture would blur them. So the model runs several
+# attention functions side by side, called **heads**. Each head has its own queries, keys and values, and
+# they are narrower: the paper uses $h = 8$ heads of $d_k = d_{model} / h = 64$ numbers. A last matrix,
+# $W^O$, mixes what the heads have found.
 #
 # ![Multi-head attention with its four linear maps](../images/multi_head_attention.svg)
 #
@@ -782,11 +784,11 @@ class Decoder(nn.Module):
 # ### 3.2.3 The decoder's mask
 #
 # In training, we know the whole German sentence, and we want to train on all its words at once. So the
-# decoder reads `<s> eine Katze rennt`, and at each position it has to predict the next word:
-# `eine Katze rennt </s>`. But at the position of `eine`, the decoder could look one position ahead, find
-# *Katze*, and copy it. The **causal mask** prevents this. Each position may look at itself and at what stands
-# before it, never at what comes later. So nothing flows *leftward*, from later words to earlier ones. A model
-# that writes each word from the earlier ones is called *auto-regressive*.
+# decoder reads `<s> eine Katze rennt`, and at each position it has to predict the next word: `eine Katze
+# rennt </s>`. But at the position of `eine`, the decoder could look one position ahead, find *Katze*, and
+# copy it. The **causal mask** prevents this. Each position may look at itself and at earlier positions,
+# never at later ones. So nothing flows *leftward*, from later words to earlier ones. A model that writes
+# each word from the earlier ones is called *auto-regressive*.
 #
 # > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property."
 
@@ -800,7 +802,7 @@ def causal_mask(size):
 print(causal_mask(4)[0].int())
 
 # %% [markdown]
-# **To keep:** behind the causal mask, all positions can be trained at once, because none of them sees its
+# **To keep:** with the causal mask, all positions can be trained at once, because none of them sees its
 # answer.
 
 # %% [markdown]
@@ -819,7 +821,7 @@ y = (table[read[2]] * 2 + sinusoids(4, 4))[None]  # (1, 4, 4): one sentence, fou
 show("y, what enters the decoder", y[0], german_read)
 
 # %% [markdown]
-# **First sub-layer.** The German words look at each other, behind the mask:
+# **First sub-layer.** The German words look at each other, under the causal mask:
 
 # %%
 found = layer.self_attn(y, y, y, causal_mask(4))
@@ -1088,8 +1090,8 @@ print(model.load_state_dict(translator.model.state_dict()))
 _ = model.eval()  # no dropout
 
 # %% [markdown]
-# Fifty sentences go through at once. The shorter ones are filled up with padding, which the source mask
-# hides. `translator.forbidden` lists the tokens that must not be written.
+# Fifty sentences go through at once. The shorter ones are padded, and the source mask hides the padding.
+# `translator.forbidden` lists the tokens that must not be written.
 
 # %% tags=["scaffold"]
 tokenizer = translator.src_tokenizer  # text to tokens and back, for both languages
@@ -1210,7 +1212,7 @@ assert abs(rate(16_000, 512, 4000) / rate(4000, 512, 4000) - 1 / 2) < 1e-9
 # %% [markdown]
 # ### 5.4 Regularization
 #
-# *Regularization* makes it harder for a model to learn the training data by heart.
+# *Regularization* makes it harder for a model to memorize the training data.
 #
 # **Dropout.** In training, each number that leaves a sub-layer becomes 0 with probability 0.1, and the others
 # are divided by 0.9. The same happens to the sums of embeddings and positions. So the network cannot rely on
@@ -1311,7 +1313,7 @@ assert numbers.view(2, 3, 2)[0].tolist() == [[10, 11], [12, 13], [20, 21]]
 # ```
 # scores               (B, h, T, S)
 # mask.unsqueeze(1)    (B, 1, 1, S)   right: each sentence has its own mask, the same for all heads
-# mask                    (B, 1, S)   wrong: B now stands where the heads are
+# mask                    (B, 1, S)   wrong: B is now where the heads should be
 # ```
 #
 # When there happen to be as many sentences as heads, you get no error. But each head then takes the mask of
@@ -1457,7 +1459,7 @@ assert report.passed, report
 # - A Transformer layer lets words look at each other and then works on each word alone. It adds each result
 #   to the word's vector and normalizes the sum. The encoder runs once; the decoder reads its own words and
 #   looks at the memory.
-# - In training, the decoder reads the right words, shifted by one and behind a causal mask, so all
+# - In training, the decoder reads the right words, shifted by one and under a causal mask, so all
 #   positions are trained in one pass.
 #
 # **Deeper:** [Does dividing by √d_k still matter after the first

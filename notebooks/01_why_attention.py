@@ -33,9 +33,9 @@ if not find_spec("annotated"):
 # word has to remember *keys* all that time. Can it?
 #
 # Here is a small version of the problem. A network reads a row of random symbols and has to say which
-# symbol was the **first**. There are eight different symbols, so guessing is right 12.5 times in 100. We
-# train a **recurrent network** (RNN), the standard tool before 2017. We stop when it is right 95 times in
-# 100, or after 250 updates.
+# symbol was the **first**. There are eight different symbols, so guessing is right 12.5% of the time. We
+# train a **recurrent network** (RNN), the standard tool before 2017. We stop when it is right 95% of the
+# time, or after 250 updates.
 
 # %%
 import torch
@@ -90,8 +90,8 @@ def train(layer, distance, seed, most=250):
 
 
 # %% [markdown]
-# **Before you run this:** the first symbol stands 4 places back in one case, and 16 places back in the
-# other. How many updates does the RNN need in each case?
+# **Before you run this:** the first symbol is 4 places back in one case, and 16 places back in the other.
+# How many updates does the RNN need in each case?
 
 # %%
 for distance in (4, 16):
@@ -147,8 +147,8 @@ torch.testing.assert_close(package(cat_runs)[0], states)
 # here are random.
 #
 # The neural translators of 2014 joined two RNNs (Cho et al., 2014; Sutskever et al., 2014). The
-# **encoder** reads the English sentence. Its last state goes to the **decoder**, which writes the
-# German sentence, one word after the other.
+# **encoder** reads the English sentence. Its last state goes to the **decoder**, which writes the German
+# sentence, one word after another.
 #
 # ![An RNN encoder-decoder with one vector between its halves; the same with attention; a Transformer's
 # encoder](../images/before.svg)
@@ -497,7 +497,7 @@ for n in (25, 250, 3072):
 #   weighted mean of all encoder states.
 # - In an RNN like ours, the gradient shrinks exponentially with the distance. Through attention, every
 #   word is one step away, and the model finds it by its content, not by its distance.
-# - A recurrent network computes one state after the other. A layer of the Transformer computes all
+# - A recurrent network computes one state after another. A layer of the Transformer computes all
 #   positions at once.
 # - To do so, it compares every pair of words. This is cheap for sentences, but not for long documents.
 #

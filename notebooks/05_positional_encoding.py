@@ -65,7 +65,7 @@ assert blind(first) == blind(second)
 #
 # **The number itself.** We could add 0 to all entries of the first word, 1 to all entries of the second,
 # and so on. But at position 500, the number would be hundreds of times as large as the word's own
-# entries, and the word would drown in it.
+# entries, and it would swamp them.
 #
 # **Binary digits.** A better idea is to write the position in binary: position 6 is `0110`, and
 # position 7 is `0111`. All entries are small, every position has its own pattern, and 16 digits are
@@ -188,9 +188,9 @@ plt.show()
 # ## Only the distance counts
 #
 # Attention compares vectors by their dot product. So what is the dot product of two positions? Take one
-# hand. At the first position it stands at the angle $a$, and at the second position at the angle $b$. This
-# hand's part of the dot product is $\sin a \sin b + \cos a \cos b$, which is $\cos(a - b)$. Only the
-# difference is left.
+# hand. At the first position its angle is $a$, and at the second position its angle is $b$. This hand's
+# part of the dot product is $\sin a \sin b + \cos a \cos b$, which is $\cos(a - b)$. Only the difference
+# is left.
 
 # %% tags=["figure-similarity"]
 import seaborn
@@ -302,9 +302,9 @@ assert before < 0.1
 assert itself > 0.9
 
 # %% [markdown]
-# It fails: every word looks at itself. The matrix `back` now turns the word's entries too, but most pairs
-# of entries turn only a little. So each query still contains almost the same word as the key at its own
-# position, and this pair has the largest dot product.
+# It fails: every word looks at itself. The matrix `back` now turns the word's entries, too, but it turns
+# most pairs of entries only a little. So the query of a word is still very similar to the word's own key,
+# and their dot product is the largest in the row.
 #
 # Is everything lost in the sum, then? No. There are 512 entries, and a model can keep words and positions
 # apart. Suppose that training has left the first 64 entries free of words. These entries hold the 32
@@ -335,7 +335,7 @@ assert weights.diagonal(-1).min() > 0.99
 #
 # The alternative is a second embedding table, with one learned row for each position. BERT and GPT-2 do
 # this. In the paper, the learned table scored 25.7 BLEU, and the sinusoids scored 25.8. In code it is a
-# look-up:
+# lookup:
 
 # %%
 from annotated import LearnedPositions
@@ -351,9 +351,8 @@ show_source(LearnedPositions.forward, docstring=False)
 # > "We chose the sinusoidal version because it may allow the model to extrapolate to sequence lengths longer
 # > than the ones encountered during training." (section 3.5)
 #
-# The authors say *may*, and they show no experiment. Our hand-made head works at position 100,000
-# without any training. But a model that is trained on short sentences has no reason to find our
-# solution.
+# The authors say *may*, and they show no experiment. Our hand-built head works at position 100,000
+# without any training. But a model that is trained on short sentences has no reason to find our solution.
 #
 # *We measured it: [Do positions beyond the trained ones
 # work?](evidence/do_positions_beyond_training_work.ipynb) Not by themselves: a small model that learned
@@ -399,7 +398,7 @@ assert distance.argmin() + 1 == 710
 # **Exercise 2 (medium).** Rotary positions (RoPE; Su et al., 2021) add nothing to the words. They turn
 # each pair of entries of a query or key by an angle, which is the position times the pair's frequency.
 # Write this function. The test checks that the score of a query and a key then depends only on their
-# offset: how many positions before or after the query the key stands.
+# offset: how many positions the key is before or after the query.
 
 
 # %% tags=["exercise"]

@@ -239,10 +239,10 @@ def where_to_look(model):
 assert where_to_look(model) < where_to_look(patient) / 100
 
 # %% [markdown]
-# After five long steps, all positions look the same to the decoder. The decoder cannot tell which
-# symbol stands where, so it cannot copy. It can only guess. There is a likely reason why the later
-# updates do not repair this: if all vectors are the same, their weighted mean is the same too, whatever
-# the weights are. So the gradient hardly tells attention where to look.
+# After five long steps, all positions look the same to the decoder. The decoder cannot tell which symbol
+# is where, so it cannot copy. It can only guess. There is a likely reason why the later updates do not
+# repair this: if all vectors are the same, their weighted mean is the same too, whatever the weights are.
+# So the gradient hardly tells attention where to look.
 #
 # *Is the cause really the length of the steps, or is it the noise in the first few gradients? More data
 # for the first updates does not help, but shorter steps do: [Why warm-up?](evidence/why_warm_up.ipynb)*
@@ -309,10 +309,10 @@ assert rate(8000, 512, 4000) == rate(8000, 512, 8000)
 # %% [markdown]
 # ## Dropout
 #
-# A model with enough weights can learn its training sentences by heart. That is **overfitting**: the
-# model gets better on the training set and worse on everything else. *Regularization* makes learning by
-# heart harder. The paper speaks of three types of regularization. It describes dropout, which it uses
-# in two places, and label smoothing. We begin with dropout:
+# A model with enough weights can memorize its training sentences. That is **overfitting**: the model gets
+# better on the training set and worse on everything else. *Regularization* makes it harder to memorize.
+# The paper speaks of three types of regularization. It describes dropout, which it uses in two places,
+# and label smoothing. We begin with dropout:
 #
 # > "We apply dropout to the output of each sub-layer, before it is added to the sub-layer input and
 # > normalized. In addition, we apply dropout to the sums of the embeddings and the positional encodings in
@@ -340,13 +340,13 @@ assert sum(m.p == 0.1 for m in base.modules() if isinstance(m, nn.Dropout)) == 6
 
 # %% [markdown]
 # In a sub-layer, dropout comes *before* the addition to the residual stream
-# ([06](06_the_full_model.ipynb)). After the addition, it would cut holes into the stream itself, again and
-# again.
+# ([06](06_the_full_model.ipynb)). After the addition, it would cut holes in the stream itself, sub-layer
+# after sub-layer.
 #
-# Does it help? We train on only 100 pairs of sentences, which are easy to learn by heart. Then we look at
-# 100 other pairs that the model has not seen. The measure is the **perplexity**, which is $\exp$ of the
-# mean $-\log p$. A perplexity of 50 means that the model is as uncertain as if it chose among 50 tokens
-# that are equally likely.
+# Does it help? We train on only 100 pairs of sentences, which are easy to memorize. Then we look at 100
+# other pairs that the model has not seen. The measure is the **perplexity**, which is $\exp$ of the mean
+# $-\log p$. A perplexity of 50 means that the model is as uncertain as if it chose among 50 tokens that
+# are equally likely.
 
 # %%
 from annotated import SentencePieceTokenizer, evaluating
@@ -373,7 +373,7 @@ def perplexity(model, pairs):
 
 
 # %%
-def learn_by_heart(dropout):
+def memorize(dropout):
     """Perplexity of known and new pairs after 50, 100, 150 and 200 updates."""
     torch.manual_seed(0)
     model = make_model(500, 500, N=1, d_model=64, d_ff=128, h=4, dropout=dropout, tied_embeddings="all")
@@ -389,7 +389,7 @@ def learn_by_heart(dropout):
     return looks
 
 
-looks = {dropout: learn_by_heart(dropout) for dropout in (0.0, 0.3)}
+looks = {dropout: memorize(dropout) for dropout in (0.0, 0.3)}
 
 # %% [markdown]
 # **Before you run this:** which model has the lower perplexity on the pairs that it was trained on, the one
@@ -413,7 +413,7 @@ for dropout, seen in looks.items():
     print(f", at the end ≈{seen[-1][1]:.0f}")
 
 # %% [markdown]
-# *Figure 3. Without dropout, the model soon knows its 100 pairs by heart (left) and gets worse on new ones
+# *Figure 3. Without dropout, the model soon memorizes its 100 pairs (left) and gets worse on new ones
 # (right). With dropout, the model learns more slowly, but it keeps getting better on new pairs.*
 
 # %% tags=["check"]
@@ -426,8 +426,8 @@ assert min(new for _, new in with_it) < 0.95 * min(new for _, new in without)
 # Because we have so few pairs, we used a dropout of 0.3 instead of the paper's 0.1. In the paper, a model
 # without dropout scores 1.2 BLEU lower (Table 3, row D).
 #
-# **To keep:** dropout makes each number unreliable in training, so the model finds it harder to learn the
-# training set by heart. When the model is used, dropout is off.
+# **To keep:** dropout makes each number unreliable in training, so the model finds it harder to memorize
+# the training set. When the model is used, dropout is off.
 
 # %% [markdown]
 # ## Label smoothing
@@ -546,8 +546,8 @@ assert sum(losses[-20:]) / 20 < 0.6
 #   same length, and the first steps are usually the longest.
 # - Long first steps can make the encoder's vectors alike, and the model may never recover. So the
 #   learning rate starts near 0 and rises for the first few thousand updates.
-# - Dropout makes single numbers unreliable in training, so the model finds it harder to learn its training
-#   set by heart.
+# - Dropout makes single numbers unreliable in training, so the model finds it harder to memorize its
+#   training set.
 # - Label smoothing asks for 0.9 instead of 1. Its lowest possible loss is not 0. In the paper, it hurts
 #   perplexity and helps BLEU.
 #

@@ -126,8 +126,8 @@ assert abs(sum(math.exp(log_prob) for log_prob, _ in everything) - 1) < 1e-9
 
 # %% [markdown]
 # No: *ein Hund* is only the second most probable. *der Hund* is 1.5 times as probable, although *der* is
-# the **least** probable first word. After *der* there is only one way to go on, so *der Hund* keeps all
-# of its probability. After *ein* there are three ways, and they share it.
+# the **least** probable first word. After *der* there is only one way to continue, so *der Hund* keeps
+# all of its probability. After *ein* there are three ways, and they share it.
 #
 # With a real model we cannot list all sentences. With a vocabulary of 10,000 tokens, there are
 # $10{,}000^{20}$ sequences of 20 tokens. So we need a search that looks at more than one sentence and at far
@@ -349,8 +349,8 @@ assert seconds[80][0] / seconds[20][0] > 1.3 * seconds[80][1] / seconds[20][1]
 # numbers. In the paper's base model, one token of one hypothesis takes $2 \cdot 6 \cdot 512$ numbers, which
 # are 24 KB in float32. *More in [15_going_fast](15_going_fast.ipynb).*
 #
-# **To keep:** behind a causal mask, old keys and values never change. So each step computes one new position
-# and finds the others in the cache.
+# **To keep:** with a causal mask, old keys and values never change. So each step computes one new
+# position and finds the others in the cache.
 
 # %% [markdown]
 # ## Beam search for a batch
@@ -358,11 +358,11 @@ assert seconds[80][0] / seconds[20][0] > 1.3 * seconds[80][1] / seconds[20][1]
 # A real search translates $B$ sentences at once, with $k$ hypotheses each. The decoder should process all
 # $B \cdot k$ hypotheses in one pass. Two details need thought.
 #
-# **Choosing.** For each sentence there are $k \cdot V$ ways to go on, where $V$ is the size of the
-# vocabulary. We add the log-probability of each hypothesis so far, its *total*, to the log-probabilities
-# of its next tokens. This gives $k$ rows of $V$ numbers. We put them side by side in one long row and
-# take the largest numbers. If we divide the index of a number in that row by $V$, the quotient says which
-# hypothesis it came from, and the remainder says which token.
+# **Choosing.** For each sentence there are $k \cdot V$ possible continuations, where $V$ is the size of
+# the vocabulary. We add the log-probability of each hypothesis so far, its *total*, to the
+# log-probabilities of its next tokens. This gives $k$ rows of $V$ numbers. We put them side by side in
+# one long row and take the largest numbers. If we divide the index of a number in that row by $V$, the
+# quotient says which hypothesis it came from, and the remainder says which token.
 
 
 # %%
@@ -390,8 +390,8 @@ assert (origin[0, 2], token[0, 2]) == (0, 0)
 #
 # Now we write the whole search. Three points before you read it:
 #
-# - **How many continuations?** Each hypothesis can end in only one way, with `</s>`. So among the $2k$ best
-#   continuations, at most $k$ are finished, and at least $k$ can go on.
+# - **How many continuations?** Each hypothesis can end in only one way, with `</s>`. So among the $2k$
+#   best continuations, at most $k$ are finished, and at least $k$ can be continued.
 # - **Which finished hypotheses count?** As in `beam_of`, only those that are among the $k$ best
 #   continuations. So `set_aside` looks only at these.
 # - **How does the search start?** All $k$ hypotheses are `<s>` alone. If all of them counted, the $k$
@@ -605,7 +605,7 @@ assert tokenizer.decode(paper.tokens) == "Zwei Jungen werfen Schneeball auf eina
 #
 # $$\mathrm{score}(y) = \frac{\log P(y)}{lp(y)}, \qquad lp(y) = \left(\frac{5 + |y|}{6}\right)^{\alpha}$$
 #
-# Here $|y|$ is the number of tokens, including `</s>`. In spite of its name, the penalty helps *long*
+# Here $|y|$ is the number of tokens, including `</s>`. Despite its name, the penalty helps *long*
 # translations: dividing a negative number by a larger number brings it nearer to 0. With α = 0.6, the
 # complete translation wins. With α = 0 the penalty is 1, so it changes nothing. Many programs divide by
 # $|y|$ itself, which makes the score the **mean log-probability per token**.
@@ -803,9 +803,9 @@ assert of_five[-1] < min(alone[10:])
 #
 # - Greedy decoding takes the likeliest token at each step, and beam search keeps the k likeliest beginnings.
 #   Neither is sure to find the likeliest sentence.
-# - Keys and values of old positions never change behind a causal mask, so a cache can keep them. The decoder
-#   then computes $T$ positions instead of about $T^2 / 2$, and the cache holds $2 \cdot N \cdot d_{model}$
-#   numbers per token and hypothesis.
+# - With a causal mask, the keys and values of old positions never change, so a cache can keep them. The
+#   decoder then computes $T$ positions instead of about $T^2 / 2$, and the cache holds $2 \cdot N \cdot
+#   d_{model}$ numbers per token and hypothesis.
 # - A batched beam search takes the best of k · V continuations, and tokens and cache must follow. Forced
 #   decoding tests it.
 # - Short sentences tend to have higher log-probabilities, so a wide beam needs a length penalty.

@@ -14,7 +14,7 @@
 #   matrix product. You can explain how FlashAttention avoids the table of scores, and what several GPUs
 #   must add up.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), and this lesson belongs to its section
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), and this lesson goes with its section
 # 5.2. A number after `≈` may differ on your processor, and times certainly will. You can skip the folded
 # cells: *Scaffolding* measures and draws, and *Check* tests what the text claims.
 
@@ -204,10 +204,10 @@ plt.show()
 # arithmetic is the limit.
 #
 # A picture like Figure 1 is called a **roofline**. On the slope, a call is *memory-bound*: it waits for
-# bytes, and faster arithmetic would not help. Under the flat roof, a call is *compute-bound*. The two lines
-# meet at the *ridge point*. For our core, the figure puts it at a few operations per byte. For an H100 GPU
-# it lies at about 300: by its data sheet, the GPU computes 989 TFLOP/s in 16-bit products and reads 3.35
-# TB/s from memory.
+# bytes, and faster arithmetic would not help. Under the flat roof, a call is *compute-bound*. The two
+# lines meet at the *ridge point*. For our core, the figure puts it at a few operations per byte. For an
+# H100 GPU it is at about 300: by its data sheet, the GPU computes 989 TFLOP/s in 16-bit products and
+# reads 3.35 TB/s from memory.
 #
 # Now the profile makes sense. Dropout and softmax do only a few operations for each number that they fetch.
 # These calls lie far to the left in the figure, so they take a large part of the time although they do little
@@ -366,8 +366,8 @@ assert tables[1] / tables[0] > 3.2
 # tokens on. At 48 tokens, it was slower.
 #
 # Back to our training step. Its attention is fused already, but its loss and its Adam are not. Our loss
-# builds a table of smoothed targets, with an entry for each token and each word of the vocabulary. PyTorch's
-# own loss does without this table, and its fused Adam updates all weights in one call.
+# builds a table of smoothed targets, with an entry for each token and each word of the vocabulary.
+# PyTorch's own loss needs no such table, and its fused Adam updates all weights in one call.
 #
 # **Before you run this:** what share of the time will the matrix products take now?
 
@@ -434,7 +434,7 @@ assert torch.tensor(1e-8, dtype=torch.float16).item() == 0
 # this package, the option is `--precision bf16`.
 #
 # A finished model often needs no more than 8 bits. **Quantization** stores each row of a weight matrix as
-# whole numbers from −127 to 127, with one scale for the row:
+# integers from −127 to 127, with one scale for the row:
 
 # %%
 from copy import deepcopy
@@ -485,7 +485,7 @@ assert sorted(changes["AVX2"])[0] < -1 < -0.3 < sorted(changes["AVX2"])[2]
 #
 # *Figure 3. Data parallelism. The loss of each part is a sum, and the division by all tokens comes last.*
 #
-# One detail easily goes wrong: the loss is a mean over tokens, and the parts have different numbers of
+# One detail is easy to get wrong: the loss is a mean over tokens, and the parts have different numbers of
 # tokens.
 #
 # **Before you run this:** one GPU has short sentences, and another has long ones. Each divides its
@@ -526,9 +526,9 @@ torch.testing.assert_close(divided_last, wanted)
 # a sum is the sum of the gradients. Each GPU computes the gradient of its *summed* loss. The all-reduce adds
 # the gradients and the token counts, and the division comes last.
 #
-# This package's `Trainer` works this way, and `annotated train --help` says how to start it on several GPUs.
-# The same rule holds for *gradient accumulation* ([09](09_first_example.ipynb), exercise 2), in which one GPU
-# processes the parts one after the other.
+# This package's `Trainer` works this way, and `annotated train --help` says how to start it on several
+# GPUs. The same rule holds for *gradient accumulation* ([09](09_first_example.ipynb), exercise 2), in
+# which one GPU processes the parts one after another.
 #
 # **To keep:** add the gradients and the token counts over all GPUs, and divide last.
 

@@ -14,9 +14,9 @@
 # - **After:** you can turn a structure into tokens for a Transformer, score trees by labeled F1, constrain
 #   what a decoder may write, and read the paper's Table 4.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), and this lesson belongs to its section
-# 6.3. A number after `≈` may differ on your processor. You can skip the folded cells: *Scaffolding* prepares
-# data and draws, and *Check* tests what the text claims.
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), and this lesson covers its section
+# 6.3. A number after `≈` may differ on your processor. You can skip the folded cells: *Scaffolding*
+# prepares data and draws, and *Check* tests what the text claims.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -229,9 +229,9 @@ assert f1([None, seen], [had, seen]) == 2 * 6 / 18
 assert list(spans(seen) - spans(had)) == [("NP", 2, 4)]
 
 # %% [markdown]
-# Five of the six brackets agree, so F1 is 5/6. F1 combines two shares. *Precision* is the share of
-# predicted brackets that are right. *Recall* is the share of gold brackets that were found. F1 is their
-# harmonic mean.
+# Five of the six brackets agree, so F1 is 5/6. F1 combines two fractions. *Precision* is the fraction of
+# predicted brackets that are right. *Recall* is the fraction of gold brackets that were found. F1 is
+# their harmonic mean.
 #
 # Is 5/6 a good score? To judge it, you need a baseline. Ours does not read the sentence: it only counts the
 # words and predicts the most frequent tree of that length.
@@ -501,8 +501,8 @@ assert repaired < 0.6 * found.count(None)
 #
 # **Exercise 1 (easy).** Predict first, then write another parser that does not read. English trees branch
 # to the right: the longer part of a phrase usually comes last. So put an NP around the first word, open a
-# VP before each further word except the final punctuation mark, and close all VPs before that mark. Does
-# this parser score better than the 37% of our baseline?
+# VP before each of the other words except the final punctuation mark, and close all VPs before that mark.
+# Does this parser score better than the 37% of our baseline?
 
 
 # %% tags=["exercise"]
