@@ -124,7 +124,7 @@ assert all(right > 0.95 for _, _, right in [train(RNN, 4, seed) for seed in (0, 
 def recurrent(x, W, U):
     """Words (n, d), weights (d, d) -> the hidden state after each word, (n, d)."""
     state, states = torch.zeros_like(x[:1]), []
-    for word in x.split(1):  # one word after the other
+    for word in x.split(1):  # one word after another
         state = torch.tanh(word @ W + state @ U)  # (1, d)
         states.append(state)
     return torch.cat(states)

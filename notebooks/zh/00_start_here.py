@@ -207,7 +207,7 @@ class Embeddings(nn.Module):
 
     def __init__(self, d_model, vocab):
         super().__init__()
-        self.lut = nn.Embedding(vocab, d_model)  # the look-up table
+        self.lut = nn.Embedding(vocab, d_model)  # the lookup table
         self.scale = math.sqrt(d_model)
 
     def forward(self, tokens):  # (B, length) -> (B, length, d_model)
@@ -552,7 +552,7 @@ assert torch.allclose(shuffled, attended[order])
 
 # %%
 class AddNorm(nn.Module):
-    """What stands around each sub-layer: dropout, residual connection, layer normalization."""
+    """What surrounds each sub-layer: dropout, residual connection, layer normalization."""
 
     def __init__(self, d_model, dropout):
         super().__init__()
