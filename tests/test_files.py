@@ -116,13 +116,6 @@ def test_a_byte_order_mark_before_settings_is_dropped(tmp_path):
     assert read_json(tmp_path / "a.json") == read_toml(tmp_path / "a.toml") == {"a": 1}
 
 
-def test_json_comes_back_and_can_be_read(tmp_path):
-    value = {"a": [1, 2.5, None, True], "ü": "ß"}
-    write_json(tmp_path / "v.json", value)
-    assert read_json(tmp_path / "v.json") == value
-    assert "ß" in (tmp_path / "v.json").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff{}", b"[1]", b"[" * 100_000])
 def test_what_is_no_json_object_is_named(content, tmp_path):
     (tmp_path / "v.json").write_bytes(content)

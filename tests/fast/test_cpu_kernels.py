@@ -54,12 +54,6 @@ def test_dropout_masks_the_gradient_where_it_masks_the_value():
     assert 0 < (x.grad == 0).sum() < 1001
 
 
-def test_dropout_repeats_with_its_seed():
-    first, second, third = ((torch.manual_seed(s), quick_dropout(torch.ones(99), 0.5))[1] for s in (1, 1, 2))
-    assert torch.equal(first, second)
-    assert not torch.equal(first, third)
-
-
 def test_dropout_draws_where_its_input_is():
     with torch.device("meta"):  # whatever device is the default
         out = quick_dropout(torch.ones(8, device="cpu"), 0.5)
@@ -81,12 +75,6 @@ def test_dropout_keeps_shape_and_type(shape):
         out = quick_dropout(torch.ones(shape, dtype=dtype), 0.5)
         assert out.shape == shape
         assert out.dtype == dtype
-
-
-def test_dropout_at_its_ends():
-    assert not quick_dropout(torch.ones(100), 1.0).any()
-    assert not quick_dropout(torch.ones(100), 1 - 1e-9).any()
-    assert torch.equal(quick_dropout(torch.ones(100), 1e-9), torch.ones(100))
 
 
 # ---- while the block runs

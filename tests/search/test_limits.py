@@ -11,7 +11,7 @@ from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.attention import padding_mask
-from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.model_folder import load_model, save_model
 from annotated.translation.translator import Translator
 
@@ -109,11 +109,6 @@ def test_a_prefix_must_leave_room_for_the_end(build):
 
 
 # ---- the model's positions
-
-
-@pytest.mark.parametrize(("name", "most"), [("sinusoids", None), ("learned", 20)])
-def test_a_model_knows_how_many_positions_it_has(name, most):
-    assert make_model(12, 12, **SHAPE, **SETTINGS[name]).max_positions == most
 
 
 def test_a_search_ends_where_the_positions_do():

@@ -114,25 +114,6 @@ def test_a_query_that_may_see_nothing_gets_zeros_and_finite_gradients(form, dtyp
     assert not found[0][0, 1].any()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("kind", ["none", "one for all queries", "one for each", "nothing to see"])
-def test_fused_is_readable(dtype, kind):
-    attend = MultiHeadedAttention(4, 16).to(dtype).eval()
-    query, key, value = (random(3, length, 16, dtype=dtype) for length in (5, 6, 6))
-    mask = {"none": None, "one for all queries": torch.rand(3, 1, 6) < 0.6}.get(
-        kind, torch.rand(3, 5, 6) < 0.6
-    )
-    if kind == "nothing to see":
-        mask[1] = False
-    inputs = [query, key, value, *attend.parameters()]
-    fast = fused(attend)(query, key, value, mask)
-    fast_gradients = gradients(fast, inputs)
-    slow = readable(attend)(query, key, value, mask)
-    torch.testing.assert_close(fast, slow)
-    for one, other in zip(fast_gradients, gradients(slow, inputs), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5 if dtype == torch.float32 else 1e-12, rtol=1e-5)
-
-
 def copied(attend):
     """PyTorch's own module with our weights."""
     peer = nn.MultiheadAttention(attend.h * attend.d_k, attend.h, batch_first=True, dtype=torch.float64)

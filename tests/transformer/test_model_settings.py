@@ -11,7 +11,6 @@ from torch import nn
 
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
-from annotated.transformer.positions import LearnedPositions
 
 TINY = {"N": 2, "d_model": 16, "d_ff": 32, "h": 4}
 
@@ -80,19 +79,6 @@ def test_parameters_are_as_many_as_the_paper_says(preset, millions):
     shared = count(model.encoder) + count(model.decoder) + vocab * d + vocab
     assert count(model) == shared
     assert millions[0] * 1e6 <= shared <= millions[1] * 1e6
-
-
-def test_a_final_norm_belongs_to_pre_norm():
-    post, pre = make_model(7, 7, **TINY), make_model(7, 7, **TINY, norm_first=True)
-    assert count(pre) - count(post) == 2 * 2 * 16
-    assert "encoder.norm.weight" in pre.state_dict()
-
-
-def test_learned_positions_cost_a_row_each():
-    plain, learned = (make_model(7, 7, **TINY, positions=p, max_len=30) for p in ("sinusoidal", "learned"))
-    assert count(learned) - count(plain) == 2 * 30 * 16
-    assert isinstance(learned.tgt_embed[1], LearnedPositions)
-    assert learned.tgt_embed[1].lut.weight is not learned.src_embed[1].lut.weight
 
 
 @pytest.mark.parametrize(
