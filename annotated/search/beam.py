@@ -13,6 +13,7 @@ from torch import Tensor
 
 from annotated.search.cache import DecoderCache
 from annotated.search.limits import EXTRA, Penalty, check_search
+from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import EncoderDecoder
 
@@ -169,8 +170,14 @@ def run_beams(
         <s> ─┬─ ein ─┬─ Hund ─── ...       the cache of this sentence:    <s>  ein  die  Hund  Mann
              │       └─ Mann ─── ...       visible to "<s> ein Hund":      x    x          x
              └─ die  (dropped)             visible to "<s> ein Mann":      x    x                x
+
+    The attention of a variant may go by where a token stands in the cache, as rotary positions do. There each
+    hypothesis has a row of its own, which is copied when it branches.
     """
     memory = model.encode(src, src_mask)  # (B, src_len, d_model)
+    tree = all(type(layer.self_attn) is MultiHeadedAttention for layer in model.decoder.layers)
+    if not tree:
+        memory, src_mask = (x.repeat_interleave(k, dim=0) for x in (memory, src_mask))  # (B * k, ...)
     cache = DecoderCache(len(model.decoder.layers))
     tokens = src.new_full((len(src), k, 1), start_symbol)  # (B, k, length)
     itself = torch.eye(k, dtype=torch.bool, device=src.device)
@@ -180,7 +187,8 @@ def run_beams(
     scores[:, 0] = 0
     while searches:
         length = tokens.size(-1)  # of a hypothesis after this step, without the start symbol
-        log_probs = next_log_probs(model, memory, src_mask, tokens, visible, cache)  # (B, k, V)
+        mask = visible if tree else None
+        log_probs = next_log_probs(model, memory, src_mask, tokens, mask, cache)  # (B, k, V)
         log_probs[..., list(forbidden)] = -torch.inf
         for i, search in enumerate(searches):
             if (forced := search.forced(length - 1, end_symbol)) is not None:
@@ -204,10 +212,12 @@ def run_beams(
         rows = torch.tensor(left, dtype=torch.long, device=src.device)
         if len(left) < len(searches):  # the sentences that are done leave the batch
             searches = [searches[i] for i in left]
-            cache.select(rows)
-            memory, src_mask = memory[rows], src_mask[rows]
             scores, origin, token = scores[rows], origin[rows], token[rows]
         parents = rows.unsqueeze(1), origin  # of the hypotheses that go on
+        places = rows if tree else (parents[0] * k + origin).flatten()  # of these in the cache
+        if not tree or len(left) < len(memory):
+            cache.select(places)
+            memory, src_mask = memory[places], src_mask[places]
         tokens = torch.cat([tokens[parents], token.unsqueeze(-1)], dim=-1)
         visible = torch.cat([visible[parents], itself.expand(len(left), k, k)], dim=-1)
 
@@ -217,17 +227,17 @@ def next_log_probs(
     memory: Tensor,
     src_mask: Tensor,
     tokens: Tensor,
-    visible: Tensor,
+    visible: Tensor | None,
     cache: DecoderCache,
 ) -> Tensor:
     """Compute the log-probabilities (B, k, V) of what follows the hypotheses `tokens` (B, k, length).
 
-    Only the last token of each is computed. The k stand side by side, as a sequence does, but have one
-    position; `visible` (B, k, k * length) masks the cache, the new tokens included.
+    Only the last token of each is computed. With `visible` (B, k, k * length), which masks the cache, the new
+    tokens included, the k stand side by side, as a sequence does, but have one position.
     """
     newest = model.tgt_embed(tokens[:, :, -1:].flatten(0, 1), tokens.size(-1) - 1)  # (B * k, 1, d_model)
-    states = model.decoder(newest.view(*tokens.shape[:2], -1), memory, src_mask, visible, cache)
-    return model.generator(states)
+    states = model.decoder(newest.view(len(memory), -1, newest.size(-1)), memory, src_mask, visible, cache)
+    return model.generator(states).view(*tokens.shape[:2], -1)
 
 
 def continuations(scores: Tensor, log_probs: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:

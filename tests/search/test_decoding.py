@@ -1,5 +1,6 @@
 import itertools
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch.nn import functional as F
 from annotated.search.beam import beam_search, continuations, length_penalty
 from annotated.search.cache import DecoderCache
 from annotated.search.greedy import greedy_decode
-from annotated.transformer.attention import padding_mask, subsequent_mask
+from annotated.transformer.attention import MultiHeadedAttention, padding_mask, subsequent_mask
 from annotated.transformer.model import make_model
 
 START, END, PAD = 0, 1, 2
@@ -81,7 +82,7 @@ class Chain(nn.Module):
 class Echo(nn.Module):
     """A decoder whose states are what it is given; it counts its steps."""
 
-    layers = (None,)
+    layers = (SimpleNamespace(self_attn=MultiHeadedAttention(1, 1)),)
     steps = 0
 
     def forward(self, x, *_):

@@ -110,6 +110,20 @@ def test_a_variant_decodes_step_by_step_as_it_does_at_once():
     torch.testing.assert_close(torch.cat(steps, dim=1), at_once, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_variants_hypotheses_have_the_log_probabilities_that_the_whole_model_gives(beam):
+    model = modern().double()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter)  # large weights: the hypotheses differ, and where each token stands counts
+    src = torch.randint(3, 12, (3, 5))
+    for i, found in enumerate(beam_search(model, src, None, [8, 3, 8], beam=beam, n_best=beam, alpha=0.0)):
+        for hypothesis in found:
+            tokens = torch.tensor([[0, *hypothesis.tokens, 1]])
+            states = model(src[i : i + 1], tokens[:, :-1], None, subsequent_mask(tokens.size(1) - 1))
+            expected = -F.nll_loss(model.generator(states)[0], tokens[0, 1:], reduction="sum").item()
+            assert hypothesis.log_prob == pytest.approx(expected, abs=1e-6)
+
+
 class Tabled(MultiHeadedAttention):
     """Attention with a further table, zero at first, and a gate that is nearly shut."""
 
