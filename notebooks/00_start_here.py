@@ -177,8 +177,8 @@ print(len(vocab), "tokens:", *vocab)
 
 # %% [markdown]
 # The next cell trains this model; section 5 explains how. Then the cell rounds all weights to one
-# decimal, so that you can check what follows with a pocket calculator. The printed numbers are rounded as
-# well, so your last digit may differ.
+# decimal, so that you can check what follows with a calculator. The printed numbers are rounded as well,
+# so your last digit may differ.
 
 # %% tags=["scaffold"]
 from annotated import make_model
@@ -941,8 +941,8 @@ assert 0.6 < probabilities[0, number["eine"]] < 0.7
 assert probabilities[1:].max(dim=-1).values.min() > 0.9
 
 # %% [markdown]
-# The model is right at every position. It is least sure of the article: it gives *eine* about two thirds and
-# *ein* one third.
+# The model is right at every position. It is least sure of the article: it gives about two thirds of the
+# probability to *eine* and one third to *ein*.
 #
 # **The loss** says how wrong a model is. For one token it is $-\log p$, where $p$ is the probability that the
 # model gave to the right token. The loss of a sentence is the mean of the losses of its tokens. A model that
@@ -1134,10 +1134,10 @@ assert equal == len(sentences) == 50
 #
 # *Two rows of the paper's Table 1, for $n$ tokens of width $d$.*
 #
-# The last two columns are the two costs of an RNN, time and distance. With self-attention, the distance is
-# gone. The waiting is gone in training, but when it translates, the decoder still writes one word after the
-# other. The price of self-attention is in the column *work*: $n^2$, because every word looks at every word.
-# For sentences of 25 words, this is almost nothing. For books, it is the main problem.
+# The last two columns are the two costs of an RNN, time and distance. With self-attention, the distance
+# is gone. The waiting is gone in training, but when it translates, the decoder still writes one word
+# after another. The price of self-attention is in the column *work*: $n^2$, because every word looks at
+# every word. For sentences of 25 words, this is almost nothing. For books, it is the main problem.
 
 # %% [markdown]
 # ## 5 Training

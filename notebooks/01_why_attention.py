@@ -302,10 +302,9 @@ assert reached["RNN"][64] < 1e-12 < 1e-4 < reached["attention"][64]
 # %% [markdown]
 # ## Does attention learn it?
 #
-# We train the attention layer on our task, with the same code as the RNN. Attention needs one piece of
-# help. It does not see order ([02_attention](02_attention.ipynb) shows why), so it cannot know which
-# symbol is the first. That is why `Remember` adds the vector `mark` to the first symbol. The RNN got the
-# same help.
+# We train the attention layer on our task, with the same code as the RNN. But attention needs some help.
+# It does not see order ([02_attention](02_attention.ipynb) shows why), so it cannot know which symbol is
+# the first. That is why `Remember` adds the vector `mark` to the first symbol. The RNN got the same help.
 #
 # **Before you run this:** the RNN failed at distance 16. Will attention learn it at 16? At 64?
 

@@ -307,9 +307,9 @@ assert itself > 0.9
 # and their dot product is the largest in the row.
 #
 # Is everything lost in the sum, then? No. There are 512 entries, and a model can keep words and positions
-# apart. Suppose that training has left the first 64 entries free of words. These entries hold the 32
-# fastest hands. A head in the paper's model is 64 numbers wide, so its queries and keys can be made from
-# exactly these entries:
+# apart. Suppose that after training, the first 64 entries of all words are 0. In the positions, these
+# entries hold the 32 fastest hands. A head in the paper's model is 64 numbers wide, so its queries and
+# keys can be made from exactly these entries:
 
 # %%
 words[:, :64] = 0.0

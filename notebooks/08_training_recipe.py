@@ -241,8 +241,8 @@ assert where_to_look(model) < where_to_look(patient) / 100
 # %% [markdown]
 # After five long steps, all positions look the same to the decoder. The decoder cannot tell which symbol
 # is where, so it cannot copy. It can only guess. There is a likely reason why the later updates do not
-# repair this: if all vectors are the same, their weighted mean is the same too, whatever the weights are.
-# So the gradient hardly tells attention where to look.
+# repair this: if all vectors are the same, their weighted mean is the same, too, whatever the weights
+# are. So the gradient hardly tells attention where to look.
 #
 # *Is the cause really the length of the steps, or is it the noise in the first few gradients? More data
 # for the first updates does not help, but shorter steps do: [Why warm-up?](evidence/why_warm_up.ipynb)*

@@ -360,10 +360,10 @@ assert 1.9 < fuseds[1] / fuseds[0] < 2.1
 assert tables[1] / tables[0] > 3.2
 
 # %% [markdown]
-# When the sentence is twice as long, attention with the table keeps about four times as many bytes, and the
-# fused form only twice as many. The fused form does *more* arithmetic, because its backward pass computes the
-# scores again. Still, in a recorded benchmark of this package's attention on a CPU, it was faster from 128
-# tokens on. At 48 tokens, it was slower.
+# When the sentence is twice as long, attention with the table keeps about four times as many bytes, and
+# the fused form only twice as many. The fused form does *more* arithmetic, because its backward pass
+# computes the scores again. Still, in a recorded benchmark of this package's attention on a CPU, it was
+# faster for 128 tokens or more. At 48 tokens, it was slower.
 #
 # Back to our training step. Its attention is fused already, but its loss and its Adam are not. Our loss
 # builds a table of smoothed targets, with an entry for each token and each word of the vocabulary.
