@@ -7,9 +7,9 @@ from torch import Tensor
 from torch import distributed as dist
 
 from annotated.data.batches import Batch
+from annotated.devices import half_precision
 from annotated.fast import quick_dropout
 from annotated.tokenizers import WordTokenizer
-from annotated.training.distributed import half_precision
 from annotated.training.loss import LabelSmoothing, rdrop_cross_entropy, smoothed_cross_entropy
 from annotated.transformer.attention import MultiHeadedAttention, attention
 from annotated.transformer.model import EncoderDecoder, make_model

@@ -60,8 +60,8 @@ def test_tokens_are_scored_one_by_one():
     model = make_model(9, 9, N=1, d_model=8, d_ff=16, h=2, dropout=0.5).double()
     src = torch.tensor([[3, 4, 1], [5, 1, PAD]])
     tgt = torch.tensor([[0, 6, 7, 8, 1], [0, 5, 1, PAD, PAD]])
-    found = score_tokens(model, [Batch(src[i : i + 1], tgt[i : i + 1], PAD) for i in (0, 1)], PAD)
-    joined = score_tokens(model, [Batch(src, tgt, PAD)], PAD)
+    found = score_tokens(model, [Batch(src[i : i + 1], tgt[i : i + 1], PAD) for i in (0, 1)])
+    joined = score_tokens(model, [Batch(src, tgt, PAD)])
     assert model.training
     model.eval()
     loss, right = 0.0, 0

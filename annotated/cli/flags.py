@@ -73,7 +73,9 @@ def add_data(group: _ActionsContainer) -> None:
         "(default: multi30k, or with --src own)")  # fmt: skip
     add("--path", type=named, help="place of iwslt or tatoeba on your disk")
     add("--pair", help="source and target language, such as en-de; of sigmorphon2020 one, such as fre")
-    add("--variant", choices=("raw", "tok"), help="form of multi30k: raw, or tokenized and lower-cased")
+    add("--form", dest="variant", choices=("raw", "tok"), help="form of multi30k: raw, or tokenized and "
+        "lower-cased")  # fmt: skip
+    add("--variant", choices=("raw", "tok"), help=SUPPRESS)  # as 0.2.0 called it, and training.json does
     add("--src", type=named, metavar="FILE", help="text of your own instead: a sentence a line, or both "
         "sides in a .tsv, .csv, .jsonl or .parquet file")  # fmt: skip
     add("--tgt", type=named, metavar="FILE", help="translation of --src, line by line")

@@ -133,6 +133,7 @@ def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any
     values = read_toml(path) if path.suffix == ".toml" else read_json(path)
     if path.name == "training.json":
         values.pop("notes", None)  # what a user of `annotated.train` wanted to remember is not a setting
+        values.pop("tensorboard", None)  # of 0.2.0
     if any(isinstance(value, dict) for value in values.values()):
         if name not in values or not all(isinstance(value, dict) for value in values.values()):
             command.error(f"{path} has tables, but no table for {name}, or settings outside of tables")

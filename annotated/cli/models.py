@@ -5,9 +5,9 @@ from pathlib import Path
 
 from annotated.cli.flags import recipes
 from annotated.cli.main import main
+from annotated.devices import is_first, say
 from annotated.files import creating_folder, read_toml, write_json
 from annotated.training.checkpoint import average_checkpoints
-from annotated.training.distributed import is_first, say
 from annotated.translation.model_folder import (
     SETTINGS,
     load_model,

@@ -1,58 +1,38 @@
 """`annotated train`, and the user's own text, which evaluate reads too."""
 
 import argparse
+import inspect
 import os
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
-
-import torch
 
 import annotated
 from annotated.data import Corpus, load_corpus, own_corpus
 from annotated.data.own import Text
 from annotated.data.reading import TABLES
-from annotated.training.distributed import (
-    DistributedError,
-    broadcast,
-    find_device,
-    process_group,
-    raise_on_all_ranks,
-    say,
-)
-from annotated.training.train import Stopped
-
-# Flags that say what text a run reads; training.json remembers them.
-TEXT = ("corpus", "path", "pair", "variant", "src", "tgt", "columns", "val_src", "val_tgt")
-# Flags that are not arguments of `annotated.train`, besides those.
-OTHER = ("command", "out", "device", "threads", "config", "print_config", "traceback", "variants")
+from annotated.devices import say
+from annotated.training.config import TEXT, TrainingConfig
+from annotated.training.distributed import DistributedError, broadcast
+from annotated.training.train import Stopped, keeps_equal
+from annotated.transformer.config import TransformerConfig
 
 
 def train(args: argparse.Namespace) -> int:
     """Train a model; see `annotated train --help`. Returns the exit code, 130 after Ctrl-C."""
-    device = find_device(args.device)
-    if args.vocab is not None and not 5 <= args.vocab <= 10**6:  # words and chars would take it for a limit
-        raise ValueError(f"--vocab must be from 5 to 1000000, not {args.vocab}")
+    name_corpus(args)
+    known = {*inspect.signature(annotated.train).parameters} - {*TEXT}
+    known |= {field.name for kind in (TransformerConfig, TrainingConfig) for field in fields(kind)}
+    settings = {name: value for name, value in vars(args).items() if name in known}
     try:
-        with process_group(device):
-            # A function of its own: a process that leaves the group while it still holds the model may hang.
-            return run_training(broadcast(args), device)
+        annotated.train(partial(training_corpus, args), notes=text_settings(args), **settings)
+    except Stopped as stopped:
+        say(str(stopped))
+        return 130
     except DistributedError as error:
         if int(os.environ.get("LOCAL_RANK") or 0):  # the first process of this machine says it
             return 2
         raise ValueError(error) from error
-
-
-def run_training(args: argparse.Namespace, device: torch.device) -> int:
-    """Train as one of the processes that `train` has joined."""
-    with raise_on_all_ranks():
-        name_corpus(args)
-    settings = {name: value for name, value in vars(args).items() if name not in (*TEXT, *OTHER)}
-    corpus = partial(training_corpus, args)
-    try:
-        annotated.train(corpus, args.out, device=device, notes=text_settings(args), **settings)
-    except Stopped as stopped:
-        say(str(stopped))
-        return 130
     return 0
 
 
@@ -63,7 +43,10 @@ def text_settings(args: argparse.Namespace) -> dict[str, object]:
 
 
 def name_corpus(args: argparse.Namespace) -> None:
-    """Set the corpus, and the languages of one by name, where the flags leave them out."""
+    """Set what the flags leave out: the corpus, its languages, whether pairs with equal sides are kept."""
+    if args.keep_equal is None:
+        kinds = args.src_tokenizer or args.tokenizer, args.tgt_tokenizer or args.tokenizer
+        args.keep_equal = keeps_equal(*kinds)
     if args.src is None and args.tgt is None:
         if args.val_src is not None or args.val_tgt is not None:
             raise ValueError("--val-src goes with --src, which is missing")
@@ -74,13 +57,11 @@ def name_corpus(args: argparse.Namespace) -> None:
         raise ValueError(f"give one of the two, --corpus {args.corpus} or --src {args.src}, not both")
     else:
         args.corpus = "own"
-        if args.keep_equal is None:
-            kinds = {args.src_tokenizer or args.tokenizer, args.tgt_tokenizer or args.tokenizer}
-            args.keep_equal = not kinds.isdisjoint(("chars", "spaces"))
 
 
 def training_corpus(args: argparse.Namespace) -> Corpus:
-    """Read the user's own files, or a corpus by name."""
+    """Read the user's own files, or a corpus by name, as the flags of the first process say."""
+    args = broadcast(args)
     columns = args.columns and args.columns.split(",")
     text = own_files(args.src, args.tgt, "")
     if text is None:

@@ -15,7 +15,7 @@ import torch
 from tqdm import tqdm
 
 from annotated.data.reading import split_lines
-from annotated.training.distributed import find_device, say
+from annotated.devices import find_device, say
 from annotated.translation.translator import Translator
 
 FEWEST, MOST = 16, 1000  # lines for each thread that are translated together: at first, and at most later

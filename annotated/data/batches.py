@@ -39,7 +39,7 @@ class Batch:
     """
 
     def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = 2, lines: list[int] | None = None):
-        self.src, self.src_mask, self.lines = src, padding_mask(src, pad), lines
+        self.src, self.src_mask, self.pad, self.lines = src, padding_mask(src, pad), pad, lines
         if tgt is not None:
             if len(tgt) != len(src):
                 raise ValueError(f"a batch needs as many targets as sources, not {len(tgt)} for {len(src)}")

@@ -1,21 +1,35 @@
-"""A checkpoint of a run: a model folder that also holds the optimizer's state and the position of the run."""
+"""Checkpoints: model folders that also hold the optimizer's state and the position of the run.
 
+`restore` goes on from one, exactly as if the run had not stopped.
+"""
+
+import dataclasses
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
 from torch.optim import Adam
 
+from annotated.devices import say
 from annotated.files import read_json, settings_from_json, sha256, write_json
 from annotated.tokenizers import Tokenizer
-from annotated.training.config import TrainingConfig
+from annotated.training.config import CHANGEABLE, PATHS, TrainingConfig
 from annotated.training.distributed import broadcast
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.model_folder import CONFIG, WEIGHTS, read_config, save_model
+from annotated.translation.model_folder import (
+    CONFIG,
+    SETTINGS,
+    WEIGHTS,
+    load_weights,
+    read_config,
+    training_settings,
+    write_model,
+)
 from annotated.translation.tensor_files import check_tensors, read_tensors, read_with_sums, write_tensors
 
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
@@ -59,12 +73,14 @@ class Progress:
 
     def last_step(self, config: TrainingConfig) -> int:
         """Compute the update that ends the run, unless patience ends it earlier."""
-        done, whole = (math.ceil(n / self.update_batches) for n in (self.batches, self.epoch_batches))
+        done = math.ceil(self.batches / self.update_batches)
+        whole = math.ceil(self.epoch_batches / self.update_batches)
         return min(config.max_steps, self.step - done + whole * (config.epochs - self.epoch))
 
     def begin_epoch(self, batches: int) -> None:
         """Set the number of batches of the current epoch. Raises ValueError where it changed in its midst."""
-        if self.batches and not self.batches < batches == self.epoch_batches:
+        unchanged = batches == self.epoch_batches and self.batches < batches
+        if self.batches and not unchanged:
             raise ValueError(
                 f"the run is at batch {self.batches:,} of an epoch of {self.epoch_batches:,}, which now has "
                 f"{batches:,}; resume it with the data of its beginning"
@@ -87,9 +103,8 @@ class Progress:
             self.stale = 0 if self.best is None or loss < self.best else self.stale + 1
             self.best = loss if self.stale == 0 else self.best
 
-    def minutes_left(self, config: TrainingConfig) -> float:
-        """Estimate the time to the end from the mean time of an update."""
-        return self.seconds / 60 / max(self.step, 1) * (self.last_step(config) - self.step)
+
+# ---- save
 
 
 def save_checkpoint(
@@ -98,13 +113,26 @@ def save_checkpoint(
     tokenizers: Sequence[Tokenizer],
     optimizer: Adam,
     progress: Progress,
+    settings: Mapping[str, Any],
 ) -> None:
     """Write a checkpoint; the optimizer's file names the weights that it belongs to."""
-    save_model(folder, model, *tokenizers)
-    write_tensors(
-        folder / OPTIMIZER, optimizer_tensors(model, optimizer), {WEIGHTS: sha256(folder / WEIGHTS)}
-    )
-    write_json(folder / PROGRESS, asdict(progress))
+    write_model(folder, model, *tokenizers)
+    sums = {WEIGHTS: sha256(folder / WEIGHTS)}
+    write_tensors(folder / OPTIMIZER, optimizer_tensors(model, optimizer), sums)
+    write_json(folder / PROGRESS, dataclasses.asdict(progress))
+    write_json(folder / SETTINGS, settings)
+
+
+def optimizer_tensors(model: EncoderDecoder, optimizer: Adam) -> dict[str, Tensor]:
+    """Return Adam's step and moments by parameter name; a parameter without gradients has none."""
+    return {
+        f"{name}.{part}": value
+        for name, parameter in model.named_parameters()
+        for part, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+# ---- resume
 
 
 def check_whole(checkpoint: Path) -> None:
@@ -120,13 +148,52 @@ def check_whole(checkpoint: Path) -> None:
         raise ValueError(f"{checkpoint}: {WEIGHTS}, {OPTIMIZER} and {PROGRESS} are not of one step")
 
 
-def optimizer_tensors(model: EncoderDecoder, optimizer: Adam) -> dict[str, Tensor]:
-    """Return Adam's step and moments by parameter name; a parameter without gradients has none."""
-    return {
-        f"{name}.{part}": value
-        for name, parameter in model.named_parameters()
-        for part, value in optimizer.state.get(parameter, {}).items()
-    }
+def restore(
+    checkpoint: Path,
+    model: EncoderDecoder,
+    optimizer: Adam,
+    progress: Progress,
+    settings: dict[str, Any],
+    world: int,
+) -> Progress:
+    """Load a checkpoint into the model and its optimizer; returns its position.
+
+    `progress` and `settings` are those of the run that would go on, in `world` processes; of the settings,
+    `accumulate` is set so that an update keeps its size. Raises ValueError where the run would not go on
+    exactly as it began.
+    """
+    saved = Progress.load(checkpoint)
+    check_settings(checkpoint, saved, settings, progress)
+    if saved.update_batches % world:
+        raise ValueError(f"{world} processes cannot share the {saved.update_batches} batches of an update")
+    share = saved.update_batches // world
+    if settings["accumulate"] != share:
+        settings["accumulate"] = share
+        say(f"an update keeps its {saved.update_batches} batches: accumulate is now {share}")
+    load_weights(model, read_tensors(checkpoint / WEIGHTS), checkpoint / WEIGHTS)
+    load_optimizer(optimizer, model, checkpoint)
+    return dataclasses.replace(saved, text=progress.text)
+
+
+def check_settings(
+    checkpoint: Path, saved: Progress, settings: Mapping[str, object], progress: Progress
+) -> None:
+    """Raise ValueError where a run was begun with other settings, that decide its weights, or other text."""
+    run = checkpoint.parents[1]
+    other = f"to change that, begin another run with --init-from {run}"
+    free = {*CHANGEABLE, "notes", "tensorboard"}  # TensorBoard's log is of 0.2.0
+    if progress.text and progress.text == saved.text:
+        free.update(PATHS, ["columns"])
+    if progress.update_batches == saved.update_batches:
+        free.add("accumulate")
+    # A run of an older version does not name all settings: it had the defaults of the others.
+    defaults = {field.name: field.default for field in dataclasses.fields(TrainingConfig)}
+    for name, value in {**defaults, **training_settings(checkpoint)}.items():
+        new = settings.get(name, value)
+        if new != value and name not in free:
+            raise ValueError(f"{run} was begun with {name} = {value!r}, not {new!r}; {other}")
+    if saved.text not in ("", progress.text):
+        raise ValueError(f"{run} was begun with other text to train or validate on; {other}")
 
 
 def load_optimizer(optimizer: Adam, model: EncoderDecoder, checkpoint: Path) -> None:

@@ -41,7 +41,6 @@ class TrainingConfig:
     save_every: int = 0  # updates between checkpoints; 0 saves at the end of each epoch
     log_every: int = 50  # updates between lines of the log
     bleu_every: int = 0  # epochs between greedy translations of the validation text, for BLEU; 0: never
-    tensorboard: bool = False  # a log for TensorBoard too
     seed: int = 0  # random seed of initial weights, order of the data and dropout
 
     def __post_init__(self) -> None:
@@ -73,6 +72,10 @@ class TrainingConfig:
         return self.warmup or max(1, min(4000, updates // 4))
 
 
+# Settings that say what text a run reads, and those of them that are files on this machine.
+PATHS = ("path", "src", "tgt", "val_src", "val_tgt")
+TEXT = ("corpus", "pair", "variant", *PATHS, "columns")
+
 # What a resumed run may change: when it ends, and what is kept of it. All else decides the weights.
 CHANGEABLE = (
     "epochs",
@@ -85,5 +88,4 @@ CHANGEABLE = (
     "log_every",
     "bleu_every",
     "compile",
-    "tensorboard",
 )

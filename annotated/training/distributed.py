@@ -1,10 +1,7 @@
-"""Devices, precision, and the processes that `torchrun` starts."""
+"""The processes that `torchrun` starts for a run, and the signals that stop them."""
 
 import inspect
-import os
-import platform
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +11,8 @@ from typing import Any, TypeVar
 import torch
 from torch import distributed as dist
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from tqdm import tqdm
-from tqdm.auto import tqdm as auto_tqdm
+
+from annotated.devices import node, read_number
 
 Item = TypeVar("Item")
 
@@ -25,101 +21,9 @@ class DistributedError(RuntimeError):
     """An error that every process of a run raises, with the same message."""
 
 
-# ---- device and precision
-
-
-def find_device(device: str | torch.device = "auto") -> torch.device:
-    """Return a device by name, such as "cpu", "cuda" or "cuda:1"; "auto" is the best there is.
-
-    Under `torchrun`, "cuda" is the GPU of this process. Raises ValueError for a device that is missing.
-    """
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if device == "auto":
-        device = next(name for name, present in available.items() if present)
-    try:
-        found = torch.device(device)
-    except RuntimeError:
-        raise ValueError(f"the device must be auto, {', '.join(available)}, not {device!r}") from None
-    if not available.get(found.type, True):
-        raise ValueError(f"there is no {found.type} device on this machine; use auto or cpu")
-    if found.type != "cuda":
-        return found
-    index = read_number("LOCAL_RANK", 0) if found.index is None else found.index
-    if index >= (count := torch.cuda.device_count()):
-        raise ValueError(f"{node()} has no GPU {index}; use --nproc-per-node {count} at most")
-    return torch.device("cuda", index)
-
-
-@contextmanager
-def half_precision(device: torch.device) -> Iterator[None]:
-    """Compute matrix products in bf16 while the block runs, forward and backward; all else stays float32.
-
-    On a GPU that is autocast. On a CPU products round their numbers inside, if it has AMX: autocast would
-    spend more on conversions than it saves in a small model, and the fused attention is slower there.
-    """
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    on_cpu = device.type == "cpu"
-    try:
-        with sdpa_kernel(SDPBackend.MATH) if on_cpu else torch.autocast(device.type, torch.bfloat16):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-@contextmanager
-def default_torch_state(device: torch.device) -> Iterator[None]:
-    """Run a block with gradients and float32; restore random state, dtype, threads and mode after it."""
-    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
-    gpus = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(gpus), torch.inference_mode(False), torch.enable_grad():
-        torch.set_default_dtype(torch.float32)
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(dtype)
-            torch.set_num_threads(threads)
-
-
-# ---- processes
-
-
-def read_number(name: str, default: int) -> int:
-    """Read a whole number from the environment; an empty variable counts as unset."""
-    return int(os.environ.get(name) or default)
-
-
-def is_first() -> bool:
-    """Return whether this is the first process of the run, or the only one."""
-    return read_number("WORLD_SIZE", 1) == 1 or read_number("RANK", 0) == 0
-
-
-def node() -> str:
-    """Name this machine, with its number among those that `torchrun` joins."""
-    return f"node {read_number('GROUP_RANK', 0)} ({platform.node()})"
-
-
-def silent() -> bool:
-    """Return whether this process prints nothing."""
-    return not is_first() or sys.stderr is None or sys.stderr.closed
-
-
-def say(text: str) -> None:
-    """Print a message on standard error, from the first process only, without breaking a progress bar."""
-    if not silent():
-        encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
-        tqdm.write(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)
-
-
-def progress_bar(step: int, total: int) -> tqdm:
-    """Open a bar of updates, in the first process, on a terminal or in a notebook."""
-    # With None, only on a terminal.
-    return auto_tqdm(initial=step, total=total, unit="update", disable=silent() or None)
-
-
 @contextmanager
 def process_group(device: torch.device) -> Iterator[None]:
-    """Join the processes that `torchrun` started while the block runs, if it did and they have not joined.
+    """Join the processes that `torchrun` started, if it did and they have not joined, while the block runs.
 
     Raises DistributedError where another process is lost.
     """

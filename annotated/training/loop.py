@@ -63,7 +63,7 @@ def run_epoch(
     With mode "train" the model is in training mode, and the weights are updated after every `accum_iter`
     batches (and after the last) by the mean over all their tokens, the scheduler ticking once an update. With
     "eval" dropout is off, no gradients are kept, and optimizer, scheduler and state are left alone.
-    Raises ValueError for another mode, training without an optimizer, or batches without a target token.
+    Raises ValueError for another mode, and for batches without a target token.
     """
     state = train_state or TrainState()
     loss, tokens = 0.0, 0
@@ -73,8 +73,8 @@ def run_epoch(
                 states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
                 loss += loss_compute(states, batch.tgt_y, 1)[0].item()
                 tokens += batch.ntokens
-    elif mode != "train" or optimizer is None or accum_iter < 1:
-        raise ValueError("mode must be 'eval', or 'train' with an optimizer and an accum_iter of at least 1")
+    elif mode != "train" or optimizer is None:
+        raise ValueError(f"mode must be 'eval', or 'train' with an optimizer, not {mode!r}")
     else:
         model.train()
         batches = iter(data_iter)
@@ -96,6 +96,7 @@ def update(
     state: TrainState,
 ) -> float:
     """Change the weights once, by the mean over all tokens of the batches; returns their summed loss."""
+    optimizer.zero_grad(set_to_none=True)  # first: an interrupted call may have left gradients
     loss = 0.0
     ntokens = sum(batch.ntokens for batch in group)
     norm = max(ntokens, 1)  # a group of padding alone has a loss of 0, not NaN
@@ -108,7 +109,6 @@ def update(
         state.step += 1
         state.samples += len(batch.src)
     optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
     state.accum_step += 1
     state.tokens += ntokens
     return loss

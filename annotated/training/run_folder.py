@@ -8,7 +8,6 @@ It is a model folder (the newest weights, or their average at the end) that also
                                  the training loss, with label smoothing and R-Drop, "validation_loss" the
                                  cross-entropy without smoothing
     checkpoints/step-00001234/   a model folder with the optimizer's state, the settings and `Progress`
-    tensorboard/                 the log for TensorBoard, if asked for
     run.lock                     empty; held by the process that trains
 """
 
@@ -25,18 +24,15 @@ from typing import Any
 from filelock import FileLock
 from torch.optim import Adam
 
+from annotated.devices import is_first
 from annotated.files import creating_folder, read_json, remove_folder, remove_partials, replacing, write_json
 from annotated.tokenizers import Tokenizer
 from annotated.training.checkpoint import PROGRESS, Progress, check_whole, save_checkpoint
-from annotated.training.config import CHANGEABLE, TrainingConfig
-from annotated.training.distributed import is_first, raise_on_all_ranks
+from annotated.training.distributed import raise_on_all_ranks
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.model_folder import CONFIG, SETTINGS, save_model
+from annotated.translation.model_folder import CONFIG, SETTINGS, WEIGHTS
 
 LOG, LOCK = "log.jsonl", "run.lock"
-
-# Settings that say where the text is. A resumed run must have the same text, wherever that is.
-PLACES = ("path", "src", "tgt", "val_src", "val_tgt", "columns")
 
 
 class RunFolder:
@@ -44,28 +40,20 @@ class RunFolder:
 
     def __init__(self, path: str | Path):
         self.path = Path(path).expanduser().absolute()
-        self.board: Any = None
-
-    def __repr__(self) -> str:
-        return f"RunFolder({str(self.path)!r}, {len(self.checkpoints())} checkpoints)"
-
-    # ---- check, open
 
     @contextmanager
     def open(self, resume: bool) -> Iterator[None]:
-        """Check the folder, and lock it while the block runs. Raises as `check` and `locked` do."""
+        """Check the folder, and keep other processes from it while the block runs.
+
+        Raises ValueError where a run would mix with other files or replace something, or its newest
+        checkpoint is damaged; Timeout, an OSError, where another process trains in the folder.
+        """
         with ExitStack() as stack:
             with raise_on_all_ranks():
                 if is_first():
                     self.check(resume)
                     stack.enter_context(self.locked())
-            stack.callback(self.close)
             yield
-
-    def close(self) -> None:
-        """Close the log for TensorBoard."""
-        if self.board is not None:
-            self.board.close()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -75,7 +63,7 @@ class RunFolder:
             yield
 
     def check(self, resume: bool) -> None:
-        """Raise ValueError where a run would mix with other files or replace something, or is damaged."""
+        """Raise ValueError where a run cannot begin in the folder, or with `resume` cannot go on."""
         checkpoints = self.checkpoints()
         holds_model = (self.path / CONFIG).exists()
         files = sorted(path.name for path in self.path.glob("[!.]*"))
@@ -94,37 +82,7 @@ class RunFolder:
                 if checkpoint == checkpoints[-1]:
                     check_whole(checkpoint)
             except (ValueError, FileNotFoundError) as error:
-                hint = "there is no other checkpoint"
-                if others := [folder.name for folder in checkpoints if folder != checkpoint]:
-                    hint = f"delete the folder {checkpoint}, and the run goes on from {others[-1]}"
-                raise ValueError(f"{error}; {hint}") from None
-
-    def check_resumable(
-        self, checkpoint: Path, settings: Mapping[str, object], text: str, update_batches: int, world: int
-    ) -> int:
-        """Raise ValueError where the run would not go on exactly with these settings, text and processes.
-
-        Returns the number of batches that each process takes of an update.
-        """
-        progress = Progress.load(checkpoint)
-        size, free = progress.update_batches, {*CHANGEABLE, "notes"}
-        other = f"to change that, begin another run with --init-from {self.path}"
-        if text and text == progress.text:
-            free.update(PLACES)
-        if update_batches == size:
-            free.add("accumulate")
-        # A run of an older version does not name all settings: it had the defaults of the others.
-        defaults = {field.name: field.default for field in dataclasses.fields(TrainingConfig)}
-        for name, value in {**defaults, **self.settings(checkpoint)}.items():
-            new = settings.get(name, value)
-            same = new == value or (name == "init_from" and same_folder(new, value))
-            if not same and name not in free:
-                raise ValueError(f"{self.path} was begun with {name} = {value!r}, not {new!r}; {other}")
-        if progress.text not in ("", text):
-            raise ValueError(f"{self.path} was begun with other text to train or validate on; {other}")
-        if size % world:
-            raise ValueError(f"{self.path}: {world} processes cannot share the {size} batches of an update")
-        return size // world
+                raise ValueError(f"{error}; delete the folder {checkpoint} to go on without it") from None
 
     def check_space(self, model: EncoderDecoder, keep: int) -> None:
         """Raise OSError where the disk has no room for the checkpoints that the run will keep."""
@@ -145,11 +103,6 @@ class RunFolder:
     def newest(self) -> Path | None:
         """Return the newest whole checkpoint, if there is one."""
         return next(reversed(self.checkpoints()), None)
-
-    def settings(self, checkpoint: Path | None = None) -> dict[str, Any]:
-        """Read the settings of the run, as a checkpoint has them (those of 0.2.0 have none) or as edited."""
-        path = self.path / SETTINGS
-        return read_json(checkpoint / SETTINGS if checkpoint and (checkpoint / SETTINGS).exists() else path)
 
     def select_checkpoints(self, count: int, of: str, off_schedule: bool = False) -> list[Path]:
         """Select `count` checkpoints: the newest for "last", those of lowest validation loss for "best".
@@ -173,24 +126,18 @@ class RunFolder:
             remove_partials(folder)
         self._trim_log(progress)
         write_json(self.path / SETTINGS, settings)
-        if settings["tensorboard"]:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self.board = SummaryWriter(self.path / "tensorboard", purge_step=progress.step + 1)
 
     def _trim_log(self, progress: Progress) -> None:
         """Drop the lines that were logged after `progress`, and a line that was cut off."""
 
         def is_older(line: bytes) -> bool:
-            if not line.endswith(b"\n"):
-                return False
             try:
                 record = json.loads(line)
-                step = record["step"]
-            except (ValueError, KeyError, TypeError):
-                return True  # somebody's note
+            except ValueError:
+                return False
             validated = progress.validation_loss is not None or "validation_loss" not in record
-            return step < progress.step or (step == progress.step and validated)
+            older = record["step"] < progress.step or (record["step"] == progress.step and validated)
+            return older and line.endswith(b"\n")
 
         log = self.path / LOG
         lines = log.read_bytes().splitlines(keepends=True) if log.exists() else []
@@ -207,10 +154,12 @@ class RunFolder:
         settings: Mapping[str, Any],
     ) -> None:
         """Write a checkpoint, make its weights the run's, and remove the checkpoints not to be kept."""
-        with creating_folder(self.path / "checkpoints" / f"step-{progress.step:08d}") as folder:
-            save_checkpoint(folder, model, tokenizers, optimizer, progress)
-            write_json(folder / SETTINGS, settings)
-        save_model(self.path, model, *tokenizers)
+        checkpoint = self.path / "checkpoints" / f"step-{progress.step:08d}"
+        with creating_folder(checkpoint) as folder:
+            save_checkpoint(folder, model, tokenizers, optimizer, progress, settings)
+        for name in (CONFIG, *(path.name for path in checkpoint.glob("*tokenizer.*")), WEIGHTS):
+            with replacing(self.path / name) as partial:
+                link_or_copy(checkpoint / name, partial)
         self.prune(settings)
 
     def record_validation(self, progress: Progress, settings: Mapping[str, Any]) -> None:
@@ -226,19 +175,18 @@ class RunFolder:
                 remove_folder(checkpoint)
 
     def log(self, record: dict[str, float], progress: Progress) -> None:
-        """Append a line to the log, and to TensorBoard's if asked for."""
+        """Append a line to the log."""
         p = progress
         line = {"step": p.step, "epoch": p.current_epoch, **record, "seconds": round(p.seconds, 3)}
         with (self.path / LOG).open("a", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        if self.board is not None:
-            for name, value in record.items():
-                self.board.add_scalar(name, value, p.step)
-            self.board.flush()
 
 
-def same_folder(one: object, other: object) -> bool:
-    """Return whether two paths, if there are two, lead to one folder."""
-    return None not in (one, other) and Path(str(one)).resolve() == Path(str(other)).resolve()
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file a second name, or where the file system has no links, copy it."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,7 +1,5 @@
 """The learning rate (section 5.3, equation 3)."""
 
-import math
-
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -17,11 +15,6 @@ def rate(step: int, model_size: int, factor: float, warmup: int) -> float:
         raise ValueError(f"model_size and warmup must be at least 1, not {model_size} and {warmup}")
     step = max(step, 1)
     return factor * model_size**-0.5 * min(step**-0.5, step * warmup**-1.5)
-
-
-def factor_for(peak: float, model_size: int, warmup: int) -> float:
-    """The factor with which `rate` peaks at `peak`."""
-    return peak * math.sqrt(model_size * warmup)
 
 
 def noam_scheduler(optimizer: Optimizer, model_size: int, factor: float = 1, warmup: int = 4000) -> LambdaLR:

@@ -1,10 +1,7 @@
 """From sentence pairs to a translator in one call."""
 
-import hashlib
 import math
-import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
@@ -16,20 +13,13 @@ from annotated.data.batches import TokenBatches
 from annotated.data.encoding import SubwordDropout, encode_corpus
 from annotated.data.own import Text, own_corpus
 from annotated.data.parallel import Corpus, shortened
-from annotated.files import creating_folder
+from annotated.devices import default_torch_state, find_device, is_first, say
+from annotated.files import cached_folder
 from annotated.tokenizers import KINDS, Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 from annotated.tokenizers.subwords import SAMPLE
-from annotated.training.config import Preset, TrainingConfig
-from annotated.training.distributed import (
-    broadcast,
-    default_torch_state,
-    find_device,
-    is_first,
-    process_group,
-    raise_on_all_ranks,
-    say,
-)
-from annotated.training.run_folder import LOG, PLACES, RunFolder
+from annotated.training.config import TEXT, Preset, TrainingConfig
+from annotated.training.distributed import broadcast, process_group, raise_on_all_ranks
+from annotated.training.run_folder import LOG, RunFolder
 from annotated.training.trainer import Trainer
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
@@ -109,17 +99,24 @@ def train(
         if kind not in KINDS:
             raise ValueError(f"the tokenizer must be one of {', '.join(KINDS)}, not {kind!r}")
     if keep_equal is None:
-        keep_equal = not {"chars", "spaces"}.isdisjoint(kinds)
+        keep_equal = keeps_equal(*kinds)
     if init_from is not None and Path(init_from).expanduser().is_dir():
         init_from = str(Path(init_from).expanduser().absolute())
     shape, training = split_settings(settings)
     config = getattr(TrainingConfig, preset)(**training)
-    text_notes, other_notes = split_notes(notes or {})
-    size = 8000 if vocab is None and "subwords" in kinds else vocab  # as `train_tokenizer` takes it
-    recorded: Settings = {"tokenizer": tokenizer, "vocab": size, "preset": preset, "init_from": init_from}
-    recorded |= {"src_tokenizer": src_tokenizer, "tgt_tokenizer": tgt_tokenizer, "keep_equal": keep_equal}
-    recorded |= {**shape, **text_notes, **other_notes}
-    run, device = RunFolder(out), find_device(device)
+    recorded: Settings = {
+        "tokenizer": tokenizer,
+        "src_tokenizer": src_tokenizer,
+        "tgt_tokenizer": tgt_tokenizer,
+        "vocab": 8000 if vocab is None and "subwords" in kinds else vocab,  # as `train_tokenizer` takes it
+        "preset": preset,
+        "init_from": init_from,
+        "keep_equal": keep_equal,
+        **shape,
+        **record_notes(notes or {}),
+    }
+    run = RunFolder(out)
+    device = find_device(device)
 
     def read() -> Corpus:
         return corpus() if callable(corpus) else own_corpus(corpus, validation, pair, keep_equal, cache=cache)
@@ -130,14 +127,14 @@ def train(
             return load_start(checkpoint, shape)
         if init_from is not None:
             return load_start(find_model(init_from), shape)
-        return new_model(text, preset, shape, kinds, vocab, text_notes.get("variant") != "tok", cache)
+        return new_model(text, preset, shape, kinds, vocab, recorded.get("variant") != "tok", cache)
 
-    with process_group(device), default_torch_state(device):
+    with process_group(device), default_torch_state(device), run.open(resume):
         # A function of its own: a process that leaves the group while it still holds the trainer may hang.
-        return fit(read, start, run, config, device, recorded, resume, cache)
+        return train_in_group(read, start, run, config, device, recorded, resume, cache)
 
 
-def fit(
+def train_in_group(
     read: Callable[[], Corpus],
     start: Callable[[Corpus], Start],
     run: RunFolder,
@@ -147,10 +144,8 @@ def fit(
     resume: bool,
     cache: str | Path | None,
 ) -> Translator:
-    """Train as one of the processes that have joined: only the first needs the folder, each the text."""
-    with raise_on_all_ranks():
-        if is_first():
-            run.check(resume)
+    """Train as one of the processes that have joined: each needs the text, the first its arguments alone."""
+    config, notes = broadcast((config, notes))
     with raise_on_all_ranks("; every node needs the text, in the same place"):
         corpus = read()
     with raise_on_all_ranks():
@@ -162,30 +157,32 @@ def fit(
     # A sentence must fit into a batch and the model, with the symbols around it.
     room = min(config.max_tokens, model.max_positions or config.max_tokens)
     limit = min(config.max_sentence, room - max(1, len(src.before + src.after)))
-
-    def batches(split: str) -> TokenBatches:
-        pairs, rate = encode_corpus(corpus[split], src, tgt, limit, cache), config.subword_dropout
-        say(pairs.report())
-        if split != "train":
-            return TokenBatches(pairs, config.max_tokens, shuffle=False)
-        say(first_pair(corpus))
-        dropout = SubwordDropout(src, tgt, rate, limit) if rate else None
-        return TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
-
     with raise_on_all_ranks():
-        training = batches("train")
-        validation = batches("val") if "val" in corpus.splits else None
+        pairs = encode_corpus(corpus["train"], src, tgt, limit, cache)
+        say(f"{pairs.report()}\n{first_pair(corpus)}")
+        dropout = SubwordDropout(src, tgt, config.subword_dropout, limit) if config.subword_dropout else None
+        batches = TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
+        validation = None
+        if "val" in corpus:
+            held_out = encode_corpus(corpus["val"], src, tgt, limit, cache)
+            say(held_out.report())
+            validation = TokenBatches(held_out, config.max_tokens, shuffle=False)
     notes = {**notes, "corpus": corpus.name, "pair": corpus.pair}
     text = corpus.fingerprint
-    trainer = Trainer(model, (src, tgt), training.at, validation, config, run, device, notes, text)
+    trainer = Trainer(model, (src, tgt), batches.at, validation, config, run, device, notes, text)
     translator = Translator(model, src, tgt, notes.get("variant") == "tok", corpus.pair)
-    trainer.fit(resume)
+    trainer.run(resume)
     end = f"at step {trainer.progress.step}: the model is in {run.path}"
     if not trainer.progress.finished(config):
         raise Stopped(f"stopped {end}; --resume, in Python resume=True, goes on")
     say(f"finished {end}")
     model.eval()
     return translator
+
+
+def keeps_equal(*kinds: str) -> bool:
+    """Decide whether pairs with equal sides are kept: faults in translation, they are none in spelling."""
+    return not {"chars", "spaces"}.isdisjoint(kinds)
 
 
 def load_start(folder: Path, settings: Settings) -> Start:
@@ -222,15 +219,15 @@ def new_model(
     def learn(kind: str, language: str | None, *sides: str) -> Tokenizer:
         texts = [getattr(text, side) for side in sides]
         every = math.ceil(sum(map(len, texts)) / SAMPLE) if kind == "subwords" else 1
-        key = hashlib.sha256(f"{corpus.fingerprint} {kind} {language} {sides} {vocab}".encode()).hexdigest()
-        folder = cache and Path(cache) / f"tokenizer-{key}"
-        if folder and folder.exists():
-            return load_tokenizer(folder, "tokenizer")
-        tokenizer = train_tokenizer(kind, chain(*(text[::every] for text in texts)), vocab, language)
-        if folder:
-            with suppress(FileExistsError), creating_folder(folder) as partial:
-                save_tokenizer(tokenizer, partial, "tokenizer")
-        return tokenizer
+
+        def train() -> Tokenizer:
+            return train_tokenizer(kind, chain(*(text[::every] for text in texts)), vocab, language)
+
+        if cache is None:
+            return train()
+        key = f"{corpus.fingerprint} {kind} {language} {sides} {vocab}"
+        folder = cached_folder(cache, "tokenizer", key, lambda new: save_tokenizer(train(), new, "tokenizer"))
+        return load_tokenizer(folder, "tokenizer")
 
     if joint:
         src = tgt = learn(kinds[0], languages[0], "src", "tgt")
@@ -241,29 +238,27 @@ def new_model(
 
 
 def first_pair(corpus: Corpus) -> str:
-    """Show the first pair to train on in a line of the terminal."""
-    src, tgt = next(iter(corpus["train"]))
-    names = [f"{name}: " if name else "" for name in (corpus.src_language, corpus.tgt_language)]
-    room = max(20, (shutil.get_terminal_size().columns - len("  such as '' → ''" + "".join(names))) // 2)
-    return f"  such as {names[0]}{shortened(src, room)!r} → {names[1]}{shortened(tgt, room)!r}"
+    """Show the first pair to train on: sides that were swapped are seen at once."""
+    src, tgt = (repr(shortened(sentence)) for sentence in next(iter(corpus["train"])))
+    return f"  such as {corpus.src_language or 'source'}: {src} → {corpus.tgt_language or 'target'}: {tgt}"
 
 
 def split_settings(settings: Settings) -> tuple[Settings, Settings]:
     """Split settings into those of the model and those of training; NumPy's numbers become Python's."""
-    settings = {name: getattr(value, "item", lambda value=value: value)() for name, value in settings.items()}
-    shape, training = ({field.name for field in fields(kind)} for kind in (TransformerConfig, TrainingConfig))
-    shape -= {"src_vocab", "tgt_vocab"}
+    shape = {field.name for field in fields(TransformerConfig)} - {"src_vocab", "tgt_vocab"}
+    training = {field.name for field in fields(TrainingConfig)}
     for name in settings.keys() - shape - training:
         raise TypeError(f"train() got an unexpected keyword argument {name!r}")
-    parts = [{name: settings[name] for name in settings if name in kind} for kind in (shape, training)]
-    return parts[0], parts[1]
+    plain = {name: value.item() if hasattr(value, "item") else value for name, value in settings.items()}
+    first = {name: plain[name] for name in plain if name in shape}
+    return first, {name: plain[name] for name in plain if name in training}
 
 
-def split_notes(notes: Settings) -> tuple[Settings, Settings]:
-    """Split notes into the text's settings, as the command has them, and the rest, under the key "notes"."""
-    known = {name: notes[name] for name in notes if name in ("corpus", "pair", "variant", *PLACES)}
+def record_notes(notes: Settings) -> Settings:
+    """Return notes as training.json has them: the text's settings as the command has them, the rest apart."""
+    known = {name: notes[name] for name in notes if name in TEXT}
     for name, value in known.items():
         if not isinstance(value, str | None):
             raise ValueError(f"the note {name} must be text, not {value!r}")
     other = {name: notes[name] for name in notes if name not in known}
-    return known, {"notes": other} if other else {}
+    return {**known, "notes": other} if other else known

@@ -17,28 +17,30 @@ from typing import Any
 import torch
 from torch import distributed as dist
 from torch import nn
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from annotated.data.batches import Batch, TokenBatches, mixed_seed
+from annotated.devices import default_torch_state, half_precision, say, silent
 from annotated.fast import CpuKernels
 from annotated.tokenizers import Tokenizer
 from annotated.training import distributed
-from annotated.training.checkpoint import Progress, average_checkpoints, broadcast_state, load_optimizer
+from annotated.training.checkpoint import Progress, average_checkpoints, broadcast_state, restore
 from annotated.training.config import TrainingConfig
-from annotated.training.distributed import all_reduce, broadcast, raise_on_all_ranks, say
+from annotated.training.distributed import all_reduce, broadcast, raise_on_all_ranks
 from annotated.training.loss import SummedLoss
 from annotated.training.run_folder import RunFolder
-from annotated.training.schedule import factor_for, rate
+from annotated.training.schedule import rate
 from annotated.training.validation import Validation
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.model_folder import (
-    WEIGHTS,
     check_can_be_saved,
     load_model,
     load_weights,
+    random_output,
     save_model,
+    training_settings,
+    write_model,
 )
-from annotated.translation.tensor_files import read_tensors
 
 ADVICE = "begin another run, with a lower learning rate or with clip: resumed, this one would end here again"
 
@@ -94,25 +96,30 @@ class Trainer:
         With `resume`, go on from the newest checkpoint, or start where there is none. Raises ValueError
         where `out` holds another run, TrainingError where the loss is not finite, before weights change.
         """
-        with distributed.default_torch_state(self.device), self.out.open(resume):
-            self.set_up(resume)
-            self.rehearse()
-            c, p = self.config, self.progress
-            bar = distributed.progress_bar(p.step, p.last_step(c))
-            with bar, distributed.stop_on_interrupt() as stop_asked:
-                if self.validation_due():  # the run was killed between checkpoint and validation
-                    self.validate()
-                stop = False
-                while not (stop or p.finished(c)):
-                    stop = self.train_epoch(stop_asked, bar)
-            if p.finished(c):
-                self.average()
+        with default_torch_state(self.device), self.out.open(resume):
+            self.run(resume)
         return self.out.path
+
+    def run(self, resume: bool) -> None:
+        """Train in the run's folder, which is open."""
+        self.begin(resume)
+        self.rehearse()
+        c, p = self.config, self.progress
+        # With None, a bar is shown on a terminal or in a notebook.
+        bar = tqdm(initial=p.step, total=p.last_step(c), unit="update", disable=silent() or None)
+        with bar, distributed.stop_on_interrupt() as stop_asked:
+            if self.validation_due():  # the run was killed between checkpoint and validation
+                self.validate()
+            stop = False
+            while not (stop or p.finished(c)):
+                stop = self.train_epoch(stop_asked, bar)
+        if p.finished(c):
+            self.average()
 
     # ---- before the first update
 
-    def set_up(self, resume: bool) -> None:
-        """Load the newest checkpoint or begin a new run, and give its state to all processes."""
+    def begin(self, resume: bool) -> None:
+        """Begin a new run, or restore the newest checkpoint; give the state to all processes."""
         text = self.progress.text
         with raise_on_all_ranks():
             if self.rank == 0:
@@ -122,11 +129,12 @@ class Trainer:
                 self.progress.epoch_batches = len(self.epoch_batches(0))
                 warmup = self.config.warmup_in(self.progress.last_step(self.config))
                 if checkpoint is not None and not self.config.warmup:
-                    warmup = self.out.settings(checkpoint)["warmup"]
+                    warmup = training_settings(checkpoint)["warmup"]
                 self.config = dataclasses.replace(self.config, warmup=warmup)
                 self.settings["warmup"] = warmup
                 if checkpoint is not None:
-                    self.restore(checkpoint)
+                    parts = self.model, self.optimizer, self.progress, self.settings
+                    self.progress = restore(checkpoint, *parts, self.world)
                 self.out.start(self.settings, self.progress)
         if self.world > 1:
             self.config, self.progress = broadcast((self.config, self.progress))
@@ -135,28 +143,19 @@ class Trainer:
                     raise ValueError("the text to train or validate on differs from that of the first node")
             broadcast_state(self.model, self.optimizer)
 
-    def restore(self, checkpoint: Path) -> None:
-        """Load a checkpoint. Raises ValueError if it does not fit the model, the settings or the text."""
-        p = self.progress
-        share = self.out.check_resumable(checkpoint, self.settings, p.text, p.update_batches, self.world)
-        if self.settings["accumulate"] != share:
-            self.settings["accumulate"] = share
-            say(f"an update keeps its {share * self.world} batches: accumulate is now {share}")
-        load_weights(self.model, read_tensors(checkpoint / WEIGHTS), checkpoint / WEIGHTS)
-        load_optimizer(self.optimizer, self.model, checkpoint)
-        self.progress = dataclasses.replace(Progress.load(checkpoint), text=p.text)
-
     def rehearse(self) -> None:
         """Try what the run will need later: scoring, space on the disk, saving and loading the model."""
         with raise_on_all_ranks():
             if self.validation is not None:
                 self.validation.rehearse(self.model, self.config.bleu_every > 0)
             if self.rank == 0:
-                check_can_be_saved(self.model, train=True)
                 self.out.check_space(self.model, self.config.keep)
                 with TemporaryDirectory(prefix=".rehearsal.", suffix=".partial", dir=self.out.path) as folder:
                     save_model(Path(folder), self.model, *self.tokenizers)
-                    load_model(folder)
+                    copy, *_ = load_model(folder)
+                with torch.no_grad():
+                    random_output(copy.train())  # what training changes must come back too
+                check_can_be_saved(copy)
 
     # ---- updates
 
@@ -222,7 +221,7 @@ class Trainer:
         batch.to(self.device)
         # Processes add up their gradients at the last batch of an update.
         local = nullcontext() if last or self.world == 1 else self.loss.no_sync()
-        half = distributed.half_precision(self.device) if self.config.precision == "bf16" else nullcontext()
+        half = half_precision(self.device) if self.config.precision == "bf16" else nullcontext()
         with local, half, CpuKernels() if self.device.type == "cpu" else nullcontext():
             loss = self.loss(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y) * weight
             loss.backward()
@@ -231,7 +230,8 @@ class Trainer:
     def rate(self) -> float:
         """Return the learning rate of the latest update (equation 3)."""
         c, width = self.config, self.model.config.d_model
-        return rate(self.progress.step, width, factor_for(c.learning_rate, width, c.warmup), c.warmup)
+        factor = c.learning_rate * math.sqrt(width * c.warmup)  # gives that peak
+        return rate(self.progress.step, width, factor, c.warmup)
 
     def report(self, loss: float, bar: tqdm) -> None:
         """Move the bar; every `log_every` updates and at the end of an epoch, log the mean loss."""
@@ -268,33 +268,39 @@ class Trainer:
         if self.rank == 0:
             self.out.log(record, p)
             self.out.record_validation(p, self.settings)
-            left = f"; about {m:,.0f} min left" if (m := p.minutes_left(c)) > 0 else ""
+            minutes = p.seconds / 60 / p.step * (p.last_step(c) - p.step)
+            left = f"; about {minutes:,.0f} min left" if minutes > 0 else ""
             say(f"epoch {p.current_epoch}, step {p.step}: {line}{left}")
 
     # ---- the end
 
     def average(self) -> None:
-        """Save the mean of the checkpoints that the settings name, unless the newest scores better."""
-        c, newest = self.config, self.progress.validation_loss
-        count = self.load_mean(lambda: self.out.select_checkpoints(max(1, c.average), c.average_of, True))
-        if count > 1:
-            name = mean = f"the mean of the {c.average_of} {count} checkpoints"
-            if self.validation is not None and newest is not None:
-                loss = self.validation.score(self.model).loss
-                say(f"validation cross-entropy {loss:.4f} of {mean}, {newest:.4f} of the newest")
-                if loss > newest:
-                    name = "the newest checkpoint"
-                    self.load_mean(lambda: self.out.checkpoints()[-1:])
-            say(f"the model is {name}")
-        if self.rank == 0:
-            save_model(self.out.path, self.model, *self.tokenizers)
-
-    def load_mean(self, select: Callable[[], list[Path]]) -> int:
-        """Load the mean of checkpoints of the first process in all processes; returns how many they are."""
+        """Save the mean of the checkpoints that the settings name, unless one of them alone scores better."""
+        c = self.config
         folders: list[Path] = []
+        alone = None  # the validation loss of the newest of them, or the best
         with raise_on_all_ranks():
             if self.rank == 0:
-                folders = select()
+                folders = self.out.select_checkpoints(max(1, c.average), c.average_of, True)
+                alone = Progress.load(folders[-1]).validation_loss
+        folders, alone = broadcast((folders, alone))
+        self.load_mean(folders)
+        if len(folders) > 1:
+            name = mean = f"the mean of the {c.average_of} {len(folders)} checkpoints"
+            if self.validation is not None and alone is not None:
+                loss = self.validation.score(self.model).loss
+                one = {"last": "the newest checkpoint", "best": "the best checkpoint"}[c.average_of]
+                say(f"validation cross-entropy {loss:.4f} of {mean}, {alone:.4f} of {one}")
+                if loss > alone:
+                    name = one
+                    self.load_mean(folders[-1:])
+            say(f"the model is {name}")
+        if self.rank == 0:
+            write_model(self.out.path, self.model, *self.tokenizers)
+
+    def load_mean(self, folders: Sequence[Path]) -> None:
+        """Load the mean of checkpoints, which the first process reads, in all processes."""
+        with raise_on_all_ranks():
+            if self.rank == 0:
                 load_weights(self.model, average_checkpoints(folders), self.out.path)
         broadcast_state(self.model)
-        return broadcast(len(folders))

@@ -34,7 +34,7 @@ class Validation:
     def score(self, model: EncoderDecoder) -> TokenScores:
         """Compute the cross-entropy and the accuracy of the model's predictions."""
         batches, device = self.share(), next(model.parameters()).device
-        scores = score_tokens(model, batches, self.tokenizer.pad) if batches else TokenScores(0.0, 0.0, 0)
+        scores = score_tokens(model, batches) if batches else TokenScores(0.0, 0.0, 0)
         if not dist.is_initialized():
             return scores
         n = scores.ntokens
@@ -54,6 +54,6 @@ class Validation:
     def rehearse(self, model: EncoderDecoder, with_bleu: bool) -> None:
         """Raise now whatever would be raised after the first epoch; processes do not communicate."""
         with torch.random.fork_rng([]):
-            score_tokens(model, [self.batches.collate(self.batches.batches(0)[0])], self.tokenizer.pad)
+            score_tokens(model, [self.batches.collate(self.batches.batches(0)[0])])
         if with_bleu:
             bleu(["a"], ["a"], self.bleu_tokenizer)

@@ -52,7 +52,7 @@ class TokenScores:
         return math.exp(self.loss)
 
 
-def score_tokens(model: EncoderDecoder, batches: Iterable[Batch], pad: int = 2) -> TokenScores:
+def score_tokens(model: EncoderDecoder, batches: Iterable[Batch]) -> TokenScores:
     """Score every target token of the batches, in evaluation mode and without gradients.
 
     Raises ValueError where there is no token to score.
@@ -63,7 +63,7 @@ def score_tokens(model: EncoderDecoder, batches: Iterable[Batch], pad: int = 2) 
         for batch in batches:
             batch.to(device)
             states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-            real = batch.tgt_y != pad
+            real = batch.tgt_y != batch.pad
             for rows, tgt_y in zip(states[real].split(CHUNK), batch.tgt_y[real].split(CHUNK), strict=True):
                 log_probs = model.generator(rows)  # (CHUNK, vocab)
                 loss += F.nll_loss(log_probs, tgt_y, reduction="sum").item()

@@ -12,12 +12,11 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from annotated.files import read_json, settings_from_json, write_json
 from annotated.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
@@ -100,78 +99,46 @@ def model_with(config: TransformerConfig, tensors: Mapping[str, Tensor], source:
     return model
 
 
-# ---- what is saved is what was trained
+# ---- what is saved is what comes back
 
 
-def check_can_be_saved(model: EncoderDecoder, train: bool = False) -> None:
-    """Raise ValueError, naming the module, for a model that a model folder would bring back as another.
+def check_can_be_saved(model: EncoderDecoder) -> None:
+    """Raise ValueError for a model that a model folder would bring back as another.
 
     A folder keeps the settings, the parameters and the persistent buffers. Loading calls the constructors
     again, which make everything else, so what changes or is drawn at random must be a parameter or a buffer:
 
         self.slopes = 2.0 ** -torch.arange(1, h + 1)  # made by every constructor
         self.register_buffer("mean", torch.zeros(d_model))  # changed by `self.mean.lerp_(...)` in `forward`
-
-    The check rebuilds the model and compares both on a random batch; with `train`, the copy then computes in
-    training mode, and is rebuilt and compared too.
     """
     if not isinstance(getattr(model, "config", None), TransformerConfig):
         raise ValueError("the model has no settings: build it with make_model or EncoderDecoder.from_config")
     if not isinstance(model, EncoderDecoder):
         raise ValueError(f"the model is wrapped in {type(model).__name__}: save what is inside of it")
-    device = next(model.parameters()).device
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        copy = rebuild(model)
-        compare(model, copy)
-        if train:
-            with torch.no_grad():
-                trace(copy.train())
-            compare(copy, rebuild(copy))
+    copy = build(model.config)
+    load_weights(copy, state(model), "the model")
+    check_same(model, copy)
 
 
-def rebuild(model: EncoderDecoder) -> EncoderDecoder:
-    """Build a model again as loading does, with these parameters and buffers, on the same device."""
-    copy, like = build(model.config), next(model.parameters())
-    load_weights(copy, {name: tensor.detach().cpu() for name, tensor in state(model).items()}, "the model")
-    return copy.to(like.device) if like.dtype == torch.float32 else copy.to(like)
+def check_same(model: EncoderDecoder, loaded: EncoderDecoder) -> None:
+    """Raise ValueError where two models compute different outputs of the same random batch."""
+    loaded = loaded.to(next(model.parameters()))  # its device and its precision
+    with evaluating(model), evaluating(loaded):
+        one, other = random_output(model), random_output(loaded)
+    if one.shape != other.shape or not torch.allclose(one, other, 1e-4, 1e-5, equal_nan=True):
+        raise ValueError(
+            "the model would not come back as it is: loading builds what the settings say, then fills in "
+            "parameters and persistent buffers, and nothing else"
+        )
 
 
-def compare(model: EncoderDecoder, copy: EncoderDecoder) -> None:
-    """Raise ValueError naming the first module of the model whose copy computes something else."""
-    with evaluating(model), evaluating(copy):
-        ours, theirs = trace(model), trace(copy)
-    for name, output in ours.items():
-        if name in theirs and differ(output, theirs[name]):
-            raise ValueError(
-                f"{name or 'the model'} or the module around it would not come back as it is: loading builds "
-                "what the settings say, then fills in parameters and persistent buffers, and nothing else"
-            )
-
-
-def trace(model: EncoderDecoder) -> dict[str, Any]:
-    """Run a model on a random batch; return the output of each module by its name, in the order of calls."""
-    outputs: dict[str, Any] = {}
-
-    def record(name: str, _: nn.Module, __: Any, output: Any) -> None:
-        outputs[name] = output.clone() if isinstance(output, Tensor) else output
-
-    hooks = [module.register_forward_hook(partial(record, name)) for name, module in model.named_modules()]
-    try:
-        torch.manual_seed(0)
-        c, device, length = model.config, next(model.parameters()).device, min(16, model.max_positions or 16)
-        src, tgt = (torch.randint(size, (2, length)).to(device) for size in (c.src_vocab, c.tgt_vocab))
-        states = model.forward(src, tgt, None, subsequent_mask(length, device))  # compiled or not
-        return outputs | {"": model.generator(states)}
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def differ(ours: Any, theirs: Any) -> bool:
-    """Tell whether two tensors are further apart than rounding."""
-    if not (isinstance(ours, Tensor) and isinstance(theirs, Tensor)):
-        return False  # the modules that use it show it
-    return ours.shape != theirs.shape or not torch.allclose(ours, theirs, 1e-4, 1e-5, equal_nan=True)
+def random_output(model: EncoderDecoder) -> Tensor:
+    """Compute log-probabilities for a batch of random tokens, the same each time."""
+    device, length = next(model.parameters()).device, min(16, model.max_positions or 16)
+    generator = torch.Generator().manual_seed(0)
+    sizes = model.config.src_vocab, model.config.tgt_vocab
+    src, tgt = (torch.randint(size, (2, length), generator=generator).to(device) for size in sizes)
+    return model.generator(model.forward(src, tgt, None, subsequent_mask(length, device)))
 
 
 def check_vocabularies(
@@ -200,7 +167,13 @@ def save_model(
 ) -> None:
     """Write a model folder. Raises ValueError as `check_whole` does, and then writes nothing."""
     check_whole(model, src_tokenizer, tgt_tokenizer)
-    folder = Path(folder).expanduser()
+    write_model(Path(folder).expanduser(), model, src_tokenizer, tgt_tokenizer)
+
+
+def write_model(
+    folder: Path, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
+) -> None:
+    """Write a model folder, unchecked."""
     joint = src_tokenizer is tgt_tokenizer  # it is stored once
     names = {side: "tokenizer" if joint else f"{side}_tokenizer" for side in ("src", "tgt")}
     folder.mkdir(parents=True, exist_ok=True)

@@ -144,17 +144,6 @@ def test_the_end_counts_wherever_it_comes(one_thread, tmp_path):
         assert torch.equal(read_tensors(tmp_path / WEIGHTS)[name], tensor)
 
 
-def test_a_checkpoint_that_does_not_say_why_it_was_made_counts(one_thread, tmp_path):
-    make_trainer(tmp_path / "whole").fit()
-    make_trainer(tmp_path / "run", max_steps=16).fit()
-    for folder in (tmp_path / "run" / "checkpoints").iterdir():
-        progress = read_json(folder / "progress.json")
-        del progress["off_schedule"]  # as older versions wrote it
-        write_json(folder / "progress.json", progress)
-    make_trainer(tmp_path / "run").fit(resume=True)
-    assert_same_run(tmp_path / "run", tmp_path / "whole")
-
-
 def test_a_run_keeps_its_settings(whole):
     for settings, names in (
         ({"learning_rate": 0.5}, "learning_rate = 0.08, not 0.5"),
@@ -179,34 +168,6 @@ def test_a_setting_that_the_run_did_not_know_has_its_default(one_thread, tmp_pat
     make_trainer(tmp_path, max_steps=3).fit(resume=True)
 
 
-def test_a_model_of_another_shape_is_named(whole):
-    with pytest.raises(ValueError, match=r"model.safetensors: tensor .* has shape"):
-        make_trainer(whole, model={"d_model": 32}, **DROPOUT).fit(resume=True)
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "says"),
-    [
-        ("progress.json", b"{", "progress.json is not valid JSON"),
-        ("optimizer.safetensors", b"cut", "optimizer.safetensors is not a whole safetensors file"),
-        (WEIGHTS, b"cut", "model.safetensors is not a whole safetensors file"),
-        ("src_tokenizer.json", b"{", "src_tokenizer.json is not valid JSON"),
-    ],
-)
-def test_a_damaged_checkpoint_is_named(file, content, says, tmp_path):
-    make_trainer(tmp_path, max_steps=2).fit()
-    (tmp_path / "checkpoints" / "step-00000002" / file).write_bytes(content)
-    with pytest.raises(ValueError, match=f"{says}.*; there is no other checkpoint$"):
-        make_trainer(tmp_path, max_steps=3).fit(resume=True)
-
-
-def test_a_run_without_checkpoints_cannot_go_on(tmp_path):
-    make_trainer(tmp_path, max_steps=2).fit()
-    shutil.rmtree(tmp_path / "checkpoints")
-    with pytest.raises(ValueError, match="no checkpoint to go on from"):
-        make_trainer(tmp_path, max_steps=3).fit(resume=True)
-
-
 @pytest.mark.parametrize("file", ["progress.json", "optimizer.safetensors", WEIGHTS])
 def test_a_damaged_checkpoint_can_be_done_without(file, one_thread, tmp_path):
     settings = {"max_steps": 12, "save_every": 4, "keep": 3}
@@ -214,32 +175,11 @@ def test_a_damaged_checkpoint_can_be_done_without(file, one_thread, tmp_path):
     make_trainer(tmp_path / "run", **settings).fit()
     damaged = tmp_path / "run" / "checkpoints" / "step-00000012"
     (damaged / file).unlink()
-    with pytest.raises(
-        ValueError, match=f"; delete the folder {damaged}, and the run goes on from step-00000008$"
-    ):
+    with pytest.raises(ValueError, match=f"; delete the folder {damaged} to go on without it$"):
         make_trainer(tmp_path / "run", **settings).fit(resume=True)
     shutil.rmtree(damaged)
     make_trainer(tmp_path / "run", **settings).fit(resume=True)
     assert_same_run(tmp_path / "run", tmp_path / "whole")
-
-
-def test_a_lost_log_is_begun_again(tmp_path):
-    make_trainer(tmp_path, max_steps=4).fit()
-    (tmp_path / "log.jsonl").unlink()
-    make_trainer(tmp_path, max_steps=6).fit(resume=True)
-    assert [line["step"] for line in log_of(tmp_path)] == [6, 6]
-
-
-def test_an_older_checkpoint_that_is_damaged_is_found_before_training(tmp_path):
-    make_trainer(tmp_path, max_steps=12).fit()
-    damaged = tmp_path / "checkpoints" / "step-00000008"
-    (damaged / "progress.json").unlink()
-    trainer = make_trainer(tmp_path)
-    with pytest.raises(ValueError, match=f"delete the folder {damaged}, and .* from step-00000012$"):
-        trainer.fit(resume=True)
-    assert trainer.progress.step == 0
-    shutil.rmtree(damaged)
-    make_trainer(tmp_path).fit(resume=True)
 
 
 # ---- exactly, or not at all
@@ -255,13 +195,6 @@ def test_other_text_is_refused(tmp_path):
             make_trainer(tmp_path, text=text).fit(resume=True)
     assert read_json(tmp_path / "training.json") == before
     make_trainer(tmp_path, max_steps=6, text="a").fit(resume=True)
-
-
-def test_a_run_that_knew_no_text_is_held_to_the_one_it_got(tmp_path):
-    make_trainer(tmp_path, max_steps=1).fit()
-    make_trainer(tmp_path, max_steps=2, text="a").fit(resume=True)
-    with pytest.raises(ValueError, match="was begun with other text"):
-        make_trainer(tmp_path, max_steps=3, text="b").fit(resume=True)
 
 
 def test_the_same_text_in_another_place_is_the_same(tmp_path):
@@ -296,9 +229,7 @@ def test_a_position_that_is_not_this_runs_is_refused(field, value, says, tmp_pat
     write_json(path, {**read_json(path), field: value})
     with pytest.raises(ValueError, match=says) as caught:
         make_trainer(tmp_path).fit(resume=True)
-    assert ("delete the folder" in str(caught.value) or "no other checkpoint" in str(caught.value)) == (
-        field == "step"
-    )
+    assert ("delete the folder" in str(caught.value)) == (field == "step")
 
 
 @pytest.mark.parametrize("file", [WEIGHTS, "optimizer.safetensors", "progress.json"])
@@ -308,23 +239,6 @@ def test_a_checkpoint_of_two_steps_is_refused(file, one_thread, tmp_path):
     shutil.copyfile(older / file, newer / file)
     with pytest.raises(ValueError, match=f"not of one step; delete the folder {newer}"):
         make_trainer(tmp_path).fit(resume=True)
-
-
-@pytest.mark.parametrize("edit", [lambda log: b"// my note\n" + log, lambda log: log.replace(b"\n", b"\r\n")])
-def test_an_edited_log_is_not_torn(edit, one_thread, tmp_path):
-    make_trainer(tmp_path, max_steps=8).fit()
-    edited = edit((tmp_path / "log.jsonl").read_bytes())
-    (tmp_path / "log.jsonl").write_bytes(edited + b'{"step": 9, "loss": 1}\n{"step": 10, "lo')
-    make_trainer(tmp_path, max_steps=9).fit(resume=True)
-    assert (tmp_path / "log.jsonl").read_bytes().startswith(edited + b'{"step": 9, "epoch": 2, ')
-
-
-@pytest.mark.parametrize(("name", "value"), [("learning_rate", 0.5), ("seed", 3), ("smoothing", 0.2)])
-def test_a_setting_edited_in_the_file_is_refused(name, value, tmp_path):
-    make_trainer(tmp_path, max_steps=2).fit()
-    write_json(tmp_path / "training.json", {**read_json(tmp_path / "training.json"), name: value})
-    with pytest.raises(ValueError, match=f"was begun with {name} = "):
-        make_trainer(tmp_path, max_steps=3, **{name: value}).fit(resume=True)
 
 
 def scores_of(monkeypatch, *losses):
@@ -452,15 +366,6 @@ def test_a_run_knows_its_text_wherever_that_lies(flags, text, tmp_path, capfd):
     assert main(resume) == 2
     assert "was begun with other text" in capfd.readouterr().err.splitlines()[-1]
     assert main([*resume, *flags[1:5]]) == 0  # the first files again
-
-
-def test_a_second_run_in_a_folder_is_refused(flags, text, capfd):
-    out = str(whole_run(flags, text))
-    capfd.readouterr()
-    assert main([*flags, "--out", out]) == 2
-    error = capfd.readouterr().err
-    assert error.count("\n") == 1
-    assert "already holds a run" in error
 
 
 def test_a_run_killed_before_its_first_checkpoint_remembers_its_flags(flags, text, tmp_path, capfd):

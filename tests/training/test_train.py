@@ -1,7 +1,6 @@
 """`annotated.train`: from pairs to a translator in one call, the same that the command makes."""
 
 import os
-import re
 import signal
 
 import numpy as np
@@ -78,20 +77,6 @@ def test_faults_are_told_once_and_not_trained_on(tmp_path, capfd, whole):
     assert weights(tmp_path / "run") == weights(whole[0])
 
 
-def test_the_run_begins_by_showing_a_pair(tmp_path, capfd, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "90")
-    pairs = [(f"{src} {'and a cat ' * 9}", f"{tgt} {'und eine Katze ' * 9}") for src, tgt in PAIRS]
-    train(tmp_path / "long", pairs, epochs=1, max_tokens=1000)
-    [line] = [line for line in capfd.readouterr().err.splitlines() if line.startswith("  such as ")]
-    assert len(line) <= 90
-    assert re.fullmatch(r"  such as '.*\.\.\.' → '.*\.\.\.'", line)
-
-
-def test_subwords_that_are_drawn_anew_are_told_once(tmp_path, capfd):
-    train(tmp_path, subword_dropout=0.1, max_steps=1)
-    assert capfd.readouterr().err.count("train: ") == 1
-
-
 def test_a_run_goes_on_from_another_model(whole, tmp_path):
     translator = train(tmp_path / "run", init_from=whole[0], epochs=1)
     assert translator.src_tokenizer.pieces([9]) == whole[1].src_tokenizer.pieces([9])
@@ -129,15 +114,13 @@ def test_a_stopped_run_says_so_and_is_resumed(whole, tmp_path, monkeypatch):
         ({"src_tokenizer": "chars", "tied_embeddings": "all"}, "two vocabularies"),
         ({"tokenizer": "words", "pair": "en-de", "tied_embeddings": "all"}, "two vocabularies"),
         ({"vocab": 3}, "3$"),
-        ({"pair": ("de", "en")}, r"\('de', 'en'\) is not a pair of language codes"),
         ({"notes": {"src": ["a.en"]}}, r"src must be text, not \['a.en'\]"),
-        ({"device": "gpu"}, "the device must be auto"),
     ],
 )
-def test_a_wrong_argument_leaves_no_folder(settings, says, tmp_path):
+def test_a_wrong_argument_leaves_nothing_in_the_way(settings, says, tmp_path):
     with pytest.raises(ValueError, match=says):
         annotated.train(PAIRS, tmp_path / "run", **{**SMALL, **settings})
-    assert not (tmp_path / "run").exists()
+    train(tmp_path / "run", max_steps=1)
 
 
 @pytest.mark.parametrize("name", ["learning_rat", "lr", "src_vocab"])
@@ -194,25 +177,6 @@ def test_notes_are_kept_apart_from_settings(tmp_path, one_thread):
     annotated.Translator.load(tmp_path / "run")
     flags = [f"--src={both}", f"--out={tmp_path / 'run'}", "--resume", "--max-steps=2", "--device=cpu"]
     assert main(["train", *flags]) == 0
-
-
-def test_a_start_is_the_same_by_another_path(whole, tmp_path, monkeypatch):
-    train(tmp_path / "run", init_from=whole[0], max_steps=1)
-    monkeypatch.chdir(whole[0].parent)
-    train(tmp_path / "run", init_from=whole[0].name, max_steps=2, resume=True)
-    with pytest.raises(ValueError, match="init_from = "):
-        train(tmp_path / "run", init_from=tmp_path, max_steps=3, resume=True)
-
-
-def test_an_empty_name_is_not_taken_for_no_model_to_begin_with(tmp_path):
-    with pytest.raises(FileNotFoundError, match="holds no model"):
-        train(tmp_path / "run", init_from="")
-
-
-def test_a_file_where_the_run_should_be(tmp_path):
-    (tmp_path / "run").touch()
-    with pytest.raises(OSError, match="run"):
-        train(tmp_path / "run")
 
 
 def test_a_limit_of_one_sides_subwords_is_not_the_other_sides(tmp_path):

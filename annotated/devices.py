@@ -1,0 +1,85 @@
+"""The devices of this machine, and the place of this process among those that `torchrun` starts."""
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from tqdm import tqdm
+
+
+def find_device(device: str | torch.device = "auto") -> torch.device:
+    """Return a device by name, such as "cpu", "cuda" or "cuda:1"; "auto" is the best there is.
+
+    Under `torchrun`, "cuda" is the GPU of this process. Raises ValueError for a device that is missing.
+    """
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if device == "auto":
+        device = next(name for name, present in available.items() if present)
+    found = torch.device(device)
+    if not available.get(found.type, True):
+        raise ValueError(f"there is no {found.type} device on this machine; use auto or cpu")
+    if found.type == "cuda" and found.index is None:
+        return torch.device("cuda", read_number("LOCAL_RANK", 0))
+    return found
+
+
+@contextmanager
+def half_precision(device: torch.device) -> Iterator[None]:
+    """Compute matrix products in bf16 while the block runs, forward and backward; all else stays float32.
+
+    On a GPU that is autocast. On a CPU products round their numbers inside, if it has AMX: autocast would
+    spend more on conversions than it saves in a small model, and the fused attention is slower there.
+    """
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    on_cpu = device.type == "cpu"
+    try:
+        with sdpa_kernel(SDPBackend.MATH) if on_cpu else torch.autocast(device.type, torch.bfloat16):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def default_torch_state(device: torch.device) -> Iterator[None]:
+    """Run a block with gradients and float32; restore random state, dtype, threads and mode after it."""
+    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    gpus = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(gpus), torch.inference_mode(False), torch.enable_grad():
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_num_threads(threads)
+
+
+def read_number(name: str, default: int) -> int:
+    """Read a whole number from the environment; an empty variable counts as unset."""
+    return int(os.environ.get(name) or default)
+
+
+def is_first() -> bool:
+    """Return whether this is the first process of the run, or the only one."""
+    return read_number("WORLD_SIZE", 1) == 1 or read_number("RANK", 0) == 0
+
+
+def node() -> str:
+    """Name this machine, with its number among those that `torchrun` joins."""
+    return f"node {read_number('GROUP_RANK', 0)} ({platform.node()})"
+
+
+def silent() -> bool:
+    """Return whether this process prints nothing."""
+    return not is_first() or sys.stderr is None or sys.stderr.closed
+
+
+def say(text: str) -> None:
+    """Print a message on standard error, from the first process only, without breaking a progress bar."""
+    if not silent():
+        encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+        tqdm.write(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)
