@@ -15,7 +15,7 @@ from annotated.data import own_text
 from annotated.files import read_json
 from annotated.metrics import Comparison
 from annotated.plots.drawing import plt
-from annotated.training.run_folder import PLACES
+from annotated.training.config import PATHS
 
 
 def main(a: str, b: str, test: str, picture: str) -> Comparison:
@@ -27,7 +27,7 @@ def main(a: str, b: str, test: str, picture: str) -> Comparison:
             )
     text = own_text(test, "test")
     first, second = (read_json(Path(run) / "training.json") for run in (a, b))
-    for name in sorted((first.keys() | second.keys()).difference(PLACES)):
+    for name in sorted((first.keys() | second.keys()).difference((*PATHS, "columns"))):
         if first.get(name) != second.get(name):
             print(f"{name}: {first.get(name)} in {a}, {second.get(name)} in {b}")
 

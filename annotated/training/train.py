@@ -239,8 +239,9 @@ def new_model(
 
 def first_pair(corpus: Corpus) -> str:
     """Show the first pair to train on: sides that were swapped are seen at once."""
-    src, tgt = (repr(shortened(sentence)) for sentence in next(iter(corpus["train"])))
-    return f"  such as {corpus.src_language or 'source'}: {src} → {corpus.tgt_language or 'target'}: {tgt}"
+    sides = zip((corpus.src_language, corpus.tgt_language), next(iter(corpus["train"])), strict=True)
+    shown = [f"{name}: {shortened(text)!r}" if name else repr(shortened(text)) for name, text in sides]
+    return f"  such as {' → '.join(shown)}"
 
 
 def split_settings(settings: Settings) -> tuple[Settings, Settings]:

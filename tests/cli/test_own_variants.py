@@ -97,7 +97,7 @@ def test_a_variant_that_no_file_registers_is_refused_before_the_training(
 ):
     out = ["--out", tmp_path / "run", *files]
     complains(["train", *out, *SIZES.split(), "--parts", "rms"], capfd, "'rms'", "--variants FILE.py")
-    assert not (tmp_path / "run").exists()
+    assert not list((tmp_path / "run").glob("checkpoints/*"))
 
 
 def test_an_error_in_the_file_is_shown_with_its_line(tmp_path):

@@ -121,8 +121,16 @@ def test_a_batch_of_padding_alone_does_no_harm():
     assert all(p.isfinite().all() for p in model.parameters())
 
 
-def ctrl_c(*_):
-    raise KeyboardInterrupt
+def only_once(loss):
+    """A loss whose second call is interrupted."""
+    calls = iter([loss])
+
+    def compute(*inputs):
+        for call in calls:
+            return call(*inputs)
+        raise KeyboardInterrupt
+
+    return compute
 
 
 def test_an_epoch_that_was_interrupted_leaves_nothing_to_the_next():
@@ -131,9 +139,8 @@ def test_an_epoch_that_was_interrupted_leaves_nothing_to_the_next():
     for interrupted in (True, False):
         model, loss, optimizer, _ = system()
         if interrupted:
-            losses = iter([loss, ctrl_c])
             with pytest.raises(KeyboardInterrupt):
-                run_epoch(BATCHES, model, lambda *inputs: next(losses)(*inputs), optimizer, accum_iter=2)
+                run_epoch(BATCHES, model, only_once(loss), optimizer, accum_iter=2)
         run_epoch(BATCHES, model, loss, optimizer)
         results.append([p.detach() for p in model.parameters()])
     assert all(map(torch.equal, *results))
