@@ -60,9 +60,9 @@ assert torch.equal(log_probs.argmax(dim=-1), target)
 # > 37000 tokens." (section 5.1)
 #
 # A model reads numbers. So the text is cut into pieces, which are called **tokens**, and each different
-# token has a number. What should the pieces be? If every piece were a whole word, the model could not read
-# a new word, and German makes new compounds every day. Single characters would do, but they make sentences
-# several times as long, and attention compares every position with every other.
+# token has a number, its ID. What should the pieces be? If every piece were a whole word, the model could
+# not read a new word, and German makes new compounds every day. Single characters would do, but they make
+# sentences several times as long, and attention compares every position with every other.
 #
 # **Byte-pair encoding** (BPE; Sennrich et al., 2016) lies in between. It starts with characters. It counts
 # which two pieces most often stand next to each other, and joins them into one piece. Then it counts again

@@ -10,11 +10,12 @@
 #
 # - **Before:** you know gradients in PyTorch, the model ([00](00_start_here.ipynb)), and its loss and
 #   schedule ([08](08_training_recipe.ipynb)).
-# - **After:** you know what every line of a training loop does, how training differs from use, and how to
-#   check that a model has learned what you think it has.
+# - **After:** you know what every line of a training loop does, how training differs from *inference*,
+#   which is the use of a trained model, and how to check that a model has learned what you think it has.
 #
-# "The paper" is "Attention Is All You Need" (Vaswani et al., 2017); this is its section 5, on a toy task. A
-# number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims.
+# "The paper" is "Attention Is All You Need" (Vaswani et al., 2017). This lesson follows its section 5, with
+# a toy task. A number after `≈` may differ on your processor. Folded cells called *Check* test what the
+# text claims.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -35,7 +36,7 @@ import torch
 from annotated import greedy_decode, make_model
 
 torch.set_num_threads(1)  # a second thread does not help with matrices this small
-V, LENGTH = 11, 10  # symbols (0 is padding), symbols in a row
+V, LENGTH = 11, 10  # the size of the vocabulary, in which 0 is padding, and the length of a row
 
 
 def random_rows(count):
@@ -69,10 +70,10 @@ assert not torch.equal(greedy_decode(model, example, None, LENGTH, start_symbol=
 # %% [markdown]
 # ## A batch: one row, used twice
 #
-# The encoder reads the row. The decoder reads the row *without its last symbol*. At each position it must say
-# the next symbol, so the target is the row *without its first symbol*. `Batch` cuts the row and makes the
-# masks, like `make_batch` in [07](07_batches_and_masks.ipynb). We call each prediction that the decoder must
-# make a *question*.
+# The encoder reads the row. The decoder reads the row *without its last symbol*. At each position it must
+# predict the next symbol, so the target is the row *without its first symbol*. `Batch` cuts the row and
+# makes the masks, like `make_batch` in [07](07_batches_and_masks.ipynb). We call each prediction that the
+# decoder must make a *question*.
 
 # %%
 from annotated import Batch
@@ -97,9 +98,9 @@ assert batch.ntokens == LENGTH - 1
 
 # %% [markdown]
 # Read it column by column. After `1`, the decoder must say `7`. After `7`, it must say `3`. All the right
-# answers except the last stand in the decoder's own input, one place further to the right, but the causal
-# mask hides everything to the right. So the model answers nine questions in one pass, and it cannot see the
-# answer to any of them.
+# answers except the last are also in the decoder's own input, one place further to the right, but the
+# causal mask hides everything to the right. So the model answers nine questions in one pass, and it cannot
+# see the answer to any of them.
 
 # %% [markdown]
 # ## The training loop
@@ -149,15 +150,16 @@ def train(model, batches, optimizer, scheduler):
 #   the gradients of all earlier batches.
 # - **Schedule.** The learning rate changes with every update. Without this line it would keep its first
 #   value, which is almost zero.
-# - **item.** A loss that stays a tensor also keeps its whole computation graph in memory. So we keep a plain
-#   number.
+# - **item.** A tensor would also keep the computation graph of the loss in memory. So we turn the loss into
+#   a plain number.
 #
 # What happens if you forget a line? We train three models that begin with the same weights. One has the whole
 # loop, one lacks `zero_grad`, and one lacks `scheduler.step`.
 #
-# **Before you run this:** which of the two mistakes will raise an error? The cell first prints the loss of a
-# blind guess, which gives each of the ten symbols the same probability. Its cross-entropy is $\ln 10 = 2.30$,
-# and our criterion subtracts 0.54, the lowest value that a model can reach ([08](08_training_recipe.ipynb)).
+# **Before you run this:** which of the two mistakes will raise an error? The cell first prints the loss of
+# a blind guess, which gives each of the ten symbols the same probability. The cross-entropy of this guess
+# is $\ln 10 = 2.30$. Our criterion subtracts 0.54 from it, because this is the lowest value that a model
+# can reach ([08](08_training_recipe.ipynb)).
 
 # %%
 import math
@@ -191,10 +193,10 @@ assert min(loss for name, loss in after_200.items() if name != "nothing") > gues
 # %% [markdown]
 # ## Validation: two switches
 #
-# We draw 200 more rows and use them only for measuring. To measure the loss on these rows, we have to switch
-# off two things, which are often confused. `model.eval()` switches off **dropout**. `torch.no_grad()` stops
-# PyTorch from **storing what `backward` would need**. We try all four combinations on the untrained model
-# from the top of the page, and we measure the same loss twice with each:
+# We draw 200 more rows and use them only for measuring. To measure the loss on these rows, we have to
+# switch off two things, which people often confuse. `model.eval()` switches off **dropout**.
+# `torch.no_grad()` stops PyTorch from **storing what `backward` would need**. We try all four combinations
+# on the untrained model from the top of the page, and we measure the same loss twice with each:
 
 # %%
 _ = torch.manual_seed(100)
@@ -240,17 +242,17 @@ assert model.training
 # ## Teacher forcing and free running
 #
 # You know **teacher forcing** from [07](07_batches_and_masks.ipynb): in training, the decoder reads the
-# *right* symbols, even where it would have written something else. In use, nobody knows the right symbols, so
-# the decoder reads *what it has written itself*. This is called **free running**.
+# *right* symbols, even where it would have written something else. At inference, nobody knows the right
+# symbols, so the decoder reads *what it has written itself*. This is called **free running**.
 #
 # > "At each step the model is auto-regressive, consuming the previously generated symbols as additional input
 # > when generating the next." (section 3)
 #
-# ![In training, the decoder reads the right symbols whatever it says, in one pass; in use, it reads what it
-# said, one pass per symbol](../images/teacher_forcing.svg)
+# ![In training, the decoder reads the right symbols, whatever it says, in one pass; at inference, it reads
+# what it said, one pass per symbol](../images/teacher_forcing.svg)
 #
-# *Figure 1. The same model is wrong at the second question both times. In training the mistake costs one
-# answer. In use the mistake becomes the next input.*
+# *Figure 1. The same model is wrong at the second question both times. In training, the mistake costs one
+# answer. At inference, the mistake becomes the next input.*
 #
 # So there are two ways to say how good a model is. **Tokens right** is measured under teacher forcing: what
 # share of all questions does the model answer correctly? **Rows right** is measured in free running: what
@@ -277,7 +279,8 @@ def measure(model):
 
 
 # %% [markdown]
-# Now we train for 400 updates. After every 25 we measure, and keep a copy of the model for later.
+# Now we train for 400 updates. After every 25 updates, we measure both shares and keep a copy of the model
+# for later.
 
 # %% tags=["nbval-ignore-output"]
 import copy
@@ -310,11 +313,11 @@ assert right >= 192
 assert history[-1][2] < 0.06
 
 # %% [markdown]
-# The loss in training is higher than on the held-out rows because dropout is on, and because it is a mean
-# over the last 25 updates.
+# The training loss is higher than the loss on the held-out rows, because dropout is on during training, and
+# because the training loss is a mean over the last 25 updates.
 #
 # There are $10^9$ different rows, and in training the model has read only 51,200 of them. So it has almost
-# certainly never read any of our 200 rows: it has learned to copy.
+# certainly never read any of our 200 rows. It cannot have memorized them, so it has learned to copy.
 
 # %% [markdown]
 # ### Most tokens right, most rows wrong
@@ -345,12 +348,12 @@ middle = min(history, key=lambda measured: abs(measured[4] - 0.5))
 assert 0.88 < middle[3] < 0.96
 
 # %% [markdown]
-# A row is right only if all nine answers are right. Up to its first mistake, the model reads the same symbols
-# in both modes. So if each answer is right with probability $p$, independently of the others, then all nine
-# are right with probability $p^9$. That is the dotted line, and the model stays close to it. Half of the rows
-# are right where $p$ is 0.92, because $0.92^9 \approx 0.5$. For thirty tokens, $0.98^{30} \approx 0.55$: by
-# the same rule, a translator with 98% of its tokens right would make a mistake in almost every second
-# sentence of that length.
+# A row is right only if all nine answers are right. Up to its first mistake, the model reads the same
+# symbols in both modes. So if each answer is right with probability $p$, independently of the others, then
+# all nine are right with probability $p^9$. That is the dotted line, and the model stays close to it. Half
+# of the rows are right where $p$ is 0.92, because $0.92^9 \approx 0.5$. For thirty tokens, $0.98^{30}
+# \approx 0.55$. By the same rule, a translator with 98% of its tokens right would make a mistake in almost
+# half of the sentences of that length.
 #
 # **To keep:** even when most tokens are right, most whole outputs can be wrong.
 
@@ -380,7 +383,7 @@ alone = wrong[:, 2:][after_a_mistake].double().mean()
 forced_wrong = forced_answers(snapshots[half], held_out) != held_out.tgt_y  # (200, 9)
 truth = forced_wrong[:, 1:][after_a_mistake].double().mean()
 print(f"right after its own mistake it is wrong in ≈{alone:.0%} of ≈{after_a_mistake.sum()} cases")
-print(f"at the same positions, reading the truth, in ≈{truth:.0%}")
+print(f"at the same positions, reading the right symbols, in ≈{truth:.0%}")
 
 # %% tags=["check"]
 assert alone > 0.4 > 0.25 > truth
@@ -395,8 +398,8 @@ assert forced_wrong[wrong.any(dim=1), first_wrong].all()
 # *How much does it cost, and what does the model say after a wrong symbol? We counted it in [Exposure bias,
 # counted](evidence/exposure_bias_counted.ipynb).*
 #
-# **To keep:** in training the decoder reads the truth, and in use it reads its own output. So measure a model
-# in the way that you will use it.
+# **To keep:** in training, the decoder reads the right symbols, and at inference, it reads its own output.
+# So measure a model in the way that you will use it.
 
 # %% [markdown]
 # ## Where does it look?
@@ -416,7 +419,7 @@ from annotated import capture_attention
 
 
 def attention_to_source(model):
-    """Of every layer and head: (layers, h, 9 queries, 10 keys)."""
+    """The weights of every layer and head, (layers, h, 9 queries, 10 keys)."""
     batch = Batch(src=example, tgt=example, pad=0)
     with evaluating(model), capture_attention(model) as maps:
         model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
@@ -447,8 +450,8 @@ assert on_next.mean() > 1.5 * own.mean()
 assert attention_to_source(snapshots[0])[layer, head].diagonal(1).mean() < 0.2
 
 # %% [markdown]
-# The diagonal begins one column to the right. Where the decoder reads `7`, it must say `3`, so it looks at
-# `3`. The target is shifted by one, and so is the attention.
+# The diagonal begins one column further to the right. Where the decoder reads `7`, it must say `3`, so it
+# looks at `3`. The target is shifted by one, and so is the attention.
 #
 # A picture shows where a model looks. It does not show what the model *needs*. To find out, we hide parts of
 # the source from the decoder, in two ways. First, each position may see only the symbol that it must say.
@@ -471,9 +474,10 @@ with evaluating(model):
     assert (model.generator(states).argmax(dim=-1) == held_out.tgt_y).double().mean() > 0.9
 
 # %% [markdown]
-# One source position out of ten is enough. Without it, the model does hardly better than a guess. Now we know
-# that this model copies by looking at the symbol that it must say next. An experiment that takes something
-# away is called an *ablation*. Lesson [13](13_reading_attention.ipynb) does one with a translator.
+# One source position out of ten is enough. Without it, the model hardly does better than guessing. Now we
+# know that this model copies by looking at the symbol that it must say next. An experiment that takes
+# something away is called an *ablation*. Lesson [13](13_reading_attention.ipynb) does one with a
+# translator.
 #
 # **To keep:** a picture of attention suggests what a model does, and an ablation tests it.
 
@@ -484,15 +488,15 @@ with evaluating(model):
 #   `scheduler.step`, nothing raises an error. Our model did not learn without these lines.
 # - Validation needs `eval()` to switch off dropout, and `no_grad()` so that PyTorch keeps nothing for
 #   `backward`.
-# - In training the decoder reads the truth, which is called teacher forcing. In use it reads its own output,
-#   so one mistake leads to the next.
+# - In training, the decoder reads the right symbols, which is called teacher forcing. At inference, it
+#   reads its own output, so one mistake leads to the next.
 # - If each token is right with probability $p$, a row of $n$ tokens is right with a probability of about
 #   $p^n$.
 # - A small task with a known solution usually shows in a minute whether a part of the model is wrong.
 #
 # **Deeper:** [Exposure bias, counted](evidence/exposure_bias_counted.ipynb)
 #
-# **Next:** to translate sentences, the loop stays as it is, and the data change:
+# **Next:** to translate sentences, we keep the loop and change the data:
 # [10_translation](10_translation.ipynb).
 
 # %% [markdown]
@@ -513,7 +517,7 @@ print(
 )
 whole = (said == longer).all(dim=1).double().mean()
 print(f"rows copied without a mistake: ≈{whole:.0%}")
-# The model fails after the tenth position, and partly at the tenth already. The later positions have an
+# The model fails after the tenth position, and often at the tenth. The later positions have an
 # encoding, but the model has not learned to use it.
 assert whole < 0.3
 
@@ -557,7 +561,7 @@ assert gap < 1e-5
 
 # %% [markdown]
 # **Exercise 3 (medium).** Explore: train a model that writes the start symbol and then the rest of the row
-# *backwards*. First sketch how Figure 3 will look. Then train the model and draw the figure.
+# *backwards*. First sketch what Figure 3 will look like. Then train the model and draw the figure.
 
 
 # %% tags=["solution"]

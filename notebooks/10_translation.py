@@ -14,8 +14,8 @@
 # - **After:** you can train a translator on your own text, judge what a BLEU score tells you, and say how
 #   translators are built today.
 #
-# "The paper" is "Attention Is All You Need" (Vaswani et al., 2017), and this lesson belongs to its sections
-# 5.1 and 6.1. A number after `≈` may differ on your processor. Folded cells called *Check* test what the text
+# "The paper" is "Attention Is All You Need" (Vaswani et al., 2017), and this lesson covers its sections 5.1
+# and 6.1. A number after `≈` may differ on your processor. Folded cells called *Check* test what the text
 # claims.
 
 # %% tags=["install"]
@@ -63,9 +63,10 @@ assert "cat" in translator(sentence)
 # > "We trained on the standard WMT 2014 English-German dataset consisting of about 4.5 million sentence
 # > pairs." (section 5.1)
 #
-# We have only two minutes, so we use a small artificial text that comes with the package. A grammar draws a
-# meaning at random and writes it in German and in English. As in real German, the word order is not the
-# English one, nouns have cases, and some verbs split in two.
+# We have only two minutes, so we use a small artificial corpus that comes with the package. A *corpus* is a
+# collection of texts, here of pairs of sentences. A grammar draws a meaning at random and writes it in
+# German and in English. As in real German, the word order differs from the English one, nouns have cases,
+# and some verbs split in two.
 
 # %%
 from annotated.data import load_corpus
@@ -82,12 +83,12 @@ for one, other in ((train, val), (train, test), (val, test)):
     assert set(one.tgt).isdisjoint(other.tgt)
 
 # %% [markdown]
-# The text has three parts that share no sentence, and each part has its own job.
+# The corpus has three parts that share no sentence, and each part has its own job.
 #
 # - The model learns from **train**.
 # - We look at **val** (validation) as often as we like, and we make all our choices there.
-# - We look at **test** once, at the very end. If you try ten models and keep the one that is best on test,
-#   its score is partly luck. *How much luck? See [How honest is a test
+# - We look at **test** once, at the very end. If you try ten models and keep the one that scores best on
+#   test, its score is partly luck. *How much luck? See [How honest is a test
 #   score?](evidence/how_honest_is_a_test_score.ipynb)*
 
 # %% [markdown]
@@ -101,7 +102,7 @@ for one, other in ((train, val), (train, test), (val, test)):
 # text, German and English together.
 #
 # **Before you run this:** the first word below occurs in the training text hundreds of times, and the last
-# three never. Into how many pieces will each be cut?
+# three never occur there. Into how many pieces will each word be cut?
 
 # %%
 import re
@@ -130,8 +131,8 @@ for text in (*val.src, *val.tgt, "Żółw? 🐢 ﷽", "  two  spaces "):
 # nothing. A vocabulary of whole words would have to call the last three words *unknown*. Byte-pair encoding
 # can spell them. But a model does not understand a word just because it can spell it, as you will see.
 #
-# **Build the vocabulary from the training text only.** If you also use val, the words of val stay whole more
-# often than those of other new text, and your score looks better than it should.
+# **Build the vocabulary from the training text only.** If you also use val, the words of val stay whole
+# more often than the words of other new text, and your score looks better than it should.
 #
 # **To keep:** frequent words are one piece, rare words are several, and only the training text decides which.
 
@@ -190,7 +191,7 @@ for i in wrong[:4]:
 
 # %%
 exact = 1 - len(wrong) / len(val)
-print(f"tokens right, reading the truth: ≈{scored.accuracy:.0%}; sentences without a mistake: ≈{exact:.0%}")
+print(f"tokens right (teacher forcing): ≈{scored.accuracy:.0%}; sentences without a mistake: ≈{exact:.0%}")
 
 # %% tags=["check"]
 assert 0.85 < scored.accuracy < 0.97
@@ -215,9 +216,10 @@ for german in (
 assert "enguin" not in ours("Der Pinguin liest ein Buch.")
 
 # %% [markdown]
-# In our run the first sentence, whose words all occur in the training text, comes out right. The penguin
-# disappears without a warning, and the text in lower case becomes nonsense. A translator can only know what
-# was in its training text. The score on val will not tell you that, because val has no penguins either.
+# All words of the first sentence occur in the training text, and in our run its translation is right. The
+# penguin disappears without a warning, and the sentence without capitals becomes nonsense. A translator can
+# only know what was in its training text. The score on val will not tell you that, because val has no
+# penguins either.
 
 # %% [markdown]
 # ## BLEU by hand
@@ -256,9 +258,9 @@ assert hits == [6, 4, 2, 0]
 # *Figure 1. What BLEU counts. Lines join equal words. Brackets show the pairs and triples that occur in both
 # texts.*
 #
-# Six of seven words are in the reference, and four of six pairs of words. Longer n-grams reward the right
-# order. If an n-gram occurs more often in the translation than in the reference, BLEU takes the *smaller*
-# count. Otherwise all the words of *the the the the* would count as right.
+# Six of the seven words are in the reference, and so are four of the six pairs. Longer n-grams reward the
+# right order. If an n-gram occurs more often in the translation than in the reference, BLEU takes the
+# *smaller* count. Otherwise all the words of *the the the the* would count as right.
 #
 # The shares for words, pairs, triples and runs of four are called $p_1$ to $p_4$. BLEU is their geometric
 # mean, times a factor for length:
@@ -266,9 +268,10 @@ assert hits == [6, 4, 2, 0]
 # $$\mathrm{BLEU} = 100 \cdot \min\left(1, e^{1 - r/c}\right) \cdot (p_1\, p_2\, p_3\, p_4)^{1/4}$$
 #
 # Here $c$ is the length of the translation and $r$ that of the reference. The first factor is the **brevity
-# penalty**. It lowers the score of a translation that is shorter than the reference. Without it, a translator
-# could leave out every word that it is unsure of. For our pair, $p_4 = 0$, so BLEU would be 0. That is one
-# reason to compute BLEU for a whole text: **we add up the counts of all sentences before we divide.**
+# penalty**. It lowers the score of a translation that is shorter than the reference. Without this penalty,
+# a translator could leave out every word that it is unsure of. For our pair, $p_4 = 0$, so BLEU would be 0.
+# That is one reason to compute BLEU for a whole text: **we add up the counts of all sentences before we
+# divide.**
 
 # %%
 import math
@@ -306,9 +309,10 @@ assert math.isclose(score, official.value, rel_tol=1e-9)
 assert 50 < score < 90
 
 # %% [markdown]
-# Both give the same number. The second line is sacreBLEU's *signature*. It says that there is one reference,
-# that upper and lower case differ, and that `13a` cut the text. **Compare two scores only if their signatures
-# are equal.** How much do the rules matter? Here is one output, scored in three ways:
+# Both give the same number. The second line is sacreBLEU's *signature*. It says that there is one
+# reference, that a capital and a small letter count as different, and that `13a` cut the text. **Compare
+# two scores only if their signatures are the same.** How much do the rules matter? Here is one output,
+# scored in three ways:
 
 # %%
 print(f"words cut by 13a         ≈{bleu(said, val.tgt).value:.1f}")
@@ -320,7 +324,7 @@ assert bleu(said, val.tgt, tokenize="none").value < official.value - 0.5
 assert abs(bleu(said, val.tgt, tokenize="char").value - official.value) > 0.5
 
 # %% [markdown]
-# The translations are the same each time, and the score is not. This is why you cannot compare the paper's
+# The translations are the same each time, but the score is not. That is why you cannot compare the paper's
 # BLEU directly with a score that you compute with sacreBLEU today. Lesson [12](12_results.ipynb) says how
 # large the difference is.
 #
@@ -330,10 +334,10 @@ assert abs(bleu(said, val.tgt, tokenize="char").value - official.value) > 0.5
 # %% [markdown]
 # ## A score needs neighbors and an interval
 #
-# Is our score good? A number alone cannot say. Let us score three simple systems that are not trained. The
-# first repeats the German source. The second looks for the most similar training sentence and gives *its*
-# translation. The third writes the right English words in German order. It asks the grammar for the right
-# word each time, so it chooses words better than any dictionary could.
+# Is our score good? A number alone cannot tell us. Let us score three simple systems that are not trained.
+# The first repeats the German source. The second looks for the most similar training sentence and gives
+# *its* translation. The third writes the right English words in German order. It asks the grammar for the
+# right word each time, so it chooses words better than any dictionary could.
 
 # %%
 from annotated.data.grammar import sample, word_by_word
@@ -363,14 +367,15 @@ assert scores["the source again"] < 2 < 10 < scores["nearest of 20,000"] < score
 assert scores["right words, German order"] < scores["our model"] - 10
 
 # %% [markdown]
-# On newspaper text, the 28.4 of the paper's big model was a record. In our artificial language, a system that
-# knows every word but no English word order gets about 36, and nobody would call it good. **A BLEU score
-# means something only beside other scores on the same text.**
+# On newspaper text, the 28.4 of the paper's big model was a record. On our artificial corpus, a system that
+# knows every word but no English word order gets about 36, and nobody would call this system good. **A BLEU
+# score means something only beside other scores on the same text.**
 #
 # Now we look at test, once. We decide beforehand how to score it: greedy decoding and `13a`. How certain is
-# the score? Other sentences would give another score. We have no others, but we can imitate them: we draw 500
-# sentences from our 500 *with replacement*, so that some come several times and others not at all, and score
-# these. We do this again and again and see how much the score moves. This is called the **bootstrap**.
+# the score? Other sentences would give another score. We have no other sentences, but we can imitate them.
+# We draw 500 sentences from our 500 *with replacement*, so some of them are drawn several times and others
+# not at all. We score the sentences that we have drawn. Then we draw again, many times, and see how much
+# the score varies. This is called the **bootstrap**.
 
 # %%
 from annotated import paired_bootstrap
@@ -404,8 +409,8 @@ assert abs(compared.a.value - official.value) < 8
 # %% [markdown]
 # ## Your own language
 #
-# You need two text files. Each line of one is the translation of the same line of the other. Then three
-# commands train a translator, use it and score it:
+# You need two text files. Each line of the first file is translated by the line with the same number in the
+# second. Then three commands train a translator, use it and score it:
 #
 # ```
 # annotated train --src mine.eo --tgt mine.en --pair eo-en --out run
@@ -423,15 +428,15 @@ assert abs(compared.a.value - official.value) < 8
 # If you need a translator for a product today, do not start from random weights. The model is still a
 # Transformer. Four things have changed:
 #
-# - **Back-translation** (Sennrich et al., [2016](https://arxiv.org/abs/1511.06709)) changes the *data*. There
-#   is far more text in one language than there are translated pairs. So take text in the target language,
-#   translate it *backwards* with a first model, and train on these pairs too. The target side is then written
-#   by people, and it teaches the model fluent writing.
-# - **Multilingual models** change the data too. One model learns many pairs at once, and a token at the
-#   beginning says which language to write. Languages with little text benefit from related languages. NLLB
-#   ([2022](https://arxiv.org/abs/2207.04672)) reads and writes 200 languages.
-# - **Pretrained models** change the *start*. Take weights that were trained on millions of pairs, and train a
-#   little longer on your own few thousand. This is called fine-tuning.
+# - **Back-translation** (Sennrich et al., [2016](https://arxiv.org/abs/1511.06709)) changes the *data*.
+#   There is far more text in one language than there are translated pairs. So take text in the target
+#   language, translate it *backwards* with a first model, and train on these pairs, too. The target side is
+#   then written by people, and it teaches the model fluent writing.
+# - **Multilingual models** change the data, too. One model learns many pairs of languages at once, and a
+#   token at the beginning says which language to write. Languages with little text benefit from related
+#   languages. NLLB ([2022](https://arxiv.org/abs/2207.04672)) reads and writes 200 languages.
+# - **Pretrained models** change the *start*. Take weights that were trained on millions of pairs of
+#   sentences, and train them a little longer on your own few thousand pairs. This is called fine-tuning.
 # - **Language models that translate** change the *model*. A large decoder without an encoder
 #   ([17](17_since_2017.ipynb)), trained on text from the web, translates when you ask it to. It can use the
 #   whole document and follow instructions about style, but it costs far more per sentence.
@@ -448,9 +453,9 @@ assert abs(compared.a.value - official.value) < 8
 # - The model and the vocabulary learn from train, we make our choices on val, and we look at test once.
 # - Pieces can spell a word that never occurs in the training text, but the model need not understand it.
 # - BLEU is the geometric mean of four n-gram shares of a whole text, times a brevity penalty. Without its
-#   signature, you cannot compare it.
-# - A score needs an interval and the score of a simple system beside it. We compare systems by a paired
-#   bootstrap.
+#   signature, you cannot compare a score.
+# - A score needs an interval, and the score of a simple system to compare it with. We compare systems by a
+#   paired bootstrap.
 # - In practice people start from pretrained weights, and they also use text that has no translation.
 #
 # **Deeper:** [How honest is a test score?](evidence/how_honest_is_a_test_score.ipynb)
@@ -468,7 +473,7 @@ assert abs(compared.a.value - official.value) < 8
 # %% tags=["solution"]
 spoiled = {
     "lower case": [text.lower() for text in val.tgt],
-    "no full stop": [text[:-1] for text in val.tgt],
+    "no period": [text[:-1] for text in val.tgt],
     "a for the": [text.replace(" the ", " a ") for text in val.tgt],
     "two words swapped": [" ".join([*reversed(text.split()[:2]), *text.split()[2:]]) for text in val.tgt],
 }
@@ -520,11 +525,11 @@ for word, pieces in {
     assert encode(word, learned) == pieces
 
 # %% [markdown]
-# **Exercise 3 (medium).** Explore: does a better search help? Compare greedy decoding with the paper's beam
-# search (`ours.translate(texts, beam=4, alpha=0.6)`) on the first 200 sentences of val, by
-# `paired_bootstrap`. Does the interval of the difference exclude 0? And how wide would it be if each search
-# had been scored on other sentences? (The variances of independent scores add up. So the square of that width
-# is the sum of the squares of the two single widths.)
+# **Exercise 3 (medium).** Explore: does a better search help? Use `paired_bootstrap` to compare greedy
+# decoding with the paper's beam search (`ours.translate(texts, beam=4, alpha=0.6)`) on the first 200
+# sentences of val. Does the interval of the difference exclude 0? And how wide would the interval be if the
+# two searches had been scored on different sentences? (The variances of independent scores add up. So the
+# square of that width is the sum of the squares of the two single widths.)
 
 # %% tags=["solution"]
 beam = ours.translate(val.src[:200], beam=4, alpha=0.6)

@@ -11,10 +11,11 @@
 #
 # - **Before:** you know what BLEU counts and what a bootstrap interval is ([10](10_translation.ipynb)).
 # - **After:** you can say what Tables 2 and 3 of the paper show and what they do not show. You can plan a
-#   comparison of two models, and write a report that others can trust.
+#   comparison of two models and write a report that others can trust.
 #
-# "The paper" is "Attention Is All You Need" (Vaswani et al., 2017), and this is its section 6. Lesson
-# [16](16_another_task.ipynb) is about Table 4. Folded cells called *Check* test what the text claims.
+# "The paper" is "Attention Is All You Need" (Vaswani et al., 2017), and this lesson covers its section 6.
+# Lesson [16](16_another_task.ipynb) is about Table 4. Folded cells called *Check* test what the text
+# claims.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -25,9 +26,9 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## One translation, two scores
 #
-# Here is a German sentence that a system might write, and a human's translation, the reference. We compute
-# the BLEU of the system's sentence twice. The second time, we first cut the words of both sentences at their
-# hyphens.
+# Here is a German sentence that a system might write, and a reference, which is a translation by a human.
+# We compute the BLEU of the system's sentence twice. The second time, we first cut the words of both
+# sentences at their hyphens.
 
 # %%
 from annotated.metrics import tokenized_bleu
@@ -46,15 +47,16 @@ assert split.value > as_it_is.value + 5
 # The translation did not get better. But a compound like *Fünf-Sterne-Hotel* now counts as five matching
 # tokens in a row, so the score almost doubles.
 #
-# We made up an extreme case, but the way of counting is real. **The Transformer's German scores in Table 2
-# were counted in this way.** The paper does not say so, but the authors' script `get_ende_bleu.sh` in
-# tensor2tensor splits compounds. Today's usual tool, sacreBLEU, does not split them. On a whole test text the
-# difference is smaller: for the same output, Ott and colleagues
-# ([2018](https://arxiv.org/abs/1806.00187)) report 29.3 in the paper's way and 28.6 in sacreBLEU's, which is
-# 0.7 less. So if you train the base model and sacreBLEU says 26.6, you may have matched the 27.3 of Table 2.
+# This case is invented and extreme, but the way of counting is real. **The Transformer's German scores in
+# Table 2 were counted in this way.** The paper does not say so, but the authors' script `get_ende_bleu.sh`
+# in tensor2tensor splits compounds. Today's usual tool, sacreBLEU, does not split them. On a whole test set
+# the difference is smaller. For the same output, Ott and colleagues
+# ([2018](https://arxiv.org/abs/1806.00187)) report 29.3 BLEU when they count as the paper does, and 28.6
+# when sacreBLEU counts, which is 0.7 less. So if you train the base model and sacreBLEU says 26.6, you may
+# have matched the 27.3 of Table 2.
 #
-# **To keep:** compare two scores only if they were counted in the same way on the same text. Ask for the
-# signature before you ask who won.
+# **To keep:** compare two scores only if they were counted in the same way on the same test set. Ask for
+# the signature before you ask who won.
 
 # %% [markdown]
 # ## Table 2: better, and cheaper
@@ -96,8 +98,8 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. Table 2, drawn. Better is higher, and cheaper is further left. The diamonds are Transformers.
-# GNMT is a recurrent network, ConvS2S is a convolutional network, and MoE is a recurrent network with a
-# mixture of experts.*
+# GNMT is a recurrent network, and "RL" means that it was trained further by reinforcement learning. ConvS2S
+# is a convolutional network, and MoE is a recurrent network with a mixture of experts.*
 
 # %% tags=["check"]
 earlier = [row for name, row in TABLE_2.items() if "Trans" not in name]
@@ -134,9 +136,9 @@ assert abs(84 * 3600 * 8 * 9.5e12 / big[1] - 1) < 0.02
 
 # %% [markdown]
 # It does. But this number is a *price*, not a count. Nobody counted the operations, and a GPU that waits
-# costs as much as one that computes. The price is a rough way to compare systems of different authors. It
-# does not say how much computation the model itself needs. *Lesson [15_going_fast](15_going_fast.ipynb)
-# counts the operations.*
+# costs as much as a GPU that computes. The price is a rough way to compare the systems of different
+# authors. It does not say how much computation the model itself needs. *Lesson
+# [15_going_fast](15_going_fast.ipynb) counts the operations.*
 #
 # **To keep:** in a table of results, look for the number that the text does not mention, and ask how each
 # number was obtained.
@@ -146,13 +148,13 @@ assert abs(84 * 3600 * 8 * 9.5e12 / big[1] - 1) < 0.02
 #
 # Model A has 39.8 BLEU and model B has 40.2. Is B better? Two kinds of luck play a part in these numbers.
 #
-# - **The sentences.** On another test text, both would score differently. The paired bootstrap of
+# - **The sentences.** On a different test set, both models would score differently. The paired bootstrap of
 #   [10](10_translation.ipynb) measures this from one output of each model.
-# - **The seed.** Train the same model again with another random start, and it scores differently on the
-#   *same* text. You can measure this only by training again.
+# - **The seed.** If you train the same model again from a different random start, it scores differently on
+#   the *same* test set. You can measure this only by training again.
 #
-# People often report the first and forget the second. Here are three runs of a small model that differ in
-# nothing but the seed.
+# People often report the first kind of luck and forget the second. Here are the scores of three runs of a
+# small model that differ only in the seed.
 
 # %%
 from statistics import stdev
@@ -173,15 +175,16 @@ assert 0.4 < stdev(runs) < 0.9
 # true difference of 0.3.
 #
 # How many seeds do you need? You train $n$ runs of each model and compare the two means. Let $s$ be the
-# standard deviation of single runs. Then the difference of the two means has the standard deviation
-# $e = s\sqrt{2/n}$. We assume that it is normally distributed.
+# standard deviation of single runs. Then the difference between the two means has the standard deviation $e
+# = s\sqrt{2/n}$. We assume that this difference is normally distributed.
 #
-# - **Few false alarms.** If the two models are equally good, the measured difference lies beyond
-#   $\pm 1.96\, e$ in 5% of the experiments. So we claim a difference only beyond $1.96\, e$.
-# - **Few misses.** If the true difference is $d$, the measured one lies above $d - 0.84\, e$ in four of five
-#   experiments. So we find it in four of five if $d - 0.84\, e = 1.96\, e$.
+# - **Few false alarms.** If the two models are equally good, the measured difference lies beyond $\pm
+#   1.96\, e$ in only 5% of the experiments. So we claim a difference only if we measure more than $1.96\,
+#   e$.
+# - **Few misses.** If the true difference is $d$, the measured difference lies above $d - 0.84\, e$ in four
+#   of five experiments. If $d - 0.84\, e$ is equal to $1.96\, e$, we can claim a difference in these four.
 #
-# Put in $e$ and solve for $n$, the number of runs of each model:
+# Replace $e$ by $s\sqrt{2/n}$ and solve for $n$, the number of runs of each model:
 #
 # $$n = 2 \cdot (1.96 + 0.84)^2 \cdot (s / d)^2 \approx 16\, (s/d)^2$$
 
@@ -194,8 +197,8 @@ for s, d in ((0.6, 2.0), (0.6, 1.0), (0.6, 0.3), (0.2, 0.3)):
 assert round(2 * (1.96 + 0.84) ** 2, 1) == 15.7
 
 # %% [markdown]
-# Large differences are cheap to show, and small ones are very expensive. Many tables have one run of each
-# model. With models like ours, such a table could not show a difference of one point.
+# Large differences are cheap to show, and small ones are very expensive. Many tables report one run of each
+# model. With models like ours, such a table could not prove a difference of one point.
 #
 # **To keep:** a score depends on the luck of the sentences and on the luck of the seed. Report both, and
 # decide on the number of seeds before you train.
@@ -244,8 +247,8 @@ ax.set(xlabel="BLEU, difference from the base model", title="Table 3: one change
 plt.show()
 
 # %% [markdown]
-# *Figure 2. Each dot is one row of Table 3. The gray band is 0.3 BLEU wide on each side. This is only our
-# guess of what a seed may do to one run of a large model.*
+# *Figure 2. Each dot is one row of Table 3. The gray band reaches 0.3 BLEU to each side. This width is only
+# our guess of how much a seed may change one run of a large model.*
 
 # %% tags=["check"]
 near = sum(abs(bleu - 25.8) < 0.35 for _, bleu in TABLE_3.values())
@@ -259,9 +262,9 @@ assert [name for name, (_, bleu) in TABLE_3.items() if bleu > 26.15] == ["d_ff =
 # - "*While single-head attention is 0.9 BLEU worse than the best setting, quality also drops off with too
 #   many heads.*" The first half is safe, because 0.9 is far outside the band. The second half rests on the
 #   0.4 BLEU that 32 heads lose.
-# - "*[...] bigger models are better, and dropout is very helpful in avoiding over-fitting.*" Yes: with two
-#   layers BLEU falls by 2.1, with half of $d_{model}$ by 1.3, and without dropout by 1.2. But eight layers
-#   score 0.3 *less* than six.
+# - "*[...] bigger models are better, and dropout is very helpful in avoiding over-fitting.*" Yes: BLEU
+#   falls by 2.1 with two layers, by 1.3 with half of $d_{model}$, and by 1.2 without dropout. But eight
+#   layers score 0.3 *less* than six.
 # - "*[...] reducing the attention key size dk hurts model quality.*" Yes for $d_k = 16$, which loses 0.7. For
 #   $d_k = 32$ the loss is only 0.4.
 # - "*[...] nearly identical results to the base model*" with learned positions. Yes: the difference is 0.1.
@@ -282,8 +285,8 @@ ax.set(xlabel="perplexity per subword", ylabel="BLEU", title="Table 3: two measu
 plt.show()
 
 # %% [markdown]
-# *Figure 3. All models that were trained with the same loss lie close to one line. The two squares are models
-# with another label smoothing, and so with another loss.*
+# *Figure 3. All models that were trained with the same loss lie close to one line. The two squares are
+# models with more or less label smoothing, and therefore with a different loss.*
 
 # %% tags=["check"]
 import math
@@ -296,15 +299,15 @@ assert correlation < -0.95
 
 # %% [markdown]
 # Perplexity agrees with BLEU as long as the models were trained with the same loss. The squares are the
-# exception. Without label smoothing, perplexity is better than the base model's and BLEU is worse. The paper
-# says the same of training with smoothing:
+# exception. The model without label smoothing has a better perplexity than the base model, but a worse BLEU
+# score. The paper describes what happens *with* label smoothing:
 #
 # > "This hurts perplexity, as the model learns to be more unsure, but improves accuracy and BLEU score."
 # > (section 5.4)
 #
-# *Does Table 3 hold for small models? We trained 69 of them and gave each row a learning rate that suits it.
-# One head is too few there as well, and about half of the rows cannot be told from the base: [Does the
-# paper's Table 3 hold at our size?](evidence/table_3_at_our_size.ipynb)*
+# *Does Table 3 hold for small models? We trained 69 of them and gave each row a learning rate that suits
+# it. One head is too few for small models, too, and about half of the rows cannot be told apart from the
+# base model: [Does the paper's Table 3 hold at our size?](evidence/table_3_at_our_size.ipynb)*
 #
 # **To keep:** in an ablation, compare each difference with the spread that seeds alone produce. In your own
 # ablation, tune the learning rate for each row.
@@ -312,15 +315,15 @@ assert correlation < -0.95
 # %% [markdown]
 # ## What a score cannot say
 #
-# Here BLEU compares a translation with only *one* reference. It gives no credit for a good translation in
-# other words, and it gives a high score to a long sentence that lacks only its *not*. There are two
-# better ways to judge a translation.
+# In these scores, BLEU compares a translation with only *one* reference. It gives no credit for good words
+# that the reference does not use, and it gives a high score to a long sentence in which only the word *not*
+# is missing. There are two better ways to judge a translation.
 #
 # **Learned measures.** COMET (Rei et al., [2020](https://aclanthology.org/2020.emnlp-main.213/)) is a
-# pretrained multilingual model that reads source, translation and reference, and predicts how a human would
-# rate the translation. Kocmi and colleagues ([2021](https://aclanthology.org/2021.wmt-1.57/)) compared
-# thousands of pairs of systems: COMET agreed with human judges more often than BLEU did about which system
-# was better. Report the version of the COMET model with the score.
+# pretrained multilingual model. It reads the source, the translation and the reference, and it predicts how
+# a human would rate the translation. Kocmi and colleagues ([2021](https://aclanthology.org/2021.wmt-1.57/))
+# compared thousands of pairs of systems. COMET agreed with human judges about the better system more often
+# than BLEU did. Report the version of the COMET model with the score.
 #
 # **People.** In a method called MQM (Freitag et al., [2021](https://aclanthology.org/2021.tacl-1.87/)),
 # professional translators mark each error and say how serious it is. This is slow and expensive.
@@ -333,7 +336,7 @@ assert correlation < -0.95
 # ## How we report our own score
 #
 # Wu and colleagues ([2021](https://aclanthology.org/2021.acl-long.480/)) published 41.02 BLEU for a
-# Transformer of our size on the 1,000 captions of Multi30k's test text. Our model `multi30k-en-de-lc` has
+# Transformer of our size on the 1,000 captions of a test set of Multi30k. Our model `multi30k-en-de-lc` has
 # 41.35. How do we say that honestly?
 
 # %%
@@ -349,26 +352,27 @@ assert round(ours.value, 2) == 41.35
 assert ours.low < 41.02 < ours.high
 
 # %% [markdown]
-# The signature has `case:mixed` and `tok:none`, because sacreBLEU changed nothing: both texts had been
-# lower-cased and tokenized before. The signature cannot know that, so the report must say it. We would like
-# to write, "We beat them by 0.33." Here is what we can write:
+# The signature has `case:mixed` and `tok:none`, because sacreBLEU changed nothing. Both the output and the
+# reference had been lower-cased and tokenized beforehand. The signature cannot know that, so the report
+# must say it. We would like to write, "We beat them by 0.33." Here is what we can write:
 #
 # > A Transformer with four layers of width 128, trained on Multi30k's 29,000 pairs for 108 epochs, scores
 # > 41.35 BLEU on test_2016_flickr (lower-cased, tokenized; 95% interval over sentences 39.6 to 43.0), with
-# > the search of Wu et al. (beam 5, division by length), who report 41.02. The training differs from theirs:
-# > another batch size and learning rate, and R-Drop, an addition to the loss, from epoch 61 on. We trained
-# > with one seed. We looked at the test text four times, and the second look led us to change the search.
+# > the search of Wu et al. (beam 5, division by length), who report 41.02. Our training differs from theirs
+# > in its batch size and learning rate, and from epoch 61 on, we added a term to the loss (R-Drop). We
+# > trained with one seed. We looked at the test set four times, and the second look led us to change the
+# > search.
 #
 # This is longer and less impressive, but a reader can judge it. Their score is far inside our interval. The
-# two models were not trained in the same way, another seed would give another score, and four looks at the
-# test text may be worth 0.2 by themselves. *What did each look change, and how much is a look worth?
-# [How honest is a test score?](evidence/how_honest_is_a_test_score.ipynb)*
+# two models were not trained in the same way, a different seed would give a different score, and four looks
+# at the test set may be worth 0.2 BLEU by themselves. *What did each look change, and how much is a look
+# worth? [How honest is a test score?](evidence/how_honest_is_a_test_score.ipynb)*
 #
 # A checklist for your own report:
 #
 # 1. Which text did you score, and how did you count BLEU? Give the signature.
 # 2. What did you choose on val, and what on test? How often did you look at test?
-# 3. How many seeds? What is the interval over sentences, and what is the spread over seeds?
+# 3. How many seeds? What are the interval over sentences and the spread over seeds?
 # 4. What did one system get that the other did not? Compare data, updates, tuning and search.
 # 5. What did it cost?
 # 6. Did you publish everything that others need to repeat it: code, settings, outputs? `annotated train`
@@ -379,10 +383,10 @@ assert ours.low < 41.02 < ours.high
 #
 # - Compare two scores only if they were counted in the same way. The paper's 27.3 and a sacreBLEU of 26.6 may
 #   mean the same quality.
-# - Table 2 shows a better and cheaper model for German. For French, the base model is cheap, and worse than
+# - Table 2 shows a better and cheaper model for German. For French, the base model is cheap but worse than
 #   all the others.
-# - A difference may be the luck of the sentences or of the seed. To find a difference of 0.3 BLEU, you need
-#   about $16\, (s/0.3)^2$ runs of each model.
+# - A difference may come from the luck of the sentences or of the seed. To find a difference of 0.3 BLEU,
+#   you need about $16\, (s/0.3)^2$ runs of each model.
 # - Seven of the 19 rows of Table 3 are within 0.3 BLEU of the base model, and such a small difference may be
 #   luck. Perplexity ranks models much as BLEU does, as long as their loss is the same.
 # - An honest report says how the score was counted, what was chosen on val, how many seeds there were, and
@@ -451,7 +455,7 @@ def paired_interval(a, b, words, draws=1000):
 
 
 # %% tags=["solution"]
-# Their translations of the same thousand sentences: neither scores nor intervals are enough.
+# We would need their translations of the same thousand sentences. Scores and intervals are not enough.
 def paired_interval(a, b, words, draws=1000):
     """Right words a and b (sentences,) of all `words` (sentences,) -> (low, high) of score(a) - score(b)."""
     drawn = torch.randint(len(words), (draws, len(words)))  # each row is a test text
@@ -470,7 +474,7 @@ paired = paired_interval(first, second, lengths)
 alone = [paired_interval(system, nothing, lengths) for system in (first, second)]
 print(f"each alone: {alone[0][0]:.3f} to {alone[0][1]:.3f}, {alone[1][0]:.3f} to {alone[1][1]:.3f}")
 print(f"the difference, paired: {paired[0]:.3f} to {paired[1]:.3f}")
-assert alone[0][0] < alone[1][1]  # the intervals overlap, and decide nothing
+assert alone[0][0] < alone[1][1]  # the intervals overlap, so they decide nothing
 assert 0 < paired[0] < ((first - second).sum() / lengths.sum()).item() < paired[1]
 assert paired[1] - paired[0] < (alone[0][1] - alone[0][0]) / 4
 assert paired_interval(first, first, lengths) == (0, 0)
@@ -485,7 +489,7 @@ assert paired_interval(first, first, lengths) == (0, 0)
 #
 # 1. **Before you train**, write down the question, the two or three models that you will compare, the
 #    measure, what you will choose on val, how many seeds you can afford, and which difference they can
-#    detect. For the last, try several differences in the function of exercise 2.
+#    detect. To find this difference, try several values in the function of exercise 2.
 # 2. **Train.** Try the same three learning rates for every model, and say so if the best one is the largest
 #    or the smallest. `annotated train` takes all settings as flags, and [10](10_translation.ipynb) shows it
 #    in Python.

@@ -28,9 +28,10 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## A picture that convinces
 #
-# Our translator writes a German sentence. The figure shows where its last layer looks at each step. The
-# weights are the mean of the four heads. The translation has two mistakes. The party is missing, and the
-# band plays *in* the church instead of in front of it.
+# Our translator translates a sentence about a wedding party. It writes *In der Kirche spielt eine Band für
+# eine Hochzeit*, which says that a band is playing *in* the church for a wedding. So there are two
+# mistakes: the party is missing, and the band should play in front of the church. The figure shows where
+# the last layer looks at each step. The weights are the mean of the four heads.
 
 # %%
 import matplotlib.pyplot as plt
@@ -53,7 +54,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. Cross-attention of one translation. Each row is one step of writing, named after the token that
-# it wrote. A bright cell means much weight, and a dark cell means almost none.*
+# it wrote. A bright cell means a large weight, and a dark cell means almost none.*
 #
 # > "As side benefit, self-attention could yield more interpretable models." (section 4)
 #
@@ -66,7 +67,7 @@ plt.show()
 # %% [markdown]
 # ## Is it plausible? Ask for alignments
 #
-# A human can say which German word belongs to which English words. The package has 24 captions with
+# A human can say which English words a German word translates. The package has 24 captions with
 # translations that were **aligned** by hand: the words that belong together are linked. Each link is either
 # *sure* or only *possible*.
 
@@ -80,11 +81,11 @@ print("sure:    ", *(f"{pair.german_words[t]}–{pair.english_words[s]}" for s, 
 print("possible:", *(f"{pair.german_words[t]}–{pair.english_words[s]}" for s, t in sorted(pair.possible)))
 
 # %% [markdown]
-# The alignments are about words, but our maps are about subwords. The word *Straßenbahn* (tram), for example,
-# is made of three pieces. So we turn each map of pieces into a map of words. The row of a word is the
-# **average** of its pieces' rows, so that it still adds up to 1. The column of a word is the **sum** of its
-# pieces' columns, because all weight on a piece is weight on the word. For each piece, the folded cell finds
-# the number of its word in the sentence.
+# The alignments are about words, but our maps are about subwords. The word *Straßenbahn* (tram), for
+# example, is made of three pieces. So we turn each map of pieces into a map of words. The row of a word is
+# the **average** of its pieces' rows, so the row still adds up to 1. The column of a word is the **sum** of
+# its pieces' columns, because all weight on a piece is weight on the word. For each piece, the folded cell
+# finds the number of its word in the sentence.
 
 # %% tags=["scaffold"]
 from bisect import bisect
@@ -123,9 +124,9 @@ assert word_of_piece(["▁die", "▁Stra", "ßen", "bahn", "."], ["die", "Straß
 
 # %% [markdown]
 # There is one more choice, and it is easy to get wrong. At the position where the decoder has just read
-# *Mädchen*, it is about to say *mit*. So **each row belongs to two German tokens**. Does this row look for
-# the source of *Mädchen* or of *mit*? We try both, under the names `reads` and `says`, and let the alignments
-# decide.
+# *Mädchen*, it has to say *mit* next. So **each row belongs to two German tokens**. Does this row look at
+# the source of *Mädchen* or at the source of *mit*? We try both, under the names `reads` and `says`, and
+# let the alignments decide.
 
 
 # %%
@@ -152,11 +153,12 @@ maps = [word_maps(pair) for pair in pairs]
 #
 # $$\mathrm{AER} = 1 - \frac{|A\cap S| + |A\cap P|}{|A| + |S|}$$
 #
-# An AER of 0 is perfect. To reach it, every link of ours must be at least possible, and we must find every
-# sure link.
+# An AER of 0 is perfect. To reach it, we must find every sure link, and each of our links must be at least
+# possible.
 #
-# What is a bad AER? We score two baselines that do not use the model. The first has random maps. The second,
-# the *diagonal*, links each German word to the English word that is equally far along in its sentence.
+# What is a bad AER? We score two baselines that do not use the model. The first has random maps. The second
+# baseline, the *diagonal*, looks only at places. It links a German word in the middle of its sentence to
+# the English word in the middle, and so on for every other place.
 
 
 # %%
@@ -192,12 +194,12 @@ for weights, pair in zip(lazy, pairs, strict=True):
 assert error_rate(lazy) < 0.4 < 0.8 < chance
 
 # %% [markdown]
-# Remember the second number. The diagonal reads neither sentence, and still it has an AER of 0.34, because
-# German and English captions have nearly the same word order. So a bright diagonal in a picture proves
-# little.
+# Remember the second number. The diagonal does not know a single word, and still it has an AER of 0.34,
+# because German and English captions have nearly the same word order. So a bright diagonal in a picture
+# proves little.
 #
-# **Before you run this:** which row will have the lower error rate, the row that has just *read* a German
-# word, or the row that is about to *say* it?
+# **Before you run this:** which row will have the lower error rate: the row that has just *read* a German
+# word, or the row that will *say* it next?
 
 # %% tags=["figure-aer-by-head"]
 import seaborn
@@ -217,7 +219,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 2. The alignment error rate of every cross-attention head. Left: from the row that has just read a
-# German word. Right: from the row that is about to say it. Darker cells are better.*
+# German word. Right: from the row that will say it next. Darker cells are better.*
 
 # %% tags=["check"]
 assert rates["reads"][1, 1] == min(grid.min() for grid in rates.values()) < 0.25
@@ -226,8 +228,8 @@ assert (rates["says"][2:] < error_rate(lazy)).sum() == 3
 
 # %% [markdown]
 # In layers 3 and 4, every head does better in the rows that *say* a word. You might have expected this: to
-# write *Hund*, look at *dog*. Three of these eight heads beat the diagonal's 0.34. The mean of layer 4, which
-# Figure 1 showed, beats it by more:
+# write *Hund*, the model looks at *dog*. Three of these eight heads beat the diagonal's 0.34. The mean of
+# layer 4, which Figure 1 showed, beats it by more:
 
 # %%
 mean_of_layer_4 = error_rate([both["says"][3].mean(dim=0) for both in maps])
@@ -240,19 +242,19 @@ assert mean_of_layer_4 < error_rate(lazy) - 0.05
 # But the best map of all is that of **layer 2, head 2, in the rows that read**, with an AER of ≈0.20. This
 # head looks at the source of the word that was just written. Chen and colleagues (2020) also found the best
 # alignments in such rows, in a larger model. So before you label the rows of a picture, find out which word
-# they are about.
+# they belong to.
 #
-# **To keep:** compare a map with the diagonal before you believe it. The rows of a map may be about the
-# word just read or about the word to be said.
+# **To keep:** compare a map with the diagonal before you believe it. A row of a map may belong to the word
+# that was just read, or to the word that comes next.
 
 # %% [markdown]
 # ## Why do the rows change their meaning?
 #
 # At each position, the decoder has a vector, its *state*, that every layer changes. The state begins as the
 # embedding of the token that was read, and it ends as the prediction of the next token. You watched this
-# change for one sentence in [06](06_the_full_model.ipynb), where the generator also read the states after the
-# *earlier* layers. This method is called the **logit lens** (nostalgebraist, 2020). We repeat it for all 24
-# sentences and count.
+# change for one sentence in [06](06_the_full_model.ipynb), where we also gave the generator the states
+# after the *earlier* layers. This method is called the **logit lens** (nostalgebraist, 2020). We repeat it
+# for all 24 sentences and count.
 
 # %%
 from annotated import Batch, evaluating
@@ -294,8 +296,8 @@ assert shares["to be said"][3] > 0.5 > 0.1 > shares["just read"][3]
 # Layer 2 receives the states after layer 1, which are still about the word just read. Layer 4 receives the
 # states after layer 3, which are already about the next word. This fits the maps that we found.
 #
-# **To keep:** on the way through the layers, the state of a position changes from the word just read to the
-# word to be said.
+# **To keep:** on its way through the layers, the state of a position changes: first it stands for the word
+# that was just read, and later for the word that comes next.
 
 # %% [markdown]
 # ## What does a head do? A story must be able to fail
@@ -307,10 +309,10 @@ assert shares["to be said"][3] > 0.5 > 0.1 > shares["just read"][3]
 # heads in our model. One sentence is not enough, because many different stories fit it. So we write many
 # sentences, and we write them so that a story can **fail**.
 #
-# *Story one: in some head, a participle looks at its subject.* In "In front of a big dog a man is sleeping",
-# the word *sleeping* should look at *man*, not at *dog*. The function `look` returns the weights of one word
-# for every layer and head of the encoder. The function `mean_weights` averages them over thirty sentences.
-# Then we choose the head that most prefers the subject to the other noun.
+# *Story one: in some head, a participle looks at its subject.* In "In front of a big dog a man is
+# sleeping", the word *sleeping* should look at *man*, not at *dog*. The function `look` returns the weights
+# of one word for every layer and head of the encoder. The function `mean_weights` averages them over thirty
+# sentences. Then we choose the head that prefers the subject to the other noun most clearly.
 
 
 # %%
@@ -372,10 +374,10 @@ assert torch.minimum(near[0] - near[1], far[0] - far[1]).max() < 0.1  # no other
 # The head looks at the dog, which is not sleeping. So the story fails: in both kinds of sentences, the head
 # looks at the noun that stands two words back. No other head clearly prefers the subject in both kinds.
 #
-# *Story two: in some head, an article looks at its noun.* This time we think of rival stories first. The head
-# might look a fixed number of words ahead. So we write *a dog*, *a red dog* and *a big red dog*. The head
-# might look at the word before the verb. So we vary what follows the noun. Then we **choose** a head on five
-# nouns and **test** it on five others. We judge each head by its worst result with zero, one or two
+# *Story two: in some head, an article looks at its noun.* This time we think of rival stories first. The
+# head might look a fixed number of words ahead, so we write *a dog*, *a red dog* and *a big red dog*. Or it
+# might look at the word before the verb, so we vary what follows the noun. Then we **choose** a head on
+# five nouns and **test** it on five others. We judge each head by its worst result with zero, one or two
 # adjectives, and choose the best head.
 
 # %%
@@ -423,10 +425,10 @@ assert tested.min() > 0.5
 # ## Is it faithful? Change the weights
 #
 # So far, we have only looked. To see what the model *uses*, we change something and watch the output. We
-# overwrite the weights of cross-attention with **even** weights, which are the same for every source token.
-# Then we measure the loss on the 24 translations, in nats per token. In the package, each attention module
-# has a method `attend`, which computes the weights and the mean of the values. For one run of the decoder,
-# `loss` puts a function of ours in its place.
+# overwrite the weights of cross-attention with **uniform** weights, which are the same for every source
+# token. Then we measure the loss on the 24 translations, in nats per token. In the package, each attention
+# module has a method `attend`, which computes the weights and the mean of the values. For one run of the
+# decoder, `loss` replaces this method by a function of ours.
 
 # %%
 from annotated import attention
@@ -452,47 +454,47 @@ def loss(change):
 
 # %%
 intact = loss(lambda layer, weights: weights)
-even = (batch.src_mask / batch.src_mask.sum(dim=-1, keepdim=True)).unsqueeze(1)  # (B, 1, 1, S)
-all_even = loss(lambda layer, weights: even.expand_as(weights))
-print(f"as trained ≈{intact:.2f} nats, all 16 heads even ≈{all_even:.2f}")
+uniform = (batch.src_mask / batch.src_mask.sum(dim=-1, keepdim=True)).unsqueeze(1)  # (B, 1, 1, S)
+all_uniform = loss(lambda layer, weights: uniform.expand_as(weights))
+print(f"as trained ≈{intact:.2f} nats, all 16 heads uniform ≈{all_uniform:.2f}")
 
 # %% tags=["check"]
-assert all_even > intact + 1.5
+assert all_uniform > intact + 1.5
 
 # %% [markdown]
-# The loss more than doubles, so the model does depend on where it looks. Next, we make one head even at a
-# time. Such an experiment, which disables a part to see what it contributes, is called an **ablation**.
+# The loss more than doubles, so the model does depend on where it looks. Next, we make only one head
+# uniform, and each of the 16 in turn. Such an experiment, which disables a part to see what it contributes,
+# is called an **ablation**.
 #
 # **Before you run this:** the best aligner was layer 2, head 2. How much will the loss rise when we make
-# this head even?
+# this head uniform?
 
 
 # %%
-def one_even(layer, head):
+def one_uniform(layer, head):
     here = torch.arange(4).view(-1, 1, 1) == head
-    return lambda n, weights: torch.where(here, even, weights) if n == layer else weights
+    return lambda n, weights: torch.where(here, uniform, weights) if n == layer else weights
 
 
-harm = torch.tensor([[loss(one_even(n, h)) - intact for h in range(4)] for n in range(4)])
-print(
-    f"best aligner ≈{harm[1, 1]:.2f} nats, worst of the 16 ≈{harm.max():.2f}, all added up ≈{harm.sum():.2f}"
-)
+harm = torch.tensor([[loss(one_uniform(n, h)) - intact for h in range(4)] for n in range(4)])
+print(f"best aligner ≈{harm[1, 1]:.2f} nats, largest of 16 ≈{harm.max():.2f}, all added up ≈{harm.sum():.2f}")
 
 # %% tags=["check"]
 assert harm[1, 1] < harm.max() < 0.4
-assert harm.sum() < 0.7 * (all_even - intact)
+assert harm.sum() < 0.7 * (all_uniform - intact)
 
 # %% [markdown]
 # The loss hardly rises. The most plausible head is not the most important one, and no single head matters
-# much. Added up, the 16 increases are ≈0.32. With all heads even at once, the loss rose by ≈1.82. Perhaps the
-# heads can replace each other, but we have not tested this.
+# much. Added up, the 16 increases are ≈0.32. When all heads were uniform at once, the loss rose by ≈1.82.
+# Perhaps the heads can replace each other, but we have not tested this.
 #
-# A larger model can do without most of its encoder heads. Voita and colleagues (2019) trained a translator of
-# the paper's base size to switch off its own heads. With 38 of 48 encoder heads gone, it lost only 0.15 BLEU.
-# Most of the remaining heads had a job that one can name, such as looking at a neighboring word.
+# A larger model can do without most of its encoder heads. Voita and colleagues (2019) trained a translator
+# of the paper's base size further, so that it learned to switch off its own heads. Without 38 of its 48
+# encoder heads, it lost only 0.15 BLEU. Most of the remaining heads had a job that one can name, such as
+# looking at a neighboring word.
 #
-# *Can quite different maps give nearly the same predictions? Yes. We found maps that move more than half of
-# all weight and hardly change a prediction: [Is attention an
+# *Can quite different maps give nearly the same predictions? Yes. We moved more than half of all weight in
+# the maps, and the predictions hardly changed: [Is attention an
 # explanation?](evidence/is_attention_an_explanation.ipynb)*
 #
 # **To keep:** a map suggests what a model uses. Only an experiment that changes the model can show it.
@@ -502,8 +504,8 @@ assert harm.sum() < 0.7 * (all_even - intact)
 #
 # - An attention map is plausible if it agrees with alignments made by hand better than a simple baseline
 #   does. For captions, the diagonal is already a good baseline.
-# - In our decoder, the states are about the word just read in the early layers, and about the word to be said
-#   in the late layers. The rows of the maps change with the states.
+# - In the early layers of our decoder, a state stands for the word that was just read, and in the late
+#   layers for the word that comes next. The rows of the maps change with the states.
 # - A story about a head needs sentences on which it can fail. To find out whether a map is faithful, change
 #   the weights and watch the output.
 #
@@ -578,8 +580,8 @@ assert torch.allclose(first_then_second, (step_back + torch.eye(5)) / 2)
 # %% [markdown]
 # **Exercise 3 (medium).** Explore: we chose the best of 32 maps and scored it on the same pairs. This makes
 # the winner look better than it is. Now choose the winner on a random half of the pairs and score it on the
-# other half, 100 times. How much worse is the score on the other half? How often is the winner the same
-# head?
+# other half, and do this 100 times. How much worse is the score on the other half? How often is the winner
+# the same head?
 
 # %% tags=["solution"]
 _ = torch.manual_seed(0)

@@ -29,7 +29,8 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## What is in the box
 #
-# PyTorch comes with a Transformer. Why did we write our own? Let us see what each of the two contains:
+# PyTorch comes with a Transformer. Why did we write our own? Let us see what each of the two models
+# contains:
 
 # %%
 import warnings
@@ -88,7 +89,7 @@ print(*unseen[0], sep="  →  ")
 # ## A translator around it
 #
 # The next class contains everything that `nn.Transformer` leaves to us, except the decoding. Look at the
-# masks, because we will break them one by one below. In the masks of `nn.Transformer`, **`True` means
+# masks, because we will break them later in this lesson. In the masks of `nn.Transformer`, **`True` means
 # hidden**. In this package and in PyTorch's own `F.scaled_dot_product_attention`, `True` means the
 # opposite: the position *may be looked at*.
 
@@ -185,13 +186,14 @@ assert right > 40
 # After a few seconds of training, about three translations out of four are entirely right. Now we break the
 # translator in ways that raise no error.
 #
-# **To keep:** `nn.Transformer` is the two stacks; you write the rest of the model and every mask.
+# **To keep:** `nn.Transformer` contains only the two stacks. You write the rest of the model and every
+# mask.
 
 # %% [markdown]
 # ## Trap 1: which axis is the batch?
 #
 # **Before you run this:** we give the module three sentences of five words, with a vector of 64 numbers for
-# each word. Then we change only the second sentence, which has number 1. Which outputs should change?
+# each word. Then we change only the second sentence, whose index is 1. Which outputs should change?
 
 
 # %%
@@ -214,10 +216,10 @@ assert changed_outputs(theirs) == [1]
 assert changed_outputs(as_it_comes) == [0, 1, 2]
 
 # %% [markdown]
-# By default the module expects the shape `(length, batch, d_model)`. It read our tensor as five sentences of
-# three words, and words of different sentences attended to each other. Without masks, the module checks only
-# that every vector has `d_model` numbers, and that source and target have the same number of sentences. Here
-# it took the length of our sentences for the number of sentences, and that length is 5 in both texts.
+# By default the module expects the shape `(length, batch, d_model)`. It read our tensor as five sentences
+# of three words, so words of different sentences attended to each other. Why was there no error? Without
+# masks, the module checks only that every vector has `d_model` numbers, and that source and target have the
+# same number of sentences. Here it believed that there were five sentences on both sides.
 #
 # **To keep:** always write `batch_first=True`.
 
@@ -227,9 +229,9 @@ assert changed_outputs(as_it_comes) == [0, 1, 2]
 # > "We also modify the self-attention sub-layer in the decoder stack to prevent positions from attending to
 # > subsequent positions." (section 3.1)
 #
-# `nn.Transformer` does not do that unless you tell it to: the default of `tgt_mask` is `None`. A mask from
-# a package with the other convention hides the past and shows the future. In both cases the decoder can
-# copy its answer. The loss falls *faster* than it should, and the model learns nothing useful
+# `nn.Transformer` does not prevent this unless you tell it to: the default of `tgt_mask` is `None`. A mask
+# from a package with the other convention hides the past and shows the future. In both cases the decoder
+# can copy its answer. The loss falls *faster* than it should, and the model learns nothing useful
 # ([07](07_batches_and_masks.ipynb)).
 #
 # You can check this without any training. Prediction $t$ is about token $t + 1$. So it must not depend on
@@ -269,18 +271,19 @@ n = tgt.size(1) - 1
 assert heard == [0, n - 1, n - 1, n]
 
 # %% [markdown]
-# Why 8 and not 9? The decoder reads `tgt[:, :-1]`, which leaves out the last answer. The last line is another
-# mistake: without the shift, the decoder reads `tgt[:, 1:]`, the very tokens that it should predict. Put this
-# check into the tests of every program that trains a decoder.
+# Why 8 and not 9? The decoder reads `tgt[:, :-1]`, which leaves out the last answer. The last line of the
+# output shows a different mistake: without the shift, the decoder reads `tgt[:, 1:]`, the very tokens that
+# it should predict. Put this check into the tests of every program that trains a decoder.
 #
-# **To keep:** replace the future in the data; if a prediction changes, the decoder has read its answer.
+# **To keep:** replace the future tokens in the data. If a prediction changes, the decoder has read its
+# answer.
 
 # %% [markdown]
 # ## Trap 3: padding, twice
 #
-# In the encoder, `src_key_padding_mask` hides the padding of the source. This is not enough: the encoder
-# still outputs a vector for each padded position, and the decoder looks at all of the encoder's output. A
-# second mask, `memory_key_padding_mask`, hides these vectors from the decoder.
+# In the encoder, `src_key_padding_mask` hides the padding of the source. This is not enough, because the
+# encoder still outputs a vector for each padded position, and the decoder looks at all of the encoder's
+# output. A second mask, `memory_key_padding_mask`, hides these vectors from the decoder.
 #
 # **Before you run this:** we add three padding tokens to a source. How much do the logits change with both
 # masks, and how much without `memory_key_padding_mask`?
@@ -302,8 +305,8 @@ assert once > 0.02
 # batch are. The target's own padding needs no mask as long as it stands on the right. The causal mask
 # already hides it from every real word, and the loss ignores what the model predicts there.
 #
-# *Which flags override your mask, and what happens to a sentence that is all padding? See [What does
-# nn.Transformer do with your masks?](evidence/what_does_nn_transformer_do_with_your_masks.ipynb)*
+# *Which flags override your mask? And what happens to a sentence that consists only of padding? See [What
+# does nn.Transformer do with your masks?](evidence/what_does_nn_transformer_do_with_your_masks.ipynb)*
 #
 # **To keep:** pass the source's padding mask twice, once for the encoder and once for the decoder.
 
@@ -321,9 +324,9 @@ assert None not in (theirs.encoder.norm, theirs.decoder.norm)
 
 # %% [markdown]
 # Is everything else the same as in our model? To test that, we copy the weights and compare the outputs.
-# PyTorch keeps $W^Q$, $W^K$ and $W^V$ of all heads in one matrix, `in_proj_weight`. The other weights differ
-# only in their names. The package's `to_torch` builds an `nn.Transformer` with a model's weights and without
-# the two additional norms. Its `from_torch` goes the other way.
+# PyTorch keeps the matrices $W^Q$, $W^K$ and $W^V$ of all heads in one matrix, `in_proj_weight`. The other
+# weights differ only in their names. The package's function `to_torch` builds an `nn.Transformer` that has
+# a model's weights and lacks the two additional norms. The function `from_torch` does the reverse.
 
 # %%
 from annotated.interop import from_torch, to_torch
@@ -350,16 +353,16 @@ for name, weight in ours.state_dict().items():
 
 # %% [markdown]
 # The two models compute the same numbers. So you can train the module that `to_torch` returns and then move
-# its weights back into this package, which has beam search, the cache and the pictures of attention. You copy
-# the embeddings and the output map yourself.
+# its weights back into this package, which has beam search, the cache and the pictures of attention. Only
+# the embeddings and the output map are left for you to copy.
 #
 # **To keep:** to test a model, copy its weights into another implementation and compare the outputs.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - `nn.Transformer` holds the two stacks; you add embeddings, positions, masks, the output map and
-#   decoding.
+# - `nn.Transformer` holds the two stacks. You add the embeddings, the positions, the masks, the output map
+#   and the decoding.
 # - In its masks `True` means hidden. By default, it applies no mask, and you must pass the source's padding
 #   mask twice.
 # - A check without training finds a decoder that sees its answer. Copied weights show that two
@@ -390,7 +393,7 @@ assert torch.equal(noisy(x, x), noisy(x, x))
 
 # %% [markdown]
 # **Exercise 2 (medium).** A classifier averages the encoder's states over the words of a sentence. Write
-# this mean so that it leaves out padding. For a sentence that is all padding, return zeros.
+# this mean so that it leaves out padding. For a sentence that consists only of padding, return zeros.
 
 
 # %% tags=["exercise"]

@@ -28,9 +28,9 @@ if not find_spec("annotated"):
 # ## The smallest language model
 #
 # A **language model** gives a probability to every word that may come next. Here is a very small one. It
-# reads the 20,000 English sentences of the package's grammar corpus as one long text. For each word, it notes
-# which words followed it. To write, it draws a follower of the last word, then a follower of that word, and
-# so on.
+# reads the 20,000 English sentences of the package's grammar corpus as one long text. For each word, it
+# keeps a list of the words that followed it somewhere in the text. To write, it draws one of the followers
+# of the last word, then one of the followers of the new word, and so on.
 
 # %%
 import random
@@ -73,7 +73,7 @@ assert "cat" in followers["A"]
 # %% [markdown]
 # ## One stack
 #
-# Take the Transformer of 2017 and remove the encoder. Then the decoder has no encoder output to look at, so
+# Take the Transformer of 2017 and remove the encoder. Now the decoder has no encoder output to look at, so
 # remove its cross-attention as well. One stack of layers remains. Each layer has causal self-attention and
 # a feed-forward network. This is a **decoder-only** model (Liu et al., 2018; GPT, Radford et al., 2018).
 # The paper's sentence about the decoder still holds:
@@ -81,10 +81,10 @@ assert "cat" in followers["A"]
 # > "At each step the model is auto-regressive, consuming the previously generated symbols as additional
 # > input when generating the next." (section 3)
 #
-# We write the model so that we can exchange its parts. A dictionary called `parts` says which class to build
-# for the norm, the positions, the attention and the feed-forward network. We begin with the parts of 2017.
-# Only the place of the norm is new from the start: like almost every model of today, ours has it *before*
-# each sub-layer (pre-norm, [06](06_the_full_model.ipynb)).
+# We write the model so that we can exchange its parts. A dictionary called `parts` says which class to
+# build for the norm, the positions, the attention and the feed-forward network. We begin with the paper's
+# parts. Only the place of the norm is new from the start: like almost every model of today, ours has the
+# norm *before* each sub-layer (pre-norm, [06](06_the_full_model.ipynb)).
 #
 # The first class is the attention of [00](00_start_here.ipynb) with a causal mask. You can ignore three
 # things in it until we need them: `place` does nothing yet, `share` is 1, and `cache` is `None` during
@@ -190,9 +190,9 @@ class LanguageModel(nn.Module):
 # %% [markdown]
 # ## Training on text
 #
-# The text is one long row of tokens. A batch takes 32 windows of 24 tokens from random places. The wanted
-# output is the same window, shifted by one token. So the model predicts the next token at every position of
-# every window, which gives 32 · 24 = 768 predictions in one pass.
+# The text is one long row of tokens. A batch takes 32 windows of 24 tokens from random places. The target,
+# which the code calls `wanted`, is the same window shifted by one token. So the model predicts the next
+# token at every position of every window, which gives 32 · 24 = 768 predictions in one pass.
 
 # %%
 vocab = sorted(set(text))
@@ -270,9 +270,9 @@ print(f"the parts of 2017, after 300 updates ≈{losses['2017']:.2f}")
 assert 3.0 < losses["2017"] < bigram - 0.1
 
 # %% [markdown]
-# The *smallest model* is the one at the top of this page; the folded cell computes its loss. The unit is the
-# *nat*: with a loss of 3.1 nats, the model is as unsure as among $e^{3.1}$, or about 22, equally likely
-# words. Now we exchange one part after the other.
+# The *smallest model* is the one at the top of this page; the folded cell computes its loss. The unit of
+# these losses is the *nat*. With a loss of 3.1 nats, the model is as unsure as if it had to choose among
+# $e^{3.1}$, or about 22, equally likely words. Now we exchange one part after the other.
 
 # %% [markdown]
 # ## The norm: RMSNorm
@@ -311,7 +311,7 @@ assert (RMSNorm(64)(x + 3) - RMSNorm(64)(x)).abs().max() > 1
 assert abs(losses["+ RMSNorm"] - losses["2017"]) < 0.25
 
 # %% [markdown]
-# With one run of each, the two losses are about the same.
+# We have only one run of each model, and the two losses are about the same.
 #
 # **To keep:** RMSNorm is a layer norm without the mean and the bias. It computes less, and here it works as
 # well.
@@ -340,7 +340,7 @@ assert abs(losses["+ RMSNorm"] - losses["2017"]) < 0.25
 # not on the positions themselves.
 #
 # A real head is wider than two numbers. We cut it into pairs, and each pair turns at its own speed. The
-# speeds are the frequencies of the paper's sines, the hands of the clocks in
+# speeds are the frequencies of the paper's sines, at which the hands of the clock turned in
 # [05](05_positional_encoding.ipynb).
 
 
@@ -403,11 +403,11 @@ assert losses["+ rotary"] < losses["+ RMSNorm"]
 # %% [markdown]
 # ## Writing with a cache
 #
-# The model is trained on whole windows, but it writes one token at a time. A simple loop would send the whole
-# text through the model again for each new token. This is wasteful, because the keys and values of earlier
-# tokens never change: no token sees a later one. So each layer stores them in its **key/value cache**, or KV
-# cache for short. Each step then sends only the newest token through the model, and its query looks at all
-# stored keys. Lesson [11](11_search_and_averaging.ipynb) draws this.
+# The model is trained on whole windows, but it writes one token at a time. A simple loop would send the
+# whole text through the model again for each new token. This is wasteful, because the keys and values of
+# earlier tokens never change: no token sees a later one. So each layer stores them in its **key/value
+# cache**, or KV cache for short. Each step then sends only the newest token through the model, and its
+# query looks at all stored keys. Figure 2 of lesson [11](11_search_and_averaging.ipynb) shows this.
 
 
 # %%
@@ -452,8 +452,8 @@ print(write(model, "A cat", likeliest))
 #
 # > "In this work we employ h = 8 parallel attention layers, or heads." (section 3.2.2)
 #
-# The cache needs memory. For each token, it holds one key and one value in every head of every layer. When
-# texts are long, this memory limits how many users a GPU can serve at once. In **grouped-query attention**
+# The cache needs memory. For each token, it holds one key and one value in every head of every layer. For
+# long texts, this memory limits how many users a GPU can serve at once. In **grouped-query attention**
 # (Ainslie et al., 2023), several query heads share one head of keys and values.
 #
 # ![Eight query heads with eight heads of keys and values, with two, and with
@@ -463,7 +463,7 @@ print(write(model, "A cat", likeliest))
 # values. Middle: four query heads share one head of keys and values. Right: all eight share one.*
 #
 # Only the matrices for the keys and the values become smaller. The number of query heads stays the same, so
-# the model can still ask just as many different questions.
+# the model can still look for just as many different things.
 
 
 # %%
@@ -516,8 +516,8 @@ with torch.no_grad():
 # > "This consists of two linear transformations with a ReLU activation in between." (section 3.3)
 #
 # The ReLU lets a positive inner number through and sets a negative one to 0. A *gated* network computes two
-# inner vectors with two matrices, and multiplies them entry by entry. The first vector is the gate: it sets
-# how much of the second gets through. In **SwiGLU** (Shazeer, 2020), the gate first passes through
+# inner vectors with two matrices, and multiplies them entry by entry. The first vector is the gate: it
+# controls how much of the second gets through. In **SwiGLU** (Shazeer, 2020), the gate first passes through
 # $\mathrm{swish}(x) = x \cdot \sigma(x)$, a smooth relative of the ReLU, where $\sigma$ is the sigmoid:
 #
 # $$\mathrm{FFN}(x) = \left(\mathrm{swish}(x W_1) \odot x W_3\right) W_2$$
@@ -553,9 +553,9 @@ assert abs(size[1] / size[0] - 1) < 0.02
 assert losses["+ SwiGLU"] < losses["2017"]
 
 # %% [markdown]
-# These are the parts of Llama 2 70B: one stack, pre-norm with RMSNorm, rotary positions, grouped queries and
-# SwiGLU. Many open models since have the same parts. Some details differ from ours. For example, Llama's
-# linear layers have no biases.
+# These are the parts of Llama 2 70B: one stack, pre-norm with RMSNorm, rotary positions, grouped queries
+# and SwiGLU. Many later open models have the same parts. Some details differ from ours. For example,
+# Llama's linear layers have no biases.
 #
 # The list does not rank the parts, because each line is a single short run. *We also compared them in a
 # translation model, with three seeds each. After 300 updates, its loss was lower with rotary positions or
@@ -570,11 +570,11 @@ assert losses["+ SwiGLU"] < losses["2017"]
 #
 # > "We used beam search with a beam size of 4 and length penalty α = 0.6" (section 6.1)
 #
-# A sentence has only a few good translations, so it makes sense to search for the likeliest one. A story
-# has thousands of good continuations. A search finds the same one every time, and a long text written that
-# way often repeats itself (Holtzman et al., 2020). So language models **sample**: they draw the next token
-# from the predicted distribution. This distribution has a long *tail* of tokens that are unlikely and often
-# make no sense. Two settings keep most of them out.
+# A sentence has only a few good translations, so it makes sense to search for the likeliest one. But a
+# story has thousands of good continuations. A search finds the same continuation every time, and a long
+# text that was written by a search often repeats itself (Holtzman et al., 2020). So language models
+# **sample**: they draw the next token from the predicted distribution. This distribution has a long *tail*
+# of tokens that are unlikely and often make no sense. Two settings keep most of them out.
 #
 # - The **temperature** is a number that divides the logits ([02](02_attention.ipynb)). Below 1, it makes
 #   likely tokens even likelier.
@@ -601,7 +601,7 @@ def sampler(temperature=1.0, top_p=1.0):
 # %%
 model = train(parts, updates=1000)
 final = unseen_loss(model)
-print(f"after 1,000 updates: loss ≈{final:.2f} nats, as unsure as among ≈{math.exp(final):.0f} words")
+print(f"after 1,000 updates: loss ≈{final:.2f} nats, like a choice among ≈{math.exp(final):.0f} words")
 
 # %% tags=["check"]
 assert 2.3 < final < losses["+ SwiGLU"] - 0.1
@@ -656,9 +656,9 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# *Figure 3. The blue and gray bars are the model's own probabilities. Top-p draws only from the blue words;
-# here p is 0.4, so that they fit into the figure. The orange bars are the probabilities at a temperature of
-# 0.3, which moves most of the probability to the first few words.*
+# *Figure 3. The blue and gray bars are the model's own probabilities. Top-p draws only from the blue words.
+# Here p is 0.4, so that all blue words fit into the figure. The orange bars are the probabilities at a
+# temperature of 0.3, which moves most of the probability to the first few words.*
 #
 # **To keep:** search when there are few right answers. Sample when there are many, and cut off the tail.
 
@@ -670,9 +670,9 @@ plt.show()
 # and compare texts. **T5** (Raffel et al., 2020) keeps both stacks and treats every task as text in and text
 # out.
 #
-# Your model continues a text. An assistant answers questions. To become one, a language model is trained
-# further on questions with good answers, which is called *fine-tuning*. Then it is trained to give the
-# answers that people prefer (Ouyang et al., 2022).
+# Your model continues a text. An assistant answers questions. To become an assistant, a language model is
+# trained further on questions with good answers, which is called *fine-tuning*. Then it is trained to give
+# the answers that people prefer (Ouyang et al., 2022).
 
 # %% [markdown]
 # ## What you can now say
@@ -748,8 +748,8 @@ assert torch.allclose(accepted.sum(), torch.minimum(p, q).sum())  # no rule acce
 
 # %% [markdown]
 # **Exercise 3 (medium).** Explore: train the model for 300 updates with no positions at all, neither sines
-# nor rotations. Guess first: will the loss be as bad as that of the smallest model, at the top of this
-# page?
+# nor rotations. Guess first: will the loss be as bad as that of the smallest model, which is at the top of
+# this page?
 
 # %% tags=["solution"]
 blind = unseen_loss(train({**parts, "attention": Attention, "positions": NoSines}, updates=300))
