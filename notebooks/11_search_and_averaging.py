@@ -56,16 +56,16 @@ assert sister[2] == ""
 assert "" not in sister[:2]
 
 # %% [markdown]
-# The weights are the same every time. For the first sentence, greedy decoding writes nonsense about a wooden
-# board, and a beam of 4 writes the right translation. The model cannot translate the second sentence, and a
-# beam of 20 prefers to say nothing at all. By the end of this lesson you will know why.
+# The weights are the same every time. For the first sentence, greedy decoding writes nonsense about a
+# wooden board, and a beam of 4 writes the right translation. The model cannot translate the second
+# sentence, and with a beam of 20 it says nothing at all. By the end of this lesson you will know why.
 
 # %% [markdown]
 # ## The likeliest word need not begin the likeliest sentence
 #
 # To see what a search does, we need a model so small that we can look at all of it. Here is a language with
-# only fourteen sentences. The table gives the probability of each next word after each beginning. A beginning
-# that is not in the table is already a whole sentence.
+# only fourteen sentences. The table gives the probability of each next word after each beginning of a
+# sentence. A beginning that is not in the table is already a whole sentence.
 
 # %%
 import math
@@ -130,19 +130,19 @@ assert abs(sum(math.exp(log_prob) for log_prob, _ in everything) - 1) < 1e-9
 # all of its probability. After *ein* there are three ways, and they share it.
 #
 # With a real model we cannot list all sentences. With a vocabulary of 10,000 tokens, there are
-# $10{,}000^{20}$ sequences of 20 tokens. So we need a search that looks at more than one sentence and at far
-# fewer than all.
+# $10{,}000^{20}$ sequences of 20 tokens. So we need a search that looks at more than one sentence, but at
+# far fewer than all.
 
 # %% [markdown]
 # ## Beam search: keep k beginnings
 #
 # > "We used beam search with a beam size of 4 and length penalty α = 0.6 [38]." (section 6.1)
 #
-# A translation, finished or not, is called a **hypothesis**. Beam search keeps the $k$ likeliest
-# hypotheses at every step. It continues each of them with every word and sorts the results. A finished
-# hypothesis among the first $k$ is set aside. The $k$ likeliest unfinished ones are kept for the next
-# step. When $k$ hypotheses are finished, the best of them wins. The number $k$ is the **beam size**;
-# people also say "a beam of 4".
+# A sentence that the search has begun is called a **hypothesis**, whether it is finished or not. Beam
+# search keeps the $k$ likeliest hypotheses at every step. It continues each of them with every word and
+# sorts the results. A finished hypothesis among the first $k$ is set aside. The $k$ likeliest unfinished
+# ones are kept for the next step. When $k$ hypotheses are finished, the best of them wins. The number $k$
+# is the **beam size**. People also say "a beam of 4".
 
 
 # %%
@@ -223,7 +223,8 @@ assert torch.allclose(states[:, :1], first, atol=1e-9)
 #
 # What does the new token need from the old ones? In self-attention it compares its own query with their
 # **keys**, and it takes a weighted mean of their **values**. So each self-attention layer can store the old
-# keys and values and add those of one position per step. This is the **key/value cache**.
+# keys and values, and at each step it adds the key and the value of one new position. This is the
+# **key/value cache**.
 #
 # ![Without a cache, four steps compute 1 + 2 + 3 + 4 = 10 positions; with a cache, one new position per
 # step](../images/cache.svg)
@@ -290,8 +291,8 @@ from annotated.plots import show_source
 show_source(greedy_decode)
 
 # %% [markdown]
-# **Before you run this:** we decode rows of 20, 40 and 80 tokens. When the length doubles, by how much does
-# the time grow without a cache? And with a cache?
+# **Before you run this:** we decode rows of 20, 40 and 80 tokens. When the length doubles, by what factor
+# does the time grow without a cache? And with a cache?
 
 # %%
 from time import perf_counter
@@ -346,8 +347,8 @@ assert seconds[80][0] / seconds[20][0] > 1.3 * seconds[80][1] / seconds[20][1]
 #
 # $$2 \cdot N \cdot d_{model} \cdot (\text{target} + \text{source tokens}) \cdot B \cdot k$$
 #
-# numbers. In the paper's base model, one token of one hypothesis takes $2 \cdot 6 \cdot 512$ numbers, which
-# are 24 KB in float32. *More in [15_going_fast](15_going_fast.ipynb).*
+# numbers. In the paper's base model, one token of one hypothesis takes $2 \cdot 6 \cdot 512$ numbers, or 24
+# KB in float32. *More in [15_going_fast](15_going_fast.ipynb).*
 #
 # **To keep:** with a causal mask, old keys and values never change. So each step computes one new
 # position and finds the others in the cache.
@@ -384,11 +385,12 @@ assert sorted(origin[0, :2].tolist()) == [1, 1]
 assert (origin[0, 2], token[0, 2]) == (0, 0)
 
 # %% [markdown]
-# **Following.** With a beam of two, we keep the best two of these three. Both continue hypothesis 1, *eine*,
-# and nothing continues hypothesis 0. So both rows of tokens must now begin with *eine*. The *cache* must
-# follow: its row 0 has to become a copy of its row 1. That is what `cache.select(rows)` does.
+# **Following.** With a beam of two, we keep the best two of these three. Both continue hypothesis 1,
+# *eine*, and nothing continues hypothesis 0. So both rows of tokens must now begin with *eine*. The *cache*
+# must follow the hypotheses: its row 0 has to become a copy of its row 1. That is what `cache.select(rows)`
+# does.
 #
-# Now we write the whole search. Three points before you read it:
+# Now we write the whole search. Here are the answers to three questions that you may have when you read it:
 #
 # - **How many continuations?** Each hypothesis can end in only one way, with `</s>`. So among the $2k$
 #   best continuations, at most $k$ are finished, and at least $k$ can be continued.
@@ -666,10 +668,10 @@ assert bleu["beam 50, none"] < bleu["greedy"] - 1
 assert scores["beam 50, none"]["length"] < 0.9
 
 # %% [markdown]
-# The best of these searches is worth about one BLEU point here. The beam of 50 without a penalty looks
-# hardest for the most probable sentences. It scores 1.5 points *less* than greedy decoding, and its output is
-# too short. Koehn and Knowles ([2017](https://arxiv.org/abs/1706.03872)) found the same for several language
-# pairs. Later authors call it the **beam search curse**.
+# The best of these searches gains about one BLEU point over greedy decoding. The beam of 50 without a
+# penalty looks hardest for the most probable sentences. It scores 1.5 points *less* than greedy decoding,
+# and its output is too short. Koehn and Knowles ([2017](https://arxiv.org/abs/1706.03872)) found the same
+# for several language pairs. Later authors call it the **beam search curse**.
 #
 # *Are the 0.2 points of the paper's search more than luck? Which penalty is best? We measured it in [What do
 # beam, penalty and averaging bring in BLEU?](evidence/what_do_beam_penalty_and_averaging_bring.ipynb)*
@@ -688,8 +690,9 @@ assert scores["beam 50, none"]["length"] < 0.9
 # the mean of five networks work at all?
 #
 # Think of a ball that rolls around near the bottom of a bowl. Every batch pushes it a little, so it never
-# rests. The pushes point in all directions, so they mostly cancel in the mean of the ball's last places. This
-# mean is usually nearer to the bottom than the places themselves. Here is such a ball, in two dimensions:
+# rests. The pushes point in all directions, so they mostly cancel out when we take the mean of the last
+# places where the ball has been. This mean is usually nearer to the bottom than the places themselves. Here
+# is such a ball, in two dimensions:
 
 # %%
 _ = torch.manual_seed(0)
@@ -821,8 +824,8 @@ assert of_five[-1] < min(alone[10:])
 # ## Exercises
 #
 # **Exercise 1 (easy).** A service translates 64 sentences at once with the paper's big model (6 layers,
-# $d_{model} = 1024$) and a beam of 4. Each sentence has 50 source and 50 target tokens. Predict first: does
-# the cache fit into 8 GB in float32? Then write the formula.
+# $d_{model} = 1024$) and a beam of 4. Each sentence has 50 source tokens and 50 target tokens. Predict
+# first: does the cache fit into 8 GB in float32? Then write the formula.
 
 
 # %% tags=["exercise"]
