@@ -1,6 +1,8 @@
 """The names of "The Annotated Transformer" (2018 and 2022) come from `annotated`, with the same arguments."""
 
 import inspect
+import subprocess
+import sys
 from operator import attrgetter
 
 import pytest
@@ -43,3 +45,8 @@ def test_a_classic_name_takes_the_same_arguments(name: str) -> None:
     assert list(parameters)[: len(wanted)] == wanted
     rest = list(parameters.values())[len(wanted) :]
     assert all(p.default is not p.empty or p.kind is p.VAR_KEYWORD for p in rest)
+
+
+def test_a_module_of_the_package_is_there_when_it_is_used() -> None:
+    code = "import sys, annotated; assert 'torch' not in sys.modules; annotated.plots.plot_mask"
+    subprocess.run([sys.executable, "-c", code], check=True)

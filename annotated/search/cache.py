@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class KeyValueCache:
-    """The projected keys and values of one attention layer; no gradient flows through it.
+    """The projected keys and values of one attention layer.
 
     Those of the target grow by a position a step. Those of the memory (`grows=False`) are complete after the
     first step.
