@@ -84,7 +84,9 @@ def chrf_metric() -> Metric:
     return sacrebleu_metric(CHRF())
 
 
-def rate(name: str, signature: str, count: Callable[[str, str], tuple[int, int]], **options: bool) -> Metric:
+def percentage(
+    name: str, signature: str, count: Callable[[str, str], tuple[int, int]], **options: bool
+) -> Metric:
     """A quotient in percent, whose two sides `count` takes from a hypothesis and its reference."""
     return Metric(
         name,
@@ -101,16 +103,16 @@ def error_rate(name: str, unit: str, split: Callable[[str], Sequence[str]]) -> M
     def count(hypothesis: str, reference: str) -> tuple[int, int]:
         return Levenshtein.distance(split(hypothesis), split(reference)), len(split(reference))
 
-    return rate(name, f"edits per 100 {unit}", count, lower_is_better=True)
+    return percentage(name, f"edits per 100 {unit}", count, lower_is_better=True)
 
 
-def matching(name: str, equal: bool) -> Metric:
+def exact_match(name: str, equal: bool) -> Metric:
     """Hypotheses that are (or are not) their reference, word by word, for 100 of them."""
 
     def count(hypothesis: str, reference: str) -> tuple[int, int]:
         return (hypothesis.split() == reference.split()) == equal, 1
 
-    return rate(name, "percent of the sentences", count, lower_is_better=not equal)
+    return percentage(name, "percent of the sentences", count, lower_is_better=not equal)
 
 
 METRICS: dict[str, Callable[[], Metric]] = {
@@ -118,8 +120,8 @@ METRICS: dict[str, Callable[[], Metric]] = {
     "chrf": chrf_metric,
     "wer": lambda: error_rate("WER", "words", str.split),
     "cer": lambda: error_rate("CER", "characters", str.strip),
-    "exact": lambda: matching("exact", True),
-    "ser": lambda: matching("SER", False),
+    "exact": lambda: exact_match("exact", True),
+    "ser": lambda: exact_match("SER", False),
 }
 
 
@@ -149,7 +151,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     return chrf_metric()(hypotheses, references)
 
 
-def moses_knows(language: str | None) -> bool:
+def moses_supports(language: str | None) -> bool:
     """Return whether Moses has rules for a language, and spaces separate its words."""
     from sacremoses.corpus import NonbreakingPrefixes
 

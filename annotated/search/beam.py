@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from annotated.search.cache import DecoderCache
-from annotated.search.limits import EXTRA, Penalty, check_search
+from annotated.search.limits import EXTRA_TOKENS, Penalty, check_search
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import EncoderDecoder
@@ -91,7 +91,7 @@ def beam_search(
         src_mask = src.new_ones(1, 1, src.size(1), dtype=torch.bool)
     src_mask = src_mask.expand(len(src), 1, src.size(1))
     if max_len is None:
-        max_len = (src_mask.sum(dim=(1, 2)) + EXTRA).tolist()
+        max_len = (src_mask.sum(dim=(1, 2)) + EXTRA_TOKENS).tolist()
     limits = max_len if isinstance(max_len, Sequence) else [max_len] * len(src)
     searches = []
     for i, (limit, prefix) in enumerate(zip(limits, prefixes or [()] * len(src), strict=True)):
@@ -125,13 +125,13 @@ class SentenceSearch:
     def __post_init__(self) -> None:
         self.largest_penalty = length_penalty(self.limit, self.alpha, self.penalty)
 
-    def forced(self, length: int, end_symbol: int) -> int | None:
+    def forced_token(self, length: int, end_symbol: int) -> int | None:
         """Return the only token allowed after `length` tokens; None if all are."""
         if length < len(self.prefix):
             return self.prefix[length]
         return end_symbol if length + 1 >= self.limit else None
 
-    def end(self, tokens: Sequence[int], log_prob: float) -> None:
+    def finish(self, tokens: Sequence[int], log_prob: float) -> None:
         """Add a finished hypothesis; `log_prob` includes the end symbol, `tokens` do not."""
         score = log_prob / length_penalty(len(tokens) + 1, self.alpha, self.penalty)
         self.finished.append(Hypothesis(tuple(tokens), log_prob, score))
@@ -140,7 +140,7 @@ class SentenceSearch:
         """Return the `n_best` finished hypotheses, best first."""
         return sorted(self.finished, key=lambda hypothesis: -hypothesis.score)[: self.n_best]
 
-    def done(self, length: int, log_prob: float) -> bool:
+    def is_done(self, length: int, log_prob: float) -> bool:
         """Decide whether to stop, from the length and log-probability of the best unfinished hypothesis."""
         if length >= self.limit or log_prob == -torch.inf:
             return True
@@ -191,24 +191,24 @@ def run_beams(
         log_probs = next_log_probs(model, memory, src_mask, tokens, mask, cache)  # (B, k, V)
         log_probs[..., list(forbidden)] = -torch.inf
         for i, search in enumerate(searches):
-            if (forced := search.forced(length - 1, end_symbol)) is not None:
+            if (forced := search.forced_token(length - 1, end_symbol)) is not None:
                 only = log_probs[i, :, forced].clone()
                 log_probs[i] = -torch.inf
                 log_probs[i, :, forced] = only
 
         # Twice the beam: even if half of the continuations end, k remain.
-        best, origin, token = continuations(scores, log_probs, 2 * k)  # each (B, 2k)
+        best, origin, token = best_continuations(scores, log_probs, 2 * k)  # each (B, 2k)
         ends = (token[:, :k] == end_symbol) & best[:, :k].isfinite()
         for i, j in ends.nonzero().tolist():
-            searches[i].end(tokens[i, origin[i, j], 1:].tolist(), best[i, j].item())
+            searches[i].finish(tokens[i, origin[i, j], 1:].tolist(), best[i, j].item())
         for i, search in enumerate(searches):
             if search.watch is not None:
-                search.watch(candidates(tokens[i, origin[i], 1:], token[i], best[i], end_symbol, k))
+                search.watch(list_candidates(tokens[i, origin[i], 1:], token[i], best[i], end_symbol, k))
         scores, slot = best.masked_fill(token == end_symbol, -torch.inf).topk(k)  # (B, k)
         origin, token = origin.gather(1, slot), token.gather(1, slot)
 
         likeliest = scores[:, 0].tolist()
-        left = [i for i, search in enumerate(searches) if not search.done(length, likeliest[i])]
+        left = [i for i, search in enumerate(searches) if not search.is_done(length, likeliest[i])]
         rows = torch.tensor(left, dtype=torch.long, device=src.device)
         if len(left) < len(searches):  # the sentences that are done leave the batch
             searches = [searches[i] for i in left]
@@ -240,7 +240,7 @@ def next_log_probs(
     return model.generator(states).view(*tokens.shape[:2], -1)
 
 
-def continuations(scores: Tensor, log_probs: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def best_continuations(scores: Tensor, log_probs: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Find the likeliest hypotheses that are one token longer.
 
     `scores` (B, k) belong to the hypotheses, `log_probs` (B, k, V) to their next tokens. Returns three times
@@ -253,7 +253,9 @@ def continuations(scores: Tensor, log_probs: Tensor, count: int) -> tuple[Tensor
     return best, index // top.size(-1), token.flatten(1).gather(1, index)
 
 
-def candidates(begun: Tensor, token: Tensor, log_probs: Tensor, end_symbol: int, k: int) -> list[Candidate]:
+def list_candidates(
+    begun: Tensor, token: Tensor, log_probs: Tensor, end_symbol: int, k: int
+) -> list[Candidate]:
     """List a sentence's possible continuations for `watch`.
 
     `begun` (2k, length) are the hypotheses continued, `token` (2k,) the tokens, `log_probs` (2k,) falling.

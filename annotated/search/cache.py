@@ -17,7 +17,7 @@ class KeyValueCache:
 
     def __init__(self, grows: bool = True):
         self.grows = grows
-        self.room: Tensor | None = None  # (2, B, h, positions, d_k), keys and values; not all of it is used
+        self.storage: Tensor | None = None  # (2, B, h, positions, d_k), keys and values; room to grow
         self.used = 0
 
     def __len__(self) -> int:
@@ -26,36 +26,36 @@ class KeyValueCache:
     @property
     def key(self) -> Tensor:
         """Get all keys, (B, h, S, d_k), after the first step."""
-        return cast(Tensor, self.room)[0, ..., : self.used, :]
+        return cast(Tensor, self.storage)[0, ..., : self.used, :]
 
     @property
     def value(self) -> Tensor:
         """Get all values, (B, h, S, d_k), after the first step."""
-        return cast(Tensor, self.room)[1, ..., : self.used, :]
+        return cast(Tensor, self.storage)[1, ..., : self.used, :]
 
     @property
     def complete(self) -> bool:
         """Tell whether nothing will be added."""
-        return not self.grows and self.room is not None
+        return not self.grows and self.storage is not None
 
     def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Append the keys and values (B, h, new, d_k) of further positions; return all."""
         start, end = self.used, self.used + key.size(-2)
-        if self.room is None or end > self.room.size(-2):
+        if self.storage is None or end > self.storage.size(-2):
             # Twice the room needed: most steps then write one position and copy nothing.
-            old, positions = self.room, 2 * end if self.grows else end
-            self.room = key.new_empty(2, *key.shape[:-2], positions, key.size(-1))
+            old, positions = self.storage, 2 * end if self.grows else end
+            self.storage = key.new_empty(2, *key.shape[:-2], positions, key.size(-1))
             if old is not None:
-                self.room[..., :start, :] = old[..., :start, :]
-        self.room[0, ..., start:end, :] = key
-        self.room[1, ..., start:end, :] = value
+                self.storage[..., :start, :] = old[..., :start, :]
+        self.storage[0, ..., start:end, :] = key
+        self.storage[1, ..., start:end, :] = value
         self.used = end
         return self.key, self.value
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows of the batch, in this order; a row may be repeated."""
-        if self.room is not None:
-            self.room = self.room.index_select(1, rows)
+        if self.storage is not None:
+            self.storage = self.storage.index_select(1, rows)
 
 
 class LayerCache:

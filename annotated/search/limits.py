@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from operator import index
 from typing import Literal, get_args
 
-EXTRA = 50  # tokens that a translation may have more than its source, section 6.1
+EXTRA_TOKENS = 50  # tokens that a translation may have more than its source, section 6.1
 MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses
 MAX_ALPHA = 10  # a penalty of any length is then a finite number
 
@@ -44,7 +44,7 @@ class Limits:
         shorter = min(self.max_source, positions), min(self.max_length, positions)
         return replace(self, max_source=shorter[0], max_length=shorter[1])
 
-    def fit(self, tokens: list[int], around: int, name: str) -> list[int]:
+    def cut(self, tokens: list[int], around: int, name: str) -> list[int]:
         """Cut a source, which stands between `around` symbols, and warn; or refuse it with a ValueError."""
         if (length := len(tokens) + around) <= self.max_source:
             return tokens
@@ -56,4 +56,4 @@ class Limits:
 
     def longest(self, source: int) -> int:
         """Return the length limit of the translation of a source of this many tokens."""
-        return min(source + EXTRA, self.max_length)
+        return min(source + EXTRA_TOKENS, self.max_length)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from annotated.transformer.attention import Mask, MultiHeadedAttention, clones, init_linear
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.layers import Embeddings, PositionwiseFeedForward, SublayerConnection
-from annotated.transformer.parts import parts_of
+from annotated.transformer.parts import find_parts
 from annotated.transformer.positions import LearnedPositions
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class EncoderDecoder(nn.Module):
     @classmethod
     def from_config(cls, config: TransformerConfig) -> "EncoderDecoder":
         """Build a freshly initialized model; its settings stay at hand as `.config`."""
-        c, parts = config, parts_of(config)
+        c, parts = config, find_parts(config)
         attention, feed_forward = parts.attention(), parts.feed_forward()
         # Two modules: one that the layer used twice would stay shared in all clones of the layer.
         self_attn, src_attn = clones(attention, 2)

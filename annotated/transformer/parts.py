@@ -71,7 +71,7 @@ def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
     return register
 
 
-def parts_of(config: TransformerConfig) -> Parts:
+def find_parts(config: TransformerConfig) -> Parts:
     """Get the parts that the settings name."""
     if config.parts not in VARIANTS:
         remedy = "import the file that registers them (on the command line: --variants FILE.py)"

@@ -19,11 +19,11 @@ from annotated.metrics import (
     bleu_tokenizer,
     bootstrap,
     chrf,
-    moses_knows,
+    moses_supports,
     moses_tokenized,
 )
 from annotated.search.greedy import greedy_decode
-from annotated.search.limits import EXTRA, Penalty
+from annotated.search.limits import EXTRA_TOKENS, Penalty
 from annotated.tokenizers import Tokenizer, normalize
 from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import EncoderDecoder
@@ -91,7 +91,7 @@ def greedy_bleu(
     references: list[str] = []
     for batch in batches:
         batch.to(device)
-        limits = (batch.src_mask.sum(dim=(1, 2)) + EXTRA).tolist()
+        limits = (batch.src_mask.sum(dim=(1, 2)) + EXTRA_TOKENS).tolist()
         rows = greedy_decode(
             model, batch.src, batch.src_mask, max(limits), tokenizer.start, tokenizer.end, never
         )
@@ -117,7 +117,7 @@ class Results:
     alpha: float
     penalty: str
     bleu: Score | None  # cased and detokenized; None where the text itself is tokenized
-    tokenized_bleu: Score | None  # lower-cased and tokenized, as older tables have it; see `moses_knows`
+    tokenized_bleu: Score | None  # lower-cased and tokenized, as older tables have it; see `moses_supports`
     chrf: Score
     perplexity: float  # per token, without label smoothing
     accuracy: float  # share of reference tokens that were the model's first choice
@@ -165,7 +165,7 @@ def score_split(
     references = [normalize(line) for line in text.tgt]
     language = corpus.tgt_language or ""
     older = (found, references) if tokenized else None
-    if not tokenized and moses_knows(language):
+    if not tokenized and moses_supports(language):
         older = moses_tokenized(found, language), moses_tokenized(references, language)
     room = translator.model.max_positions  # longer pairs have no perplexity
     pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer, room and room - 1)

@@ -225,7 +225,7 @@ class Translator:
         if self.lower_cased and sentence != sentence.lower():
             raise ValueError(f"{sentence[:40]!r} has capitals, but this model reads lower-cased text only")
         before, after = self.src_tokenizer.before, self.src_tokenizer.after
-        tokens = self.limits.fit(self.src_tokenizer.encode(sentence), len(before + after), name)
+        tokens = self.limits.cut(self.src_tokenizer.encode(sentence), len(before + after), name)
         return [*before, *tokens, *after]
 
     def begin(self, translation: str) -> list[int]:

@@ -14,7 +14,7 @@ def test_a_growing_cache_seldom_moves_what_it_has():
         expected = torch.cat([expected, new], dim=2)
         assert torch.equal(key, expected)
         assert torch.equal(value, -expected)
-        places.append(cache.room.data_ptr())
+        places.append(cache.storage.data_ptr())
         if step == 50:
             rows = torch.tensor([2, 0])
             cache.select(rows)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from annotated.search.beam import beam_search, continuations, length_penalty
+from annotated.search.beam import beam_search, best_continuations, length_penalty
 from annotated.search.cache import DecoderCache
 from annotated.search.greedy import greedy_decode
 from annotated.transformer.attention import MultiHeadedAttention, padding_mask, subsequent_mask
@@ -391,6 +391,6 @@ def test_the_best_continuations_are_those_of_all_sums(beams, vocab, count):
     scores, log_probs = torch.randn(5, beams), torch.randn(5, beams, vocab)
     sums = (scores.unsqueeze(-1) + log_probs).flatten(1)
     expected = sums.topk(min(count, beams * vocab))
-    best, origin, token = continuations(scores, log_probs, count)
+    best, origin, token = best_continuations(scores, log_probs, count)
     assert torch.equal(best, expected.values)
     assert torch.equal(origin * vocab + token, expected.indices)
