@@ -7,20 +7,16 @@ check.run(my_module)               # all parts that are found
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from annotated.check import attention_laws, model_laws, parts_laws, training_laws  # noqa: F401
+from annotated.check.adapt import CONVENTIONS, PARTS, Code
+from annotated.check.law import Failure, Law, TimeUp, crash, guard
+from annotated.check.laws import CONTRACT, LAWS
+from annotated.check.report import Finding, Report
 
-# Searches read the masks that training_laws holds to theirs, and so come after them.
-# isort: split
-from annotated.check import search_laws  # noqa: F401
-from annotated.check.adapt import PARTS, Code
-from annotated.check.contract_laws import CONTRACT
-from annotated.check.laws import LAWS
-from annotated.check.report import Failure, Finding, Law, Report
-
-__all__ = ["LAWS", "Code", "Failure", "Finding", "Law", "Report", "cases", "run", *PARTS]
+__all__ = ["LAWS", "Code", "Failure", "Finding", "Law", "Report", "cases", "run", "run_file", *PARTS]
 
 
 def run(
@@ -39,8 +35,22 @@ def run(
         name: what the report is of.
     """
     code = Code.of(source, adapter)
-    name = name or getattr(source, "__name__", "")
-    return Report(tuple(law(code, seconds) for law in laws_for(code)), name)
+    findings = tuple(law(code, seconds) for law in laws_for(code))
+    return Report(findings, name or getattr(source, "__name__", ""))
+
+
+def run_file(path: Path, adapter: Path | None = None, seconds: float = 20) -> Report:
+    """Hold a file to every law. One that cannot be executed has one finding: why.
+
+    The adapter is a file that defines names and conventions; in it, `mine` is the module under test.
+    """
+    try:
+        with guard(seconds):
+            code = Code.load(path, adapter)
+    except (Exception, SystemExit, TimeUp) as error:
+        finding = Finding("file", "The file can be executed.", "", "failed", **crash(error))
+        return Report((finding,), path.stem)
+    return Report(tuple(law(code, seconds) for law in laws_for(code)), path.stem)
 
 
 def laws_for(code: Code) -> list[Law]:
@@ -73,19 +83,15 @@ def checker(part: str) -> Callable[..., Report]:
     """Make the function that holds one part to its laws."""
 
     def check(candidate: Any, **others: Any) -> Report:
-        conventions = {
-            k: v for k, v in others.items() if k in ("true_hides", "batch_first", "mask_dims", "pad")
-        }
-        names = {PARTS[k][0]: v for k, v in others.items() if k in PARTS}
-        code = Code.of({PARTS[part][0]: candidate, **names}, {k.upper(): v for k, v in conventions.items()})
-        return Report(
-            tuple(law(code) for law in LAWS if law.part == part), getattr(candidate, "__name__", part)
-        )
+        conventions = {k.upper(): v for k, v in others.items() if k in CONVENTIONS}
+        names = {PARTS[k][0]: v for k, v in ({part: candidate} | others).items() if k in PARTS}
+        code = Code.of(names, conventions)
+        findings = tuple(law(code) for law in LAWS if law.part == part)
+        return Report(findings, getattr(candidate, "__name__", part))
 
     check.__name__ = part
     check.__doc__ = f"Hold a {PARTS[part][0]} to its laws; others of its parts and conventions by name."
     return check
 
 
-for _part in PARTS:
-    globals()[_part] = checker(_part)
+globals().update({part: checker(part) for part in PARTS})

@@ -3,10 +3,13 @@
 import inspect
 import math
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -14,21 +17,24 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.module import register_module_forward_hook
 from torch.utils._python_dispatch import TorchDispatchMode
-
-NAMES = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
-PARTS: dict[str, list[str]] = {part: names.split() for part, names in NAMES["parts"].items()}
-
-
-class Missing(Exception):  # noqa: N818 (it is no error)
-    """A law does not apply: what it needs is not there."""
 
 
 def plain(name: str) -> str:
     return name.replace("_", "").lower()
 
 
+NAMES = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
+PARTS: dict[str, list[str]] = {part: names.split() for part, names in NAMES["parts"].items()}
 ARGUMENTS = {key: {plain(name) for name in names.split()} for key, names in NAMES["arguments"].items()}
+CONVENTIONS = ("true_hides", "batch_first", "mask_dims", "pad")
+LIBRARIES = {"torch", "math", "copy", "typing", "numpy"}
+FOUR_DIMENSIONS = r"unsqueeze\(1\)\.unsqueeze\([12]\)|\[:, None, None|unsqueeze\(-2\)\.unsqueeze\(1\)"
+
+
+class Missing(Exception):  # noqa: N818 (it is no error)
+    """A law does not apply: what it needs is not there."""
 
 
 def call(function: Callable[..., Any], /, **values: Any) -> Any:
@@ -41,10 +47,7 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
         parameters = [*inspect.signature(spoken).parameters.values()]
     except (TypeError, ValueError):  # of C code
         return function(*values.values())
-    keys = {
-        p.name: [key for key in values if plain(p.name) in ARGUMENTS.get(key, {plain(key)})]
-        for p in parameters
-    }
+    keys = {p.name: [key for key in values if plain(p.name) in ARGUMENTS[key]] for p in parameters}
     sure = {found[0] for found in keys.values() if len(found) == 1}
     known: dict[str, Any] = {}
     for name, found in keys.items():  # a name with two meanings has the one that no other parameter has
@@ -53,17 +56,16 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
             known[name] = values[[*exact, *(key for key in found if key not in sure), *found][0]]
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     strange = [p for p in named if p.default is p.empty and p.name not in known]
-    if named and not strange and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return function(**known)
-    room = len([p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)])
     variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if named and not strange and not variadic:
+        return function(**known)
+    room = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
     return function(*list(values.values())[: None if variadic else room])
 
 
 def takes(function: Any, *words: str) -> bool:
     """Whether a parameter's name has one of these words in it."""
-    names = [name.lower() for name in inspect.signature(function).parameters]
-    return any(word in name for word in words for name in names)
+    return any(word in name.lower() for word in words for name in inspect.signature(function).parameters)
 
 
 def first(result: Any) -> Tensor:
@@ -92,26 +94,28 @@ def spied() -> Iterator[list[Tensor]]:
         yield spy.weights
 
 
-@dataclass
-class Linears:
-    """The calls of linear maps within a module, in their order: the map, what it read, what it gave."""
+def trace(run: Callable[[], Any]) -> tuple[Any, list[tuple[nn.Module, Any, Any]]]:
+    """Return what a run gives, and each call of a module in it, in order: module, first input, output."""
+    calls: list[tuple[nn.Module, Any, Any]] = []
+    handle = register_module_forward_hook(lambda m, args, out: calls.append((m, (*args, None)[0], out)))
+    try:
+        return run(), calls
+    finally:
+        handle.remove()
 
-    calls: list[tuple[nn.Linear, Tensor, Tensor]] = field(default_factory=list)
 
-    @classmethod
-    @contextmanager
-    def of(cls, module: nn.Module) -> Iterator["Linears"]:
-        seen = cls()
-        handles = [
-            m.register_forward_hook(lambda m, args, out: seen.calls.append((m, args[0], out)))
-            for m in module.modules()
-            if isinstance(m, nn.Linear)
-        ]
-        try:
-            yield seen
-        finally:
-            for handle in handles:
-                handle.remove()
+def load(path: Path, before: Mapping[str, Any] | None = None) -> ModuleType:
+    """Execute a Python file as a module, with names `before`; what lies beside it can be imported."""
+    loader = SourceFileLoader(f"checked_{path.stem}", str(path))
+    module = sys.modules[loader.name] = module_from_spec(cast(Any, spec_from_loader(loader.name, loader)))
+    vars(module).update(before or {})
+    folder = str(path.parent.absolute())
+    sys.path.insert(0, folder)
+    try:
+        loader.exec_module(module)
+    finally:
+        sys.path.remove(folder)
+    return module
 
 
 @dataclass
@@ -130,12 +134,22 @@ class Code:
     def of(cls, source: ModuleType | Mapping[str, Any], adapter: Mapping[str, Any] | None = None) -> "Code":
         """Read a module or a dictionary; names and conventions (in capitals) of an adapter win."""
         names = dict(source) if isinstance(source, Mapping) else {n: getattr(source, n) for n in dir(source)}
-        names = {name: x for name, x in names.items() if not is_foreign(x)} | dict(adapter or {})
-        settings = ("true_hides", "batch_first", "mask_dims", "pad", "not_applicable")
+        names = {name: x for name, x in names.items() if origin(x) not in LIBRARIES} | dict(adapter or {})
+        settings = (*CONVENTIONS, "not_applicable")
         code = cls(names, **{s: names[s.upper()] for s in settings if s.upper() in names})
-        if "MASK_DIMS" not in names and makes_4d_masks(names):
+        if "MASK_DIMS" not in names and any(map(makes_4d_masks, names.values())):
             code.mask_dims = 4
         return code
+
+    @classmethod
+    def load(cls, path: Path, adapter: Path | None = None) -> "Code":
+        """Execute a file, and an adapter, in which `mine` is the file's module.
+
+        What the file only imports from this package is nobody's own work, and does not count.
+        """
+        module = load(path)
+        own = {name: x for name, x in vars(module).items() if origin(x) != "annotated"}
+        return cls.of(own, vars(load(adapter, {"mine": module})) if adapter else None)
 
     def __getitem__(self, part: str) -> Any:
         """Find a part by one of its names, the classic's first. Raises Missing if there is none."""
@@ -161,36 +175,32 @@ class Code:
         """Put batch and length in this code's order, or back."""
         return x if self.batch_first else x.transpose(0, 1)
 
-    def with_masks(self, function: Callable[..., Any], *masks: Tensor | None, dims: int = 0) -> Any:
+    def call(self, function: Callable[..., Any], dims: int = 0, /, **values: Any) -> Any:
         """Call with masks as this code wants them: tried as bool, then as integers."""
-        dims = dims or self.mask_dims
-        told = [m if m is None or m.dim() >= dims else m.unsqueeze(1) for m in masks]
-        told = [m if m is None or not self.true_hides else ~m for m in told]
-        numbers = [m if m is None else m.int() for m in told]
-        if self.integers or all(m is None for m in masks):
-            return function(*numbers)
+        masks = {key: m for key, m in values.items() if key.endswith("mask") and m is not None}
+        for key, m in masks.items():
+            shaped = m if m.dim() >= (dims or self.mask_dims) else m.unsqueeze(1)
+            masks[key] = ~shaped if self.true_hides else shaped
+        numbers = values | {key: m.int() for key, m in masks.items()}
+        if self.integers or not masks:
+            return call(function, **numbers)
         try:
-            return function(*told)
+            return call(function, **values | masks)
         except (TypeError, RuntimeError, ValueError, AssertionError):
-            try:
-                result = function(*numbers)
-            except Exception:
-                result = None
-            if result is None:
-                raise
-            self.integers = True
-            return result
+            with suppress(Exception):
+                result = call(function, **numbers)
+                self.integers = True
+                return result
+            raise
 
     def attention(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, **more: Any
     ) -> Any:
         """Call `attention`, a function or a module."""
-        function = self["attention"]
+        function, d_k = self["attention"], query.size(-1)
         if inspect.isclass(function):
-            d_k = query.size(-1)
             function = self.build("attention", d_k=d_k, temperature=math.sqrt(d_k), dropout=0.0)
-        given = {"query": query, "key": key, "value": value}
-        return self.with_masks(lambda m: call(function, **given, mask=m, **more), mask, dims=1)
+        return self.call(function, 1, query=query, key=key, value=value, mask=mask, **more)
 
     def attend(
         self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
@@ -199,7 +209,7 @@ class Code:
         if len(inspect.signature(module.forward).parameters) < 3:
             raise Missing("needs forward(query, key, value, mask)")
         given = {"query": self.flip(query), "key": self.flip(key), "value": self.flip(value)}
-        return self.flip(first(self.with_masks(lambda m: call(module, **given, mask=m), mask)))
+        return self.flip(first(self.call(module, **given, mask=mask)))
 
     def model(self, shake: float = 0.2, **sizes: Any) -> "Model":
         """Build a model of two layers, far enough from its first weights that every part counts."""
@@ -208,10 +218,16 @@ class Code:
         module = self.build("make_model", **sizes)
         if not isinstance(module, nn.Module):
             raise Missing("needs a `make_model` that returns a torch.nn.Module")
-        with torch.no_grad():
-            for parameter in module.parameters():
-                parameter.add_(torch.randn_like(parameter), alpha=shake)
+        perturb(module, shake)
         return Model(self, module, cast(int, sizes["tgt_vocab"]), self.pad)
+
+
+def perturb(module: nn.Module, alpha: float) -> nn.Module:
+    """Move a module away from its first weights, such as biases of 0 and norms of 1."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=alpha)
+    return module
 
 
 @dataclass
@@ -222,49 +238,41 @@ class Model:
     module: nn.Module
     vocab: int
     pad: int
+    causal: bool = True  # False: as if the target mask were forgotten
 
-    def masks(self, src: Tensor, tgt: Tensor) -> tuple[Tensor, Tensor]:
+    def masks(self, src: Tensor, tgt: Tensor) -> dict[str, Tensor]:
         """Hide padding, and in the target what follows: bool (B, 1, S) and (B, T, T), True allowed."""
-        causal = torch.ones(tgt.size(1), tgt.size(1), dtype=torch.bool).tril()
-        return (src != self.pad).unsqueeze(1), (tgt != self.pad).unsqueeze(1) & causal
+        real = (tgt != self.pad).unsqueeze(1).expand(-1, tgt.size(1), -1)
+        return {"src_mask": (src != self.pad).unsqueeze(1), "tgt_mask": real.tril() if self.causal else real}
+
+    def modules(self, *kinds: type[nn.Module]) -> list[Any]:
+        return [module for module in self.module.modules() if isinstance(module, kinds)]
 
     def encode(self, src: Tensor) -> Tensor:
         """Tokens (B, S) -> the memory (B, S, d_model). Raises Missing for a model without `encode`."""
         if not hasattr(self.module, "encode"):
             raise Missing("needs a model with `encode`")
-        src_mask, _ = self.masks(src, src)
-        return self.code.flip(
-            first(
-                self.code.with_masks(
-                    lambda m: call(cast(Any, self.module.encode), src=self.code.flip(src), src_mask=m),
-                    src_mask,
-                )
-            )
-        )
+        mask = self.masks(src, src)["src_mask"]
+        encode: Any = self.module.encode
+        return self.code.flip(first(self.code.call(encode, src=self.code.flip(src), src_mask=mask)))
 
     def raw(self, src: Tensor, tgt: Tensor, memory: Tensor | None = None) -> Tensor:
         """Return what the model gives for tokens (B, S) and (B, T), with its generator applied: (B, T, V)."""
-        module, flip, masks = self.module, self.code.flip, self.masks(src, tgt)
+        module, flip, masks = cast(Any, self.module), self.code.flip, self.masks(src, tgt)
+        target, shape = {"tgt": flip(tgt), "tgt_mask": masks["tgt_mask"]}, flip(tgt).shape
         if hasattr(module, "encode") and hasattr(module, "decode"):
             memory = self.encode(src) if memory is None else memory
-            states = self.code.with_masks(
-                lambda s, t: call(
-                    cast(Any, module.decode), memory=flip(memory), src_mask=s, tgt=flip(tgt), tgt_mask=t
-                ),
-                *masks,
-            )
+            source = {"memory": flip(memory), "src_mask": masks["src_mask"]}
+            states = first(self.code.call(module.decode, **source, **target))
         else:
-            states = self.code.with_masks(
-                lambda s, t: call(module, src=flip(src), tgt=flip(tgt), src_mask=s, tgt_mask=t), *masks
-            )
-        states = first(states)
+            states = first(self.code.call(module, src=flip(src), tgt=flip(tgt), **masks))
         if states.size(-1) != self.vocab:
             heads = [n for n in ("generator", "project", "projection", "fc_out", "out") if hasattr(module, n)]
             if not heads:
                 raise Missing(f"needs log-probabilities (B, T, {self.vocab}), not {tuple(states.shape)}")
             states = getattr(module, heads[0])(states)
-        if states.shape[:2] != flip(tgt).shape and states.numel() == tgt.numel() * self.vocab:
-            states = states.view(*flip(tgt).shape, -1)
+        if states.shape[:2] != shape and states.numel() == tgt.numel() * self.vocab:
+            states = states.view(*shape, -1)
         return flip(states)
 
     def __call__(self, src: Tensor, tgt: Tensor, memory: Tensor | None = None) -> Tensor:
@@ -275,16 +283,14 @@ class Model:
         return out.log_softmax(-1)
 
 
-def is_foreign(x: Any) -> bool:
-    """Whether a name is only imported, such as `torch.nn.Transformer`."""
-    return str(getattr(x, "__module__", "")).partition(".")[0] in {"torch", "math", "copy", "typing", "numpy"}
+def origin(x: object) -> str:
+    """Return the package that something was defined in."""
+    return str(getattr(x, "__module__", "")).partition(".")[0]
 
 
-def makes_4d_masks(names: Mapping[str, Any]) -> bool:
+def makes_4d_masks(x: object) -> bool:
     """Whether a class or function writes masks of four dimensions, by the look of its source."""
-    four = r"unsqueeze\(1\)\.unsqueeze\([12]\)|\[:, None, None|unsqueeze\(-2\)\.unsqueeze\(1\)"
-    for x in names.values():
-        with suppress(OSError, TypeError):
-            if (inspect.isroutine(x) or inspect.isclass(x)) and re.search(four, inspect.getsource(x)):
-                return True
+    with suppress(OSError, TypeError):
+        if inspect.isroutine(x) or inspect.isclass(x):
+            return bool(re.search(FOUR_DIMENSIONS, inspect.getsource(x)))
     return False

@@ -1,22 +1,12 @@
-"""What a law says of some code, and how a report of many laws is shown: terminal, notebook, JSON, JUnit."""
+"""What laws say of some code, and how that is shown: as text, as a table in a notebook, as JSON and JUnit."""
 
 import html
 import json
 import re
-import signal
 import textwrap
-import threading
-import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from xml.etree import ElementTree
-
-import torch
-
-from annotated.check.adapt import Code, Missing
 
 Status = Literal["passed", "failed", "todo", "missing"]
 SIGNS = {"passed": "✓", "failed": "✗", "todo": "·", "missing": "-"}
@@ -28,94 +18,6 @@ UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0
 def printable(text: str) -> str:
     """Spell out the characters that a terminal obeys, and those that UTF-8 or XML cannot hold."""
     return UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
-
-
-class Failure(Exception):  # noqa: N818 (it is a finding)
-    """A law is broken: what was seen, the smallest example with its numbers, the likely mistake."""
-
-    def __init__(self, seen: str, example: str = "", mistake: str = ""):
-        super().__init__(seen)
-        self.seen, self.example, self.mistake = seen, example, mistake
-
-
-class TimeUp(BaseException):
-    """Code ran for too long. Not an Exception, so that the code under test does not catch it."""
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeUp in code that computes for so long, or waits five times as long.
-
-    Only the main thread of a Unix process can be interrupted. A loaded machine costs a computation nothing.
-    """
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        raise TimeUp
-
-    limits = (
-        (signal.ITIMER_PROF, signal.SIGPROF, seconds),
-        (signal.ITIMER_REAL, signal.SIGALRM, 5 * seconds),
-    )
-    before = [(timer, signum, signal.signal(signum, stop)) for timer, signum, _ in limits]
-    for timer, _, limit in limits:
-        signal.setitimer(timer, limit)
-    try:
-        yield
-    finally:
-        for timer, signum, handler in before:
-            signal.setitimer(timer, 0)
-            signal.signal(signum, handler)
-
-
-@dataclass(frozen=True)
-class Law:
-    """A property that any implementation keeps."""
-
-    name: str
-    part: str  # what it is a law of: a key of `adapt.PARTS`
-    lesson: str  # the notebook that explains it
-    holds: Callable[[Code], str | None]  # raises Failure; may return a remark
-
-    @property
-    def says(self) -> str:
-        return " ".join((self.holds.__doc__ or "").split())
-
-    def __call__(self, code: Code, seconds: float = 20) -> "Finding":
-        """Hold code to this law; whatever the code does, a finding comes back."""
-        what: dict[str, Any] = {"law": self.name, "says": self.says, "lesson": self.lesson}
-        if self.name in code.not_applicable:
-            return Finding(**what, status="missing", seen=code.not_applicable[self.name])
-        try:
-            with torch.random.fork_rng(devices=[]), time_limit(seconds):
-                torch.manual_seed(0)
-                return Finding(**what, status="passed", seen=self.holds(code) or "")
-        except Missing as missing:
-            return Finding(**what, status="missing", seen=str(missing))
-        except Failure as failure:
-            finding = asdict(Finding(**what, status="failed", seen=failure.seen))
-            return Finding(**finding | {"example": failure.example, "mistake": failure.mistake})
-        except NotImplementedError:
-            return Finding(**what, status="todo", seen="not written yet")
-        except TimeUp:
-            return Finding(**what, status="failed", seen=f"still running after {seconds:g} seconds")
-        except (Exception, SystemExit) as error:
-            if code.is_stub(self.part):  # the error is of a part that it uses
-                return Finding(**what, status="todo", seen="not written yet")
-            seen = f"{type(error).__name__}: {error}".splitlines()[0]
-            return Finding(**what, status="failed", seen=seen, traceback=own_traceback(error))
-
-
-def own_traceback(error: BaseException) -> str:
-    """Format the part of a traceback that lies in the code under test."""
-    others = (str(Path(__file__).parent), str(Path(torch.__file__).parent), "<frozen")
-    own = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(others)]
-    return "".join(
-        traceback.format_list(own if len(own) < 6 else [*own[:2], *own[-3:]])
-        + traceback.format_exception_only(error)
-    )
 
 
 @dataclass(frozen=True)
@@ -135,6 +37,19 @@ class Finding:
         for name in ("seen", "example", "traceback"):  # they quote the code under test
             object.__setattr__(self, name, printable(getattr(self, name)))
 
+    def paragraphs(self) -> list[str]:
+        """Return all that there is to read, for every form of a report."""
+        if self.status != "failed":
+            return [self.seen] if self.seen else []
+        texts = [
+            f"The law: {self.says}",
+            self.traceback.rstrip() or self.seen,
+            self.example,
+            self.mistake and f"Likely mistake: {self.mistake}",
+            self.lesson and f"Explained in notebooks/{self.lesson}.ipynb",
+        ]
+        return [text for text in texts if text]
+
 
 @dataclass(frozen=True)
 class Report:
@@ -151,89 +66,68 @@ class Report:
         """Whether at least one law applies and every one that applies is kept."""
         return self.count("passed") > 0 and not self.count("failed") and not self.count("todo")
 
+    def of(self, status: Status) -> list[Finding]:
+        return [finding for finding in self.findings if finding.status == status]
+
     def count(self, status: Status) -> int:
-        return sum(finding.status == status for finding in self.findings)
+        return len(self.of(status))
 
     def __str__(self) -> str:
-        lines: list[str] = []
+        lines = [f"✓ {f.law}: passed" + (f"  ({f.seen})" if f.seen else "") for f in self.of("passed")]
+        laws: dict[str, list[str]] = {}
+        for f in self.of("missing"):
+            laws.setdefault(f"- not applicable, {f.seen}: ", []).append(f.law)
+        for f in self.of("todo"):
+            laws.setdefault("· not written yet: ", []).append(f.law)
+        for why, names in laws.items():
+            lines += textwrap.wrap(why + ", ".join(names), 100, subsequent_indent="    ")
         seen: dict[str, str] = {}
-        for f in self.findings:
-            if f.status == "passed":
-                lines.append(f"{SIGNS[f.status]} {f.law}: passed" + (f"  ({f.seen})" if f.seen else ""))
-        for status in ("missing", "todo"):
-            for why in dict.fromkeys(f.seen for f in self.findings if f.status == status):
-                names = ", ".join(f.law for f in self.findings if (f.status, f.seen) == (status, why))
-                reason = f", {why}" if status == "missing" else ""
-                text = f"{SIGNS[status]} {WORDS[status]}{reason}: {names}"
-                lines += textwrap.wrap(text, 100, subsequent_indent="    ")
-        for f in self.findings:
-            if f.status != "failed":
-                continue
-            lines.append(f"{SIGNS[f.status]} {f.law}: {WORDS[f.status]}")
+        for f in self.of("failed"):
             frames = f.traceback.rpartition("    ")[0]  # without the message, which may name other sizes
-            if frames and frames in seen:
-                lines.append(f"    the same error as in {seen[frames]}")
-                continue
-            seen[frames] = f.law
-            lines += [f"    The law: {f.says}", *([] if f.traceback else [f"    {f.seen}"])]
-            lines += [f"      {line}" for line in (f.example + "\n" + f.traceback).splitlines() if line]
-            lines += [f"    Likely mistake: {f.mistake}"] if f.mistake else []
-            lines += [f"    Explained in notebooks/{f.lesson}.ipynb"] if f.lesson else []
-        return "\n".join([*lines, self.summary(), *self.advice()])
-
-    def first_mistake(self) -> str:
-        failed = next((f for f in self.findings if f.status == "failed"), None)
-        return f"{failed.law}: {failed.mistake or failed.seen}" if failed else ""
-
-    def advice(self) -> list[str]:
-        """Where several laws are broken, say which one to trust."""
-        if self.count("failed") < 2:
-            return []
-        return [f"Trust the first failed law ({self.first_mistake()}): the others often follow from it."]
+            before = seen.setdefault(frames, f.law) if frames else f.law
+            texts = f.paragraphs() if before == f.law else [f"the same error as in {before}"]
+            lines += [f"✗ {f.law}: FAILED", textwrap.indent("\n".join(texts), "    ")]
+        return "\n".join([*lines, *self.summary_and_advice()])
 
     def summary(self) -> str:
         counts = [f"{self.count('passed')} passed", f"{self.count('failed')} failed"]
         counts += [f"{self.count('todo')} not written yet"] if self.count("todo") else []
         return ", ".join([*counts, f"not applicable: {self.count('missing')}"])
 
+    def first_mistake(self) -> str:
+        return next((f"{f.law}: {f.mistake or f.seen}" for f in self.of("failed")), "")
+
+    def summary_and_advice(self) -> list[str]:
+        advice = f"Trust the first failed law ({self.first_mistake()}): the others often follow from it."
+        return [self.summary(), *([advice] if self.count("failed") > 1 else [])]
+
     def _repr_html_(self) -> str:
         rows = []
         for f in self.findings:
-            parts = [f.says if f.status == "failed" else "", f.seen, f.example, f.traceback]
-            cell = "".join(f"<pre>{html.escape(p)}</pre>" if "\n" in p else f"<div>{html.escape(p)}</div>"
-                           for p in parts if p)  # fmt: skip
-            cell += f"<div><b>Likely mistake:</b> {html.escape(f.mistake)}</div>" if f.mistake else ""
-            cell += f"<div>Explained in {f.lesson}</div>" if f.status == "failed" else ""
-            rows.append(f"<tr><td>{SIGNS[f.status]}</td><td>{f.law}</td><td>{WORDS[f.status]}</td>"
-                        f'<td style="text-align:left">{cell}</td></tr>')  # fmt: skip
-        told = "".join(f"<p>{html.escape(line)}</p>" for line in (self.summary(), *self.advice()))
+            texts = "".join(f"<pre>{html.escape(text)}</pre>" for text in f.paragraphs())
+            cells = [SIGNS[f.status], f.law, WORDS[f.status], f'<div style="text-align:left">{texts}</div>']
+            rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+        told = "".join(f"<p>{html.escape(line)}</p>" for line in self.summary_and_advice())
         return f"<table>{''.join(rows)}</table>{told}"
 
     def to_json(self) -> str:
-        counts: Mapping[str, int] = {status: self.count(status) for status in SIGNS}  # type: ignore[arg-type]
+        counts = {status: self.count(status) for status in get_args(Status)}
         findings = [asdict(finding) for finding in self.findings]
         whole = {"name": self.name, "passed": self.passed, "counts": counts, "findings": findings}
         return json.dumps(whole, indent=1, ensure_ascii=False)
-
-    def to_junit(self) -> str:
-        return junit([self])
 
 
 def junit(reports: list[Report]) -> str:
     """Write reports as JUnit XML: a suite for each, a case for each law."""
     root = ElementTree.Element("testsuites")
     for report in reports:
-        suite = ElementTree.SubElement(root, "testsuite", {
-            "name": report.name, "tests": str(len(report.findings)), "skipped": str(report.count("missing")),
-            "failures": str(report.count("failed") + report.count("todo")),
-        })  # fmt: skip
+        failures = str(report.count("failed") + report.count("todo"))
+        counts: dict[str, Any] = {"tests": str(len(report.findings)), "skipped": str(report.count("missing"))}
+        suite = ElementTree.SubElement(root, "testsuite", name=report.name, failures=failures, **counts)
         for f in report.findings:
             case = ElementTree.SubElement(suite, "testcase", classname=report.name or "check", name=f.law)
-            if f.status in ("failed", "todo"):
-                told = ElementTree.SubElement(case, "failure", message=f.seen)
-                told.text = "\n".join(p for p in (f.says, f.example, f.traceback, f.mistake) if p)
-            elif f.status == "missing":
-                ElementTree.SubElement(case, "skipped", message=f.seen)
-    with suppress(AttributeError):
-        ElementTree.indent(root)
+            if f.status != "passed":
+                tag = "skipped" if f.status == "missing" else "failure"
+                ElementTree.SubElement(case, tag, message=f.seen).text = "\n".join(f.paragraphs())
+    ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode")

@@ -3,21 +3,11 @@
 from argparse import Namespace
 from pathlib import Path
 
-from annotated.check import CONTRACT, LAWS
+from annotated.check import Report, run_file
 from annotated.check.adapt import Code
-from annotated.check.build import (
-    check_file,
-    first_open_stub,
-    grade,
-    grades_as_csv,
-    hints,
-    load,
-    translate,
-    write_stubs,
-)
-from annotated.check.report import Report, junit
-
-AFTER_THE_MODEL = {"batch", "label_smoothing", "rate", "greedy_decode", "beam_search", "bleu"}
+from annotated.check.build import first_open_stub, hints, model_is_right, translate, write_stubs
+from annotated.check.grade import grade, grades_as_csv
+from annotated.check.report import junit
 
 
 def check(args: Namespace) -> int:
@@ -35,7 +25,7 @@ def check(args: Namespace) -> int:
             raise IsADirectoryError(
                 f"{file} is a folder: name a file in it, or grade all of them with --grade"
             )
-        reports.append(check_file(file, args.adapter))
+        reports.append(run_file(file, args.adapter))
         print(reports[-1])
         print_hints(reports[-1], args.hints)
         print_translation(reports[-1], file, args.adapter, args.translate)
@@ -57,10 +47,7 @@ def print_hints(report: Report, stage: int) -> None:
 
 def print_translation(report: Report, file: Path, adapter: Path | None, text: str | None) -> None:
     """Let a model that keeps its laws translate, with the shipped weights in it; say that it can."""
-    part_of = {law.name: law.part for law in (*LAWS, *CONTRACT)}
-    findings = [f for f in report.findings if part_of.get(f.law) not in AFTER_THE_MODEL]
-    whole = [f for f in findings if f.law.startswith("model:")]
-    if not whole or any(f.status == "failed" for f in findings) or any(f.status != "passed" for f in whole):
+    if not model_is_right(report):
         if text is not None:
             raise ValueError("the model must keep its laws before the shipped weights are loaded into it")
     elif text is None:
@@ -68,8 +55,7 @@ def print_translation(report: Report, file: Path, adapter: Path | None, text: st
             '\nThe model itself keeps its laws. Let it translate: --translate "A dog runs across the grass."'
         )
     else:
-        adapted = vars(load(adapter, before={"mine": load(file)})) if adapter else None
-        own, theirs = translate(Code.of(load(file), adapted), text)
+        own, theirs = translate(Code.load(file, adapter), text)
         same = "as the package's model does" if own == theirs else f"the package's model writes: {theirs}"
         print(
             f"\nThe shipped weights fit into your classes; the package searches.\n  {text}\n  {own}\n({same})"

@@ -15,8 +15,10 @@ from command_line import complains, ends
 
 import annotated
 from annotated import check
-from annotated.check.adapt import PARTS, Code
-from annotated.check.build import check_file, grade, grades_as_csv, hints, load, translate, write_stubs
+from annotated.check import run_file
+from annotated.check.adapt import PARTS, Code, load
+from annotated.check.build import hints, translate, write_stubs
+from annotated.check.grade import grade, grades_as_csv
 from annotated.check.report import junit
 
 FOLDER = Path(__file__).parent / "right"
@@ -30,7 +32,7 @@ def classic() -> ModuleType:
 
 @pytest.mark.parametrize("path", RIGHT, ids=lambda path: path.stem)
 def test_no_false_alarm_on_a_right_file(path: Path) -> None:
-    report = check_file(path)
+    report = run_file(path)
     assert report.passed, str(report)
     assert report.count("passed") >= 15
 
@@ -100,16 +102,16 @@ def test_an_adapter_says_what_stands_for_what(tmp_path: Path) -> None:
         "import torch\n\ndef subsequent_mask(size):\n"
         "    i = torch.arange(size)\n    return mine.f(i[:, None], i[None])\n"
     )
-    assert not check_file(tmp_path / "theirs.py").count("passed")
-    assert check_file(tmp_path / "theirs.py", tmp_path / "adapter.py").passed
+    assert not run_file(tmp_path / "theirs.py").count("passed")
+    assert run_file(tmp_path / "theirs.py", tmp_path / "adapter.py").passed
 
 
 HOSTILE = """
-import sys, time
+import os, time
 def attention(query, key, value, mask=None):
     while True: pass
 def subsequent_mask(size):
-    sys.exit(3)
+    os._exit(0)
 def rate(step, model_size, factor, warmup):
     raise KeyError("no such thing")
 class Generator:
@@ -125,21 +127,21 @@ def bleu(hypotheses, references):
 def test_what_hangs_or_crashes_is_a_finding_and_the_rest_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "hostile.py"
     path.write_text(HOSTILE)
-    findings = {f.law: f for f in check_file(path, seconds=0.3).findings}
+    findings = {f.law: f for f in run_file(path, seconds=0.3).findings}
     assert "still running" in findings["attention: equation 1"].seen
     assert "still running" in findings["BLEU: sacreBLEU's number"].seen
-    assert "SystemExit" in findings["causal mask"].seen
+    assert "os._exit(0)" in findings["causal mask"].seen
     assert "no such thing" in findings["rate: peak"].traceback
     assert "hostile.py" in findings["rate: peak"].traceback
     assert findings["generator: log-probabilities"].status == "todo"
     assert findings["feed-forward: equation 2"].status == "missing"
 
 
-@pytest.mark.parametrize("text", ["def f(:\n", "import nothing_of_this_name\n", "1 / 0\n", "exit()\n"])
+@pytest.mark.parametrize("text", ["def f(:\n", "import nothing_of_this_name\n", "1 / 0\n", "exit()\n", "import os\nos._exit(0)\n"])
 def test_a_file_that_cannot_be_executed_is_a_failure(text: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text(text)
-    report = check_file(path)
+    report = run_file(path)
     assert not report.passed
     assert "can be executed" in str(report)
 
@@ -167,7 +169,7 @@ def test_exit_code_and_complaints(tmp_path: Path, capfd: pytest.CaptureFixture[s
 def test_stubs_have_hints_and_are_never_replaced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert ends(["build", tmp_path / "mine"]) == 0
     path = tmp_path / "mine/transformer.py"
-    report = check_file(path)
+    report = run_file(path)
     assert not report.count("failed"), str(report)
     assert [f.law for f in report.findings if f.status == "passed"] == ["contract: stubs"]
     assert report.count("todo") > 40
@@ -186,7 +188,7 @@ def test_an_error_in_one_part_is_shown_once_with_its_line(tmp_path: Path) -> Non
     right = (FOLDER / "lessons.py").read_text(encoding="utf-8")
     swapped = right.replace("self.src_attn(y, memory, memory", "self.src_attn(memory, memory, y")
     (tmp_path / "swapped.py").write_text(swapped.replace("CONTRACT = True", ""), encoding="utf-8")
-    text = str(check_file(tmp_path / "swapped.py"))
+    text = str(run_file(tmp_path / "swapped.py"))
     assert text.count("self.src_attn(memory, memory, y") >= 1
     assert text.count("Traceback") + text.count("RuntimeError:") <= 4
     assert "site-packages" not in text
@@ -216,7 +218,7 @@ def test_a_folder_is_graded_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "ann.py").write_text(right)
     (tmp_path / "bob").mkdir()
     (tmp_path / "bob/work.py").write_text(right.replace("-1e30", "-1"))
-    (tmp_path / "eve.py").write_text("import os\nos._exit(1)\n")
+    (tmp_path / "eve.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
     (tmp_path / "max.py").write_text("import time\nprint('noise')\ntime.sleep(100)\n")
     reports = grade(tmp_path, seconds=40)
     assert {r.name: r.passed for r in reports} == {"ann": True, "bob/work": False, "eve": False, "max": False}
@@ -229,14 +231,14 @@ def test_a_folder_is_graded_side_by_side(tmp_path: Path) -> None:
 
 def test_what_is_imported_from_the_package_is_nobodys_own(tmp_path: Path) -> None:
     (tmp_path / "short.py").write_text("from annotated import *\n")
-    assert not check_file(tmp_path / "short.py").passed
+    assert not run_file(tmp_path / "short.py").passed
 
 
 def test_a_stub_that_was_deleted_is_no_stub_that_passes(tmp_path: Path) -> None:
     right = (FOLDER / "lessons.py").read_text(encoding="utf-8")
     assert not check.run({"CONTRACT": True}).passed
     (tmp_path / "mine.py").write_text(right + "\n\ndel beam_search\n", encoding="utf-8")
-    assert "`beam_search` is not in the file" in str(check_file(tmp_path / "mine.py"))
+    assert "`beam_search` is not in the file" in str(run_file(tmp_path / "mine.py"))
 
 
 def test_a_submission_cannot_spoil_the_grades_of_the_others(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ import pytest
 
 from annotated import check
 from annotated.check.adapt import Code
+from annotated.check.laws import CONTRACT
 
 HERE = Path(__file__).parent
 FAULTS = tomllib.loads((HERE / "faults.toml").read_text(encoding="utf-8"))
-LAWS = {law.name: law for law in (*check.LAWS, *check.CONTRACT)}
+LAWS = {law.name: law for law in (*check.LAWS, *CONTRACT)}
 CASES = [(file, name) for file, faults in FAULTS.items() for name in faults]
 
 

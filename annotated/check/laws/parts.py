@@ -1,0 +1,185 @@
+"""Laws of what stands around attention: networks, embeddings, positions, norms (lessons 04 to 06)."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from annotated.check.adapt import Code, Missing, call, first, trace
+from annotated.check.law import Failure, close, compare, expect, expect_shape, explain, law, numbers
+
+VECTORS, POSITIONS = "04_feed_forward_and_embeddings", "05_positional_encoding"
+MODEL = "06_the_full_model"
+
+
+@law(VECTORS, "feed_forward", "feed-forward: equation 2")
+def feed_forward_equation(code: Code) -> str | None:
+    """The network is max(0, x W_1 + b_1) W_2 + b_2, and widens to d_ff inside."""
+    module, x = code.build("feed_forward", d_model=8, d_ff=24, dropout=0.0), torch.randn(2, 5, 8) * 3
+    out, calls = trace(lambda: first(call(module, x=x)))
+    expect_shape(out, *x.shape)
+    maps = [(m, y) for m, _, y in calls if isinstance(m, nn.Linear)]
+    if len(maps) != 2:
+        raise Missing("it does not consist of two nn.Linear")
+    inner, w_2 = maps[0][1], maps[1][0]
+    mistake = "the order is wrong, or d_ff is not used: Linear(d_model, d_ff) comes first"
+    wide = inner.size(-1)
+    expect(wide == 24, f"it is {wide} wide inside, and should be d_ff = 24", mistake)
+    for activation in (F.gelu, F.silu):
+        if close(out, w_2(activation(inner))):
+            return f"with {activation.__name__}, where the paper has ReLU"
+    compare(out, w_2(inner.relu()), w_2=w_2, inner=inner, x=x)
+    return None
+
+
+@law(VECTORS, "feed_forward", "feed-forward: each position alone")
+def positions_alone(code: Code) -> None:
+    """The network treats each position by itself, and all alike."""
+    module, x = code.build("feed_forward", d_model=8, d_ff=24, dropout=0.0), torch.randn(2, 5, 8)
+    whole, alone = first(call(module, x=x))[:, 2:3], first(call(module, x=x[:, 2:3]))
+    compare(whole, alone, "a position depends on the others")
+
+
+@law(MODEL, "layer_norm", "layer norm: each vector alone")
+def layer_norm(code: Code) -> None:
+    """Each vector is normalized by itself over its features: mean 0 and deviation 1, before gain and bias."""
+    module, x = code.build("layer_norm", d_model=64), torch.randn(3, 5, 64) * 4 + 2
+    out, wanted = call(module, x=x), F.layer_norm(x, (64,))
+    if not close(out, wanted * math.sqrt(63 / 64), 1e-3):  # the unbiased deviation, the classic's, is as good
+        compare(out, wanted, "vectors are not normalized", x=x)
+
+
+@law(VECTORS, "embeddings", "embeddings: scale")
+def embedding_scale(code: Code) -> None:
+    """A token's vector is its row of the table times sqrt(d_model)."""
+    module, tokens = code.build("embeddings", d_model=16, vocab=11), torch.tensor([[3, 7, 3]])
+    tables = {p.shape: p for p in module.parameters()}
+    mistake = "vocab and d_model are swapped: nn.Embedding(vocab, d_model)"
+    expect((16, 11) not in tables, "the table has shape (16, 11), and should be (11, 16)", mistake)
+    if (11, 16) not in tables:
+        raise Missing("its table (vocab, d_model) is not found")
+    rows = tables[torch.Size((11, 16))][tokens]
+    compare(call(module, tokens=tokens), rows * 4, "vectors have another scale", rows=rows)
+
+
+def positions(code: Code, x: Tensor) -> Tensor:
+    module = code.build("positional_encoding", d_model=16, dropout=0.0, max_len=64)
+    return code.flip(call(module, x=code.flip(x)))
+
+
+@law(POSITIONS, "positional_encoding", "positions: added")
+def positions_added(code: Code) -> str | None:
+    """Positions are added to x: the same for every sentence, different at every position."""
+    x = torch.randn(3, 7, 16)
+    out, zero = positions(code, x), positions(code, x * 0)
+    alone = "it returns the encodings: add them to x"
+    expect_shape(out, 3, 7, 16, mistake=alone if out.numel() in (7 * 16, 64 * 16) else "")
+    expect(not close(out, zero), "the output does not depend on x", alone)
+    rows = f"{numbers(zero[0])}, {numbers(zero[1])}"
+    expect(close(zero[0], zero[1]), "sentences get different positions", "", rows, zero=zero)
+    mistake = "one row is added everywhere" if zero.any() else "nothing is added to x"
+    same = close(zero[0, 0], zero[0, 1])
+    expect(not same, "all positions get the same vector", mistake, numbers(zero))
+    if close(out - zero, x * 4):
+        return "multiplies x by sqrt(d_model) here"
+    compare(out - zero, x, "x does not come through unchanged", x=x, zero=zero)
+    return None
+
+
+@law(POSITIONS, "positional_encoding", "positions: formula")
+def positions_formula(code: Code) -> str | None:
+    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), and PE(pos, 2i + 1) the cosine of the same angle."""
+    module = code.build("positional_encoding", d_model=16, dropout=0.0, max_len=64)
+    if any(p.requires_grad for p in module.parameters()):
+        raise Missing("positions are learned")
+    got, columns = positions(code, torch.zeros(1, 40, 16))[0], torch.arange(16).double()
+
+    def table(
+        exponent: Tensor = columns // 2 * 2, start: int = 0, base: float = 10000, unit: float = 1
+    ) -> Tensor:
+        angle = torch.arange(start, start + 40).double()[:, None] * unit * base ** (-exponent / 16)
+        return torch.where(columns % 2 == 0, angle.sin(), angle.cos()).float()
+
+    wanted = table()
+    if close(got, wanted, 2e-3):
+        return None
+    if close(got, torch.cat([wanted[:, ::2], wanted[:, 1::2]], -1), 2e-3):
+        return "all sines, then all cosines: another order of the same columns"
+    # Angles that grow are too large to agree in the last columns: the first tell all mistakes apart.
+    row = f"position 2: {numbers(got[2])}, and should be {numbers(wanted[2])}"
+    facts: dict[str, Any] = {
+        "j": columns,
+        "table": lambda *change, **changes: table(*change, **changes)[:9, :6],
+    }
+    raise Failure("the encodings are wrong", "", row, got=got[:9, :6], **facts)
+
+
+def wrap(module: nn.Module, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+    """Call what stands around a sub-layer, which takes the sub-layer or what it gave."""
+    try:
+        return call(module, x=x, function=function)
+    except (TypeError, AttributeError):
+        return call(module, x=x, function=function(x))
+
+
+@law(MODEL, "sublayer_connection", "residual and norm")
+def sublayer_equation(code: Code) -> str:
+    """A sub-layer's output is added to its input: LayerNorm(x + f(x)), or pre-norm x + f(LayerNorm(x))."""
+    module, x = code.build("sublayer_connection", d_model=16, dropout=0.0), torch.randn(2, 5, 16) * 3 + 1
+    matrix, mistake = torch.randn(16, 16), ""
+    got = wrap(module, x, lambda y: y @ matrix)
+    for c in (1.0, math.sqrt(15 / 16)):  # the classic's norm has the unbiased deviation
+
+        def norm(y: Tensor, c: float = c) -> Tensor:
+            return F.layer_norm(y, (16,)) * c
+
+        if close(got, norm(x + x @ matrix), 1e-3):
+            return "post-norm, as in the paper"
+        if close(got, x + norm(x) @ matrix, 1e-3):
+            return "pre-norm, where the paper has post-norm"
+        mistake = mistake or explain("residual and norm", got, x=x, norm=norm, f=lambda y: y @ matrix)
+    raise Failure("it is neither post-norm nor pre-norm", mistake, numbers(got))
+
+
+@law(MODEL, "sublayer_connection", "dropout of sub-layers")
+def sublayer_dropout(code: Code) -> None:
+    """Dropout acts on the sub-layer's output before the sum, never on x itself."""
+    module, x = code.build("sublayer_connection", d_model=16, dropout=0.5), torch.randn(2, 5, 16)
+    module.train()
+    kept = wrap(module, x, torch.zeros_like)
+    mistake = "dropout is applied to the sum, or to x: apply it to the sub-layer's output only"
+    whole = close(kept, wrap(module, x, torch.zeros_like))
+    expect(whole, "x itself loses numbers to dropout", mistake, numbers(kept))
+    unchanged = close(wrap(module, x, lambda y: y), wrap(module, x, lambda y: y))
+    expect(not unchanged, "dropout changes nothing in training", "dropout is not applied")
+
+
+@law(VECTORS, "generator", "generator: log-probabilities")
+def generator(code: Code) -> str | None:
+    """The generator gives log-probabilities over the vocabulary: their exponentials add up to 1."""
+    module, x = code.build("generator", d_model=16, vocab=11), torch.randn(3, 5, 16) * 3
+    out, calls = trace(lambda: call(module, x=x))
+    expect_shape(out, 3, 5, 11)
+    return check_log_probs(out, [y for m, _, y in calls if isinstance(m, nn.Linear)])
+
+
+def check_log_probs(out: Tensor, logits: list[Tensor]) -> str | None:
+    """Raise Failure for probabilities, and for a softmax over another dimension than the vocabulary."""
+    sums, ones = out.exp().sum(-1), torch.ones(out.shape[:-1])
+    if close(sums, ones, 1e-3):
+        if logits and not close(out, logits[-1].log_softmax(-1), 1e-3):
+            wanted = logits[-1].log_softmax(-1)
+            compare(out, wanted, "the distribution is wrong", law="probabilities", x=logits[-1])
+        return None
+    for dim, what in ((0, "the batch"), (1, "the positions")):
+        for x in (out.exp(), out):
+            mistake = f"the softmax runs over {what}, dim={dim}: it must run over the vocabulary, dim=-1"
+            over = close(x.sum(dim), torch.ones_like(x.sum(dim)), 1e-3)
+            expect(not over, "a position's probabilities do not add up to 1", mistake, f"{sums[0, 0]:.3g}")
+    mistake = "the logarithm is missing: log_softmax(dim=-1)"
+    unlogged = (out >= 0).all() and close(out.sum(-1), ones, 1e-3)
+    expect(not unlogged, "these are probabilities", mistake, numbers(out))
+    return "gives logits"

@@ -1,0 +1,211 @@
+"""Laws of searches, and of the score of what they find (lesson 11)."""
+
+import itertools
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from annotated.check.adapt import Code, Missing, Model, call, first, perturb, takes
+from annotated.check.law import Failure, expect, law
+
+SRC, START, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 3, 22  # 22 is the end where none should come
+LESSON = "11_search_and_averaging"
+
+
+def searched(code: Code, **sizes: Any) -> Model:
+    """A model to search with: the code's own, or the package's where it has none."""
+    try:
+        code["make_model"]
+    except Missing:
+        from annotated.transformer.model import make_model
+
+        code = Code({**code.names} | {"make_model": make_model})
+    models = []
+    for seed in range(15):
+        model = code.model(**{"shake": 0.0} | sizes)
+        model.pad = -1  # what a search has written is never padding
+        for module in model.modules(nn.Linear):  # not the last token again: the next
+            if module.out_features == model.vocab:
+                module.register_forward_hook(lambda *called: called[-1].roll(1, -1))
+        torch.manual_seed(seed)
+        for parameter in model.module.parameters():
+            if parameter.dim() > 1:  # large biases or layers would let one token win everywhere
+                alpha = 1.0 if model.vocab in parameter.shape else 0.1
+                parameter.add_(torch.randn_like(parameter), alpha=alpha)
+        if sizes:
+            return model
+        models.append((len(set(steps(model, 6))), -seed, model))
+        if models[-1][0] > 4:
+            break
+    return max(models)[-1]  # a model that hardly repeats itself shows most
+
+
+def steps(model: Model, count: int, src: Tensor = SRC, start: int = START) -> list[int]:
+    """The likeliest token at each step, everything computed anew."""
+    tokens = [start]
+    for _ in range(count):
+        tokens.append(int(model(src, torch.tensor([tokens]))[0, -1].argmax()))
+    return tokens[1:]
+
+
+def until(tokens: list[int], end: int) -> list[int]:
+    return tokens[: tokens.index(end)] if end in tokens else tokens
+
+
+def search(model: Model, function: Any, src: Tensor, max_len: int, end: int, **more: Any) -> list[int]:
+    """Run a search of the code under test; return the tokens of the first sentence, without start."""
+    code, mask = model.code, model.masks(src, src)["src_mask"]
+    given = {"model": model.module, "src": code.flip(src), "src_mask": mask, "max_len": max_len}
+    result = code.call(function, **given, start=START, end=end, pad=code.pad, **more)
+    tokens = flat_tokens(result)
+    return tokens[1:] if tokens[:1] == [START] else tokens
+
+
+def flat_tokens(result: Any) -> list[int]:
+    """The first sequence of tokens in what a search returns, whatever it is wrapped in."""
+    result = getattr(result, "tokens", result)
+    if isinstance(result, Tensor):
+        result = result.tolist()
+    if isinstance(result, list | tuple) and result:
+        numbers = all(isinstance(t, int) or (isinstance(t, Tensor) and t.dim() == 0) for t in result)
+        return [int(t) for t in result] if numbers else flat_tokens(result[0])
+    return []
+
+
+@law(LESSON, "greedy_decode", "greedy: likeliest token")
+def greedy_takes_the_likeliest(code: Code) -> None:
+    """Greedy search takes the likeliest token at each step, with or without a cache."""
+    model = searched(code)
+    wanted = steps(model, 7)
+    end = next(t for t in range(22, 2, -1) if t not in wanted)
+    got = search(model, code["greedy_decode"], SRC, 7, end)[:7]
+    mistake = "each new token must be appended to those before it: torch.cat"
+    expect(len(got) > 4, f"it stops after {len(got)} tokens of 7", mistake, str(got))
+    at = next((i for i, token in enumerate(got) if token != wanted[i]), None)
+    if at is not None:
+        facts = {"at": at, "token": got[at], "seen": model(SRC, torch.tensor([[START, *wanted[:at]]]))[0]}
+        facts["newest"] = steps(model, 1, start=wanted[at - 1])[0]
+        facts["unmasked"] = steps(replace(model, causal=False), len(got))
+        example = f"{got}, and should be {wanted[: len(got)]}"
+        raise Failure(f"token {at} is not the likeliest", "", example, got=got, **facts)
+
+
+@law(LESSON, "greedy_decode", "greedy: stops")
+def greedy_stops(code: Code) -> None:
+    """It stops at the end symbol, and never goes beyond max_len."""
+    model, function = searched(code), code["greedy_decode"]
+    wanted = steps(model, 9)
+    long = search(model, function, SRC, 4, NO_END)
+    seen = f"{len(long)} tokens come where max_len is 4"
+    expect(len(long) <= 4, seen, "count the steps up to max_len", str(long))
+    if not takes(function, "end", "eos"):
+        return
+    at = next((i for i in range(1, 9) if wanted[i] not in wanted[:i]), 1)
+    got = search(model, function, SRC, 9, wanted[at])
+    rest = [t for t in got[at + 1 :] if t not in (wanted[at], code.pad)]
+    mistake = "break when the end symbol is taken"
+    expect(not rest, "it goes on after the end symbol", mistake, f"{got}, the end is {wanted[at]}")
+
+
+@law(LESSON, "beam_search", "beam: one is greedy")
+def beam_of_one(code: Code) -> None:
+    """A beam of one is greedy search."""
+    model = searched(code)
+    wanted = steps(model, 6)
+    end = wanted[next((i for i in range(2, 6) if wanted[i] not in wanted[:i]), 5)]
+    wanted = until(wanted, end)
+    got = until(search(model, code["beam_search"], SRC, 20, end, beam=1, alpha=0.0), end)
+    if got != wanted:
+        unmasked = until(steps(replace(model, causal=False), 20), end)
+        example = f"{got}, and should be {wanted}"
+        seen = "a beam of one differs from greedy search"
+        raise Failure(seen, "", example, found=got, unmasked=unmasked)
+
+
+@law(LESSON, "beam_search", "beam: exact search")
+def beam_against_exact(code: Code) -> None:
+    """A beam wide enough to keep everything finds the best translation there is."""
+    src, end = torch.tensor([[3, 4, 3]]), 2
+    every = list(itertools.product((0, 1, 3, 4), repeat=3))  # and their beginnings, by causality
+    for seed in range(30):
+        model = searched(code, src_vocab=5, tgt_vocab=5, shake=0.0)
+        torch.manual_seed(seed)
+        perturb(model.module, 0.4)
+        rows = model(src.expand(len(every), -1), torch.tensor([[START, *tokens] for tokens in every]))
+        scores = {
+            tokens[:n]: float(sum(row[i, t] for i, t in enumerate((*tokens[:n], end))))
+            for tokens, row in zip(every, rows, strict=True)
+            for n in range(4)
+        }
+        best, greedy = max(scores, key=scores.__getitem__), tuple(until(steps(model, 4, src), end))
+        if greedy != best and not {0, 1} & set(best) and len(best) > 0:
+            break
+    found = tuple(until(search(model, code["beam_search"], src, 4, end, beam=64, alpha=0.0), end))
+    score = scores.get(found, -math.inf)
+    by_mean = max(scores, key=lambda tokens: scores[tokens] / (len(tokens) + 1))
+    if found == by_mean != greedy and not takes(code["beam_search"], "alpha", "penalty"):
+        return
+    example = f"{found} with {score:.3f}; best {best} with {scores[best]:.3f}"
+    exact = score > max(s for t, s in scores.items() if len(t) < 3) - 1e-3  # start may count in max_len
+    worst = min(scores, key=scores.__getitem__)
+    facts = {"found": found, "greedy": greedy, "by_mean": by_mean, "worst": worst}
+    expect(exact, "exhaustive search finds a better one", "", example, **facts)
+
+
+# ---- BLEU (section 6.1)
+
+PAIRS = {
+    "the the the cat sat on the mat today": "the black cat sat on the mat",
+    "a small dog runs in the green park": "a small dog runs through the green park today now",
+    "he reads it here": "he reads the book here in the evening",
+}
+
+
+def unclipped_precision(n: int) -> float:
+    """Precision of n-grams, each counted however often it is repeated."""
+    right = total = 0
+    for pair in PAIRS.items():
+        grams, known = (Counter(zip(*(x.split()[i:] for i in range(n)), strict=False)) for x in pair)
+        right += sum(count for gram, count in grams.items() if gram in known)
+        total += sum(grams.values())
+    return right / total
+
+
+def bleu_of(code: Code, hypotheses: list[str], references: list[str]) -> float:
+    """Call `bleu` with texts, or with lists of words; with a reference for each, or a list of them."""
+    words = [h.split() for h in hypotheses]
+    forms = [(hypotheses, references), (hypotheses, [references]), (words, [r.split() for r in references])]
+    problems = []
+    for h, r in (*forms, (words, [[r.split()] for r in references])):
+        try:
+            result = call(code["bleu"], hypotheses=h, references=r)
+            return float(first(getattr(result, "value", getattr(result, "score", result))))
+        except NotImplementedError:
+            raise
+        except Exception as error:
+            problems.append(error)
+    raise problems[0]
+
+
+@law(LESSON, "bleu", "BLEU: sacreBLEU's number")
+def bleu(code: Code) -> str | None:
+    """BLEU of a corpus is what sacreBLEU says, from 0 to 100 or from 0 to 1."""
+    from sacrebleu.metrics import BLEU
+
+    sacrebleu = BLEU(tokenize="none", smooth_method="none")
+    same = bleu_of(code, [*PAIRS.values()], [*PAIRS.values()])
+    unit = 100.0 if 0.99 < same < 1.01 else 1.0
+    got = bleu_of(code, [*PAIRS], [*PAIRS.values()]) * unit
+    right = sacrebleu.corpus_score([*PAIRS], [[*PAIRS.values()]])
+    if abs(got - right.score) < 0.05 and abs(same * unit - 100) < 0.05:
+        return "from 0 to 1" if unit == 100 else None
+    facts: dict[str, Any] = {"mean": lambda p: p.log().mean().exp(), "p": torch.tensor(right.precisions)}
+    facts |= {"penalty": right.bp, "r": right.ref_len / right.sys_len}
+    facts["unclipped"] = torch.tensor([unclipped_precision(n) for n in range(1, 5)]) * 100
+    facts["each"] = [sacrebleu.corpus_score([h], [[r]]).score for h, r in PAIRS.items()]
+    example = f"{got:.2f}, and should be {right.score:.2f}"
+    raise Failure("the score is not sacreBLEU's", "", example, got=got, **facts)
