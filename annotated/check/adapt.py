@@ -238,12 +238,11 @@ class Model:
     module: nn.Module
     vocab: int
     pad: int
-    causal: bool = True  # False: as if the target mask were forgotten
 
     def masks(self, src: Tensor, tgt: Tensor) -> dict[str, Tensor]:
         """Hide padding, and in the target what follows: bool (B, 1, S) and (B, T, T), True allowed."""
-        real = (tgt != self.pad).unsqueeze(1).expand(-1, tgt.size(1), -1)
-        return {"src_mask": (src != self.pad).unsqueeze(1), "tgt_mask": real.tril() if self.causal else real}
+        causal = (tgt != self.pad).unsqueeze(1).expand(-1, tgt.size(1), -1).tril()
+        return {"src_mask": (src != self.pad).unsqueeze(1), "tgt_mask": causal}
 
     def modules(self, *kinds: type[nn.Module]) -> list[Any]:
         return [module for module in self.module.modules() if isinstance(module, kinds)]

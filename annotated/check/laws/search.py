@@ -3,17 +3,17 @@
 import itertools
 import math
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from annotated.check.adapt import Code, Missing, Model, call, first, perturb, takes
+from annotated.check.adapt import Code, Missing, Model, call, first, perturb, spied, takes
 from annotated.check.law import Failure, expect, law
 
 SRC, START, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 3, 22  # 22 is the end where none should come
 LESSON = "11_search_and_averaging"
+NO_MASK = "the decoder gets no target mask: subsequent_mask(tgt.size(1)), as in training"
 
 
 def searched(code: Code, **sizes: Any) -> Model:
@@ -65,6 +65,12 @@ def search(model: Model, function: Any, src: Tensor, max_len: int, end: int, **m
     return tokens[1:] if tokens[:1] == [START] else tokens
 
 
+def sees_later_tokens(weights: list[Tensor]) -> bool:
+    """Whether a token had weight at an earlier one, by the decoder's self-attention in a search of SRC."""
+    square = [w for w in weights if w.dim() > 2 and w.size(-1) == w.size(-2) != SRC.size(1)]
+    return any(bool((w.triu(1) > 1e-6).any()) for w in square)
+
+
 def flat_tokens(result: Any) -> list[int]:
     """The first sequence of tokens in what a search returns, whatever it is wrapped in."""
     result = getattr(result, "tokens", result)
@@ -82,16 +88,18 @@ def greedy_takes_the_likeliest(code: Code) -> None:
     model = searched(code)
     wanted = steps(model, 7)
     end = next(t for t in range(22, 2, -1) if t not in wanted)
-    got = search(model, code["greedy_decode"], SRC, 7, end)[:7]
+    with spied() as weights:
+        got = search(model, code["greedy_decode"], SRC, 7, end)[:7]
     mistake = "each new token must be appended to those before it: torch.cat"
     expect(len(got) > 4, f"it stops after {len(got)} tokens of 7", mistake, str(got))
     at = next((i for i, token in enumerate(got) if token != wanted[i]), None)
     if at is not None:
         facts = {"at": at, "token": got[at], "seen": model(SRC, torch.tensor([[START, *wanted[:at]]]))[0]}
         facts["newest"] = steps(model, 1, start=wanted[at - 1])[0]
-        facts["unmasked"] = steps(replace(model, causal=False), len(got))
+        facts["unmasked"] = sees_later_tokens(weights)
         example = f"{got}, and should be {wanted[: len(got)]}"
         raise Failure(f"token {at} is not the likeliest", "", example, got=got, **facts)
+    expect(not sees_later_tokens(weights), "while it searches, tokens see later ones", NO_MASK)
 
 
 @law(LESSON, "greedy_decode", "greedy: stops")
@@ -118,12 +126,13 @@ def beam_of_one(code: Code) -> None:
     wanted = steps(model, 6)
     end = wanted[next((i for i in range(2, 6) if wanted[i] not in wanted[:i]), 5)]
     wanted = until(wanted, end)
-    got = until(search(model, code["beam_search"], SRC, 20, end, beam=1, alpha=0.0), end)
-    if got != wanted:
-        unmasked = until(steps(replace(model, causal=False), 20), end)
-        example = f"{got}, and should be {wanted}"
-        seen = "a beam of one differs from greedy search"
-        raise Failure(seen, "", example, found=got, unmasked=unmasked)
+    with spied() as weights:
+        got = until(search(model, code["beam_search"], SRC, 20, end, beam=1, alpha=0.0), end)
+    unmasked = sees_later_tokens(weights)
+    mistake = NO_MASK if unmasked else "are the scores log-probabilities, added up, and the largest taken?"
+    example = f"{got}, and should be {wanted}"
+    expect(got == wanted, "a beam of one differs from greedy search", mistake, example)
+    expect(not unmasked, "while it searches, tokens see later ones", NO_MASK)
 
 
 @law(LESSON, "beam_search", "beam: exact search")
