@@ -128,6 +128,6 @@ beam = 1
 
 def few_sentences():
     """The grammar corpus cut down to a few sentences, so that scoring them takes no time."""
-    corpus = load_corpus("grammar", "de-en", None, None)
+    corpus = load_corpus("grammar", "de-en")
     splits = {name: corpus[name].take(range(size), name) for name, size in (("train", 300), ("val", 12))}
     return dataclasses.replace(corpus, splits=splits)

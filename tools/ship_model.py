@@ -31,7 +31,7 @@ def release(run: Path, recipe: Path, out: Path) -> None:
     """Write the model folder `out`, which must not be there, and score what was written."""
     tables = read_toml(recipe)
     settings = read_json(run / SETTINGS)
-    corpus = load_corpus(settings["corpus"], settings["pair"], settings["path"], settings["variant"])
+    corpus = load_corpus(settings["corpus"], settings["pair"], settings["variant"])
     search = {"tokenized": settings["variant"] == "tok", **tables["evaluate"], "progress": True}
 
     def score(model: Path, split: str) -> Results:

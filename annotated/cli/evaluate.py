@@ -8,7 +8,7 @@ from pathlib import Path
 from annotated.cli.train import own_files
 from annotated.cli.translate import load_translator, located, search_settings
 from annotated.data import Corpus, load_corpus, own_text
-from annotated.data.corpora import languages
+from annotated.data.pairs import languages
 from annotated.files import json_text
 from annotated.metrics import METRICS, bootstrap
 from annotated.tokenizers import normalize
@@ -19,7 +19,7 @@ from annotated.translation.model_folder import find_model, training_settings
 def evaluate(args: argparse.Namespace) -> None:
     """Score a model; see `annotated evaluate --help`."""
     model = find_model(args.model)
-    inputs = [args.src, args.tgt, args.path, args.config, args.variants, *model.iterdir()]
+    inputs = [args.src, args.tgt, args.config, args.variants, *model.iterdir()]
     check_output("--save", args.save, inputs)
     check_output("--json", args.json, [*inputs, args.save])
     with located():
@@ -59,8 +59,8 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
         needed = "give --src and --tgt, of text that it has not read, or --corpus"
         raise ValueError(f"{args.model} was trained on files of your own: {needed}")
     if corpus == trained.get("corpus", corpus):
-        args.path, args.variant = (getattr(args, n) or trained.get(n) for n in ("path", "variant"))
-    return load_corpus(corpus, pair or "en-de", args.path, args.variant, columns), args.split
+        args.variant = args.variant or trained.get("variant")
+    return load_corpus(corpus, pair or "en-de", args.variant, columns), args.split
 
 
 def check_output(flag: str, path: Path | None, inputs: list[Path | None]) -> None:

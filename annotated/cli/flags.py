@@ -68,10 +68,9 @@ def default_of(settings: type, name: str, preset: str) -> Any:
 def add_data(group: _ActionsContainer) -> None:
     """Add the flags of a corpus or of the user's own text."""
     add = group.add_argument
-    add("--corpus", metavar="NAME", help="source of the sentences: multi30k, wmt14, sigmorphon2020, iwslt, "
-        "tatoeba, grammar, own, or hf:NAME or hf:NAME:CONFIG, a dataset of the Hugging Face Hub "
+    add("--corpus", metavar="NAME", help="source of the sentences: multi30k, wmt14, sigmorphon2020, "
+        "grammar, own, or hf:NAME or hf:NAME:CONFIG, a dataset of the Hugging Face Hub "
         "(default: multi30k, or with --src own)")  # fmt: skip
-    add("--path", type=named, help="place of iwslt or tatoeba on your disk")
     add("--pair", help="source and target language, such as en-de; of sigmorphon2020 one, such as fre")
     add("--form", dest="variant", choices=("raw", "tok"), help="form of multi30k: raw, or tokenized and "
         "lower-cased")  # fmt: skip

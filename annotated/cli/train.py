@@ -9,8 +9,8 @@ from pathlib import Path
 
 import annotated
 from annotated.data import Corpus, load_corpus, own_corpus
-from annotated.data.own import Text
-from annotated.data.reading import TABLES
+from annotated.data.text_files import TABLES
+from annotated.data.user_corpus import Text
 from annotated.devices import say
 from annotated.training.config import TEXT, TrainingConfig
 from annotated.training.distributed import DistributedError, broadcast
@@ -65,7 +65,7 @@ def training_corpus(args: argparse.Namespace) -> Corpus:
     columns = args.columns and args.columns.split(",")
     text = own_files(args.src, args.tgt, "")
     if text is None:
-        return load_corpus(args.corpus, args.pair, args.path, args.variant, columns, args.cache)
+        return load_corpus(args.corpus, args.pair, args.variant, columns, args.cache)
     val = own_files(args.val_src, args.val_tgt, "val-")
     return own_corpus(text, val, args.pair, args.keep_equal, columns, args.cache)
 

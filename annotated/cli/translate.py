@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import torch
 from tqdm import tqdm
 
-from annotated.data.reading import split_lines
+from annotated.data.text_files import split_lines
 from annotated.devices import find_device, say
 from annotated.translation.translator import Translator
 

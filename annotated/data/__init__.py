@@ -1,11 +1,11 @@
 """Corpora of sentence pairs, and batches made of them."""
 
 from annotated.data.batches import Batch, TokenBatches, data_gen, pad_rows
-from annotated.data.corpora import hold_out, iwslt, load_corpus, multi30k, tatoeba
+from annotated.data.corpora import load_corpus, multi30k
 from annotated.data.encoding import EncodedPairs, SubwordDropout, encode_corpus
-from annotated.data.own import own_corpus, own_text
-from annotated.data.parallel import Corpus, ParallelText
-from annotated.data.reading import read_lines, read_pairs, read_parallel, read_tsv, split_lines
+from annotated.data.pairs import Corpus, ParallelText, hold_out
+from annotated.data.text_files import read_lines, read_pairs, read_parallel, read_tsv, split_lines
+from annotated.data.user_corpus import own_corpus, own_text
 
 __all__ = [
     "Batch",
@@ -17,7 +17,6 @@ __all__ = [
     "data_gen",
     "encode_corpus",
     "hold_out",
-    "iwslt",
     "load_corpus",
     "multi30k",
     "own_corpus",
@@ -28,5 +27,4 @@ __all__ = [
     "read_parallel",
     "read_tsv",
     "split_lines",
-    "tatoeba",
 ]

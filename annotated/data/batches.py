@@ -165,12 +165,6 @@ class TokenBatches:
         lines = [self.pairs.lines[i] for i in indices]
         return Batch(pad_rows(src, self.pad), pad_rows(tgt, self.pad), self.pad, lines)
 
-    def padding_share(self, epoch: int = 0) -> float:
-        """Compute the share of padding in all positions of an epoch, source and target."""
-        lengths = [self._lengths[batch] for batch in self.batches(epoch)]
-        positions = sum(len(batch) * int(batch.max(axis=0).sum()) for batch in lengths)
-        return 1 - int(self._lengths.sum()) / positions
-
 
 def mixed_seed(*numbers: int) -> int:
     """Mix numbers, such as (seed, epoch), into a seed of 32 bits, as many as torch keeps."""

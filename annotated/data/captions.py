@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from annotated.data.grammar import surface
-from annotated.data.reading import read_lines
+from annotated.data.text_files import read_lines
 
 FILE = Path(__file__).with_name("captions.txt")
 

@@ -4,46 +4,29 @@ Only the grammar comes with the package. Multi30k, 29,000 image captions in Engl
 of the public repository `multi30k/dataset`), is for research and education, not for commercial use. WMT
 2014, the paper's 4.5 million sentence pairs (36 million of English and French), comes from the Hub.
 SIGMORPHON 2020 (task 1 of `sigmorphon/2020`) has 3,600 words to train on, with their phones, in each of 15
-languages; it is from Wiktionary and CC BY-SA. IWSLT 2016 and 2017 are transcribed talks (WIT3).
+languages; it is from Wiktionary and CC BY-SA.
 """
 
-import hashlib
 import os
-import re
 import sys
-import tarfile
-import zlib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
-import numpy as np
 import platformdirs
 import torch
 
 from annotated.data.grammar import grammar
-from annotated.data.parallel import Corpus, ParallelText, cached_corpus
-from annotated.data.reading import (
-    align,
-    collect,
-    import_datasets,
-    read_lines,
-    read_parallel,
-    read_tsv,
-    split_lines,
-    table_pairs,
-)
+from annotated.data.pairs import Corpus, cached_corpus, hold_out, languages
+from annotated.data.text_files import import_datasets, read_lines, read_parallel, read_tsv, table_pairs
 from annotated.files import sha256
 
-NAMES = ("multi30k", "wmt14", "sigmorphon2020", "iwslt", "tatoeba", "grammar")
+NAMES = ("multi30k", "wmt14", "sigmorphon2020", "grammar")
 HUB = "hf:"
 
 
 def load_corpus(
     name: str,
     pair: str = "de-en",
-    path: str | Path | None = None,
     variant: str | None = None,
     columns: Sequence[str] | None = None,
     cache: str | Path | None = None,
@@ -51,37 +34,29 @@ def load_corpus(
     """Load a corpus by name, in the direction of `pair`.
 
     Args:
-        name: multi30k, wmt14, sigmorphon2020, iwslt, tatoeba or grammar, or hf:NAME or hf:NAME:CONFIG for a
-            dataset of the Hub.
+        name: multi30k, wmt14, sigmorphon2020 or grammar; hf:NAME or hf:NAME:CONFIG for a dataset of the Hub.
         pair: source and target language; of sigmorphon2020 the language, such as "fre".
-        path: file or folder of iwslt or tatoeba.
         variant: "raw" or "tok", of multi30k alone.
         columns: names of source and target in a dataset of the Hub, if not the languages of `pair`.
         cache: folder for the text of a dataset of the Hub.
 
     Raises ValueError for an unknown name, or an argument that the corpus does not take.
     """
-    local = {"iwslt": iwslt, "tatoeba": tatoeba}
+    if name not in NAMES and not name.startswith(HUB):
+        raise ValueError(f"unknown corpus {name!r}; known: {', '.join(NAMES)}, hf:NAME; files: --src")
     if variant and name != "multi30k":
         raise ValueError(f"{name} has no variant {variant!r}; only multi30k has variants")
     if columns and not name.startswith((HUB, "wmt14")):
         raise ValueError(f"{name} has no columns to choose; a dataset of the Hub has")
-    if (path is not None) != (name in local):
-        raise ValueError(f"{name} is {'read' if path is None else 'not read'} from a path on your disk")
-    if path is not None:
-        return local[name](path, pair)
-    if name.startswith(HUB):
-        return from_datasets(name, pair, columns, cache)
-    if name == "wmt14":  # section 5.1; validated on newstest2013, tested on newstest2014
-        other = pair.replace("en", "").strip("-")
-        return from_datasets(f"{HUB}wmt/wmt14:{other}-en", pair, columns, cache)
     if name == "multi30k":
         return multi30k(pair, variant or "raw")
     if name == "sigmorphon2020":
         return sigmorphon2020(pair)
     if name == "grammar":
         return grammar(pair)
-    raise ValueError(f"unknown corpus {name!r}; known: {', '.join(NAMES)}, hf:NAME")
+    if name == "wmt14":  # section 5.1; validated on newstest2013, tested on newstest2014
+        name = f"{HUB}wmt/wmt14:{pair.replace('en', '').strip('-')}-en"
+    return from_datasets(name, pair, columns, cache)
 
 
 def from_datasets(
@@ -89,8 +64,7 @@ def from_datasets(
 ) -> Corpus:
     """Load hf:NAME or hf:NAME:CONFIG by `datasets`, which keeps downloads in its own cache (`$HF_HOME`).
 
-    Its split validation becomes val, and without one `hold_out` makes it. Raises ValueError for a dataset
-    without a split train, without the columns, or that cannot be loaded.
+    Its split validation becomes val, and without one `hold_out` makes it.
     """
     datasets = import_datasets()
     dataset, _, config = name.removeprefix(HUB).partition(":")
@@ -117,46 +91,6 @@ def from_datasets(
     return cached_corpus(cache, lambda: [name, pair, columns, *prints], read)
 
 
-def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
-    """Split `text` into "train" and each of `names`, so that no two splits share a source sentence.
-
-    Each of `names` gets 5% of the different source sentences, 2,000 at most, in any order of the pairs the
-    same. The counts of dropped pairs go to train. Raises ValueError for too few different sentences.
-    """
-    digests = (hashlib.sha256(sentence.encode(errors="surrogatepass")).digest()[:8] for sentence in text.src)
-    numbers = np.fromiter((int.from_bytes(digest) for digest in digests), np.uint64, len(text))
-    sources, source_of = np.unique(numbers, return_inverse=True)
-    if len(sources) <= len(names):
-        wanted = " and ".join(("train", *names))
-        raise ValueError(f"{text.name}: {len(sources)} different source sentences are too few for {wanted}")
-    size = min(2000, max(1, len(sources) // 20))
-    split_of = np.minimum(source_of // size, len(names))
-    train = text.take(np.flatnonzero(split_of == len(names)), "train")
-    held_out = {name: text.take(np.flatnonzero(split_of == k), name) for k, name in enumerate(names)}
-    return {"train": replace(train, dropped=text.dropped), **held_out}
-
-
-def languages(pair: str | None) -> tuple[str | None, str | None]:
-    """Split a pair such as de-en into its languages, None into twice None. Raises ValueError otherwise."""
-    if pair is None:
-        return None, None
-    src, dash, tgt = str(pair).partition("-")
-    if not (dash and all(re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*", side) for side in (src, tgt))):
-        raise ValueError(f"{pair!r} is not a pair of language codes such as 'de-en'")
-    return src, tgt
-
-
-def tatoeba(path: str | Path, pair: str = "de-en") -> Corpus:
-    """Read sentences of language learners, `english<TAB>translation`, and split them by `hold_out`."""
-    src, tgt = languages(pair)
-    text = read_tsv(path, "tatoeba")
-    if tgt == "en":
-        text = ParallelText(text.tgt, text.src, text.lines, text.name, text.dropped)
-    elif src != "en":
-        raise ValueError(f"the first column is 'en', which is not in the pair {pair!r}")
-    return Corpus("tatoeba", src, tgt, hold_out(text, "val", "test"))
-
-
 # ---- public repositories, of which each file's checksum is known
 
 CHECKSUMS = Path(__file__).with_name("checksums.txt")  # as sha256sum writes them
@@ -171,7 +105,7 @@ def multi30k(pair: str = "en-de", variant: str = "raw") -> Corpus:
 
     The languages are en, de and fr. `variant` is "raw", or "tok" for the lower-cased, normalized and
     tokenized text of published tables, which has no German test_2017_flickr. Raises as `find_file` does, and
-    ValueError for another pair or variant.
+    ValueError for another variant.
     """
     src, tgt = languages(pair)
     if variant not in _ENDINGS:
@@ -228,56 +162,3 @@ def find_file(name: str, url: str) -> Path:
     if sha256(path) != checksums[name]:
         raise ValueError(f"{path} is damaged or another version: its SHA-256 is not {checksums[name]}")
     return path
-
-
-# ---- IWSLT
-
-_TAG_LINE = re.compile(
-    r"\s*</?(url|speaker|talkid|title|description|keywords|transcript|reviewer|translator|doc)\b"
-)
-
-
-def iwslt(path: str | Path, pair: str = "de-en") -> Corpus:
-    """Read IWSLT 2016 or 2017: train, val (the organisers' dev2010) and each test set by name (tst2010, ...).
-
-    `path` is the folder of the unpacked files, or the pair's .tgz. A test set without references is left out.
-    Line numbers are those of the training file's sentences, and of a test set's. Raises FileNotFoundError;
-    ValueError for files that do not match.
-    """
-    src, tgt = languages(pair)
-    files = read_archive(Path(path), pair)
-    tests = sorted({name.partition(f".{pair}.")[0] for name in files if name.endswith(".xml")})
-    splits = {}
-    for stem in ("train.tags", *tests):
-        names = [f"{stem}.{pair}.{language}{'.xml' if stem in tests else ''}" for language in (src, tgt)]
-        if stem in tests and not files.keys() >= {*names}:
-            continue
-        if missing := [name for name in names if name not in files]:
-            raise FileNotFoundError(f"{path} holds no {missing[0]}")
-        last = stem.rpartition(".")[2]
-        split = {"tags": "train", "dev2010": "val"}.get(last, last)
-        one, other = (list_sentences(files[name], name) for name in names)
-        where = " and ".join(names)
-        splits[split] = collect(align(one, other, where), split, where)
-    return Corpus("iwslt", src, tgt, splits)
-
-
-def read_archive(path: Path, pair: str) -> dict[str, bytes]:
-    """Read the pair's files in a folder or a .tgz, by name; nothing is unpacked to the disk."""
-    wanted = re.compile(rf"(train\.tags|IWSLT\d+\.TED\.\w+)\.{pair}\.({pair.replace('-', '|')})(\.xml)?")
-    if path.is_dir():
-        return {file.name: file.read_bytes() for file in path.rglob("*") if wanted.fullmatch(file.name)}
-    try:
-        with tarfile.open(path) as archive:
-            named = {Path(member.name).name: member for member in archive if member.isfile()}
-            files = {name: archive.extractfile(m) for name, m in named.items() if wanted.fullmatch(name)}
-            return {name: file.read() for name, file in files.items() if file}
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is not a whole .tgz archive: {error}") from None
-
-
-def list_sentences(data: bytes, name: str) -> list[str]:
-    """List the sentences of an XML test set, or of the training lines without the talks' metadata."""
-    if name.endswith(".xml"):
-        return ["".join(seg.itertext()) for seg in ElementTree.fromstring(data).iter("seg")]
-    return [line for line in split_lines(data, name) if not _TAG_LINE.match(line)]

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from annotated.data.parallel import Pairs, ParallelText, load_rows, save_rows
-from annotated.data.rows import CHUNK, TokenRows, progress
+from annotated.data.packed import CHUNK, PackedTokens, progress
+from annotated.data.pairs import Pairs, ParallelText, load_rows, save_rows
 from annotated.files import cached_folder, sha256
 from annotated.tokenizers import UNK, Tokenizer
 
@@ -20,9 +20,9 @@ from annotated.tokenizers import UNK, Tokenizer
 class EncodedPairs(Pairs):
     """Sentence pairs as token ids, the source ending with `</s>`, the target between `<s>` and `</s>`."""
 
-    rows = TokenRows
-    src: TokenRows
-    tgt: TokenRows
+    packed = PackedTokens
+    src: PackedTokens
+    tgt: PackedTokens
 
 
 def encode_corpus(
@@ -42,9 +42,9 @@ def encode_corpus(
     src: Any = encode_sentences(text.src, src_tokenizer, src_tokenizer.before, src_tokenizer.after)
     tgt: Any = encode_sentences(text.tgt, tgt_tokenizer, *around)
     if cache is not None:
-        key = json.dumps([text.fingerprint, *map(checksum, (src_tokenizer, tgt_tokenizer))])
-        write = partial(save_rows, name="ids", rows=TokenRows, src=src, tgt=tgt, lines=text.lines)
-        src, tgt, _ = load_rows(cached_folder(cache, "ids", key, write), "ids", TokenRows)
+        key = json.dumps([text.fingerprint, *map(file_sums, (src_tokenizer, tgt_tokenizer))])
+        write = partial(save_rows, name="ids", packed=PackedTokens, src=src, tgt=tgt, lines=text.lines)
+        src, tgt, _ = load_rows(cached_folder(cache, "ids", key, write), "ids", PackedTokens)
     pairs = EncodedPairs(src, tgt, text.lines, text.name, text.dropped)
     if max_len is None:
         return pairs
@@ -69,8 +69,8 @@ def encode_sentences(
                 bar.update()
 
 
-def checksum(tokenizer: Tokenizer) -> list[str]:
-    """Compute the checksums of all files of a tokenizer."""
+def file_sums(tokenizer: Tokenizer) -> list[str]:
+    """Compute the checksum of each file of a tokenizer."""
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save(Path(folder), "tokenizer")
         return [sha256(path) for path in sorted(Path(folder).iterdir())]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from annotated.data.parallel import Corpus, ParallelText
-from annotated.data.reading import read_lines
+from annotated.data.pairs import Corpus, ParallelText
+from annotated.data.text_files import read_lines
 
 FILE = Path(__file__).with_name("grammar.tsv.gz")
 

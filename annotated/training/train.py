@@ -11,8 +11,8 @@ import torch
 
 from annotated.data.batches import TokenBatches
 from annotated.data.encoding import SubwordDropout, encode_corpus
-from annotated.data.own import Text, own_corpus
-from annotated.data.parallel import Corpus, shortened
+from annotated.data.pairs import Corpus, shortened
+from annotated.data.user_corpus import Text, own_corpus
 from annotated.devices import default_torch_state, find_device, is_first, say
 from annotated.files import cached_folder
 from annotated.tokenizers import KINDS, Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer

@@ -6,7 +6,7 @@ import torch
 from torch import distributed as dist
 
 from annotated.data.batches import Batch, TokenBatches
-from annotated.data.corpora import languages
+from annotated.data.pairs import languages
 from annotated.metrics import Score, bleu, bleu_tokenizer
 from annotated.tokenizers import Tokenizer
 from annotated.training.distributed import all_gather, all_reduce

@@ -80,7 +80,7 @@ def test_flags_win_over_the_file_and_that_over_the_run(tmp_path):
         "vocab": 320,
         "epochs": 2,
         "keep": 3,
-        "path": None,
+        "src": None,
         "compile": False,
         "notes": {"author": "me"},
     }
@@ -88,7 +88,7 @@ def test_flags_win_over_the_file_and_that_over_the_run(tmp_path):
     path = settings_file(tmp_path, f'[train]\nout = "{run}"\nepochs = 7\nkeep = 8\n[card]\nx = 1\n')
     args = parse(["train", "--config", str(path), "--resume", "--keep", "9"])
     assert (args.vocab, args.epochs, args.keep, args.out, args.resume) == (320, 7, 9, run, True)
-    assert (args.compile, args.path) == (False, None)
+    assert (args.compile, args.src) == (False, None)
 
 
 def test_a_file_does_not_name_a_file_to_execute(tmp_path, capfd):

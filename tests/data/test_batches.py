@@ -1,5 +1,4 @@
 import math
-import sys
 
 import pytest
 import torch
@@ -66,16 +65,6 @@ def test_batches_are_tight():
     batches = TokenBatches(pairs, 1000)
     widths = [max(len(src), len(tgt) - 1) for src, tgt in zip(pairs.src, pairs.tgt, strict=True)]
     assert len(batches) <= 1.05 * math.ceil(sum(widths) / 1000)
-    assert batches.padding_share() < 0.1
-
-
-def test_padding_share_is_counted_on_the_batches():
-    batches = TokenBatches(random_pairs(200), 300)
-    padded, positions = 0, 0
-    for batch in batches.epoch(0):
-        for side in (batch.src, batch.tgt_y):
-            padded, positions = padded + int((side == 2).sum()), positions + side.numel()
-    assert batches.padding_share() == pytest.approx(padded / positions)
 
 
 def test_long_and_short_batches_come_in_random_order():
@@ -117,21 +106,6 @@ def test_a_pair_that_fits_no_batch_is_named():
     with pytest.raises(ValueError, match=r"made up, line 1001: 9 tokens do not fit .*max_tokens=8"):
         TokenBatches(pairs_of([(2, 2), (9, 3), (3, 3)]), 8)
     assert len(TokenBatches(pairs_of([(2, 2), (9, 3), (3, 10)]), 9)) == 3
-
-
-def test_the_work_of_an_epoch_grows_with_the_number_of_pairs_and_no_faster():
-    def calls(count):
-        """How many functions are called for an epoch, Python's own among them."""
-        pairs, called = random_pairs(count, longest=30), []
-        sys.setprofile(lambda frame, event, argument: called.append(event))
-        try:
-            rows = sum(len(batch.lines) for batch in TokenBatches(pairs, 4096).epoch(1))
-        finally:
-            sys.setprofile(None)
-        assert rows == count
-        return len(called)
-
-    assert calls(8000) < 4.4 * calls(2000)
 
 
 def test_the_copy_task():

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.data import EncodedPairs, ParallelText, SubwordDropout, TokenBatches, encode_corpus
+from annotated.data import ParallelText, SubwordDropout, TokenBatches, encode_corpus
 from annotated.data import encoding as module
-from annotated.data.rows import TextRows, TokenRows
+from annotated.data.packed import PackedText, PackedTokens
 from annotated.tokenizers import CharacterTokenizer, SentencePieceTokenizer, WordTokenizer
 
 TEXT = ParallelText(
@@ -32,7 +32,7 @@ def subwords():
 
 @given(st.lists(st.lists(st.integers(0, 2**31 - 1))))
 def test_packed_rows_are_the_rows(rows):
-    packed = TokenRows.of(rows)
+    packed = PackedTokens.of(rows)
     assert list(packed) == rows == packed
     assert packed.lengths.tolist() == list(map(len, rows))
     kept = np.arange(len(rows))[::-2].copy()
@@ -44,7 +44,7 @@ def test_packed_rows_are_the_rows(rows):
 
 @given(st.lists(st.text()))
 def test_packed_sentences_are_the_sentences(sentences):
-    packed = TextRows.of(sentences)
+    packed = PackedText.of(sentences)
     assert list(packed) == sentences == packed
     assert packed + sentences == sentences + sentences
     assert list(packed.take(np.arange(len(sentences))[::-1])) == sentences[::-1]
@@ -143,9 +143,3 @@ def test_what_dropout_makes_too_long_stays_whole(subwords):
 def test_dropout_of_tokens_without_merges_is_refused(subwords):
     with pytest.raises(ValueError, match="dropout"):
         SubwordDropout(subwords, WordTokenizer([], None), 0.1, 9)
-
-
-def test_pairs_of_lists_are_packed():
-    pairs = EncodedPairs([[4, 1]], [[0, 5, 1]], [1], "mine")
-    assert isinstance(pairs.src, TokenRows)
-    assert (list(pairs.src), list(pairs.tgt)) == ([[4, 1]], [[0, 5, 1]])

@@ -137,7 +137,7 @@ def test_the_log_of_a_shipped_model_has_the_rates_of_its_settings(name):
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_model_expects_the_references_as_its_card_says(name, multi30k_folder):
     settings, said = read_json(shipped_model(name) / SETTINGS), read_scores(shipped_model(name))[SPLIT]
-    text = load_corpus(settings["corpus"], settings["pair"], None, settings["variant"])[SPLIT]
+    text = load_corpus(settings["corpus"], settings["pair"], settings["variant"])[SPLIT]
     translator = load_pretrained(name)
     pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer)
     found = score_tokens(translator.model, TokenBatches(pairs, 4096, shuffle=False).epoch(0))
@@ -149,7 +149,7 @@ def test_a_shipped_model_scores_what_its_card_says(multi30k_folder):
     """One of them: to search a thousand translations takes half a minute."""
     name = "multi30k-en-de"
     settings, said = read_json(shipped_model(name) / SETTINGS), read_scores(shipped_model(name))[SPLIT]
-    corpus = load_corpus(settings["corpus"], settings["pair"], None, settings["variant"])
+    corpus = load_corpus(settings["corpus"], settings["pair"], settings["variant"])
     search = {"beam": said.beam, "alpha": said.alpha, "penalty": said.penalty}
     found, _ = score_split(load_pretrained(name), corpus, SPLIT, tokenized=False, **search)
     for score in ("bleu", "tokenized_bleu"):

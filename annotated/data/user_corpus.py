@@ -5,14 +5,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
-from annotated.data.corpora import hold_out, languages
-from annotated.data.parallel import Corpus, ParallelText, cached_corpus
-from annotated.data.reading import Name, collect, read_pairs, read_parallel
+from annotated.data.pairs import Corpus, ParallelText, cached_corpus, hold_out, languages
+from annotated.data.text_files import Name, collect, read_pairs, read_parallel
 
 # Pairs, the path of a file that holds both sides, or the paths of two files.
 Text = ParallelText | Iterable[tuple[str, str]] | Name | tuple[Name, Name]
 
-SAMPLE = 100_000  # sentences that tell which side has which language
 HEADER = {"source", "target", "src", "tgt", "input", "output", "text", "translation"}
 
 
@@ -98,10 +96,7 @@ def to_pair(item: Any, number: int, name: str) -> tuple[int, str, str]:
         sides = ["" if side is None or side != side else side for side in item]  # NaN, as in pandas
         if len(sides) == 2 and all(isinstance(side, str) for side in sides):
             return number, str(sides[0]), str(sides[1])
-    raise ValueError(
-        f"{name}: item {number} is {item!r}, not a pair of strings (source, target); "
-        "of a pandas frame take zip(frame[SOURCE], frame[TARGET])"
-    )
+    raise ValueError(f"{name}: item {number} is {item!r}, not a pair of strings (source, target)")
 
 
 def drop_faults(text: ParallelText, pair: str | None = None, keep_equal: bool = False) -> ParallelText:
@@ -131,7 +126,7 @@ def check_sides(train: ParallelText, val: ParallelText) -> None:
     That is assumed if each side of `val` shares more than twice as many words with the other side of `train`.
     """
     src, tgt, val_src, val_tgt = (
-        {word for sentence in side[:SAMPLE] for word in sentence.split()}
+        {word for sentence in side[:100_000] for word in sentence.split()}
         for side in (train.src, train.tgt, val.src, val.tgt)
     )
     if len(val_src & tgt) > 2 * len(val_src & src) and len(val_tgt & src) > 2 * len(val_tgt & tgt):

@@ -1,6 +1,7 @@
 """Sentence pairs with their line numbers, and corpora made of them."""
 
 import hashlib
+import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from annotated.data.rows import Rows, TextRows
+from annotated.data.packed import PackedRows, PackedText
 from annotated.files import cached_folder, read_json, write_json
 
 FORMAT = 2  # of cached text: another number, whenever text is read otherwise than before
@@ -34,11 +35,11 @@ class Pairs:
     name: str
     dropped: dict[str, int] = field(default_factory=dict)
     where: str = ""
-    rows: ClassVar[type[Rows]]
+    packed: ClassVar[type[PackedRows]]
 
     def __post_init__(self) -> None:
         for side in ("src", "tgt"):
-            object.__setattr__(self, side, self.rows.of(getattr(self, side)))
+            object.__setattr__(self, side, self.packed.of(getattr(self, side)))
         object.__setattr__(self, "lines", array("q", self.lines))
         if not len(self.src) == len(self.tgt) == len(self.lines):
             raise ValueError(
@@ -71,7 +72,7 @@ class Pairs:
 class ParallelText(Pairs):
     """Sentence pairs as text."""
 
-    rows = TextRows
+    packed = PackedText
 
     def without(self, faults: Mapping[str, Sequence[int]]) -> "ParallelText":
         """Drop and count the pairs at the indices of each fault, with the first of them as an example.
@@ -148,11 +149,13 @@ class Corpus:
         """Write the splits as text, a file a side, and what else there is to know of them."""
         splits = {}
         for split, text in self.splits.items():
-            save_rows(folder, split, TextRows, text.src, text.tgt, text.lines)
-            names = ("name", "dropped", "where", "fingerprint")
-            splits[split] = {name: getattr(text, name) for name in names}
-        names = ("name", "src_language", "tgt_language", "fingerprint")
-        about = {name: getattr(self, name) for name in names}
+            save_rows(folder, split, PackedText, text.src, text.tgt, text.lines)
+            splits[split] = {
+                name: getattr(text, name) for name in ("name", "dropped", "where", "fingerprint")
+            }
+        about = {
+            name: getattr(self, name) for name in ("name", "src_language", "tgt_language", "fingerprint")
+        }
         write_json(folder / "corpus.json", {**about, "splits": splits})
 
     @classmethod
@@ -161,7 +164,7 @@ class Corpus:
         about, splits = read_json(folder / "corpus.json"), {}
         for split, text in about.pop("splits").items():
             fingerprint = text.pop("fingerprint")
-            splits[split] = ParallelText(*load_rows(folder, split, TextRows), **text)
+            splits[split] = ParallelText(*load_rows(folder, split, PackedText), **text)
             vars(splits[split])["fingerprint"] = fingerprint  # known without reading the text
         fingerprint = about.pop("fingerprint")
         corpus = cls(**about, splits=splits)
@@ -169,10 +172,39 @@ class Corpus:
         return corpus
 
 
+def languages(pair: str | None) -> tuple[str | None, str | None]:
+    """Split a pair such as de-en into its languages, None into twice None. Raises ValueError otherwise."""
+    if pair is None:
+        return None, None
+    src, dash, tgt = str(pair).partition("-")
+    if not (dash and all(re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*", side) for side in (src, tgt))):
+        raise ValueError(f"{pair!r} is not a pair of language codes such as 'de-en'")
+    return src, tgt
+
+
+def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
+    """Split `text` into "train" and each of `names`, so that no two splits share a source sentence.
+
+    Each of `names` gets 5% of the different source sentences, 2,000 at most, in any order of the pairs the
+    same. The counts of dropped pairs go to train. Raises ValueError for too few different sentences.
+    """
+    digests = (hashlib.sha256(sentence.encode(errors="surrogatepass")).digest()[:8] for sentence in text.src)
+    numbers = np.fromiter((int.from_bytes(digest) for digest in digests), np.uint64, len(text))
+    sources, source_of = np.unique(numbers, return_inverse=True)
+    if len(sources) <= len(names):
+        wanted = " and ".join(("train", *names))
+        raise ValueError(f"{text.name}: {len(sources)} different source sentences are too few for {wanted}")
+    size = min(2000, max(1, len(sources) // 20))
+    split_of = np.minimum(source_of // size, len(names))
+    train = text.take(np.flatnonzero(split_of == len(names)), "train")
+    held_out = {name: text.take(np.flatnonzero(split_of == k), name) for k, name in enumerate(names)}
+    return {"train": replace(train, dropped=text.dropped), **held_out}
+
+
 def cached_corpus(cache: str | Path, key: Callable[[], object], read: Callable[[], Corpus]) -> Corpus:
     """Read a corpus once, and keep it in the folder `cache` under a `key` that says what it is made from.
 
-    Raises ValueError if the key is another after reading.
+    Raises ValueError if the key has changed after reading.
     """
     name = f"{FORMAT} {key()}"
 
@@ -185,15 +217,22 @@ def cached_corpus(cache: str | Path, key: Callable[[], object], read: Callable[[
 
 
 def save_rows(
-    folder: Path, name: str, rows: type[Rows], src: Iterable[Any], tgt: Iterable[Any], lines: Sequence[int]
+    folder: Path,
+    name: str,
+    packed: type[PackedRows],
+    src: Iterable[Any],
+    tgt: Iterable[Any],
+    lines: Sequence[int],
 ) -> None:
     """Write both sides of pairs, the rows' lengths, and the line numbers."""
-    lengths = rows.write(folder / f"{name}.src", src), rows.write(folder / f"{name}.tgt", tgt)
+    lengths = packed.write(folder / f"{name}.src", src), packed.write(folder / f"{name}.tgt", tgt)
     np.save(folder / f"{name}.npy", np.stack([*lengths, np.asarray(lines)]))
 
 
-def load_rows(folder: Path, name: str, rows: type[Rows]) -> tuple[Rows, Rows, Sequence[int]]:
+def load_rows(
+    folder: Path, name: str, packed: type[PackedRows]
+) -> tuple[PackedRows, PackedRows, Sequence[int]]:
     """Memory-map what `save_rows` wrote: the sides, and the line numbers."""
     src, tgt, lines = np.load(folder / f"{name}.npy")
     paths = folder / f"{name}.src", folder / f"{name}.tgt"
-    return rows.load(paths[0], src), rows.load(paths[1], tgt), array("q", lines.tobytes())
+    return packed.load(paths[0], src), packed.load(paths[1], tgt), array("q", lines.tobytes())

@@ -1,4 +1,4 @@
-"""Rows of text or of token ids, packed into one array that processes can share."""
+"""Sentences or token ids, packed into one array that processes can share."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from tqdm import tqdm
 CHUNK = 10_000  # rows that are worked on together
 
 
-class Rows(Sequence[Any]):
+class PackedRows(Sequence[Any]):
     """Rows in one array: a few bytes more than their content, and shared where that is memory-mapped.
 
     Attributes:
@@ -87,7 +87,7 @@ class Rows(Sequence[Any]):
         return [*self, *other]
 
 
-class TokenRows(Rows):
+class PackedTokens(PackedRows):
     """Rows of token ids, int32."""
 
     typecode = "i"
@@ -101,7 +101,7 @@ class TokenRows(Rows):
         return entries.tolist()
 
 
-class TextRows(Rows):
+class PackedText(PackedRows):
     """Sentences in UTF-8, uint8."""
 
     typecode = "B"

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from annotated.data.parallel import ParallelText
-from annotated.data.rows import TextRows, progress
+from annotated.data.packed import PackedText, progress
+from annotated.data.pairs import ParallelText
 from annotated.files import require
 from annotated.tokenizers import normalize
 
@@ -31,6 +31,10 @@ Row = tuple[int, str | None, str | None]  # line number, source, target
 GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
 TABLES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}  # suffixes, loaders
 QUOTED = re.compile('"((?:[^"]|"")*)"')
+ENDED: Any = object()  # stands for the lines that one of two files lacks
+
+
+# ---- pairs
 
 
 def read_parallel(src_path: Name, tgt_path: Name, name: str | None = None) -> ParallelText:
@@ -76,10 +80,7 @@ def import_datasets() -> Any:
 
 
 def table_pairs(table: Any, columns: Sequence[str] | None, name: str, where: str) -> ParallelText:
-    """Make parallel text of two columns, or fields such as translation.de, of a `datasets.Dataset`.
-
-    Raises ValueError if there is no such column, naming those that there are.
-    """
+    """Make parallel text of two columns, or fields such as translation.de, of a `datasets.Dataset`."""
     table = table.flatten()
     names = table.column_names
     wanted = [
@@ -88,18 +89,11 @@ def table_pairs(table: Any, columns: Sequence[str] | None, name: str, where: str
     ]
     if len(wanted) != 2 or not {*wanted} <= {*names}:
         raise ValueError(f"{where}: name the columns of source and target; there are {', '.join(names)}")
-    src, tgt = (check_text(table[column], column, where) for column in wanted)
-    return collect(align(src, tgt, where), name, where)
-
-
-def check_text(cells: Iterable[Any], column: str, where: str) -> Iterator[str | None]:
-    """Yield the cells of a column. Raises ValueError for one that is neither text nor missing."""
-    for row, cell in enumerate(cells, start=1):
-        if not isinstance(cell, str | None):
-            raise ValueError(
-                f"{where}: row {row} of {column} is {cell!r}, not text; in a .tsv file all is text"
-            )
-        yield cell
+    for column in wanted:
+        kind = getattr(table.features[column], "dtype", "lists")
+        if kind not in ("string", "large_string", "null"):
+            raise ValueError(f"{where}: column {column} holds {kind}, not text")
+    return collect(align(table[wanted[0]], table[wanted[1]], where), name, where)
 
 
 def read_tsv(path: Name, name: str | None = None) -> ParallelText:
@@ -131,19 +125,11 @@ def read_tsv(path: Name, name: str | None = None) -> ParallelText:
 
 def align(src: Iterable[str | None], tgt: Iterable[str | None], where: str) -> Iterator[Row]:
     """Number the pairs of two sources of sentences. Raises ValueError if one has more of them."""
-    one, other = iter(src), iter(tgt)
-    for number, (source, target) in enumerate(zip_longest(one, other, fillvalue=END), start=1):
-        if source is END or target is END:
-            counts = [number - (side is END) for side in (source, target)]
-            counts = [counts[0] + sum(1 for _ in one), counts[1] + sum(1 for _ in other)]
-            raise ValueError(
-                f"{where} have {counts[0]:,} and {counts[1]:,} lines; line i of one must be the translation "
-                "of line i of the other"
-            )
+    for number, (source, target) in enumerate(zip_longest(src, tgt, fillvalue=ENDED), start=1):
+        if source is ENDED or target is ENDED:
+            side = "source" if source is ENDED else "target"
+            raise ValueError(f"{where}: the {side} ends after {number - 1:,} lines, the other goes on")
         yield number, source, target
-
-
-END: Any = object()  # stands for the lines that one of two sources lacks
 
 
 def collect(pairs: Iterable[Row], name: str, where: str) -> ParallelText:
@@ -152,16 +138,19 @@ def collect(pairs: Iterable[Row], name: str, where: str) -> ParallelText:
     for line, *pair in progress(f"reading {name}", "pairs", items=pairs):
         lines.append(line)
         for sentence, data, lengths in zip(pair, sides, sizes, strict=True):
-            encoded = TextRows.encode(normalize(sentence or ""))
+            encoded = PackedText.encode(normalize(sentence or ""))
             data += encoded
             lengths.append(len(encoded))
     if not lines:
         raise ValueError(f"{where}: no sentence pairs (an iterator gives its pairs only once)")
     src, tgt = (
-        TextRows(np.frombuffer(data, np.uint8), lengths) for data, lengths in zip(sides, sizes, strict=True)
+        PackedText(np.frombuffer(data, np.uint8), lengths) for data, lengths in zip(sides, sizes, strict=True)
     )
     text = ParallelText(src, tgt, lines, name, where=where)
     return text.without({"an empty side": np.flatnonzero((src.lengths == 0) | (tgt.lengths == 0)).tolist()})
+
+
+# ---- lines
 
 
 def read_lines(path: Name) -> list[str]:
