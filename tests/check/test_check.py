@@ -137,7 +137,9 @@ def test_what_hangs_or_crashes_is_a_finding_and_the_rest_goes_on(tmp_path: Path)
     assert findings["feed-forward: equation 2"].status == "missing"
 
 
-@pytest.mark.parametrize("text", ["def f(:\n", "import nothing_of_this_name\n", "1 / 0\n", "exit()\n", "import os\nos._exit(0)\n"])
+@pytest.mark.parametrize(
+    "text", ["def f(:", "import nothing_of_this_name", "exit()", "import os; os._exit(0)"]
+)
 def test_a_file_that_cannot_be_executed_is_a_failure(text: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text(text)
