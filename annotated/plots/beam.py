@@ -20,8 +20,6 @@ def plot_beam(
     `steps` has for each step the candidates, likeliest first, as `beam_search` shows them to its watcher;
     `winner` are the tokens of the hypothesis that was returned, without the end symbol; `pieces` turns tokens
     into what is written on them, such as `tokenizer.pieces`.
-
-    Raises ValueError for a candidate that continues nothing which was kept, or a winner that never ended.
     """
     places = _place_candidates(steps)
     path = _winning_path(steps, tuple(winner))
@@ -51,16 +49,9 @@ def plot_beam(
 
 def _place_candidates(steps: Sequence[Sequence[Candidate]]) -> dict[tuple[int, ...], tuple[int, int]]:
     """Place each beginning, by its tokens, at (step, rank); the start is at (0, 0)."""
-    if not steps or not all(steps):
-        raise ValueError("a beam tree needs at least one step, and candidates in each")
     places: dict[tuple[int, ...], tuple[int, int]] = {(): (0, 0)}
-    kept: set[tuple[int, ...]] = {()}
     for step, candidates in enumerate(steps, start=1):
-        for rank, candidate in enumerate(candidates):
-            if candidate.tokens[:-1] not in kept:
-                raise ValueError(f"{candidate.tokens} in step {step} continues nothing that was kept")
-            places[candidate.tokens] = (step, rank)
-        kept = {candidate.tokens for candidate in candidates if candidate.fate == "kept"}
+        places |= {candidate.tokens: (step, rank) for rank, candidate in enumerate(candidates)}
     return places
 
 

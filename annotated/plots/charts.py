@@ -13,7 +13,6 @@ from annotated.translation.attention_maps import AttentionMaps
 
 KINDS = ("encoder", "decoder", "cross")
 ATTENTION_CELL, MASK_CELL = 26, 30  # pixels
-GAP = 110  # pixels between masks, which hold the tokens of the next one
 # For Vega, the tokens beside the map that is shown; `src` and `tgt` are parameters that hold the two lists.
 QUERIES, KEYS = "(kind == 'encoder' ? src : tgt)", "(kind == 'decoder' ? tgt : src)"
 
@@ -22,14 +21,11 @@ def explore_attention(maps: AttentionMaps, src_tokens: Tokens, tgt_tokens: Token
     """Chart one map at a time, query down and key across, chosen by menus; the chart needs no kernel.
 
     `maps["encoder" | "decoder" | "cross", layer]` is (h, queries, keys), of one sentence pair, whose target
-    tokens are those that the decoder read. Menus and caption count layers and heads from 1, as all figures
-    do; the parameters `kind`, `layer` and `head` hold what `maps` has, from 0. The last layer's
-    cross-attention is shown first.
+    tokens are those that the decoder read. Menus and caption count layers and heads from 1; the parameters
+    `kind`, `layer` and `head` count from 0. The last layer's cross-attention is shown first.
 
-    Raises ValueError where a map's size is not that of its tokens, or there is none.
+    Raises ValueError where a map's size is not that of its tokens.
     """
-    if not maps:
-        raise ValueError("explore_attention needs at least one map")
     for (kind, _), weights in maps.items():
         queries = src_tokens if kind == "encoder" else tgt_tokens
         keys = tgt_tokens if kind == "decoder" else src_tokens
@@ -95,44 +91,28 @@ def explore_masks(
     keys: Tokens,
     query: int = 0,
     title: str = "Point at a query: which keys does it see?",
-) -> "alt.HConcatChart":
-    """Chart masks side by side; the row under the pointer is bright in all, and its keys are spelt out below.
+) -> "alt.FacetChart":
+    """Chart masks side by side; the row under the pointer is bright in all of them.
 
     `masks` are by name, each as in `plot_mask`; `query` is the row that is bright before anybody points, as
-    in the still image. Raises ValueError if there is no mask or no such row, if a mask is not boolean or does
-    not fit the tokens.
+    in the still image. Raises ValueError if a mask is not boolean or does not fit the tokens.
     """
-    if not masks or not 0 <= query < len(queries):
-        raise ValueError(f"there must be a mask, and query must be from 0 to {len(queries) - 1}, not {query}")
-    chosen = alt.selection_point(
-        name="query", fields=["query"], on="pointerover", clear=False, empty=False, value=[{"query": query}]
-    )
-    panels = []
-    for number, (name, mask) in enumerate(masks.items()):
-        grid = mask_per_query(mask, queries, keys)
-        cells = mask_cells(grid, queries, keys, chosen, view=f"mask_{number}")
-        panels.append(alt.layer(cells, *visible_keys(grid, queries, keys, chosen), title=name))
-    # Flush: a sentence longer than its panel must not push the other panels away from under the pointer.
-    return alt.hconcat(*panels, title=title, bounds="flush", spacing=GAP)
-
-
-def mask_cells(
-    mask: Tensor, queries: Tokens, keys: Tokens, chosen: "alt.Parameter", view: str
-) -> "alt.Chart":
-    """Draw the cells of one mask, of which the chosen row is bright."""
     kinds = {True: "may attend", False: "hidden"}
     # Numbers place the cell, because the same word may stand there twice.
     rows = [
-        {"query": t, "key": s, "looking": queries[t], "at": keys[s], "may": kinds[allowed]}
-        for (t, s), allowed in np.ndenumerate(mask.cpu().numpy())
+        {"mask": name, "query": t, "key": s, "looking": queries[t], "at": keys[s], "may": kinds[allowed]}
+        for name, mask in masks.items()
+        for (t, s), allowed in np.ndenumerate(mask_per_query(mask, queries, keys).cpu().numpy())
     ]
+    chosen = alt.selection_point(
+        name="query", fields=["query"], on="pointerover", clear=False, empty=False, value=[{"query": query}]
+    )
     axis: Look = {"ticks": False, "domain": False, "labelOverlap": False}
     across = alt.Axis(labelExpr=f"{token_list(keys)}[datum.value]", labelAngle=-45, **axis)
     down = alt.Axis(labelExpr=f"{token_list(queries)}[datum.value]", **axis)
     scale = alt.Scale(domain=list(kinds.values()), range=[ALLOWED, HIDDEN])
-    width, height = MASK_CELL * len(keys), MASK_CELL * len(queries)
     return (
-        alt.Chart(pd.DataFrame(rows), name=view, width=width, height=height)
+        alt.Chart(pd.DataFrame(rows), name="masks")
         .mark_rect(stroke="white", strokeWidth=2)
         .encode(
             x=alt.X("key:O", title="key", axis=across),
@@ -141,25 +121,10 @@ def mask_cells(
             opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.35)),
             tooltip=[alt.Tooltip("looking:N", title="query"), alt.Tooltip("at:N", title="key"), "may:N"],
         )
+        .properties(width=MASK_CELL * len(keys), height=MASK_CELL * len(queries))
         .add_params(chosen)
+        .facet(column=alt.Column("mask:N", title=None, sort=list(masks)), title=title)
     )
-
-
-def visible_keys(mask: Tensor, queries: Tokens, keys: Tokens, chosen: "alt.Parameter") -> "list[alt.Chart]":
-    """Write in words, below the mask, what the chosen query sees."""
-    seen = [[key for key, allowed in zip(keys, row, strict=True) if allowed] for row in mask.tolist()]
-    rows = [
-        {"query": t, "says": f"“{queries[t]}” sees", "words": " ".join(words) or "nothing"}
-        for t, words in enumerate(seen)
-    ]
-    width, height = MASK_CELL * len(keys), MASK_CELL * len(queries)
-    return [
-        alt.Chart(pd.DataFrame(rows))
-        .mark_text(align="left", fontSize=13, fontWeight=weight, limit=width + GAP - 10)
-        .encode(text=field, x=alt.value(0), y=alt.value(height + below))
-        .transform_filter(chosen)
-        for field, weight, below in (("says:N", "normal", 100), ("words:N", "bold", 120))
-    ]
 
 
 def token_list(tokens: Tokens) -> str:

@@ -64,29 +64,12 @@ def _curve(records: Sequence[Record], name: str) -> tuple[list[float], list[floa
 
 
 def plot_schedules(
-    settings: Sequence[tuple[int, int]] | int,
-    warmup: int | None = None,
-    *,
+    settings: Sequence[tuple[int, int]],
     steps: int = 20000,
     factor: float = 1.0,
     ax: "plt.Axes | None" = None,
 ) -> "plt.Axes":
-    """Draw the rate over `steps` updates for each (d_model, warmup), a dot on each peak.
-
-        plot_schedules([(512, 4000), (256, 4000)])
-        plot_schedules(512, 4000)                     # one alone
-
-    Raises ValueError if there is no setting, or a peak lies beyond the last step.
-    """
-    if isinstance(settings, int):
-        if warmup is None:
-            raise ValueError(f"plot_schedules needs a warmup beside d_model={settings}, such as 4000")
-        settings = [(settings, warmup)]
-    if not settings:
-        raise ValueError("plot_schedules needs at least one (d_model, warmup)")
-    latest = max(warmup for _, warmup in settings)
-    if latest > steps:
-        raise ValueError(f"the peak of warmup={latest} lies beyond the last step, {steps}")
+    """Draw the rate over `steps` updates for each (d_model, warmup), a dot on each peak."""
     ax = axes_or_new(ax)
     for (d_model, warmup), color in zip(settings, palette(len(settings)), strict=True):
         # Some 400 steps, the last and the peak, which is the curve's corner, among them.

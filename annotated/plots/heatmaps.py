@@ -22,10 +22,9 @@ def plot_attention(
     ax: "plt.Axes | None" = None,
     title: str = "Attention weights",
 ) -> "plt.Axes":
-    """Draw the weights of one head, with its numbers where there is room for them.
+    """Draw the weights of one head (queries, keys), with its numbers where there is room for them.
 
-    `weights` is (queries, keys), each row summing to 1 (or to 0, for a query that may see nothing). Raises
-    ValueError if the weights do not fit the tokens.
+    Raises ValueError if the weights do not fit the tokens.
     """
     weights = torch.as_tensor(weights).detach().float().cpu()
     check_tokens(weights, queries, keys)
@@ -53,8 +52,7 @@ def plot_alignment(
 ) -> "plt.Axes":
     """Draw cross-attention (queries, keys) with a frame round each (query, key) of the gold alignment.
 
-    The merely `possible` pairs of such an alignment get a dashed frame. Raises ValueError where the weights
-    do not fit the tokens, or a pair names none of them.
+    The merely `possible` pairs of such an alignment get a dashed frame.
     """
     ax = plot_attention(weights, queries, keys, ax, title="Attention and gold alignment (framed)")
     for style, links in (("-", gold), ((0, (2, 1.2)), possible)):
@@ -78,8 +76,7 @@ def plot_mask(
     """Draw a mask as a grid of cells: blue where the query may attend to the key, grey where it may not.
 
     `mask` is bool (queries, keys), True where attention is allowed, or (1, keys), which serves every query.
-    Tokens that are None are positions. Raises ValueError if the mask is not boolean, or does not fit the
-    tokens.
+    Tokens that are None are positions. Raises ValueError if the mask is not boolean or does not fit.
     """
     queries = [str(i) for i in range(mask.size(0))] if queries is None else queries
     keys = [str(i) for i in range(mask.size(-1))] if keys is None else keys

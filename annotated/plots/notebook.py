@@ -18,7 +18,7 @@ from annotated.plots.drawing import load, palette, plt
 STILL_PPI = 144
 # Attention of every layer and head is one chart of some 50,000 rows; altair's own limit is 5,000.
 MOST_ROWS = 100_000
-MOST_PANELS = 6  # of a figure that are named
+MOST_PANELS = 6  # of a figure that its alternative text names
 FONT = "DejaVu Sans"
 FIGURE_STYLE = {
     "figure.figsize": (8.0, 4.5),
@@ -45,9 +45,8 @@ def setup_notebook() -> None:
     """Give matplotlib, seaborn and altair the look of the series, and altair the renderer `chart_bundle`.
 
     Whatever the reader's own settings are, figures come out the same. Colors are seaborn's color-blind-safe
-    palette, text can be read at half size. There is no grid, which would lie over every heatmap:
-    `axes.grid(True)` draws one. Where the environment variable ANNOTATED_SVG is set, as the builder of the
-    notebooks does, each also comes as SVG. Raises ModuleNotFoundError that names the extra to install.
+    palette, text can be read at half size; `axes.grid(True)` draws a grid. Where the environment variable
+    ANNOTATED_SVG is set, as the builder of the notebooks does, each also comes as SVG.
     """
     _style_figures()
     _style_charts()
@@ -112,9 +111,8 @@ def _chart_theme() -> dict[str, Any]:
 def chart_bundle(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Turn a Vega-Lite `spec` into what a notebook shows: a live chart and a still of it.
 
-    JupyterLab takes the `application/vnd.vegalite.v5+json`, offline too; GitHub, which runs nothing, takes
-    the PNG. In Colab the live chart is HTML that fetches Vega from the network. The text names the chart and
-    its parameters; strict comparison reads it, since pictures and last digits differ between machines.
+    JupyterLab takes the live chart, offline too; GitHub, which runs nothing, takes the PNG. In Colab the live
+    chart is HTML that fetches Vega from the network. Strict comparison of notebooks reads the text.
     """
     display, mimebundle = load("altair.vegalite.v5.display"), load("altair.utils.mimebundle")
     load("vl_convert")
@@ -131,8 +129,7 @@ def chart_bundle(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _describe(spec: dict[str, Any]) -> str:
     title = spec.get("title", "untitled")
-    text = title.get("text", "untitled") if isinstance(title, dict) else title
-    words = " ".join(text) if isinstance(text, list) else text
+    words = title.get("text", "untitled") if isinstance(title, dict) else title
     names = ", ".join(param["name"] for param in spec.get("params", []))
     return f"<Chart: {words}; parameters: {names}>" if names else f"<Chart: {words}>"
 
@@ -141,55 +138,41 @@ def show_source(*objects: Callable[..., Any] | type, docstring: bool = True) -> 
     """Show the source of functions and classes of the package, as a block of code below its file's name.
 
     With `docstring=False` docstrings are left out, where the text around the cell says the same already.
-    Raises ValueError for what has no source in a file, such as a function defined in the notebook itself.
     """
     from IPython.display import Markdown, display
 
     for item in objects:
-        code, file = _source(item)
+        code = textwrap.dedent(inspect.getsource(item)).rstrip()
         if not docstring:
             code = _without_docstrings(code)
+        file = item.__module__.replace(".", "/") + ".py"
         fence = "````" if "```" in code else "```"
         display(Markdown(f"`{file}`\n\n{fence}python\n{code}\n{fence}"))
 
 
-def _source(item: Any) -> tuple[str, str]:
-    """The source of `item`, dedented, and its file, named from the package's folder down."""
-    try:
-        code = inspect.getsource(item)
-        module: Any = inspect.getmodule(item)
-        path = Path(module.__file__)
-    except (TypeError, OSError, AttributeError) as error:
-        raise ValueError(f"no source of {item!r} to show: give a function or class of the package") from error
-    depth = module.__name__.count(".") + 1 + (path.stem == "__init__")
-    return textwrap.dedent(code).rstrip(), "/".join(path.parts[-depth:])
-
-
 def _without_docstrings(code: str) -> str:
-    """Cut every docstring out of `code`, and the blank lines below it; one that is a whole body stays."""
-    lines, cut = code.splitlines(), set[int]()
+    """Cut every docstring out of `code`, and the blank line below it; one that is a whole body stays."""
+    lines, dropped = code.splitlines(), set[int]()
     for node in ast.walk(ast.parse(code)):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef) or ast.get_docstring(node) is None:
             continue
-        if ast.get_docstring(node) is not None and len(node.body) > 1:
+        if len(node.body) > 1:
             first, after = node.body[0].lineno - 1, node.body[0].end_lineno or 0
-            while not lines[after].strip():
-                after += 1
-            cut.update(range(first, after))
-    return "\n".join(line for i, line in enumerate(lines) if i not in cut)
+            dropped.update(range(first, after + (not lines[after].strip())))
+    return "\n".join(line for i, line in enumerate(lines) if i not in dropped)
 
 
 def describe_figure(figure: "plt.Figure") -> str:
-    """What a figure says of itself: its title, then each panel's; the number of panels beyond the sixth."""
-    panels = [words for axes in figure.axes if axes.get_visible() and (words := _describe_axes(axes))]
-    more = [f"{len(panels) - MOST_PANELS} panels more"] if len(panels) > MOST_PANELS else []
-    parts = [figure.get_suptitle(), *dict.fromkeys(panels[:MOST_PANELS]), *more]
-    text = re.sub(r"[$\\{}]", "", "; ".join(filter(None, parts)))  # without the marks of a formula
+    """Return alternative text: the figure's title, then what is drawn in its first panels."""
+    panels = dict.fromkeys(filter(None, map(_describe_axes, figure.axes[:MOST_PANELS])))
+    text = re.sub(r"[$\\{}]", "", "; ".join(filter(None, [figure.get_suptitle(), *panels])))
     return " ".join(text.split()) or "Figure"
 
 
 def _describe_axes(axes: "plt.Axes") -> str:
-    """Title, what is drawn over what, and the legend's names: `Loss: nats over update (train, val)`."""
+    """Return title, what is drawn over what, and the legend: `Loss: nats over update (train, val)`."""
+    if not axes.get_visible():
+        return ""
     drawn = " over ".join(filter(None, (axes.get_ylabel(), axes.get_xlabel())))
     if legend := axes.get_legend():
         drawn += f" ({', '.join(text.get_text() for text in legend.get_texts())})"

@@ -1,7 +1,5 @@
 """The tree of a search."""
 
-import pytest
-
 from annotated.plots import plot_beam
 from annotated.search.beam import Candidate
 
@@ -41,36 +39,3 @@ def test_every_line_leads_from_what_was_continued() -> None:
     heavy = {way for way, line in ways.items() if line.get_linewidth() == 4}
     assert heavy == {((0, 0), (1, 0)), ((1, 0), (2, 0)), ((2, 0), (3, 0))}
     assert [way for way, line in ways.items() if line.get_linestyle() == ":"] == [((0, 0), (1, 2))]
-
-
-def test_the_winner_need_not_be_the_likeliest_in_its_step() -> None:
-    ax = plot_beam(STEPS, [6], pieces)
-    heavy = [line.get_xydata().tolist() for line in ax.lines if line.get_linewidth() == 4]
-    assert heavy == [[[0, 0], [1, 1]], [[1, 1], [2, 1]]]
-
-
-def test_the_likeliest_is_on_top() -> None:
-    ax = plot_beam(STEPS, [4, 5], pieces)
-    assert ax.yaxis_inverted()
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("step", "rank in its step")
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "kept",
-        "dropped",
-        "ended",
-        "the winner",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("draw", "message"),
-    [
-        (lambda: plot_beam([], [4], pieces), "at least one step"),
-        (lambda: plot_beam([STEPS[0], []], [4], pieces), "candidates in each"),
-        (lambda: plot_beam(STEPS, [4, 4], pieces), r"winner \(4, 4\)"),
-        (lambda: plot_beam([STEPS[0], [Candidate((5, 1), -4.0, "ended")]], [5], pieces), "continues nothing"),
-        (lambda: plot_beam(STEPS[1:], [4, 5], pieces), "step 1 continues nothing"),
-    ],
-)
-def test_a_beam_that_is_no_tree_is_refused(draw, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        draw()

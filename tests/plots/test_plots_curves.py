@@ -33,12 +33,6 @@ def test_learning_curves_draw_each_measurement_at_its_update() -> None:
     assert "nats" in losses.get_ylabel()
 
 
-def test_a_run_without_validation_or_floor_has_one_curve() -> None:
-    losses, _ = plot_learning_curves([RUN[0], RUN[1]])
-    assert len(losses.get_lines()) == 1
-    assert len(losses.get_legend().get_texts()) == 1
-
-
 def test_a_run_is_named_by_its_folder_or_its_log(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text("".join(json.dumps(record) + "\n" for record in RUN), encoding="utf-8")
@@ -51,11 +45,6 @@ def test_a_run_is_named_by_its_folder_or_its_log(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has a 'loss'"):
         plot_learning_curves([{"step": 1, "rate": 0.1}])
     assert plt.get_fignums() == before  # no empty figure
-
-
-def test_learning_curves_go_where_they_are_told() -> None:
-    axes = plt.subplots(1, 2)[1]
-    assert list(plot_learning_curves(RUN, axes=axes)) == list(axes)
 
 
 @pytest.mark.parametrize("missing", ["loss", "rate"])
@@ -79,9 +68,3 @@ def test_every_schedule_peaks_at_its_dot() -> None:
         "d_model 128, warm-up 150",
     ]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("update", "learning rate")
-
-
-def test_one_schedule_needs_no_list() -> None:
-    alone, listed = plot_schedules(512, 4000), plot_schedules([(512, 4000)])
-    for one, other in zip(alone.get_lines(), listed.get_lines(), strict=True):
-        assert one.get_xydata().tolist() == other.get_xydata().tolist()

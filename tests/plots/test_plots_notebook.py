@@ -10,7 +10,6 @@ from types import ModuleType
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
-import numpy as np
 import pytest
 
 from annotated.plots import notebook
@@ -57,11 +56,6 @@ def test_a_chart_is_shown_live_and_as_a_still(chart: alt.Chart) -> None:
     assert data["text/plain"] == "<Chart: Powers; parameters: power>"
 
 
-def test_a_chart_is_the_same_each_time(chart: alt.Chart) -> None:
-    setup_notebook()
-    assert chart._repr_mimebundle_() == chart._repr_mimebundle_()
-
-
 def test_in_colab_a_chart_is_html_that_needs_no_extension(
     chart: alt.Chart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,20 +66,6 @@ def test_in_colab_a_chart_is_html_that_needs_no_extension(
     assert "vega-lite@5" in data["text/html"]  # fetched from the network
 
 
-@pytest.mark.parametrize(
-    ("title", "text"),
-    [
-        (alt.Undefined, "<Chart: untitled>"),
-        ("One", "<Chart: One>"),
-        (["One", "two"], "<Chart: One two>"),
-        (alt.Title("One", subtitle="two"), "<Chart: One>"),
-    ],
-)
-def test_the_text_of_a_chart_names_it(title: object, text: str) -> None:
-    chart = alt.Chart(pd.DataFrame({"x": [1]}), title=title).mark_point().encode(x="x:Q")
-    assert chart_bundle(chart.to_dict())[0]["text/plain"] == text
-
-
 def test_figures_look_the_same_whatever_the_reader_had_set() -> None:
     mpl.rcParams.update({"font.size": 3, "lines.linestyle": ":", "axes.facecolor": "black"})
     setup_notebook()
@@ -94,20 +74,6 @@ def test_figures_look_the_same_whatever_the_reader_had_set() -> None:
     assert dict(mpl.rcParams) == first
     assert mpl.rcParams["lines.linestyle"] == "-"
     assert mpl.rcParams["axes.facecolor"] == "white"
-
-
-def test_text_stays_legible_at_half_size() -> None:
-    setup_notebook()
-    kinds = ("axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize")
-    pixels = [mpl.rcParams[kind] * mpl.rcParams["figure.dpi"] / 72 for kind in kinds]
-    assert min(pixels) / 2 >= 8
-
-
-def test_figures_and_charts_have_the_same_colours(chart: alt.Chart) -> None:
-    setup_notebook()
-    of_charts = mpl.colors.to_rgba_array(chart.to_dict()["config"]["range"]["category"])
-    of_figures = mpl.colors.to_rgba_array(mpl.rcParams["axes.prop_cycle"].by_key()["color"])
-    np.testing.assert_allclose(of_charts, of_figures, atol=1 / 255)
 
 
 def test_a_chart_may_have_more_rows_than_altair_lets_through() -> None:
@@ -171,15 +137,6 @@ def test_a_method_is_shown_at_the_margin(shown: list[str]) -> None:
     assert shown[0].partition("\n")[0].endswith("test_plots_notebook.py`")
 
 
-def test_what_has_no_source_is_refused(shown: list[str]) -> None:
-    typed: dict[str, object] = {"__name__": "__main__"}
-    exec("def typed_by_hand(): pass", typed)
-    for item in (len, 3, typed["typed_by_hand"]):
-        with pytest.raises(ValueError, match="no source of"):
-            show_source(item)
-    assert shown == []
-
-
 formatters = pytest.importorskip("IPython.core.formatters")
 
 
@@ -192,17 +149,6 @@ def test_title_axes_and_legend_are_named() -> None:
     left.legend()
     right.set_ylabel(r"$d_{model}$")
     assert describe_figure(figure) == "Two runs; Loss: nats over update (post-norm, pre-norm); d_model"
-
-
-def test_panels_beyond_the_sixth_are_counted_and_equal_ones_named_once() -> None:
-    figure, axes = plt.subplots(2, 5)
-    for i, panel in enumerate(axes.flat):
-        panel.set_title(f"head {min(i, 4)}")
-    assert describe_figure(figure) == "head 0; head 1; head 2; head 3; head 4; 4 panels more"
-
-
-def test_a_figure_without_words_is_a_figure() -> None:
-    assert describe_figure(plt.figure()) == "Figure"
 
 
 def test_the_words_stand_beside_the_picture_which_stays_as_it_is() -> None:

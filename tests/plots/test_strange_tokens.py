@@ -41,16 +41,6 @@ def test_no_token_runs_as_a_script(draw, tmp_path: Path, monkeypatch: pytest.Mon
         assert elements(strange) == elements(plain)
 
 
-def test_colab_escapes_whatever_else_a_chart_holds() -> None:
-    chart = alt.Chart(alt.Data(values=[{"word": STRANGE[0]}]), title=STRANGE[1]).mark_text()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "google.colab", ModuleType("google.colab"))
-        page = chart_bundle(chart.encode(text="word:N").to_dict())[0]["text/html"]
-    assert "alert(1)" in page
-    assert "<script>alert" not in page
-    assert "<!--" not in page
-
-
 def test_the_tokens_are_read_as_they_are() -> None:
     drawn = texts(explorer(STRANGE))
     assert [drawn.count(token) for token in STRANGE[1:]] == [2] * (SIZE - 1)
@@ -63,11 +53,6 @@ def test_a_dollar_begins_no_formula(dtype: torch.dtype) -> None:
     ax.figure.canvas.draw()
     assert [label.get_text() for label in ax.get_xticklabels()] == STRANGE
     assert {text.get_text() for text in ax.texts} == {"0.25"}
-
-
-def test_numpy_weights_are_drawn() -> None:
-    weights = torch.full((2, 2), 0.5).numpy()
-    assert plot_attention(weights, ["a", "b"], ["c", "d"]).images[0].get_array().tolist() == weights.tolist()
 
 
 def test_blank_lines_of_a_log_are_passed_over(tmp_path: Path) -> None:
