@@ -13,9 +13,9 @@
 # - **After:** you can write scaled dot-product attention with masks from memory, and you know what each
 #   of its steps is for.
 #
-# This is section 3.2.1 of the paper (Vaswani et al., 2017), and the decoder's mask from section 3.2.3.
-# Indented sentences are the paper's. A number after `≈` may differ on your processor. You can skip the
-# folded cells: *Scaffolding* draws, and *Check* tests what the text claims.
+# This lesson covers section 3.2.1 of the paper (Vaswani et al., 2017), and the decoder's mask from section
+# 3.2.3. Indented sentences are the paper's. A number after `≈` may differ on your processor. You can skip
+# the folded cells: *Scaffolding* draws, and *Check* tests what the text claims.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -66,7 +66,7 @@ scores = query @ keys.T  # (1, 4)
 print("scores of", list(cars), "for 14:00:", [round(s, 2) for s in scores[0].tolist()])
 
 # %% [markdown]
-# The key 12 fits best, and 18 comes next. The second step turns the scores into **weights**, which are
+# Key 12 fits best, and key 18 comes next. The second step turns the scores into **weights**, which are
 # positive and add up to 1. The **softmax** does that:
 #
 # $$\mathrm{softmax}(s)_i = \frac{e^{s_i}}{\sum_j e^{s_j}}$$

@@ -14,8 +14,8 @@
 # - **After:** you can write multi-head attention. You know what each of its four matrices does, what the
 #   heads cost, and where the model uses this layer.
 #
-# These are sections 3.2.2 and 3.2.3 of the paper (Vaswani et al., 2017). Indented sentences are the
-# paper's. A number after `≈` may differ on your processor. You can skip the folded cells: *Scaffolding*
+# This lesson covers sections 3.2.2 and 3.2.3 of the paper (Vaswani et al., 2017). Indented sentences are
+# the paper's. A number after `≈` may differ on your processor. You can skip the folded cells: *Scaffolding*
 # draws, and *Check* tests what the text claims.
 
 # %% tags=["install"]
@@ -78,7 +78,7 @@ assert [seen.src_tokens[i] for i in einen.argmax(dim=-1)][1::2] == ["▁ball", "
 # ## What one head cannot do
 #
 # Here are eight temperatures of one day, three hours apart. For each of them, we want to know how much
-# warmer it is than three hours before. The list is a circle: the measurement before the one at 0:00 is the
+# warmer it was than three hours before. The list is a circle: the measurement before the one at 0:00 is the
 # one at 21:00.
 
 # %%
@@ -344,9 +344,9 @@ moved = (package(sentence, sentence, sentence) != package(other, other, other))[
 assert moved.all()
 
 # %% [markdown]
-# With the wrong `split`, head 1 holds the words 0 and 1, and head 2 holds the words 2 and 3. So the
-# sentence falls apart into two halves that exchange nothing. With as many heads as words, every word would
-# see only itself.
+# With the wrong `split`, head 1 holds words 0 and 1, and head 2 holds words 2 and 3. So the sentence falls
+# apart into two halves that exchange nothing. With as many heads as words, every word would see only
+# itself.
 #
 # **To keep:** make all queries, keys and values with three wide products. Cut them into heads with `view`
 # and then `transpose`. After the attention, join the heads with `transpose` and then `flatten`, and

@@ -15,9 +15,9 @@
 #   what "position-wise" means, and why embeddings are multiplied by $\sqrt{d_{model}}$ and shared with the
 #   output.
 #
-# These are sections 3.3 and 3.4 of the paper (Vaswani et al., 2017). Indented sentences are the paper's.
-# A number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims;
-# you can skip them.
+# This lesson covers sections 3.3 and 3.4 of the paper (Vaswani et al., 2017). Indented sentences are the
+# paper's. A number after `≈` may differ on your processor. Folded cells called *Check* test what the text
+# claims; you can skip them.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -274,7 +274,7 @@ assert (
 
 # %% [markdown]
 # The feed-forward network holds two thirds of an encoder layer's weights. For short sentences it also does
-# about two thirds of the multiplications. "Attention Is All You Need", says the paper's title, but
+# about two thirds of the multiplications. The paper's title says that attention is all you need, but
 # attention is only the other third.
 #
 # Why is $d_{ff}$ four times $d_{model}$? The paper gives no reason. It tried three widths (Table 3, rows
@@ -291,7 +291,7 @@ assert (
 # %% [markdown]
 # ## From a word to a vector: embeddings
 #
-# So far, the words were vectors from the start. These vectors come from a table that has a row for each
+# So far, words have been vectors from the start. These vectors come from a table that has a row for each
 # token. The row is called the token's **embedding**. At first the rows are random, and training adjusts
 # them.
 #
@@ -407,7 +407,7 @@ for tied_embeddings in ("all", "none"):
 assert 100 < total / 1e6 < 102
 
 # %% [markdown]
-# The paper says 65 million. We come back to this difference in
+# The paper says 65 million. We will come back to this difference in
 # [06_the_full_model](06_the_full_model.ipynb).
 #
 # Sharing has a price: each of the three jobs now changes the same rows in its own way. To see what each job

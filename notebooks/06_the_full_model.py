@@ -16,7 +16,7 @@
 # - **After:** you can put these parts together, and you can say what the residual connections and the norms
 #   are for.
 #
-# This is section 3.1 of the paper (Vaswani et al., 2017, [arXiv
+# This lesson covers section 3.1 of the paper (Vaswani et al., 2017, [arXiv
 # 1706.03762](https://arxiv.org/abs/1706.03762)). A number after `≈` may differ on your processor.
 
 # %% tags=["install"]
@@ -470,11 +470,12 @@ assert abs(count["attention"] / (18 * 4 * d**2) - 1) < 0.01
 assert abs(count["feed-forward"] / (12 * 8 * d**2) - 1) < 0.01
 
 # %% [markdown]
-# Attention holds less than a third of the parameters. A feed-forward network has $8\,d_{model}^2$
-# weights, and an attention block has only half as many, $4\,d_{model}^2$. There are 12 feed-forward
-# networks and 18 attention blocks, because each decoder layer has two. The embeddings are a single table
-# with one vector for each of the 37,000 tokens, which the model uses in three places
-# ([04](04_feed_forward_and_embeddings.ipynb)). The rest is the norms and the generator's bias.
+# Attention holds less than a third of the parameters. A feed-forward network has $8\,d_{model}^2$ weights,
+# and an attention block has only half as many, $4\,d_{model}^2$. There are 12 feed-forward networks and 18
+# attention blocks, because each decoder layer has two. The embeddings are a single table with one vector
+# for each of the 37,000 tokens, which the model uses in three places
+# ([04](04_feed_forward_and_embeddings.ipynb)). The rest are the weights of the norms and the generator's
+# bias.
 #
 # The paper's Table 3 says 65 million parameters, not 63 million, but it does not say how they were
 # counted.
@@ -551,7 +552,7 @@ assert difference < 1e-4
 
 # %% [markdown]
 # **Exercise 3 (medium).** Because a sub-layer only adds, you can leave it out of a trained model, and the
-# rest still works. Predict first: which of the decoder's twelve sub-layers does the translator miss most?
+# model still runs. Predict first: which of the decoder's twelve sub-layers does the translator miss most?
 # Then leave out one at a time. A sub-layer adds nothing if you set the weights and biases of its last
 # linear map to 0. This map is `linears[3]` in an attention block and `w_2` in a feed-forward network. What
 # would you do with the result if the model had to become smaller?

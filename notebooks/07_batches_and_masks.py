@@ -14,7 +14,7 @@
 # - **After:** you can write everything between a text file and the model, and you can test whether a model
 #   sees what it should predict.
 #
-# This is section 5.1 of the paper (Vaswani et al., 2017, [arXiv
+# This lesson covers section 5.1 of the paper (Vaswani et al., 2017, [arXiv
 # 1706.03762](https://arxiv.org/abs/1706.03762)). A number after `≈` may differ on your processor.
 
 # %% tags=["install"]
@@ -196,8 +196,8 @@ with torch.no_grad():
         assert (short[0, -1] - at_once[0, n - 1]).abs().max() < 5e-5
 
 # %% [markdown]
-# They are the same, so the decoder does not need the short runs. One pass over a sentence of 30 tokens
-# trains 30 predictions at once. A recurrent network would need 30 steps, one after the other.
+# They are the same, so training does not need the short runs. One pass over a sentence of 30 tokens trains
+# 30 predictions at once. A recurrent network would need 30 steps, one after the other.
 #
 # **To keep:** the decoder reads the target without its last token, and it predicts the target without its
 # first token. The causal mask makes one pass as good as many.
@@ -295,9 +295,9 @@ print(tgt_mask[0].int())
 # %% [markdown]
 # ## Padding must change nothing
 #
-# A sentence must get the same vectors whether it stands alone or in a batch. That is what the source mask is
-# for. We send the batch through the encoder, and compare *A cat runs.* in the batch with the same sentence
-# alone. We also try two wrong masks.
+# A sentence must get the same vectors whether it stands alone or in a batch. That is what the source mask
+# is for. We send the batch through the encoder and compare *A cat runs.* in the batch with the same
+# sentence alone. We also try two wrong masks.
 
 
 # %%
@@ -339,8 +339,8 @@ assert torch.equal(before, after)
 
 # %% [markdown]
 # Nothing happens. A vector has an effect only if some position looks at it, or if the loss uses it. The
-# mask prevents the first, and the loss leaves padding out. Hiding the *rows* of padding too would gain
-# nothing and be dangerous: if everything in a row is hidden, a careless softmax computes 0/0
+# mask prevents the first, and the loss leaves padding out. If we also hid the *rows* of padding, we would
+# gain nothing, and it would be dangerous: if everything in a row is hidden, a careless softmax computes 0/0
 # ([02](02_attention.ipynb)).
 #
 # **To keep:** if you hide the *columns* of padding and leave padding out of the loss, a sentence gets the

@@ -26,9 +26,9 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## The task
 #
-# The model reads a row of ten symbols and has to write the same ten symbols. The first is always `1`, the
-# start symbol. The others are random numbers from 1 to 10, so the model cannot guess them: it has to look at
-# the source. Here is what a Transformer with random weights writes:
+# The model reads a row of ten symbols and has to write the same ten symbols. The first symbol is always
+# `1`, the start symbol. The others are random numbers from 1 to 10, so the model cannot guess them: it has
+# to look at the source. Here is what a Transformer with random weights writes:
 
 # %%
 import torch
@@ -106,9 +106,9 @@ assert batch.ntokens == LENGTH - 1
 # ## The training loop
 #
 # Before the loop we need a loss, an optimizer and a schedule. The optimizer is Adam with the paper's
-# settings. The schedule is the paper's equation 3 with a shorter warm-up, because our whole run has 400
-# updates and the paper's base model had 100,000. As in [08](08_training_recipe.ipynb), we multiply the
-# schedule by a factor that suits a small model.
+# settings. The schedule is the paper's equation 3 with a shorter warm-up, because our whole run has only
+# 400 updates, whereas the paper's base model had 100,000. As in [08](08_training_recipe.ipynb), we multiply
+# the schedule by a factor that suits a small model.
 
 # %%
 from annotated import LabelSmoothing, noam_scheduler

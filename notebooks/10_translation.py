@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 10 · A translator, from text to BLEU
 #
-# **You train a translator on 20,000 pairs of sentences in two minutes, write BLEU by hand, and find out what
-# a score is worth.**
+# **You train a translator on 20,000 pairs of sentences in two minutes, compute BLEU by hand, and find out
+# what a score is worth.**
 #
 # Previous: [09_first_example](09_first_example.ipynb) · Next:
 # [11_search_and_averaging](11_search_and_averaging.ipynb)
@@ -64,9 +64,9 @@ assert "cat" in translator(sentence)
 # > pairs." (section 5.1)
 #
 # We have only two minutes, so we use a small artificial corpus that comes with the package. A *corpus* is a
-# collection of texts, here of pairs of sentences. A grammar draws a meaning at random and writes it in
-# German and in English. As in real German, the word order differs from the English one, nouns have cases,
-# and some verbs split in two.
+# collection of texts. Ours is a collection of sentence pairs. A grammar draws a meaning at random and
+# writes it in German and in English. As in real German, the word order differs from the English one, nouns
+# have cases, and some verbs split in two.
 
 # %%
 from annotated.data import load_corpus
@@ -97,9 +97,9 @@ for one, other in ((train, val), (train, test), (val, test)):
 # > "Sentences were encoded using byte-pair encoding, which has a shared source-target vocabulary of about
 # > 37000 tokens." (section 5.1)
 #
-# In [07](07_batches_and_masks.ipynb) you wrote byte-pair encoding: join the most frequent pair of neighbors,
-# and repeat. The library SentencePiece does the same thing fast. It learns 2,000 pieces from our training
-# text, German and English together.
+# In [07](07_batches_and_masks.ipynb) you wrote byte-pair encoding: join the most frequent pair of
+# neighbors, and repeat. The library SentencePiece does the same, but much faster. Here it learns 2,000
+# pieces from our training text, German and English together.
 #
 # **Before you run this:** the first word below occurs in the training text hundreds of times, and the last
 # three never occur there. Into how many pieces will each word be cut?
@@ -409,8 +409,8 @@ assert abs(compared.a.value - official.value) < 8
 # %% [markdown]
 # ## Your own language
 #
-# You need two text files. Each line of the first file is translated by the line with the same number in the
-# second. Then three commands train a translator, use it and score it:
+# You need two text files. Each line of the second file is the translation of the line with the same number
+# in the first. Then three commands train a translator, use it and score it:
 #
 # ```
 # annotated train --src mine.eo --tgt mine.en --pair eo-en --out run

@@ -13,10 +13,10 @@
 # - **After:** you can write decoding with a key/value cache and a batched beam search. You can test both, and
 #   you can say what a beam, a length penalty and averaged weights are good for.
 #
-# This is section 6.1 of "Attention Is All You Need" (Vaswani et al., 2017), which we call "the paper". A
-# number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims. A good
-# place for a break is before *Beam search for a batch*. If you do not need the code of such a search, skip
-# that section.
+# This lesson covers section 6.1 of "Attention Is All You Need" (Vaswani et al., 2017), which we call "the
+# paper". A number after `≈` may differ on your processor. Folded cells called *Check* test what the text
+# claims. A good place for a break is before *Beam search for a batch*. If you do not need the code of such
+# a search, skip that section.
 
 # %% tags=["install"]
 from importlib.util import find_spec
@@ -125,8 +125,8 @@ assert list(everything[1][1]) == said
 assert abs(sum(math.exp(log_prob) for log_prob, _ in everything) - 1) < 1e-9
 
 # %% [markdown]
-# No: *ein Hund* is only the second most probable. *der Hund* is 1.5 times as probable, although *der* is
-# the **least** probable first word. After *der* there is only one way to continue, so *der Hund* keeps
+# No, it is only the second most probable. The sentence *der Hund* is 1.5 times as probable, although *der*
+# is the **least** probable first word. After *der* there is only one way to continue, so *der Hund* keeps
 # all of its probability. After *ein* there are three ways, and they share it.
 #
 # With a real model we cannot list all sentences. With a vocabulary of 10,000 tokens, there are
@@ -509,8 +509,8 @@ plt.show()
 # *Figure 3. The tree of one search with a beam of three, with the six best continuations of each step. A
 # box holds a token and the log-probability of the whole hypothesis, and ▁ begins a word. At step 3 the
 # comma is the likeliest token, and greedy decoding takes it. The winner is only second at that step. At
-# step 6 one hypothesis ends, so the fourth-best continuation is kept, too. The package's search stops
-# here, because no unfinished hypothesis can still become more probable than the winner.*
+# step 6 one of the three best hypotheses ends, so the fourth-best continuation is kept, too. The package's
+# search stops here, because no unfinished hypothesis can still become more probable than the winner.*
 
 # %% tags=["check"]
 with evaluating(model):
@@ -569,7 +569,7 @@ assert confirmed(faulty) < len(captions)
 
 # %% [markdown]
 # Nothing crashes. With a beam of one, all results are even correct, because a single hypothesis never has
-# to be reordered. So a test with a beam of one cannot find this bug, and a test with a beam of 4 finds it
+# to be reordered. So a test with a beam of one cannot find this bug, but a test with a beam of 4 finds it
 # at once.
 #
 # **To keep:** add totals and log-probabilities, take the best of the k · V continuations, and let tokens and
@@ -578,9 +578,9 @@ assert confirmed(faulty) < len(captions)
 # %% [markdown]
 # ## Why a search needs a length penalty
 #
-# The log-probability of a sentence is a sum of negative numbers, and each further token makes it lower. So
-# the shorter of two good translations has an advantage that has nothing to do with its quality. Here are two
-# translations that a beam of 4 finds for *Two boys throw snowballs at each other.*
+# The log-probability of a sentence is a sum of negative numbers, and each additional token makes it lower.
+# So the shorter of two good translations has an advantage that has nothing to do with its quality. Here are
+# two translations that a beam of 4 finds for *Two boys throw snowballs at each other.*
 
 # %%
 snow = batch_of(["Two boys throw snowballs at each other."])

@@ -2,7 +2,7 @@
 # # 12 · Results
 #
 # **You learn to read a table of results, in the paper or your own: when you may compare two numbers, when a
-# difference is more than luck, and how to report it honestly.**
+# difference is more than luck, and how to report a result honestly.**
 #
 # Previous: [11_search_and_averaging](11_search_and_averaging.ipynb) · Next:
 # [13_reading_attention](13_reading_attention.ipynb)
@@ -123,8 +123,8 @@ assert big[0] - max(row[0] for row in earlier) > 2
 # > time, the number of GPUs used, and an estimate of the sustained single-precision floating-point capacity
 # > of each GPU." (section 6.1)
 #
-# **Before you run this:** the base model trained for 12 hours on 8 GPUs, and the paper puts each at 9.5 ·
-# 10¹² operations per second. Does that give the 3.3 · 10¹⁸ of the table?
+# **Before you run this:** the base model trained for 12 hours on 8 GPUs, and the paper estimates 9.5 · 10¹²
+# operations per second for each GPU. Does that give the 3.3 · 10¹⁸ of the table?
 
 # %%
 for name, hours in (("base", 12), ("big", 3.5 * 24)):
@@ -322,8 +322,8 @@ assert correlation < -0.95
 # **Learned measures.** COMET (Rei et al., [2020](https://aclanthology.org/2020.emnlp-main.213/)) is a
 # pretrained multilingual model. It reads the source, the translation and the reference, and it predicts how
 # a human would rate the translation. Kocmi and colleagues ([2021](https://aclanthology.org/2021.wmt-1.57/))
-# compared thousands of pairs of systems. COMET agreed with human judges about the better system more often
-# than BLEU did. Report the version of the COMET model with the score.
+# compared thousands of pairs of systems. More often than BLEU, COMET agreed with human judges about which
+# of two systems was better. Report the version of the COMET model with the score.
 #
 # **People.** In a method called MQM (Freitag et al., [2021](https://aclanthology.org/2021.tacl-1.87/)),
 # professional translators mark each error and say how serious it is. This is slow and expensive.
@@ -497,7 +497,7 @@ assert paired_interval(first, first, lengths) == (0, 0)
 # 4. **Report** on one page, with the checklist above. Read thirty translations of each model and say what you
 #    saw.
 #
-# *What a good answer shows.* You wrote the plan before you saw the results, and the report says where you
-# departed from the plan. It gives each difference with an interval that accounts for the seeds. No model was
-# favored by its learning rate or its number of updates. "We could not tell them apart" is a good result if
-# the report says how large a difference you would have seen. And a reader can run the experiment again.
+# *What makes an answer good?* You wrote the plan before you saw the results, and the report says where you
+# departed from the plan. It gives each difference with an interval that accounts for the seeds. No model
+# was favored by its learning rate or its number of updates. "We could not tell them apart" is a good result
+# if the report says how large a difference you would have seen. And a reader can run the experiment again.

@@ -156,9 +156,9 @@ maps = [word_maps(pair) for pair in pairs]
 # An AER of 0 is perfect. To reach it, we must find every sure link, and each of our links must be at least
 # possible.
 #
-# What is a bad AER? We score two baselines that do not use the model. The first has random maps. The second
-# baseline, the *diagonal*, looks only at places. It links a German word in the middle of its sentence to
-# the English word in the middle, and so on for every other place.
+# What is a bad AER? We score two baselines that do not use the model. The first uses random maps. The
+# second, the *diagonal*, uses only the places of the words. It links the first German word to the first
+# English word, a word in the middle to a word in the middle, and the last word to the last.
 
 
 # %%
@@ -294,7 +294,8 @@ assert shares["to be said"][3] > 0.5 > 0.1 > shares["just read"][3]
 
 # %% [markdown]
 # Layer 2 receives the states after layer 1, which are still about the word just read. Layer 4 receives the
-# states after layer 3, which are already about the next word. This fits the maps that we found.
+# states after layer 3, which are already about the next word. This agrees with the maps: layer 2 had its
+# best map in the rows that read, and layer 4 in the rows that say.
 #
 # **To keep:** on its way through the layers, the state of a position changes: first it stands for the word
 # that was just read, and later for the word that comes next.
@@ -312,7 +313,7 @@ assert shares["to be said"][3] > 0.5 > 0.1 > shares["just read"][3]
 # *Story one: in some head, a participle looks at its subject.* In "In front of a big dog a man is
 # sleeping", the word *sleeping* should look at *man*, not at *dog*. The function `look` returns the weights
 # of one word for every layer and head of the encoder. The function `mean_weights` averages them over thirty
-# sentences. Then we choose the head that prefers the subject to the other noun most clearly.
+# sentences. Then we choose the head with the clearest preference for the subject over the other noun.
 
 
 # %%
@@ -463,8 +464,8 @@ assert all_uniform > intact + 1.5
 
 # %% [markdown]
 # The loss more than doubles, so the model does depend on where it looks. Next, we make only one head
-# uniform, and each of the 16 in turn. Such an experiment, which disables a part to see what it contributes,
-# is called an **ablation**.
+# uniform at a time, each of the 16 in turn. Such an experiment, which disables a part to see what it
+# contributes, is called an **ablation**.
 #
 # **Before you run this:** the best aligner was layer 2, head 2. How much will the loss rise when we make
 # this head uniform?

@@ -13,8 +13,8 @@
 # - **Before:** you know the whole model ([06](06_the_full_model.ipynb)), masks
 #   ([02](02_attention.ipynb), [07](07_batches_and_masks.ipynb)) and the training loop
 #   ([09](09_first_example.ipynb)).
-# - **After:** you can use `nn.Transformer` without its traps, test that a decoder does not see its answers,
-#   and move weights between `nn.Transformer` and this package.
+# - **After:** you can use `nn.Transformer` without falling into its traps, test that a decoder does not see
+#   its answers, and move weights between `nn.Transformer` and this package.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). A number after `≈` may differ on your
 # processor. You can skip the folded cells: *Scaffolding* prepares data, and *Check* tests what the text
@@ -219,7 +219,7 @@ assert changed_outputs(as_it_comes) == [0, 1, 2]
 # By default the module expects the shape `(length, batch, d_model)`. It read our tensor as five sentences
 # of three words, so words of different sentences attended to each other. Why was there no error? Without
 # masks, the module checks only that every vector has `d_model` numbers, and that source and target have the
-# same number of sentences. Here it believed that there were five sentences on both sides.
+# same number of sentences. Here it took our tensors for five sentences on each side.
 #
 # **To keep:** always write `batch_first=True`.
 

@@ -67,7 +67,7 @@ assert "cat" in followers["A"]
 # %% [markdown]
 # Each pair of neighbors makes sense, but the whole sentence does not, because this model remembers only one
 # word. A Transformer can look back at all the words so far. Its task is the same: **given the words so far,
-# predict the next one.** Models like GPT and Llama are first trained on nothing but this task, with a huge
+# predict the next one.** Models like GPT and Llama are first trained on nothing but this task, on a huge
 # amount of text.
 
 # %% [markdown]
@@ -87,8 +87,7 @@ assert "cat" in followers["A"]
 # norm *before* each sub-layer (pre-norm, [06](06_the_full_model.ipynb)).
 #
 # The first class is the attention of [00](00_start_here.ipynb) with a causal mask. You can ignore three
-# things in it until we need them: `place` does nothing yet, `share` is 1, and `cache` is `None` during
-# training.
+# details until we need them: `place` does nothing yet, `share` is 1, and `cache` is `None` during training.
 
 # %%
 import torch
@@ -313,8 +312,8 @@ assert abs(losses["+ RMSNorm"] - losses["2017"]) < 0.25
 # %% [markdown]
 # We have only one run of each model, and the two losses are about the same.
 #
-# **To keep:** RMSNorm is a layer norm without the mean and the bias. It computes less, and here it works as
-# well.
+# **To keep:** RMSNorm is a layer norm without the mean and the bias. It computes less, and here it works
+# just as well.
 
 # %% [markdown]
 # ## Positions: rotary
