@@ -25,14 +25,14 @@ MISTAKES = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(enc
 
 
 class Failure(Exception):  # noqa: N818 (it is a finding)
-    """A law is broken: what was seen, the likely mistake, and the smallest example with its numbers.
+    """A law is broken: what was seen, the smallest example with its numbers, the likely mistake.
 
-    Where no mistake is named, `mistakes.toml` names one from the facts.
+    Where no mistake is given, `mistakes.toml` names one by the facts, or by what was seen.
     """
 
-    def __init__(self, seen: str, mistake: str = "", example: str = "", /, **facts: Any):
+    def __init__(self, seen: str, example: str = "", /, mistake: str = "", **facts: Any):
         super().__init__(seen)
-        self.seen, self.mistake, self.example, self.facts = seen, mistake, example, facts
+        self.seen, self.example, self.mistake, self.facts = seen, example, mistake, facts
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Law:
         except Missing as missing:
             return finding("missing", str(missing))
         except Failure as failure:
-            mistake = failure.mistake or explain(self.name, **failure.facts)
+            mistake = failure.mistake or explain(self.name, **failure.facts) or usual_mistake(failure.seen)
             return finding("failed", failure.seen, failure.example, mistake)
         except NotImplementedError:
             return finding("todo", "not written yet")
@@ -97,16 +97,16 @@ def numbers(x: Tensor) -> str:
     return "[" + ", ".join(f"{float(n):.3g}" for n in x.detach().flatten()[: min(6, x.size(-1))]) + "]"
 
 
-def expect(right: object, seen: str, mistake: str = "", example: str = "", /, **facts: Any) -> None:
+def expect(right: object, seen: str, example: str = "", /, **facts: Any) -> None:
     """Raise Failure unless something is right."""
     if not right:
-        raise Failure(seen, mistake, example, **facts)
+        raise Failure(seen, example, **facts)
 
 
-def expect_shape(x: object, *shape: int, mistake: str = "") -> None:
+def expect_shape(x: object, *shape: int, **facts: Any) -> None:
     if not isinstance(x, Tensor):
-        raise Failure(f"it returns {type(x).__name__}, not a tensor", "is a `return` missing?")
-    expect(x.shape == shape, f"the output has shape {tuple(x.shape)}, and should be {shape}", mistake)
+        raise Failure(f"it returns {type(x).__name__}, not a tensor")
+    expect(x.shape == shape, f"the output has shape {tuple(x.shape)}, and should be {shape}", **facts)
 
 
 def compare(
@@ -126,7 +126,7 @@ def compare(
     a, b = got.flatten(0, -2), wanted.flatten(0, -2)
     worst = int((a - b).abs().amax(-1).nan_to_num(torch.inf).argmax())
     example = f"{names[worst % len(names)]}: {numbers(a[worst])}, and should be {numbers(b[worst])}"
-    raise Failure(seen, "", example, got=got, **facts)
+    raise Failure(seen, example, got=got, **facts)
 
 
 def softmax(x: Tensor, dim: int = -1) -> Tensor:
@@ -143,6 +143,11 @@ def explain(law: str, /, got: Any = None, **names: Any) -> str:
             if told if condition else close(torch.as_tensor(got), told, 1e-3):
                 return mistake
     return ""
+
+
+def usual_mistake(seen: str) -> str:
+    """Name the mistake that most often stands behind what was seen."""
+    return next((mistake for text, mistake in MISTAKES["seen"].items() if text in seen), "")
 
 
 # ---- code that hangs, ends the process, or crashes
@@ -193,6 +198,5 @@ def crash(error: BaseException) -> dict[str, str]:
     own = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(others)]
     shown = traceback.format_list(own if len(own) < 6 else [*own[:2], *own[-3:]])
     seen = f"{type(error).__name__}: {error}".splitlines()[0]
-    mistake = next((m for text, m in MISTAKES["errors"].items() if text in str(error)), "")
     lines = "".join([*shown, *traceback.format_exception_only(error)])
-    return {"seen": seen, "mistake": mistake, "traceback": lines}
+    return {"seen": seen, "mistake": usual_mistake(seen), "traceback": lines}

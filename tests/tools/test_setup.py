@@ -24,9 +24,8 @@ HEAVY = {
     "seaborn",
     "altair",
     "vl_convert",
-    "transformers",
 }
-HEAVY |= {"sentencepiece", "sacrebleu", "sacremoses"}
+HEAVY |= {"transformers", "sentencepiece", "sacrebleu", "sacremoses"}
 
 
 def named() -> dict[str, Requirement]:

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -30,134 +31,8 @@ class Mutant(NamedTuple):
     notebook: str
 
 
-MUTANTS = (
-    Mutant(
-        "weights that do not sum to 1",
-        "transformer/attention.py",
-        "weights = scores.softmax(dim=-1)",
-        "weights = scores.sigmoid()",
-        "01_why_attention",
-    ),
-    Mutant(
-        "mask flipped",
-        "transformer/attention.py",
-        "scores.masked_fill(~mask, torch.finfo",
-        "scores.masked_fill(mask, torch.finfo",
-        "02_attention",
-    ),
-    Mutant(
-        "scale dropped",
-        "transformer/attention.py",
-        "key.transpose(-2, -1) / math.sqrt(query.size(-1))",
-        "key.transpose(-2, -1)",
-        "02_attention",
-    ),
-    Mutant(
-        "heads cut without the transpose",
-        "transformer/attention.py",
-        "return x.view(*x.shape[:-1], -1, self.d_k).transpose(-3, -2)",
-        "return x.reshape(x.size(0), self.h, x.size(1), self.d_k)",
-        "03_multi_head_attention",
-    ),
-    Mutant(
-        "embeddings unscaled",
-        "transformer/layers.py",
-        "return self.lut(tokens) * math.sqrt(self.d_model)",
-        "return self.lut(tokens)",
-        "04_feed_forward_and_embeddings",
-    ),
-    Mutant(
-        "target unshifted",
-        "data/batches.py",
-        "self.tgt_y = tgt[:, 1:]",
-        "self.tgt_y = tgt[:, :-1]",
-        "07_batches_and_masks",
-    ),
-    Mutant(
-        "norm moved",
-        "transformer/layers.py",
-        "return self.norm(x + self.dropout(sublayer(x)))",
-        "return x + self.dropout(sublayer(self.norm(x)))",
-        "06_the_full_model",
-    ),
-    Mutant(
-        "positions off by one",
-        "transformer/positions.py",
-        "position = torch.arange(length, ",
-        "position = torch.arange(1, length + 1, ",
-        "05_positional_encoding",
-    ),
-    Mutant(
-        "smoothing mass misplaced",
-        "training/loss.py",
-        "torch.full_like(x, self.smoothing / (self.size - 2)",
-        "torch.full_like(x, self.smoothing / self.size",
-        "08_training_recipe",
-    ),
-    Mutant(
-        "dropout left on",
-        "transformer/evaluating.py",
-        "            module.training = False\n",
-        "            module.training = True\n",
-        "09_first_example",
-    ),
-    Mutant(
-        "padding counted in the loss",
-        "training/loss.py",
-        "real = target != padding_idx",
-        "real = target >= 0",
-        "08_training_recipe",
-    ),
-    Mutant(
-        "cache off by one",
-        "transformer/model.py",
-        "self.tgt_embed(tgt, before)",
-        "self.tgt_embed(tgt, before + (cache is not None))",
-        "11_search_and_averaging",
-    ),
-    Mutant(
-        "penalty inverted",
-        "search/beam.py",
-        "score = log_prob / length_penalty(",
-        "score = log_prob * length_penalty(",
-        "11_search_and_averaging",
-    ),
-    Mutant(
-        "hypotheses and references exchanged",
-        "metrics.py",
-        "scorer._extract_corpus_statistics(hypotheses, [references])",
-        "scorer._extract_corpus_statistics(references, [hypotheses])",
-        "10_translation",
-    ),
-    Mutant(
-        "queries, keys and values in another order",
-        "interop/torch_transformer.py",
-        "zip(parts, state[name].chunk(len(parts)), strict=True)",
-        "zip(reversed(parts), state[name].chunk(len(parts)), strict=True)",
-        "14_nn_transformer",
-    ),
-    Mutant(
-        "links that must be found not counted",
-        "metrics.py",
-        "links = len(predicted) + len(sure)",
-        "links = len(predicted)",
-        "13_reading_attention",
-    ),
-    Mutant(
-        "a variant's norm forgotten",
-        "transformer/model.py",
-        '"norm_first": c.norm_first, "norm": parts.norm()}',
-        '"norm_first": c.norm_first}',
-        "evidence/which_changes_since_2017_pay",
-    ),
-    Mutant(
-        "a variant's attention across forgotten",
-        "transformer/model.py",
-        "src_attn = parts.cross_attention() or src_attn",
-        "src_attn = src_attn",
-        "evidence/which_changes_since_2017_pay",
-    ),
-)
+FAULTS = tomllib.loads(Path(__file__).with_name("mutants.toml").read_text(encoding="utf-8"))
+MUTANTS = [Mutant(name, **fault) for name, fault in FAULTS.items()]
 
 
 def apply(mutant: Mutant, package: Path) -> None:

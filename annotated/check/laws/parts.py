@@ -1,8 +1,8 @@
 """Laws of what stands around attention: networks, embeddings, positions, norms (lessons 04 to 06)."""
 
+import itertools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,9 +25,8 @@ def feed_forward_equation(code: Code) -> str | None:
     if len(maps) != 2:
         raise Missing("it does not consist of two nn.Linear")
     inner, w_2 = maps[0][1], maps[1][0]
-    mistake = "the order is wrong, or d_ff is not used: Linear(d_model, d_ff) comes first"
     wide = inner.size(-1)
-    expect(wide == 24, f"it is {wide} wide inside, and should be d_ff = 24", mistake)
+    expect(wide == 24, f"it is {wide} wide inside, and should be d_ff = 24")
     for activation in (F.gelu, F.silu):
         if close(out, w_2(activation(inner))):
             return f"with {activation.__name__}, where the paper has ReLU"
@@ -57,8 +56,7 @@ def embedding_scale(code: Code) -> None:
     """A token's vector is its row of the table times sqrt(d_model)."""
     module, tokens = code.build("embeddings", d_model=16, vocab=11), torch.tensor([[3, 7, 3]])
     tables = {p.shape: p for p in module.parameters()}
-    mistake = "vocab and d_model are swapped: nn.Embedding(vocab, d_model)"
-    expect((16, 11) not in tables, "the table has shape (16, 11), and should be (11, 16)", mistake)
+    expect((16, 11) not in tables, "the table has shape (16, 11), and should be (11, 16)")
     if (11, 16) not in tables:
         raise Missing("its table (vocab, d_model) is not found")
     rows = tables[torch.Size((11, 16))][tokens]
@@ -75,14 +73,12 @@ def positions_added(code: Code) -> str | None:
     """Positions are added to x: the same for every sentence, different at every position."""
     x = torch.randn(3, 7, 16)
     out, zero = positions(code, x), positions(code, x * 0)
-    alone = "it returns the encodings: add them to x"
-    expect_shape(out, 3, 7, 16, mistake=alone if out.numel() in (7 * 16, 64 * 16) else "")
-    expect(not close(out, zero), "the output does not depend on x", alone)
+    expect_shape(out, 3, 7, 16, out=out)
+    expect(not close(out, zero), "the output does not depend on x")
     rows = f"{numbers(zero[0])}, {numbers(zero[1])}"
-    expect(close(zero[0], zero[1]), "sentences get different positions", "", rows, zero=zero)
-    mistake = "one row is added everywhere" if zero.any() else "nothing is added to x"
+    expect(close(zero[0], zero[1]), "sentences get different positions", rows, zero=zero)
     same = close(zero[0, 0], zero[0, 1])
-    expect(not same, "all positions get the same vector", mistake, numbers(zero))
+    expect(not same, "all positions get the same vector", numbers(zero), zero=zero)
     if close(out - zero, x * 4):
         return "multiplies x by sqrt(d_model) here"
     compare(out - zero, x, "x does not come through unchanged", x=x, zero=zero)
@@ -97,10 +93,8 @@ def positions_formula(code: Code) -> str | None:
         raise Missing("positions are learned")
     got, columns = positions(code, torch.zeros(1, 40, 16))[0], torch.arange(16).double()
 
-    def table(
-        exponent: Tensor = columns // 2 * 2, start: int = 0, base: float = 10000, unit: float = 1
-    ) -> Tensor:
-        angle = torch.arange(start, start + 40).double()[:, None] * unit * base ** (-exponent / 16)
+    def table(j: Tensor = columns // 2 * 2, start: int = 0, base: float = 1e4, unit: float = 1) -> Tensor:
+        angle = torch.arange(start, start + 40).double()[:, None] * unit * base ** (-j / 16)
         return torch.where(columns % 2 == 0, angle.sin(), angle.cos()).float()
 
     wanted = table()
@@ -110,11 +104,8 @@ def positions_formula(code: Code) -> str | None:
         return "all sines, then all cosines: another order of the same columns"
     # Angles that grow are too large to agree in the last columns: the first tell all mistakes apart.
     row = f"position 2: {numbers(got[2])}, and should be {numbers(wanted[2])}"
-    facts: dict[str, Any] = {
-        "j": columns,
-        "table": lambda *change, **changes: table(*change, **changes)[:9, :6],
-    }
-    raise Failure("the encodings are wrong", "", row, got=got[:9, :6], **facts)
+    changed = lambda *change, **changes: table(*change, **changes)[:9, :6]  # noqa: E731
+    raise Failure("the encodings are wrong", row, got=got[:9, :6], j=columns, table=changed)
 
 
 def wrap(module: nn.Module, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
@@ -141,7 +132,7 @@ def sublayer_equation(code: Code) -> str:
         if close(got, x + norm(x) @ matrix, 1e-3):
             return "pre-norm, where the paper has post-norm"
         mistake = mistake or explain("residual and norm", got, x=x, norm=norm, f=lambda y: y @ matrix)
-    raise Failure("it is neither post-norm nor pre-norm", mistake, numbers(got))
+    raise Failure("it is neither post-norm nor pre-norm", numbers(got), mistake=mistake)
 
 
 @law(MODEL, "sublayer_connection", "dropout of sub-layers")
@@ -150,11 +141,10 @@ def sublayer_dropout(code: Code) -> None:
     module, x = code.build("sublayer_connection", d_model=16, dropout=0.5), torch.randn(2, 5, 16)
     module.train()
     kept = wrap(module, x, torch.zeros_like)
-    mistake = "dropout is applied to the sum, or to x: apply it to the sub-layer's output only"
     whole = close(kept, wrap(module, x, torch.zeros_like))
-    expect(whole, "x itself loses numbers to dropout", mistake, numbers(kept))
+    expect(whole, "x itself loses numbers to dropout", numbers(kept))
     unchanged = close(wrap(module, x, lambda y: y), wrap(module, x, lambda y: y))
-    expect(not unchanged, "dropout changes nothing in training", "dropout is not applied")
+    expect(not unchanged, "dropout changes nothing in training")
 
 
 @law(VECTORS, "generator", "generator: log-probabilities")
@@ -174,12 +164,10 @@ def check_log_probs(out: Tensor, logits: list[Tensor]) -> str | None:
             wanted = logits[-1].log_softmax(-1)
             compare(out, wanted, "the distribution is wrong", law="probabilities", x=logits[-1])
         return None
-    for dim, what in ((0, "the batch"), (1, "the positions")):
-        for x in (out.exp(), out):
-            mistake = f"the softmax runs over {what}, dim={dim}: it must run over the vocabulary, dim=-1"
-            over = close(x.sum(dim), torch.ones_like(x.sum(dim)), 1e-3)
-            expect(not over, "a position's probabilities do not add up to 1", mistake, f"{sums[0, 0]:.3g}")
-    mistake = "the logarithm is missing: log_softmax(dim=-1)"
+    for dim, x in itertools.product((0, 1), (out.exp(), out)):
+        over = close(x.sum(dim), torch.ones_like(x.sum(dim)), 1e-3)
+        seen = "a position's probabilities do not add up to 1"
+        expect(not over, seen, f"{sums[0, 0]:.3g}", law="probabilities", dim=dim)
     unlogged = (out >= 0).all() and close(out.sum(-1), ones, 1e-3)
-    expect(not unlogged, "these are probabilities", mistake, numbers(out))
+    expect(not unlogged, "these are probabilities", numbers(out))
     return "gives logits"

@@ -13,7 +13,6 @@ from annotated.check.law import Failure, expect, law
 
 SRC, START, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 3, 22  # 22 is the end where none should come
 LESSON = "11_search_and_averaging"
-NO_MASK = "the decoder gets no target mask: subsequent_mask(tgt.size(1)), as in training"
 
 
 def searched(code: Code, **sizes: Any) -> Model:
@@ -90,16 +89,19 @@ def greedy_takes_the_likeliest(code: Code) -> None:
     end = next(t for t in range(22, 2, -1) if t not in wanted)
     with spied() as weights:
         got = search(model, code["greedy_decode"], SRC, 7, end)[:7]
-    mistake = "each new token must be appended to those before it: torch.cat"
-    expect(len(got) > 4, f"it stops after {len(got)} tokens of 7", mistake, str(got))
+    expect(len(got) > 4, f"it stops after {len(got)} tokens of 7", str(got))
     at = next((i for i, token in enumerate(got) if token != wanted[i]), None)
     if at is not None:
-        facts = {"at": at, "token": got[at], "seen": model(SRC, torch.tensor([[START, *wanted[:at]]]))[0]}
+        facts: dict[str, Any] = {
+            "at": at,
+            "token": got[at],
+            "seen": model(SRC, torch.tensor([[START, *wanted[:at]]]))[0],
+        }
         facts["newest"] = steps(model, 1, start=wanted[at - 1])[0]
         facts["unmasked"] = sees_later_tokens(weights)
         example = f"{got}, and should be {wanted[: len(got)]}"
-        raise Failure(f"token {at} is not the likeliest", "", example, got=got, **facts)
-    expect(not sees_later_tokens(weights), "while it searches, tokens see later ones", NO_MASK)
+        raise Failure(f"token {at} is not the likeliest", example, got=got, **facts)
+    expect(not sees_later_tokens(weights), "while it searches, tokens see later ones")
 
 
 @law(LESSON, "greedy_decode", "greedy: stops")
@@ -109,14 +111,13 @@ def greedy_stops(code: Code) -> None:
     wanted = steps(model, 9)
     long = search(model, function, SRC, 4, NO_END)
     seen = f"{len(long)} tokens come where max_len is 4"
-    expect(len(long) <= 4, seen, "count the steps up to max_len", str(long))
+    expect(len(long) <= 4, seen, str(long))
     if not takes(function, "end", "eos"):
         return
     at = next((i for i in range(1, 9) if wanted[i] not in wanted[:i]), 1)
     got = search(model, function, SRC, 9, wanted[at])
     rest = [t for t in got[at + 1 :] if t not in (wanted[at], code.pad)]
-    mistake = "break when the end symbol is taken"
-    expect(not rest, "it goes on after the end symbol", mistake, f"{got}, the end is {wanted[at]}")
+    expect(not rest, "it goes on after the end symbol", f"{got}, the end is {wanted[at]}")
 
 
 @law(LESSON, "beam_search", "beam: one is greedy")
@@ -129,10 +130,9 @@ def beam_of_one(code: Code) -> None:
     with spied() as weights:
         got = until(search(model, code["beam_search"], SRC, 20, end, beam=1, alpha=0.0), end)
     unmasked = sees_later_tokens(weights)
-    mistake = NO_MASK if unmasked else "are the scores log-probabilities, added up, and the largest taken?"
     example = f"{got}, and should be {wanted}"
-    expect(got == wanted, "a beam of one differs from greedy search", mistake, example)
-    expect(not unmasked, "while it searches, tokens see later ones", NO_MASK)
+    expect(got == wanted, "a beam of one differs from greedy search", example, unmasked=unmasked)
+    expect(not unmasked, "while it searches, tokens see later ones")
 
 
 @law(LESSON, "beam_search", "beam: exact search")
@@ -162,7 +162,7 @@ def beam_against_exact(code: Code) -> None:
     exact = score > max(s for t, s in scores.items() if len(t) < 3) - 1e-3  # start may count in max_len
     worst = min(scores, key=scores.__getitem__)
     facts = {"found": found, "greedy": greedy, "by_mean": by_mean, "worst": worst}
-    expect(exact, "exhaustive search finds a better one", "", example, **facts)
+    expect(exact, "exhaustive search finds a better one", example, **facts)
 
 
 # ---- BLEU (section 6.1)
@@ -217,4 +217,4 @@ def bleu(code: Code) -> str | None:
     facts["unclipped"] = torch.tensor([unclipped_precision(n) for n in range(1, 5)]) * 100
     facts["each"] = [sacrebleu.corpus_score([h], [[r]]).score for h, r in PAIRS.items()]
     example = f"{got:.2f}, and should be {right.score:.2f}"
-    raise Failure("the score is not sacreBLEU's", "", example, got=got, **facts)
+    raise Failure("the score is not sacreBLEU's", example, got=got, **facts)
