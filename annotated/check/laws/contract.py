@@ -169,7 +169,7 @@ def expect_order(module: nn.Module, names: list[str], run: Callable[[], Tensor])
     of = {getattr(module, name, None): name for name in names}
     ran = [of[m] for m, *_ in trace(run)[1] if m in of]
     seen = f"the sub-layers run in the order {', '.join(ran)}"
-    expect(ran == names, seen, f"first {', then '.join(names)}")
+    expect(ran == names, seen, mistake=f"first {', then '.join(names)}")
 
 
 def reads_memory(run: Callable[[Tensor], Tensor]) -> None:
