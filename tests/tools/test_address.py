@@ -39,7 +39,8 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     shutil.copy(ROOT / "README.md", tmp_path)
     cells = [
-        "# %% [markdown]\n# # Tiny\n#\n# **A start.**",
+        "# %% [markdown]\n# # Tiny\n#\n# *2 minutes to read, ...*\n#\n# **Before you run this:** ...\n#\n"
+        "# ## What you can now say",
         f'# %% tags=["install"]\n{TITLE.sub("", address.first_cell("", pairs.EXTRAS[1]))}',
     ]
     cells += ["# %%\nprint(1)", "# %% [markdown]\n# Exercise", '# %% tags=["solution"]\nx = 1']

@@ -25,8 +25,20 @@ PLAIN = "# %%\nx = 1\n"
 CHART = "application/vnd.vegalite.v5+json"
 
 
-def notebook_text(*cells: str, start: str = START, end: str = EXERCISE) -> str:
-    return "\n".join(["# %% [markdown]\n# # Tiny\n", f'# %% tags=["install"]\n{start}\n', *cells, end])
+HEAD = """\
+# %% [markdown]
+# # Tiny
+#
+# *2 minutes to read, ...*
+#
+# **Before you run this:** more, or less?
+#
+# ## What you can now say
+"""
+
+
+def notebook_text(*cells: str, start: str = START, end: str = EXERCISE, head: str = HEAD) -> str:
+    return "\n".join([head, f'# %% tags=["install"]\n{start}\n', *cells, end])
 
 
 def write_pair(
@@ -48,7 +60,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_good_pair_has_no_fault(tmp_path: Path) -> None:
-    long_class = "# %%\nclass Long:\n" + "\n".join(f"    x{i} = {i}" for i in range(60)) + "\n"
+    long_class = "# %%\nclass Long:\n" + "\n".join(f"    x{i} = {i}" for i in range(30)) + "\n"
     write_pair(tmp_path, notebook_text(long_class, IGNORED, VERDICT, *[PLAIN] * 4))
     assert pairs.check_folder(tmp_path, "") == []
 
@@ -56,8 +68,7 @@ def test_a_good_pair_has_no_fault(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "cell",
     [
-        'x = 0.25\nprint(f"≈{x}")\nassert 0.2 < x < 0.3',
-        'from torch.testing import assert_close\nprint("≈1")\nassert_close(1, 1)',
+        'print("≈1")\n\n# %% tags=["check"]\nfrom torch.testing import assert_close\n\nassert_close(1, 1)',
         "x = 1  # ≈1",
         'print("≈0.25")\n\n# %% tags=["check"]\nassert 0.2 < 0.25 < 0.3',
         'print("equal:", 1 == 1)',
@@ -117,8 +128,8 @@ LESSON = [
 
 def lesson_faults(folder: Path, *cells: str, minutes: int = 1) -> list[str]:
     path = folder / "00_tiny.py"
-    text = notebook_text(*cells).replace("# # Tiny\n", f"# # Tiny\n#\n# *{minutes} minutes to read, ...*\n")
-    path.write_text(text, encoding="utf-8")
+    head = f"# %% [markdown]\n# # Tiny\n#\n# *{minutes} minutes to read, ...*\n"
+    path.write_text(notebook_text(*cells, head=head), encoding="utf-8")
     return [name for _, name, _ in lessons.check_lesson(pairs.read_source(path))]
 
 
@@ -182,7 +193,7 @@ def test_a_translation_has_the_lessons_code_and_outputs(tmp_path: Path) -> None:
     build.write_translations(tmp_path / "00_tiny.py")
     assert names(tmp_path) == []
     built = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
-    assert built.cells[0].source == "# 很小"
+    assert built.cells[0].source.startswith("# 很小")
     assert [cell.execution_count for cell in built.cells if cell.cell_type == "code"] == [1, 2, 3]
     source.write_text(source.read_text(encoding="utf-8").replace("x = 1", "x = 2"), encoding="utf-8")
     assert names(tmp_path) == ["translation"]
@@ -236,12 +247,6 @@ BUILT_FAULTS = [
 def test_faults_of_the_built_notebook_are_named(tmp_path: Path, name: str, change: Callable) -> None:
     write_pair(tmp_path, notebook_text(PLAIN), change)
     assert names(tmp_path) == [name]
-
-
-def test_a_torn_file_is_named(tmp_path: Path) -> None:
-    write_pair(tmp_path, notebook_text(PLAIN))
-    (tmp_path / "00_tiny.ipynb").write_text('{"cells": [')
-    assert names(tmp_path) == ["unreadable"]
 
 
 def test_missing_partners_and_missing_notebooks_are_named(tmp_path: Path) -> None:

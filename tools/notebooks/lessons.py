@@ -9,27 +9,6 @@ from nbformat import NotebookNode
 from exercises import TEST, groups, role
 from folds import fold_of
 
-# A new notebook is added here once it has the form.
-IN_THIS_FORM = {
-    "00_start_here",
-    "01_why_attention",
-    "02_attention",
-    "03_multi_head_attention",
-    "04_feed_forward_and_embeddings",
-    "05_positional_encoding",
-    "06_the_full_model",
-    "07_batches_and_masks",
-    "08_training_recipe",
-    "09_first_example",
-    "10_translation",
-    "11_search_and_averaging",
-    "12_results",
-    "13_reading_attention",
-    "14_nn_transformer",
-    "15_going_fast",
-    "16_another_task",
-    "17_since_2017",
-}
 PROOF = re.compile(r"^\s*assert\b|#\s*(?:fmt:|noqa)|\bassert_\w+\(", re.MULTILINE)
 PREDICTION = "**Before you run this:**"
 CLOSING = "## What you can now say"
@@ -44,11 +23,6 @@ Findings = Iterator[tuple[int, str, str]]
 def is_evidence(path: Path) -> bool:
     """Return whether a notebook answers one question with runs, instead of teaching a part of the paper."""
     return path.parent.name == "evidence"
-
-
-def is_lesson(path: Path) -> bool:
-    """Return whether a notebook is a lesson in the form that `check_lesson` asks for."""
-    return path.stem in IN_THIS_FORM and not is_evidence(path)
 
 
 def check_lesson(source: NotebookNode) -> Findings:

@@ -26,7 +26,7 @@ from cell_checks import BUILT_CHECKS, SOURCE_CHECKS, Findings, code_cells
 from exercises import check_exercises
 from figures import check_svgs
 from folds import INSTALL, TITLE, fold, fold_of
-from lessons import check_lesson, is_evidence, is_lesson
+from lessons import check_lesson, is_evidence
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -159,9 +159,8 @@ def check_pair(source_path: Path, built_path: Path, repository: str) -> list[Fau
     source = read_source(source_path)
     faults = [Fault(name, *finding) for check in SOURCE_CHECKS for finding in check(source)]
     if not is_evidence(source_path):
-        faults += [Fault(name, *finding) for finding in check_exercises(source)]
-    if is_lesson(source_path):
-        faults += [Fault(name, *finding) for finding in check_lesson(source)]
+        found = [*check_exercises(source), *check_lesson(source)]
+        faults += [Fault(name, *finding) for finding in found]
     faults += [Fault(name, *finding) for finding in starts_with(source, repository, name)]
     try:
         built = read_built(built_path)

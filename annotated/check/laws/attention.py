@@ -89,8 +89,7 @@ def empty_rows(code: Code) -> str:
         out = first(code.attention(q, k, v, torch.tensor([[True, True], [False, False]])))
         out.sum().backward()
     finite = all(x.isfinite().all() for x in (out, q.grad, k.grad, v.grad) if x is not None)
-    example = f"its output: {numbers(out[0, 0, 1])}"
-    expect(finite, "a row with nothing allowed gives NaN", example)
+    expect(finite, "a row with nothing allowed gives NaN", f"its output: {numbers(out[0, 0, 1])}")
     return "gives zeros" if close(out[0, 0, 1], torch.zeros(4)) else "gives a mean of values"
 
 
@@ -199,8 +198,7 @@ def order_of_keys(code: Code) -> None:
     module, q, k, v = heads(code), torch.randn(2, 3, D), torch.randn(2, 5, D), torch.randn(2, 5, D)
     turned = torch.tensor([3, 0, 4, 1, 2])
     one, other = code.attend(module, q, k, v), code.attend(module, q, k[:, turned], v[:, turned])
-    example = f"{numbers(one)}, then {numbers(other)}"
-    expect(close(one, other), "another order changes the output", example)
+    expect(close(one, other), "another order changes the output", f"{numbers(one)}, then {numbers(other)}")
 
 
 @law(*HEADS, "heads: mask")
@@ -212,8 +210,7 @@ def mask_of_heads(code: Code) -> None:
     swapped, inverted = torch.where(mask.mT, x, wrong), torch.where(mask.mT, wrong, x)
     with spied() as weights:
         one = code.attend(module, q, x, x, mask)
-    unmasked = close(one, code.attend(module, q, x, x))
-    expect(not unmasked, "a mask changes nothing")
+    expect(not close(one, code.attend(module, q, x, x)), "a mask changes nothing")
     w = weights[0].reshape(4, 4, 3, 5) if weights and weights[0].numel() == 240 else torch.ones(4, 4, 3, 5)
     compare(one, code.attend(module, q, swapped, swapped, mask), "what is hidden changes the output",
             inverted=code.attend(module, q, inverted, inverted, mask), w=w, mask=mask)  # fmt: skip
@@ -237,7 +234,6 @@ def heads_differ(code: Code) -> None:
         weights = [torch.stack([w.view(2, 5, 5) for w in weights], 1)]
     if not weights:
         raise Missing("its softmax is not PyTorch's")
-    seen = f"the weights are {tuple(weights[0].shape)}, not (2, {H}, 5, 5)"
-    expect(weights[0].numel() == 2 * H * 25, seen)
+    expect(weights[0].numel() == 2 * H * 25, f"the weights are {tuple(weights[0].shape)}, not (2, {H}, 5, 5)")
     w = weights[0].reshape(2, H, 5, 5)
     expect(not close(w[:, 0], w[:, 1]), "two heads have the same weights", numbers(w))

@@ -50,8 +50,7 @@ def stubs(code: Code) -> None:
 def attention(code: Code) -> None:
     """It returns the output and the weights."""
     result = stub(code, "attention")(X, X, X)
-    two = isinstance(result, tuple) and len(result) == 2
-    expect(two, "it does not return two tensors")
+    expect(isinstance(result, tuple) and len(result) == 2, "it does not return two tensors")
     expect_shape(result[1], 2, 4, 4)
 
 
@@ -94,8 +93,7 @@ def positional_encoding(code: Code) -> None:
     expect(not [*module.parameters()], "the encodings are learned")
     in_turn = close(module(torch.zeros(1, 3, 8))[0, 1, :2], torch.tensor([0.841, 0.540]), 1e-2)
     expect(in_turn, "columns stand in another order than in the trained weights")
-    dropped = (module.train()(torch.ones(1, 50, 8) * 3) == 0).any()
-    expect(dropped, "dropout sets nothing to 0 in training")
+    expect((module.train()(torch.ones(1, 50, 8) * 3) == 0).any(), "dropout sets nothing to 0 in training")
 
 
 @contract(MODEL, "sublayer_connection", "contract: SublayerConnection")
@@ -132,8 +130,7 @@ def decoder_layer(code: Code) -> None:
     try:
         expect_shape(module(X, MEMORY, SEES_ALL, CAUSAL), 2, 4, 8)
     except (RuntimeError, ValueError) as error:
-        seen = f"4 target tokens and 6 source tokens do not go together: {error}"
-        raise Failure(seen) from None
+        raise Failure(f"4 target tokens and 6 source tokens do not go together: {error}") from None
     names = ["self_attn", "src_attn", "feed_forward"]
     expect_order(module, names, lambda: module(X, MEMORY, SEES_ALL, CAUSAL))
     reads_memory(lambda memory: module(X, memory, HIDES_LAST, CAUSAL))
@@ -189,8 +186,7 @@ def transformer(code: Code) -> None:
     one = all(other is table for other in others)
     expect(one, "one matrix should serve three times, and does not")
     deviation = float(table.std())
-    seen = f"the table's deviation is {deviation:.3g}, not 64 ** -0.5 = 0.125"
-    expect(0.11 < deviation < 0.14, seen)
+    expect(0.11 < deviation < 0.14, f"the table's deviation is {deviation:.3g}, not 64 ** -0.5 = 0.125")
 
 
 @contract("07_batches_and_masks", "subsequent_mask", "contract: subsequent_mask")
@@ -198,8 +194,7 @@ def subsequent_mask(code: Code) -> None:
     """A bool tensor of shape (1, size, size)."""
     mask = stub(code, "subsequent_mask")(4)
     expect_shape(mask, 1, 4, 4)
-    seen = f"the mask is {mask.dtype}, and should be torch.bool"
-    expect(mask.dtype == torch.bool, seen)
+    expect(mask.dtype == torch.bool, f"the mask is {mask.dtype}, and should be torch.bool")
 
 
 @contract("08_training_recipe", "label_smoothing", "contract: LabelSmoothing")
@@ -218,8 +213,7 @@ def rate(code: Code) -> None:
     try:
         of(0, 64, 1.0, 10)
     except ZeroDivisionError:
-        seen = "step 0, which PyTorch's schedulers ask for first, divides by 0"
-        raise Failure(seen) from None
+        raise Failure("step 0, which PyTorch's schedulers ask for first, divides by 0") from None
 
 
 @contract("11_search_and_averaging", "greedy_decode", "contract: greedy_decode")
@@ -246,7 +240,5 @@ def beam_search(code: Code) -> None:
 
     search = partial(stub(code, "beam_search"), Chain(), torch.tensor([[3]]), None, 6, 1, 2, beam=3)
     short, long = search(alpha=0.0), search(alpha=3.0)
-    seen = "alpha does not change what is found"
-    expect(len(short) < len(long), seen)
-    words = {int(token) for token in long} == {3}
-    expect(words, f"start (1) or end (2) is in the list {list(long)}")
+    expect(len(short) < len(long), "alpha does not change what is found")
+    expect({int(token) for token in long} == {3}, f"start (1) or end (2) is in the list {list(long)}")

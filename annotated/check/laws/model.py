@@ -167,8 +167,7 @@ def gradients(code: Code) -> None:
     without = [n for n, p in model.module.named_parameters()
                if p.requires_grad and (p.grad is None or not p.grad.abs().sum() > 0)]  # fmt: skip
     # A bias of the keys shifts all scores of a query alike, and so has no gradient but rounding.
-    example = ", ".join(without[:4])
-    expect(not without, f"no gradient reaches {len(without)} parameters", example)
+    expect(not without, f"no gradient reaches {len(without)} parameters", ", ".join(without[:4]))
 
 
 @law(*MODEL, "model: own weights")
@@ -187,8 +186,7 @@ def own_weights(code: Code) -> None:
 def eval_is_deterministic(code: Code) -> None:
     """In evaluation mode two passes agree; in training mode dropout makes them differ."""
     model = code.model(dropout=0.5)
-    same = close(model(SRC, TGT), model(SRC, TGT))
-    expect(same, "the same input gives two outputs in evaluation mode")
+    expect(close(model(SRC, TGT), model(SRC, TGT)), "the same input gives two outputs in evaluation mode")
     model.module.train()
     same = close(model(SRC, TGT), model(SRC, TGT))
     expect(not same, "in training mode, with dropout 0.5, two passes agree")

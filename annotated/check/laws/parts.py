@@ -77,8 +77,7 @@ def positions_added(code: Code) -> str | None:
     expect(not close(out, zero), "the output does not depend on x")
     rows = f"{numbers(zero[0])}, {numbers(zero[1])}"
     expect(close(zero[0], zero[1]), "sentences get different positions", rows, zero=zero)
-    same = close(zero[0, 0], zero[0, 1])
-    expect(not same, "all positions get the same vector", numbers(zero), zero=zero)
+    expect(not close(zero[0, 0], zero[0, 1]), "all positions get the same vector", numbers(zero), zero=zero)
     if close(out - zero, x * 4):
         return "multiplies x by sqrt(d_model) here"
     compare(out - zero, x, "x does not come through unchanged", x=x, zero=zero)
@@ -141,8 +140,7 @@ def sublayer_dropout(code: Code) -> None:
     module, x = code.build("sublayer_connection", d_model=16, dropout=0.5), torch.randn(2, 5, 16)
     module.train()
     kept = wrap(module, x, torch.zeros_like)
-    whole = close(kept, wrap(module, x, torch.zeros_like))
-    expect(whole, "x itself loses numbers to dropout", numbers(kept))
+    expect(close(kept, wrap(module, x, torch.zeros_like)), "x itself loses numbers to dropout", numbers(kept))
     unchanged = close(wrap(module, x, lambda y: y), wrap(module, x, lambda y: y))
     expect(not unchanged, "dropout changes nothing in training")
 
@@ -168,6 +166,5 @@ def check_log_probs(out: Tensor, logits: list[Tensor]) -> str | None:
         over = close(x.sum(dim), torch.ones_like(x.sum(dim)), 1e-3)
         seen = "a position's probabilities do not add up to 1"
         expect(not over, seen, f"{sums[0, 0]:.3g}", law="probabilities", dim=dim)
-    unlogged = (out >= 0).all() and close(out.sum(-1), ones, 1e-3)
-    expect(not unlogged, "these are probabilities", numbers(out))
+    expect(not ((out >= 0).all() and close(out.sum(-1), ones, 1e-3)), "these are probabilities", numbers(out))
     return "gives logits"

@@ -64,10 +64,16 @@ def search(model: Model, function: Any, src: Tensor, max_len: int, end: int, **m
     return tokens[1:] if tokens[:1] == [START] else tokens
 
 
-def sees_later_tokens(weights: list[Tensor]) -> bool:
-    """Whether a token had weight at an earlier one, by the decoder's self-attention in a search of SRC."""
-    square = [w for w in weights if w.dim() > 2 and w.size(-1) == w.size(-2) != SRC.size(1)]
-    return any(bool((w.triu(1) > 1e-6).any()) for w in square)
+def is_unmasked(weights: list[Tensor], model: Model) -> bool:
+    """Whether tokens saw later ones in a search of SRC, by these weights, and would not with a target mask."""
+
+    def sees_later(weights: list[Tensor]) -> bool:
+        square = [w for w in weights if w.dim() > 2 and w.size(-1) == w.size(-2) != SRC.size(1)]
+        return any(bool((w.triu(1) > 1e-6).any()) for w in square)
+
+    with spied() as masked:
+        model(SRC, torch.tensor([[START, 5, 6]]))
+    return sees_later(weights) and not sees_later(masked)
 
 
 def flat_tokens(result: Any) -> list[int]:
@@ -98,10 +104,10 @@ def greedy_takes_the_likeliest(code: Code) -> None:
             "seen": model(SRC, torch.tensor([[START, *wanted[:at]]]))[0],
         }
         facts["newest"] = steps(model, 1, start=wanted[at - 1])[0]
-        facts["unmasked"] = sees_later_tokens(weights)
+        facts["unmasked"] = is_unmasked(weights, model)
         example = f"{got}, and should be {wanted[: len(got)]}"
         raise Failure(f"token {at} is not the likeliest", example, got=got, **facts)
-    expect(not sees_later_tokens(weights), "while it searches, tokens see later ones")
+    expect(not is_unmasked(weights, model), "while it searches, tokens see later ones")
 
 
 @law(LESSON, "greedy_decode", "greedy: stops")
@@ -110,8 +116,7 @@ def greedy_stops(code: Code) -> None:
     model, function = searched(code), code["greedy_decode"]
     wanted = steps(model, 9)
     long = search(model, function, SRC, 4, NO_END)
-    seen = f"{len(long)} tokens come where max_len is 4"
-    expect(len(long) <= 4, seen, str(long))
+    expect(len(long) <= 4, f"{len(long)} tokens come where max_len is 4", str(long))
     if not takes(function, "end", "eos"):
         return
     at = next((i for i in range(1, 9) if wanted[i] not in wanted[:i]), 1)
@@ -129,7 +134,7 @@ def beam_of_one(code: Code) -> None:
     wanted = until(wanted, end)
     with spied() as weights:
         got = until(search(model, code["beam_search"], SRC, 20, end, beam=1, alpha=0.0), end)
-    unmasked = sees_later_tokens(weights)
+    unmasked = is_unmasked(weights, model)
     example = f"{got}, and should be {wanted}"
     expect(got == wanted, "a beam of one differs from greedy search", example, unmasked=unmasked)
     expect(not unmasked, "while it searches, tokens see later ones")

@@ -176,8 +176,7 @@ def rate_peak(code: Code) -> str | None:
     given = {"model_size": 64, "factor": 1.0, "warmup": 50}
     rates = {s: float(call(code["rate"], step=s, **given)) for s in range(1, 200)}
     top = max(rates, key=lambda s: rates[s])
-    right = top == 50 and rates[199] < rates[50]
-    expect(right, f"the highest rate is at step {top}, and should be at 50")
+    expect(top == 50 and rates[199] < rates[50], f"the highest rate is at step {top}, and should be at 50")
     try:
         call(code["rate"], step=0, **given)
     except ArithmeticError:
