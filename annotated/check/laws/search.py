@@ -65,7 +65,7 @@ def search(model: Model, function: Any, src: Tensor, max_len: int, end: int, **m
 
 
 def is_unmasked(weights: list[Tensor], model: Model) -> bool:
-    """Whether tokens saw later ones in a search of SRC, by these weights, and would not with a target mask."""
+    """Whether tokens saw later ones in a search of SRC, and would not have with a target mask."""
 
     def sees_later(weights: list[Tensor]) -> bool:
         square = [w for w in weights if w.dim() > 2 and w.size(-1) == w.size(-2) != SRC.size(1)]
