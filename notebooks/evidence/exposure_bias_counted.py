@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Exposure bias, counted: what does one wrong symbol cost?
 #
-# After a mistake of its own, a half-trained copier gets the next symbol wrong in ≈73% of cases; at the same
-# positions, when it reads the truth, it is wrong in ≈3%. The share of rows without any mistake is exactly
-# the same both ways, and it must be.
+# After a mistake of its own, a half-trained copier gets the next symbol wrong in ≈73% of cases. At the same
+# positions, when it reads the right symbols, it is wrong in ≈3%. The share of rows without any mistake is
+# exactly the same both ways, and it must be.
 #
 # *Half a minute to run.* The lesson that this belongs to is [09_first_example](../09_first_example.ipynb).
 
@@ -16,20 +16,22 @@ if not find_spec("annotated"):
 # %% [markdown]
 # ## The question
 #
-# In training, a decoder reads the right symbols (teacher forcing). In use, it reads what it has written
-# itself (free running). So in use it may read mistakes, which it has never seen in training. Ranzato and
-# colleagues ([2016](https://arxiv.org/abs/1511.06732)) call this *exposure bias*. How much does it cost?
+# In training, a decoder reads the right symbols (teacher forcing). At inference, it reads what it has
+# written itself (free running). So at inference it may read mistakes, which it has never seen in training.
+# Ranzato and colleagues ([2016](https://arxiv.org/abs/1511.06732)) call this *exposure bias*. How much does
+# it cost?
 #
 # One thing it cannot cost is a row that would have been right. If the teacher-forced model has every symbol
 # of a row right, then on its own it gets the first one right, so it reads the right symbol, so it gets the
 # second one right, and so on. So the share of rows **without any mistake** is the same both ways. What
 # differs is what comes *after* the first mistake.
 #
-# But a position after a mistake may be wrong because it is hard anyway. So we need two comparisons: the same
-# positions, reading the truth; and rows in which we replace one single symbol ourselves.
+# But a position after a mistake may be wrong because it is hard anyway. So we need two comparisons. In the
+# first, the model reads the right symbols at the same positions. In the second, we replace a single symbol
+# of a row ourselves.
 #
-# We use half-trained models of the copy task (row of ten symbols in, the same ten out), with three seeds. A
-# trained model makes no mistakes to study.
+# We use half-trained models of the copy task, in which a model reads a row of ten symbols and writes the
+# same ten, with three seeds. A trained model makes no mistakes to study.
 
 # %%
 import torch
@@ -107,7 +109,7 @@ for model in models:
     forced.append(truth[:, 1:][after].double().mean().item())
     print(
         f"rows without a mistake: forced ≈{whole[-1][0]}, alone ≈{whole[-1][1]} of 1,000;"
-        f" wrong after a mistake: alone ≈{alone[-1]:.0%}, reading the truth ≈{forced[-1]:.0%}"
+        f" wrong after a mistake: alone ≈{alone[-1]:.0%}, forced ≈{forced[-1]:.0%}"
     )
 
 # %% tags=["check"]
@@ -136,7 +138,7 @@ for model in models:
     behind.append((answers[:, at] == held_out.tgt[:, at])[first].double().mean().item())
     wrong_after.append((clean.tolist(), spoilt.tolist()))
     shown = [", ".join(f"≈{share:.0%}" for share in shares.tolist()) for shares in (clean, spoilt)]
-    print(f"wrong answers: reading the truth {shown[0]}; after one wrong symbol {shown[1]}")
+    print(f"wrong answers: after right symbols {shown[0]}; after one wrong symbol {shown[1]}")
     print(f"    of the wrong answers right after it, ≈{behind[-1]:.0%} are the symbol that was replaced")
 
 # %% tags=["check"]
@@ -154,9 +156,9 @@ assert min(behind) > 0.5
 #
 # It goes wrong in one way: in at least 99% of the wrong answers right after the replaced symbol, the model
 # writes the symbol that it should have read. It seems to find its place in the row from the last symbol, so
-# a wrong one sets it back by one. When it reads the truth again, most of the harm is gone after three
-# positions (≈10% wrong, where it would have been 3% to 5%). On its own, it goes on reading what it wrote,
-# and nothing sets it right.
+# a wrong one sets it back by one. When it reads the right symbols again, most of the harm is gone after
+# three positions (≈10% wrong, where it would have been 3% to 5%). On its own, it continues to read what it
+# wrote, and nothing corrects it.
 #
 # **What it does not say.** This is a toy task, in which a symbol also tells the model where in the row it
 # is, and the models are half-trained. Nothing here measures exposure bias in translation. *Scheduled
