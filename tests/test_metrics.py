@@ -200,7 +200,9 @@ def test_every_metric_tells_good_from_bad(name):
     assert paired_bootstrap(GOOD, GOOD, REFERENCES, 5, metric=metric).wins == 0
     for text in ("A dog runs.", {"A dog runs.", "A cat runs."}):  # each character a sentence; in no order
         with pytest.raises(ValueError, match="a list"):
-            metric(text, text)
+            metric(text, list(text))
+        with pytest.raises(ValueError, match="a list"):
+            metric(list(text), text)
 
 
 # ---- translations while training

@@ -8,6 +8,7 @@ import importlib
 import io
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -97,8 +98,23 @@ def test_evaluate_scores(command: str, first_run: Path, multi30k_folder: Path, m
     assert "perplexity = " in printed
 
 
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch) -> None:
+    """A Hugging Face Hub of one folder on this disk."""
+    folder = tmp_path / "hub"
+    folder.mkdir()
+
+    def upload_folder(folder_path: str, allow_patterns: list[str], **_: object) -> None:
+        for file in (file for pattern in allow_patterns for file in Path(folder_path).glob(pattern)):
+            shutil.copy(file, folder)
+
+    monkeypatch.setattr("huggingface_hub.create_repo", lambda *_, **__: None)
+    monkeypatch.setattr("huggingface_hub.upload_folder", upload_folder)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda _: folder)
+
+
 @pytest.mark.parametrize("code", blocks("python"))
-def test_python_runs(code: str, first_run: Path, monkeypatch):
+def test_python_runs(code: str, first_run: Path, hub: None, monkeypatch):
     printed = io.StringIO()
     monkeypatch.setattr(sys, "stdout", printed)
     exec(compile(code, "README.md", "exec"), {})

@@ -34,13 +34,14 @@ def test_feed_forward_is_equation_2(activation, formula):
 
 
 def test_feed_forward_drops_what_the_activation_gives():
-    ff = PositionwiseFeedForward(2, 2000, dropout=0.5)
+    ff = PositionwiseFeedForward(2, 2000, dropout=0.5, activation="gelu")
     seen = []
     ff.w_2.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-    with torch.no_grad():
-        ff.w_1.bias.fill_(100.0)  # the ReLU itself gives no zeros
+    nn.init.zeros_(ff.w_1.weight)
+    nn.init.ones_(ff.w_1.bias)
     ff(torch.randn(1, 2))
     assert 800 < (seen[0] == 0).sum() < 1200
+    torch.testing.assert_close(seen[0].max(), 2 * F.gelu(torch.tensor(1.0)))
 
 
 def test_embeddings_are_rows_times_the_root_of_the_width():
