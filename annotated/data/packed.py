@@ -1,5 +1,6 @@
 """Sentences or token ids, packed into one array that processes can share."""
 
+import mmap
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from operator import eq
@@ -73,7 +74,9 @@ class PackedRows(Sequence[Any]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             places = zip(self.starts[index].tolist(), self.lengths[index].tolist(), strict=True)
-            return [self.decode(self.data[start : start + length]) for start, length in places]
+            rows = [self.decode(self.data[start : start + length]) for start, length in places]
+            release(self.data)
+            return rows
         return self.decode(self.data[self.starts[index] :][: self.lengths[index]])
 
     def __iter__(self) -> Iterator[Any]:
@@ -118,3 +121,9 @@ class PackedText(PackedRows):
 def progress(text: str, unit: str, total: int | None = None, items: Any = None) -> tqdm:
     """Open a bar for work of more than two seconds, on a terminal."""
     return tqdm(items, text, total, unit=f" {unit}", leave=False, delay=2, disable=None)
+
+
+def release(data: np.ndarray) -> None:
+    """Give the memory of what was read of a memory-mapped file back to the system, where that is possible."""
+    if isinstance(data.base, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
+        data.base._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]

@@ -9,13 +9,13 @@ import gzip
 import io
 import re
 import sys
-import tempfile
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
+from tempfile import SpooledTemporaryFile, TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ Row = tuple[int, str | None, str | None]  # line number, source, target
 
 GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
 TABLES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}  # suffixes, loaders
+IN_MEMORY = 2**28  # bytes of a side of a text above which it goes to the disk
 QUOTED = re.compile('"((?:[^"]|"")*)"')
 ENDED: Any = object()  # stands for the lines that one of two files lacks
 
@@ -63,7 +64,7 @@ def read_pairs(path: Name, columns: Sequence[str] | None = None, name: str | Non
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path}: no such file")
     datasets = import_datasets()
-    with tempfile.TemporaryDirectory() as cache:
+    with TemporaryDirectory() as cache:
         try:
             table = datasets.load_dataset(loader, data_files=str(path), split="train", cache_dir=cache)
         except (ValueError, OSError, datasets.exceptions.DatasetGenerationError) as error:
@@ -133,21 +134,30 @@ def align(src: Iterable[str | None], tgt: Iterable[str | None], where: str) -> I
 
 
 def collect(pairs: Iterable[Row], name: str, where: str) -> ParallelText:
-    """Normalize pairs, and drop and count those with an empty side."""
-    lines, sizes, sides = array("q"), (array("q"), array("q")), (bytearray(), bytearray())
-    for line, *pair in progress(f"reading {name}", "pairs", items=pairs):
-        lines.append(line)
-        for sentence, data, lengths in zip(pair, sides, sizes, strict=True):
-            encoded = PackedText.encode(normalize(sentence or ""))
-            data += encoded
-            lengths.append(len(encoded))
-    if not lines:
-        raise ValueError(f"{where}: no sentence pairs (an iterator gives its pairs only once)")
-    src, tgt = (
-        PackedText(np.frombuffer(data, np.uint8), lengths) for data, lengths in zip(sides, sizes, strict=True)
-    )
-    text = ParallelText(src, tgt, lines, name, where=where)
-    return text.without({"an empty side": np.flatnonzero((src.lengths == 0) | (tgt.lengths == 0)).tolist()})
+    """Normalize pairs, and drop and count those with an empty side; a large text waits in temporary files."""
+    lines, sizes = array("q"), (array("q"), array("q"))
+    with SpooledTemporaryFile(IN_MEMORY) as src, SpooledTemporaryFile(IN_MEMORY) as tgt:
+        for line, *pair in progress(f"reading {name}", "pairs", items=pairs):
+            lines.append(line)
+            for sentence, file, lengths in zip(pair, (src, tgt), sizes, strict=True):
+                lengths.append(file.write(PackedText.encode(normalize(sentence or ""))))
+        if not lines:
+            raise ValueError(f"{where}: no sentence pairs (an iterator gives its pairs only once)")
+        packed_src, packed_tgt = (
+            PackedText(read_or_map(src), sizes[0]),
+            PackedText(read_or_map(tgt), sizes[1]),
+        )
+    text = ParallelText(packed_src, packed_tgt, lines, name, where=where)
+    empty = (packed_src.lengths == 0) | (packed_tgt.lengths == 0)
+    return text.without({"an empty side": np.flatnonzero(empty).tolist()})
+
+
+def read_or_map(file: SpooledTemporaryFile[bytes]) -> np.ndarray:
+    """Return the bytes of a file: in memory if they are few, else memory-mapped."""
+    if file.tell() <= IN_MEMORY:
+        file.seek(0)
+        return np.frombuffer(file.read(), np.uint8)
+    return np.memmap(file, np.uint8, "r")
 
 
 # ---- lines

@@ -1,5 +1,8 @@
 import csv
 import gzip
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -178,3 +181,29 @@ def test_a_corpus_lists_its_splits():
     assert len(corpus["train"]) == 0
     with pytest.raises(ValueError, match=r"mine has no split 'tset'; its splits are train"):
         corpus["tset"]
+
+
+LARGE = """
+import re
+from pathlib import Path
+from annotated.data import text_files
+
+def resident(name):
+    return int(re.search(rf"{name}:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1000
+
+text_files.IN_MEMORY = 2**20
+rows = ((i, f"{i} " + "dog " * 50, f"{i} " + "Hund " * 50) for i in range(200_000))
+before = resident("VmRSS")
+text = text_files.collect(rows, "large", "large")
+assert sum(len(src) + len(tgt) for src, tgt in text) > 90e6
+assert text.src[150_000] == "150000 " + " ".join(["dog"] * 50)
+print(resident("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="the system does not tell how much memory it took"
+)
+def test_a_large_text_does_not_stay_in_memory():
+    megabytes = float(subprocess.check_output([sys.executable, "-c", LARGE], text=True))
+    assert megabytes < 45  # for 90 of text; line numbers, lengths and places take 10
