@@ -158,13 +158,17 @@ class EncoderDecoder(nn.Module):
     def from_config(cls, config: TransformerConfig) -> "EncoderDecoder":
         """Build a freshly initialized model; its settings stay at hand as `.config`."""
         c, parts = config, find_parts(config)
-        attention, feed_forward = parts.attention(), parts.feed_forward()
-        # Two modules: one that the layer used twice would stay shared in all clones of the layer.
-        self_attn, src_attn = clones(attention, 2)
-        src_attn = parts.cross_attention() or src_attn
-        norm = {"norm_first": c.norm_first, "norm": parts.norm()}
-        encoder_layer = EncoderLayer(c.d_model, attention, feed_forward, c.dropout, **norm)
-        decoder_layer = DecoderLayer(c.d_model, self_attn, src_attn, feed_forward, c.dropout, **norm)
+
+        def build_layers() -> tuple[EncoderLayer, DecoderLayer]:
+            attention, feed_forward = parts.attention(), parts.feed_forward()
+            # Two modules: one that the layer used twice would stay shared in all clones of the layer.
+            self_attn, src_attn = clones(attention, 2)
+            src_attn = parts.cross_attention() or src_attn
+            norm = {"norm_first": c.norm_first, "norm": parts.norm()}
+            decoder_layer = DecoderLayer(c.d_model, self_attn, src_attn, feed_forward, c.dropout, **norm)
+            return EncoderLayer(c.d_model, attention, feed_forward, c.dropout, **norm), decoder_layer
+
+        encoder_layer, decoder_layer = build_layers()
         model = cls(
             Encoder(encoder_layer, c.N),
             Decoder(decoder_layer, c.N),
@@ -172,6 +176,9 @@ class EncoderDecoder(nn.Module):
             EmbeddedPositions(Embeddings(c.d_model, c.tgt_vocab), parts.positions()),
             Generator(c.d_model, c.tgt_vocab),
         )
+        if c.parts != "paper":  # clones begin alike, and what a variant draws is not drawn again below
+            for i in range(c.N):
+                model.encoder.layers[i], model.decoder.layers[i] = build_layers()[0], build_layers()[1]
         model.config = c
         model.tie_embeddings()
         model.reset_parameters()

@@ -23,9 +23,9 @@ from annotated.transformer.positions import LearnedPositions, PositionalEncoding
 class Parts:
     """Build the paper's parts as `config` says; a variant is a subclass that builds some differently.
 
-    The whole model draws the weights of the paper's modules and of their subclasses, anew in each layer, by
-    `reset_parameters`: override that where yours should begin otherwise. Other modules begin as you built
-    them, alike in all layers.
+    A variant's parts are built for each layer. The whole model then draws the weights of the paper's modules
+    and of their subclasses by `reset_parameters`: override that where yours should begin otherwise. Other
+    modules begin as you built them.
     """
 
     def __init__(self, config: TransformerConfig):

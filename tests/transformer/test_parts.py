@@ -129,7 +129,7 @@ class Tabled(MultiHeadedAttention):
 
     def __init__(self, h, d_model):
         super().__init__(h, d_model)
-        self.table, self.gate = nn.Embedding(9, h), nn.Linear(d_model, h)
+        self.table, self.gate = nn.Embedding(9, h), nn.Linear(d_model, h)  # its weights are drawn
         nn.init.zeros_(self.table.weight)
         nn.init.constant_(self.gate.bias, -2.0)
 
@@ -153,8 +153,10 @@ def test_what_a_variant_initializes_stays_and_the_rest_begins_as_the_papers():
         assert (layer.feed_forward.w_1.bias == -2).all()
         assert not layer.feed_forward.w_2.bias.any()
         assert layer.self_attn.linears[0].weight.abs().max() <= math.sqrt(6 / (4 * 16))
-    one, two = (layer.feed_forward.w_2.weight for layer in model.encoder.layers)
-    assert not torch.equal(one, two)  # drawn for each layer
+    gates = [layer.self_attn.gate for layer in (*model.encoder.layers, *model.decoder.layers)]
+    maps = [module for module in model.modules() if isinstance(module, nn.Linear) and module.out_features > 4]
+    drawn = {module.weight.sum().item() for module in (*gates, *maps)}
+    assert len(drawn) == len(gates) + len(maps)  # each by itself
 
 
 def test_attention_that_leaves_its_cache_alone_is_refused():
