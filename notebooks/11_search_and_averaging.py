@@ -199,7 +199,7 @@ import torch
 from annotated import evaluating, subsequent_mask
 
 torch.set_num_threads(1)  # a second thread does not help with small matrices
-model, tokenizer = translator.model.double(), translator.tgt_tokenizer  # float64: rounding decides nothing
+model, tokenizer = translator.model.double(), translator.tgt_tokenizer  # float64 makes rounding errors tiny
 src = translator.batch([translator.encode("A cat runs.")])  # (1, S)
 written = [tokenizer.start, *tokenizer.encode("Eine Katze rennt.")]
 pieces = tokenizer.pieces(written)
@@ -405,7 +405,7 @@ from annotated import DecoderCache
 
 
 def penalty(length, alpha):
-    """The length penalty; 1 for alpha 0. It is explained below."""
+    """The length penalty, explained below; it is 1 for alpha 0."""
     return ((5 + length) / 6) ** alpha
 
 
@@ -704,8 +704,8 @@ for _ in range(100):
 height = [(p.square().sum() / 2).item() for p in places]
 late = (torch.stack(places[-40:]).mean(dim=0).square().sum() / 2).item()
 early = (torch.stack(places[:5]).mean(dim=0).square().sum() / 2).item()
-print(f"after 5 steps:  height ≈{height[4]:.1f}, of the mean of the 5 places ≈{early:.1f}")
-print(f"last 40 steps: mean height ≈{sum(height[-40:]) / 40:.1f}, of the mean of the 40 places ≈{late:.1f}")
+print(f"after 5 steps: height ≈{height[4]:.1f}; the mean of the 5 places has height ≈{early:.1f}")
+print(f"last 40 steps: mean height ≈{sum(height[-40:]) / 40:.1f}; the mean place has height ≈{late:.1f}")
 
 # %% tags=["check"]
 assert early > height[4]

@@ -41,7 +41,7 @@ from annotated import load_pretrained
 from annotated.plots import plot_attention, setup_notebook
 
 setup_notebook()
-torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
+torch.set_num_threads(1)  # our matrices are too small for more
 translator = load_pretrained("multi30k-en-de")
 seen = translator.attention("In front of the church, a band is playing for a wedding party.")
 written = [*seen.tgt_tokens[1:], "</s>"]
@@ -179,7 +179,7 @@ def error_rate(of_each_pair):
 _ = torch.manual_seed(0)
 chance = error_rate([torch.rand(len(pair.german_words), len(pair.english_words) + 1) for pair in pairs])
 lazy = []
-for pair in pairs:  # link each word to the one that is as far along, without reading anything
+for pair in pairs:  # link each word to the one at the same relative place
     along = torch.linspace(0, len(pair.english_words) - 1, len(pair.german_words)).round().long()
     lazy.append(torch.nn.functional.one_hot(along, len(pair.english_words) + 1).float())
 print(f"random maps: AER {chance:.2f}, the diagonal: AER {error_rate(lazy):.2f}")
@@ -335,7 +335,7 @@ verbs = ("sleeping", "running", "standing", "smiling", "waiting")
 
 
 def mean_weights(frame):
-    """From the participle to its subject and to the other noun, mean of 30 sentences: (2, layers, h)."""
+    """The participle's weight on its subject and on the other noun, mean of 30 sentences: (2, layers, h)."""
     found = []
     for subject, other in couples:
         for verb in verbs:
@@ -445,10 +445,10 @@ def loss(change):
         def attend(q, k, v, mask, number=number):
             return change(number, attention(q, k, v, mask)[1]) @ v
 
-        module.attend = attend  # stands in for the method
+        module.attend = attend  # replaces the method
     out = model.decoder(model.tgt_embed(batch.tgt), memory, batch.src_mask, batch.tgt_mask)
     for module in cross:
-        del module.attend  # the method is back
+        del module.attend  # restores the method
     log_probs = model.generator(out[real])
     return -log_probs[range(len(log_probs)), batch.tgt_y[real]].mean().item()
 
@@ -534,7 +534,7 @@ def aer_of(predicted, sure, possible):
     return 1 - right / (len(predicted) + len(sure))
 
 
-print(aer_of(set(), {(0, 0)}, set()))  # no link: 1, the worst
+print(aer_of(set(), {(0, 0)}, set()))  # no link at all gives 1, the worst rate
 everything = {(s, t) for s in range(10) for t in range(10)}
 print(
     f"{aer_of(everything, {(n, n) for n in range(10)}, set()):.2f}"

@@ -40,8 +40,8 @@ from torch import nn
 
 from annotated import make_model
 
-warnings.filterwarnings("ignore", message=".*nested.tensor")  # PyTorch talks about a fast path
-torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
+warnings.filterwarnings("ignore", message=".*nested.tensor")  # a message about PyTorch's fast path
+torch.set_num_threads(1)  # our matrices are too small for more
 sizes = {"num_encoder_layers": 1, "num_decoder_layers": 1, "dim_feedforward": 128, "dropout": 0.0}
 theirs = nn.Transformer(64, nhead=4, **sizes, batch_first=True)
 ours = make_model(40, 40, N=1, d_model=64, d_ff=128, h=4, dropout=0.0)
@@ -244,7 +244,7 @@ from annotated.tokenizers import UNK
 
 
 def overheard(predict, tgt):
-    """How many predictions move when their answer, and what follows it, is replaced."""
+    """How many predictions change when their answer and all later tokens are replaced."""
     moved = 0
     for t in range(tgt.size(1) - 1):
         replaced = tgt.clone()
@@ -435,7 +435,7 @@ print("overheard:", overheard(too_little, tgt))  # nothing
 
 
 def deaf(predict, tgt):
-    """How many predictions do not move when the first word is replaced."""
+    """How many predictions do not change when the first word is replaced."""
     replaced = tgt.clone()
     replaced[:, 1] = UNK
     same = [torch.allclose(predict(tgt)[:, t], predict(replaced)[:, t]) for t in range(1, tgt.size(1) - 1)]
