@@ -240,7 +240,7 @@ assert mean_of_layer_4 < error_rate(lazy) - 0.05
 
 # %% [markdown]
 # But the best map of all is that of **layer 2, head 2, in the rows that read**, with an AER of ≈0.20. This
-# head looks at the source of the word that was just written. Chen and colleagues (2020) also found the best
+# head looks at the source of the word that was just read. Chen and colleagues (2020) also found the best
 # alignments in such rows, in a larger model. So before you label the rows of a picture, find out which word
 # they belong to.
 #
