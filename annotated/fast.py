@@ -79,12 +79,12 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Ite
     """
     with LOCK:
         threads = RUNNING[0] if RUNNING else torch.get_num_threads()
-    workers = min(threads, len(items))
+        workers = min(threads, len(items))
+        if workers > 1:
+            RUNNING.append(threads)
     if workers < 2:
         yield from map(work, items)
         return
-    with LOCK:
-        RUNNING.append(threads)
     pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,))
     begun: deque[Future[Result]] = deque()
     try:
