@@ -118,7 +118,7 @@ def load(path: Path, before: Mapping[str, Any] | None = None) -> ModuleType:
     return module
 
 
-@dataclass
+@dataclass(eq=False)
 class Code:
     """Code under test, and the conventions that it follows."""
 
