@@ -104,9 +104,10 @@ class Report:
     def _repr_html_(self) -> str:
         rows = []
         for f in self.findings:
-            texts = "".join(f"<pre>{html.escape(text)}</pre>" for text in f.paragraphs())
-            cells = [SIGNS[f.status], f.law, WORDS[f.status], f'<div style="text-align:left">{texts}</div>']
-            rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+            tagged = [("pre" if "\n" in text else "div", html.escape(text)) for text in f.paragraphs()]
+            texts = "".join(f"<{tag}>{text}</{tag}>" for tag, text in tagged)
+            cells = f"<td>{SIGNS[f.status]}</td><td>{f.law}</td><td>{WORDS[f.status]}</td>"
+            rows.append(f'<tr>{cells}<td style="text-align:left">{texts}</td></tr>')
         told = "".join(f"<p>{html.escape(line)}</p>" for line in self.summary_and_advice())
         return f"<table>{''.join(rows)}</table>{told}"
 
