@@ -78,7 +78,7 @@ def card(name: str, folder: Path, texts: Texts) -> str:
 def usage(name: str, tokenized: bool) -> str:
     """Show how to call the model."""
     if tokenized:
-        return f"```bash\nannotated translate --model {name} --tokenized < tokenized.en > tokenized.de\n```"
+        return f"```bash\nannotated translate --model {name} < tokenized.en > tokenized.de\n```"
     python = f'from annotated import load_pretrained\n\nprint(load_pretrained("{name}")("..."))'
     shell = f"annotated translate --model {name} < source.txt > target.txt"
     return f"```python\n{python}\n```\n\n```bash\n{shell}\n```"

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import os
 from pathlib import Path
 
 from annotated.cli.train import own_files
@@ -20,8 +19,8 @@ def evaluate(args: argparse.Namespace) -> None:
     """Score a model; see `annotated evaluate --help`."""
     model = find_model(args.model)
     inputs = [args.src, args.tgt, args.config, args.variants, *model.iterdir()]
-    check_output("--save", args.save, inputs)
-    check_output("--json", args.json, [*inputs, args.save])
+    check_output(args.save, inputs)
+    check_output(args.json, [*inputs, args.save])
     with located():
         translator = load_translator(args)
         corpus, split = scored_corpus(args)
@@ -63,13 +62,9 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
     return load_corpus(corpus, pair or "en-de", args.variant, columns), args.split
 
 
-def check_output(flag: str, path: Path | None, inputs: list[Path | None]) -> None:
-    """Raise ValueError, before the work, for a file that cannot be written or is one of the inputs."""
-    if path is None:
-        return
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ValueError(f"{flag} {path} is not a file that can be written")
-    if path.is_file() or not path.exists():  # two may share a device
-        for other in filter(None, inputs):
-            if path == other or (path.exists() and other.exists() and path.samefile(other)):
-                raise ValueError(f"{flag} {path} would replace {other}, another file of this command")
+def check_output(path: Path | None, others: list[Path | None]) -> None:
+    """Raise OSError or ValueError now for a file that cannot be written, or is one of `others`."""
+    if path is not None:
+        path.open("a").close()
+        if any(other and other.exists() and path.samefile(other) for other in others):
+            raise ValueError(f"{path} would be replaced, another file of this command")

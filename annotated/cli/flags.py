@@ -9,19 +9,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 from annotated.search.limits import Limits, Penalty
+from annotated.tokenizers import KINDS
 from annotated.training.config import Preset, TrainingConfig
 from annotated.transformer.config import TransformerConfig
 
 MODEL = "model folder, or name of a shipped model"
-KINDS = ("subwords", "words", "chars", "spaces")
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
-
-
-def named(text: str) -> Path:
-    """Read the name of a file. Refuses "", as an unset variable gives, which Path takes for "."."""
-    if not text:
-        raise ValueError
-    return Path(text)
 
 
 def recipes() -> dict[str, Path]:
@@ -75,9 +68,9 @@ def add_data(group: _ActionsContainer) -> None:
     add("--form", dest="variant", choices=("raw", "tok"), help="form of multi30k: raw, or tokenized and "
         "lower-cased")  # fmt: skip
     add("--variant", choices=("raw", "tok"), help=SUPPRESS)  # as 0.2.0 called it, and training.json does
-    add("--src", type=named, metavar="FILE", help="text of your own instead: a sentence a line, or both "
+    add("--src", type=Path, metavar="FILE", help="text of your own instead: a sentence a line, or both "
         "sides in a .tsv, .csv, .jsonl or .parquet file")  # fmt: skip
-    add("--tgt", type=named, metavar="FILE", help="translation of --src, line by line")
+    add("--tgt", type=Path, metavar="FILE", help="translation of --src, line by line")
     add("--columns", metavar="SRC,TGT", help="names of the columns of source and target")
 
 
@@ -101,7 +94,7 @@ def add_torch(command: ArgumentParser) -> None:
     add("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto", help="device to compute on")
     add("--threads", type=int, default=0, help="number of CPU threads; 0 lets PyTorch choose")
     add("--seed", type=int, default=SUPPRESS, help="random seed (default: 0, in reproduce the recipe's)")
-    add("--variants", type=named, metavar="FILE", help="Python file of your own that registers variants of "
+    add("--variants", type=Path, metavar="FILE", help="Python file of your own that registers variants of "
         "the model; it is executed")  # fmt: skip
     add_files(command)
 
@@ -109,8 +102,7 @@ def add_torch(command: ArgumentParser) -> None:
 def add_files(command: ArgumentParser) -> None:
     """Add the flags of every command."""
     add = command.add_argument
-    add("--config", type=named, metavar="FILE", help="JSON or TOML file with any of these settings")
-    add("--print-config", action="store_true", help="print all settings as a file for --config, and exit")
+    add("--config", type=Path, metavar="FILE", help="JSON or TOML file with any of these settings")
     add("--traceback", action="store_true", help="show where an error arose")
 
 
@@ -124,14 +116,14 @@ def train(command: ArgumentParser) -> None:
       annotated train --corpus multi30k --pair en-de --preset tiny --out runs/first
       annotated train --src my.en --tgt my.de --val-src val.en --val-tgt val.de --out runs/mine
       annotated train --out runs/first --resume      go on where it stopped, with the settings it had
-      annotated train --preset base --print-config > base.toml      a file of settings to edit
+      annotated train --config runs/first/training.json --dropout 0.2 --out runs/second
       annotated train --variants my_parts.py --parts rms --out runs/rms
       torchrun --nproc-per-node 4 -m annotated train ...      one process a GPU
       torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint HOST:29400 \\
           -m annotated train ...                              the same on each of two machines
     """
     add = command.add_argument
-    add("--out", type=named, required=True, metavar="FOLDER", help="folder of the run, new or empty")
+    add("--out", type=Path, required=True, metavar="FOLDER", help="folder of the run, new or empty")
     add("--preset", choices=get_args(Preset), default="tiny", help="settings to start from (default: tiny)")
     add("--resume", action="store_true", help="continue the run in --out; start it if there is none")
     add("--init-from", metavar="MODEL", help="model whose weights, settings and tokenizers to start from")
@@ -142,13 +134,13 @@ def train(command: ArgumentParser) -> None:
     add("--tgt-tokenizer", choices=KINDS, help="units of the target, if not those of --tokenizer")
     add("--vocab", type=int, help="number of tokens at most, shared by both sides if all embeddings are tied "
         "(default: 8000 subwords; all words that occur twice; all chars and spaces)")  # fmt: skip
-    add("--cache", type=named, metavar="FOLDER", help="folder for the encoded text, shared by processes and "
+    add("--cache", type=Path, metavar="FOLDER", help="folder for the encoded text, shared by processes and "
         "later runs; without it, each process keeps it in memory")  # fmt: skip
     data = command.add_argument_group("data")
     add_data(data)
-    data.add_argument("--val-src", type=named, metavar="FILE", help="text to validate on; without it, 5%% of "
+    data.add_argument("--val-src", type=Path, metavar="FILE", help="text to validate on; without it, 5%% of "
                       "--src is held out")  # fmt: skip
-    data.add_argument("--val-tgt", type=named, metavar="FILE", help="translation of --val-src")
+    data.add_argument("--val-tgt", type=Path, metavar="FILE", help="translation of --val-src")
     data.add_argument("--keep-equal", action=BooleanOptionalAction, help="keep pairs of --src and --tgt with "
                       "equal sides (default: only with chars or spaces on a side)")  # fmt: skip
     add_settings(command.add_argument_group("model"), TransformerConfig)
@@ -169,13 +161,11 @@ def translate(command: ArgumentParser) -> None:
       annotated translate --model multi30k-en-de      asks for a sentence at a time
     """
     add = command.add_argument
-    add("files", type=named, nargs="*", default=[Path("-")], metavar="FILE", help="text to translate, a "
+    add("files", type=Path, nargs="*", default=[Path("-")], metavar="FILE", help="text to translate, a "
         "sentence a line; standard input if none is named, or for -")  # fmt: skip
     add("--model", required=True, help=MODEL)
     add("--n-best", type=int, help="number of translations of each line, best first, in three columns with "
         "tabs between them: number of the line, score, translation")  # fmt: skip
-    add("--tokenized", action=BooleanOptionalAction, default=False, help="text is tokenized and lower-cased, "
-        "as its model reads it")  # fmt: skip
     add_search(command)
     add_torch(command)
 
@@ -198,8 +188,8 @@ def evaluate(command: ArgumentParser) -> None:
     add("--metric", action="append", default=[], choices=("wer", "cer", "exact", "ser"), help="a score in "
         "addition, again for another: edits per 100 words or tokens (wer) or characters (cer), percentage of "
         "sentences that are right (exact) or wrong (ser)")  # fmt: skip
-    add("--save", type=named, metavar="FILE", help="file for the translations too")
-    add("--json", type=named, metavar="FILE", help="file for the scores too")
+    add("--save", type=Path, metavar="FILE", help="file for the translations too")
+    add("--json", type=Path, metavar="FILE", help="file for the scores too")
     add_data(command.add_argument_group("data"))
     add_search(command)
     add_torch(command)
@@ -214,8 +204,8 @@ def average(command: ArgumentParser) -> None:
       annotated average runs/first/checkpoints/step-* --out runs/averaged
     """
     add = command.add_argument
-    add("checkpoints", type=named, nargs="+", metavar="FOLDER", help="model folders")
-    add("--out", type=named, required=True, metavar="FOLDER", help="new folder for the model")
+    add("checkpoints", type=Path, nargs="+", metavar="FOLDER", help="model folders")
+    add("--out", type=Path, required=True, metavar="FOLDER", help="new folder for the model")
     add_torch(command)
 
 
@@ -232,7 +222,7 @@ def export(command: ArgumentParser) -> None:
     add = command.add_argument
     add("--model", required=True, help=MODEL)
     add("--to", required=True, choices=("ctranslate2", "marian"), help="engine to write for")
-    add("--out", type=named, required=True, metavar="FOLDER", help="new folder for what is written")
+    add("--out", type=Path, required=True, metavar="FOLDER", help="new folder for what is written")
     add("--quantization", choices=QUANTIZATIONS, help="number format of the matrices, for CTranslate2 alone")
     add_torch(command)
 
@@ -245,7 +235,7 @@ def reproduce(command: ArgumentParser) -> None:
     """
     add = command.add_argument
     add("name", metavar="RECIPE", help=f"{', '.join(recipes())}, or a .toml file of your own")
-    add("--out", type=named, metavar="FOLDER", help="folder of the run (default: runs/RECIPE)")
+    add("--out", type=Path, metavar="FOLDER", help="folder of the run (default: runs/RECIPE)")
     add_torch(command)
 
 
@@ -262,16 +252,16 @@ def check(command: ArgumentParser) -> None:
       annotated check --grade submissions/ --csv grades.csv --junit grades.xml
     """
     add = command.add_argument
-    add("files", type=named, nargs="*", metavar="FILE.py", help="Python files to check; they are executed")
-    add("--adapter", type=named, metavar="FILE", help="Python file that says what stands for what; executed")
+    add("files", type=Path, nargs="*", metavar="FILE.py", help="Python files to check; they are executed")
+    add("--adapter", type=Path, metavar="FILE", help="Python file that says what stands for what; executed")
     add("--hints", type=int, choices=range(4), default=0, help="1 what to think of, 2 shapes, 3 the lines")
     add("--translate", metavar="TEXT", help="English sentence, for a model that keeps all laws; trained "
         "weights are loaded into it")  # fmt: skip
-    add("--grade", type=named, metavar="FOLDER", help="folder of submissions to check instead")
+    add("--grade", type=Path, metavar="FOLDER", help="folder of submissions to check instead")
     add("--timeout", type=int, default=60, help="seconds for each submission (default: 60)")
-    add("--json", type=named, metavar="FILE", help="file for the findings too, as JSON")
-    add("--junit", type=named, metavar="FILE", help="file for the findings too, as JUnit XML")
-    add("--csv", type=named, metavar="FILE", help="file for a line a submission too, as CSV")
+    add("--json", type=Path, metavar="FILE", help="file for the findings too, as JSON")
+    add("--junit", type=Path, metavar="FILE", help="file for the findings too, as JUnit XML")
+    add("--csv", type=Path, metavar="FILE", help="file for a line a submission too, as CSV")
     add_files(command)
 
 
@@ -284,7 +274,7 @@ def build(command: ArgumentParser) -> None:
       annotated build mine
       annotated check mine/transformer.py
     """
-    command.add_argument("folder", type=named, metavar="FOLDER", help="folder for transformer.py")
+    command.add_argument("folder", type=Path, metavar="FOLDER", help="folder for transformer.py")
     add_files(command)
 
 

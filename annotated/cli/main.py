@@ -4,11 +4,10 @@ Settings come from flags, under them from the file that --config names, under th
 PyTorch takes seconds to import: it and a command's own module are imported when the command runs.
 """
 
-import json
 import os
 import sys
 import traceback
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
@@ -18,13 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from annotated import __version__
-from annotated.cli.flags import COMMANDS, default_of, flag_name, named
+from annotated.cli.flags import COMMANDS, flag_name
 from annotated.files import read_json, read_toml
-from annotated.training.config import TrainingConfig
-from annotated.transformer.config import TransformerConfig
 
 # A file must not name a file to execute, nor give what only the hand at the keyboard can mean.
-BY_HAND = ("help", "version", "config", "print_config", "traceback", "resume", "variants", "adapter")
+BY_HAND = ("help", "version", "config", "traceback", "resume", "variants", "adapter")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,9 +97,6 @@ def parse(arguments: Sequence[str]) -> Namespace:
     command = commands[name]
     settings = file_settings(name, rest, command)
     flags = [flag for setting in settings.items() for flag in as_flags(*setting)]
-    if "--print-config" in rest:
-        print_config(command, [*flags, *rest])
-        command.exit()
     # Flags from files come first, so that those given by hand win. Files may stand between flags.
     return command.parse_intermixed_args([*flags, *rest])
 
@@ -113,7 +107,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
 def file_settings(name: str, arguments: list[str], command: ArgumentParser) -> dict[str, Any]:
     """Read the files that give settings: that of the run to resume, and that of --config, which wins."""
     first = ArgumentParser(prog=command.prog, usage=command.usage, add_help=False, allow_abbrev=False)
-    first.add_argument("--config", type=named)
+    first.add_argument("--config", type=Path)
     first.add_argument("--out")
     first.add_argument("--resume", action="store_true")
     args, _ = first.parse_known_args(arguments)
@@ -151,24 +145,6 @@ def as_flags(name: str, value: object) -> list[str]:
     if isinstance(value, bool):
         return [flag_name(name if value else f"no-{name}")]
     return [f"{flag_name(name)}={value}"]
-
-
-def print_config(command: ArgumentParser, arguments: list[str]) -> None:
-    """Print all settings of a command as TOML, explained; those not given are commented out."""
-    defaults = {action.dest: action.default for action in command._actions}
-    for action in command._actions:
-        action.required, action.default = False, SUPPRESS
-    given = vars(command.parse_known_args(arguments)[0])
-    for kind in (TransformerConfig, TrainingConfig):
-        for name in kind.__dataclass_fields__:
-            if name in defaults and name != "seed":
-                defaults[name] = default_of(kind, name, given.get("preset", "tiny"))
-    for action in command._actions:
-        if action.option_strings and action.dest not in BY_HAND:
-            value = given.get(action.dest, defaults[action.dest])
-            text = "" if value in (None, SUPPRESS) else json.dumps(value, default=str)
-            mark = "" if action.dest in given else "#"
-            print(f"\n# {(action.help or '').replace('%%', '%')}\n{mark}{action.dest} = {text}".rstrip())
 
 
 # ---- a file of variants

@@ -27,8 +27,6 @@ def translate(args: argparse.Namespace) -> None:
     with ExitStack() as stack:
         files = [open_input(path, stack) for path in args.files]
         translator = load_translator(args)
-        if args.tokenized:
-            translator.pass_tokenized()
         if isinstance(sys.stdout, io.TextIOWrapper):  # not where a notebook or a test collects it
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         visible = sys.stdout.isatty() or any(file.isatty() for file in files)  # the lines show the progress

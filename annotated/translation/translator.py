@@ -1,17 +1,18 @@
 """Text in, text out: a trained model with its tokenizers and its search."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import platformdirs
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 
-from annotated.data.batches import pad_rows
+from annotated.devices import find_device
 from annotated.fast import map_in_threads
 from annotated.search.beam import Hypothesis, beam_search
 from annotated.search.limits import Limits, Penalty, check_search
@@ -19,9 +20,14 @@ from annotated.tokenizers import Tokenizer, normalize
 from annotated.transformer.attention import padding_mask, subsequent_mask
 from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation import model_folder
 from annotated.translation.attention_maps import TranslationAttention, capture_attention
-from annotated.translation.model_folder import PRETRAINED, find_model, load_model, shipped_model
+from annotated.translation.model_folder import (
+    PRETRAINED,
+    find_model,
+    load_model,
+    shipped_model,
+    training_settings,
+)
 
 if TYPE_CHECKING:
     import altair as alt
@@ -59,7 +65,7 @@ class Translator:
         tgt_tokenizer: Tokenizer,
         lower_cased: bool = False,
         pair: str | None = None,
-        engine: Literal["auto", "pytorch", "ctranslate2"] = "auto",
+        engine: str = "auto",
         quantization: str = "float32",
         cache: Path | None = None,
         **limits: Any,
@@ -67,7 +73,7 @@ class Translator:
         if engine not in ENGINES:
             raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
         if engine != "ctranslate2" and quantization != "float32":
-            raise ValueError(f"quantization={quantization!r} takes engine='ctranslate2'")
+            raise ValueError(f"quantization={quantization!r} is only for engine='ctranslate2'")
         self.model = model
         self.src_tokenizer = src_tokenizer
         self.tgt_tokenizer = tgt_tokenizer
@@ -83,17 +89,11 @@ class Translator:
     def load(
         cls, name_or_folder: str | Path, device: str | torch.device = "cpu", **options: Any
     ) -> "Translator":
-        """Load a model folder, or a shipped model by its name; device "auto" is the GPU if there is one."""
+        """Load a model folder, or a shipped model by its name; device "auto" is the best there is."""
         folder = find_model(name_or_folder)
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        parts, settings = load_model(folder, device), model_folder.training_settings(folder)
-        options = {
-            "lower_cased": settings.get("variant") == "tok",
-            "pair": settings.get("pair"),
-            "cache": engine_cache(folder),
-            **options,
-        }
+        parts, settings = load_model(folder, find_device(device)), training_settings(folder)
+        lower_cased, pair = settings.get("variant") == "tok", settings.get("pair")
+        options = {"lower_cased": lower_cased, "pair": pair, "cache": engine_cache(folder), **options}
         return cls(*parts, **options)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -150,10 +150,13 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first; none for one without a visible character."""
         check_search(beam, n_best, alpha, penalty)
-        texts = [normalize(sentence) for sentence in list_sentences(sentences)]
+        if isinstance(sentences, str | bytes | Mapping) or getattr(sentences, "ndim", 1) != 1:
+            wrong = type(sentences).__name__  # which would give its letters, or the names of its columns
+            raise ValueError(f"give a list of sentences or one column of a table, not {wrong}")
+        texts = [normalize(sentence) for sentence in sentences]
         sources = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
         limits = {i: self.limits.longest(len(source)) for i, source in sources.items()}
-        begun = self.begin(normalize(prefix))
+        begun = self.tgt_tokenizer.encode(normalize(prefix))
         results: list[list[Hypothesis]] = [[] for _ in texts]
 
         def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
@@ -163,26 +166,25 @@ class Translator:
             prefixes = [begun] * len(batch)
             return beam_search(self.model, src, mask, longest, *options, prefixes, self.forbidden)
 
-        def keep(batch: list[int], found: Sequence[list[Hypothesis] | None]) -> None:
-            for i, hypotheses in zip(batch, found, strict=True):
-                results[i] = hypotheses or []  # of the engine, where our own search might differ
-                bar.update(bool(hypotheses))
-
-        engine = None if begun else self.engine_for(len(sources))
         with (
             evaluating(self.model),  # around all batches: the first to end must not switch dropout on again
-            tqdm(total=len(texts), unit="line", disable=None if progress else True) as bar,
+            tqdm(total=len(sources), unit="line", disable=None if progress else True) as bar,
         ):
-            bar.update(len(texts) - len(sources))
+            engine = None if begun else self.engine_for(len(sources))
             if engine is not None:
                 for batch in batch_by_length(sources, AT_ONCE):
                     some = [sources[i] for i in batch], [limits[i] for i in batch]
-                    keep(batch, engine.search(*some, beam, alpha, penalty, n_best))
+                    found = engine.search(*some, beam, alpha, penalty, n_best)
+                    for i, known in zip(batch, found, strict=True):
+                        results[i] = known or []  # where our own search might differ
+                        bar.update(bool(known))
             rest = {i: source for i, source in sources.items() if not results[i]}
             batches = list(batch_by_length(rest, max(1, max_tokens // beam)))
             run = map_in_threads if self.device.type == "cpu" else map
-            for batch, found in zip(batches, run(search_batch, batches), strict=True):
-                keep(batch, found)
+            for batch, searched in zip(batches, run(search_batch, batches), strict=True):
+                for i, best in zip(batch, searched, strict=True):
+                    results[i] = best
+                bar.update(len(batch))
         for i in sources:
             if not results[i]:  # each comparison with NaN was false
                 raise ValueError(f"line {first_line + i} has no translation: the scores are not finite")
@@ -191,20 +193,21 @@ class Translator:
     # ---- CTranslate2
 
     def engine_for(self, sentences: int) -> "CTranslate2Engine | None":
-        """Get the engine for a call of this many sentences; None for our own search."""
-        parameters, modules = list(self.model.parameters()), list(self.model.modules())
-        many, hooked = sentences >= MANY, any(m._forward_hooks or m._forward_pre_hooks for m in modules)
-        suits = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in parameters)
-        suits = suits and not torch.is_autocast_enabled("cpu") and find_spec("ctranslate2") is not None
-        if self.engine == "pytorch" or hooked or (self.engine == "auto" and not (many and suits)):
-            return None  # hooks would not be called
-        if self._ctranslate2 is None or not self._ctranslate2.fits(self.model, thorough=many):
+        """Decide which engine searches a call of this many sentences; None is our own search."""
+        hooked = any(module._forward_hooks or module._forward_pre_hooks for module in self.model.modules())
+        if self.engine == "pytorch" or hooked:  # hooks would not be called
+            return None
+        auto = self.engine == "auto"
+        plain = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in self.model.parameters())
+        if auto and (sentences < MANY or not plain or find_spec("ctranslate2") is None):
+            return None
+        if self._ctranslate2 is None or not self._ctranslate2.fits(self.model, thorough=sentences >= MANY):
             try:
                 self._ctranslate2 = self.load_engine()
-            except (ImportError, ValueError):
-                if self.engine == "ctranslate2":
-                    raise
-                return None
+            except ValueError:  # a variant, which it cannot compute
+                if auto:
+                    return None
+                raise
         return self._ctranslate2
 
     def load_engine(self) -> "CTranslate2Engine":
@@ -228,18 +231,10 @@ class Translator:
         tokens = self.limits.cut(self.src_tokenizer.encode(sentence), len(before + after), name)
         return [*before, *tokens, *after]
 
-    def begin(self, translation: str) -> list[int]:
-        """Return the tokens of a translation, or of its beginning, without the end symbol."""
-        tokens = self.tgt_tokenizer.encode(translation)
-        if len(tokens) >= self.limits.max_length:
-            raise ValueError(f"{translation[:40]!r}... has {len(tokens):,} tokens, too many for max_length")
-        if not set(self.tgt_tokenizer.forbidden_ids).isdisjoint(tokens):
-            raise ValueError(f"{translation[:40]!r} has a line break, which no translation may have")
-        return tokens
-
     def batch(self, encoded: list[list[int]]) -> Tensor:
         """Pad token lists to one int64 tensor (batch, len), on the model's device."""
-        return pad_rows(encoded, self.src_tokenizer.pad).to(self.device)
+        rows = [torch.tensor(row, dtype=torch.int64) for row in encoded]
+        return pad_sequence(rows, batch_first=True, padding_value=self.src_tokenizer.pad).to(self.device)
 
     @property
     def device(self) -> torch.device:
@@ -251,18 +246,13 @@ class Translator:
         """List the tokens that no translation contains: start, padding, and whatever would break the line."""
         return (self.tgt_tokenizer.start, self.tgt_tokenizer.pad, *self.tgt_tokenizer.forbidden_ids)
 
-    def pass_tokenized(self) -> None:
-        """Raise ValueError for a model that reads normal text, because the text is tokenized."""
-        if not self.lower_cased:
-            raise ValueError("this model reads normal text, and does not want it tokenized: leave that out")
-
     # ---- attention
 
-    def attention(self, sentence: str, translation: str | None = None) -> "TranslationAttention":
+    def attention(self, sentence: str, translation: str | None = None) -> TranslationAttention:
         """Record where each head looks while `translation`, by default ours, is written."""
         translation = self(sentence) if translation is None else translation
         src = self.batch([self.encode(sentence)])
-        tgt = [self.tgt_tokenizer.start, *self.begin(translation)]
+        tgt = [self.tgt_tokenizer.start, *self.tgt_tokenizer.encode(translation)]
         tokens = torch.tensor([tgt], device=src.device)
         masks = padding_mask(src, self.src_tokenizer.pad), subsequent_mask(tokens.size(1), tokens.device)
         with evaluating(self.model), capture_attention(self.model) as maps:
@@ -279,17 +269,6 @@ class Translator:
 
         seen = self.attention(sentence, translation)
         return explore_attention(seen.maps, seen.src_tokens, seen.tgt_tokens)
-
-
-def list_sentences(sentences: Iterable[str]) -> list[str]:
-    """List the sentences. Raises ValueError for one string, and for a table, which would give its columns."""
-    if isinstance(sentences, str | bytes | Mapping) or getattr(sentences, "ndim", 1) != 1:
-        raise ValueError(f"give a list of sentences or one column of a table, not {type(sentences).__name__}")
-    listed = list(sentences)
-    for i, sentence in enumerate(listed):
-        if not isinstance(sentence, str):
-            raise TypeError(f"sentences[{i}] must be a string, not {sentence!r:.40}")
-    return listed
 
 
 def batch_by_length(encoded: dict[int, list[int]], max_tokens: int) -> Iterator[list[int]]:

@@ -2,19 +2,13 @@
 
 import json
 import re
-import tomllib
-from dataclasses import asdict, fields
-from typing import get_args
+from dataclasses import fields
 
 import pytest
-from command_line import complains, ends
+from command_line import complains
 
-from annotated import interop
-from annotated.cli.flags import KINDS, QUANTIZATIONS
 from annotated.cli.main import BY_HAND, make_parser, parse
-from annotated.interop import ctranslate2
-from annotated.tokenizers import KINDS as TOKENIZERS
-from annotated.training.config import Preset, TrainingConfig
+from annotated.training.config import TrainingConfig
 from annotated.transformer.config import TransformerConfig
 
 
@@ -27,25 +21,12 @@ def test_each_setting_of_model_and_training_is_a_flag_with_its_comment_as_help()
     assert "(tiny: 0.002, base: 0.000699, big: 0.000494)" in actions["learning_rate"].help
 
 
-def test_choices_are_those_of_the_modules_that_take_them():
-    """They are written twice, because these modules load PyTorch, and `--help` must not."""
-    actions = {action.dest: action for action in make_parser()[1]["export"]._actions}
-    assert all(callable(getattr(interop, f"to_{name}")) for name in actions["to"].choices)
-    assert tuple(QUANTIZATIONS) == tuple(ctranslate2.QUANTIZATIONS)
-    assert set(KINDS) == set(TOKENIZERS)
-
-
 def test_files_and_flags_come_in_any_order(capfd):
     args = parse(["translate", "a", "--model", "m", "b", "--beam", "2", "-", "--n-best", "2"])
     assert [str(path) for path in args.files] == ["a", "b", "-"]
     assert (args.model, args.beam, args.n_best) == ("m", 2, 2)
     assert [str(path) for path in parse(["average", "a", "--out", "o", "b"]).checkpoints] == ["a", "b"]
     complains(["train", "--out", "o", "more"], capfd, "more")
-
-
-@pytest.mark.parametrize("flag", ["--out", "--src", "--config"])
-def test_an_empty_name_is_not_the_folder_here(flag, capfd):
-    complains(["train", flag, ""], capfd, flag)
 
 
 # ---- files of settings
@@ -95,44 +76,3 @@ def test_a_file_does_not_name_a_file_to_execute(tmp_path, capfd):
     (tmp_path / "training.json").write_text(json.dumps({"variants": "evil.py"}))
     for asked in (["--resume"], ["--config", tmp_path / "training.json"]):
         complains(["train", "--out", tmp_path, *asked], capfd, "--variants is given by hand, not in a file")
-
-
-# ---- a file of all settings
-
-GIVEN = {
-    "train": '--out a"b --N 3 --preset big --learning-rate 1e-9 --norm-first --no-compile --seed 4',
-    "translate": "--model m --beam 7 --tokenized --n-best 2",
-    "evaluate": "--model m --penalty power --split test --metric ser --metric wer --alpha 0",
-    "average": "--out o --device cpu",
-    "export": "--model m --to marian --out o",
-    "reproduce": "--seed 3",
-    "check": "--hints 2 --csv c.csv",
-    "build": "",
-}
-
-
-def printed(arguments, capfd):
-    assert ends([*arguments, "--print-config"]) == 0
-    return capfd.readouterr().out
-
-
-@pytest.mark.parametrize("name", GIVEN)
-def test_a_printed_file_gives_the_settings_that_were_given(name, tmp_path, capfd):
-    positional = {"average": ["a", "b"], "reproduce": ["r"], "build": ["d"]}.get(name, [])
-    path = settings_file(tmp_path, printed([name, *GIVEN[name].split()], capfd))
-    from_file = vars(parse([name, "--config", str(path), *positional]))
-    assert from_file == {**vars(parse([name, *GIVEN[name].split(), *positional])), "config": path}
-
-
-@pytest.mark.parametrize("preset", get_args(Preset))
-def test_a_printed_file_holds_the_presets_values(preset, capfd):
-    text = printed(["train", "--preset", preset], capfd)
-    shown = tomllib.loads(re.sub(r"^#(?=\w+ = .)", "", text, flags=re.MULTILINE))
-    settings = {
-        **asdict(getattr(TransformerConfig, preset)(9, 9)),
-        **asdict(getattr(TrainingConfig, preset)()),
-    }
-    assert {name: shown[name] for name in settings if name in shown} == {
-        name: value for name, value in settings.items() if name in shown
-    }
-    assert len(settings) - len(settings.keys() & shown) == 3  # the vocabularies, and the seed
