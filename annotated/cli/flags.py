@@ -145,6 +145,7 @@ def train(command: ArgumentParser) -> None:
                       "equal sides (default: only with chars or spaces on a side)")  # fmt: skip
     add_settings(command.add_argument_group("model"), TransformerConfig)
     add_settings(command.add_argument_group("training"), TrainingConfig)
+    add("--bleu-every", type=int, default=SUPPRESS, help=SUPPRESS)  # 0.2.0's --metric bleu --metric-every
     add_torch(command)
 
 

@@ -23,6 +23,7 @@ def train(args: argparse.Namespace) -> int:
     name_corpus(args)
     known = {*inspect.signature(annotated.train).parameters} - {*TEXT}
     known |= {field.name for kind in (TransformerConfig, TrainingConfig) for field in fields(kind)}
+    known.add("bleu_every")
     settings = {name: value for name, value in vars(args).items() if name in known}
     try:
         annotated.train(partial(training_corpus, args), notes=text_settings(args), **settings)

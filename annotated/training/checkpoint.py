@@ -50,8 +50,10 @@ class Progress:
     tokens: int = 0  # target tokens since then
     total_tokens: int = 0  # target tokens since the start
     validation_loss: float | None = None  # of exactly these weights, if they were validated
-    best: float | None = None  # lowest validation loss at the end of an epoch
-    stale: int = 0  # epochs since then
+    validation_rank: float | None = None  # by the metric, the lower the better, if they were scored by it
+    metric: str = "loss"  # that metric
+    best: float | None = None  # lowest rank at the end of an epoch
+    stale: int = 0  # epochs scored since then
     off_schedule: bool = False  # saved because the run stopped here, not because a checkpoint was due
 
     @classmethod
@@ -59,6 +61,7 @@ class Progress:
         """Read the position of a checkpoint. Raises ValueError for one of another version of annotated."""
         values = read_json(checkpoint / PROGRESS)
         values.pop("log_bytes", None)  # of 0.2.0
+        values.setdefault("validation_rank", values.get("validation_loss"))
         return settings_from_json(cls, values, checkpoint / PROGRESS)
 
     @property
@@ -91,17 +94,20 @@ class Progress:
         """Count an update, by the summed loss of so many target tokens."""
         self.step += 1
         self.batches = min(self.batches + self.update_batches, self.epoch_batches)
-        self.validation_loss = None
+        self.validation_loss = self.validation_rank = None
         self.loss += loss
         self.tokens += ntokens
         self.total_tokens += ntokens
 
-    def count_validation(self, loss: float) -> None:
-        """Keep the validation loss; count the epochs since the best one, for early stopping."""
-        self.validation_loss = loss
-        if self.batches == 0:  # the end of an epoch, not of a run that may yet go on from here
-            self.stale = 0 if self.best is None or loss < self.best else self.stale + 1
-            self.best = loss if self.stale == 0 else self.best
+    def count_validation(self, loss: float, rank: float | None, metric: str) -> None:
+        """Keep the validation loss and, if scored, the rank; count the epochs since the best one."""
+        if metric != self.metric:
+            self.metric, self.best, self.stale = metric, None, 0
+        self.validation_loss, self.validation_rank = loss, rank
+        # At the end of an epoch, not of a run that may yet go on from here.
+        if self.batches == 0 and rank is not None:
+            self.stale = 0 if self.best is None or rank < self.best else self.stale + 1
+            self.best = rank if self.stale == 0 else self.best
 
 
 # ---- save
@@ -181,7 +187,7 @@ def check_settings(
     """Raise ValueError where a run was begun with other settings, that decide its weights, or other text."""
     run = checkpoint.parents[1]
     other = f"to change that, begin another run with --init-from {run}"
-    free = {*CHANGEABLE, "notes", "tensorboard"}  # TensorBoard's log is of 0.2.0
+    free = {*CHANGEABLE, "notes", "tensorboard", "bleu_every"}  # two of 0.2.0
     if progress.text and progress.text == saved.text:
         free.update(PATHS, ["columns"])
     if progress.update_batches == saved.update_batches:

@@ -6,8 +6,9 @@ from typing import Any, Literal
 from annotated.transformer.config import check_fields
 
 Preset = Literal["tiny", "base", "big"]
+Metric = Literal["loss", "bleu", "chrf", "wer", "cer", "exact", "ser"]
 
-CAN_BE_0 = ("warmup", "patience", "save_every", "bleu_every", "average", "seed")
+CAN_BE_0 = ("warmup", "patience", "save_every", "average", "seed")
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,14 @@ class TrainingConfig:
     subword_dropout: float = 0.0  # share of merges left out when training text is cut into subwords
     precision: Literal["float32", "bf16"] = "float32"  # bf16: matrix products in half precision
     compile: bool = False  # torch.compile: a faster model after a slow start
-    patience: int = 0  # epochs without a better validation loss before training stops; 0 never stops
+    patience: int = 0  # epochs without a better validation before training stops; 0 never stops
     keep: int = 5  # checkpoints kept, besides the newest
     average: int = 5  # checkpoints averaged at the end (section 6.1); 0 or 1 takes one as it is
     average_of: Literal["last", "best"] = "last"  # checkpoints kept and averaged: newest, or best validated
     save_every: int = 0  # updates between checkpoints; 0 saves at the end of each epoch
     log_every: int = 50  # updates between lines of the log
-    bleu_every: int = 0  # epochs between greedy translations of the validation text, for BLEU; 0: never
+    metric: Metric = "loss"  # score of greedy translations, or the loss, that patience and "best" go by
+    metric_every: int = 1  # epochs between scores by that metric
     seed: int = 0  # random seed of initial weights, order of the data and dropout
 
     def __post_init__(self) -> None:
@@ -86,6 +88,7 @@ CHANGEABLE = (
     "average_of",
     "save_every",
     "log_every",
-    "bleu_every",
+    "metric",
+    "metric_every",
     "compile",
 )

@@ -20,24 +20,16 @@ from torch.utils.checkpoint import checkpoint
 from annotated.transformer.model import EncoderDecoder
 
 
-def check_smoothing(size: int, smoothing: float) -> None:
-    """Raise ValueError unless `smoothing` is a share, and `size` leaves symbols to spread it over."""
-    if not 0 <= smoothing < 1:
-        raise ValueError(f"smoothing must be in [0, 1), not {smoothing}")
-    if size < 3:
-        raise ValueError(f"label smoothing needs padding, a right token and others: size {size} is below 3")
-
-
 class LabelSmoothing(nn.Module):
     """Build the target distribution, then take the Kullback-Leibler divergence from it.
 
     After a call, `true_dist` (n, size) holds the target distributions.
-    Raises ValueError for a smoothing outside [0, 1) or a size below 3.
     """
 
     def __init__(self, size: int, padding_idx: int, smoothing: float = 0.0):
         super().__init__()
-        check_smoothing(size, smoothing)
+        if not 0 <= smoothing < 1 or size < 3:
+            raise ValueError(f"smoothing must be in [0, 1) and size at least 3, not {smoothing} and {size}")
         self.size = size
         self.padding_idx = padding_idx
         self.smoothing = smoothing
@@ -79,7 +71,6 @@ def smoothed_cross_entropy(
     Returns the same sum as `LabelSmoothing(size, padding_idx, smoothing)(log_softmax(logits), target)`.
     A second derivative, which that form has, raises RuntimeError here.
     """
-    check_smoothing(len(weight), smoothing)
     real = target != padding_idx
     return ChunkedLoss.apply(states[real], weight, bias, target[real], smoothing, padding_idx, chunk)
 

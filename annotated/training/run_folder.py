@@ -104,8 +104,10 @@ class RunFolder:
         """Return the newest whole checkpoint, if there is one."""
         return next(reversed(self.checkpoints()), None)
 
-    def select_checkpoints(self, count: int, of: str, off_schedule: bool = False) -> list[Path]:
-        """Select `count` checkpoints: the newest for "last", those of lowest validation loss for "best".
+    def select_checkpoints(
+        self, count: int, of: str, metric: str = "loss", off_schedule: bool = False
+    ) -> list[Path]:
+        """Select `count` checkpoints: the newest for "last", for "best" the best by `metric`, the best last.
 
         With `off_schedule`, one saved only because the run stopped there counts too, if it is the newest.
         """
@@ -113,8 +115,9 @@ class RunFolder:
         newest = self.newest() if off_schedule else None
         chosen = [f for f, p in progress.items() if not p.off_schedule or f == newest]
         if of == "best":
-            losses = {f: loss for f in chosen if (loss := progress[f].validation_loss) is not None}
-            chosen = sorted(losses, key=losses.__getitem__, reverse=True)
+            ranks = {f: progress[f].validation_rank for f in chosen if progress[f].metric == metric}
+            ranked = {f: rank for f, rank in ranks.items() if rank is not None}
+            chosen = sorted(ranked, key=ranked.__getitem__, reverse=True)
         return chosen[-count:]
 
     # ---- write
@@ -169,7 +172,8 @@ class RunFolder:
 
     def prune(self, settings: Mapping[str, Any]) -> None:
         """Remove all checkpoints but the newest and those that the settings keep."""
-        kept = {self.newest(), *self.select_checkpoints(settings["keep"], settings["average_of"])}
+        best = self.select_checkpoints(settings["keep"], settings["average_of"], settings["metric"])
+        kept = {self.newest(), *best}
         for checkpoint in self.checkpoints():
             if checkpoint not in kept:
                 remove_folder(checkpoint)

@@ -102,6 +102,8 @@ def train(
         keep_equal = keeps_equal(*kinds)
     if init_from is not None and Path(init_from).expanduser().is_dir():
         init_from = str(Path(init_from).expanduser().absolute())
+    if every := settings.pop("bleu_every", 0):  # as 0.2.0 called it
+        settings = {"metric": "bleu", "metric_every": every, **settings}
     shape, training = split_settings(settings)
     config = getattr(TrainingConfig, preset)(**training)
     recorded: Settings = {

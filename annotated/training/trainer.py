@@ -32,15 +32,7 @@ from annotated.training.run_folder import RunFolder
 from annotated.training.schedule import rate
 from annotated.training.validation import Validation
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.model_folder import (
-    check_can_be_saved,
-    load_model,
-    load_weights,
-    random_output,
-    save_model,
-    training_settings,
-    write_model,
-)
+from annotated.translation.model_folder import load_weights, rehearse_saving, training_settings, write_model
 
 ADVICE = "begin another run, with a lower learning rate or with clip: resumed, this one would end here again"
 
@@ -53,7 +45,6 @@ class Trainer:
     """Train `model` on the batches that `epoch_batches(epoch)` returns, into the run folder `out`.
 
     Under `torchrun`, each process takes its share of every update, and only the first reads and writes `out`.
-    One training at a time in a process: dropout is drawn from torch's global random state.
 
     Args:
         tokenizers: of source and target.
@@ -78,9 +69,10 @@ class Trainer:
             raise ValueError("average_of='best' needs validation data to tell which checkpoints are best")
         self.device = torch.device(device)
         self.model, self.tokenizers, self.epoch_batches = model.to(self.device), tokenizers, epoch_batches
-        self.validation = Validation(validation, tokenizers[1], notes or {}) if validation else None
+        notes = notes or {}
+        self.validation = Validation(validation, tokenizers[1], notes, config.metric) if validation else None
         self.out = out if isinstance(out, RunFolder) else RunFolder(out)
-        self.config, self.settings = config, {**(notes or {}), **dataclasses.asdict(config)}
+        self.config, self.settings = config, {**notes, **dataclasses.asdict(config)}
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         self.progress = Progress(update_batches=config.accumulate * self.world, text=text)
         betas = (config.beta_1, config.beta_2)
@@ -147,15 +139,11 @@ class Trainer:
         """Try what the run will need later: scoring, space on the disk, saving and loading the model."""
         with raise_on_all_ranks():
             if self.validation is not None:
-                self.validation.rehearse(self.model, self.config.bleu_every > 0)
+                self.validation.rehearse(self.model)
             if self.rank == 0:
                 self.out.check_space(self.model, self.config.keep)
                 with TemporaryDirectory(prefix=".rehearsal.", suffix=".partial", dir=self.out.path) as folder:
-                    save_model(Path(folder), self.model, *self.tokenizers)
-                    copy, *_ = load_model(folder)
-                with torch.no_grad():
-                    random_output(copy.train())  # what training changes must come back too
-                check_can_be_saved(copy)
+                    rehearse_saving(Path(folder), self.model, *self.tokenizers)
 
     # ---- updates
 
@@ -230,8 +218,7 @@ class Trainer:
     def rate(self) -> float:
         """Return the learning rate of the latest update (equation 3)."""
         c, width = self.config, self.model.config.d_model
-        factor = c.learning_rate * math.sqrt(width * c.warmup)  # gives that peak
-        return rate(self.progress.step, width, factor, c.warmup)
+        return rate(self.progress.step, width, c.learning_rate * math.sqrt(width * c.warmup), c.warmup)
 
     def report(self, loss: float, bar: tqdm) -> None:
         """Move the bar; every `log_every` updates and at the end of an epoch, log the mean loss."""
@@ -258,13 +245,18 @@ class Trainer:
         c, p, scores = self.config, self.progress, self.validation.score(self.model)
         if not math.isfinite(scores.loss):
             raise TrainingError(f"the validation loss is not finite after step {p.step}; {ADVICE}")
-        p.count_validation(scores.loss)
+        rank: float | None = scores.loss
         record = {"validation_loss": scores.loss, "validation_accuracy": scores.accuracy}
         record["tokens"] = p.total_tokens
         line = f"validation cross-entropy {scores.loss:.3f}, accuracy {scores.accuracy:.1%}"
-        if c.bleu_every and p.epoch % c.bleu_every == 0:
-            record["validation_bleu"] = self.validation.bleu(self.model)
-            line += f", greedy BLEU {record['validation_bleu']:.1f}"
+        if self.validation.metric is not None:
+            rank = None
+            if p.epoch % c.metric_every == 0:
+                found = self.validation.measure(self.model)
+                rank = self.validation.rank_of(found)
+                record[f"validation_{c.metric}"] = found.value
+                line += f", greedy {found.name} {found.value:.1f}"
+        p.count_validation(scores.loss, rank, c.metric)
         if self.rank == 0:
             self.out.log(record, p)
             self.out.record_validation(p, self.settings)
@@ -276,22 +268,24 @@ class Trainer:
 
     def average(self) -> None:
         """Save the mean of the checkpoints that the settings name, unless one of them alone scores better."""
-        c = self.config
+        c, validation = self.config, self.validation
         folders: list[Path] = []
-        alone = None  # the validation loss of the newest of them, or the best
+        alone = None  # the rank of the newest of them, or the best
         with raise_on_all_ranks():
             if self.rank == 0:
-                folders = self.out.select_checkpoints(max(1, c.average), c.average_of, True)
-                alone = Progress.load(folders[-1]).validation_loss
+                count = max(1, c.average)
+                folders = self.out.select_checkpoints(count, c.average_of, c.metric, True)
+                folders = folders or self.out.checkpoints()[-1:]
+                alone = Progress.load(folders[-1]).validation_rank
         folders, alone = broadcast((folders, alone))
         self.load_mean(folders)
         if len(folders) > 1:
             name = mean = f"the mean of the {c.average_of} {len(folders)} checkpoints"
-            if self.validation is not None and alone is not None:
-                loss = self.validation.score(self.model).loss
+            if validation is not None and alone is not None:
+                rank = validation.rank(self.model)
                 one = {"last": "the newest checkpoint", "best": "the best checkpoint"}[c.average_of]
-                say(f"validation cross-entropy {loss:.4f} of {mean}, {alone:.4f} of {one}")
-                if loss > alone:
+                say(f"validation {c.metric} {abs(rank):.4f} of {mean}, {abs(alone):.4f} of {one}")
+                if rank > alone:
                     name = one
                     self.load_mean(folders[-1:])
             say(f"the model is {name}")

@@ -170,6 +170,15 @@ def save_model(
     write_model(Path(folder).expanduser(), model, src_tokenizer, tgt_tokenizer)
 
 
+def rehearse_saving(folder: Path, model: EncoderDecoder, *tokenizers: Tokenizer) -> None:
+    """Save and load a model that is to be trained. Raises ValueError where it would come back as another."""
+    save_model(folder, model, *tokenizers)
+    loaded, *_ = load_model(folder)
+    with torch.no_grad():
+        random_output(loaded.train())  # what training changes must come back too
+    check_can_be_saved(loaded)
+
+
 def write_model(
     folder: Path, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
 ) -> None:

@@ -153,6 +153,10 @@ class Translator:
         if isinstance(sentences, str | bytes | Mapping) or getattr(sentences, "ndim", 1) != 1:
             wrong = type(sentences).__name__  # which would give its letters, or the names of its columns
             raise ValueError(f"give a list of sentences or one column of a table, not {wrong}")
+        sentences = list(sentences)
+        for i, sentence in enumerate(sentences):
+            if not isinstance(sentence, str):  # a cell of a table without text, for one
+                raise TypeError(f"sentences[{i}] must be a string, not {sentence!r:.40}")
         texts = [normalize(sentence) for sentence in sentences]
         sources = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
         limits = {i: self.limits.longest(len(source)) for i, source in sources.items()}

@@ -17,27 +17,14 @@ from annotated.training.schedule import rate
     ("settings", "says"),
     [
         ({"epochs": 0}, "epochs"),
-        ({"max_steps": -1}, "max_steps"),
         ({"average": 3, "keep": 2}, "average"),
         ({"precision": "float16"}, "precision"),
         ({"smoothing": 1.0}, "smoothing"),
-        ({"clip": -1.0}, "clip"),
         ({"clip": float("nan")}, "clip"),
-        ({"eps": 0.0}, "eps"),
         ({"learning_rate": 0.0}, "learning_rate"),
         ({"learning_rate": float("nan")}, "learning_rate"),
-        ({"learning_rate": 1e38}, "learning_rate"),
-        ({"warmup": -1}, "warmup"),
-        ({"warmup": 10**400}, "warmup"),
-        ({"max_tokens": 2**31}, "max_tokens"),
-        ({"rdrop_weight": 1e300}, "rdrop_weight"),
-        ({"eps": float("inf")}, "eps"),
         ({"epochs": 2.5}, "epochs"),
         ({"average": True}, "average"),
-        ({"max_steps": "9"}, "max_steps"),
-        ({"seed": None}, "seed"),
-        ({"learning_rate": "0.1"}, "learning_rate"),
-        ({"compile": "no"}, "compile"),
     ],
 )
 def test_impossible_settings_are_named(settings, says):
@@ -104,10 +91,3 @@ def test_a_file_gives_settings_and_flags_win(tmp_path):
 )
 def test_a_wrong_setting_in_a_file(value, parts, tmp_path, capfd):
     complains(["train", "--out", tmp_path / "o", "--config", config(tmp_path, value)], capfd, *parts)
-
-
-def test_a_file_of_settings_that_cannot_be_read(tmp_path, capfd):
-    complains(["train", "--out", "x", "--config", tmp_path / "no.json"], capfd, "no.json")
-    (tmp_path / "bad.json").write_bytes(b"{")
-    complains(["train", "--out", "x", "--config", tmp_path / "bad.json"], capfd, "bad.json is not valid JSON")
-    complains(["train", "--out", "x", "--config"], capfd, "--config")

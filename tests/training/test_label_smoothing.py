@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from annotated.training.loss import LabelSmoothing, smoothed_cross_entropy
+from annotated.training.loss import LabelSmoothing
 
 PAD = 2
 SMOOTHINGS = [0.0, 0.1, 0.4, 0.9]
@@ -68,13 +68,8 @@ def test_a_prediction_of_0_for_padding_does_no_harm():
 
 @pytest.mark.parametrize(("size", "smoothing"), [(5, -0.1), (5, 1.0), (2, 0.1)])
 def test_impossible_smoothing_is_refused(size, smoothing):
-    value = str(smoothing if size == 5 else size)
-    with pytest.raises(ValueError, match=value):
+    with pytest.raises(ValueError, match="smoothing"):
         LabelSmoothing(size, PAD, smoothing)
-    with pytest.raises(ValueError, match=value):
-        smoothed_cross_entropy(
-            torch.randn(3, 4), torch.randn(size, 4), torch.randn(size), torch.tensor([0, 1, 1]), smoothing
-        )
 
 
 def test_log_probabilities_of_another_vocabulary_are_refused():

@@ -11,7 +11,7 @@ from tiny_runs import log_of, make_trainer, steps, weights
 from annotated.data.batches import Batch
 from annotated.devices import say
 from annotated.files import read_json
-from annotated.metrics import bleu, tokenized_bleu
+from annotated.metrics import Score, bleu, tokenized_bleu
 from annotated.tokenizers import WordTokenizer
 from annotated.training.distributed import stop_on_interrupt
 from annotated.training.loss import LabelSmoothing, SummedLoss, symmetric_divergence
@@ -168,7 +168,7 @@ def test_a_longer_run_keeps_the_warmup_it_was_begun_with(tmp_path):
 
 
 def test_the_log_has_the_bleu_of_the_epochs_asked_for(tmp_path, capfd):
-    make_trainer(tmp_path, epochs=4, bleu_every=2).fit()
+    make_trainer(tmp_path, epochs=4, metric="bleu", metric_every=2).fit()
     lines = [line for line in log_of(tmp_path) if "validation_loss" in line]
     assert ["validation_bleu" in line for line in lines] == [False, True, False, True]
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("epoch")]
@@ -182,7 +182,7 @@ def test_the_bleu_is_the_one_that_the_card_will_have(variant, measure, tmp_path,
         return " ".join(f"{i}-{i}" for i in ids)
 
     monkeypatch.setattr(WordTokenizer, "decode", in_halves)
-    trainer = make_trainer(tmp_path, max_steps=1, epochs=1, bleu_every=1, notes={"variant": variant})
+    trainer = make_trainer(tmp_path, max_steps=1, epochs=1, metric="bleu", notes={"variant": variant})
     trainer.fit()
     found = log_of(tmp_path)[-1]["validation_bleu"]
     by = {
@@ -195,17 +195,45 @@ def test_the_bleu_is_the_one_that_the_card_will_have(variant, measure, tmp_path,
 
 @pytest.mark.parametrize(("pair", "cut"), [("en-th", "char"), ("en-de", "13a"), (None, "13a")])
 def test_that_bleu_is_counted_as_the_target_language_asks(pair, cut, tmp_path):
-    trainer = make_trainer(tmp_path, bleu_every=1, notes={"pair": pair})
-    assert f"tok:{cut}|" in trainer.validation.measure_bleu(["a b c d"], ["a b c e"]).signature
+    trainer = make_trainer(tmp_path, metric="bleu", notes={"pair": pair})
+    assert f"tok:{cut}|" in trainer.validation.measure_text(["a b c d"], ["a b c e"]).signature
 
 
 def test_what_that_bleu_lacks_is_told_before_the_work(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "MeCab", None)
     monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
-    trainer = make_trainer(tmp_path, bleu_every=3, notes={"pair": "en-ja"})
-    with pytest.raises(ImportError, match="ja-mecab"):
-        trainer.fit()
-    assert trainer.progress.step == 0
+    with pytest.raises(ImportError, match="sacrebleu.ja"):
+        make_trainer(tmp_path, metric="bleu", notes={"pair": "en-ja"})
+
+
+def scores_of(monkeypatch, losses, values):
+    """Let validations return these losses, and these scores by the metric."""
+    losses, values = iter(losses), iter(values)
+    monkeypatch.setattr(Validation, "score", lambda *_: TokenScores(next(losses), 0.5, 1))
+    monkeypatch.setattr(Validation, "measure", lambda self, _: Score("it", next(values), ""))
+
+
+@pytest.mark.parametrize(("metric", "values"), [("wer", [30, 20, 25, 28, 40]), ("bleu", [10, 30, 20, 25, 5])])
+def test_the_best_checkpoint_and_patience_go_by_the_metric(metric, values, tmp_path, monkeypatch):
+    """The loss is lowest in the last epoch, the metric best in the second; the last value is the mean's."""
+    scores_of(monkeypatch, [4.0, 3.0, 2.0, 1.0], values)
+    settings = {"metric": metric, "average_of": "best", "average": 2, "keep": 2}
+    trainer = make_trainer(tmp_path, epochs=9, patience=2, **settings)
+    trainer.fit()
+    assert trainer.progress.epoch == 4
+    second = tmp_path / "checkpoints" / f"step-{2 * trainer.progress.epoch_batches:08d}"
+    assert weights(tmp_path) == weights(second)
+    found = [line[f"validation_{metric}"] for line in log_of(tmp_path) if "validation_loss" in line]
+    assert found == values[:4]
+
+
+def test_another_metric_begins_to_count_anew(tmp_path, monkeypatch):
+    scores_of(monkeypatch, [4.0, 5.0, 6.0, 7.0], [30, 20, 10])
+    make_trainer(tmp_path, epochs=1, average=0).fit()
+    trainer = make_trainer(tmp_path, epochs=3, patience=1, metric="wer", average=0)
+    trainer.fit(resume=True)
+    assert trainer.progress.epoch == 3
+    assert trainer.progress.best == 20
 
 
 def test_epochs_are_counted_from_1(tmp_path, capfd):

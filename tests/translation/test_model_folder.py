@@ -1,10 +1,8 @@
 """Model folders: what is saved comes back, what is damaged is named, and nothing is ever unpickled."""
 
 import pickle
-import shutil
 import struct
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 import torch
@@ -38,14 +36,6 @@ def folder(tmp_path):
 
 
 # ---- round trips
-
-
-def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
-    for variable in ("HOME", "USERPROFILE"):
-        monkeypatch.setenv(variable, str(tmp_path))
-    save_model("~/m", make(), WORDS, WORDS)
-    load_model("~/m")
-    assert find_model("~/m") == tmp_path / "m"
 
 
 @pytest.mark.parametrize("tied", ["all", "target", "none"])
@@ -168,16 +158,10 @@ def test_weights_are_loaded_all_or_none():
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"layers": 3}, "config.json: .*'layers'"),
         ({"N": "six"}, "config.json: N must .*not 'six'"),
-        ({"N": 1.5}, "config.json: N must .*not 1.5"),
         ({"N": 0}, "config.json: N must be a whole number from 1 to .* not 0"),
-        ({"dropout": None}, "config.json: dropout must .*not None"),
-        ({"h": 3}, "config.json: "),
-        ({"activation": "tanh"}, "config.json: activation must be .* not 'tanh'"),
         ({"tgt_vocab": 7}, "config.json: tied_embeddings='all' needs one vocabulary"),
         ({"d_ff": 10**13}, "config.json: d_ff must be a whole number from 1 to .* not 10000000000000"),
-        ({"layer_norm_eps": 10**400}, r"config.json: layer_norm_eps must be in \[0, 1\)"),
         ({"N": 2}, "model.safetensors: tensor .*layers.1.* is missing"),
     ],
 )
@@ -192,10 +176,7 @@ def test_impossible_settings_are_named_in_one_line(values, says, folder):
     ("values", "says"),
     [
         ({"format": 2}, "format 2 is unknown; this version reads 1"),
-        ({"format": None}, "format None is unknown"),
         ({"model": None}, "the settings 'model' are missing"),
-        ({"model": {}}, ".*'src_vocab'"),
-        ({"tokenizers": []}, "the settings 'tokenizers' are missing"),
         ({"tokenizers": {"src": "../../secret", "tgt": "tokenizer"}}, "tokenizers.src must be"),
         ({"tokenizers": {"src": "tokenizer"}}, "tokenizers.tgt must be"),
     ],
@@ -222,14 +203,6 @@ def test_a_tokenizer_of_another_size_is_refused(folder):
         load_model(folder)
 
 
-def test_a_loaded_model_does_not_hang_on_its_file(folder):
-    model, *_ = load_model(folder)
-    before = {name: parameter.detach().clone() for name, parameter in weights(model).items()}
-    with (folder / WEIGHTS).open("r+b") as file:
-        file.write(b"x" * (folder / WEIGHTS).stat().st_size)
-    assert all(torch.equal(parameter, before[name]) for name, parameter in weights(model).items())
-
-
 def test_loading_draws_no_random_numbers(folder):
     before = torch.get_rng_state()
     load_model(folder)
@@ -249,14 +222,6 @@ def test_two_models_have_no_mean(folder, tmp_path):
         with pytest.raises(ValueError, match=f"{other} and .*m are two models: their settings or tokenizers"):
             average_checkpoints([folder, tmp_path / other])
     average_checkpoints([folder, tmp_path / "same"])
-
-
-def test_a_checkpoint_of_an_older_version_may_name_fewer_settings(folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "older")
-    settings = read_json(folder / CONFIG)
-    del settings["model"]["layer_norm_eps"]
-    write_json(tmp_path / "older" / CONFIG, settings)
-    average_checkpoints([folder, tmp_path / "older"])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -288,11 +253,6 @@ def test_unlike_checkpoints_are_not_averaged(changed, folder, tmp_path):
             average_checkpoints(folders)
 
 
-def test_there_must_be_something_to_average():
-    with pytest.raises(ValueError, match="no checkpoints"):
-        average_checkpoints([])
-
-
 # ---- shipped models
 
 
@@ -321,14 +281,3 @@ def test_only_names_are_taken(name, shipped):
         load_pretrained(name)
     with pytest.raises(ValueError, match="is not the name of a shipped model"):
         load_pretrained(str(shipped / "secret"))
-
-
-def test_a_folder_of_the_same_name_is_not_taken_for_the_shipped_model(shipped, tmp_path):
-    (tmp_path / "small").mkdir()
-    assert load_pretrained("small").model.config == make().config
-    assert find_model("small") == Path("small")  # which asks for a folder first
-
-
-def test_a_model_that_is_nowhere(shipped):
-    with pytest.raises(FileNotFoundError, match="there is no model folder nope, and 'nope' is not the name"):
-        find_model("nope")
