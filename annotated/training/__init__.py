@@ -5,9 +5,9 @@
     loss         label smoothing (section 5.4), readable and fast, and R-Drop, which is newer than the paper
     schedule     the learning rate (section 5.3)
     validation   scores on the validation data
-    checkpoint   what a checkpoint holds; the mean of several
+    checkpoint   saving and resuming; the mean of several checkpoints
     run_folder   the folder of a run: checkpoints, the log, the lock
-    distributed  devices, precision, processes
+    distributed  the processes of a run
     config       the settings
     loop         the classic training loop, to read
 
