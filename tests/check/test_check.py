@@ -30,6 +30,15 @@ def classic() -> ModuleType:
     return load(FOLDER / "classic.py")
 
 
+def changed(folder: Path, old: str, new: str, file: str = "lessons.py") -> Path:
+    """Write a right file with one change, and without its contract."""
+    right = (FOLDER / file).read_text(encoding="utf-8")
+    assert old in right
+    path = folder / "mine.py"
+    path.write_text(right.replace(old, new).replace("CONTRACT = True", ""), encoding="utf-8")
+    return path
+
+
 @pytest.mark.parametrize("path", RIGHT, ids=lambda path: path.stem)
 def test_no_false_alarm_on_a_right_file(path: Path) -> None:
     report = run_file(path)
@@ -44,9 +53,6 @@ def test_the_package_keeps_its_own_laws(case: check.Case) -> None:
 
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_pre_norm_and_post_norm_are_told_not_judged(norm_first: bool) -> None:
-    def make_model(**sizes: float) -> torch.nn.Module:
-        return annotated.make_model(**sizes, norm_first=norm_first)  # type: ignore[arg-type]
-
     def make(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout):
         return annotated.make_model(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout, norm_first=norm_first)
 
@@ -65,9 +71,7 @@ def test_each_part_can_be_checked_in_a_notebook(part: str, classic: ModuleType) 
 
 
 def test_a_model_with_a_broken_part_is_not_called_whole(tmp_path: Path, capsys) -> None:
-    right = (FOLDER / "lessons.py").read_text(encoding="utf-8")
-    (tmp_path / "peeks.py").write_text(right.replace("dtype=torch.bool).tril()", "dtype=torch.bool).tril(1)"))
-    assert ends(["check", tmp_path / "peeks.py"]) == 1
+    assert ends(["check", changed(tmp_path, "dtype=torch.bool).tril()", "dtype=torch.bool).tril(1)")]) == 1
     assert "keeps its laws" not in capsys.readouterr().out
 
 
@@ -148,12 +152,10 @@ def test_a_file_that_cannot_be_executed_is_a_failure(text: str, tmp_path: Path) 
     assert "can be executed" in str(report)
 
 
-def test_forms_for_machines_agree(classic: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "wrong.py").write_text(
-        (FOLDER / "classic.py").read_text().replace("k=1).astype", "k=2).astype")
-    )
+def test_forms_for_machines_agree(tmp_path: Path) -> None:
+    path = changed(tmp_path, "k=1).astype", "k=2).astype", "classic.py")
     files = {form: tmp_path / f"out.{form}" for form in ("json", "junit")}
-    assert ends(["check", tmp_path / "wrong.py", "--json", files["json"], "--junit", files["junit"]]) == 1
+    assert ends(["check", path, "--json", files["json"], "--junit", files["junit"]]) == 1
     found = json.loads(files["json"].read_text())
     failed = {f["law"] for f in found["findings"] if f["status"] == "failed"}
     assert "causal mask" in failed
@@ -187,10 +189,8 @@ def test_stubs_have_hints_and_are_never_replaced(tmp_path: Path, capfd: pytest.C
 
 
 def test_an_error_in_one_part_is_shown_once_with_its_line(tmp_path: Path) -> None:
-    right = (FOLDER / "lessons.py").read_text(encoding="utf-8")
-    swapped = right.replace("self.src_attn(y, memory, memory", "self.src_attn(memory, memory, y")
-    (tmp_path / "swapped.py").write_text(swapped.replace("CONTRACT = True", ""), encoding="utf-8")
-    text = str(run_file(tmp_path / "swapped.py"))
+    path = changed(tmp_path, "self.src_attn(y, memory, memory", "self.src_attn(memory, memory, y")
+    text = str(run_file(path))
     assert text.count("self.src_attn(memory, memory, y") >= 1
     assert text.count("Traceback") + text.count("RuntimeError:") <= 4
     assert "site-packages" not in text
@@ -199,9 +199,7 @@ def test_an_error_in_one_part_is_shown_once_with_its_line(tmp_path: Path) -> Non
 def test_a_schedule_that_begins_with_step_one_is_told_and_does_not_stop_a_translation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    right = (FOLDER / "lessons.py").read_text(encoding="utf-8").replace("CONTRACT = True", "")
-    (tmp_path / "mine.py").write_text(right.replace("max(step, 1)", "step"), encoding="utf-8")
-    assert ends(["check", tmp_path / "mine.py"]) == 0
+    assert ends(["check", changed(tmp_path, "max(step, 1)", "step")]) == 0
     assert "step 0" in capsys.readouterr().out
 
 
