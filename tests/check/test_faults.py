@@ -1,5 +1,9 @@
 """Faults that learners make are found, and most are named."""
 
+import ast
+import builtins
+import inspect
+import re
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -8,6 +12,7 @@ import pytest
 
 from annotated import check
 from annotated.check.adapt import Code
+from annotated.check.law import MISTAKES
 from annotated.check.laws import CONTRACT
 
 HERE = Path(__file__).parent
@@ -44,3 +49,25 @@ def test_the_report_trusts_the_first_failed_law() -> None:
     inverted = faulty("classic", "causal mask inverted")
     parts = {"subsequent_mask": inverted.subsequent_mask, "greedy_decode": inverted.greedy_decode}
     assert check.run(parts).first_mistake().startswith("causal mask: the mask is inverted")
+
+
+SHARED = {"heads: after W^O": LAWS["heads: equation"], "probabilities": LAWS["generator: log-probabilities"]}
+
+
+@pytest.mark.parametrize("table", MISTAKES.keys() - {"seen"})
+def test_expressions_of_mistakes_name_what_their_law_knows(table: str) -> None:
+    source = inspect.getsource(inspect.getmodule((LAWS | SHARED)[table].holds))
+    given = re.findall(r"(\w+)=|\"(\w+)\"[]:]", source)
+    known = {name for names in given for name in names} | {"torch", "math", "softmax", "close", "got"}
+    for expression in MISTAKES[table].values():
+        used = {node.id for node in ast.walk(ast.parse(expression)) if isinstance(node, ast.Name)}
+        assert used <= known | set(dir(builtins))
+
+
+def test_what_has_a_usual_mistake_is_what_a_law_says() -> None:
+    paths = Path(inspect.getfile(check)).parent.rglob("*.py")
+    said = re.findall(r"\"([^\"\n]{12,})\"", "".join(path.read_text(encoding="utf-8") for path in paths))
+    said = [re.sub(r"\{[^}]*\}", "{}", text) for text in said]
+    forms = [re.escape(text).replace(r"\{\}", ".*") for text in said if len(text.replace("{}", "")) > 12]
+    for seen in MISTAKES["seen"].keys() - {"selected index k out of range"}:  # what PyTorch says
+        assert any(seen in text for text in said) or any(re.fullmatch(form, seen) for form in forms), seen
