@@ -33,10 +33,7 @@ Search = Callable[[Tensor], Sentences]  # of a padded batch
 
 
 def in_batches(
-    sentences: Sentences,
-    rows: int,
-    decode: Search,
-    each: Callable[..., Iterable[Sentences]] = map,
+    sentences: Sentences, rows: int, decode: Search, each: Callable[..., Iterable[Sentences]] = map
 ) -> Answers:
     """Decode sentences of like length together, the longest first; answers in the order of the questions.
 

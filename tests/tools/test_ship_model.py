@@ -20,13 +20,7 @@ from annotated.training.run_folder import LOG
 from annotated.training.schedule import rate
 from annotated.transformer.config import TransformerConfig
 from annotated.translation.evaluate import read_scores, score_split, score_tokens
-from annotated.translation.model_folder import (
-    CONFIG,
-    SETTINGS,
-    WEIGHTS,
-    load_model,
-    shipped_model,
-)
+from annotated.translation.model_folder import CONFIG, SETTINGS, WEIGHTS, load_model, shipped_model
 from annotated.translation.tensor_files import read_tensors
 from annotated.translation.translator import Translator, load_pretrained
 

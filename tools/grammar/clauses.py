@@ -5,23 +5,8 @@ from dataclasses import replace
 
 from tools.grammar import phrases, times, words
 from tools.grammar.dice import Dice
-from tools.grammar.lexicon import (
-    DETERMINERS,
-    MODALS,
-    PLAIN_VERBS,
-    PREPOSITIONS,
-    Complement,
-    Modal,
-    Verb,
-)
-from tools.grammar.syntax import (
-    Clause,
-    Element,
-    NounPhrase,
-    Phrase,
-    PrepositionalPhrase,
-    Pronoun,
-)
+from tools.grammar.lexicon import DETERMINERS, MODALS, PLAIN_VERBS, PREPOSITIONS, Complement, Modal, Verb
+from tools.grammar.syntax import Clause, Element, NounPhrase, Phrase, PrepositionalPhrase, Pronoun
 
 TENSES = (("past", 4.5), ("present", 2.5), ("future", 1.3))
 MOST_CIRCUMSTANCES = 3

@@ -6,14 +6,7 @@ from tools.grammar import clauses, phrases, states
 from tools.grammar.dice import Dice
 from tools.grammar.lexicon import CLAUSE_VERBS, MODALS, PLAIN_VERBS, Verb
 from tools.grammar.questions import affirmed
-from tools.grammar.syntax import (
-    Clause,
-    NounPhrase,
-    PrepositionalPhrase,
-    Pronoun,
-    Sentence,
-    Subordinate,
-)
+from tools.grammar.syntax import Clause, NounPhrase, PrepositionalPhrase, Pronoun, Sentence, Subordinate
 from tools.grammar.verb_groups import AIM_VERBS, GOAL_VERBS, PEOPLE, PERSON_VERBS, full_name, takes
 
 # Where one goes, and what for.

@@ -103,11 +103,7 @@ def typed_truths(source: NotebookNode) -> Findings:
     for position, cell in code_cells(source):
         for text in _strings(cell.source):
             if found := TYPED_TRUTH.search(text):
-                yield (
-                    position,
-                    "typed truth",
-                    f'"{found.group()}" in a string: print the number, or compute it',
-                )
+                yield position, "typed truth", f"{found.group()!r} in a string: print what was computed"
 
 
 def held_numbers(built: NotebookNode) -> Findings:
@@ -121,7 +117,7 @@ def held_numbers(built: NotebookNode) -> Findings:
                 yield (
                     position,
                     "about, no assert",
-                    f"{ABOUT} is not compared: assert the number's range here, or in a check cell below",
+                    f"assert the range of what {ABOUT} stands for, here or below",
                 )
 
 

@@ -67,10 +67,7 @@ def multi_headed_attention(code: Code) -> None:
     for x in [x for m, x, _ in calls if m is maps[3]]:
         kept = x.unflatten(-1, (2, 4)) != 0
         right = (kept.all(-1) == kept.any(-1)).all() and close(out, maps[3](x))
-        expect(
-            right,
-            "dropout acts on other numbers than the weights",
-        )
+        expect(right, "dropout acts on other numbers than the weights")
 
 
 @contract("04_feed_forward_and_embeddings", "feed_forward", "contract: PositionwiseFeedForward")
