@@ -1,14 +1,15 @@
-"""Files and folders that appear under their names only when they are whole; JSON, TOML, libraries."""
+"""Files and folders that appear under their names only when they are whole; lines, JSON, TOML, libraries."""
 
 import glob
 import hashlib
+import io
 import json
 import os
 import shutil
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -149,3 +150,21 @@ def sha256(path: Path) -> str:
     """Compute the checksum of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def split_lines(data: bytes, name: str, after: int = 0) -> list[str]:
+    """Split bytes into lines; `after` lines came before, in a file called `name`. Raises ValueError."""
+    return list(decode_lines(io.BytesIO(data), name, after))
+
+
+def decode_lines(lines: Iterable[bytes], name: str, after: int = 0) -> Iterator[str]:
+    """Decode lines of UTF-8, without their ends. Raises ValueError with the number of one that is not."""
+    for number, line in enumerate(lines, start=after + 1):
+        if number == 1 and b"\n" not in line and b"\r" in line:
+            yield from decode_lines(io.BytesIO(line.replace(b"\r", b"\n")), name)
+            return
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{name}, line {number}: {error}; convert the file with iconv -t utf8") from None
+        yield text.rstrip("\r\n")

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 import torch
 from tqdm import tqdm
 
-from annotated.data.text_files import split_lines
 from annotated.devices import find_device, say
+from annotated.files import split_lines
 from annotated.translation.translator import Translator
 
 FEWEST, MOST = 16, 1000  # lines for each thread that are translated together: at first, and at most later

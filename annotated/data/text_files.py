@@ -6,7 +6,6 @@ returns, spaces and byte order marks neither reach a model nor hide that two sen
 """
 
 import gzip
-import io
 import re
 import sys
 import zlib
@@ -22,7 +21,7 @@ import numpy as np
 
 from annotated.data.packed import PackedText, progress
 from annotated.data.pairs import ParallelText
-from annotated.files import require
+from annotated.files import decode_lines, require
 from annotated.tokenizers import normalize
 
 Name = str | PathLike[str]  # of a file
@@ -176,21 +175,3 @@ def iterate_lines(path: Name) -> Iterator[str]:
             yield from decode_lines(gzip.GzipFile(fileobj=file) if packed else file, str(path))
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ValueError(f"{path} is not a whole gzip file: {error}") from None
-
-
-def split_lines(data: bytes, name: str, after: int = 0) -> list[str]:
-    """Split bytes into lines; `after` lines came before, in a file called `name`. Raises ValueError."""
-    return list(decode_lines(io.BytesIO(data), name, after))
-
-
-def decode_lines(lines: Iterable[bytes], name: str, after: int = 0) -> Iterator[str]:
-    """Decode lines of UTF-8, without their ends. Raises ValueError with the number of one that is not."""
-    for number, line in enumerate(lines, start=after + 1):
-        if number == 1 and b"\n" not in line and b"\r" in line:
-            yield from decode_lines(io.BytesIO(line.replace(b"\r", b"\n")), name)
-            return
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{name}, line {number}: {error}; convert the file with iconv -t utf8") from None
-        yield text.rstrip("\r\n")

@@ -1,7 +1,6 @@
 """The examples of training do what they say, with models so small that it takes a moment."""
 
 import runpy
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import annotated
 from annotated.files import read_json, write_json
 from annotated.interop import to_marian
 from annotated.tokenizers import SentencePieceTokenizer
-from annotated.training.train import Stopped
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PAIRS = [(f"the cat number {i} sees a dog", f"die Katze {i} sieht einen Hund") for i in range(60)]
@@ -59,19 +57,6 @@ def test_an_opus_model_is_fine_tuned(tsv, tmp_path):
     assert all(tensor.isfinite().all() for tensor in tuned.model.state_dict().values())
 
 
-@pytest.mark.parametrize("resume", [False, True])
-def test_a_fine_tuning_that_is_stopped_ends_in_one_line(resume, monkeypatch):
-    def train(pairs, out, resume, **settings):
-        raise Stopped(f"stopped: {pairs} {out} {resume}")
-
-    monkeypatch.setattr(annotated, "train", train)
-    monkeypatch.setattr(annotated, "save_model", lambda *_: None)
-    monkeypatch.setattr("annotated.interop.load_marian", lambda name: ())
-    monkeypatch.setattr(sys, "argv", ["x", "opus", "mine.tsv", "run", *["--resume"] * resume])
-    with pytest.raises(SystemExit, match=f"^stopped: mine.tsv run {resume}$"):
-        runpy.run_path(str(EXAMPLES / "finetune_opus_mt.py"), run_name="__main__")
-
-
 def test_two_runs_are_compared(tsv, tmp_path, capfd):
     runs = [str(tmp_path / name) for name in "ab"]
     for run, seed in zip(runs, (0, 1), strict=True):
@@ -85,21 +70,3 @@ def test_two_runs_are_compared(tsv, tmp_path, capfd):
     assert lines[2].endswith(", on 60 sentences")
     assert found.difference.low <= found.difference.high
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("other", ["no-such-run", "multi30k-en-de"])
-def test_what_is_no_run_is_not_compared(other, tsv, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["x", str(tmp_path / other), other, tsv, "curves.png"])
-    with pytest.raises(SystemExit, match=f"{other} is not the folder of a run"):
-        runpy.run_path(str(EXAMPLES / "compare_runs.py"), run_name="__main__")
-
-
-def test_comparing_without_matplotlib_names_the_extra(tsv, tmp_path, monkeypatch):
-    run = tmp_path / "run"
-    run.mkdir()
-    for name, text in {"log.jsonl": '{"step": 1, "validation_loss": 1.0}', "training.json": "{}"}.items():
-        (run / name).write_text(text)
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    monkeypatch.setattr(sys, "argv", ["x", str(run), str(run), tsv, "curves.png"])
-    with pytest.raises(SystemExit, match="notebooks"):
-        runpy.run_path(str(EXAMPLES / "compare_runs.py"), run_name="__main__")

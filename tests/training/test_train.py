@@ -123,12 +123,6 @@ def test_a_wrong_argument_leaves_nothing_in_the_way(settings, says, tmp_path):
     train(tmp_path / "run", max_steps=1)
 
 
-@pytest.mark.parametrize("name", ["learning_rat", "lr", "src_vocab"])
-def test_an_unknown_setting_is_an_unexpected_argument(name, tmp_path):
-    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
-        train(tmp_path / "run", **{name: 1})
-
-
 def test_the_state_of_pytorch_is_given_back(tmp_path, whole):
     """Training works in any state, and leaves it as it was."""
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
