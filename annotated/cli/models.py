@@ -40,11 +40,9 @@ def export(args: argparse.Namespace) -> None:
     """Write a model for another engine; see `annotated export --help`. Raises as the writers do."""
     from annotated import interop  # takes longer to import than `average` takes to run
 
-    options = {}
-    if args.quantization is not None:
-        if args.to != "ctranslate2":
-            raise ValueError(f"--quantization is for --to ctranslate2, not {args.to}")
-        options["quantization"] = args.quantization
+    if args.quantization is not None and args.to != "ctranslate2":
+        raise ValueError(f"--quantization is for --to ctranslate2, not {args.to}")
+    options = {"quantization": args.quantization} if args.quantization else {}
     translator = Translator.load(args.model)
     write = getattr(interop, f"to_{args.to}")
     write(args.out, translator.model, translator.src_tokenizer, translator.tgt_tokenizer, **options)

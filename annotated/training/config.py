@@ -37,7 +37,7 @@ class TrainingConfig:
     compile: bool = False  # torch.compile: a faster model after a slow start
     patience: int = 0  # epochs without a better validation before training stops; 0 never stops
     keep: int = 5  # checkpoints kept, besides the newest
-    average: int = 5  # checkpoints averaged at the end (section 6.1); 0 or 1 takes one as it is
+    average: int = 5  # kept checkpoints averaged at the end (section 6.1); 0 or 1 takes one as it is
     average_of: Literal["last", "best"] = "last"  # checkpoints kept and averaged: newest, or best validated
     save_every: int = 0  # updates between checkpoints; 0 saves at the end of each epoch
     log_every: int = 50  # updates between lines of the log
@@ -50,8 +50,6 @@ class TrainingConfig:
         for name in ("learning_rate", "eps"):
             if getattr(self, name) == 0:
                 raise ValueError(f"{name} must be above 0")
-        if not self.average <= self.keep:
-            raise ValueError(f"average must be from 0 to keep, which is {self.keep}, not {self.average}")
 
     @classmethod
     def base(cls, **settings: Any) -> "TrainingConfig":

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch.nn import functional as F
 
 from annotated.data import Corpus, TokenBatches, encode_corpus
@@ -125,7 +124,7 @@ class Results:
     def __str__(self) -> str:
         scores = {"as written": self.bleu, "tokenized, lower-cased beforehand": self.tokenized_bleu}
         lines = [f"{name}: {found}" for name, found in scores.items() if found is not None]
-        perplexity = f"perplexity = {self.perplexity:.2f} per subword, accuracy = {self.accuracy:.1%}"
+        perplexity = f"perplexity = {self.perplexity:.2f} per token, accuracy = {self.accuracy:.1%}"
         return "\n".join([*lines, str(self.chrf), f"{perplexity}, no smoothing"])
 
     @classmethod
@@ -169,9 +168,8 @@ def score_split(
         older = moses_tokenized(found, language), moses_tokenized(references, language)
     room = translator.model.max_positions  # longer pairs have no perplexity
     pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer, room and room - 1)
-    batches = TokenBatches(
-        pairs, max(4096, int(np.maximum(pairs.src.lengths, pairs.tgt.lengths).max())), shuffle=False
-    )
+    longest = int(max(pairs.src.lengths.max(), pairs.tgt.lengths.max()))
+    batches = TokenBatches(pairs, max(4096, longest), shuffle=False)
     tokens = score_tokens(translator.model, batches.epoch(0))
     results = Results(
         corpus.name,

@@ -106,7 +106,7 @@ def test_the_best_checkpoint_is_what_is_left_if_the_mean_of_the_best_is_worse(tm
 
 @pytest.mark.parametrize("average", [0, 1])
 def test_without_averaging_the_last_weights_are_the_end(average, tmp_path):
-    make_trainer(tmp_path, average=average).fit()
+    make_trainer(tmp_path, keep=1, average=average).fit()
     assert weights(tmp_path) == weights(sorted((tmp_path / "checkpoints").iterdir())[-1])
 
 

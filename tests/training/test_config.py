@@ -17,7 +17,6 @@ from annotated.training.schedule import rate
     ("settings", "says"),
     [
         ({"epochs": 0}, "epochs"),
-        ({"average": 3, "keep": 2}, "average"),
         ({"precision": "float16"}, "precision"),
         ({"smoothing": 1.0}, "smoothing"),
         ({"clip": float("nan")}, "clip"),
