@@ -75,16 +75,12 @@ def own_files(src: Path | None, tgt: Path | None, flag: str) -> Text | None:
     """Return the user's pair of files, or one file that holds both sides; None if none is given."""
     if src is None and tgt is None:
         return None
-    both = [path for path in (src, tgt) if path is not None and {".tsv", *TABLES} & {*path.suffixes}]
-    if both and tgt is not None:
-        raise ValueError(f"{both[0]} holds both sides: give it as --{flag}src, without --{flag}tgt")
-    if both:
-        return both[0]
-    if src is None or tgt is None:
-        suffixes = ", ".join((".tsv", *TABLES))
+    tables = [path for path in (src, tgt) if path is not None and {".tsv", *TABLES} & {*path.suffixes}]
+    if tables == [src] and tgt is None:
+        return src
+    if src is None or tgt is None or tables or src.resolve() == tgt.resolve():
         raise ValueError(
-            f"--{flag}src and --{flag}tgt belong together, unless the first is a {suffixes} file"
+            f"--{flag}src and --{flag}tgt must name two files, a sentence a line, or --{flag}src alone a "
+            f"table of both sides ({', '.join(('.tsv', *TABLES))}), not {src} and {tgt}"
         )
-    if src.resolve() == tgt.resolve():
-        raise ValueError(f"--{flag}src and --{flag}tgt are one file, {src}")
     return src, tgt

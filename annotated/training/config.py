@@ -35,7 +35,7 @@ class TrainingConfig:
     subword_dropout: float = 0.0  # share of merges left out when training text is cut into subwords
     precision: Literal["float32", "bf16"] = "float32"  # bf16: matrix products in half precision
     compile: bool = False  # torch.compile: a faster model after a slow start
-    patience: int = 0  # epochs without a better validation before training stops; 0 never stops
+    patience: int = 0  # scored epochs without a better one before training stops; 0 never stops
     keep: int = 5  # checkpoints kept, besides the newest
     average: int = 5  # kept checkpoints averaged at the end (section 6.1); 0 or 1 takes one as it is
     average_of: Literal["last", "best"] = "last"  # checkpoints kept and averaged: newest, or best validated

@@ -155,14 +155,14 @@ def test_tables_are_read_by_the_columns_that_are_named(tmp_path, capfd):
 @pytest.mark.parametrize("flag", ["", "val-"])
 def test_a_file_with_both_sides_is_given_alone(flag, text, files, tmp_path, capfd):
     both = text / "both.tsv"
-    alone = f"{both} holds both sides: give it as --{flag}src, without --{flag}tgt"
+    alone = f"--{flag}src and --{flag}tgt must name two files"
     out = ["train", "--out", tmp_path / "o", *SMALL, *(files if flag else [])]
     complains([*out, f"--{flag}src", both, f"--{flag}tgt", text / "a.de"], capfd, alone)
     complains([*out, f"--{flag}src", text / "a.en", f"--{flag}tgt", both], capfd, alone)
     complains([*out, f"--{flag}tgt", both], capfd, alone)
     same = [f"--{flag}src", text / "a.en", f"--{flag}tgt", text / "run/../a.en"]
-    complains([*out, *same], capfd, f"--{flag}src and --{flag}tgt are one file")
-    complains([*out, f"--{flag}src", "a.txt"], capfd, "belong together")
+    complains([*out, *same], capfd, alone)
+    complains([*out, f"--{flag}src", "a.txt"], capfd, alone)
     assert not list((tmp_path / "o").glob("checkpoints/*"))
 
 
