@@ -19,6 +19,8 @@ def check(args: Namespace) -> int:
         mistake = report.first_mistake()
         print(f"{report.name:20}  {report.summary()}{'; first ' + mistake if mistake else ''}")
     for file in args.files:
+        if not file.is_file():
+            raise FileNotFoundError(f"{file} is not a file (a folder of files goes with --grade)")
         reports.append(run_file(file, args.adapter))
         print(reports[-1])
         print_hints(reports[-1], args.hints)
