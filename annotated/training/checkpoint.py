@@ -71,7 +71,7 @@ class Progress:
 
     def finished(self, config: TrainingConfig) -> bool:
         """Return whether the run has come to its end, perhaps early, after epochs without a better loss."""
-        stale = config.patience > 0 and self.stale >= config.patience
+        stale = self.metric == config.metric and 0 < config.patience <= self.stale
         return self.step >= config.max_steps or self.epoch >= config.epochs or stale
 
     def last_step(self, config: TrainingConfig) -> int:

@@ -22,19 +22,3 @@ def test_variables_that_name_no_other_process_mean_a_single_one(variables, monke
     with process_group(torch.device("cpu")):
         assert is_first()
         assert not dist.is_initialized()
-
-
-def test_a_process_takes_its_gpu_before_it_meets_the_others(monkeypatch):
-    """Else NCCL would take the first GPU in every process."""
-    done = []
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: done.append(device))
-    monkeypatch.setattr(dist, "init_process_group", lambda backend: done.append(backend))
-    monkeypatch.setattr(dist, "destroy_process_group", lambda: done.append("over"))
-    with process_group(torch.device("cuda", 1)):
-        pass
-    assert done == [torch.device("cuda", 1), "cpu:gloo,cuda:nccl", "over"]
-    done.clear()
-    with process_group(torch.device("cpu")):
-        pass
-    assert done == ["gloo", "over"]
