@@ -35,6 +35,7 @@ $(READY): $(INSTALLED)
 	@rm -f $(INSTALLED)-*
 	$(BIN)/$(INSTALL) --no-deps --editable .
 	@touch $@
+	@echo "Ready. \`make lab\` opens the notebooks; \`source $(BIN)/activate\` brings the command annotated."
 
 lab: $(READY) ## open the notebooks in JupyterLab
 	$(BIN)/python -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) --LabApp.default_url=/lab/tree/notebooks

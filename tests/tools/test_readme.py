@@ -50,6 +50,7 @@ def first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         save_model(tmp_path / "runs" / run, EncoderDecoder.from_config(config), tokenizer, tokenizer)
     for side in ("en", "de"):
         (tmp_path / f"test.{side}").write_text("A dog runs.\nTwo men sit.\n", encoding="utf-8")
+    (tmp_path / "test.tsv").write_text("A dog runs.\tEin Hund rennt.\n", encoding="utf-8")
     (tmp_path / "en.txt").write_text("\n".join(ENGLISH) + "\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
