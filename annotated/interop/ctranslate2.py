@@ -47,7 +47,6 @@ def to_ctranslate2(
     Matrices are stored as `quantization`, one of `QUANTIZATIONS`; a table of sinusoids has 1,024 positions.
     Raises ValueError for a variant, or tokenizers that do not fit the model.
     """
-    check_quantization(quantization)
     check_exportable(model, src_tokenizer, tgt_tokenizer)
     spec = specification(model)
     spec.config.add_source_bos = START in src_tokenizer.before
@@ -61,12 +60,6 @@ def to_ctranslate2(
         save_tokenizer(src_tokenizer, new, "src_tokenizer")
         save_tokenizer(tgt_tokenizer, new, "tgt_tokenizer")
         write_readme(new)
-
-
-def check_quantization(quantization: str) -> None:
-    """Raise ValueError for an unknown quantization."""
-    if quantization not in QUANTIZATIONS:
-        raise ValueError(f"quantization must be one of {', '.join(QUANTIZATIONS)}, not {quantization!r}")
 
 
 def specification(model: EncoderDecoder) -> Any:
@@ -220,7 +213,8 @@ def load_copy(
 
     Where nothing can be written there, the copy is only in memory.
     """
-    check_quantization(quantization)  # it becomes a folder's name
+    if quantization not in QUANTIZATIONS:  # it becomes a folder's name
+        raise ValueError(f"quantization must be one of {', '.join(QUANTIZATIONS)}, not {quantization!r}")
     check_exportable(model, src, tgt)
     library = require("ctranslate2", extra="interop")
     sides = [(t.vocabulary, t.before, t.after) for t in (src, tgt)]
@@ -252,7 +246,8 @@ def digest_weights(model: EncoderDecoder) -> str:
 
 
 def versions(model: EncoderDecoder) -> list[Any]:
-    """Collect what changes with a part, an attribute or, unless written through `.data`, a weight."""
-    changes = [0 if p.is_inference() else p._version for p in model.parameters()]
+    """Collect what changes with a part, an attribute or, unless written through `.data`, a tensor."""
+    tensors = [*model.parameters(), *model.buffers()]
+    changes = [(id(tensor), 0 if tensor.is_inference() else tensor._version) for tensor in tensors]
     attributes = [(k, id(v)) for m in model.modules() for k, v in vars(m).items() if k != "training"]
     return [changes, attributes]

@@ -59,9 +59,9 @@ def from_torch(
     """Return a model with a copy of the stacks of PyTorch's Transformer; embeddings and generator are new.
 
     `settings` are the fields of `TransformerConfig` that PyTorch's module does not decide:
-    `tied_embeddings` (by default "none"), `positions`, `max_len`. Raises ValueError for stacks that our model
-    does not compute: of two heights, of layers that differ, without biases, or in post-norm with the final
-    norms that PyTorch's constructor adds (pass `custom_encoder` and `custom_decoder` without them).
+    `tied_embeddings`, `positions`, `max_len`. Raises ValueError for stacks that our model does not compute,
+    such as post-norm with the final norms that PyTorch's constructor adds (pass `custom_encoder` and
+    `custom_decoder` without them).
     """
     first: Any = transformer.encoder.layers[0]
     options = {

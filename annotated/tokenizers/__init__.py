@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from annotated.files import read_json
-from annotated.tokenizers.common import END, PAD, SPECIALS, START, UNK, Form, Tokenizer, normalize
+from annotated.tokenizers.common import END, PAD, SPECIALS, START, UNK, Tokenizer, normalize
 from annotated.tokenizers.subwords import MarianTokenizer, SentencePieceTokenizer
 from annotated.tokenizers.words import CharacterTokenizer, WordTokenizer, word_splitter
 
@@ -20,7 +20,6 @@ __all__ = [
     "START",
     "UNK",
     "CharacterTokenizer",
-    "Form",
     "MarianTokenizer",
     "SentencePieceTokenizer",
     "Tokenizer",

@@ -7,12 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 SPECIALS = ("<s>", "</s>", "<blank>", "<unk>")
 START, END, PAD, UNK = range(4)
-
-Form = Literal["NFC", "NFKC"]
 
 # Control characters go, except those that `str.split` counts as white space. U+200B, U+2060 and U+FEFF are
 # spaces without width, which it does not know.
@@ -20,17 +18,21 @@ _INVISIBLE: dict[int, str | None] = {i: None for i in (*range(32), *range(127, 1
 _INVISIBLE |= dict.fromkeys((0x200B, 0x2060, 0xFEFF), " ")
 
 
-def normalize(text: str, form: Form = "NFC") -> str:
-    """Return text in one Unicode form, with one plain space between words and none around them.
+def normalize(text: str) -> str:
+    """Return text in Unicode's form NFC, with one plain space between words and none around them.
 
     White space of every kind (line ends, tabs, no-break and zero-width spaces, byte order marks) counts as a
     space, control characters are removed, and text without a visible character becomes "". A second call
-    changes nothing. `form` is "NFC", or "NFKC", which also replaces ligatures, full-width letters and the
-    like with plain ones.
+    changes nothing.
     """
-    text = " ".join(unicodedata.normalize(form, text.translate(_INVISIBLE)).split())
+    text = " ".join(unicodedata.normalize("NFC", text.translate(_INVISIBLE)).split())
     # Joiners and direction marks belong to words of some languages, but alone they say nothing.
     return text if any(unicodedata.category(c) not in ("Cf", "Zs") for c in text) else ""
+
+
+def without_surrogates(text: str) -> str:
+    """Replace lone surrogates, which have no UTF-8, with U+FFFD."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def count_tokens(
@@ -54,7 +56,6 @@ class Tokenizer(ABC):
     Attributes:
         before, after: ids that the encoder reads before and after a sentence.
         forbidden_ids: ids that search must not generate, because they would break the line.
-        replaced: number of lone surrogates that `encode` has replaced so far.
     """
 
     kind: ClassVar[str]
@@ -62,7 +63,6 @@ class Tokenizer(ABC):
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = (END,)
     forbidden_ids: tuple[int, ...] = ()
-    replaced = 0
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         """Number the tokens in order. Raises ValueError for one twice, or other symbols than the four."""
@@ -113,8 +113,3 @@ class Tokenizer(ABC):
     @abstractmethod
     def load(cls, folder: Path, name: str) -> Self:
         """Read the files of `save`. Raises FileNotFoundError, or ValueError if one is corrupt."""
-
-    def _without_surrogates(self, text: str) -> str:
-        text, count = re.subn("[\ud800-\udfff]", "\ufffd", text)
-        self.replaced += count
-        return text

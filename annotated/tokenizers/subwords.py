@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, ClassVar, Self
 
 from annotated.files import read_json, replacing, write_json
-from annotated.tokenizers.common import SPECIALS, UNK, Tokenizer
+from annotated.tokenizers.common import SPECIALS, UNK, Tokenizer, without_surrogates
 
 # SentencePiece writes a space as U+2581, so that character itself must be written in another way to come
 # back. We spell it with an escape from the private use area, which is rare in text, and spell the escape
@@ -26,11 +26,12 @@ _TRAINABLE: dict[int, str | None] = dict.fromkeys(map(ord, "\0\t\r\u2581\u2585")
 _TRAINABLE |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")  # lone surrogates
 
 _MOST_PIECES = 1_000_000  # SentencePiece's time grows with what it is asked for, however small the text
-SAMPLE = 500_000  # lines, evenly spaced: more change few pieces, but take minutes and gigabytes
+MOST_LINES = 500_000  # lines, evenly spaced: more change few pieces, but take minutes and gigabytes
 
 _TRAINING: dict[str, Any] = {
     "model_type": "bpe",
     "byte_fallback": True,
+    "character_coverage": 0.9999,
     "normalization_rule_name": "identity",
     "remove_extra_whitespaces": False,
     "hard_vocab_limit": False,  # a small text gives a small vocabulary, not an error
@@ -87,7 +88,7 @@ class SentencePieceTokenizer(Subwords):
     """Byte-pair encoding (section 5.1) with byte fallback: `decode(encode(text)) == text`.
 
     No text is unknown, white space is kept as it is, and nothing is normalized. The one exception is a lone
-    surrogate, which is no character: it becomes U+FFFD, and `replaced` counts how often that was done.
+    surrogate, which is no character: it becomes U+FFFD.
     """
 
     kind: ClassVar[str] = "sentencepiece"
@@ -97,18 +98,17 @@ class SentencePieceTokenizer(Subwords):
         super().__init__(model)
 
     @classmethod
-    def train(cls, sentences: Iterable[str], vocab_size: int, character_coverage: float = 0.9999) -> Self:
+    def train(cls, sentences: Iterable[str], vocab_size: int) -> Self:
         """Learn `vocab_size` pieces from `sentences`; give it both languages for a shared vocabulary.
 
-        The same sentences give the same pieces; of more than `SAMPLE` lines, an even sample is used.
-        Characters outside the most frequent `character_coverage` are spelled in bytes. A text too small for
-        `vocab_size` gives as many pieces as it can, with a warning. Raises ValueError if there is no text, or
-        if `vocab_size` has no room for the four symbols, 256 bytes and the text's characters.
+        Of more than `MOST_LINES` lines, an even sample is used. The rarest characters are spelled in bytes. A
+        text too small for `vocab_size` gives as many pieces as it can, with a warning. Raises ValueError if
+        there is no text, or if `vocab_size` has no room for the symbols, 256 bytes and the text's characters.
         """
         least = len(SPECIALS) + 256
         if not least <= vocab_size <= _MOST_PIECES:
             raise ValueError(f"vocab_size must be from {least} to {_MOST_PIECES:,}, not {vocab_size}")
-        tokenizer = cls(_train(sentences, vocab_size=vocab_size, character_coverage=character_coverage))
+        tokenizer = cls(_train(sentences, vocab_size))
         if len(tokenizer) < vocab_size:
             message = f"the text yields {len(tokenizer):,} pieces, fewer than the {vocab_size:,} asked for"
             warnings.warn(message, stacklevel=2)
@@ -142,7 +142,7 @@ class SentencePieceTokenizer(Subwords):
         return self._processor.encode([self._escaped(sentence) for sentence in sentences], out_type=int)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of `ids`; special symbols give nothing, bytes that form no character give U+FFFD."""
+        """Return the text of `ids`; special symbols give nothing, torn characters give U+FFFD."""
         text = self._processor.decode([int(i) for i in ids if i > UNK])
         return re.sub(f"{_ESCAPE}([em])", lambda match: _ESCAPE if match[1] == "e" else _SPACE_MARK, text)
 
@@ -158,7 +158,7 @@ class SentencePieceTokenizer(Subwords):
         return cls(cls._read(folder, name)[0])
 
     def _escaped(self, text: str) -> str:
-        text = self._without_surrogates(text)
+        text = without_surrogates(text)
         return text.replace(_ESCAPE, _ESCAPE + "e").replace(_SPACE_MARK, _ESCAPE + "m")
 
     @cached_property
@@ -182,7 +182,7 @@ class MarianTokenizer(Subwords):
 
     def split(self, text: str) -> list[str]:
         """Cut text into pieces; the first is the target language, where one is named."""
-        text = self._without_surrogates(text)
+        text = without_surrogates(text)
         code, found, rest = text.partition("<<")
         if found and code.startswith(">>"):
             return [code + found, *self._processor.encode(rest, out_type=str)]
@@ -201,7 +201,7 @@ class MarianTokenizer(Subwords):
         return cls(model, saved["vocabulary"])
 
 
-def _train(sentences: Iterable[str], **sizes: Any) -> bytes:
+def _train(sentences: Iterable[str], vocab_size: int) -> bytes:
     """Have SentencePiece learn from `sentences`; returns the content of its file."""
     import sentencepiece
 
@@ -211,19 +211,19 @@ def _train(sentences: Iterable[str], **sizes: Any) -> bytes:
     model = io.BytesIO()
     lines = (line.translate(_TRAINABLE) for sentence in sentences for line in sentence.split("\n"))
     usable = [line for line in lines if line.strip()]
-    usable = usable[:: math.ceil(len(usable) / SAMPLE) or 1]
+    usable = usable[:: math.ceil(len(usable) / MOST_LINES) or 1]
     if not usable:
         raise ValueError("a tokenizer cannot be trained on no text")
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(usable), model_writer=model, **sizes, **_TRAINING
+            sentence_iterator=iter(usable), model_writer=model, vocab_size=vocab_size, **_TRAINING
         )
     except RuntimeError as error:
         need = re.search(r"required_chars\. -?\d+ vs (\d+)", str(error))
         if not need:
             raise ValueError(f"SentencePiece cannot learn from this text: {error}") from None
         least = f"the symbols, 256 bytes and the characters of this text need {need[1]}"
-        raise ValueError(f"vocab_size is {sizes['vocab_size']}, but {least}") from None
+        raise ValueError(f"vocab_size is {vocab_size}, but {least}") from None
     return model.getvalue()
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import regex
 
 from annotated.files import read_json, require, write_json
-from annotated.tokenizers.common import END, SPECIALS, UNK, Tokenizer, count_tokens
+from annotated.tokenizers.common import END, SPECIALS, UNK, Tokenizer, count_tokens, without_surrogates
 
 
 class WordTokenizer(Tokenizer):
@@ -57,7 +57,7 @@ class WordTokenizer(Tokenizer):
 
     def split(self, text: str) -> list[str]:
         """Cut text into words, lower-cased if `lower`; a lone surrogate becomes U+FFFD."""
-        words = self._cut(self._without_surrogates(text))
+        words = self._cut(without_surrogates(text))
         return [word.lower() for word in words] if self.lower else words
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -109,13 +109,13 @@ class CharacterTokenizer(Tokenizer):
         self.forbidden_ids = tuple(i for i, token in enumerate(self.vocabulary) if re.search("[\r\n]", token))
 
     @classmethod
-    def train(cls, sentences: Iterable[str], vocab_size: int | None = None, min_freq: int = 1) -> Self:
+    def train(cls, sentences: Iterable[str], vocab_size: int | None = None) -> Self:
         """Learn characters, the most frequent first; `vocab_size` limits them, the four symbols included."""
-        return cls(count_tokens(sentences, cls([]).split, min_freq, vocab_size))
+        return cls(count_tokens(sentences, cls([]).split, 1, vocab_size))
 
     def split(self, text: str) -> list[str]:
         """Cut text into grapheme clusters; a lone surrogate becomes U+FFFD."""
-        return regex.findall(r"\X", self._without_surrogates(text))
+        return regex.findall(r"\X", without_surrogates(text))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`: U+FFFD for `<unk>`, nothing for other special symbols."""

@@ -16,7 +16,7 @@ from annotated.data.user_corpus import Text, own_corpus
 from annotated.devices import default_torch_state, find_device, is_first, say
 from annotated.files import cached_folder
 from annotated.tokenizers import KINDS, Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
-from annotated.tokenizers.subwords import SAMPLE
+from annotated.tokenizers.subwords import MOST_LINES
 from annotated.training.config import TEXT, Preset, TrainingConfig
 from annotated.training.distributed import broadcast, process_group, raise_on_all_ranks
 from annotated.training.run_folder import LOG, RunFolder
@@ -220,7 +220,7 @@ def new_model(
 
     def learn(kind: str, language: str | None, *sides: str) -> Tokenizer:
         texts = [getattr(text, side) for side in sides]
-        every = math.ceil(sum(map(len, texts)) / SAMPLE) if kind == "subwords" else 1
+        every = math.ceil(sum(map(len, texts)) / MOST_LINES) if kind == "subwords" else 1
 
         def train() -> Tokenizer:
             return train_tokenizer(kind, chain(*(text[::every] for text in texts)), vocab, language)

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotated.data import EncodedPairs, TokenBatches, data_gen
-from annotated.data.batches import mixed_seed
 
 
 def pairs_of(lengths):
@@ -94,12 +93,6 @@ def test_an_epoch_can_be_taken_up_at_any_batch():
     whole = [batch.lines for batch in batches.epoch(2)]
     for start in (0, 1, len(whole) - 1, len(whole)):
         assert [batch.lines for batch in batches.epoch(2, start)] == whole[start:]
-
-
-def test_each_seed_and_epoch_has_its_own_stream():
-    places = [(0, 0), (0, 1), (1, 0), (1, 1), (2**32, 0), (2**40 + 1, 1), (11, 1), (1, 11)]
-    streams = [torch.Generator().manual_seed(mixed_seed(*place)) for place in places]
-    assert len({tuple(torch.randperm(20, generator=stream).tolist()) for stream in streams}) == len(places)
 
 
 def test_a_pair_that_fits_no_batch_is_named():

@@ -147,12 +147,3 @@ def test_the_real_multi30k(multi30k_folder):
     french = multi30k("en-fr", "tok")
     assert french["train"].src == tok["train"].src
     assert len(french["test_2017_flickr"]) == 1_000
-
-
-def test_the_real_words_and_phones(multi30k_folder):
-    """Pairs with equal sides are words that are spelled as they are spoken."""
-    if not (multi30k_folder.parent / "sigmorphon2020").exists():
-        pytest.skip("SIGMORPHON 2020 is not in $ANNOTATED_DATA")
-    corpus = load_corpus("sigmorphon2020", "fre")
-    assert [len(split) for split in corpus.splits.values()] == [3600, 450, 450]
-    assert corpus["train"].tgt[0] == "a b ɑ̃ d ɔ n e"

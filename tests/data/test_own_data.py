@@ -84,30 +84,6 @@ def test_no_score_leans_on_a_language_that_nobody_named(run, files, tmp_path, ca
     assert json.loads(scores.read_text(encoding="utf-8"))["pair"] == "en-de"
 
 
-def test_the_language_decides_how_bleu_counts(run, files, capfd):
-    asked = ["evaluate", "--model", str(run), *files, "--beam", "1"]
-    for more, cut in (
-        (["--pair", "en-th"], "tok:char"),
-        (["--pair", "en-zh"], "tok:zh"),
-        (["--pair", "en-zh", "--bleu-tokenize", "intl"], "tok:intl"),
-        (["--pair", "en-th", "--bleu-tokenize", "13a"], "tok:13a"),
-        ([], "tok:13a"),
-    ):
-        assert main([*asked, *more]) == 0
-        out = capfd.readouterr().out
-        assert cut in out.splitlines()[0]
-        assert "tokenized" not in out
-    complains([*asked, "--bleu-tokenize", "moses"], capfd, "no tokenizer 'moses'", "13a", "zh")
-
-
-def test_words_want_a_language_that_spacy_has(files, tmp_path, capfd):
-    asked = ["train", *files, "--out", tmp_path / "o", *SMALL, "--tokenizer", "words"]
-    for pair in ("lex_attrs-de", "xyz-de"):
-        complains([*asked, "--pair", pair], capfd, repr(pair.partition("-")[0]))
-    complains([*asked, "--pair", "en.stop_words-de"], capfd, "not a pair of language codes")
-    assert main([*map(str, asked), "--pair", "en-de"]) == 0
-
-
 def test_words_without_a_language_are_cut_at_white_space(files, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
     asked = ["train", *files, "--out", str(tmp_path / "o"), *SMALL, "--tokenizer", "words"]
@@ -135,14 +111,6 @@ def test_each_side_has_its_own_units_of_text(text, tmp_path):
     assert steps[-1] == 2
 
 
-def test_equal_sides_are_dropped_where_asked(tmp_path, capfd):
-    path = tmp_path / "copies.tsv"
-    path.write_text("".join(f"{i}\t{i}\n" for i in range(60)), encoding="utf-8")
-    asked = ["train", "--src", path, "--out", tmp_path / "o", *SMALL]
-    complains(asked, capfd, "--keep-equal")
-    complains([*asked, "--tokenizer", "chars", "--no-keep-equal"], capfd, "--keep-equal")
-
-
 def test_tables_are_read_by_the_columns_that_are_named(tmp_path, capfd):
     path = tmp_path / "table.csv"
     path.write_text("id,en,de\n" + "".join(f"{i},dog {i},Hund {i}\n" for i in range(60)), encoding="utf-8")
@@ -164,9 +132,3 @@ def test_a_file_with_both_sides_is_given_alone(flag, text, files, tmp_path, capf
     complains([*out, *same], capfd, alone)
     complains([*out, f"--{flag}src", "a.txt"], capfd, alone)
     assert not list((tmp_path / "o").glob("checkpoints/*"))
-
-
-def test_own_text_and_a_corpus_exclude_each_other(files, tmp_path, capfd):
-    out = ["train", "--out", tmp_path / "o", *SMALL]
-    complains([*out, *files, "--corpus", "grammar"], capfd, "one of the two, --corpus grammar or --src")
-    complains([*out, "--corpus", "own"], capfd, "--corpus own needs --src")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.data import Corpus, ParallelText, read_lines, read_pairs, read_parallel, read_tsv, split_lines
+from annotated.data import ParallelText, read_lines, read_pairs, read_parallel, read_tsv, split_lines
 
 
 def write(path, data):
@@ -85,12 +85,6 @@ def test_sides_of_different_length_name_both_files_and_counts(tmp_path):
         read_parallel(src, tgt)
 
 
-def test_no_pair_at_all_is_an_error(tmp_path):
-    src, tgt = write(tmp_path / "src", b"\na\n"), write(tmp_path / "tgt", b"A\n\n")
-    with pytest.raises(ValueError, match=r"src and .*tgt: no pair is left"):
-        read_parallel(src, tgt)
-
-
 def test_tsv_reads_two_columns_and_ignores_further_ones(tmp_path):
     text = read_tsv(write(tmp_path / "t.tsv", b"a\tA\r\nb\tB\tCC-BY #1\n\n\tC\nd\t\n"))
     assert list(text) == [("a", "A"), ("b", "B")]
@@ -157,16 +151,6 @@ def test_a_column_of_numbers_is_no_text(name, tmp_path):
     write_table(tmp_path / name)
     with pytest.raises(ValueError, match=f"{name}: column id holds int64, not text"):
         read_pairs(tmp_path / name, ("id", "en"))
-
-
-def test_tsv_line_without_a_tab_is_named(tmp_path):
-    with pytest.raises(ValueError, match="line 2: no tab"):
-        read_tsv(write(tmp_path / "t.tsv", b"a\tA\nno tab here\n"))
-
-
-def test_parallel_text_checks_its_lengths():
-    with pytest.raises(ValueError, match=r"mine: 1 source sentences, 2 target sentences and 1 line"):
-        ParallelText(["a"], ["A", "B"], [1], "mine")
 
 
 def test_take_keeps_pairs_and_lines_together():

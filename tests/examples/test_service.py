@@ -28,16 +28,10 @@ FOLDER = Path(__file__).parents[2] / "examples" / "service"
 SECONDS = 3  # until the servers of these tests give a request up
 
 
-def module(name):
-    """A script of the example's folder, imported."""
-    spec = util.spec_from_file_location(f"service_{name}", FOLDER / f"{name}.py")
-    found = util.module_from_spec(spec)
-    sys.modules[spec.name] = found
-    spec.loader.exec_module(found)
-    return found
-
-
-app = module("app")
+spec = util.spec_from_file_location("service_app", FOLDER / "app.py")
+app = util.module_from_spec(spec)
+sys.modules[spec.name] = app
+spec.loader.exec_module(app)
 
 
 @pytest.fixture(scope="module")
@@ -118,13 +112,6 @@ def test_many_clients_each_get_their_own(address, expected):
     assert after["waiting"] == 0
 
 
-def test_the_page_asks_for_nothing_elsewhere(address):
-    page = httpx.get(address)
-    assert page.headers["content-type"].startswith("text/html")
-    assert "http" not in page.text.removeprefix("<!doctype html>").replace("http-equiv", "")
-    assert 'fetch("translate"' in page.text
-
-
 def test_nobody_else_on_the_network_is_served():
     assert app.Settings().host == "127.0.0.1"
 
@@ -160,36 +147,6 @@ def test_a_bad_request_is_told_why_and_harms_nobody(body, status, says, address)
     assert says in answer.json()["detail"]
     assert not answer.json()["detail"].startswith(":")
     assert ask(address, ENGLISH[:1]).json() == {"translations": GERMAN[:1]}
-
-
-def test_other_paths_and_methods(address):
-    assert httpx.get(f"{address}/translate").status_code == 405
-    assert httpx.get(f"{address}/../app.py").status_code == 404
-    assert httpx.delete(f"{address}/health").status_code == 405
-
-
-def test_a_model_that_is_not_there_is_told_in_a_line(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(sys, "argv", ["app.py", "--model", str(tmp_path / "nope")])
-    with pytest.raises(SystemExit):
-        app.main()
-    assert "nope" in capfd.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    "flag", ["--beam=0", "--letters=-1", "--seconds=nan", "--seconds=0", "--port=99999", "--connections=0"]
-)
-def test_an_impossible_limit_is_a_usage_error(flag, monkeypatch, capfd):
-    monkeypatch.setattr(sys, "argv", ["app.py", flag])
-    with pytest.raises(SystemExit) as ended:
-        app.main()
-    assert ended.value.code == 2
-    assert flag.split("=")[0] in capfd.readouterr().err.splitlines()[-1]
-
-
-def test_as_many_connections_are_served_as_was_said(folder):
-    with served(folder, connections=2) as (address, _), httpx.Client() as one, httpx.Client() as two:
-        assert [http.get(f"{address}/health").status_code for http in (one, two)] == [200, 200]
-        assert httpx.get(f"{address}/health").status_code == 503
 
 
 # ---- clients that dawdle
@@ -252,17 +209,6 @@ def test_what_was_asked_for_before_the_end_is_answered(folder):
         assert all(answer == wanted for answer in answers)
         process.wait(60)
         assert "Traceback" not in process.stderr.read()
-
-
-def test_a_killed_server_leaves_nothing_that_keeps_the_next_one_from_starting(folder):
-    with served(folder) as (address, process), ThreadPoolExecutor(4) as pool:
-        begun = [pool.submit(ask, address, ENGLISH * 20) for _ in range(4)]
-        process.kill()
-        for each in begun:
-            error = each.exception(60)  # told at once, not left waiting
-            assert isinstance(error, httpx.TransportError) or each.result().status_code == 200
-    with served(folder) as (address, _):
-        assert ask(address, ENGLISH).json() == {"translations": GERMAN}
 
 
 # ---- the queue, without a server
@@ -331,21 +277,6 @@ def test_who_comes_when_too_many_wait_is_sent_away_whole():
     with_batcher(scene)
 
 
-def test_what_was_given_up_is_not_translated():
-    async def scene(batcher, slow):
-        [first] = begin(batcher, "a")
-        await asyncio.sleep(0.05)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(batcher.ask(["b", "c"]), 0.05)
-        [last] = begin(batcher, "d")
-        await asyncio.sleep(0.05)
-        slow.go.set()
-        assert await asyncio.gather(first, last) == [["A"], ["D"]]
-        assert slow.batches == [["a"], ["d"]]
-
-    with_batcher(scene)
-
-
 def test_a_batch_that_fails_tells_who_waits_and_the_next_is_translated():
     async def scene(batcher, slow):
         slow.go.set()
@@ -395,32 +326,4 @@ def test_a_busy_service_says_so_and_gives_up_in_time():
     asyncio.run(play())
 
 
-def test_health_says_when_nothing_translates_any_more():
-    service = app.create_app(Waiting(), app.Settings())
-
-    async def play():
-        transport = httpx.ASGITransport(service)
-        async with (
-            service.router.lifespan_context(service),
-            httpx.AsyncClient(transport=transport, base_url="http://x") as http,
-        ):
-            service.state.worker.cancel()
-            await asyncio.sleep(0.05)
-            assert (await http.get("/health")).status_code == 503
-
-    asyncio.run(play())
-
-
 # ---- the measuring client
-
-
-def test_the_client_counts_answers_of_each_kind(address, capsys):
-    load = module("load")
-    load.SENTENCES = ENGLISH
-    asyncio.run(load.measure(address, [1, 3], 0.5))
-    head, _, *rows = capsys.readouterr().out.splitlines()
-    assert [row.split(" | ")[0] for row in rows] == ["| 1", "| 3"]
-    assert all(row.count("|") == head.count("|") for row in rows)
-    assert all(row.endswith("none |") for row in rows)
-    asyncio.run(load.measure("http://127.0.0.1:9", [1], 0.1))
-    assert "× ConnectError" in capsys.readouterr().out

@@ -6,14 +6,14 @@ import pickle
 import pytest
 import sentencepiece
 import torch
-from interop_models import ENGLISH, GERMAN, MISSING, Bomb, logits, spm, subwords, taught, toy
+from interop_models import ENGLISH, GERMAN, MISSING, Bomb, logits, spm, subwords, toy
 from safetensors.torch import load_file, save_file
 
 import annotated
 from annotated.files import read_json, write_json
 from annotated.interop import load_marian, to_marian
 from annotated.search.greedy import greedy_decode
-from annotated.tokenizers import MarianTokenizer, WordTokenizer
+from annotated.tokenizers import MarianTokenizer
 from annotated.transformer.attention import padding_mask
 from annotated.transformer.positions import sinusoids
 from annotated.translation.model_folder import weights
@@ -146,19 +146,6 @@ def test_logits_are_equal(case):
     torch.testing.assert_close(found[..., apart], said[..., [numbers[i] for i in apart]], atol=1e-4, rtol=0)
 
 
-def test_probabilities_are_equal(case):
-    """The row made for padding takes no share of them."""
-    model, hf, ours, src_tokenizer, tgt_tokenizer = case
-    numbers = marian_numbers(hf, model, tgt_tokenizer)
-    ids = hf(SENTENCES[0], return_tensors="pt")
-    src = torch.tensor([[*src_tokenizer.encode(SENTENCES[0]), 1]])
-    with torch.no_grad():
-        start = torch.tensor([[model.config.decoder_start_token_id]])
-        said = model(**ids, decoder_input_ids=start).logits.log_softmax(-1)
-        found = logits(ours, src, torch.tensor([[0]])).log_softmax(-1)
-    torch.testing.assert_close(found[..., 3:], said[..., numbers[3:]], atol=1e-4, rtol=0)
-
-
 def test_greedy_search_gives_the_same_tokens_and_text(case):
     model, hf, ours, src_tokenizer, tgt_tokenizer = case
     numbers = marian_numbers(hf, model, tgt_tokenizer)
@@ -235,20 +222,6 @@ def test_transformers_says_what_a_shipped_model_says(transformers, tmp_path):
     assert all(map(torch.equal, weights(again).values(), weights(model).values()))
 
 
-def test_transformers_says_what_ours_has_learned(transformers, tmp_path):
-    tokenizer = subwords(ENGLISH, GERMAN)
-    model = taught(tokenizer)
-    to_marian(tmp_path / "out", model, tokenizer, tokenizer)
-    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "out").eval()
-    hf = transformers.MarianTokenizer.from_pretrained(tmp_path / "out")
-    sentences = [*ENGLISH, "the cat sees a house", "dog"]
-    batch = hf(sentences, return_tensors="pt", padding=True)
-    generated = theirs.generate(**batch, num_beams=1, max_length=60)
-    said = hf.batch_decode(generated, skip_special_tokens=True)
-    assert said == Translator(model, tokenizer, tokenizer).translate(sentences, beam=1)
-    assert said[:3] == GERMAN
-
-
 # ---- what is refused, on a folder that needs no transformers to make
 
 
@@ -265,15 +238,6 @@ def in_config(**settings):
     return lambda folder: write_json(folder / "config.json", read_json(folder / "config.json") | settings)
 
 
-def without(name):
-    def change(folder):
-        settings = read_json(folder / "config.json")
-        del settings[name]
-        write_json(folder / "config.json", settings)
-
-    return change
-
-
 def in_weights(change):
     def rewrite(folder):
         tensors = load_file(folder / "model.safetensors")
@@ -287,7 +251,6 @@ POSITIONS = "model.encoder.embed_positions.weight"
 REFUSED = {
     "pre-norm": in_config(normalize_before=True),
     "unscaled embeddings": in_config(scale_embedding=False),
-    "unscaled by default": without("scale_embedding"),
     "learned positions": in_config(static_position_embeddings=False),
     "stacks of two heights": in_config(decoder_layers=1),
     "another activation": in_config(activation_function="gelu_new"),
@@ -347,14 +310,6 @@ def test_what_marian_has_not_is_not_written(name, spms, tmp_path):
     with pytest.raises(ValueError, match=f"{name} is "):
         to_marian(tmp_path / "m", model, tokenizer, tokenizer)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_words_are_not_written(tmp_path):
-    words = WordTokenizer(["a", "b"], None)
-    with pytest.raises(ValueError, match="cut by SentencePiece"):
-        to_marian(tmp_path / "m", toy(6, 6), words, words)
-    with pytest.raises(ValueError, match="a tokenizer of 6 tokens for a model of 7"):
-        to_marian(tmp_path / "m", toy(6, 7), words, words)
 
 
 # ---- its tokenizer

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotated.tokenizers import (
-    SPECIALS,
     UNK,
     CharacterTokenizer,
-    SentencePieceTokenizer,
     WordTokenizer,
     load_tokenizer,
     save_tokenizer,
@@ -52,18 +50,9 @@ def test_a_new_character_is_unknown(tokenizer):
     assert CharacterTokenizer.train(["<s></s>"]).decode([0, 1, 2]) == ""
 
 
-def test_the_most_frequent_characters_are_kept():
-    assert CharacterTokenizer.train(["aab", "abc"], vocab_size=6).vocabulary == [*SPECIALS, "a", "b"]
-    assert CharacterTokenizer.train(["aab", "abc"], min_freq=2).vocabulary == [*SPECIALS, "a", "b"]
-
-
 def test_a_line_break_is_never_generated():
     tokenizer = CharacterTokenizer.train(["a\r\nb\n"])
     assert {tokenizer.vocabulary[i] for i in tokenizer.forbidden_ids} == {"\r\n", "\n"}
-
-
-def test_a_space_can_be_seen_in_a_figure(tokenizer):
-    assert tokenizer.pieces(tokenizer.encode("a b")) == ["a", "␣", "b"]
 
 
 @pytest.mark.parametrize("form", ["saved", "pickled"])
@@ -85,16 +74,3 @@ def test_a_copy_cuts_text_as_the_original_does(form, tokenizer, tmp_path):
     assert copy.vocabulary == tokenizer.vocabulary
     for text in [*WORDS, "t͡s uː x", "Don't stop."]:
         assert copy.encode(text) == tokenizer.encode(text)
-
-
-@pytest.mark.parametrize(
-    "train",
-    [
-        CharacterTokenizer.train,
-        lambda text: WordTokenizer.train(text, None),
-        lambda text: SentencePieceTokenizer.train(text, 300),
-    ],
-)
-def test_one_string_is_no_list_of_sentences(train):
-    with pytest.raises(TypeError):
-        train("a text of one string")

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated.data import multi30k
 from annotated.tokenizers import (
     SPECIALS,
     SentencePieceTokenizer,
@@ -73,11 +72,9 @@ def test_nasty_text_comes_back_without_special_symbols(tokenizer, text):
 
 @settings(deadline=None)
 @given(st.text(st.sampled_from("ab \ud800\udc00\udfff")))
-def test_lone_surrogates_become_replacement_characters_and_are_counted(tokenizer, text):
-    before = tokenizer.replaced
+def test_lone_surrogates_become_replacement_characters(tokenizer, text):
     expected = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
     assert tokenizer.decode(tokenizer.encode(text)) == expected
-    assert tokenizer.replaced - before == expected.count("\ufffd")
 
 
 def test_forbidden_ids_are_those_that_break_the_line(tokenizer):
@@ -100,14 +97,6 @@ def test_no_piece_holds_a_line_break_even_if_the_text_is_full_of_them():
         tokenizer = SentencePieceTokenizer.train(["one\rtwo\nthree\r\n"] * 50, 500)
     assert [tokenizer.decode([i]) for i in tokenizer.forbidden_ids] == ["\n", "\r"]
     assert tokenizer.decode(tokenizer.encode("one\rtwo\nthree\r\n")) == "one\rtwo\nthree\r\n"
-
-
-def test_pieces_are_printable_and_spell_the_text(tokenizer):
-    for text in NASTY:
-        pieces = tokenizer.pieces(tokenizer.encode(text))
-        assert all(piece.isprintable() for piece in pieces)
-    pieces = tokenizer.pieces(tokenizer.encode("The dog sees the garden"))
-    assert "".join(pieces).replace("▁", " ").strip() == "The dog sees the garden"
 
 
 def test_training_is_deterministic_quiet_and_keeps_to_the_size(capfd):
@@ -182,13 +171,6 @@ def test_merges_are_left_out_as_often_as_asked():
     assert sum(found) / 2000 == pytest.approx(0.3, abs=0.04)
 
 
-def test_multi30k_comes_back(multi30k_folder):
-    text = multi30k()["test_2016_flickr"]
-    tokenizer = SentencePieceTokenizer.train(text.src + text.tgt, 2000)
-    for sentence in text.src + text.tgt:
-        assert tokenizer.decode(tokenizer.encode(sentence)) == sentence
-
-
 def test_words_are_ordered_by_frequency_and_rare_ones_are_unknown():
     tokenizer = WordTokenizer.train(["b a c b", "a b rare <s> <s>"], language=None)
     assert tokenizer.pieces(range(len(tokenizer))) == [*SPECIALS, "b", "a"]
@@ -233,12 +215,6 @@ def test_words_refuse_dropout_and_unknown_languages():
             WordTokenizer([], language)
 
 
-def test_missing_spacy_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(ImportError, match=r"\.\[words\]"):
-        WordTokenizer([], "de")
-
-
 def test_any_tokenizer_is_saved_and_loaded(tokenizer, tmp_path):
     words = WordTokenizer.train(SENTENCES, "de", lower=True)
     for kind in (tokenizer, words):
@@ -272,13 +248,3 @@ def test_a_damaged_file_is_one_clear_line(tokenizer, tmp_path, file, damage):
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match=r"^[^\n]+$"):
         load_tokenizer(tmp_path, "t")
-
-
-def test_a_model_with_other_symbols_is_refused(tmp_path):
-    import sentencepiece
-
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES), model_prefix=str(tmp_path / "m"), vocab_size=60, minloglevel=2
-    )
-    with pytest.raises(ValueError, match="must begin with"):
-        SentencePieceTokenizer((tmp_path / "m.model").read_bytes())
