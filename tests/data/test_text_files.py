@@ -160,13 +160,6 @@ def test_take_keeps_pairs_and_lines_together():
     assert taken.dropped == {}
 
 
-def test_a_corpus_lists_its_splits():
-    corpus = Corpus("mine", "de", "en", {"train": ParallelText([], [], [], "train")})
-    assert len(corpus["train"]) == 0
-    with pytest.raises(ValueError, match=r"mine has no split 'tset'; its splits are train"):
-        corpus["tset"]
-
-
 LARGE = """
 import re
 from pathlib import Path
