@@ -1,0 +1,92 @@
+"""How long until the first update, and how much memory, for a corpus of the paper's size?
+
+    python benchmarks/start_up.py --json annotated/recorded/start_up.json        hours of disk, half an hour
+
+WMT 2014 English-German has 4.5 million pairs. Here lines of about its length stand in: sentences of the built-in
+corpus, joined until they have some 25 words. Each size trains for one update, from the start of the command to its
+end, with the model saved: first with an empty `--cache`, then again, then with two processes that share it. Memory
+is the most that any one process of the command had.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+
+from report import machine
+
+from annotated.data import load_corpus
+
+SIZES = [10_000, 100_000, 1_500_000, 4_500_000]
+WORDS = 25
+TRAIN = ["-m", "annotated", "train", "--max-steps", "1", "--preset", "tiny", "--vocab", "8000"]
+
+
+def write_pairs(path: Path, count: int) -> None:
+    """Write `count` pairs, a line each, their sides tab-separated."""
+    text = load_corpus("grammar", "en-de")["train"]
+    sentences = list(zip(text.src, text.tgt, strict=True))
+    draw = random.Random(0)
+    with path.open("w", encoding="utf-8") as file:
+        for _ in range(count):
+            line, words = [], draw.gauss(WORDS, WORDS / 3)
+            while not line or sum(len(english.split()) for english, _ in line) < words:
+                line.append(draw.choice(sentences))
+            file.write("\t".join(" ".join(side) for side in zip(*line, strict=True)) + "\n")
+
+
+def measure(command: list[str]) -> dict[str, float]:
+    """Run a command; return its seconds and the most memory that one of its processes had, in GB."""
+    began = time.perf_counter()
+    child = os.posix_spawn(sys.executable, [sys.executable, *command], os.environ)
+    _, status, usage = os.wait4(child, 0)
+    if status:
+        raise RuntimeError(f"it failed: {' '.join(command)}")
+    return {
+        "seconds": round(time.perf_counter() - began, 1),
+        "gigabytes": round(usage.ru_maxrss * 1024 / 1e9, 2),
+    }
+
+
+def run(folder: Path, count: int) -> dict[str, object]:
+    """Measure one size."""
+    pairs, val = folder / "pairs.tsv", folder / "val.tsv"
+    write_pairs(pairs, count)
+    with pairs.open(encoding="utf-8") as file:
+        val.write_text("".join(islice(file, 100)), encoding="utf-8")
+    given = ["--src", str(pairs), "--val-src", str(val), "--cache", str(folder / "cache")]
+    two = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *TRAIN]
+    record: dict[str, object] = {"pairs": count, "megabytes": round(pairs.stat().st_size / 1e6)}
+    for name, command in (("cold", TRAIN), ("warm", TRAIN), ("two processes", two)):
+        record[name] = measure([*command, *given, "--out", str(folder / name.replace(" ", "-"))])
+    cache = sum(file.stat().st_size for file in (folder / "cache").rglob("*") if file.is_file())
+    return record | {"cache megabytes": round(cache / 1e6)}
+
+
+def main() -> None:
+    raw = argparse.RawDescriptionHelpFormatter
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    options.add_argument("--pairs", type=int, nargs="+", default=SIZES, help="sizes (default %(default)s)")
+    options.add_argument("--json", type=Path, metavar="FILE", help="also write the record here")
+    given = options.parse_args()
+    results = []
+    for count in given.pairs:
+        folder = Path(tempfile.mkdtemp())
+        try:
+            results.append(run(folder, count))
+        finally:
+            shutil.rmtree(folder)
+        print(results[-1], flush=True)
+    if given.json:
+        record = {"question": "start-up", "machine": machine(), "results": results}
+        given.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
