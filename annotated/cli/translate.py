@@ -90,6 +90,10 @@ def open_input(path: Path, stack: ExitStack) -> BinaryIO:
 
     Raises ValueError for the file that standard output goes to: it would grow as long as it is read.
     """
+    if " " in str(path) and not path.exists():
+        raise FileNotFoundError(
+            f"no file {str(path)!r}; to translate a sentence, pipe it in: echo ... | annotated"
+        )
     file: BinaryIO = sys.stdin.buffer if path == Path("-") else stack.enter_context(path.open("rb"))
     with suppress(OSError):  # a notebook or a test may give what is not a file
         os.set_blocking(file.fileno(), True)  # else a pause of the writer would look like the end

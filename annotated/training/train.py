@@ -26,6 +26,7 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.translation.model_folder import find_model, load_model
 from annotated.translation.translator import Translator
 
+FEW_UPDATES = 20  # in an epoch, below which the settings do not fit the text
 Settings = dict[str, object]
 Start = tuple[EncoderDecoder, Tokenizer, Tokenizer]
 
@@ -164,6 +165,8 @@ def train_in_group(
         say(f"{pairs.report()}\n{first_pair(corpus)}")
         dropout = SubwordDropout(src, tgt, config.subword_dropout, limit) if config.subword_dropout else None
         batches = TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
+        if (updates := math.ceil(len(batches) / config.accumulate)) < FEW_UPDATES:
+            say(f"  an epoch has only {updates} update{'s' * (updates > 1)}: a smaller max_tokens gives more")
         validation = None
         if "val" in corpus:
             held_out = encode_corpus(corpus["val"], src, tgt, limit, cache)

@@ -74,6 +74,7 @@ def test_faults_are_told_once_and_not_trained_on(tmp_path, capfd, whole):
     said = capfd.readouterr().err
     assert said.count("dropped 1: column names, first in line 1: 'en' | 'de'") == 1
     assert said.count("dropped 1: source and target equal, first in line 62: 'OK' | 'OK'") == 1
+    assert said.count("an epoch has only") == 1  # for so few pairs
     assert weights(tmp_path / "run") == weights(whole[0])
 
 
