@@ -1,11 +1,11 @@
 """How long until the first update, and how much memory, for a corpus of the paper's size?
 
-    python benchmarks/start_up.py --json annotated/recorded/start_up.json        hours of disk, half an hour
+    python benchmarks/start_up.py --json annotated/recorded/start_up.json        a quarter of an hour, 6 GB of disk
 
-WMT 2014 English-German has 4.5 million pairs. Here lines of about its length stand in: sentences of the built-in
-corpus, joined until they have some 25 words. Each size trains for one update, from the start of the command to its
-end, with the model saved: first with an empty `--cache`, then again, then with two processes that share it. Memory
-is the most that any one process of the command had.
+WMT 2014 English-German has 4.5 million pairs. Here lines of about its length stand in: sentences of the
+built-in corpus, joined until they have some 25 words. Each size trains for one update, from the start of the
+command to its end, with the model saved: first with an empty `--cache`, then again, then with two processes
+that share it. Memory is the most that any one process of the command had.
 """
 
 import argparse
