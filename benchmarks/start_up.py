@@ -1,6 +1,6 @@
 """How long until the first update, and how much memory, for a corpus of the paper's size?
 
-    python benchmarks/start_up.py --json annotated/recorded/start_up.json        a quarter of an hour, 6 GB of disk
+    python benchmarks/start_up.py --json annotated/recorded/start_up.json     15 minutes, 6 GB of disk
 
 WMT 2014 English-German has 4.5 million pairs. Here lines of about its length stand in: sentences of the
 built-in corpus, joined until they have some 25 words. Each size trains for one update, from the start of the
