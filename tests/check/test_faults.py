@@ -54,7 +54,7 @@ def test_the_report_trusts_the_first_failed_law() -> None:
 SHARED = {"heads: after W^O": LAWS["heads: equation"], "probabilities": LAWS["generator: log-probabilities"]}
 
 
-@pytest.mark.parametrize("table", MISTAKES.keys() - {"seen"})
+@pytest.mark.parametrize("table", sorted(MISTAKES.keys() - {"seen"}))
 def test_expressions_of_mistakes_name_what_their_law_knows(table: str) -> None:
     source = inspect.getsource(inspect.getmodule((LAWS | SHARED)[table].holds))
     given = re.findall(r"(\w+)=|\"(\w+)\"[]:]", source)
