@@ -1,6 +1,6 @@
 """Text of one's own as a corpus: any iterable of pairs, or files."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +11,7 @@ from annotated.data.text_files import Name, collect, read_pairs, read_parallel
 # Pairs, the path of a file that holds both sides, or the paths of two files.
 Text = ParallelText | Iterable[tuple[str, str]] | Name | tuple[Name, Name]
 
+MISSING = {"None", "nan", "<NA>"}  # what stands for no text, in pandas too
 HEADER = {"source", "target", "src", "tgt", "input", "output", "text", "translation"}
 
 
@@ -92,8 +93,8 @@ def own_text(text: Text, name: str, columns: Sequence[str] | None = None) -> Par
 
 def to_pair(item: Any, number: int, name: str) -> tuple[int, str, str]:
     """Return the number of an item, its source and its target. Raises ValueError if it is not such a pair."""
-    if not isinstance(item, str | Mapping | set | frozenset):  # their two items have no order of ours
-        sides = ["" if side is None or side != side else side for side in item]  # NaN, as in pandas
+    if isinstance(item, Iterable) and not isinstance(item, str | Mapping | Set):  # no order of ours in those
+        sides = [side if isinstance(side, str) or str(side) not in MISSING else "" for side in item]
         if len(sides) == 2 and all(isinstance(side, str) for side in sides):
             return number, str(sides[0]), str(sides[1])
     raise ValueError(f"{name}: item {number} is {item!r}, not a pair of strings (source, target)")

@@ -23,7 +23,7 @@ from annotated.transformer.model import EncoderDecoder
 class LabelSmoothing(nn.Module):
     """Build the target distribution, then take the Kullback-Leibler divergence from it.
 
-    After a call, `true_dist` (n, size) holds the target distributions.
+    After a call, `true_dist` (..., size) holds the target distributions.
     """
 
     def __init__(self, size: int, padding_idx: int, smoothing: float = 0.0):
@@ -36,15 +36,15 @@ class LabelSmoothing(nn.Module):
         self.true_dist: Tensor | None = None
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        """Log-probabilities (n, size) and right tokens (n,), int64 -> the divergence summed over all rows.
+        """Log-probabilities (..., size) and right tokens (...), int64 -> the divergence summed over all rows.
 
         Rows whose target is padding count nothing.
         """
         if x.size(-1) != self.size:
             raise ValueError(f"expected log-probabilities of {self.size} symbols, not {x.size(-1)}")
         true_dist = torch.full_like(x, self.smoothing / (self.size - 2), requires_grad=False)
-        true_dist.scatter_(1, target.unsqueeze(1), 1 - self.smoothing)
-        true_dist[:, self.padding_idx] = 0
+        true_dist.scatter_(-1, target.unsqueeze(-1), 1 - self.smoothing)
+        true_dist[..., self.padding_idx] = 0
         true_dist[target == self.padding_idx] = 0
         self.true_dist = true_dist
         # Where the target probability is 0 so is the term, even if the predicted one is 0 too and x is -inf.

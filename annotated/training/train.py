@@ -111,7 +111,7 @@ def train(
         "tokenizer": tokenizer,
         "src_tokenizer": src_tokenizer,
         "tgt_tokenizer": tgt_tokenizer,
-        "vocab": 8000 if vocab is None and "subwords" in kinds else vocab,  # as `train_tokenizer` takes it
+        "vocab": 8000 if vocab is None and {*kinds} == {"subwords"} else vocab,  # its default
         "preset": preset,
         "init_from": init_from,
         "keep_equal": keep_equal,

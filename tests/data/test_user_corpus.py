@@ -1,6 +1,7 @@
 """Text of one's own: every form that it comes in, and the pairs that are dropped or refused."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,7 +62,7 @@ def test_frames_and_datasets_are_one_line():
             own_text(whole, "mine")
 
 
-@pytest.mark.parametrize("missing", [None, float("nan"), "", "  ", "\u200b", "\ufeff", "\u00a0\r"])
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, "", "  ", "\u200b", "\ufeff", "\u00a0\r"])
 def test_a_missing_side_is_dropped_and_counted(missing):
     text = own_text([PAIRS[0], ("a", missing), PAIRS[1], (missing, "b")], "mine")
     assert (list(text), list(text.lines)) == (PAIRS[:2], [1, 3])
@@ -70,7 +71,7 @@ def test_a_missing_side_is_dropped_and_counted(missing):
 
 @pytest.mark.parametrize(
     "item",
-    [("a", 5), ("a", b"b"), ("a", "b", "c"), "ab", {"a": 1, "b": 2}, {"a", "b"}],
+    [("a", 5), ("a", b"b"), ("a", "b", "c"), "ab", {"a": 1, "b": 2}, {"a", "b"}, None],
 )
 def test_an_item_that_is_not_an_ordered_pair_of_strings_is_refused(item):
     with pytest.raises(ValueError, match="mine: item 2 is"):

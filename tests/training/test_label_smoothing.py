@@ -24,6 +24,12 @@ def test_targets_by_hand():
     torch.testing.assert_close(criterion.true_dist, torch.tensor(expected))
 
 
+def test_a_batch_of_sentences_counts_as_all_their_tokens():
+    x, target = torch.randn(2, 3, 5).log_softmax(dim=-1), torch.tensor([[0, 1, 2], [3, 4, 2]])
+    criterion = LabelSmoothing(5, PAD, 0.1)
+    torch.testing.assert_close(criterion(x, target), criterion(x.flatten(0, 1), target.flatten()))
+
+
 def test_divergence_by_hand():
     # Symbols 0 to 3, padding 2, smoothing 0.2: target (0.8, 0.1, 0, 0.1), prediction (0.5, 0.25, 0, 0.25).
     x = torch.tensor([[0.5, 0.25, 0.0, 0.25]], dtype=torch.float64).log()
