@@ -88,6 +88,12 @@ def test_the_order_follows_from_seed_and_epoch_alone():
     assert plan(sorted_by_length, 0) == plan(sorted_by_length, 1)
 
 
+def test_sentences_of_one_length_meet_others_in_each_epoch():
+    batches = TokenBatches(pairs_of([(5, 6)] * 40), 50)
+    one, other = ({frozenset(batch) for batch in plan(batches, epoch)} for epoch in range(2))
+    assert one != other
+
+
 def test_an_epoch_can_be_taken_up_at_any_batch():
     batches = TokenBatches(random_pairs(100), 100)
     whole = [batch.lines for batch in batches.epoch(2)]

@@ -32,6 +32,26 @@ def test_a_dataset_in_the_form_of_the_hub(validation, tmp_path, monkeypatch):
         load_corpus(f"hf:{tmp_path / 'set'}", "de-fr")
 
 
+def test_a_cached_dataset_is_what_was_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "set").mkdir()
+
+    def write(split, count):
+        rows = [{"de": f"Hund {split} {i}", "en": f"dog {split} {i}"} for i in range(count)]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / "set" / f"{split}.jsonl").write_text(text, encoding="utf-8")
+
+    write("train", 40)
+    write("test", 3)
+    swapped = {"columns": ["en", "de"]}
+    for pair, options in (("de-en", {}), ("en-de", {}), ("de-en", swapped), ("xx-yy", swapped)):
+        plain = load_corpus(f"hf:{tmp_path / 'set'}", pair, **options)
+        for _ in range(2):
+            assert load_corpus(f"hf:{tmp_path / 'set'}", pair, **options, cache=tmp_path / "text") == plain
+    write("test", 5)
+    assert len(load_corpus(f"hf:{tmp_path / 'set'}", "de-en", cache=tmp_path / "text")["test"]) == 5
+
+
 def test_splits_that_are_held_out_share_no_source():
     text = ParallelText(
         [f"s{i // 2}" for i in range(100)], [f"t{i}" for i in range(100)], [*range(1, 101)], "mine"

@@ -83,6 +83,7 @@ def test_cached_pairs_are_those_that_were_encoded(subwords, tmp_path, monkeypatc
     others = ParallelText(TEXT.src, [*TEXT.tgt[:-1], "anders"], TEXT.lines, "mine")
     assert encode_corpus(others, subwords, characters, None, tmp_path).tgt[-1] != plain.tgt[-1]
     assert encode_corpus(TEXT, characters, characters, None, tmp_path).src != plain.src
+    assert encode_corpus(TEXT, subwords, subwords, None, tmp_path).tgt != plain.tgt
 
 
 def test_processes_that_encode_at_one_time_share_one_copy(tmp_path):
@@ -115,7 +116,9 @@ def test_dropout_cuts_the_same_text_anew_in_each_epoch(subwords):
     batches = TokenBatches(pairs, 200, seed=5, dropout=SubwordDropout(subwords, subwords, 0.3, 200))
     first, again, second = (epoch(batches, number) for number in (1, 1, 2))
     assert first == again
-    assert first != second
+    one, other = (batches.at(number).collate(range(30)) for number in (1, 2))  # the same rows
+    assert one.src.tolist() != other.src.tolist()
+    assert one.tgt.tolist() != other.tgt.tolist()
     for rows in (first, second):
         for line, (src, tgt) in rows.items():
             assert subwords.decode(src) == TEXT.src[line - 1]

@@ -1,5 +1,8 @@
 """Text of one's own: every form that it comes in, and the pairs that are dropped or refused."""
 
+import json
+import os
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -160,14 +163,33 @@ def test_cached_text_is_the_text_and_is_read_once(files, tmp_path, monkeypatch):
         ]
 
 
+def test_text_that_is_read_otherwise_is_read_again(files, tmp_path):
+    rows = [{"en": f"dog {i}", "de": f"Hund {i}", "fr": f"chien {i}"} for i in range(20)]
+    rows.append({"en": "taxi", "de": "taxi", "fr": "taxi"})
+    table, two = files / "table.jsonl", (files / "both.tsv", files / "a.tsv")
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    two[1].write_text("".join(f"a {i}\tb {i}\n" for i in range(len(PAIRS))), encoding="utf-8")
+    calls = [
+        ((table,), {"columns": ["en", "de"]}),
+        ((table,), {"columns": ["en", "fr"]}),
+        ((table,), {"columns": ["en", "de"], "keep_equal": True}),
+        ((table,), {"columns": ["en", "de"], "pair": "en-de"}),
+        ((two,), {}),  # each file is one side
+        (two, {}),  # one to train and one to validate on, each with both sides
+    ]
+    for texts, options in calls:
+        assert own_corpus(*texts, **options, cache=tmp_path / "cache") == own_corpus(*texts, **options)
+
+
 def test_text_that_has_changed_is_read_again(files, tmp_path):
     first = own_corpus(files / "both.tsv", cache=tmp_path)
-    assert len(own_corpus(files / "both.tsv", cache=tmp_path, keep_equal=True)["train"]) == len(
-        first["train"]
-    )
     with (files / "both.tsv").open("a", encoding="utf-8") as file:
         file.write("a cat\teine Katze\n")
     assert len(own_corpus(files / "both.tsv", cache=tmp_path)["train"]) == len(first["train"]) + 1
+    before = (files / "both.tsv").stat()
+    (files / "both.tsv").write_bytes((files / "both.tsv").read_bytes().replace(b"Katze", b"Kater"))
+    os.utime(files / "both.tsv", ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))  # of the same size
+    assert "Kater" in own_corpus(files / "both.tsv", cache=tmp_path)["train"].tgt[0]
 
 
 def test_text_that_changes_while_it_is_read_is_refused(files, tmp_path, monkeypatch):
