@@ -248,3 +248,19 @@ def test_a_damaged_file_is_one_clear_line(tokenizer, tmp_path, file, damage):
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match=r"^[^\n]+$"):
         load_tokenizer(tmp_path, "t")
+
+
+def test_of_equal_merges_the_leftmost_goes_first():
+    assert merge_pieces(list("aaa"), {"aa": 0.0}, 0.0, Random(0)) == ["aa", "a"]
+
+
+def test_equally_frequent_words_are_in_code_point_order():
+    assert WordTokenizer.train(["b a", "c c"], None, min_freq=1).words == ["c", "a", "b"]
+
+
+def test_a_sample_of_many_lines_is_spread_over_the_text(monkeypatch):
+    monkeypatch.setattr("annotated.tokenizers.subwords.MOST_LINES", 10)
+    with pytest.warns(UserWarning, match="fewer than"):
+        tokenizer = SentencePieceTokenizer.train(["abab"] * 20 + ["xyxy"] * 20, 300)
+    assert any("ab" in piece for piece in tokenizer.vocabulary)
+    assert any("xy" in piece for piece in tokenizer.vocabulary)
