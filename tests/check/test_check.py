@@ -5,13 +5,16 @@ import io
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
+import sacrebleu
 import torch
 from command_line import complains, ends
+from sacrebleu.metrics import BLEU
 
 import annotated
 from annotated import check
@@ -68,6 +71,19 @@ def test_each_part_can_be_checked_in_a_notebook(part: str, classic: ModuleType) 
     report = getattr(check, part)(getattr(classic, PARTS[part][0]), **others)
     assert report.passed, str(report)
     assert report._repr_html_().count("<tr>") == len(report.findings) > 0
+
+
+def bleu_of_words(hypotheses: list[list[str]], references: list[list[str]]) -> float:
+    texts, right = ([" ".join(words) for words in side] for side in (hypotheses, references))
+    return sacrebleu.corpus_bleu(texts, [right], tokenize="none").score
+
+
+@pytest.mark.parametrize(
+    "function", [sacrebleu.corpus_bleu, BLEU(tokenize="none").corpus_score, bleu_of_words]
+)
+def test_sacrebleus_score_is_recognized_in_each_form_of_a_call(function: Callable[..., object]) -> None:
+    report = check.bleu(function)
+    assert report.count("passed") == len(report.findings), str(report)
 
 
 def test_a_model_with_a_broken_part_is_not_called_whole(tmp_path: Path, capsys) -> None:

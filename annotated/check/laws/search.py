@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections import Counter
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -191,20 +192,35 @@ def unclipped_precision(n: int) -> float:
     return right / total
 
 
-def bleu_of(code: Code, hypotheses: list[str], references: list[str]) -> float:
-    """Call `bleu` with texts, or with lists of words; with a reference for each, or a list of them."""
-    words = [h.split() for h in hypotheses]
-    forms = [(hypotheses, references), (hypotheses, [references]), (words, [r.split() for r in references])]
-    problems = []
-    for h, r in (*forms, (words, [[r.split()] for r in references])):
+def scores_of(code: Code) -> tuple[float, float]:
+    """Score identical texts, and PAIRS, in the form of a call in which identical texts score best.
+
+    The forms are lists of words or texts, with a list of references or a reference for each. A text is also a
+    list of characters, so that a wrong form need not raise an error.
+    """
+    texts, references = [*PAIRS], [*PAIRS.values()]
+    forms: list[Callable[[list[str], list[str]], tuple[Any, Any]]] = [
+        lambda h, r: ([x.split() for x in h], [x.split() for x in r]),
+        lambda h, r: ([x.split() for x in h], [[x.split()] for x in r]),
+        lambda h, r: (h, [r]),
+        lambda h, r: (h, r),
+    ]
+
+    def score(hypotheses: Any, references: Any) -> float:
+        result = call(code["bleu"], hypotheses=hypotheses, references=references)
+        return float(first(getattr(result, "value", getattr(result, "score", result))))
+
+    found, problems = [], []
+    for form in forms:
         try:
-            result = call(code["bleu"], hypotheses=h, references=r)
-            return float(first(getattr(result, "value", getattr(result, "score", result))))
+            found.append((score(*form(references, references)), score(*form(texts, references))))
         except NotImplementedError:
             raise
         except Exception as error:
             problems.append(error)
-    raise problems[0]
+    if not found:
+        raise problems[-1]
+    return max(found, key=lambda scores: round(scores[0], 3))
 
 
 @law(LESSON, "bleu", "BLEU: sacreBLEU's number")
@@ -213,9 +229,9 @@ def bleu(code: Code) -> str | None:
     from sacrebleu.metrics import BLEU
 
     sacrebleu = BLEU(tokenize="none", smooth_method="none")
-    same = bleu_of(code, [*PAIRS.values()], [*PAIRS.values()])
+    same, got = scores_of(code)
     unit = 100.0 if 0.99 < same < 1.01 else 1.0
-    got = bleu_of(code, [*PAIRS], [*PAIRS.values()]) * unit
+    got *= unit
     right = sacrebleu.corpus_score([*PAIRS], [[*PAIRS.values()]])
     if abs(got - right.score) < 0.05 and abs(same * unit - 100) < 0.05:
         return "from 0 to 1" if unit == 100 else None
