@@ -232,7 +232,9 @@ def test_greedy_bleu_is_the_bleu_of_greedy_translations():
     model = make_model(10, 10, N=1, d_model=16, d_ff=16, h=2)
     src = torch.tensor([[4, 5, 6, 1], [7, 1, PAD, PAD], [8, 9, 1, PAD]])
     mask = (src != PAD).unsqueeze(1)
-    rows = greedy_decode(model, src, mask, 54, words.start, words.end, forbidden=(words.start, words.pad))
+    rows = greedy_decode(
+        model, src, mask, 54, words.start, words.end, forbidden=(words.start, words.pad, words.unk)
+    )
     limits = (mask.sum(dim=(1, 2)) + 50).tolist()
     found = [words.decode(row[:limit]) for row, limit in zip(rows.tolist(), limits, strict=True)]
 
@@ -245,6 +247,18 @@ def test_greedy_bleu_is_the_bleu_of_greedy_translations():
     assert greedy_bleu(model, [batch(found)], words).value == pytest.approx(bleu(found, found).value)
     others = [*found[1:], found[0]]
     assert greedy_bleu(model, [batch(others)], words).value == pytest.approx(bleu(found, others).value)
+
+
+def test_a_word_out_of_the_vocabulary_is_never_right():
+    words = WordTokenizer([f"w{i}" for i in range(6)], None)
+    model = make_model(10, 10, N=1, d_model=16, d_ff=16, h=2)
+    with torch.no_grad():
+        model.generator.proj.bias[words.unk] += 100
+    src, tgt = (
+        torch.tensor([[4, 5, words.end]]),
+        torch.tensor([[words.start, words.unk, words.unk, words.end]]),
+    )
+    assert greedy_bleu(model, [Batch(src, tgt, PAD)], words, METRICS["wer"]()).value >= 100
 
 
 # ---- alignments

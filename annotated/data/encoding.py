@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from annotated.data.packed import CHUNK, PackedTokens, progress
-from annotated.data.pairs import Pairs, ParallelText, load_rows, save_rows
+from annotated.data.pairs import FORMAT, Pairs, ParallelText, load_rows, save_rows
 from annotated.files import cached_folder, sha256
 from annotated.tokenizers import UNK, Tokenizer
 
@@ -42,7 +42,7 @@ def encode_corpus(
     src: Any = encode_sentences(text.src, src_tokenizer, src_tokenizer.before, src_tokenizer.after)
     tgt: Any = encode_sentences(text.tgt, tgt_tokenizer, *around)
     if cache is not None:
-        key = json.dumps([text.fingerprint, *map(file_sums, (src_tokenizer, tgt_tokenizer))])
+        key = json.dumps([FORMAT, text.fingerprint, *map(file_sums, (src_tokenizer, tgt_tokenizer))])
         write = partial(save_rows, name="ids", packed=PackedTokens, src=src, tgt=tgt, lines=text.lines)
         src, tgt, _ = load_rows(cached_folder(cache, "ids", key, write), "ids", PackedTokens)
     pairs = EncodedPairs(src, tgt, text.lines, text.name, text.dropped)

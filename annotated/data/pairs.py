@@ -14,7 +14,7 @@ import numpy as np
 from annotated.data.packed import PackedRows, PackedText
 from annotated.files import cached_folder, read_json, write_json
 
-FORMAT = 2  # of cached text: another number, whenever text is read otherwise than before
+FORMAT = 3  # of what is cached: another number, whenever text is read or cut otherwise than before
 
 
 @dataclass(frozen=True)

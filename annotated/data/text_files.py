@@ -84,7 +84,7 @@ def table_pairs(table: Any, columns: Sequence[str] | None, name: str, where: str
     table = table.flatten()
     names = table.column_names
     wanted = [
-        next((name for name in names if name == column or name.endswith(f".{column}")), column)
+        column if column in names else next((n for n in names if n.endswith(f".{column}")), column)
         for column in columns or (names if len(names) == 2 else ())
     ]
     if len(wanted) != 2 or not {*wanted} <= {*names}:

@@ -246,8 +246,11 @@ def digest_weights(model: EncoderDecoder) -> str:
 
 
 def versions(model: EncoderDecoder) -> list[Any]:
-    """Collect what changes with a part, an attribute or, unless written through `.data`, a tensor."""
-    tensors = [*model.parameters(), *model.buffers()]
-    changes = [(id(tensor), 0 if tensor.is_inference() else tensor._version) for tensor in tensors]
+    """Collect what changes with a part, an attribute or a tensor: its version, or its sum.
+
+    The fused Adam, and what writes through `.data`, leave the version as it is.
+    """
+    tensors = [tensor.detach() for tensor in (*model.parameters(), *model.buffers())]
+    changes = [(t.data_ptr(), t.sum(dtype=torch.float64).item()) for t in tensors]
     attributes = [(k, id(v)) for m in model.modules() for k, v in vars(m).items() if k != "training"]
     return [changes, attributes]

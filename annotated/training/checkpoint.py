@@ -188,6 +188,8 @@ def check_settings(
     run = checkpoint.parents[1]
     other = f"to change that, begin another run with --init-from {run}"
     free = {*CHANGEABLE, "notes", "tensorboard", "bleu_every"}  # two of 0.2.0
+    if settings.get("average_of") == "best":
+        free.discard("metric")  # by another one, the best of those that were kept are unknown
     if progress.text and progress.text == saved.text:
         free.update(PATHS, ["columns"])
     if progress.update_batches == saved.update_batches:

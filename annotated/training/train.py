@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import cast, get_args
@@ -11,7 +11,7 @@ import torch
 
 from annotated.data.batches import TokenBatches
 from annotated.data.encoding import SubwordDropout, encode_corpus
-from annotated.data.pairs import Corpus, shortened
+from annotated.data.pairs import FORMAT, Corpus, shortened
 from annotated.data.user_corpus import Text, own_corpus
 from annotated.devices import default_torch_state, find_device, is_first, say
 from annotated.files import cached_folder
@@ -103,10 +103,13 @@ def train(
         keep_equal = keeps_equal(*kinds)
     if init_from is not None and Path(init_from).expanduser().is_dir():
         init_from = str(Path(init_from).expanduser().absolute())
-    if every := settings.pop("bleu_every", 0):  # as 0.2.0 called it
+    every = settings.pop("bleu_every", 0)  # of 0.2.0, where the loss decided which epochs are the best
+    if every and not settings.get("patience") and "average_of" not in settings:
         settings = {"metric": "bleu", "metric_every": every, **settings}
     shape, training = split_settings(settings)
     config = getattr(TrainingConfig, preset)(**training)
+    if "keep" not in training:
+        config = replace(config, keep=max(config.keep, config.average))
     recorded: Settings = {
         "tokenizer": tokenizer,
         "src_tokenizer": src_tokenizer,
@@ -230,7 +233,7 @@ def new_model(
 
         if cache is None:
             return train()
-        key = f"{corpus.fingerprint} {kind} {language} {sides} {vocab}"
+        key = f"{FORMAT} {corpus.fingerprint} {kind} {language} {sides} {vocab}"
         folder = cached_folder(cache, "tokenizer", key, lambda new: save_tokenizer(train(), new, "tokenizer"))
         return load_tokenizer(folder, "tokenizer")
 

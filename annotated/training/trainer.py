@@ -251,7 +251,7 @@ class Trainer:
         line = f"validation cross-entropy {scores.loss:.3f}, accuracy {scores.accuracy:.1%}"
         if self.validation.metric is not None:
             rank = None
-            if p.epoch % c.metric_every == 0:
+            if p.epoch % c.metric_every == 0 or p.step >= p.last_step(c):
                 found = self.validation.measure(self.model)
                 rank = self.validation.rank_of(found)
                 record[f"validation_{c.metric}"] = found.value
@@ -276,8 +276,12 @@ class Trainer:
                 count = max(1, c.average)
                 folders = self.out.select_checkpoints(count, c.average_of, c.metric, True)
                 folders = folders or self.out.checkpoints()[-1:]
-                alone = Progress.load(folders[-1]).validation_rank
+                last = Progress.load(folders[-1])
+                alone = last.validation_rank if last.metric == c.metric else None
         folders, alone = broadcast((folders, alone))
+        if alone is None and validation is not None and len(folders) > 1 and self.progress.finished(c):
+            self.load_mean(folders[-1:])
+            alone = validation.rank(self.model)
         self.load_mean(folders)
         if len(folders) > 1:
             name = mean = f"the mean of the {c.average_of} {len(folders)} checkpoints"

@@ -73,4 +73,7 @@ class Validation:
     def rehearse(self, model: EncoderDecoder) -> None:
         """Raise now whatever would be raised after the first epoch; processes do not communicate."""
         with torch.random.fork_rng([]):
-            score_tokens(model, [self.batches.collate(self.batches.batches(0)[0])])
+            first = self.batches.batches(0)[0]
+            score_tokens(model, [self.batches.collate(first)])
+            if self.metric is not None:
+                greedy_bleu(model, [self.batches.collate(first[:1])], self.tokenizer, self.metric)

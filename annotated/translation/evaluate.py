@@ -85,7 +85,8 @@ def greedy_bleu(
     whatever else is in the batch.
     """
     device = next(model.parameters()).device
-    never = (tokenizer.start, tokenizer.pad, *tokenizer.forbidden_ids)
+    # `<unk>` would be right wherever the reference has a word that is not in the vocabulary.
+    never = (tokenizer.start, tokenizer.pad, tokenizer.unk, *tokenizer.forbidden_ids)
     hypotheses: list[str] = []
     references: list[str] = []
     for batch in batches:

@@ -146,6 +146,11 @@ def test_tables_are_read_by_the_names_of_their_columns(name, tmp_path):
             read_pairs(tmp_path / name, columns)
 
 
+def test_a_column_of_that_name_comes_before_a_field_of_it(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"title": {"en": "no"}, "en": "yes", "de": "ja"}\n', encoding="utf-8")
+    assert list(read_pairs(tmp_path / "t.jsonl", ("en", "de"))) == [("yes", "ja")]
+
+
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet"])
 def test_a_column_of_numbers_is_no_text(name, tmp_path):
     write_table(tmp_path / name)

@@ -224,7 +224,7 @@ def test_other_settings_or_words_are_converted_anew(words, tmp_path, converted):
     assert len(converted) == 4
 
 
-@pytest.mark.parametrize("change", ["in place", "through .data", "a part", "a buffer"])
+@pytest.mark.parametrize("change", ["in place", "through .data", "fused Adam", "a part", "a buffer"])
 def test_changed_models_are_converted_anew(change, words, monkeypatch):
     monkeypatch.setattr(translating, "MANY", 2)
     model = toy(7, 7)
@@ -240,6 +240,10 @@ def test_changed_models_are_converted_anew(change, words, monkeypatch):
             model.encoder.layers[0].feed_forward.activation = torch.sin
         elif change == "a buffer":
             model.src_embed[1].pe.mul_(9)
+        elif change == "fused Adam":
+            for parameter in model.parameters():
+                parameter.grad = torch.randn_like(parameter)
+            torch.optim.Adam(model.parameters(), lr=1.0, fused=True).step()
         else:
             weight = model.generator.proj.weight
             (weight.data if change == "through .data" else weight).mul_(-1)

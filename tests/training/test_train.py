@@ -11,6 +11,7 @@ from tiny_runs import log_of, weights
 import annotated
 from annotated.cli.main import main
 from annotated.files import read_json
+from annotated.training.run_folder import RunFolder
 from annotated.training.train import Stopped
 from annotated.training.trainer import Trainer
 from annotated.translation.model_folder import WEIGHTS, load_model
@@ -76,6 +77,11 @@ def test_faults_are_told_once_and_not_trained_on(tmp_path, capfd, whole):
     assert said.count("dropped 1: source and target equal, first in line 62: 'OK' | 'OK'") == 1
     assert said.count("an epoch has only") == 1  # for so few pairs
     assert weights(tmp_path / "run") == weights(whole[0])
+
+
+def test_as_many_checkpoints_are_kept_as_are_averaged(tmp_path):
+    train(tmp_path / "run", average=8, epochs=7)
+    assert len(RunFolder(tmp_path / "run").checkpoints()) == 7
 
 
 def test_a_run_goes_on_from_another_model(whole, tmp_path):

@@ -13,8 +13,10 @@ from annotated.devices import say
 from annotated.files import read_json
 from annotated.metrics import Score, bleu, tokenized_bleu
 from annotated.tokenizers import WordTokenizer
+from annotated.training.checkpoint import Progress
 from annotated.training.distributed import stop_on_interrupt
 from annotated.training.loss import LabelSmoothing, SummedLoss, symmetric_divergence
+from annotated.training.run_folder import RunFolder
 from annotated.training.validation import Validation
 from annotated.translation.evaluate import TokenScores, greedy_bleu
 from annotated.translation.model_folder import WEIGHTS
@@ -227,6 +229,30 @@ def test_another_metric_begins_to_count_anew(tmp_path, monkeypatch):
     trainer.fit(resume=True)
     assert trainer.progress.epoch == 4
     assert trainer.progress.best == 20
+
+
+def test_the_end_compares_scores_of_one_metric(tmp_path, capfd):
+    make_trainer(tmp_path, epochs=2, average=2, metric="bleu").fit()
+    trainer = make_trainer(tmp_path, epochs=2, average=2)
+    trainer.fit(resume=True)
+    said = capfd.readouterr().err.splitlines()
+    [compared] = [line for line in said if line.startswith("validation loss")]
+    loss = Progress.load(trainer.out.newest()).validation_loss
+    assert f"{loss:.4f} of the newest checkpoint" in compared
+
+
+def test_the_best_by_one_metric_do_not_give_way_to_another(tmp_path):
+    make_trainer(tmp_path, epochs=2, average_of="best").fit()
+    before = RunFolder(tmp_path).checkpoints()
+    with pytest.raises(ValueError, match="metric"):
+        make_trainer(tmp_path, epochs=3, average_of="best", metric="wer").fit(resume=True)
+    assert RunFolder(tmp_path).checkpoints() == before
+
+
+def test_the_last_epoch_is_scored_whatever_is_due(tmp_path):
+    make_trainer(tmp_path, epochs=3, metric="chrf", metric_every=2).fit()
+    validated = [line for line in log_of(tmp_path) if "validation_loss" in line]
+    assert ["validation_chrf" in line for line in validated] == [False, True, True]
 
 
 def test_epochs_are_counted_from_1(tmp_path, capfd):
