@@ -42,7 +42,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!annotated\.).*"),
     ("py:obj", r"annotated\.tokenizers\.[A-Z]+"),
     ("py:class", r"annotated\.data\.grammar\.Tree.*"),
-    ("py:class", r"annotated\.data\.rows\.\w+"),
+    ("py:class", r"annotated\.data\.packed\.\w+"),
     ("py:class", r"annotated\.check\.(adapt\.Model|Case)"),
     ("py:class", r"annotated\.(fast|training\.distributed)\.(Item|Result)"),  # stand for any type
 ]
