@@ -237,3 +237,10 @@ def test_swapped_validation_text_is_refused():
         check_sides(text(*PAIRS), turned)
     check_sides(text(*PAIRS), text(*PAIRS[:3]))
     check_sides(text(*PAIRS), text(("quite", "andere"), ("other words", "Wörter")))
+
+
+def test_a_fingerprint_tells_other_text_to_train_or_to_validate_on():
+    parts = (PAIRS[:30], PAIRS[30:]), (PAIRS[:30], PAIRS[31:]), (PAIRS[1:30], PAIRS[30:])
+    corpora = [own_corpus(train, val) for train, val in parts]
+    assert len({corpus.fingerprint for corpus in corpora}) == 3
+    assert own_corpus(PAIRS[:30], PAIRS[30:]).fingerprint == corpora[0].fingerprint
