@@ -132,7 +132,7 @@ class CTranslate2Engine:
         self.never = {self.tgt_pieces[i] for i in (START, PAD, *tgt_tokenizer.forbidden_ids)}
         self.before, self.after = len(src_tokenizer.before), len(src_tokenizer.after)
         self.positions = model.max_positions or POSITIONS
-        self.weights, self.versions = digest_weights(model), versions(model)
+        self.weights, self.snapshot = digest_weights(model), snapshot(model)
         self.translator = load_copy(cache, model, src_tokenizer, tgt_tokenizer, quantization)
         computed = self.translator.compute_type
         if not computed.startswith(quantization):
@@ -144,7 +144,7 @@ class CTranslate2Engine:
 
     def fits(self, model: EncoderDecoder, thorough: bool) -> bool:
         """Tell whether the model is still the one that was copied; `thorough` compares every weight."""
-        return versions(model) == self.versions and (not thorough or digest_weights(model) == self.weights)
+        return snapshot(model) == self.snapshot and (not thorough or digest_weights(model) == self.weights)
 
     def search(
         self,
@@ -245,10 +245,10 @@ def digest_weights(model: EncoderDecoder) -> str:
     return digest({name: tensor.detach().contiguous() for name, tensor in weights(model).items()})
 
 
-def versions(model: EncoderDecoder) -> list[Any]:
-    """Collect what changes with a part, an attribute or a tensor: its version, or its sum.
+def snapshot(model: EncoderDecoder) -> list[Any]:
+    """Collect what changes with a part, an attribute or a tensor, quickly: of a tensor its place and its sum.
 
-    The fused Adam, and what writes through `.data`, leave the version as it is.
+    PyTorch's own count of versions would miss the fused Adam, and what writes through `.data`.
     """
     tensors = [tensor.detach() for tensor in (*model.parameters(), *model.buffers())]
     changes = [(t.data_ptr(), t.sum(dtype=torch.float64).item()) for t in tensors]

@@ -245,20 +245,17 @@ class Trainer:
         c, p, scores = self.config, self.progress, self.validation.score(self.model)
         if not math.isfinite(scores.loss):
             raise TrainingError(f"the validation loss is not finite after step {p.step}; {ADVICE}")
-        rank: float | None = scores.loss
-        record = {"validation_loss": scores.loss, "validation_accuracy": scores.accuracy}
-        record["tokens"] = p.total_tokens
+        rank: float | None = scores.loss if self.validation.metric is None else None
+        found = {"validation_loss": scores.loss, "validation_accuracy": scores.accuracy}
         line = f"validation cross-entropy {scores.loss:.3f}, accuracy {scores.accuracy:.1%}"
-        if self.validation.metric is not None:
-            rank = None
-            if p.epoch % c.metric_every == 0 or p.step >= p.last_step(c):
-                found = self.validation.measure(self.model)
-                rank = self.validation.rank_of(found)
-                record[f"validation_{c.metric}"] = found.value
-                line += f", greedy {found.name} {found.value:.1f}"
+        if rank is None and (p.epoch % c.metric_every == 0 or p.step >= p.last_step(c)):
+            score = self.validation.measure(self.model)
+            rank = self.validation.rank_of(score)
+            found[f"validation_{c.metric}"] = score.value
+            line += f", greedy {score.name} {score.value:.1f}"
         p.count_validation(scores.loss, rank, c.metric)
         if self.rank == 0:
-            self.out.log(record, p)
+            self.out.log({**found, "tokens": p.total_tokens}, p)
             self.out.record_validation(p, self.settings)
             minutes = p.seconds / 60 / p.step * (p.last_step(c) - p.step)
             left = f"; about {minutes:,.0f} min left" if minutes > 0 else ""
@@ -273,8 +270,7 @@ class Trainer:
         alone = None  # the rank of the newest of them, or the best
         with raise_on_all_ranks():
             if self.rank == 0:
-                count = max(1, c.average)
-                folders = self.out.select_checkpoints(count, c.average_of, c.metric, True)
+                folders = self.out.select_checkpoints(max(1, c.average), c.average_of, c.metric, True)
                 folders = folders or self.out.checkpoints()[-1:]
                 last = Progress.load(folders[-1])
                 alone = last.validation_rank if last.metric == c.metric else None
@@ -284,15 +280,15 @@ class Trainer:
             alone = validation.rank(self.model)
         self.load_mean(folders)
         if len(folders) > 1:
-            name = mean = f"the mean of the {c.average_of} {len(folders)} checkpoints"
+            chosen = f"the mean of the {c.average_of} {len(folders)} checkpoints"
             if validation is not None and alone is not None:
                 rank = validation.rank(self.model)
-                one = {"last": "the newest checkpoint", "best": "the best checkpoint"}[c.average_of]
-                say(f"validation {c.metric} {abs(rank):.4f} of {mean}, {abs(alone):.4f} of {one}")
+                one = "the newest checkpoint" if c.average_of == "last" else "the best checkpoint"
+                say(f"validation {c.metric} {abs(rank):.4f} of {chosen}, {abs(alone):.4f} of {one}")
                 if rank > alone:
-                    name = one
+                    chosen = one
                     self.load_mean(folders[-1:])
-            say(f"the model is {name}")
+            say(f"the model is {chosen}")
         if self.rank == 0:
             write_model(self.out.path, self.model, *self.tokenizers)
 
