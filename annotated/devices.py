@@ -3,11 +3,8 @@
 import os
 import platform
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from tqdm import tqdm
 
 
@@ -25,37 +22,6 @@ def find_device(device: str | torch.device = "auto") -> torch.device:
     if found.type == "cuda" and found.index is None:
         return torch.device("cuda", read_number("LOCAL_RANK", 0))
     return found
-
-
-@contextmanager
-def half_precision(device: torch.device) -> Iterator[None]:
-    """Compute matrix products in bf16 while the block runs, forward and backward; all else stays float32.
-
-    On a GPU that is autocast. On a CPU products round their numbers inside, if it has AMX: autocast would
-    spend more on conversions than it saves in a small model, and the fused attention is slower there.
-    """
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    on_cpu = device.type == "cpu"
-    try:
-        with sdpa_kernel(SDPBackend.MATH) if on_cpu else torch.autocast(device.type, torch.bfloat16):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-@contextmanager
-def default_torch_state(device: torch.device) -> Iterator[None]:
-    """Run a block with gradients and float32; restore random state, dtype, threads and mode after it."""
-    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
-    gpus = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(gpus), torch.inference_mode(False), torch.enable_grad():
-        torch.set_default_dtype(torch.float32)
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(dtype)
-            torch.set_num_threads(threads)
 
 
 def read_number(name: str, default: int) -> int:

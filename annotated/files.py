@@ -14,11 +14,9 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from filelock import FileLock
-
-Settings = TypeVar("Settings")
 
 _PARTIAL = ".partial"
 _STALE = 24 * 3600.0  # seconds
@@ -127,14 +125,6 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
-
-
-def settings_from_json(cls: type[Settings], values: dict[str, Any], source: object) -> Settings:
-    """Make a dataclass of a JSON object. Raises ValueError that names `source` and the wrong setting."""
-    try:
-        return cls(**values)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{source}: {error}") from None
 
 
 def require(module: str, extra: str) -> ModuleType:

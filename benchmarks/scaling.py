@@ -18,10 +18,10 @@ from timing import Measured, check_agreement, in_turns
 from torch import Tensor
 from workload import CONFIGS
 
+from annotated.modes import evaluating
 from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import START
 from annotated.transformer.attention import subsequent_mask
-from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import EncoderDecoder
 
 CACHED, UNCACHED = "with the cache", "without"

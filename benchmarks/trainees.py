@@ -13,8 +13,8 @@ from timing import check_equal, leaving_out
 from torch import Tensor, nn
 
 from annotated.data.batches import Batch
-from annotated.devices import half_precision
 from annotated.interop import to_torch
+from annotated.modes import half_precision
 from annotated.tokenizers import PAD
 from annotated.training.loop import SimpleLossCompute
 from annotated.training.loss import LabelSmoothing, SummedLoss

@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
 from annotated.data.batches import Batch
+from annotated.modes import evaluating
 from annotated.tokenizers import SentencePieceTokenizer
 from annotated.transformer.attention import padding_mask, subsequent_mask
-from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import make_model
 
 ENGLISH = ["the dog sees a cat", "a cat sees the dog and runs", "the cat runs to the house"]

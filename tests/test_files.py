@@ -12,9 +12,9 @@ from annotated.files import (
     remove_folder,
     remove_partials,
     replacing,
-    settings_from_json,
     write_json,
 )
+from annotated.settings import settings_from_json
 from annotated.transformer.config import TransformerConfig
 
 

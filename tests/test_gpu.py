@@ -7,8 +7,8 @@ from torch import Tensor
 from torch import distributed as dist
 
 from annotated.data.batches import Batch
-from annotated.devices import half_precision
 from annotated.fast import quick_dropout
+from annotated.modes import half_precision
 from annotated.tokenizers import WordTokenizer
 from annotated.training.loss import LabelSmoothing, rdrop_cross_entropy, smoothed_cross_entropy
 from annotated.transformer.attention import MultiHeadedAttention, attention

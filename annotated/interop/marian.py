@@ -13,9 +13,10 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from annotated.files import creating_folder, require, settings_from_json, write_json
+from annotated.files import creating_folder, require, write_json
 from annotated.interop.export import POSITIONS, check_exportable, vocabulary, write_readme
 from annotated.interop.tensors import Numbers, check_sinusoids, select_rows
+from annotated.settings import settings_from_json
 from annotated.tokenizers import END, PAD, SPECIALS, START, UNK, MarianTokenizer, Tokenizer
 from annotated.tokenizers.subwords import Subwords
 from annotated.transformer.model import EncoderDecoder, TransformerConfig

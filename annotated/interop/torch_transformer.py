@@ -13,7 +13,7 @@ from torch import nn
 from torch.func import functional_call
 
 from annotated.interop.export import check_parts
-from annotated.transformer.evaluating import evaluating
+from annotated.modes import evaluating
 from annotated.transformer.layers import ACTIVATIONS
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
 from annotated.translation.model_folder import check_can_be_saved, load_weights, weights

@@ -11,10 +11,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from annotated.modes import evaluating
 from annotated.search.cache import DecoderCache
 from annotated.search.limits import EXTRA_TOKENS, Penalty, check_search
 from annotated.transformer.attention import MultiHeadedAttention
-from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import EncoderDecoder
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from annotated.modes import evaluating
 from annotated.search.cache import DecoderCache
-from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import EncoderDecoder
 
 

@@ -16,7 +16,8 @@ from torch import distributed as dist
 from torch.optim import Adam
 
 from annotated.devices import say
-from annotated.files import read_json, settings_from_json, sha256, write_json
+from annotated.files import read_json, sha256, write_json
+from annotated.settings import settings_from_json
 from annotated.tokenizers import Tokenizer
 from annotated.training.config import CHANGEABLE, PATHS, TrainingConfig
 from annotated.training.distributed import broadcast

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from annotated.transformer.config import check_fields
+from annotated.settings import check_fields
 
 Preset = Literal["tiny", "base", "big"]
 Metric = Literal["loss", "bleu", "chrf", "wer", "cer", "exact", "ser"]

@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from annotated.data.batches import Batch
 from annotated.fast import CpuKernels
-from annotated.transformer.evaluating import evaluating
+from annotated.modes import evaluating
 from annotated.transformer.model import EncoderDecoder
 
 

@@ -13,8 +13,9 @@ from annotated.data.batches import TokenBatches
 from annotated.data.encoding import SubwordDropout, encode_corpus
 from annotated.data.pairs import FORMAT, Corpus, shortened
 from annotated.data.user_corpus import Text, own_corpus
-from annotated.devices import default_torch_state, find_device, is_first, say
+from annotated.devices import find_device, is_first, say
 from annotated.files import cached_folder
+from annotated.modes import default_torch_state
 from annotated.tokenizers import KINDS, Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 from annotated.tokenizers.subwords import MOST_LINES
 from annotated.training.config import TEXT, Preset, TrainingConfig

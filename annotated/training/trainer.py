@@ -20,8 +20,9 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from annotated.data.batches import Batch, TokenBatches, mixed_seed
-from annotated.devices import default_torch_state, half_precision, say, silent
+from annotated.devices import say, silent
 from annotated.fast import CpuKernels
+from annotated.modes import default_torch_state, half_precision
 from annotated.tokenizers import Tokenizer
 from annotated.training import distributed
 from annotated.training.checkpoint import Progress, average_checkpoints, broadcast_state, restore

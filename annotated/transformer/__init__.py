@@ -6,7 +6,6 @@
     config      the size of a model (Table 3)
     parts       the parts of a model, which a variant may replace
     model       encoder, decoder and the whole (section 3.1, Figure 1)
-    evaluating  the mode in which a trained model is used
 
 Its loss and its schedule are in `annotated.training`, what computes the same faster in `annotated.fast`.
 """

@@ -128,7 +128,7 @@ class MultiHeadedAttention(nn.Module):
 
     def split(self, x: Tensor) -> Tensor:
         """Cut the width into heads of d_k: (B, T, d_model) -> (B, h, T, d_k)."""
-        return x.view(*x.shape[:-1], -1, self.d_k).transpose(-3, -2)
+        return x.view(*x.shape[:-1], x.size(-1) // self.d_k, self.d_k).transpose(-3, -2)
 
     def join(self, x: Tensor) -> Tensor:
         """Concatenate the heads: (B, h, T, d_k) -> (B, T, d_model)."""

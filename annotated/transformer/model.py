@@ -1,6 +1,7 @@
 """The Transformer (section 3): encoder, decoder, generator, and the whole model."""
 
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
@@ -158,27 +159,31 @@ class EncoderDecoder(nn.Module):
     def from_config(cls, config: TransformerConfig) -> "EncoderDecoder":
         """Build a freshly initialized model; its settings stay at hand as `.config`."""
         c, parts = config, find_parts(config)
+        # The paper's parts are copied, as their weights are drawn below; those of a variant are built anew.
+        attention, feed_forward = (
+            partial(deepcopy, build()) if c.parts == "paper" else build
+            for build in (parts.attention, parts.feed_forward)
+        )
 
-        def build_layers() -> tuple[EncoderLayer, DecoderLayer]:
-            attention, feed_forward = parts.attention(), parts.feed_forward()
-            # Two modules: one that the layer used twice would stay shared in all clones of the layer.
-            self_attn, src_attn = clones(attention, 2)
-            src_attn = parts.cross_attention() or src_attn
-            norm = {"norm_first": c.norm_first, "norm": parts.norm()}
-            decoder_layer = DecoderLayer(c.d_model, self_attn, src_attn, feed_forward, c.dropout, **norm)
-            return EncoderLayer(c.d_model, attention, feed_forward, c.dropout, **norm), decoder_layer
+        def norm() -> dict[str, Any]:
+            return {"norm_first": c.norm_first, "norm": parts.norm()}
 
-        encoder_layer, decoder_layer = build_layers()
+        def encoder_layer() -> EncoderLayer:
+            return EncoderLayer(c.d_model, attention(), feed_forward(), c.dropout, **norm())
+
+        def decoder_layer() -> DecoderLayer:
+            self_attn, src_attn = attention(), parts.cross_attention() or attention()
+            return DecoderLayer(c.d_model, self_attn, src_attn, feed_forward(), c.dropout, **norm())
+
         model = cls(
-            Encoder(encoder_layer, c.N),
-            Decoder(decoder_layer, c.N),
+            Encoder(encoder_layer(), 1),
+            Decoder(decoder_layer(), 1),
             EmbeddedPositions(Embeddings(c.d_model, c.src_vocab), parts.positions()),
             EmbeddedPositions(Embeddings(c.d_model, c.tgt_vocab), parts.positions()),
             Generator(c.d_model, c.tgt_vocab),
         )
-        if c.parts != "paper":  # clones begin alike, and what a variant draws is not drawn again below
-            for i in range(c.N):
-                model.encoder.layers[i], model.decoder.layers[i] = build_layers()[0], build_layers()[1]
+        model.encoder.layers.extend(encoder_layer() for _ in range(1, c.N))
+        model.decoder.layers.extend(decoder_layer() for _ in range(1, c.N))
         model.config = c
         model.tie_embeddings()
         model.reset_parameters()

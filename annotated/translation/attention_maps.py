@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from annotated.modes import evaluating
 from annotated.search.cache import KeyValueCache
 from annotated.transformer.attention import Mask, MultiHeadedAttention
-from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import EncoderDecoder
 
 AttentionMaps = dict[tuple[str, int], Tensor]

@@ -21,10 +21,10 @@ from annotated.metrics import (
     moses_supports,
     moses_tokenized,
 )
+from annotated.modes import evaluating
 from annotated.search.greedy import greedy_decode
 from annotated.search.limits import EXTRA_TOKENS, Penalty
 from annotated.tokenizers import Tokenizer, normalize
-from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.translator import Translator
 

@@ -18,11 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annotated.files import read_json, settings_from_json, write_json
+from annotated.files import read_json, write_json
+from annotated.modes import evaluating
+from annotated.settings import settings_from_json
 from annotated.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.config import TransformerConfig
-from annotated.transformer.evaluating import evaluating
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.tensor_files import check_tensors, read_with_sums, write_tensors
 

@@ -9,8 +9,8 @@ import torch
 from page_models import STRANGE, TEXTS, Ask, page, small_translator
 from torch import Tensor, nn
 
+from annotated.modes import evaluating
 from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
-from annotated.transformer.evaluating import evaluating
 from annotated.transformer.layers import Embeddings, SublayerConnection
 from annotated.transformer.model import EncoderDecoder, Generator
 from annotated.transformer.positions import PositionalEncoding

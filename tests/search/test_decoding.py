@@ -121,6 +121,12 @@ def test_steps_with_a_cache_give_what_all_positions_at_once_give(settings):
     torch.testing.assert_close(found, log_probs_of(model, src, src_mask, tokens), rtol=0, atol=1e-9)
 
 
+def test_no_sentences_give_no_translations():
+    model, src = toy(), torch.zeros(0, 3, dtype=torch.long)
+    assert greedy_decode(model, src, None, 5, START).tolist() == []
+    assert beam_search(model, src, None) == []
+
+
 @pytest.mark.parametrize("forbidden", [(), (END,), (3, 4, 5)])
 def test_greedy_search_is_the_textbook_loop(forbidden):
     model, (src, src_mask) = toy(), sources()

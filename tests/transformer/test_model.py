@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from annotated.data.batches import Batch
+from annotated.modes import evaluating
 from annotated.transformer.attention import MultiHeadedAttention, padding_mask, subsequent_mask
-from annotated.transformer.evaluating import evaluating
 from annotated.transformer.layers import Embeddings, PositionwiseFeedForward
 from annotated.transformer.model import (
     Decoder,
@@ -177,7 +177,7 @@ def test_the_generator_gives_log_probabilities(model):
 # ---- put together by hand, and otherwise than in the paper
 
 
-def assembled(attn):
+def assembled(attn, dtype=torch.float64):
     """What the classes give when a reader puts them together as Figure 1 shows."""
     ff = PositionwiseFeedForward(8, 12, 0.0)
     return EncoderDecoder(
@@ -186,13 +186,23 @@ def assembled(attn):
         EmbeddedPositions(Embeddings(8, 11), PositionalEncoding(8, 0.0)),
         EmbeddedPositions(Embeddings(8, 13), PositionalEncoding(8, 0.0)),
         Generator(8, 13),
-    ).double()
+    ).to(dtype)
 
 
 def test_a_model_put_together_by_hand_is_the_one_that_settings_give():
     by_hand, src, tgt = assembled(MultiHeadedAttention(2, 8, 0.0)), tokens(2, 4), tokens(2, 3)
     by_hand.load_state_dict(POST.state_dict())
     assert torch.equal(states(by_hand, src, tgt), states(POST, src, tgt))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_seed_gives_the_weights_that_copied_layers_begin_with(seed):
+    torch.manual_seed(seed)
+    by_hand = assembled(MultiHeadedAttention(2, 8, 0.0), torch.float32)
+    by_hand.reset_parameters()
+    torch.manual_seed(seed)
+    model = make_model(11, 13, N=2, d_model=8, d_ff=12, h=2)
+    torch.testing.assert_close(model.state_dict(), by_hand.state_dict(), rtol=0, atol=0)
 
 
 # ---- evaluating

@@ -147,13 +147,16 @@ def test_what_a_variant_initializes_stays_and_the_rest_begins_as_the_papers():
     variant("kind")(kind)
     torch.manual_seed(0)
     model = make_model(12, 12, N=2, d_model=16, d_ff=24, h=4, parts="kind")
+    across = [layer.src_attn for layer in model.decoder.layers]
+    attentions = [layer.self_attn for layer in (*model.encoder.layers, *model.decoder.layers)] + across
+    for attention in attentions:
+        assert not attention.table.weight.any()
+        assert (attention.gate.bias == -2).all()
+        assert attention.linears[0].weight.abs().max() <= math.sqrt(6 / (4 * 16))
     for layer in (*model.encoder.layers, *model.decoder.layers):
-        assert not layer.self_attn.table.weight.any()
-        assert (layer.self_attn.gate.bias == -2).all()
         assert (layer.feed_forward.w_1.bias == -2).all()
         assert not layer.feed_forward.w_2.bias.any()
-        assert layer.self_attn.linears[0].weight.abs().max() <= math.sqrt(6 / (4 * 16))
-    gates = [layer.self_attn.gate for layer in (*model.encoder.layers, *model.decoder.layers)]
+    gates = [attention.gate for attention in attentions]
     maps = [module for module in model.modules() if isinstance(module, nn.Linear) and module.out_features > 4]
     drawn = {module.weight.sum().item() for module in (*gates, *maps)}
     assert len(drawn) == len(gates) + len(maps)  # each by itself

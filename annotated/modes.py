@@ -1,0 +1,71 @@
+"""Modes of PyTorch for the length of a block: evaluation, half precision, its own defaults."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+LOCK = threading.Lock()
+# For each module, the number of blocks that evaluate it, and whether it was in training before them.
+EVALUATED: WeakKeyDictionary[nn.Module, tuple[int, bool]] = WeakKeyDictionary()
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Disable dropout and gradients in a block, then restore the mode of every module.
+
+    Blocks may overlap, in one thread or several; the last one to end restores the mode. A thread that trains
+    the same model meanwhile trains without dropout, so give it a copy.
+    """
+    modules = list(model.modules())
+    with LOCK:
+        for module in modules:
+            blocks, training = EVALUATED.get(module, (0, module.training))
+            EVALUATED[module] = blocks + 1, training
+            module.training = False
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        with LOCK:
+            for module in modules:
+                blocks, training = EVALUATED.pop(module)
+                if blocks > 1:
+                    EVALUATED[module] = blocks - 1, training
+                else:
+                    module.training = training
+
+
+@contextmanager
+def half_precision(device: torch.device) -> Iterator[None]:
+    """Compute matrix products in bf16 while the block runs, forward and backward; all else stays float32.
+
+    On a GPU that is autocast. On a CPU products round their numbers inside, if it has AMX: autocast would
+    spend more on conversions than it saves in a small model, and the fused attention is slower there.
+    """
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    on_cpu = device.type == "cpu"
+    try:
+        with sdpa_kernel(SDPBackend.MATH) if on_cpu else torch.autocast(device.type, torch.bfloat16):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def default_torch_state(device: torch.device) -> Iterator[None]:
+    """Run a block with gradients and float32; restore random state, dtype, threads and mode after it."""
+    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    gpus = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(gpus), torch.inference_mode(False), torch.enable_grad():
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_num_threads(threads)

@@ -1,0 +1,42 @@
+"""Settings in dataclasses: checks of their fields, and reading them from JSON."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, TypeVar, get_args
+
+Settings = TypeVar("Settings")
+
+
+def check_fields(settings: Any, may_be_0: Sequence[str] = (), unbounded: Sequence[str] = ()) -> None:
+    """Raise ValueError for a field of a dataclass that is of another type, or out of range.
+
+    Whole numbers begin at 1, those named in `may_be_0` at 0. Other numbers are in [0, 1), unless `unbounded`.
+    NumPy's numbers become Python's.
+    """
+    for field in fields(settings):
+        name, kind = field.name, field.type
+        value = getattr(settings, name)
+        if hasattr(value, "item"):  # a number of NumPy's
+            value = value.item()
+            object.__setattr__(settings, name, value)
+        if choices := get_args(kind):
+            valid, wanted = value in choices, f"be one of {', '.join(choices)}"
+        elif kind is int:
+            low = 0 if name in may_be_0 else 1
+            valid = type(value) is int and low <= value < 2**31
+            wanted = f"be a whole number from {low} to 2^31 - 1"
+        elif kind is float:
+            valid = type(value) in (int, float) and 0 <= value < (2**31 if name in unbounded else 1)
+            wanted = f"be in [0, {'2^31' if name in unbounded else 1})"
+        else:  # the text "no" would switch on what False switches off
+            valid, wanted = type(value) is kind, f"be a {kind.__name__}"  # type: ignore[union-attr]
+        if not valid:
+            raise ValueError(f"{name} must {wanted}, not {value!r}")
+
+
+def settings_from_json(cls: type[Settings], values: dict[str, Any], source: object) -> Settings:
+    """Make a dataclass of a JSON object. Raises ValueError that names `source` and the wrong setting."""
+    try:
+        return cls(**values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{source}: {error}") from None
