@@ -142,13 +142,11 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def split_lines(data: bytes, name: str, after: int = 0) -> list[str]:
-    """Split bytes into lines; `after` lines came before, in a file called `name`. Raises ValueError."""
-    return list(decode_lines(io.BytesIO(data), name, after))
-
-
 def decode_lines(lines: Iterable[bytes], name: str, after: int = 0) -> Iterator[str]:
-    """Decode lines of UTF-8, without their ends. Raises ValueError with the number of one that is not."""
+    """Decode lines of UTF-8, without their ends; `after` others came before them in the file `name`.
+
+    Raises ValueError with the number of a line that is not UTF-8.
+    """
     for number, line in enumerate(lines, start=after + 1):
         if number == 1 and b"\n" not in line and b"\r" in line:
             yield from decode_lines(io.BytesIO(line.replace(b"\r", b"\n")), name)

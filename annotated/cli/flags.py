@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from annotated.search.limits import Limits, Penalty
+from annotated.search.config import Limits, Penalty
 from annotated.tokenizers import KINDS
 from annotated.training.config import Preset, TrainingConfig
 from annotated.transformer.config import TransformerConfig

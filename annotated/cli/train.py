@@ -9,7 +9,7 @@ from pathlib import Path
 
 import annotated
 from annotated.data import Corpus, load_corpus, own_corpus
-from annotated.data.text_files import TABLES
+from annotated.data.text_files import TABLES, table_suffix
 from annotated.data.user_corpus import Text
 from annotated.devices import say
 from annotated.training.config import TEXT, TrainingConfig
@@ -75,12 +75,12 @@ def own_files(src: Path | None, tgt: Path | None, flag: str) -> Text | None:
     """Return the user's pair of files, or one file that holds both sides; None if none is given."""
     if src is None and tgt is None:
         return None
-    tables = [path for path in (src, tgt) if path is not None and {".tsv", *TABLES} & {*path.suffixes}]
+    tables = [path for path in (src, tgt) if path is not None and table_suffix(path)]
     if tables == [src] and tgt is None:
         return src
     if src is None or tgt is None or tables or src.resolve() == tgt.resolve():
         raise ValueError(
             f"--{flag}src and --{flag}tgt must name two files, a sentence a line, or --{flag}src alone a "
-            f"table of both sides ({', '.join(('.tsv', *TABLES))}), not {src} and {tgt}"
+            f"table of both sides ({', '.join(TABLES)}), not {src} and {tgt}"
         )
     return src, tgt

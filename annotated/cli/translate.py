@@ -15,7 +15,7 @@ import torch
 from tqdm import tqdm
 
 from annotated.devices import find_device, say
-from annotated.files import split_lines
+from annotated.files import decode_lines
 from annotated.translation.translator import Translator
 
 FEWEST, MOST = 16, 1000  # lines for each thread that are translated together: at first, and at most later
@@ -120,6 +120,6 @@ def read_lines(file: Any, name: str) -> Iterator[list[str]]:
         lines = io.BytesIO(whole + newline + (rest if ended else b"")).readlines()
         while lines:
             group, lines = lines[:size], lines[size:]
-            yield split_lines(b"".join(group), name, after=count)
+            yield list(decode_lines(group, name, after=count))
             count += len(group)
             size = min(2 * size, MOST * threads)

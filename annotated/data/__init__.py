@@ -6,7 +6,6 @@ from annotated.data.encoding import EncodedPairs, SubwordDropout, encode_corpus
 from annotated.data.pairs import Corpus, ParallelText, hold_out
 from annotated.data.text_files import read_lines, read_pairs, read_parallel, read_tsv
 from annotated.data.user_corpus import own_corpus, own_text
-from annotated.files import split_lines
 
 __all__ = [
     "Batch",
@@ -27,5 +26,4 @@ __all__ = [
     "read_pairs",
     "read_parallel",
     "read_tsv",
-    "split_lines",
 ]

@@ -25,7 +25,7 @@ class PackedRows(Sequence[Any]):
 
     def __init__(self, data: Any, lengths: Any, starts: Any = None) -> None:
         """Wrap rows in `data`: each begins at its place in `starts`, by default where the last one ends."""
-        self.data, self.lengths = np.asarray(data), np.asarray(lengths)  # slices of a memmap are slow
+        self.data, self.lengths = np.asarray(data), np.asarray(lengths)
         self.starts = np.cumsum(self.lengths) - self.lengths if starts is None else starts
 
     @classmethod
@@ -66,7 +66,8 @@ class PackedRows(Sequence[Any]):
     @classmethod
     def load(cls, path: Path, lengths: np.ndarray) -> Self:
         """Memory-map what `write` wrote."""
-        return cls(np.memmap(path, np.dtype(cls.typecode), "r"), lengths)
+        with path.open("rb") as file:
+            return cls(map_file(file, cls.typecode), lengths)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -123,7 +124,13 @@ def progress(text: str, unit: str, total: int | None = None, items: Any = None) 
     return tqdm(items, text, total, unit=f" {unit}", leave=False, delay=2, disable=None)
 
 
+def map_file(file: Any, dtype: Any) -> np.ndarray:
+    """Memory-map the content of a file."""
+    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype)
+
+
 def release(data: np.ndarray) -> None:
     """Give the memory of what was read of a memory-mapped file back to the system, where that is possible."""
-    if isinstance(data.base, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
-        data.base._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+    mapped = getattr(data.base, "obj", None)  # what the memory view of `map_file` looks at
+    if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)

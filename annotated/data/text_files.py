@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from annotated.data.packed import PackedText, progress
+from annotated.data.packed import PackedText, map_file, progress
 from annotated.data.pairs import ParallelText
 from annotated.files import decode_lines, require
 from annotated.tokenizers import normalize
@@ -28,7 +28,8 @@ Name = str | PathLike[str]  # of a file
 Row = tuple[int, str | None, str | None]  # line number, source, target
 
 GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
-TABLES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}  # suffixes, loaders
+# Suffixes of files that hold both sides, and the loaders of `datasets` that read them.
+TABLES = {".tsv": None, ".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
 IN_MEMORY = 2**28  # bytes of a side of a text above which it goes to the disk
 QUOTED = re.compile('"((?:[^"]|"")*)"')
 ENDED: Any = object()  # stands for the lines that one of two files lacks
@@ -54,8 +55,7 @@ def read_pairs(path: Name, columns: Sequence[str] | None = None, name: str | Non
     Each may be compressed by gzip (not .parquet). `columns` are the names of source and target; without them,
     the file must have two columns. Raises as `read_tsv` does.
     """
-    suffixes = [suffix for suffix in Path(path).suffixes if suffix != ".gz"]
-    loader = TABLES.get(suffixes[-1]) if suffixes else None
+    loader = TABLES.get(table_suffix(path))
     if loader is None:
         if columns:
             raise ValueError(f"{path} has no names of columns; .csv, .jsonl and .parquet files have")
@@ -69,6 +69,12 @@ def read_pairs(path: Name, columns: Sequence[str] | None = None, name: str | Non
         except (ValueError, OSError, datasets.exceptions.DatasetGenerationError) as error:
             raise ValueError(f"{path} cannot be read as {loader}: {error.__cause__ or error}") from None
         return table_pairs(table, columns, name or Path(path).name, str(path))
+
+
+def table_suffix(path: Name) -> str:
+    """Return the suffix, without .gz, by which a file holds both sides, such as .csv; "" for other files."""
+    suffix = Path(Path(path).name.removesuffix(".gz")).suffix
+    return suffix if suffix in TABLES else ""
 
 
 def import_datasets() -> Any:
@@ -105,7 +111,8 @@ def read_tsv(path: Name, name: str | None = None) -> ParallelText:
     Raises as `read_parallel` does, and ValueError for a line without a tab, or a first column of numbers.
     """
     count, numbered, quoted = 0, 0, True
-    for count, line in enumerate(iterate_lines(path), start=1):
+    piped = [] if Path(path).is_file() else read_lines(path)  # a pipe cannot be read twice
+    for count, line in enumerate(piped or iterate_lines(path), start=1):
         row = line.split("\t")[:3]
         if len(row) < 2 and line.strip():
             raise ValueError(f"{path}, line {count}: no tab; each line must be source<TAB>target")
@@ -118,7 +125,7 @@ def read_tsv(path: Name, name: str | None = None) -> ParallelText:
         match = QUOTED.fullmatch(side)
         return match[1].replace('""', '"') if match and (quoted or '""' in match[1]) else side
 
-    rows = (line.split("\t")[:2] if "\t" in line else ["", ""] for line in iterate_lines(path))
+    rows = (line.split("\t")[:2] if "\t" in line else ["", ""] for line in piped or iterate_lines(path))
     pairs = ((i, unquote(src), unquote(tgt)) for i, (src, tgt) in enumerate(rows, start=1))
     return collect(pairs, name or Path(path).name, str(path))
 
@@ -156,7 +163,8 @@ def read_or_map(file: SpooledTemporaryFile[bytes]) -> np.ndarray:
     if file.tell() <= IN_MEMORY:
         file.seek(0)
         return np.frombuffer(file.read(), np.uint8)
-    return np.memmap(file, np.uint8, "r")
+    file.flush()
+    return map_file(file, np.uint8)
 
 
 # ---- lines

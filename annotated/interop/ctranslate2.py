@@ -19,7 +19,7 @@ from filelock import FileLock
 from annotated.files import creating_folder, require
 from annotated.interop.export import POSITIONS, check_exportable, vocabulary, write_readme
 from annotated.search.beam import Hypothesis, length_penalty
-from annotated.search.limits import Penalty
+from annotated.search.config import Penalty
 from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer, save_tokenizer
 from annotated.transformer.model import EncoderDecoder
 from annotated.transformer.positions import sinusoids

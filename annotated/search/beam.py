@@ -13,7 +13,7 @@ from torch import Tensor
 
 from annotated.modes import evaluating
 from annotated.search.cache import DecoderCache
-from annotated.search.limits import EXTRA_TOKENS, Penalty, check_search
+from annotated.search.config import EXTRA_TOKENS, Penalty, check_search
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.model import EncoderDecoder
 
@@ -72,9 +72,9 @@ def beam_search(
 
     Args:
         src: int64 (B, src_len); `src_mask`: bool (B or 1, 1, src_len), or None.
-        max_len: limit of generated tokens, the end symbol included, for all sentences or for each. The
-            default is the paper's input length + 50. The model's number of positions is a limit too, and a
-            longer prefix is kept.
+        max_len: limit of generated tokens, for all sentences or for each; unlike in `greedy_decode`, the end
+            symbol counts and the start symbol does not. The default is the paper's input length + 50. The
+            model's number of positions is a limit too, and a longer prefix is kept.
         start_symbol, end_symbol: our tokenizers'; `data_gen` starts with 1, and has no end.
         alpha, penalty: see `length_penalty`; alpha 0 compares plain log-probabilities.
         n_best: number of hypotheses returned for each sentence, best first (fewer, if fewer were found).

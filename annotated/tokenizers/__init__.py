@@ -31,7 +31,7 @@ __all__ = [
     "word_splitter",
 ]
 
-
+# What can be learned. In a file, "kind" names the class that reads it, as it did in every version.
 KINDS = ("subwords", "words", "chars", "spaces")
 
 

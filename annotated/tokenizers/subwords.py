@@ -38,9 +38,9 @@ _TRAINING: dict[str, Any] = {
     "max_sentence_length": 2**24,  # in bytes; longer sentences would be left out
     "num_threads": 1,
     "minloglevel": 2,
+    **dict(zip(("bos_id", "eos_id", "pad_id", "unk_id"), range(4), strict=True)),
+    **dict(zip(("bos_piece", "eos_piece", "pad_piece", "unk_piece"), SPECIALS, strict=True)),
 }
-for _number, _name in enumerate(("bos", "eos", "pad", "unk")):
-    _TRAINING |= {f"{_name}_id": _number, f"{_name}_piece": SPECIALS[_number]}
 
 
 class Subwords(Tokenizer):

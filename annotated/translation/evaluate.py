@@ -22,8 +22,8 @@ from annotated.metrics import (
     moses_tokenized,
 )
 from annotated.modes import evaluating
+from annotated.search.config import EXTRA_TOKENS, Penalty
 from annotated.search.greedy import greedy_decode
-from annotated.search.limits import EXTRA_TOKENS, Penalty
 from annotated.tokenizers import Tokenizer, normalize
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.translator import Translator

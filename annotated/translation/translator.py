@@ -16,7 +16,7 @@ from annotated.devices import find_device
 from annotated.fast import map_in_threads
 from annotated.modes import evaluating
 from annotated.search.beam import Hypothesis, beam_search
-from annotated.search.limits import Limits, Penalty, check_search
+from annotated.search.config import Limits, Penalty, check_search
 from annotated.tokenizers import Tokenizer, normalize
 from annotated.transformer.attention import padding_mask, subsequent_mask
 from annotated.transformer.model import EncoderDecoder

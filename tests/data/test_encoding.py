@@ -1,5 +1,6 @@
 """Token ids of a corpus: packed, cached, and cut anew by subword dropout."""
 
+import mmap
 import subprocess
 import sys
 import warnings
@@ -79,7 +80,7 @@ def test_cached_pairs_are_those_that_were_encoded(subwords, tmp_path, monkeypatc
         patch.setattr(SentencePieceTokenizer, "encode_batch", None)
         cached = encode_corpus(TEXT, subwords, characters, 40, tmp_path)
     assert cached == plain
-    assert isinstance(cached.src.data.base, np.memmap)
+    assert isinstance(cached.src.data.base.obj, mmap.mmap)
     others = ParallelText(TEXT.src, [*TEXT.tgt[:-1], "anders"], TEXT.lines, "mine")
     assert encode_corpus(others, subwords, characters, None, tmp_path).tgt[-1] != plain.tgt[-1]
     assert encode_corpus(TEXT, characters, characters, None, tmp_path).src != plain.src

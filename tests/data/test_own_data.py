@@ -130,5 +130,5 @@ def test_a_file_with_both_sides_is_given_alone(flag, text, files, tmp_path, capf
     complains([*out, f"--{flag}tgt", both], capfd, alone)
     same = [f"--{flag}src", text / "a.en", f"--{flag}tgt", text / "run/../a.en"]
     complains([*out, *same], capfd, alone)
-    complains([*out, f"--{flag}src", "a.txt"], capfd, alone)
+    complains([*out, f"--{flag}src", "a.tsv.en"], capfd, alone)
     assert not list((tmp_path / "o").glob("checkpoints/*"))

@@ -1,14 +1,19 @@
 import csv
 import gzip
+import io
+import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.data import ParallelText, read_lines, read_pairs, read_parallel, read_tsv, split_lines
+from annotated.data import ParallelText, read_lines, read_pairs, read_parallel, read_tsv
+from annotated.data.text_files import table_suffix
+from annotated.files import decode_lines
 
 
 def write(path, data):
@@ -19,7 +24,7 @@ def write(path, data):
 @given(st.lists(st.text(st.characters(exclude_characters="\n\r\ufeff", exclude_categories=["Cs"]))))
 def test_a_line_ends_at_lf_alone(lines):
     data = "".join(line + "\n" for line in lines).encode()
-    assert split_lines(data, "file") == lines
+    assert [*decode_lines(io.BytesIO(data), "file")] == lines
 
 
 @pytest.mark.parametrize(
@@ -37,7 +42,6 @@ def test_a_line_ends_at_lf_alone(lines):
     ],
 )
 def test_lines_by_hand(data, lines, tmp_path):
-    assert split_lines(data, "file") == lines
     assert read_lines(write(tmp_path / "a.txt", data)) == lines
     assert read_lines(write(tmp_path / "a.txt.gz", data)) == lines
     compressed = (tmp_path / "a.txt.gz").read_bytes()
@@ -90,6 +94,17 @@ def test_tsv_reads_two_columns_and_ignores_further_ones(tmp_path):
     assert list(text) == [("a", "A"), ("b", "B")]
     assert list(text.lines) == [1, 2]
     assert sum(text.dropped.values()) == 3
+
+
+def test_tsv_from_a_pipe_is_read_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    Thread(target=lambda: (tmp_path / "pipe").write_bytes(b"a\tA\nb\tB\n"), daemon=True).start()
+    assert list(read_tsv(tmp_path / "pipe")) == [("a", "A"), ("b", "B")]
+
+
+def test_the_last_suffix_tells_a_table():
+    found = ["a.tsv", "a.csv.gz", "a.en.jsonl", "a.tsv.en", "a.json.gz.de", "tsv", "a.gz", "a"]
+    assert [table_suffix(name) for name in found] == [".tsv", ".csv", ".jsonl", "", "", "", "", ""]
 
 
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])

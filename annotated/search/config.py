@@ -1,12 +1,13 @@
-"""The settings of a search: the width of the beam, and how long sentences may be.
+"""The settings of a search: the beam, the length penalty, and how long sentences may be.
 
 Nothing here imports PyTorch, which takes seconds: `annotated --help` reads it.
 """
 
 import warnings
 from dataclasses import dataclass, replace
-from operator import index
 from typing import Literal, get_args
+
+from annotated.settings import check_fields
 
 EXTRA_TOKENS = 50  # tokens that a translation may have more than its source, section 6.1
 MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses
@@ -34,8 +35,7 @@ class Limits:
     too_long: Literal["cut", "refuse"] = "cut"  # treatment of a longer source: translate its start, or stop
 
     def __post_init__(self) -> None:
-        if min(index(self.max_source), index(self.max_length)) < 1 or self.too_long not in ("cut", "refuse"):
-            raise ValueError(f"lengths must be at least 1, and too_long cut or refuse, not {self}")
+        check_fields(self)
 
     def within(self, positions: int | None) -> "Limits":
         """Return the limits of a model with this number of positions; None is any number."""
