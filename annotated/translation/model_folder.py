@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from annotated.files import read_json, write_json
 from annotated.modes import evaluating
@@ -64,19 +64,24 @@ def build(config: TransformerConfig) -> EncoderDecoder:
 
 
 def wanted_weights(config: TransformerConfig, source: object) -> Iterator[tuple[str, Tensor]]:
-    """Yield the name of each weight of a model of the paper's parts, and a tensor of its shape on "meta".
+    """Yield the name of each weight of a model of the paper's parts, and a parameter of its shape on "meta".
 
     One at a time, because settings can ask for any number of layers: a comparison with existing tensors
     stops at the first that is missing. Raises ValueError for a shape beyond all memory.
     """
-    try:
-        with torch.device("meta"):
-            model = EncoderDecoder.from_config(dataclasses.replace(config, N=1))
-    except RuntimeError as error:
-        raise ValueError(f"{source}: no model can be built from these settings: {error}") from None
-    for name, parameter in weights(model).items():
+    # The shapes of a tiny model, with each of its sizes replaced. The model itself on "meta" would take a
+    # second: to draw a tensor there, or to compute with it, PyTorch imports its compiler.
+    tiny = {"d_model": 2, "d_ff": 3, "max_len": 5, "src_vocab": 7, "tgt_vocab": 11}
+    if config.src_vocab == config.tgt_vocab:
+        tiny["tgt_vocab"] = tiny["src_vocab"]
+    sizes = {size: getattr(config, name) for name, size in tiny.items()}
+    for name, parameter in weights(build(dataclasses.replace(config, N=1, h=1, **tiny))).items():
+        try:
+            wanted = nn.Parameter(torch.empty([sizes[size] for size in parameter.shape], device="meta"))
+        except RuntimeError as error:
+            raise ValueError(f"{source}: no model can be built from these settings: {error}") from None
         for i in range(config.N if ".layers.0." in name else 1):
-            yield name.replace(".layers.0.", f".layers.{i}."), parameter
+            yield name.replace(".layers.0.", f".layers.{i}."), wanted
 
 
 def load_weights(model: EncoderDecoder, tensors: Mapping[str, Tensor], source: object) -> None:

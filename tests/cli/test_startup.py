@@ -42,6 +42,17 @@ def test_a_wrong_flag_is_told_without_it_too(arguments, says):
     assert loaded == "[]"
 
 
+def test_a_line_is_translated_without_the_compiler():
+    """PyTorch imports it, for a second, to compute anything on "meta"."""
+    code = LOADED.replace('"numpy"', '"torch._dynamo", "sympy"')
+    command = [sys.executable, "-c", code, "translate", "--model", "multi30k-en-de"]
+    done = subprocess.run(command, input="A dog runs.\n", capture_output=True, text=True)
+    assert done.stdout == "Ein Hund rennt.\n"
+    assert "torch" in done.stderr
+    assert "_dynamo" not in done.stderr
+    assert "sympy" not in done.stderr
+
+
 def test_it_runs_without_its_source(tmp_path):
     """Byte-compiled alone, as some installations keep a package."""
     package = Path(annotated.__path__[0])
