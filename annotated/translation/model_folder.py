@@ -71,7 +71,7 @@ def wanted_weights(config: TransformerConfig, source: object) -> Iterator[tuple[
     """
     # The shapes of a tiny model, with each of its sizes replaced. The model itself on "meta" would take a
     # second: to draw a tensor there, or to compute with it, PyTorch imports its compiler.
-    tiny = {"d_model": 2, "d_ff": 3, "max_len": 5, "src_vocab": 7, "tgt_vocab": 11}
+    tiny: dict[str, Any] = {"d_model": 2, "d_ff": 3, "max_len": 5, "src_vocab": 7, "tgt_vocab": 11}
     if config.src_vocab == config.tgt_vocab:
         tiny["tgt_vocab"] = tiny["src_vocab"]
     sizes = {size: getattr(config, name) for name, size in tiny.items()}

@@ -94,7 +94,7 @@ def test_every_public_name_can_be_imported():
         assert not isinstance(value, ModuleType)  # no name is hidden by a module of the same name
         assert getattr(import_module(value.__module__), name) is value
     assert {*annotated.__all__, "__version__"} <= set(dir(annotated))
-    with pytest.raises(AttributeError, match="module 'annotated' has no attribute 'nonsense'"):
+    with pytest.raises(AttributeError, match="nonsense"):
         _ = annotated.nonsense
 
 

@@ -61,7 +61,8 @@ def mark_examples(lines: list[str]) -> Iterator[str]:
 @cache
 def public() -> dict[str, str]:
     """Where the reference describes each public name: `rate` -> `annotated.training.schedule.rate`."""
-    homes = {name: f"annotated.{module}.{name}" for name, module in annotated._HOME.items()}
+    values = {name: getattr(annotated, name) for name in annotated.__all__}
+    homes = {name: f"{value.__module__}.{name}" for name, value in values.items()}
     for package in (data, interop, plots, tokenizers):
         homes |= {name: f"{package.__name__}.{name}" for name in package.__all__}
     return homes
