@@ -50,17 +50,3 @@ def test_a_classic_name_takes_the_same_arguments(name: str) -> None:
 def test_a_module_of_the_package_is_there_when_it_is_used() -> None:
     code = "import sys, annotated; assert 'torch' not in sys.modules; annotated.plots.plot_mask"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_mypy_sees_what_the_public_names_are() -> None:
-    code = """
-import annotated
-annotated.train(1, 2, 3, 4, nonsense=True)
-annotated.load_pretrained("multi30k-en-de").no_such_method()
-annotated.plots.plot_nothing()
-annotated.no_such_name
-"""
-    done = subprocess.run([sys.executable, "-m", "mypy", "-c", code], capture_output=True, text=True)
-    assert 'Unexpected keyword argument "nonsense"' in done.stdout
-    for name in ("no_such_method", "plot_nothing", "no_such_name"):
-        assert f'has no attribute "{name}"' in done.stdout
