@@ -2,19 +2,19 @@
 
 import inspect
 import re
+import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, _ActionsContainer
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from annotated.search.config import Limits, Penalty
+from annotated.search.config import QUANTIZATIONS, Limits, Penalty
 from annotated.tokenizers import KINDS
 from annotated.training.config import Preset, TrainingConfig
 from annotated.transformer.config import TransformerConfig
 
 MODEL = "model folder, or name of a shipped model"
-QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 
 
 def recipes() -> dict[str, Path]:
@@ -25,7 +25,7 @@ def recipes() -> dict[str, Path]:
 def add_settings(group: _ActionsContainer, settings: type) -> None:
     """Add a flag for each field that has a default; the comment behind it is the help text."""
     try:
-        source = inspect.getsource(settings)
+        source = inspect.getsource(sys.modules[settings.__module__])  # of a class it takes longer
     except OSError:  # only the byte code is installed
         source = ""
     comments = dict(re.findall(r"^    (\w+): .*?  # (.+)$", source, flags=re.MULTILINE))

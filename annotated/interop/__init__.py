@@ -3,7 +3,7 @@
 | from, to                             | in                                        | out              |
 | ------------------------------------ | ----------------------------------------- | ---------------- |
 | `torch.nn.Transformer`               | `from_torch`                              | `to_torch`       |
-| the Annotated Transformer, 2018/2022 | `from_annotated`, `annotated_translator`  |                  |
+| the Annotated Transformer, 2018/2022 | `from_annotated`                          |                  |
 | Marian at Hugging Face               | `load_marian`                             | `to_marian`      |
 | CTranslate2                          | (`Translator(..., engine="ctranslate2")`) | `to_ctranslate2` |
 
@@ -11,13 +11,12 @@
 imported when they are needed.
 """
 
-from annotated.interop.classic import annotated_translator, from_annotated
+from annotated.interop.classic import from_annotated
 from annotated.interop.ctranslate2 import to_ctranslate2
 from annotated.interop.marian import load_marian, to_marian
 from annotated.interop.torch_transformer import from_torch, to_torch
 
 __all__ = [
-    "annotated_translator",
     "from_annotated",
     "from_torch",
     "load_marian",

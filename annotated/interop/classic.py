@@ -8,28 +8,31 @@ to the deviation, changes a state by about one part in a million over its deviat
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 
 from torch import Tensor
 
-from annotated.interop.tensors import Numbers, check_sinusoids, load_tensors, select_rows
-from annotated.tokenizers import END, SPECIALS, START, WordTokenizer
+from annotated.interop.tensors import check_sinusoids, load_tensors
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translation.model_folder import model_with, wanted_weights, weights
-from annotated.translation.translator import Translator
+from annotated.translation.model_folder import model_with, wanted_weights
 
 EPS = 1e-12
 SINUSOIDS = "src_embed.1.pe", "tgt_embed.1.pe"
 EMBEDDINGS = "src_embed.0.lut.weight", "tgt_embed.0.lut.weight"
-OUTPUT = "generator.proj.weight", "generator.proj.bias"
 
 
 def from_annotated(
     source: Mapping[str, Tensor] | str | Path, h: int = 8, dropout: float = 0.1
 ) -> EncoderDecoder:
-    """Return the model of a `state_dict()`, or of a file that holds one; tokens keep their numbers.
+    """Return the model of a `state_dict()`, or of a file that holds one.
+
+    Tokens keep their numbers, so that code's own vocabularies go with it:
+
+        model = from_annotated("multi30k_model_final.pt")
+        src = torch.tensor([vocab_src(["<s>", *tokenize_de(sentence), "</s>"])])
+        mask = (src != vocab_src["<blank>"]).unsqueeze(-2)
+        numbers = greedy_decode(model, src, mask, max_len=72, start_symbol=vocab_tgt["<s>"])[0]
 
     Args:
         source: the tensors by name, or a `torch.save` file of them.
@@ -53,41 +56,6 @@ def from_annotated(
     return model_with(config, tensors, name).eval()
 
 
-def annotated_translator(
-    source: Mapping[str, Tensor] | str | Path,
-    src_words: Sequence[str],
-    tgt_words: Sequence[str],
-    languages: tuple[str | None, str | None] = ("de", "en"),
-    h: int = 8,
-    dropout: float = 0.1,
-) -> Translator:
-    """Return a translator of the same model, with its vocabularies.
-
-    Args:
-        source: as in `from_annotated`, like `h` and `dropout`.
-        src_words: all source tokens in the order of their numbers, symbols included: `vocab.get_itos()`
-            (2022), `field.vocab.itos` (2018). In 2022 they begin with `<s> </s> <blank> <unk>`, and the
-            source is read between `<s>` and `</s>`; in 2018 they begin with `<unk> <blank>`, and it is read
-            without symbols.
-        tgt_words: the same for the target.
-        languages: spaCy's rules that split the text; None splits at white space.
-    """
-    model = from_annotated(source, h, dropout)
-    c, tensors = model.config, weights(model)
-    src, tgt = token_numbers(src_words, c.src_vocab), token_numbers(tgt_words, c.tgt_vocab)
-    if None in tgt:
-        raise ValueError(f"tgt_words: {', '.join(SPECIALS)} must be among the words")
-    for name in (*EMBEDDINGS, *OUTPUT):
-        tensors[name] = select_rows(tensors[name], src if name == EMBEDDINGS[0] else tgt)
-    model = model_with(replace(c, src_vocab=len(src), tgt_vocab=len(tgt)), tensors, "state_dict").eval()
-    before, after = ((START,), (END,)) if SPECIALS[START] in src_words else ((), ())
-    src_others, tgt_others = (
-        [word for word in side if word not in SPECIALS] for side in (src_words, tgt_words)
-    )
-    src_tokenizer = WordTokenizer(src_others, languages[0], before=before, after=after)
-    return Translator(model, src_tokenizer, WordTokenizer(tgt_others, languages[1]))
-
-
 def infer_config(state: Mapping[str, Tensor], h: int, dropout: float) -> TransformerConfig:
     """Infer settings from shapes. Raises KeyError naming a tensor that is missing."""
     numbers = (re.match(r"encoder\.layers\.(\d{1,9})\.", name) for name in state)
@@ -106,13 +74,3 @@ def infer_config(state: Mapping[str, Tensor], h: int, dropout: float) -> Transfo
         layer_norm_eps=EPS,
         tied_embeddings="none",
     )
-
-
-def token_numbers(words: Sequence[str], size: int) -> Numbers:
-    """Return each of our tokens' number in that vocabulary, None for a symbol that it lacks."""
-    numbers = {word: i for i, word in enumerate(words)}
-    if len(words) != size or len(numbers) != size:
-        raise ValueError(f"a vocabulary must be a list of {size} different words, one for each embedding")
-    if missing := [symbol for symbol in SPECIALS[2:] if symbol not in numbers]:
-        raise ValueError(f"{', '.join(missing)} must be among the words")
-    return [*map(numbers.get, SPECIALS), *(i for word, i in numbers.items() if word not in SPECIALS)]

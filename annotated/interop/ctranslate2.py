@@ -6,6 +6,7 @@ embedding of `<s>`; and Marian has no pre-norm, no learned positions and no word
 
 import hashlib
 import json
+import operator
 import shutil
 import warnings
 from contextlib import suppress
@@ -15,18 +16,18 @@ from typing import Any
 
 import torch
 from filelock import FileLock
+from torch import Tensor
 
 from annotated.files import creating_folder, require
 from annotated.interop.export import POSITIONS, check_exportable, vocabulary, write_readme
 from annotated.search.beam import Hypothesis, length_penalty
-from annotated.search.config import Penalty
+from annotated.search.config import QUANTIZATIONS, Penalty
 from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer, save_tokenizer
 from annotated.transformer.model import EncoderDecoder
 from annotated.transformer.positions import sinusoids
 from annotated.translation.model_folder import weights
 from annotated.translation.tensor_files import digest
 
-QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 # What the shipped models lost, as benchmarks/quantization.py recorded it.
 INT8 = "int8 wants an x86 processor with VNNI: it cost the shipped models up to 1.1 BLEU without, 0.1 with it"
 KEY = "made_from.sha256"  # of a kept copy, written last
@@ -132,7 +133,8 @@ class CTranslate2Engine:
         self.never = {self.tgt_pieces[i] for i in (START, PAD, *tgt_tokenizer.forbidden_ids)}
         self.before, self.after = len(src_tokenizer.before), len(src_tokenizer.after)
         self.positions = model.max_positions or POSITIONS
-        self.weights, self.snapshot = digest_weights(model), snapshot(model)
+        self.tensors, self.attributes = contents(model)
+        self.tensors = [tensor.clone() for tensor in self.tensors]
         self.translator = load_copy(cache, model, src_tokenizer, tgt_tokenizer, quantization)
         computed = self.translator.compute_type
         if not computed.startswith(quantization):
@@ -142,9 +144,14 @@ class CTranslate2Engine:
     def __repr__(self) -> str:
         return self.name
 
-    def fits(self, model: EncoderDecoder, thorough: bool) -> bool:
-        """Tell whether the model is still the one that was copied; `thorough` compares every weight."""
-        return snapshot(model) == self.snapshot and (not thorough or digest_weights(model) == self.weights)
+    def fits(self, model: EncoderDecoder) -> bool:
+        """Tell whether each tensor and each attribute of the model is still the one that was copied."""
+        tensors, attributes = contents(model)
+        return (
+            (len(tensors), len(attributes)) == (len(self.tensors), len(self.attributes))
+            and all(map(operator.is_, attributes, self.attributes))
+            and all(map(same, tensors, self.tensors))
+        )
 
     def search(
         self,
@@ -245,12 +252,12 @@ def digest_weights(model: EncoderDecoder) -> str:
     return digest({name: tensor.detach().contiguous() for name, tensor in weights(model).items()})
 
 
-def snapshot(model: EncoderDecoder) -> list[Any]:
-    """Collect what changes with a part, an attribute or a tensor, quickly: of a tensor its place and its sum.
+def contents(model: EncoderDecoder) -> tuple[list[Tensor], list[Any]]:
+    """List what decides what a model computes: its tensors, and the attributes of its modules."""
+    attributes = [v for module in model.modules() for k, v in vars(module).items() if k != "training"]
+    return [tensor.detach() for tensor in (*model.parameters(), *model.buffers())], attributes
 
-    PyTorch's own count of versions would miss the fused Adam, and what writes through `.data`.
-    """
-    tensors = [tensor.detach() for tensor in (*model.parameters(), *model.buffers())]
-    changes = [(t.data_ptr(), t.sum(dtype=torch.float64).item()) for t in tensors]
-    attributes = [(k, id(v)) for m in model.modules() for k, v in vars(m).items() if k != "training"]
-    return [changes, attributes]
+
+def same(one: Tensor, other: Tensor) -> bool:
+    """Tell whether two tensors are equal, with their types and places."""
+    return (one.dtype, one.device) == (other.dtype, other.device) and one.equal(other)

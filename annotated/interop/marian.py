@@ -5,7 +5,7 @@ second, we alternate: d_model is permuted, which changes nothing else. Its paddi
 here that row of the embedding is `<s>`, and `<blank>` a row of its own. Our tokens begin with four symbols.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from annotated.files import creating_folder, require, write_json
 from annotated.interop.export import POSITIONS, check_exportable, vocabulary, write_readme
-from annotated.interop.tensors import Numbers, check_sinusoids, select_rows
+from annotated.interop.tensors import check_sinusoids
 from annotated.settings import settings_from_json
 from annotated.tokenizers import END, PAD, SPECIALS, START, UNK, MarianTokenizer, Tokenizer
 from annotated.tokenizers.subwords import Subwords
@@ -63,6 +63,7 @@ LAYER_PARTS = {
     "sublayer.1.norm": "encoder_attn_layer_norm",
     "sublayer.2.norm": "final_layer_norm",
 }
+Numbers = Sequence[int | None]  # for each of our tokens its number in Marian, or None where there is none
 UNREACHABLE = -1e4  # a logit whose exponential is 0, yet finite in half precision
 
 
@@ -139,6 +140,13 @@ def number_tokens(
         raise ValueError(f"a vocabulary needs an end symbol of its own and '<unk>'; its end is {end!r}")
     others = [piece for piece in sorted(numbers, key=numbers.__getitem__) if numbers[piece] not in first]
     return [*first, *(numbers[piece] for piece in others)], [*SPECIALS, *others]
+
+
+def select_rows(tensor: Tensor, rows: Numbers, fill: float) -> Tensor:
+    """Return the rows of a tensor in the order of our tokens; where there is none, a row of `fill`."""
+    selected = tensor[[row or 0 for row in rows]]
+    missing = torch.tensor([row is None for row in rows], device=tensor.device)
+    return selected.masked_fill(missing.view(-1, *[1] * (tensor.dim() - 1)), fill)
 
 
 def marian_name(name: str) -> str:

@@ -1,6 +1,5 @@
-"""Tensors of other programs: loaded without running code, compared with sinusoids, reordered."""
+"""Tensors of other programs: loaded without running code, compared with sinusoids."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile, is_zipfile
@@ -10,8 +9,6 @@ from torch import Tensor
 
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.positions import sinusoids
-
-Numbers = Sequence[int | None]  # for each of our tokens its number elsewhere, or None where there is none
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
@@ -46,10 +43,3 @@ def check_sinusoids(
     expected = sinusoids(len(table), d_model)[:, order]
     if table.shape != expected.shape or not torch.allclose(table, expected, atol=atol):
         raise ValueError(f"{name} does not hold the sinusoids of section 3.5")
-
-
-def select_rows(tensor: Tensor, rows: Numbers, fill: float = 0.0) -> Tensor:
-    """Return the rows of a tensor in the order of our tokens; where there is none, a row of `fill`."""
-    selected = tensor[[row or 0 for row in rows]]
-    missing = torch.tensor([row is None for row in rows], device=tensor.device)
-    return selected.masked_fill(missing.view(-1, *[1] * (tensor.dim() - 1)), fill)

@@ -14,6 +14,7 @@ MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses
 MAX_ALPHA = 10  # a penalty of any length is then a finite number
 
 Penalty = Literal["gnmt", "power"]
+QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")  # of the matrices in CTranslate2
 
 
 def check_search(beam: int, n_best: int, alpha: float, penalty: str) -> None:

@@ -205,7 +205,7 @@ class Translator:
         plain = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in self.model.parameters())
         if auto and (sentences < MANY or not plain or find_spec("ctranslate2") is None):
             return None
-        if self._ctranslate2 is None or not self._ctranslate2.fits(self.model, thorough=sentences >= MANY):
+        if self._ctranslate2 is None or not self._ctranslate2.fits(self.model):
             try:
                 self._ctranslate2 = self.load_engine()
             except ValueError:  # a variant, which it cannot compute

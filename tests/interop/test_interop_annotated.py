@@ -6,14 +6,12 @@ import pytest
 import torch
 from interop_models import Bomb
 
-from annotated.interop import annotated_translator, from_annotated
+from annotated.interop import from_annotated
+from annotated.search.greedy import greedy_decode
 from annotated.transformer.attention import padding_mask, subsequent_mask
 from annotated.transformer.positions import sinusoids
-from annotated.translation.model_folder import save_model
-from annotated.translation.translator import Translator
 
 N, D, D_FF, H, SRC_VOCAB, TGT_VOCAB = 2, 12, 20, 3, 9, 11
-SPECIALS = ["<s>", "</s>", "<blank>", "<unk>"]
 
 
 def names_and_shapes():
@@ -173,42 +171,12 @@ def test_positions_that_are_no_sinusoids_are_refused(state):
             from_annotated(state | {"tgt_embed.1.pe": wrong}, h=3)
 
 
-WORDS = {  # the source's and the target's vocabularies in the two codes' orders
-    2022: ([*SPECIALS, *"abcde"], [*SPECIALS, *"tuvwxyz"]),
-    2018: (["<unk>", "<blank>", *"abcdefg"], ["<unk>", "<blank>", "<s>", "</s>", *"tuvwxyz"]),
-}
-
-
-@pytest.mark.parametrize("year", WORDS)
-def test_tokens_get_our_numbers(state, year):
-    """Sentences of words give what that model says of the same words under its own numbers."""
-    src_words, tgt_words = WORDS[year]
-    translator = annotated_translator(state, src_words, tgt_words, languages=(None, None), h=3)
-    src = translator.batch([translator.encode("a b oh e"), translator.encode("b")])
-    tgt = torch.tensor([[0, *translator.tgt_tokenizer.encode("z t")]] * 2)
-    found = log_probs(translator.model, src, tgt, padding_mask(src, 2), subsequent_mask(3))
-    between = (lambda ids: [0, *ids, 1]) if year == 2022 else list
-    rows = [
-        between([src_words.index(word) for word in ("a", "b", "<unk>", "e")]),
-        between([src_words.index("b")]) + [src_words.index("<blank>")] * 3,
-    ]
-    target = torch.tensor([[tgt_words.index(word) for word in ("<s>", "z", "t")]] * 2)
-    mask = padding_mask(torch.tensor(rows), src_words.index("<blank>"))
-    said = Formulas(state, 3)(torch.tensor(rows), target, mask, subsequent_mask(3))
-    ours = [*SPECIALS, *"tuvwxyz"]
-    columns = [tgt_words.index(word) for word in ours]
-    torch.testing.assert_close(found, said[..., columns], atol=1e-4, rtol=0)
-    assert set(translator("a b c").split()) <= {*"tuvwxyz", "<unk>"}
-
-
-@pytest.mark.parametrize("year", WORDS)
-def test_it_reads_the_same_when_it_comes_back(state, year, tmp_path):
-    translator = annotated_translator(state, *WORDS[year], languages=(None, None), h=3)
-    parts = translator.model, translator.src_tokenizer, translator.tgt_tokenizer
-    save_model(tmp_path / "saved", *parts)
-    again = Translator.load(tmp_path / "saved")
-    for text in ("a b", "c", "oh a e b"):
-        symbols = ([0], [1]) if year == 2022 else ([], [])
-        assert translator.encode(text) == [*symbols[0], *translator.src_tokenizer.encode(text), *symbols[1]]
-        assert again.encode(text) == translator.encode(text)
-        assert again(text) == translator(text)
+def test_tokens_keep_their_numbers(state, tmp_path):
+    torch.save(state, tmp_path / "model.pt")
+    model, (src, _, mask, _) = from_annotated(tmp_path / "model.pt", h=3), batch()
+    found = greedy_decode(model, src, mask, max_len=4, start_symbol=3)
+    tgt = torch.full((2, 1), 3)
+    for _ in range(3):
+        scores = Formulas(state, 3)(src, tgt, mask, subsequent_mask(tgt.size(1)))
+        tgt = torch.cat([tgt, scores[:, -1:].argmax(-1)], dim=1)
+    assert found.tolist() == tgt.tolist()
