@@ -5,7 +5,6 @@ from itertools import pairwise
 import pytest
 import torch
 
-from annotated.plots import plot_beam
 from annotated.search.beam import Candidate, beam_search
 from annotated.transformer.model import make_model
 
@@ -53,9 +52,3 @@ def test_an_end_counts_among_the_best_of_the_beam_and_as_many_go_on(watched) -> 
         for rank, (candidate, end) in enumerate(zip(step, ends, strict=True)):
             going_on = rank - sum(ends[:rank]) < 3
             assert candidate.fate == (("ended" if rank < 3 else "dropped") if end else KEPT[going_on])
-
-
-def test_a_real_search_can_be_drawn(watched) -> None:
-    found, steps = watched
-    ax = plot_beam(steps[0], found[0][0].tokens, lambda ids: [str(i) for i in ids])
-    assert len(ax.texts) == 1 + sum(map(len, steps[0]))

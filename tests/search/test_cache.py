@@ -2,8 +2,8 @@ from itertools import pairwise
 
 import torch
 
-from annotated.search.cache import DecoderCache, KeyValueCache
-from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
+from annotated.search.cache import KeyValueCache
+from annotated.transformer.attention import MultiHeadedAttention
 
 
 def test_a_growing_cache_seldom_moves_what_it_has():
@@ -22,30 +22,6 @@ def test_a_growing_cache_seldom_moves_what_it_has():
     assert len(cache) == 60
     moves = sum(a != b for a, b in pairwise(places))
     assert moves <= 5  # at 3, 7, 15 and 31 positions, and when rows were selected
-
-
-def test_select_takes_rows_in_any_order_and_twice():
-    cache = DecoderCache(2)
-    cache.select(torch.tensor([0]))  # an empty one has nothing to select from
-    rows = torch.tensor([1, 1, 0])
-    key = torch.randn(2, 3, 1, 4)
-    for layer in cache.layers:
-        for each in (layer.target, layer.memory):
-            each.extend(key, -key)
-    cache.select(rows)
-    for layer in cache.layers:
-        for each in (layer.target, layer.memory):
-            assert torch.equal(each.key, key[rows])
-            assert torch.equal(each.value, -key[rows])
-    assert len(cache) == 1
-
-
-def test_one_position_at_a_time_gives_what_all_at_once_gives():
-    attend = MultiHeadedAttention(2, 8).double().eval()
-    x = torch.randn(3, 5, 8, dtype=torch.float64)
-    cache = KeyValueCache()
-    steps = [attend(x[:, i : i + 1], x[:, i : i + 1], x[:, i : i + 1], cache=cache) for i in range(5)]
-    torch.testing.assert_close(torch.cat(steps, dim=1), attend(x, x, x, subsequent_mask(5)))
 
 
 def test_a_complete_cache_stands_in_for_keys_and_values():

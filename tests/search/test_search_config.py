@@ -99,11 +99,6 @@ def test_a_line_over_its_limit_can_be_refused(build):
     assert len(translator.translate(["w0 w1 w2"])) == 1
 
 
-@pytest.mark.parametrize("prefix", ["w0 w1 w2 w3", "w0 w1 w2 w3 w4"])
-def test_a_prefix_that_leaves_no_room_is_the_translation(prefix, build):
-    assert build(max_length=5).translate(["w1"], prefix=prefix) == [prefix]
-
-
 # ---- the model's positions
 
 

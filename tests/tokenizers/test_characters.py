@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from annotated.tokenizers import (
     UNK,
     CharacterTokenizer,
+    SentencePieceTokenizer,
     WordTokenizer,
     load_tokenizer,
     save_tokenizer,
@@ -61,9 +62,10 @@ def test_a_line_break_is_never_generated():
     [
         CharacterTokenizer.train(WORDS),
         WordTokenizer.train(["t͡s uː k", "t͡s a"], None, min_freq=1),
-        WordTokenizer.train(["Don't stop."], "en", min_freq=1),
+        WordTokenizer.train(["Don't STOP."], "en", lower=True, min_freq=1),
+        SentencePieceTokenizer.train(WORDS * 40, 300),
     ],
-    ids=["characters", "spaces", "words"],
+    ids=["characters", "spaces", "words", "subwords"],
 )
 def test_a_copy_cuts_text_as_the_original_does(form, tokenizer, tmp_path):
     if form == "saved":

@@ -83,15 +83,6 @@ def test_forbidden_ids_are_those_that_break_the_line(tokenizer):
     assert list(tokenizer.forbidden_ids) == breaking
 
 
-@settings(deadline=None)
-@given(st.data())
-def test_whatever_is_generated_stays_on_one_line(tokenizer, data):
-    allowed = sorted(set(range(len(tokenizer))) - set(tokenizer.forbidden_ids))
-    text = tokenizer.decode(data.draw(st.lists(st.sampled_from(allowed))))
-    assert "\n" not in text
-    assert "\r" not in text
-
-
 def test_no_piece_holds_a_line_break_even_if_the_text_is_full_of_them():
     with pytest.warns(UserWarning, match="fewer than the 500"):
         tokenizer = SentencePieceTokenizer.train(["one\rtwo\nthree\r\n"] * 50, 500)
@@ -188,14 +179,7 @@ def test_words_in_lower_case():
 
 
 def test_spacy_cuts_words_without_a_downloaded_model():
-    assert WordTokenizer([], "de").split("Das ist z.B. ein Haus.") == [
-        "Das",
-        "ist",
-        "z.B.",
-        "ein",
-        "Haus",
-        ".",
-    ]
+    assert WordTokenizer([], "de").split("Das ist z.B. so.") == ["Das", "ist", "z.B.", "so", "."]
     assert WordTokenizer([], "en").split("I can't  stop.\r\n") == ["I", "ca", "n't", "stop", "."]
 
 
@@ -215,26 +199,12 @@ def test_words_refuse_dropout_and_unknown_languages():
             WordTokenizer([], language)
 
 
-def test_any_tokenizer_is_saved_and_loaded(tokenizer, tmp_path):
-    words = WordTokenizer.train(SENTENCES, "de", lower=True)
-    for kind in (tokenizer, words):
-        save_tokenizer(kind, tmp_path / "new folder", kind.kind)
-        loaded = load_tokenizer(tmp_path / "new folder", kind.kind)
-        assert type(loaded) is type(kind)
-        assert len(loaded) == len(kind)
-        for text in [*SENTENCES, *NASTY]:
-            assert loaded.encode(text) == kind.encode(text)
-    written = {path.name for path in (tmp_path / "new folder").iterdir()}
-    assert written == {"sentencepiece.json", "sentencepiece.model", "words.json"}
-
-
 @pytest.mark.parametrize(
     ("file", "damage"),
     [
         ("t.model", lambda data: data[:-1]),
         ("t.model", lambda data: data[:100] + b"!" + data[101:]),
         ("t.json", lambda data: data[:20]),
-        ("t.json", lambda data: b"{}"),
         ("t.json", lambda data: b'{"kind": ["sentencepiece"]}'),
         ("t.json", lambda data: b'{"kind": "sentencepiece"}'),
         ("t.json", lambda data: b'{"kind": "words", "words": ["a"], "language": "zzz", "lower": false}'),

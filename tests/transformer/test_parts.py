@@ -4,18 +4,15 @@ import math
 
 import pytest
 import torch
-from small_models import WORDS, make
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from annotated.search.beam import beam_search
-from annotated.search.cache import DecoderCache
 from annotated.search.greedy import greedy_decode
 from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
 from annotated.transformer.layers import PositionwiseFeedForward
 from annotated.transformer.model import make_model
 from annotated.transformer.parts import VARIANTS, Parts, variant
-from annotated.translation.model_folder import load_model, save_model
 
 
 @pytest.fixture(autouse=True)
@@ -99,17 +96,6 @@ def test_every_part_is_the_variants_own():
     assert not kinds & {MultiHeadedAttention, nn.LayerNorm}
 
 
-def test_a_variant_decodes_step_by_step_as_it_does_at_once():
-    model = modern()
-    src, tgt = torch.randint(12, (2, 5)), torch.randint(12, (2, 6))
-    memory = model.encode(src, None)
-    at_once = model.decode(memory, None, tgt, subsequent_mask(6))
-    cache, steps = DecoderCache(2), []
-    for i in range(6):
-        steps.append(model.decode(memory, None, tgt[:, i : i + 1], None, cache))
-    torch.testing.assert_close(torch.cat(steps, dim=1), at_once, atol=1e-5, rtol=1e-5)
-
-
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_variants_hypotheses_have_the_log_probabilities_that_the_whole_model_gives(beam):
     model = modern().double()
@@ -175,25 +161,9 @@ def test_attention_that_leaves_its_cache_alone_is_refused():
             search()
 
 
-def test_a_variant_is_saved_and_comes_back_as_itself(tmp_path, registered):
-    variant("modern")(Modern)
-    model = make(h=4, d_model=16, parts="modern").eval()
-    save_model(tmp_path / "m", model, WORDS, WORDS)
-    loaded, *_ = load_model(tmp_path / "m")
-    tokens = torch.randint(4, (1, 5))
-    torch.testing.assert_close(loaded.eval()(tokens, tokens, None, None), model(tokens, tokens, None, None))
-
-
 def test_a_variant_that_nobody_registered_is_refused():
     with pytest.raises(ValueError, match=r"parts 'modern' are not among paper.*; import the file"):
         make_model(12, 12, parts="modern")
-
-
-def test_a_part_that_the_settings_do_not_name_is_not_saved(tmp_path):
-    model = make(h=4, d_model=16)
-    model.encoder.layers[0].self_attn = RotaryAttention(4, 16)
-    with pytest.raises(ValueError, match="come back"):
-        save_model(tmp_path / "m", model, WORDS, WORDS)
 
 
 @pytest.mark.parametrize("name", [Modern, None, ""])  # the first is `@variant` without a name
