@@ -27,13 +27,12 @@ def elements(page: str) -> list[int]:
     return [page.lower().count(mark) for mark in ("<script", "</script", "<!--")]
 
 
-@pytest.mark.parametrize("draw", [explorer])
 @pytest.mark.filterwarnings("ignore:Automatically deduplicated")
-def test_no_token_runs_as_a_script(draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_token_runs_as_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google.colab", ModuleType("google.colab"))
     pages = []
     for tokens in (STRANGE, PLAIN):
-        chart = draw(tokens)
+        chart = explorer(tokens)
         chart.save(tmp_path / "chart.html")
         saved = (tmp_path / "chart.html").read_text(encoding="utf-8")
         pages.append([saved, chart.to_html(), chart_bundle(chart.to_dict())[0]["text/html"]])

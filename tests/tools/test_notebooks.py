@@ -13,7 +13,6 @@ from nbformat.v4 import new_output
 
 import address
 import build
-import lessons
 import pairs
 
 ROOT = Path(__file__).parents[2]
@@ -116,47 +115,6 @@ SOURCE_FAULTS = [
 def test_faults_of_the_source_are_named(tmp_path: Path, name: str, text: str) -> None:
     write_pair(tmp_path, text)
     assert names(tmp_path) == [name]
-
-
-LESSON = [
-    "# %% [markdown]\n# **Before you run this:** more, or less?\n",
-    "# %%\nx = 1\n",
-    '# %% tags=["check"]\nassert x == 1\n',
-    "# %% [markdown]\n# ## What you can now say\n#\n# One.\n",
-]
-
-
-def lesson_faults(folder: Path, *cells: str, minutes: int = 1) -> list[str]:
-    path = folder / "00_tiny.py"
-    head = f"# %% [markdown]\n# # Tiny\n#\n# *{minutes} minutes to read, ...*\n"
-    path.write_text(notebook_text(*cells, head=head), encoding="utf-8")
-    return [name for _, name, _ in lessons.check_lesson(pairs.read_source(path))]
-
-
-@pytest.mark.parametrize(
-    ("cell", "change", "fault"),
-    [
-        (0, "", []),
-        (0, "# %% [markdown]\n# More, or less?\n", ["no prediction"]),
-        (1, "# %%\nx = 1\nassert x == 1\n", ["proof in the open"]),
-        (1, "# %%\nx = 1  # noqa: E501\n", ["proof in the open"]),
-        (1, "# %%\n# fmt: off\nx = 1\n", ["proof in the open"]),
-        (1, "# %%\nimport torch\n\ntorch.testing.assert_close(1, 1)\n", ["proof in the open"]),
-        (3, "# %% [markdown]\n# ## The end\n", ["no closing"]),
-    ],
-)
-def test_what_a_lesson_lacks_is_named(tmp_path: Path, cell: int, change: str, fault: list[str]) -> None:
-    cells = list(LESSON)
-    cells[cell] = change or cells[cell]
-    assert lesson_faults(tmp_path, *cells) == fault
-
-
-def test_a_lesson_states_the_minutes_that_words_and_visible_code_take(tmp_path: Path) -> None:
-    prose = "# %% [markdown]\n# " + "word " * 1200 + "\n"
-    code = "# %%\n" + "x = 1\n" * 24
-    folded = '# %% tags=["check"]\n' + "assert x\n" * 24
-    assert lesson_faults(tmp_path, *LESSON, prose, code, folded, minutes=10) == []
-    assert lesson_faults(tmp_path, *LESSON, prose, code, folded, minutes=13) == ["minutes"]
 
 
 def test_evidence_is_a_pair_without_exercises_in_a_folder_of_its_own(tmp_path: Path) -> None:

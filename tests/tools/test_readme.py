@@ -1,7 +1,7 @@
 """Every command and every block of Python in README and in the pages about training and Python is right.
 
-Commands that test, install, download or take over a minute are given to `make -n` or the argument parser; the
-others run, on a model that was never trained.
+Commands that download or take over a minute are given to the argument parser; the others run, on a model
+that was never trained.
 """
 
 import importlib
@@ -9,7 +9,6 @@ import io
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -54,12 +53,6 @@ def first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "en.txt").write_text("\n".join(ENGLISH) + "\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make")])
-def test_make_knows_the_target(command: str):
-    result = subprocess.run(["make", "-n", *command.split()[1:]], cwd=ROOT, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("annotated")])
