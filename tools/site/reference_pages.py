@@ -7,8 +7,8 @@ from pathlib import Path
 import annotated
 from sources import fill
 
-# The command line is in the README, the rest is for insiders.
-LEFT_OUT = {f"annotated.{name}" for name in ("__main__", "cli", "files")}
+# The command line is in the README, what `api` lists is on other pages, the rest is for insiders.
+LEFT_OUT = {f"annotated.{name}" for name in ("__main__", "api", "cli", "files")}
 MODULE = """# {heading}
 
 ```{{eval-rst}}
