@@ -52,6 +52,10 @@ class Metric:
         value = self.value(self.counts(hypotheses, references).sum(axis=0))
         return Score(self.name, value, self.signature)
 
+    def badness(self, value: Any) -> Any:
+        """Turn a score, or an array of them, into what is lower for a better one."""
+        return value if self.lower_is_better else -value
+
 
 def sacrebleu_metric(scorer: Any) -> Metric:
     """Make a metric of one of sacreBLEU's, from the statistics by which sacreBLEU resamples."""
@@ -106,22 +110,16 @@ def error_rate(name: str, unit: str, split: Callable[[str], Sequence[str]]) -> M
     return percentage(name, f"edits per 100 {unit}", count, lower_is_better=True)
 
 
-def exact_match(name: str, equal: bool) -> Metric:
-    """Hypotheses that are (or are not) their reference, word by word, for 100 of them."""
-
-    def count(hypothesis: str, reference: str) -> tuple[int, int]:
-        return (hypothesis.split() == reference.split()) == equal, 1
-
-    return percentage(name, "percent of the sentences", count, lower_is_better=not equal)
-
-
+SENTENCES = "percent of the sentences"
 METRICS: dict[str, Callable[[], Metric]] = {
     "bleu": bleu_metric,
     "chrf": chrf_metric,
     "wer": lambda: error_rate("WER", "words", str.split),
     "cer": lambda: error_rate("CER", "characters", str.strip),
-    "exact": lambda: exact_match("exact", True),
-    "ser": lambda: exact_match("SER", False),
+    "exact": lambda: percentage("exact", SENTENCES, lambda h, r: (h.split() == r.split(), 1)),
+    "ser": lambda: percentage(
+        "SER", SENTENCES, lambda h, r: (h.split() != r.split(), 1), lower_is_better=True
+    ),
 }
 
 
@@ -201,7 +199,7 @@ def paired_bootstrap(
         with_interval(one, draws_a),
         with_interval(other, draws_b),
         with_interval(difference, draws_a - draws_b),
-        wins=float((draws_a < draws_b if metric.lower_is_better else draws_a > draws_b).mean()),
+        wins=float((metric.badness(draws_a) < metric.badness(draws_b)).mean()),
     )
 
 
@@ -230,8 +228,8 @@ def resample(
 ) -> Any:
     """Return a system's scores on test sets drawn as sacreBLEU draws them, float64 (samples,)."""
     counts = metric.counts(hypotheses, references)
-    draws = np.random.default_rng(seed).choice(len(counts), (samples, len(counts)))
-    return np.array([metric.value(counts[draw].sum(axis=0)) for draw in draws])
+    random, n = np.random.default_rng(seed), len(counts)
+    return np.array([metric.value(counts[random.choice(n, n)].sum(axis=0)) for _ in range(samples)])
 
 
 # ---- alignments

@@ -27,7 +27,7 @@ from annotated.interop import to_ctranslate2
 from annotated.metrics import bleu, tokenized_bleu
 from annotated.translation.translator import load_pretrained
 
-# The shipped models: direction and variant of their corpus, and their score.
+# The shipped models: direction and form of their corpus, and their score.
 MODELS = {
     "multi30k-en-de": ("en-de", "raw", bleu),
     "multi30k-de-en": ("de-en", "raw", bleu),
@@ -40,11 +40,11 @@ FORMS = ("float32", "int8")
 def measure(folder: Path, options: argparse.Namespace) -> dict[str, list[dict[str, object]]]:
     """Translate in this process: BLEU of each model in `folder` on each split, and the forms' speeds."""
     scores, speeds = [], []
-    for model, (pair, variant, score) in MODELS.items():
+    for model, (pair, text_form, score) in MODELS.items():
         options = {"engine": "ctranslate2", "cache": folder / model}
         engines = {form: load_pretrained(model, quantization=form, **options) for form in FORMS}
         for split in SPLITS:
-            text = load_corpus("multi30k", pair, variant=variant)[split]
+            text = load_corpus("multi30k", pair, form=text_form)[split]
             src, tgt = text.src[: options.sentences], text.tgt[: options.sentences]
             runs = {form: partial(engine.translate, src, 5, 0.0) for form, engine in engines.items()}
             scores.append(

@@ -26,7 +26,7 @@ from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import make_model
-from annotated.translation.evaluate import greedy_bleu, score_tokens
+from annotated.translation.evaluate import score_tokens, translate_greedily
 
 PAD = 2
 REFERENCES = [
@@ -208,57 +208,34 @@ def test_every_metric_tells_good_from_bad(name):
 # ---- translations while training
 
 
-def test_greedy_bleu_does_not_depend_on_the_batch():
+def test_a_greedy_translation_does_not_depend_on_the_batch():
     words = WordTokenizer([f"w{i}" for i in range(6)], None)
     torch.manual_seed(0)
     model = make_model(10, 10, N=1, d_model=16, d_ff=16, h=2)
     with torch.no_grad():
         model.generator.proj.bias[words.end] -= 100  # no translation ends by itself
     src = torch.tensor([[4, 1, *[PAD] * 28], [*[5] * 29, 1]])
-    found = []
-
-    def measure(hypotheses, references):
-        found.append([len(line.split()) for line in hypotheses])
-        return bleu(hypotheses, references)
-
-    greedy_bleu(model, [Batch(src, src, PAD)], words, measure)
-    greedy_bleu(model, [Batch(src[:1, :2], src[:1], PAD), Batch(src[1:], src[1:], PAD)], words, measure)
-    assert found[0] == found[1] == [2 + 49, 30 + 49]
+    short, long = Batch(src[:1, :2], src[:1], PAD), Batch(src[1:], src[1:], PAD)
+    for batches in ([Batch(src, src, PAD)], [short, long]):
+        found, _ = translate_greedily(model, batches, words)
+        assert [len(line.split()) for line in found] == [2 + 49, 30 + 49]
 
 
-def test_greedy_bleu_is_the_bleu_of_greedy_translations():
+def test_translations_while_training_are_those_of_greedy_search_beside_the_targets():
     words = WordTokenizer([f"w{i}" for i in range(6)], None)
     torch.manual_seed(0)
     model = make_model(10, 10, N=1, d_model=16, d_ff=16, h=2)
     src = torch.tensor([[4, 5, 6, 1], [7, 1, PAD, PAD], [8, 9, 1, PAD]])
+    tgt = torch.tensor([[words.start, words.unk, 7, words.end], [words.start, 5, words.end, PAD]] * 2)[:3]
     mask = (src != PAD).unsqueeze(1)
-    rows = greedy_decode(
-        model, src, mask, 54, words.start, words.end, forbidden=(words.start, words.pad, words.unk)
-    )
-    limits = (mask.sum(dim=(1, 2)) + 50).tolist()
-    found = [words.decode(row[:limit]) for row, limit in zip(rows.tolist(), limits, strict=True)]
-
-    def batch(translations):
-        tgt = [[words.start, *words.encode(line), words.end] for line in translations]
-        longest = max(map(len, tgt))
-        return Batch(src, torch.tensor([row + [PAD] * (longest - len(row)) for row in tgt]), PAD)
-
-    assert len(set(found)) > 1
-    assert greedy_bleu(model, [batch(found)], words).value == pytest.approx(bleu(found, found).value)
-    others = [*found[1:], found[0]]
-    assert greedy_bleu(model, [batch(others)], words).value == pytest.approx(bleu(found, others).value)
-
-
-def test_a_word_out_of_the_vocabulary_is_never_right():
-    words = WordTokenizer([f"w{i}" for i in range(6)], None)
-    model = make_model(10, 10, N=1, d_model=16, d_ff=16, h=2)
+    never = (words.start, words.pad, words.unk)  # <unk> would be right where the target has it
     with torch.no_grad():
         model.generator.proj.bias[words.unk] += 100
-    src, tgt = (
-        torch.tensor([[4, 5, words.end]]),
-        torch.tensor([[words.start, words.unk, words.unk, words.end]]),
-    )
-    assert greedy_bleu(model, [Batch(src, tgt, PAD)], words, METRICS["wer"]()).value >= 100
+    rows = greedy_decode(model, src, mask, 54, words.start, words.end, forbidden=never).tolist()
+    expected = [words.decode(row[: n + 50]) for row, n in zip(rows, [4, 2, 3], strict=True)]
+    found, references = translate_greedily(model, [Batch(src, tgt, PAD)], words)
+    assert found == expected
+    assert references == [words.decode(row) for row in tgt[:, 1:].tolist()]
 
 
 # ---- alignments

@@ -17,7 +17,7 @@ from annotated.data import load_corpus
 from annotated.files import creating_folder, read_json, read_toml, write_json
 from annotated.training.run_folder import LOG, RunFolder
 from annotated.translation.evaluate import Results, read_scores, score_split
-from annotated.translation.model_folder import SETTINGS, WEIGHTS, load_model, save_model
+from annotated.translation.model_folder import SETTINGS, WEIGHTS, load_model, save_model, training_settings
 from annotated.translation.tensor_files import read_tensors
 from annotated.translation.translator import Translator
 
@@ -30,9 +30,9 @@ Texts = dict[str, Any]  # the table [card] of a recipe
 def release(run: Path, recipe: Path, out: Path) -> None:
     """Write the model folder `out`, which must not be there, and score what was written."""
     tables = read_toml(recipe)
-    settings = read_json(run / SETTINGS)
-    corpus = load_corpus(settings["corpus"], settings["pair"], settings["variant"])
-    search = {"tokenized": settings["variant"] == "tok", **tables["evaluate"], "progress": True}
+    settings = training_settings(run)
+    corpus = load_corpus(settings["corpus"], settings["pair"], settings["form"])
+    search = {"tokenized": settings["form"] == "tok", **tables["evaluate"], "progress": True}
 
     def score(model: Path, split: str) -> Results:
         return score_split(Translator.load(model, "auto"), corpus, split, **search)[0]
@@ -66,7 +66,7 @@ def card(name: str, folder: Path, texts: Texts) -> str:
     parts = [
         f"---\nlanguage: [{src}, {tgt}]\nlibrary_name: annotated\npipeline_tag: translation\n---",
         f"# {name}\n\n{texts['summary']}",
-        usage(name, settings["variant"] == "tok"),
+        usage(name, training_settings(folder)["form"] == "tok"),
         "## Scores\n\n" + score_lines(name, read_scores(folder), texts),
         f"## Data and terms\n\n{texts['data'].strip()}",
         "## Training\n\n" + training_lines(folder, settings),

@@ -64,7 +64,13 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
 
 def check_output(path: Path | None, others: list[Path | None]) -> None:
     """Raise OSError or ValueError now for a file that cannot be written, or is one of `others`."""
-    if path is not None:
-        path.open("a").close()
-        if any(other and other.exists() and path.samefile(other) for other in others):
-            raise ValueError(f"{path} would be replaced, another file of this command")
+    if path is None:
+        return
+    new = not path.exists()
+    path.open("a").close()
+    if new:
+        path.unlink()
+    if any(
+        other == path or (other and not new and other.exists() and path.samefile(other)) for other in others
+    ):
+        raise ValueError(f"{path} would be replaced, another file of this command")

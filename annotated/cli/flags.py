@@ -65,9 +65,9 @@ def add_data(group: _ActionsContainer) -> None:
         "grammar, own, or hf:NAME or hf:NAME:CONFIG, a dataset of the Hugging Face Hub "
         "(default: multi30k, or with --src own)")  # fmt: skip
     add("--pair", help="source and target language, such as en-de; of sigmorphon2020 one, such as fre")
-    add("--form", dest="variant", choices=("raw", "tok"), help="form of multi30k: raw, or tokenized and "
+    add("--form", choices=("raw", "tok"), help="form of multi30k: raw, or tokenized and "
         "lower-cased")  # fmt: skip
-    add("--variant", choices=("raw", "tok"), help=SUPPRESS)  # as 0.2.0 called it, and training.json does
+    add("--variant", dest="form", choices=("raw", "tok"), help=SUPPRESS)  # as 0.2.0 called it
     add("--src", type=Path, metavar="FILE", help="text of your own instead: a sentence a line, or both "
         "sides in a .tsv, .csv, .jsonl or .parquet file")  # fmt: skip
     add("--tgt", type=Path, metavar="FILE", help="translation of --src, line by line")

@@ -19,6 +19,7 @@ from typing import Any
 from annotated import __version__
 from annotated.cli.flags import COMMANDS, flag_name
 from annotated.files import read_json, read_toml
+from annotated.older import current_settings
 
 # A file must not name a file to execute, nor give what only the hand at the keyboard can mean.
 BY_HAND = ("help", "version", "config", "traceback", "resume", "variants", "adapter")
@@ -127,7 +128,6 @@ def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any
     values = read_toml(path) if path.suffix == ".toml" else read_json(path)
     if path.name == "training.json":
         values.pop("notes", None)  # what a user of `annotated.train` wanted to remember is not a setting
-        values.pop("tensorboard", None)  # of 0.2.0
     if any(isinstance(value, dict) for value in values.values()):
         if name not in values or not all(isinstance(value, dict) for value in values.values()):
             command.error(f"{path} has tables, but no table for {name}, or settings outside of tables")
@@ -135,7 +135,7 @@ def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any
     for key in values:
         if key.replace("-", "_") in BY_HAND:
             command.error(f"{path}: {flag_name(key)} is given by hand, not in a file")
-    return {key: value for key, value in values.items() if value is not None}
+    return {key: value for key, value in current_settings(values).items() if value is not None}
 
 
 def as_flags(name: str, value: object) -> list[str]:

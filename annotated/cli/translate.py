@@ -19,7 +19,7 @@ from annotated.files import decode_lines
 from annotated.translation.translator import Translator
 
 FEWEST, MOST = 16, 1000  # lines for each thread that are translated together: at first, and at most later
-AT_ONCE = 2**20  # bytes read at a time
+READ_BYTES = 2**20  # read at a time, at most
 
 
 def translate(args: argparse.Namespace) -> None:
@@ -35,7 +35,7 @@ def translate(args: argparse.Namespace) -> None:
         for path, file in zip(args.files, files, strict=True):
             name = "standard input" if path == Path("-") else str(path)
             first = 1
-            for lines in read_lines(file, name):
+            for lines in stream_lines(file, name):
                 with located("" if path == Path("-") else f"{name}: "):
                     printed = translate_lines(translator, lines, args, first, number)
                 print("".join(line + "\n" for line in printed), end="", flush=True)
@@ -103,7 +103,7 @@ def open_input(path: Path, stack: ExitStack) -> BinaryIO:
     return file
 
 
-def read_lines(file: Any, name: str) -> Iterator[list[str]]:
+def stream_lines(file: Any, name: str) -> Iterator[list[str]]:
     """Read lines as they come, without waiting for more; each group is at most twice as large as the last.
 
     So what is typed, or comes slowly, is translated line by line, and the first lines of a large file soon.
@@ -114,7 +114,7 @@ def read_lines(file: Any, name: str) -> Iterator[list[str]]:
     threads = torch.get_num_threads()
     size, count, rest, ended = FEWEST * threads, 0, b"", False
     while not ended:
-        data = file.read1(AT_ONCE)
+        data = file.read1(READ_BYTES)
         ended = not data
         whole, newline, rest = (rest + data).rpartition(b"\n")
         lines = io.BytesIO(whole + newline + (rest if ended else b"")).readlines()

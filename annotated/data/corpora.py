@@ -27,7 +27,7 @@ HUB = "hf:"
 def load_corpus(
     name: str,
     pair: str = "de-en",
-    variant: str | None = None,
+    form: str | None = None,
     columns: Sequence[str] | None = None,
     cache: str | Path | None = None,
 ) -> Corpus:
@@ -36,7 +36,7 @@ def load_corpus(
     Args:
         name: multi30k, wmt14, sigmorphon2020 or grammar; hf:NAME or hf:NAME:CONFIG for a dataset of the Hub.
         pair: source and target language; of sigmorphon2020 the language, such as "fre".
-        variant: "raw" or "tok", of multi30k alone.
+        form: "raw" or "tok", of multi30k alone.
         columns: names of source and target in a dataset of the Hub, if not the languages of `pair`.
         cache: folder for the text of a dataset of the Hub.
 
@@ -44,12 +44,12 @@ def load_corpus(
     """
     if name not in NAMES and not name.startswith(HUB):
         raise ValueError(f"unknown corpus {name!r}; known: {', '.join(NAMES)}, hf:NAME; files: --src")
-    if variant and name != "multi30k":
-        raise ValueError(f"{name} has no variant {variant!r}; only multi30k has variants")
+    if form and name != "multi30k":
+        raise ValueError(f"{name} has no form {form!r}; only multi30k has")
     if columns and not name.startswith((HUB, "wmt14")):
         raise ValueError(f"{name} has no columns to choose; a dataset of the Hub has")
     if name == "multi30k":
-        return multi30k(pair, variant or "raw")
+        return multi30k(pair, form or "raw")
     if name == "sigmorphon2020":
         return sigmorphon2020(pair)
     if name == "grammar":
@@ -100,22 +100,22 @@ _SIGMORPHON = f"{_GITHUB}/sigmorphon/2020/3d9bb3658b6a964ccd127e2a6781665262516b
 _ENDINGS = {"raw": ".{}.gz", "tok": ".lc.norm.tok.{}"}
 
 
-def multi30k(pair: str = "en-de", variant: str = "raw") -> Corpus:
+def multi30k(pair: str, form: str = "raw") -> Corpus:
     """Load Multi30k: the splits train, val, test_2016_flickr and test_2017_flickr.
 
-    The languages are en, de and fr. `variant` is "raw", or "tok" for the lower-cased, normalized and
+    The languages are en, de and fr. `form` is "raw", or "tok" for the lower-cased, normalized and
     tokenized text of published tables, which has no German test_2017_flickr. Raises as `find_file` does, and
-    ValueError for another variant.
+    ValueError for another form.
     """
     src, tgt = languages(pair)
-    if variant not in _ENDINGS:
-        raise ValueError(f"multi30k has no variant {variant!r}; it has {' and '.join(_ENDINGS)}")
+    if form not in _ENDINGS:
+        raise ValueError(f"multi30k has no form {form!r}; it has {' and '.join(_ENDINGS)}")
     names = ["train", "val", "test_2016_flickr", "test_2017_flickr"]
-    if variant == "tok" and "de" in (src, tgt):
+    if form == "tok" and "de" in (src, tgt):
         names.remove("test_2017_flickr")
     splits = {}
     for name in names:
-        files = [f"data/task1/{variant}/{name}{_ENDINGS[variant].format(side)}" for side in (src, tgt)]
+        files = [f"data/task1/{form}/{name}{_ENDINGS[form].format(side)}" for side in (src, tgt)]
         paths = [find_file(f"multi30k/{file}", f"{_MULTI30K}/{file}") for file in files]
         splits[name] = read_parallel(paths[0], paths[1], name)
     return Corpus("multi30k", src, tgt, splits)

@@ -42,7 +42,7 @@ def encode_corpus(
     src: Any = encode_sentences(text.src, src_tokenizer, src_tokenizer.before, src_tokenizer.after)
     tgt: Any = encode_sentences(text.tgt, tgt_tokenizer, *around)
     if cache is not None:
-        key = json.dumps([FORMAT, text.fingerprint, *map(file_sums, (src_tokenizer, tgt_tokenizer))])
+        key = json.dumps([FORMAT, text.fingerprint, *map(tokenizer_sums, (src_tokenizer, tgt_tokenizer))])
         write = partial(save_rows, name="ids", packed=PackedTokens, src=src, tgt=tgt, lines=text.lines)
         src, tgt, _ = load_rows(cached_folder(cache, "ids", key, write), "ids", PackedTokens)
     pairs = EncodedPairs(src, tgt, text.lines, text.name, text.dropped)
@@ -69,7 +69,7 @@ def encode_sentences(
                 bar.update()
 
 
-def file_sums(tokenizer: Tokenizer) -> list[str]:
+def tokenizer_sums(tokenizer: Tokenizer) -> list[str]:
     """Compute the checksum of each file of a tokenizer."""
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save(Path(folder), "tokenizer")

@@ -7,7 +7,7 @@ from pathlib import Path
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.model_folder import check_whole
+from annotated.translation.model_folder import check_model
 
 POSITIONS = 1024  # rows of an exported table of sinusoids; ours grows as needed
 
@@ -21,7 +21,7 @@ def check_parts(config: TransformerConfig) -> None:
 def check_exportable(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:
     """Raise ValueError for a variant, or tokenizers that do not fit the model."""
     check_parts(model.config)
-    check_whole(model, src_tokenizer, tgt_tokenizer)
+    check_model(model, src_tokenizer, tgt_tokenizer)
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:

@@ -17,6 +17,7 @@ from torch.optim import Adam
 
 from annotated.devices import say
 from annotated.files import read_json, sha256, write_json
+from annotated.older import current_progress
 from annotated.settings import settings_from_json
 from annotated.tokenizers import Tokenizer
 from annotated.training.config import CHANGEABLE, PATHS, TrainingConfig
@@ -51,19 +52,17 @@ class Progress:
     tokens: int = 0  # target tokens since then
     total_tokens: int = 0  # target tokens since the start
     validation_loss: float | None = None  # of exactly these weights, if they were validated
-    validation_rank: float | None = None  # by the metric, the lower the better, if they were scored by it
+    badness: float | None = None  # by the metric, the lower the better, if they were scored by it
     metric: str = "loss"  # that metric
-    best: float | None = None  # lowest rank at the end of an epoch
+    best: float | None = None  # lowest badness at the end of an epoch
     stale: int = 0  # epochs scored since then
     off_schedule: bool = False  # saved because the run stopped here, not because a checkpoint was due
 
     @classmethod
     def load(cls, checkpoint: Path) -> "Progress":
         """Read the position of a checkpoint. Raises ValueError for one of another version of annotated."""
-        values = read_json(checkpoint / PROGRESS)
-        values.pop("log_bytes", None)  # of 0.2.0
-        values.setdefault("validation_rank", values.get("validation_loss"))
-        return settings_from_json(cls, values, checkpoint / PROGRESS)
+        path = checkpoint / PROGRESS
+        return settings_from_json(cls, current_progress(read_json(path)), path)
 
     @property
     def current_epoch(self) -> int:
@@ -95,20 +94,20 @@ class Progress:
         """Count an update, by the summed loss of so many target tokens."""
         self.step += 1
         self.batches = min(self.batches + self.update_batches, self.epoch_batches)
-        self.validation_loss = self.validation_rank = None
+        self.validation_loss = self.badness = None
         self.loss += loss
         self.tokens += ntokens
         self.total_tokens += ntokens
 
-    def count_validation(self, loss: float, rank: float | None, metric: str) -> None:
-        """Keep the validation loss and, if scored, the rank; count the epochs since the best one."""
+    def count_validation(self, loss: float, badness: float | None, metric: str) -> None:
+        """Keep the validation loss and, if scored, the badness; count the epochs since the best one."""
         if metric != self.metric:
             self.metric, self.best, self.stale = metric, None, 0
-        self.validation_loss, self.validation_rank = loss, rank
+        self.validation_loss, self.badness = loss, badness
         # At the end of an epoch, not of a run that may yet go on from here.
-        if self.batches == 0 and rank is not None:
-            self.stale = 0 if self.best is None or rank < self.best else self.stale + 1
-            self.best = rank if self.stale == 0 else self.best
+        if self.batches == 0 and badness is not None:
+            self.stale = 0 if self.best is None or badness < self.best else self.stale + 1
+            self.best = badness if self.stale == 0 else self.best
 
 
 # ---- save
@@ -142,7 +141,7 @@ def optimizer_tensors(model: EncoderDecoder, optimizer: Adam) -> dict[str, Tenso
 # ---- resume
 
 
-def check_whole(checkpoint: Path) -> None:
+def check_checkpoint(checkpoint: Path) -> None:
     """Raise ValueError or FileNotFoundError where files of a checkpoint are damaged or of another step."""
     for path in (checkpoint / CONFIG, *sorted(checkpoint.glob("*.json"))):
         read_json(path)
@@ -188,7 +187,7 @@ def check_settings(
     """Raise ValueError where a run was begun with other settings, that decide its weights, or other text."""
     run = checkpoint.parents[1]
     other = f"to change that, begin another run with --init-from {run}"
-    free = {*CHANGEABLE, "notes", "tensorboard", "bleu_every"}  # two of 0.2.0
+    free = {*CHANGEABLE, "notes"}
     if settings.get("average_of") == "best":
         free.discard("metric")  # by another one, the best of those that were kept are unknown
     if progress.text and progress.text == saved.text:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from annotated.settings import check_fields
 
 Preset = Literal["tiny", "base", "big"]
-Metric = Literal["loss", "bleu", "chrf", "wer", "cer", "exact", "ser"]
+MetricName = Literal["loss", "bleu", "chrf", "wer", "cer", "exact", "ser"]
 
 CAN_BE_0 = ("warmup", "patience", "save_every", "average", "seed")
 
@@ -36,12 +36,12 @@ class TrainingConfig:
     precision: Literal["float32", "bf16"] = "float32"  # bf16: matrix products in half precision
     compile: bool = False  # torch.compile: a faster model after a slow start
     patience: int = 0  # scored epochs without a better one before training stops; 0 never stops
-    keep: int = 5  # checkpoints kept, besides the newest
-    average: int = 5  # kept checkpoints averaged at the end (section 6.1); 0 or 1 takes one as it is
+    keep: int = 5  # checkpoints kept, besides the newest; no fewer than are averaged
+    average: int = 5  # checkpoints averaged at the end (section 6.1); 0 or 1 takes one as it is
     average_of: Literal["last", "best"] = "last"  # checkpoints kept and averaged: newest, or best validated
     save_every: int = 0  # updates between checkpoints; 0 saves at the end of each epoch
     log_every: int = 50  # updates between lines of the log
-    metric: Metric = "loss"  # score of greedy translations, or the loss, that patience and "best" go by
+    metric: MetricName = "loss"  # score of greedy translations, or the loss, that patience and "best" go by
     metric_every: int = 1  # epochs between scores by that metric
     seed: int = 0  # random seed of initial weights, order of the data and dropout
 
@@ -74,7 +74,7 @@ class TrainingConfig:
 
 # Settings that say what text a run reads, and those of them that are files on this machine.
 PATHS = ("src", "tgt", "val_src", "val_tgt")
-TEXT = ("corpus", "pair", "variant", *PATHS, "columns")
+TEXT = ("corpus", "pair", "form", *PATHS, "columns")
 
 # What a resumed run may change: when it ends, and what is kept of it. All else decides the weights.
 CHANGEABLE = (

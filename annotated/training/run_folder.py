@@ -27,7 +27,7 @@ from torch.optim import Adam
 from annotated.devices import is_first
 from annotated.files import creating_folder, read_json, remove_folder, remove_partials, replacing, write_json
 from annotated.tokenizers import Tokenizer
-from annotated.training.checkpoint import PROGRESS, Progress, check_whole, save_checkpoint
+from annotated.training.checkpoint import PROGRESS, Progress, check_checkpoint, save_checkpoint
 from annotated.training.distributed import raise_on_all_ranks
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.model_folder import CONFIG, SETTINGS, WEIGHTS
@@ -80,7 +80,7 @@ class RunFolder:
             try:
                 read_json(checkpoint / PROGRESS)
                 if checkpoint == checkpoints[-1]:
-                    check_whole(checkpoint)
+                    check_checkpoint(checkpoint)
             except (ValueError, FileNotFoundError) as error:
                 raise ValueError(f"{error}; delete the folder {checkpoint} to go on without it") from None
 
@@ -91,7 +91,9 @@ class RunFolder:
         needed, free = 3 * model_size * count, shutil.disk_usage(self.path).free
         if needed > free:
             sizes = f"{needed / 1e9:.1f} GB for {count} checkpoints, {free / 1e9:.1f} GB are free"
-            raise OSError(errno.ENOSPC, f"not enough space: {sizes}; see --keep", str(self.path))
+            raise OSError(
+                errno.ENOSPC, f"not enough space: {sizes}; see --keep and --average", str(self.path)
+            )
 
     # ---- read
 
@@ -105,20 +107,20 @@ class RunFolder:
         return next(reversed(self.checkpoints()), None)
 
     def select_checkpoints(
-        self, count: int, of: str, metric: str = "loss", off_schedule: bool = False
+        self, count: int, settings: Mapping[str, Any], off_schedule: bool = False
     ) -> list[Path]:
-        """Select `count` checkpoints: the newest for "last", for "best" the best by `metric`, the best last.
+        """Select `count` checkpoints: the newest, or if the settings say so the best, the best last.
 
         With `off_schedule`, one saved only because the run stopped there counts too, if it is the newest.
         """
         progress = {folder: Progress.load(folder) for folder in self.checkpoints()}
         newest = self.newest() if off_schedule else None
-        chosen = [f for f, p in progress.items() if not p.off_schedule or f == newest]
-        if of == "best":
-            ranks = {f: progress[f].validation_rank for f in chosen if progress[f].metric == metric}
-            ranked = {f: rank for f, rank in ranks.items() if rank is not None}
-            chosen = sorted(ranked, key=ranked.__getitem__, reverse=True)
-        return chosen[-count:]
+        chosen = {f: p for f, p in progress.items() if not p.off_schedule or f == newest}
+        if settings["average_of"] == "last":
+            return list(chosen)[-count:]
+        scored = {f: p.badness for f, p in chosen.items() if p.metric == settings["metric"]}
+        badness = {f: value for f, value in scored.items() if value is not None}
+        return sorted(badness, key=badness.__getitem__, reverse=True)[-count:]
 
     # ---- write
 
@@ -171,9 +173,9 @@ class RunFolder:
         self.prune(settings)
 
     def prune(self, settings: Mapping[str, Any]) -> None:
-        """Remove all checkpoints but the newest and those that the settings keep."""
-        best = self.select_checkpoints(settings["keep"], settings["average_of"], settings["metric"])
-        kept = {self.newest(), *best}
+        """Remove all checkpoints but the newest and those that the settings keep, or average at the end."""
+        count = max(settings["keep"], settings["average"])
+        kept = {self.newest(), *self.select_checkpoints(count, settings)}
         for checkpoint in self.checkpoints():
             if checkpoint not in kept:
                 remove_folder(checkpoint)

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import cast, get_args
@@ -16,6 +17,7 @@ from annotated.data.user_corpus import Text, own_corpus
 from annotated.devices import find_device, is_first, say
 from annotated.files import cached_folder
 from annotated.modes import default_torch_state
+from annotated.older import current_settings
 from annotated.tokenizers import KINDS, Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 from annotated.tokenizers.subwords import MOST_LINES
 from annotated.training.config import TEXT, Preset, TrainingConfig
@@ -34,6 +36,22 @@ Start = tuple[EncoderDecoder, Tokenizer, Tokenizer]
 
 class Stopped(KeyboardInterrupt):
     """Ctrl-C or SIGTERM ended a run after it was saved; the message says where, and how to resume it."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `train` was asked for."""
+
+    read: Callable[[], Corpus]
+    preset: str
+    kinds: tuple[str, str]  # of the tokenizers of source and target
+    vocab: int | None
+    init_from: str | Path | None
+    shape: Settings  # of `TransformerConfig`, where they are not the preset's
+    config: TrainingConfig
+    notes: Settings  # what training.json has besides
+    resume: bool
+    cache: str | Path | None
 
 
 def train(
@@ -103,69 +121,46 @@ def train(
     if keep_equal is None:
         keep_equal = keeps_equal(*kinds)
     if init_from is not None and Path(init_from).expanduser().is_dir():
-        init_from = str(Path(init_from).expanduser().absolute())
-    every = settings.pop("bleu_every", 0)  # of 0.2.0, where the loss decided which epochs are the best
-    if every and not settings.get("patience") and "average_of" not in settings:
-        settings = {"metric": "bleu", "metric_every": every, **settings}
-    shape, training = split_settings(settings)
-    config = getattr(TrainingConfig, preset)(**training)
-    if "keep" not in training:
-        config = replace(config, keep=max(config.keep, config.average))
-    recorded: Settings = {
+        init_from = Path(init_from).expanduser().absolute()
+    shape, config = split_settings(preset, current_settings(settings))
+    record: Settings = {
         "tokenizer": tokenizer,
         "src_tokenizer": src_tokenizer,
         "tgt_tokenizer": tgt_tokenizer,
         "vocab": 8000 if vocab is None and {*kinds} == {"subwords"} else vocab,  # its default
         "preset": preset,
-        "init_from": init_from,
+        "init_from": init_from and str(init_from),
         "keep_equal": keep_equal,
         **shape,
-        **record_notes(notes or {}),
+        **split_notes(notes or {}),
     }
-    run = RunFolder(out)
-    device = find_device(device)
-
-    def read() -> Corpus:
-        return corpus() if callable(corpus) else own_corpus(corpus, validation, pair, keep_equal, cache=cache)
-
-    def start(text: Corpus) -> Start:
-        torch.manual_seed(config.seed)
-        if resume and (checkpoint := run.newest()):
-            return load_start(checkpoint, shape)
-        if init_from is not None:
-            return load_start(find_model(init_from), shape)
-        return new_model(text, preset, shape, kinds, vocab, recorded.get("variant") != "tok", cache)
-
+    read = (
+        corpus if callable(corpus) else partial(own_corpus, corpus, validation, pair, keep_equal, cache=cache)
+    )
+    request = Request(read, preset, kinds, vocab, init_from, shape, config, record, resume, cache)
+    run, device = RunFolder(out), find_device(device)
     with process_group(device), default_torch_state(device), run.open(resume):
         # A function of its own: a process that leaves the group while it still holds the trainer may hang.
-        return train_in_group(read, start, run, config, device, recorded, resume, cache)
+        return train_in_group(request, run, device)
 
 
-def train_in_group(
-    read: Callable[[], Corpus],
-    start: Callable[[Corpus], Start],
-    run: RunFolder,
-    config: TrainingConfig,
-    device: torch.device,
-    notes: Settings,
-    resume: bool,
-    cache: str | Path | None,
-) -> Translator:
+def train_in_group(request: Request, run: RunFolder, device: torch.device) -> Translator:
     """Train as one of the processes that have joined: each needs the text, the first its arguments alone."""
-    config, notes = broadcast((config, notes))
+    config, notes = broadcast((request.config, request.notes))
     with raise_on_all_ranks("; every node needs the text, in the same place"):
-        corpus = read()
+        corpus = request.read()
     with raise_on_all_ranks():
-        model, *sides = start(corpus) if is_first() else (None,)
-    shape, (src, tgt) = broadcast((model and model.config, sides))
+        model, *tokenizers = start(request, run, corpus) if is_first() else (None,)
+    shape, (src, tgt) = broadcast((model and model.config, tokenizers))
     model = model or EncoderDecoder.from_config(cast(TransformerConfig, shape))
-    count = sum(p.numel() for p in model.parameters())
-    say(f"{count:,} parameters, on {device}; the log is {run.path / LOG}")
+    say(
+        f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}; the log is {run.path / LOG}"
+    )
     # A sentence must fit into a batch and the model, with the symbols around it.
     room = min(config.max_tokens, model.max_positions or config.max_tokens)
     limit = min(config.max_sentence, room - max(1, len(src.before + src.after)))
     with raise_on_all_ranks():
-        pairs = encode_corpus(corpus["train"], src, tgt, limit, cache)
+        pairs = encode_corpus(corpus["train"], src, tgt, limit, request.cache)
         say(f"{pairs.report()}\n{first_pair(corpus)}")
         dropout = SubwordDropout(src, tgt, config.subword_dropout, limit) if config.subword_dropout else None
         batches = TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
@@ -173,14 +168,14 @@ def train_in_group(
             say(f"  an epoch has only {updates} update{'s' * (updates > 1)}: a smaller max_tokens gives more")
         validation = None
         if "val" in corpus:
-            held_out = encode_corpus(corpus["val"], src, tgt, limit, cache)
+            held_out = encode_corpus(corpus["val"], src, tgt, limit, request.cache)
             say(held_out.report())
             validation = TokenBatches(held_out, config.max_tokens, shuffle=False)
-    notes = {**notes, "corpus": corpus.name, "pair": corpus.pair}
+    notes |= {"corpus": corpus.name, "pair": corpus.pair}
     text = corpus.fingerprint
     trainer = Trainer(model, (src, tgt), batches.at, validation, config, run, device, notes, text)
-    translator = Translator(model, src, tgt, notes.get("variant") == "tok", corpus.pair)
-    trainer.run(resume)
+    translator = Translator(model, src, tgt, notes.get("form") == "tok", corpus.pair)
+    trainer.run(request.resume)
     end = f"at step {trainer.progress.step}: the model is in {run.path}"
     if not trainer.progress.finished(config):
         raise Stopped(f"stopped {end}; --resume, in Python resume=True, goes on")
@@ -189,61 +184,61 @@ def train_in_group(
     return translator
 
 
-def keeps_equal(*kinds: str) -> bool:
-    """Decide whether pairs with equal sides are kept: faults in translation, they are none in spelling."""
-    return not {"chars", "spaces"}.isdisjoint(kinds)
+# ---- the model to start from
 
 
-def load_start(folder: Path, settings: Settings) -> Start:
-    """Load the model to start from. Raises ValueError where it has other `settings`."""
-    start = load_model(folder)
-    for name, value in settings.items():
-        if value != (own := getattr(start[0].config, name)):
+def start(request: Request, run: RunFolder, corpus: Corpus) -> Start:
+    """Load the model to go on from, or build a new one. Raises ValueError where it has another shape."""
+    torch.manual_seed(request.config.seed)
+    folder = run.newest() if request.resume else None
+    if folder is None and request.init_from is not None:
+        folder = find_model(request.init_from)
+    if folder is None:
+        return new_model(request, corpus)
+    model, src, tgt = load_model(folder)
+    for name, value in request.shape.items():
+        if value != (own := getattr(model.config, name)):
             raise ValueError(f"{name} is {own!r} in {folder}, not {value!r}: a model keeps its settings")
-    return start
+    return model, src, tgt
 
 
-def new_model(
-    corpus: Corpus,
-    preset: str,
-    settings: Settings,
-    kinds: tuple[str, str],
-    vocab: int | None,
-    cut: bool,
-    cache: str | Path | None = None,
-) -> Start:
-    """Build a new model and learn its tokenizers from the training text.
+def new_model(request: Request, corpus: Corpus) -> Start:
+    """Build a new model and train its tokenizers on the training text.
 
     Unless all embeddings are tied, each side has a vocabulary of its own. Words are cut by the rules of their
-    language, or with `cut` false at spaces.
+    language, or in tokenized text at spaces.
     """
+    kinds, shape = request.kinds, request.shape
     if kinds != ("subwords", "subwords"):
-        settings = {"tied_embeddings": "target", **settings}
-    joint = settings.get("tied_embeddings", TransformerConfig.tied_embeddings) == "all"
-    text = corpus["train"]
-    languages = (corpus.src_language, corpus.tgt_language) if cut else (None, None)
-    if joint and (kinds[0] != kinds[1] or (kinds[0] == "words" and languages[0] != languages[1])):
+        shape = {"tied_embeddings": "target", **shape}
+    tokenized = request.notes.get("form") == "tok"
+    languages = (None, None) if tokenized else (corpus.src_language, corpus.tgt_language)
+    if shape.get("tied_embeddings", TransformerConfig.tied_embeddings) != "all":
+        src = new_tokenizer(request, corpus, kinds[0], languages[0], "src")
+        tgt = new_tokenizer(request, corpus, kinds[1], languages[1], "tgt")
+    elif kinds[0] != kinds[1] or (kinds[0] == "words" and languages[0] != languages[1]):
         raise ValueError("two tokenizers make two vocabularies: use --tied-embeddings target or none")
-
-    def learn(kind: str, language: str | None, *sides: str) -> Tokenizer:
-        texts = [getattr(text, side) for side in sides]
-        every = math.ceil(sum(map(len, texts)) / MOST_LINES) if kind == "subwords" else 1
-
-        def train() -> Tokenizer:
-            return train_tokenizer(kind, chain(*(text[::every] for text in texts)), vocab, language)
-
-        if cache is None:
-            return train()
-        key = f"{FORMAT} {corpus.fingerprint} {kind} {language} {sides} {vocab}"
-        folder = cached_folder(cache, "tokenizer", key, lambda new: save_tokenizer(train(), new, "tokenizer"))
-        return load_tokenizer(folder, "tokenizer")
-
-    if joint:
-        src = tgt = learn(kinds[0], languages[0], "src", "tgt")
     else:
-        src, tgt = learn(kinds[0], languages[0], "src"), learn(kinds[1], languages[1], "tgt")
-    config = getattr(TransformerConfig, preset)(len(src), len(tgt), **settings)
+        src = tgt = new_tokenizer(request, corpus, kinds[0], languages[0], "src", "tgt")
+    config = getattr(TransformerConfig, request.preset)(len(src), len(tgt), **shape)
     return EncoderDecoder.from_config(config), src, tgt
+
+
+def new_tokenizer(
+    request: Request, corpus: Corpus, kind: str, language: str | None, *sides: str
+) -> Tokenizer:
+    """Train a tokenizer on sides of the training text, or load the one in the cache."""
+    texts = [getattr(corpus["train"], side) for side in sides]
+    every = math.ceil(sum(map(len, texts)) / MOST_LINES) if kind == "subwords" else 1
+    lines = chain.from_iterable(text[::every] for text in texts)
+    learn = partial(train_tokenizer, kind, lines, request.vocab, language)
+    if request.cache is None:
+        return learn()
+    key = f"{FORMAT} {corpus.fingerprint} {kind} {language} {sides} {request.vocab}"
+    folder = cached_folder(
+        request.cache, "tokenizer", key, lambda new: save_tokenizer(learn(), new, "tokenizer")
+    )
+    return load_tokenizer(folder, "tokenizer")
 
 
 def first_pair(corpus: Corpus) -> str:
@@ -253,22 +248,29 @@ def first_pair(corpus: Corpus) -> str:
     return f"  such as {' → '.join(shown)}"
 
 
-def split_settings(settings: Settings) -> tuple[Settings, Settings]:
+# ---- the arguments
+
+
+def keeps_equal(*kinds: str) -> bool:
+    """Decide whether pairs with equal sides are kept: faults in translation, they are none in spelling."""
+    return not {"chars", "spaces"}.isdisjoint(kinds)
+
+
+def split_settings(preset: str, settings: Settings) -> tuple[Settings, TrainingConfig]:
     """Split settings into those of the model and those of training; NumPy's numbers become Python's."""
-    shape = {field.name for field in fields(TransformerConfig)} - {"src_vocab", "tgt_vocab"}
-    training = {field.name for field in fields(TrainingConfig)}
-    for name in settings.keys() - shape - training:
-        raise TypeError(f"train() got an unexpected keyword argument {name!r}")
     plain = {name: value.item() if hasattr(value, "item") else value for name, value in settings.items()}
-    first = {name: plain[name] for name in plain if name in shape}
-    return first, {name: plain[name] for name in plain if name in training}
+    names = {field.name for field in fields(TransformerConfig)} - {"src_vocab", "tgt_vocab"}
+    shape = {name: plain.pop(name) for name in [*plain] if name in names}
+    if unknown := plain.keys() - {field.name for field in fields(TrainingConfig)}:
+        raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
+    return shape, getattr(TrainingConfig, preset)(**plain)
 
 
-def record_notes(notes: Settings) -> Settings:
+def split_notes(notes: Settings) -> Settings:
     """Return notes as training.json has them: the text's settings as the command has them, the rest apart."""
-    known = {name: notes[name] for name in notes if name in TEXT}
+    known = {name: value for name, value in current_settings(notes).items() if name in TEXT}
     for name, value in known.items():
         if not isinstance(value, str | None):
             raise ValueError(f"the note {name} must be text, not {value!r}")
-    other = {name: notes[name] for name in notes if name not in known}
+    other = {name: notes[name] for name in notes if name not in (*TEXT, "variant")}
     return {**known, "notes": other} if other else known

@@ -142,7 +142,7 @@ class Trainer:
             if self.validation is not None:
                 self.validation.rehearse(self.model)
             if self.rank == 0:
-                self.out.check_space(self.model, self.config.keep)
+                self.out.check_space(self.model, max(self.config.keep, self.config.average))
                 with TemporaryDirectory(prefix=".rehearsal.", suffix=".partial", dir=self.out.path) as folder:
                     rehearse_saving(Path(folder), self.model, *self.tokenizers)
 
@@ -161,8 +161,9 @@ class Trainer:
             epoch_ends = p.batches == len(plan)
             if epoch_ends:
                 p.epoch, p.batches = p.epoch + 1, 0
-            p.off_schedule = not (epoch_ends or (c.save_every and p.step % c.save_every == 0))
-            if stop or p.finished(c) or not p.off_schedule:
+            due = epoch_ends or (c.save_every > 0 and p.step % c.save_every == 0)
+            p.off_schedule = not due
+            if due or stop or p.finished(c):
                 with raise_on_all_ranks():
                     if self.rank == 0:
                         self.out.save(self.model, self.tokenizers, self.optimizer, p, self.settings)
@@ -246,15 +247,17 @@ class Trainer:
         c, p, scores = self.config, self.progress, self.validation.score(self.model)
         if not math.isfinite(scores.loss):
             raise TrainingError(f"the validation loss is not finite after step {p.step}; {ADVICE}")
-        rank: float | None = scores.loss if self.validation.metric is None else None
         found = {"validation_loss": scores.loss, "validation_accuracy": scores.accuracy}
         line = f"validation cross-entropy {scores.loss:.3f}, accuracy {scores.accuracy:.1%}"
-        if rank is None and (p.epoch % c.metric_every == 0 or p.step >= p.last_step(c)):
+        metric, badness = self.validation.metric, None
+        if metric is None:
+            badness = scores.loss
+        elif p.epoch % c.metric_every == 0 or p.step >= p.last_step(c):
             score = self.validation.measure(self.model)
-            rank = self.validation.rank_of(score)
+            badness = metric.badness(score.value)
             found[f"validation_{c.metric}"] = score.value
             line += f", greedy {score.name} {score.value:.1f}"
-        p.count_validation(scores.loss, rank, c.metric)
+        p.count_validation(scores.loss, badness, c.metric)
         if self.rank == 0:
             self.out.log({**found, "tokens": p.total_tokens}, p)
             self.out.record_validation(p, self.settings)
@@ -265,31 +268,27 @@ class Trainer:
     # ---- the end
 
     def average(self) -> None:
-        """Save the mean of the checkpoints that the settings name, unless one of them alone scores better."""
+        """Save the mean of the checkpoints that the settings name, unless the newest or best is better."""
         c, validation = self.config, self.validation
         folders: list[Path] = []
-        alone = None  # the rank of the newest of them, or the best
         with raise_on_all_ranks():
             if self.rank == 0:
-                folders = self.out.select_checkpoints(max(1, c.average), c.average_of, c.metric, True)
+                folders = self.out.select_checkpoints(max(1, c.average), self.settings, off_schedule=True)
                 folders = folders or self.out.checkpoints()[-1:]
-                last = Progress.load(folders[-1])
-                alone = last.validation_rank if last.metric == c.metric else None
-        folders, alone = broadcast((folders, alone))
-        if alone is None and validation is not None and len(folders) > 1 and self.progress.finished(c):
+        folders = broadcast(folders)
+        if validation is None or len(folders) == 1:
+            self.load_mean(folders)
+        else:
+            mean = f"the mean of the {c.average_of} {len(folders)} checkpoints"
+            one = "the newest checkpoint" if c.average_of == "last" else "the best checkpoint"
             self.load_mean(folders[-1:])
-            alone = validation.rank(self.model)
-        self.load_mean(folders)
-        if len(folders) > 1:
-            chosen = f"the mean of the {c.average_of} {len(folders)} checkpoints"
-            if validation is not None and alone is not None:
-                rank = validation.rank(self.model)
-                one = "the newest checkpoint" if c.average_of == "last" else "the best checkpoint"
-                say(f"validation {c.metric} {abs(rank):.4f} of {chosen}, {abs(alone):.4f} of {one}")
-                if rank > alone:
-                    chosen = one
-                    self.load_mean(folders[-1:])
-            say(f"the model is {chosen}")
+            of_one = validation.badness(self.model)
+            self.load_mean(folders)
+            of_mean = validation.badness(self.model)
+            say(f"validation {c.metric} {abs(of_mean):.4f} of {mean}, {abs(of_one):.4f} of {one}")
+            if not of_mean <= of_one:  # NaN is not better
+                self.load_mean(folders[-1:])
+            say(f"the model is {mean if of_mean <= of_one else one}")
         if self.rank == 0:
             write_model(self.out.path, self.model, *self.tokenizers)
 

@@ -1,6 +1,8 @@
 """Validation, which the processes of a run share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import chain
 
 import torch
 from torch import distributed as dist
@@ -11,14 +13,14 @@ from annotated.metrics import METRICS, Metric, Score, bleu_metric, bleu_tokenize
 from annotated.tokenizers import Tokenizer
 from annotated.training.distributed import all_gather, all_reduce
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.evaluate import TokenScores, greedy_bleu, score_tokens
+from annotated.translation.evaluate import TokenScores, score_tokens, translate_greedily
 
 
 class Validation:
-    """Score a model on `batches`: each process its share, and the sums are those of all.
+    """Score a model on `batches`: each process its share, and the scores are those of all.
 
     `metric` scores greedy translations: "loss" for none of them, or a name of `METRICS`. `notes` name the
-    languages ("pair") and tokenized text ("variant"), by which BLEU counts words.
+    languages ("pair") and tokenized text ("form"), by which BLEU counts words.
     """
 
     def __init__(
@@ -30,11 +32,10 @@ class Validation:
     ):
         rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         self.batches, self.plan, self.tokenizer = batches, batches.batches(0)[rank::world], tokenizer
-        pair = notes.get("pair")
-        language = languages(None if pair is None else str(pair))[1]
-        self.metric: Metric | None = None if metric == "loss" else METRICS[metric]()
-        if metric == "bleu":
-            self.metric = bleu_metric("none" if notes.get("variant") == "tok" else bleu_tokenizer(language))
+        language = languages(str(notes["pair"]) if notes.get("pair") else None)[1]
+        bleu = partial(bleu_metric, "none" if notes.get("form") == "tok" else bleu_tokenizer(language))
+        makers: dict[str, Callable[[], Metric | None]] = {**METRICS, "bleu": bleu, "loss": lambda: None}
+        self.metric = makers[metric]()
 
     def share(self) -> list[Batch]:
         """Return the batches of this process."""
@@ -52,23 +53,16 @@ class Validation:
 
     def measure(self, model: EncoderDecoder) -> Score:
         """Score greedy translations by the metric."""
-        return greedy_bleu(model, self.share(), self.tokenizer, self.measure_text)
-
-    def measure_text(self, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-        """Score the sentences of all processes by the metric."""
         assert self.metric is not None
-        parts = all_gather((list(hypotheses), list(references)))
-        both = [[sentence for part in parts for sentence in part[side]] for side in (0, 1)]
-        return self.metric(both[0], both[1])
+        shares = all_gather(translate_greedily(model, self.share(), self.tokenizer))
+        hypotheses, references = (list(chain(*sides)) for sides in zip(*shares, strict=True))
+        return self.metric(hypotheses, references)
 
-    def rank(self, model: EncoderDecoder) -> float:
+    def badness(self, model: EncoderDecoder) -> float:
         """Return the loss, or a number that is lower for a better score by the metric."""
-        return self.score(model).loss if self.metric is None else self.rank_of(self.measure(model))
-
-    def rank_of(self, score: Score) -> float:
-        """Return a number that is lower for a better score by the metric."""
-        assert self.metric is not None
-        return score.value if self.metric.lower_is_better else -score.value
+        if self.metric is None:
+            return self.score(model).loss
+        return self.metric.badness(self.measure(model).value)
 
     def rehearse(self, model: EncoderDecoder) -> None:
         """Raise now whatever would be raised after the first epoch; processes do not communicate."""
@@ -76,4 +70,4 @@ class Validation:
             first = self.batches.batches(0)[0]
             score_tokens(model, [self.batches.collate(first)])
             if self.metric is not None:
-                greedy_bleu(model, [self.batches.collate(first[:1])], self.tokenizer, self.metric)
+                self.metric(*translate_greedily(model, [self.batches.collate(first[:1])], self.tokenizer))

@@ -1,7 +1,7 @@
 """Scores of a model: perplexity and accuracy of its predictions, BLEU and chrF of its translations."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from annotated.data.batches import Batch
 from annotated.files import read_json
 from annotated.metrics import (
     Score,
-    bleu,
     bleu_metric,
     bleu_tokenizer,
     bootstrap,
@@ -28,7 +27,7 @@ from annotated.tokenizers import Tokenizer, normalize
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.translator import Translator
 
-CHUNK = 1024  # tokens whose predictions are in memory at a time
+TOKENS_AT_ONCE = 1024  # whose predictions are in memory
 RECORDED = Path(__file__).parents[1] / "recorded"  # a JSON file each, shipped for the notebooks
 
 
@@ -63,8 +62,9 @@ def score_tokens(model: EncoderDecoder, batches: Iterable[Batch]) -> TokenScores
             batch.to(device)
             states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
             real = batch.tgt_y != batch.pad
-            for rows, tgt_y in zip(states[real].split(CHUNK), batch.tgt_y[real].split(CHUNK), strict=True):
-                log_probs = model.generator(rows)  # (CHUNK, vocab)
+            parts = (x[real].split(TOKENS_AT_ONCE) for x in (states, batch.tgt_y))
+            for rows, tgt_y in zip(*parts, strict=True):
+                log_probs = model.generator(rows)  # (TOKENS_AT_ONCE, vocab)
                 loss += F.nll_loss(log_probs, tgt_y, reduction="sum").item()
                 correct += int((log_probs.argmax(dim=-1) == tgt_y).sum())
             ntokens += batch.ntokens
@@ -73,16 +73,12 @@ def score_tokens(model: EncoderDecoder, batches: Iterable[Batch]) -> TokenScores
     return TokenScores(loss / ntokens, correct / ntokens, ntokens)
 
 
-def greedy_bleu(
-    model: EncoderDecoder,
-    batches: Iterable[Batch],
-    tokenizer: Tokenizer,
-    measure: Callable[[Sequence[str], Sequence[str]], Score] = bleu,
-) -> Score:
-    """Score greedy translations of the batches' sources; references are the targets, decoded again.
+def translate_greedily(
+    model: EncoderDecoder, batches: Iterable[Batch], tokenizer: Tokenizer
+) -> tuple[list[str], list[str]]:
+    """Translate the batches' sources; returns that and the references, which are the targets decoded again.
 
-    `measure` is BLEU, or any other of `METRICS`. Like any translation, one ends at its source's length + 50,
-    whatever else is in the batch.
+    Like any translation, one ends at its source's length + 50, whatever else is in the batch.
     """
     device = next(model.parameters()).device
     # `<unk>` would be right wherever the reference has a word that is not in the vocabulary.
@@ -99,7 +95,7 @@ def greedy_bleu(
             tokenizer.decode(row[:limit]) for row, limit in zip(rows.tolist(), limits, strict=True)
         ]
         references += map(tokenizer.decode, batch.tgt_y.tolist())
-    return measure(hypotheses, references)
+    return hypotheses, references
 
 
 # ---- a split of a corpus

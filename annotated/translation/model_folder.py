@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from annotated.files import read_json, write_json
 from annotated.modes import evaluating
+from annotated.older import current_settings
 from annotated.settings import settings_from_json
 from annotated.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
 from annotated.transformer.attention import subsequent_mask
@@ -156,7 +157,7 @@ def check_vocabularies(
             raise ValueError(f"{source}: a tokenizer of {len(tokenizer)} tokens for a model of {size}")
 
 
-def check_whole(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:
+def check_model(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:
     """Raise ValueError for a model that would come back as another, or tokenizers that do not fit it."""
     check_can_be_saved(model)
     check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
@@ -171,8 +172,8 @@ def save_model(
     src_tokenizer: Tokenizer,
     tgt_tokenizer: Tokenizer,
 ) -> None:
-    """Write a model folder. Raises ValueError as `check_whole` does, and then writes nothing."""
-    check_whole(model, src_tokenizer, tgt_tokenizer)
+    """Write a model folder. Raises ValueError as `check_model` does, and then writes nothing."""
+    check_model(model, src_tokenizer, tgt_tokenizer)
     write_model(Path(folder).expanduser(), model, src_tokenizer, tgt_tokenizer)
 
 
@@ -277,4 +278,4 @@ def training_settings(folder: Path) -> dict[str, Any]:
     path, checkpoints = folder / SETTINGS, folder.resolve().parent
     if not path.exists() and checkpoints.name == "checkpoints":
         path = checkpoints.parent / SETTINGS
-    return read_json(path) if path.exists() else {}
+    return current_settings(read_json(path)) if path.exists() else {}

@@ -23,6 +23,7 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.translation.attention_maps import TranslationAttention, capture_attention
 from annotated.translation.model_folder import (
     PRETRAINED,
+    check_vocabularies,
     find_model,
     load_model,
     shipped_model,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 ENGINES = "auto", "pytorch", "ctranslate2"
 MANY = 128  # sentences of a call that pay for converting a model and loading CTranslate2
-AT_ONCE = 2**16  # source tokens that CTranslate2 is given at a time, and batches by itself
+ENGINE_TOKENS = 2**16  # source tokens that CTranslate2 is given at a time, and batches by itself
 
 
 class Translator:
@@ -55,7 +56,8 @@ class Translator:
         cache: folder for the copy of the model that CTranslate2 reads; converted anew if weights change.
         limits: fields of `Limits`, the greatest lengths of sources and translations.
 
-    Raises ImportError where CTranslate2 is asked for and missing, ValueError for a model it cannot compute.
+    Raises ImportError where CTranslate2 is asked for and missing, ValueError for a model it cannot compute and
+    for tokenizers of other sizes than the model's.
     """
 
     def __init__(
@@ -74,6 +76,8 @@ class Translator:
             raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
         if engine != "ctranslate2" and quantization != "float32":
             raise ValueError(f"quantization={quantization!r} is only for engine='ctranslate2'")
+        if hasattr(model, "config"):  # else its parts were put together by hand
+            check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
         self.model = model
         self.src_tokenizer = src_tokenizer
         self.tgt_tokenizer = tgt_tokenizer
@@ -92,7 +96,7 @@ class Translator:
         """Load a model folder, or a shipped model by its name; device "auto" is the best there is."""
         folder = find_model(name_or_folder)
         parts, settings = load_model(folder, find_device(device)), training_settings(folder)
-        lower_cased, pair = settings.get("variant") == "tok", settings.get("pair")
+        lower_cased, pair = settings.get("form") == "tok", settings.get("pair")
         options = {"lower_cased": lower_cased, "pair": pair, "cache": engine_cache(folder), **options}
         return cls(*parts, **options)
 
@@ -176,7 +180,7 @@ class Translator:
         ):
             engine = None if begun else self.engine_for(len(sources))
             if engine is not None:
-                for batch in batch_by_length(sources, AT_ONCE):
+                for batch in batch_by_length(sources, ENGINE_TOKENS):
                     some = [sources[i] for i in batch], [limits[i] for i in batch]
                     found = engine.search(*some, beam, alpha, penalty, n_best)
                     for i, known in zip(batch, found, strict=True):

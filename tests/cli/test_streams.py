@@ -236,6 +236,9 @@ def test_what_cannot_be_written_is_refused_before_the_work(model, files, tmp_pat
             complains([*asked, flag, path], capfd, str(path))
         for path in inputs:
             complains([*asked, flag, path], capfd, "would be replaced")
+    both = tmp_path / "both"
+    complains([*asked, "--save", both, "--json", both], capfd, "would be replaced")
+    complains(["evaluate", "--model", model, "--src", tmp_path / "none", "--save", both], capfd, "--src")
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

@@ -78,9 +78,9 @@ def test_holding_out_depends_on_the_sentences_alone():
     ("arguments", "message"),
     [
         ({"name": "wmt"}, "known: multi30k, wmt14"),
-        ({"name": "grammar", "variant": "tok"}, "grammar has no variant"),
+        ({"name": "grammar", "form": "tok"}, "grammar has no form"),
         ({"name": "grammar", "columns": ["en", "de"]}, "no columns"),
-        ({"name": "multi30k", "variant": "bpe"}, "no variant"),
+        ({"name": "multi30k", "form": "bpe"}, "no form"),
         ({"name": "multi30k", "pair": "de"}, "not a pair of language codes"),
         ({"name": "multi30k", "pair": "en-cs"}, "no file multi30k/.*cs"),
         ({"name": "sigmorphon2020", "pair": "ger"}, "fre_train"),
@@ -153,7 +153,7 @@ def test_words_and_phones_are_downloaded_by_language(web):
 
 
 def test_the_real_multi30k(multi30k_folder):
-    raw, turned, tok = multi30k(), load_corpus("multi30k", "de-en"), multi30k(variant="tok")
+    raw, turned, tok = multi30k("en-de"), load_corpus("multi30k", "de-en"), multi30k("en-de", "tok")
     assert {name: len(split) for name, split in raw.splits.items()} == {
         "train": 29_000,
         "val": 1_014,

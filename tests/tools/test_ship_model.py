@@ -20,7 +20,14 @@ from annotated.training.run_folder import LOG
 from annotated.training.schedule import rate
 from annotated.transformer.config import TransformerConfig
 from annotated.translation.evaluate import read_scores, score_split, score_tokens
-from annotated.translation.model_folder import CONFIG, SETTINGS, WEIGHTS, load_model, shipped_model
+from annotated.translation.model_folder import (
+    CONFIG,
+    SETTINGS,
+    WEIGHTS,
+    load_model,
+    shipped_model,
+    training_settings,
+)
 from annotated.translation.tensor_files import read_tensors
 from annotated.translation.translator import Translator, load_pretrained
 
@@ -108,10 +115,10 @@ def test_a_shipped_model_was_trained_as_its_recipe_says(name, tmp_path):
         if field.name in args
     }
     given |= {name: getattr(args, name) for name in ("tokenizer", "vocab", "preset", "init_from")}
-    trained = read_json(shipped_model(name) / SETTINGS)
+    trained = training_settings(shipped_model(name))
     given |= text_settings(args)
     assert {name: trained.get(name) for name in given} == given
-    rest = trained.keys() - given.keys() - {"tensorboard", "bleu_every", "path"}  # of 0.2.0
+    rest = trained.keys() - given.keys() - {"path", "metric", "metric_every"}  # of 0.2.0, which logged BLEU
     defaults = dataclasses.asdict(getattr(TrainingConfig, args.preset)())
     assert {name: trained[name] for name in rest} == {name: defaults[name] for name in rest}
 
@@ -130,8 +137,8 @@ def test_the_log_of_a_shipped_model_has_the_rates_of_its_settings(name):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_model_expects_the_references_as_its_card_says(name, multi30k_folder):
-    settings, said = read_json(shipped_model(name) / SETTINGS), read_scores(shipped_model(name))[SPLIT]
-    text = load_corpus(settings["corpus"], settings["pair"], settings["variant"])[SPLIT]
+    settings, said = training_settings(shipped_model(name)), read_scores(shipped_model(name))[SPLIT]
+    text = load_corpus(settings["corpus"], settings["pair"], settings["form"])[SPLIT]
     translator = load_pretrained(name)
     pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer)
     found = score_tokens(translator.model, TokenBatches(pairs, 4096, shuffle=False).epoch(0))
@@ -142,8 +149,8 @@ def test_a_shipped_model_expects_the_references_as_its_card_says(name, multi30k_
 def test_a_shipped_model_scores_what_its_card_says(multi30k_folder):
     """One of them: to search a thousand translations takes half a minute."""
     name = "multi30k-en-de"
-    settings, said = read_json(shipped_model(name) / SETTINGS), read_scores(shipped_model(name))[SPLIT]
-    corpus = load_corpus(settings["corpus"], settings["pair"], settings["variant"])
+    settings, said = training_settings(shipped_model(name)), read_scores(shipped_model(name))[SPLIT]
+    corpus = load_corpus(settings["corpus"], settings["pair"], settings["form"])
     search = {"beam": said.beam, "alpha": said.alpha, "penalty": said.penalty}
     found, _ = score_split(load_pretrained(name), corpus, SPLIT, tokenized=False, **search)
     for score in ("bleu", "tokenized_bleu"):

@@ -100,13 +100,13 @@ def test_the_end_is_the_mean_of_the_best_checkpoints(tmp_path):
 def test_a_checkpoint_within_an_epoch_has_no_score(tmp_path):
     make_trainer(tmp_path, epochs=2, keep=99, save_every=1).fit()
     progress = [Progress.load(folder) for folder in RunFolder(tmp_path).checkpoints()]
-    scored = [p.step for p in progress if p.validation_rank is not None]
+    scored = [p.step for p in progress if p.badness is not None]
     assert scored == [line["step"] for line in log_of(tmp_path) if "validation_loss" in line]
     assert len(scored) < len(progress)
 
 
 def test_the_best_checkpoint_is_what_is_left_if_the_mean_of_the_best_is_worse(tmp_path, monkeypatch):
-    losses = iter([2.0, 2.2, 2.4, 2.1])  # the last is the mean's: better than all but the best
+    losses = iter([2.0, 2.2, 2.4, 2.0, 2.1])  # the last two are of the best and of the mean
     monkeypatch.setattr(Validation, "score", lambda *_: TokenScores(next(losses), 0.5, 10))
     make_trainer(tmp_path, epochs=3, keep=3, average=2, average_of="best").fit()
     assert weights(tmp_path) == weights(min((tmp_path / "checkpoints").iterdir()))

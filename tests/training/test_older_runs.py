@@ -5,10 +5,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tiny_runs import log_of
+from tiny_runs import log_of, make_trainer, steps, weights
 
 import annotated
 from annotated.cli.main import main
+from annotated.files import read_json, write_json
+from annotated.training.run_folder import RunFolder
+from annotated.training.validation import Validation
+from annotated.translation.evaluate import TokenScores
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = FIXTURES / "run-0.2.0.tsv"
@@ -47,3 +51,35 @@ def test_an_older_run_is_a_model_and_its_checkpoints_are_too(run):
     assert translate("the cat number 3 sees a dog") is not None
     checkpoint = run / "checkpoints" / "step-00000014"
     assert annotated.Translator.load(checkpoint).model.config == translate.model.config
+
+
+def of_0_2_0(progress):
+    return {**{k: v for k, v in progress.items() if k not in ("badness", "metric")}, "log_bytes": 9}
+
+
+def of_the_days_before_0_3_0(progress):
+    return {**{k: v for k, v in progress.items() if k != "badness"}, "validation_rank": progress["badness"]}
+
+
+@pytest.mark.parametrize("older", [of_0_2_0, of_the_days_before_0_3_0])
+def test_an_older_checkpoint_is_still_one_of_the_best(older, tmp_path, monkeypatch):
+    settings = {"average_of": "best", "epochs": 4}
+    losses = iter([1, 2, 3, 4, 9, 9, 1, 2, 9, 9, 3, 4, 9, 9])  # 9 is at an end
+    monkeypatch.setattr(Validation, "score", lambda *_: TokenScores(next(losses), 0.5, 10))
+    make_trainer(tmp_path / "whole", **settings).fit()
+    make_trainer(tmp_path / "run", **settings, max_steps=16).fit()
+    for folder in RunFolder(tmp_path / "run").checkpoints():
+        write_json(folder / "progress.json", older(read_json(folder / "progress.json")))
+    make_trainer(tmp_path / "run", **settings).fit(resume=True)
+    assert steps(tmp_path / "run") == steps(tmp_path / "whole") == [8, 16, 32]
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+
+def test_tokenized_text_of_an_older_run_is_still_known(run):
+    settings = read_json(run / "training.json")
+    write_json(run / "training.json", {**settings, "variant": "tok"})
+    assert annotated.Translator.load(run).lower_cased
+    flags = [f"--src={TEXT}", f"--out={run}", "--resume", "--max-steps=15", "--device=cpu"]
+    assert main(["train", *flags, "--form=raw"]) == 2
+    assert main(["train", *flags]) == 0
+    assert read_json(run / "training.json")["form"] == "tok"

@@ -224,7 +224,7 @@ def scores_of(monkeypatch, *losses):
 
 
 def test_patience_survives_an_interruption(one_thread, tmp_path, monkeypatch):
-    scores_of(monkeypatch, 3.0, 3.5, 3.4, 9.0)  # the last is of the mean
+    scores_of(monkeypatch, 3.0, 3.5, 3.4, 9.0, 9.0)  # the last two are of the end
     stopped(tmp_path, 20, epochs=9, patience=2)  # one of two epochs without a better loss has passed
     trainer = make_trainer(tmp_path, epochs=9, patience=2)
     trainer.fit(resume=True)
@@ -232,7 +232,7 @@ def test_patience_survives_an_interruption(one_thread, tmp_path, monkeypatch):
 
 
 def test_a_validation_in_mid_epoch_is_nothing_to_patience(one_thread, tmp_path, monkeypatch):
-    scores_of(monkeypatch, 3.0, 4.0, 9.0, 5.0, 9.0, 2.9, 2.8, 9.0)  # each 9 is of a mean
+    scores_of(monkeypatch, 3.0, 4.0, 9.0, 9.0, 5.0, 9.0, 9.0, 2.9, 2.8, 9.0, 9.0)  # each 9 is of an end
     for end in (10, 12):  # in the second epoch
         make_trainer(tmp_path, max_steps=end, patience=1, epochs=4).fit(resume=True)
     trainer = make_trainer(tmp_path, patience=1, epochs=3)

@@ -79,9 +79,10 @@ def test_faults_are_told_once_and_not_trained_on(tmp_path, capfd, whole):
     assert weights(tmp_path / "run") == weights(whole[0])
 
 
-def test_as_many_checkpoints_are_kept_as_are_averaged(tmp_path):
-    train(tmp_path / "run", average=8, epochs=7)
-    assert len(RunFolder(tmp_path / "run").checkpoints()) == 7
+def test_as_many_checkpoints_are_kept_as_are_averaged(tmp_path, capfd):
+    train(tmp_path / "run", average=4, keep=1, epochs=5)
+    assert len(RunFolder(tmp_path / "run").checkpoints()) == 4
+    assert "the mean of the last 4 checkpoints" in capfd.readouterr().err
 
 
 def test_a_run_goes_on_from_another_model(whole, tmp_path):

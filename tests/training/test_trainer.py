@@ -18,7 +18,7 @@ from annotated.training.distributed import stop_on_interrupt
 from annotated.training.loss import LabelSmoothing, SummedLoss, symmetric_divergence
 from annotated.training.run_folder import RunFolder
 from annotated.training.validation import Validation
-from annotated.translation.evaluate import TokenScores, greedy_bleu
+from annotated.translation.evaluate import TokenScores, translate_greedily
 from annotated.translation.model_folder import WEIGHTS
 from annotated.translation.tensor_files import read_tensors
 
@@ -178,19 +178,18 @@ def test_the_log_has_the_bleu_of_the_epochs_asked_for(tmp_path, capfd):
     assert ["min left" in line for line in said] == [True, True, True, False]
 
 
-@pytest.mark.parametrize(("variant", "measure"), [("tok", tokenized_bleu), ("raw", bleu)])
-def test_the_bleu_is_the_one_that_the_card_will_have(variant, measure, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("form", "measure"), [("tok", tokenized_bleu), ("raw", bleu)])
+def test_the_bleu_is_the_one_that_the_card_will_have(form, measure, tmp_path, monkeypatch):
     def in_halves(_, ids):  # which one of the two measures cuts
         return " ".join(f"{i}-{i}" for i in ids)
 
     monkeypatch.setattr(WordTokenizer, "decode", in_halves)
-    trainer = make_trainer(tmp_path, max_steps=1, epochs=1, metric="bleu", notes={"variant": variant})
+    trainer = make_trainer(tmp_path, max_steps=1, epochs=1, metric="bleu", notes={"form": form})
     trainer.fit()
     found = log_of(tmp_path)[-1]["validation_bleu"]
-    by = {
-        m: greedy_bleu(trainer.model, trainer.validation.batches.epoch(0), trainer.tokenizers[1], m).value
-        for m in (bleu, tokenized_bleu)
-    }
+    batches = trainer.validation.batches.epoch(0)
+    texts = translate_greedily(trainer.model, batches, trainer.tokenizers[1])
+    by = {m: m(*texts).value for m in (bleu, tokenized_bleu)}
     assert found == by[measure]
     assert by[bleu] != by[tokenized_bleu]
 
@@ -198,7 +197,7 @@ def test_the_bleu_is_the_one_that_the_card_will_have(variant, measure, tmp_path,
 @pytest.mark.parametrize(("pair", "cut"), [("en-th", "char"), ("en-de", "13a"), (None, "13a")])
 def test_that_bleu_is_counted_as_the_target_language_asks(pair, cut, tmp_path):
     trainer = make_trainer(tmp_path, metric="bleu", notes={"pair": pair})
-    assert f"tok:{cut}|" in trainer.validation.measure_text(["a b c d"], ["a b c e"]).signature
+    assert f"tok:{cut}|" in trainer.validation.metric.signature
 
 
 def scores_of(monkeypatch, losses, values):
@@ -208,9 +207,11 @@ def scores_of(monkeypatch, losses, values):
     monkeypatch.setattr(Validation, "measure", lambda self, _: Score("it", next(values), ""))
 
 
-@pytest.mark.parametrize(("metric", "values"), [("wer", [30, 20, 25, 28, 40]), ("bleu", [10, 30, 20, 25, 5])])
+@pytest.mark.parametrize(
+    ("metric", "values"), [("wer", [30, 20, 25, 28, 20, 40]), ("bleu", [10, 30, 20, 25, 30, 5])]
+)
 def test_the_best_checkpoint_and_patience_go_by_the_metric(metric, values, tmp_path, monkeypatch):
-    """The loss is lowest in the last epoch, the metric best in the second; the last value is the mean's."""
+    """The loss is best in the last epoch, the metric in the second; the last two values are the end's."""
     scores_of(monkeypatch, [4.0, 3.0, 2.0, 1.0], values)
     settings = {"metric": metric, "average_of": "best", "average": 2, "keep": 2}
     trainer = make_trainer(tmp_path, epochs=9, patience=2, **settings)
@@ -307,7 +308,7 @@ def test_max_steps_ends_in_the_midst_of_an_epoch(tmp_path):
 
 
 def test_patience_counts_epochs_without_a_better_loss(tmp_path, monkeypatch):
-    losses = iter([3.0, 2.0, 2.5, 1.9, 1.9, 2.0, 1.0])
+    losses = iter([3.0, 2.0, 2.5, 1.9, 1.9, 2.0, 1.0, 1.0])
     monkeypatch.setattr(Validation, "score", lambda *_: TokenScores(next(losses), 0.5, 1))
     trainer = make_trainer(tmp_path, epochs=7, patience=2)
     trainer.fit()
