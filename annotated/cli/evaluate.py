@@ -25,7 +25,7 @@ def evaluate(args: argparse.Namespace) -> None:
         translator = load_translator(args)
         corpus, split = scored_corpus(args)
         options = {**search_settings(args), "tokenize": args.bleu_tokenize, "progress": True}
-        results, translations = score_split(translator, corpus, split, args.variant == "tok", **options)
+        results, translations = score_split(translator, corpus, split, args.form == "tok", **options)
         references = [normalize(line) for line in corpus[split].tgt]
         scores = {n: bootstrap(translations, references, metric=METRICS[n]()) for n in args.metric}
     try:
@@ -58,8 +58,8 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
         needed = "give --src and --tgt, of text that it has not read, or --corpus"
         raise ValueError(f"{args.model} was trained on files of your own: {needed}")
     if corpus == trained.get("corpus", corpus):
-        args.variant = args.variant or trained.get("variant")
-    return load_corpus(corpus, pair or "en-de", args.variant, columns), args.split
+        args.form = args.form or trained.get("form")
+    return load_corpus(corpus, pair or "en-de", args.form, columns), args.split
 
 
 def check_output(path: Path | None, others: list[Path | None]) -> None:

@@ -66,7 +66,7 @@ def training_corpus(args: argparse.Namespace) -> Corpus:
     columns = args.columns and args.columns.split(",")
     text = own_files(args.src, args.tgt, "")
     if text is None:
-        return load_corpus(args.corpus, args.pair, args.variant, columns, args.cache)
+        return load_corpus(args.corpus, args.pair, args.form, columns, args.cache)
     val = own_files(args.val_src, args.val_tgt, "val-")
     return own_corpus(text, val, args.pair, args.keep_equal, columns, args.cache)
 

@@ -56,8 +56,8 @@ class Translator:
         cache: folder for the copy of the model that CTranslate2 reads; converted anew if weights change.
         limits: fields of `Limits`, the greatest lengths of sources and translations.
 
-    Raises ImportError where CTranslate2 is asked for and missing, ValueError for a model it cannot compute and
-    for tokenizers of other sizes than the model's.
+    Raises ImportError where CTranslate2 is asked for and missing, ValueError for a model it cannot compute,
+    and for tokenizers of other sizes than the model's.
     """
 
     def __init__(
