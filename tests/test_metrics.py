@@ -2,6 +2,7 @@ import gzip
 import math
 import sys
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -20,6 +21,7 @@ from annotated.metrics import (
     chrf,
     moses_tokenized,
     paired_bootstrap,
+    resample,
     tokenized_bleu,
 )
 from annotated.search.greedy import greedy_decode
@@ -144,6 +146,14 @@ def test_a_better_system_wins_the_bootstrap():
     assert (back.wins, back.a, back.difference.low) == (0, found.b, pytest.approx(-found.difference.high))
     same = paired_bootstrap(GOOD, GOOD, REFERENCES, samples=50)
     assert (same.a, same.difference.low, same.difference.high) == (same.b, 0, 0)  # the same draws for both
+
+
+def test_a_draw_at_a_time_is_the_stream_of_all_at_once():
+    metric, rows = METRICS["exact"](), [f"w{i}" for i in range(301)]
+    found = [row if i % 3 else "x" for i, row in enumerate(rows)]
+    draws = np.random.default_rng(7).choice(301, (20, 301))
+    expected = [100 * np.mean([i % 3 > 0 for i in draw]) for draw in draws]
+    assert resample(metric, found, rows, 20, 7) == pytest.approx(expected)
 
 
 def test_the_interval_holds_95_percent_of_the_draws():

@@ -56,8 +56,7 @@ class Translator:
         cache: folder for the copy of the model that CTranslate2 reads; converted anew if weights change.
         limits: fields of `Limits`, the greatest lengths of sources and translations.
 
-    Raises ImportError where CTranslate2 is asked for and missing, ValueError for a model it cannot compute,
-    and for tokenizers of other sizes than the model's.
+    Raises ImportError where CTranslate2 is asked for and missing, ValueError for parts that do not fit.
     """
 
     def __init__(
@@ -76,8 +75,7 @@ class Translator:
             raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
         if engine != "ctranslate2" and quantization != "float32":
             raise ValueError(f"quantization={quantization!r} is only for engine='ctranslate2'")
-        if hasattr(model, "config"):  # else its parts were put together by hand
-            check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
+        check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
         self.model = model
         self.src_tokenizer = src_tokenizer
         self.tgt_tokenizer = tgt_tokenizer
@@ -171,8 +169,7 @@ class Translator:
             src, tokenizer = self.batch([sources[i] for i in batch]), self.tgt_tokenizer
             mask, longest = padding_mask(src, self.src_tokenizer.pad), [limits[i] for i in batch]
             options = tokenizer.start, tokenizer.end, beam, alpha, penalty, n_best
-            prefixes = [begun] * len(batch)
-            return beam_search(self.model, src, mask, longest, *options, prefixes, self.forbidden)
+            return beam_search(self.model, src, mask, longest, *options, [begun] * len(batch), self.forbidden)
 
         with (
             evaluating(self.model),  # around all batches: the first to end must not switch dropout on again

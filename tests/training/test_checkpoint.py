@@ -17,7 +17,7 @@ from annotated.training.run_folder import RunFolder
 from annotated.training.trainer import TrainingError
 from annotated.training.validation import Validation
 from annotated.translation.evaluate import TokenScores
-from annotated.translation.model_folder import WEIGHTS, load_model
+from annotated.translation.model_folder import WEIGHTS, load_model, save_model
 from annotated.translation.tensor_files import read_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -264,6 +264,26 @@ def test_weights_that_cannot_be_validated_are_not_called_good(tmp_path):
     trainer.rate = lambda: 1e36
     with pytest.raises(TrainingError, match="validation loss is not finite after step 1; "):
         trainer.fit()
+
+
+def test_a_gradient_that_is_not_finite_stops_too(tmp_path):
+    trainer = make_trainer(tmp_path)
+    trainer.model.generator.proj.bias.register_hook(lambda gradient: gradient * torch.nan)
+    before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
+    with pytest.raises(TrainingError, match="not finite at step 1, "):
+        trainer.fit()
+    assert all(map(torch.equal, trainer.model.parameters(), before))
+
+
+def test_the_mean_of_checkpoints_is_added_up_in_float64(tmp_path):
+    values = [1.0, 2.0**-24, 2.0**-24, 2.0**-24]  # in float32 each of the small ones is lost beside 1
+    for i, value in enumerate(values):
+        model = make_trainer("unused").model
+        torch.nn.init.constant_(model.generator.proj.bias, value)
+        save_model(tmp_path / str(i), model, *make_trainer("unused").tokenizers)
+    found = average_checkpoints([tmp_path / str(i) for i in range(4)])["generator.proj.bias"]
+    assert (found == torch.tensor(sum(values) / 4)).all()
+    assert found.dtype == torch.float32
 
 
 class FullDisk:

@@ -13,6 +13,7 @@ from annotated.devices import say
 from annotated.files import read_json
 from annotated.metrics import Score, bleu, tokenized_bleu
 from annotated.tokenizers import WordTokenizer
+from annotated.training import loss as loss_module
 from annotated.training.checkpoint import Progress
 from annotated.training.distributed import stop_on_interrupt
 from annotated.training.loss import LabelSmoothing, SummedLoss, symmetric_divergence
@@ -52,6 +53,22 @@ def test_two_passes_have_dropout_of_their_own_and_are_held_to_agree():
     apart = symmetric_divergence(x[target != 2], y[target != 2])
     assert apart > 0.01
     torch.testing.assert_close(found, (criterion(x, target) + criterion(y, target)) / 2 + 0.7 * apart)
+
+
+@pytest.mark.parametrize("rdrop_weight", [0.0, 0.7])
+def test_in_half_precision_the_loss_itself_is_computed_in_float32(rdrop_weight, monkeypatch):
+    model, seen = make_trainer("unused", model={"dropout": 0.0}).model, []
+    for name in ("smoothed_cross_entropy", "rdrop_cross_entropy"):
+        own = getattr(loss_module, name)
+        spy = lambda *x, own=own, **o: seen.extend(t.dtype for t in x[:2]) or own(*x, **o)  # noqa: E731
+        monkeypatch.setattr(loss_module, name, spy)
+    batch = Batch(torch.tensor([[4, 5, 1], [6, 1, 2]]), torch.tensor([[0, 5, 4, 1], [0, 6, 1, 2]]))
+    loss = SummedLoss(model, 0.1, 2)
+    loss.rdrop_weight = rdrop_weight
+    with torch.autocast("cpu", torch.bfloat16):
+        found = loss(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y)
+    assert found.dtype == torch.float32
+    assert seen == [torch.float32] * 2
 
 
 def test_rdrop_begins_with_its_epoch(tmp_path):

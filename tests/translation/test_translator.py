@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nasty_text import NASTY
 
-from annotated.tokenizers import SentencePieceTokenizer, normalize
+from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer, normalize
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.translator import Translator, batch_by_length
 
@@ -209,3 +209,14 @@ def test_a_prefix_begins_every_translation(translator):
     found = translator.translate(["the dog", "", "a cat sees"], beam=2, prefix="the cat")
     assert found[1] == ""
     assert all(line.startswith("the cat") for line in (found[0], found[2]))
+
+
+def test_tokenizers_of_another_size_are_refused(translator):
+    with pytest.raises(ValueError, match="for a model of"):
+        Translator(translator.model, translator.src_tokenizer, WordTokenizer(["a"], None))
+
+
+def test_a_copy_of_a_translator_leaves_the_other_engine_behind(translator):
+    used = Translator(translator.model, translator.src_tokenizer, translator.tgt_tokenizer)
+    used._ctranslate2 = threading.Lock()  # stands for what cannot be copied
+    assert deepcopy(used)("the dog") == translator("the dog")
