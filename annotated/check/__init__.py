@@ -6,17 +6,32 @@ check.run(my_module)               # all parts that are found
 @pytest.mark.parametrize("law", check.cases(my_module))      # each law a test: law()
 """
 
+import csv
+import io
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
+from multiprocessing import get_all_start_methods, get_context
+from multiprocessing.connection import Connection, wait
+from os import cpu_count
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
+
+import torch
 
 from annotated.check.adapt import CONVENTIONS, PARTS, Code
+from annotated.check.build import CONTRACT
 from annotated.check.law import Failure, Law, TimeUp, crash, guard
-from annotated.check.laws import CONTRACT, LAWS
-from annotated.check.report import Finding, Report
+from annotated.check.laws import LAWS
+from annotated.check.report import Finding, Report, Status
 
-__all__ = ["LAWS", "Code", "Failure", "Finding", "Law", "Report", "cases", "run", "run_file", *PARTS]
+__all__ = ["LAWS", "Code", "Failure", "Finding", "Law", "Report", "cases", "grade", "run", "run_file", *PARTS]
+
+
+def laws_for(code: Code) -> list[Law]:
+    """Return the laws, and those of the stubs' texts where `annotated build` wrote the file."""
+    return [*LAWS, *(CONTRACT if code.names.get("CONTRACT") else [])]
 
 
 def run(
@@ -53,30 +68,28 @@ def run_file(path: Path, adapter: Path | None = None, seconds: float = 20) -> Re
     return Report(tuple(law(code, seconds) for law in laws_for(code)), path.stem)
 
 
-def laws_for(code: Code) -> list[Law]:
-    """Return the laws, and those of the stubs' texts where `annotated build` wrote the file."""
-    return [*LAWS, *(CONTRACT if code.names.get("CONTRACT") else [])]
-
-
-class Case:
-    """One law for `pytest.mark.parametrize`: call it, and it raises AssertionError or skips."""
-
-    def __init__(self, law: Law, code: Code):
-        self.law, self.code, self.__name__ = law, code, law.name
-
-    def __call__(self) -> None:
-        finding = self.law(self.code)
-        if finding.status == "missing":
-            import pytest
-
-            pytest.skip(finding.seen)
-        assert finding.status == "passed", f"\n{Report((finding,))}"
-
-
-def cases(source: ModuleType | Mapping[str, Any], adapter: Mapping[str, Any] | None = None) -> list[Case]:
-    """Return a case for each law, to be called in a test of its own."""
+def cases(
+    source: ModuleType | Mapping[str, Any], adapter: Mapping[str, Any] | None = None
+) -> list[Callable[[], None]]:
+    """Return a case for each law, for `pytest.mark.parametrize`: call it, and it raises or skips."""
     code = Code.of(source, adapter)
-    return [Case(law, code) for law in laws_for(code)]
+
+    def case(law: Law) -> Callable[[], None]:
+        def test() -> None:
+            finding = law(code)
+            if finding.status == "missing":
+                import pytest
+
+                pytest.skip(finding.seen)
+            assert finding.status == "passed", f"\n{Report((finding,))}"
+
+        test.__name__ = law.name
+        return test
+
+    return [case(law) for law in laws_for(code)]
+
+
+# ---- one part
 
 
 def checker(part: str) -> Callable[..., Report]:
@@ -85,7 +98,7 @@ def checker(part: str) -> Callable[..., Report]:
     def check(candidate: Any, **others: Any) -> Report:
         conventions = {k.upper(): v for k, v in others.items() if k in CONVENTIONS}
         names = {PARTS[k][0]: v for k, v in ({part: candidate} | others).items() if k in PARTS}
-        code = Code.of(names, conventions)
+        code = Code.of({}, names | conventions)  # as an adapter: PyTorch's own parts count, too
         findings = tuple(law(code) for law in LAWS if law.part == part)
         return Report(findings, getattr(candidate, "__name__", part))
 
@@ -94,4 +107,66 @@ def checker(part: str) -> Callable[..., Report]:
     return check
 
 
-globals().update({part: checker(part) for part in PARTS})
+(
+    attention, multi_head_attention, feed_forward, layer_norm, embeddings, positional_encoding,
+    sublayer_connection, generator, make_model, subsequent_mask, batch, label_smoothing, rate,
+    greedy_decode, beam_search, bleu,
+) = map(checker, PARTS)  # fmt: skip
+
+
+# ---- a folder of submissions
+
+
+def grade(folder: Path, seconds: float = 60, adapter: Path | None = None) -> list[Report]:
+    """Check every .py file below a folder, side by side, each in a process of its own with a time limit."""
+    files = sorted(p for p in folder.rglob("*.py") if not p.name.startswith(("_", ".")))
+    if not files:
+        raise FileNotFoundError(f"{folder}: there is no .py file")
+    context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
+    if context.get_start_method() == "forkserver":  # PyTorch is loaded once, not in each process
+        context.set_forkserver_preload(["torch._dynamo", __name__])
+
+    def one(path: Path) -> Report:
+        receiver, sender = context.Pipe(duplex=False)
+        arguments = sender, path, adapter, min(20, seconds / 2)
+        process = context.Process(target=check_in_child, args=arguments, daemon=True)
+        process.start()
+        sender.close()
+        wait([receiver, process.sentinel], 120)  # until it has begun: loading PyTorch does not count
+        why, findings = f"still running after {seconds:g} seconds", None
+        try:
+            if receiver.poll():
+                receiver.recv()
+            if receiver.poll(seconds):
+                findings = receiver.recv()
+        except EOFError:
+            why = "the process died"
+        process.kill()
+        process.join()
+        failed = Finding("file", "It can be checked at all.", "", "failed", why)
+        return Report(findings or (failed,), str(path.relative_to(folder).with_suffix("")))
+
+    with ThreadPoolExecutor(cpu_count() or 1) as pool:
+        return list(pool.map(one, files))
+
+
+def check_in_child(sender: Connection, path: Path, adapter: Path | None, seconds: float) -> None:
+    """Check a file and send what is found. What the file prints goes nowhere."""
+    torch.set_num_threads(1)
+    sender.send("begun")
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        report = run_file(path, adapter, seconds)
+    sender.send(report.findings)
+
+
+def grades_as_csv(reports: list[Report]) -> str:
+    """Lay out grades as CSV: a line for each submission, a column for each law."""
+    laws, columns = [law.name for law in LAWS], get_args(Status)
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["submission", *columns, "first mistake", *laws])
+    for report in reports:
+        statuses = {f.law: f.status for f in report.findings}
+        counts = [report.count(status) for status in columns]
+        writer.writerow([report.name, *counts, report.first_mistake(), *(statuses.get(n, "") for n in laws)])
+    return out.getvalue()

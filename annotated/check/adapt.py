@@ -5,9 +5,9 @@ import math
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -42,10 +42,8 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
 
     Where it has a required parameter of an unknown name, the values are given in their order.
     """
-    try:  # a module's own call says nothing about its arguments
-        spoken = function.forward if isinstance(function, nn.Module) else function
-        parameters = [*inspect.signature(spoken).parameters.values()]
-    except (TypeError, ValueError):  # of C code
+    parameters = parameters_of(function)
+    if not parameters:
         return function(*values.values())
     keys = {p.name: [key for key in values if plain(p.name) in ARGUMENTS[key]] for p in parameters}
     sure = {found[0] for found in keys.values() if len(found) == 1}
@@ -54,18 +52,31 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
         exact = [key for key in found if plain(key) == plain(name)]
         if found:
             known[name] = values[[*exact, *(key for key in found if key not in sure), *found][0]]
-    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    strange = [p for p in named if p.default is p.empty and p.name not in known]
-    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    if named and not strange and not variadic:
+    if known and not strange(function, values):
         return function(**known)
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     room = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
     return function(*list(values.values())[: None if variadic else room])
 
 
+def parameters_of(function: Any) -> list[inspect.Parameter]:
+    """Return the parameters of a function, class or module; nothing for C code, which does not tell."""
+    with suppress(TypeError, ValueError):  # a module's own call says nothing about its arguments
+        spoken = function.forward if isinstance(function, nn.Module) else function
+        return [*inspect.signature(spoken).parameters.values()]
+    return []
+
+
+def strange(function: Any, values: Iterable[str]) -> list[str]:
+    """Return the required parameters whose names do not tell which of `values` they take."""
+    known = set[str]().union(*(ARGUMENTS[key] for key in values))
+    required = [p for p in parameters_of(function) if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    return [p.name for p in required if plain(p.name) not in known or p.kind is p.VAR_POSITIONAL]
+
+
 def takes(function: Any, *words: str) -> bool:
     """Whether a parameter's name has one of these words in it."""
-    return any(word in name.lower() for word in words for name in inspect.signature(function).parameters)
+    return any(word in p.name.lower() for word in words for p in parameters_of(function))
 
 
 def first(result: Any) -> Tensor:
@@ -94,8 +105,11 @@ def spied() -> Iterator[list[Tensor]]:
         yield spy.weights
 
 
-def trace(run: Callable[[], Any]) -> tuple[Any, list[tuple[nn.Module, Any, Any]]]:
-    """Return what a run gives, and each call of a module in it, in order: module, first input, output."""
+Calls = Sequence[tuple[nn.Module, Any, Any]]  # of modules: module, first input, output
+
+
+def trace(run: Callable[[], Any]) -> tuple[Any, Calls]:
+    """Return what a run gives, and each call of a module in it, in order."""
     calls: list[tuple[nn.Module, Any, Any]] = []
     handle = register_module_forward_hook(lambda m, args, out: calls.append((m, (*args, None)[0], out)))
     try:
@@ -129,6 +143,7 @@ class Code:
     pad: int = 0
     not_applicable: Mapping[str, str] = field(default_factory=dict)  # laws that do not apply, and why
     integers: bool = False  # whether masks are numbers: learned from the first call that refuses bool
+    guessed: str = ""  # what was built last, if from values in an order that is guessed
 
     @classmethod
     def of(cls, source: ModuleType | Mapping[str, Any], adapter: Mapping[str, Any] | None = None) -> "Code":
@@ -168,6 +183,9 @@ class Code:
     def build(self, part: str, **values: Any) -> nn.Module:
         """Make a module, in evaluation mode, always with the same random numbers."""
         torch.manual_seed(0)
+        if unknown := strange(self[part], values):
+            what = getattr(self[part], "__name__", part)
+            self.guessed = f"`{what}` cannot be built: what is `{', '.join(unknown)}`? Say how in an adapter"
         module = call(self[part], **values)
         return module.eval() if isinstance(module, nn.Module) else module
 
@@ -200,16 +218,23 @@ class Code:
         function, d_k = self["attention"], query.size(-1)
         if inspect.isclass(function):
             function = self.build("attention", d_k=d_k, temperature=math.sqrt(d_k), dropout=0.0)
+        expect_mask(function, mask)
         return self.call(function, 1, query=query, key=key, value=value, mask=mask, **more)
 
     def attend(
         self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
     ) -> Tensor:
         """Call multi-head attention, batch first."""
-        if len(inspect.signature(module.forward).parameters) < 3:
+        if len(parameters_of(module)) < 3:
             raise Missing("needs forward(query, key, value, mask)")
-        given = {"query": self.flip(query), "key": self.flip(key), "value": self.flip(value)}
-        return self.flip(first(self.call(module, **given, mask=mask)))
+        expect_mask(module, mask)
+        code = self
+        if isinstance(module, nn.MultiheadAttention):  # PyTorch's own has conventions of its own
+            code = replace(self, batch_first=module.batch_first, true_hides=True, mask_dims=3)
+            if mask is not None:
+                mask = mask.expand(-1, query.size(1), -1).repeat_interleave(module.num_heads, dim=0)
+        given = {"query": code.flip(query), "key": code.flip(key), "value": code.flip(value)}
+        return code.flip(first(code.call(module, **given, mask=mask)))
 
     def model(self, shake: float = 0.2, **sizes: Any) -> "Model":
         """Build a model of two layers, far enough from its first weights that every part counts."""
@@ -218,8 +243,18 @@ class Code:
         module = self.build("make_model", **sizes)
         if not isinstance(module, nn.Module):
             raise Missing("needs a `make_model` that returns a torch.nn.Module")
+        if not any(sizes["tgt_vocab"] in parameter.shape for parameter in module.parameters()):
+            raise Missing("needs a model of tokens: this one has no matrix for a vocabulary")
         perturb(module, shake)
         return Model(self, module, cast(int, sizes["tgt_vocab"]), self.pad)
+
+
+def expect_mask(function: Any, mask: Tensor | None) -> None:
+    """Raise Missing if there is a mask to be given, and a function whose parameters are known takes none."""
+    names = {plain(p.name) for p in parameters_of(function)}
+    known = bool(names) and not strange(function, ("query", "key", "value", "mask"))
+    if mask is not None and known and not names & ARGUMENTS["mask"]:
+        raise Missing("it takes no `mask`")
 
 
 def perturb(module: nn.Module, alpha: float) -> nn.Module:

@@ -1,14 +1,20 @@
-"""Build your own: write the stubs, give hints, and translate with the shipped weights in what was written."""
+"""Build your own: write stubs, hold them to their texts, give hints, translate with the shipped weights."""
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from annotated.check.adapt import ARGUMENTS, PARTS, Code
-from annotated.check.laws import CONTRACT, LAWS
-from annotated.check.laws.contract import STUBS, stub_texts
+from annotated.check.adapt import ARGUMENTS, PARTS, Code, trace
+from annotated.check.law import Failure, Law, close, compare, expect, expect_shape, law
+from annotated.check.laws import LAWS
 from annotated.check.report import Report
 
 HINT = re.compile(r"^#([123]) (.*)\n", re.MULTILINE)
@@ -74,3 +80,232 @@ def translate(code: Code, text: str) -> tuple[str, str]:
             tokens.append(int(row.index_fill(0, torch.tensor(list(shipped.forbidden)), -torch.inf).argmax()))
     [theirs] = shipped.translate([text], beam=1)
     return tokenizer.decode(tokens[:-1]), theirs
+
+
+# ---- what the texts of the stubs promise: laws only of files that `annotated build` wrote
+
+CONTRACT: list[Law] = []
+STUBS = Path(__file__).with_name("stubs.txt")
+NUMBERS = torch.randn(2, 10, 8, generator=torch.Generator().manual_seed(0))
+X, MEMORY, SEES_ALL = NUMBERS[:, :4], NUMBERS[:, 4:], torch.ones(2, 1, 6, dtype=torch.bool)
+HIDES_LAST = torch.tensor([True] * 5 + [False]).expand(2, 1, 6)
+CAUSAL = torch.ones(2, 4, 4, dtype=torch.bool).tril()
+MODEL = "06_the_full_model"
+
+contract = partial(law, laws=CONTRACT)
+
+
+def stub_texts() -> dict[str, str]:
+    """Return the text of each stub, with its hints, by its name, in the order of the file."""
+    pieces = re.split(r"^(?=def |class )", STUBS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    named = ((re.match(r"(?:def|class) (\w+)", piece), piece) for piece in pieces)
+    return {name[1]: piece for name, piece in named if name and "raise NotImplementedError\n" in piece}
+
+
+def stub(code: Code, name: str) -> Any:
+    """Return what stands for a stub, with the same random numbers for all."""
+    expect(name in code.names, f"`{name}` is not in the file")
+    torch.manual_seed(0)
+    return code.names[name]
+
+
+@contract("00_start_here", "file", "contract: stubs")
+def stubs(code: Code) -> None:
+    """Every stub is still there."""
+    for name in stub_texts():
+        stub(code, name)
+
+
+@contract("02_attention", "attention", "contract: attention")
+def attention(code: Code) -> None:
+    """It returns the output and the weights."""
+    result = stub(code, "attention")(X, X, X)
+    expect(isinstance(result, tuple) and len(result) == 2, "it does not return two tensors")
+    expect_shape(result[1], 2, 4, 4)
+
+
+@contract("03_multi_head_attention", "multi_head_attention", "contract: MultiHeadedAttention")
+def multi_headed_attention(code: Code) -> None:
+    """Its maps are in self.linears, an nn.ModuleList; the output is one tensor; dropout is for weights."""
+    module = stub(code, "MultiHeadedAttention")(2, 8, 0.5).eval()
+    maps: Any = getattr(module, "linears", None)
+    expect(isinstance(maps, nn.ModuleList), "self.linears is no nn.ModuleList")
+    expect(len(maps) == 4, f"self.linears has {len(maps)} layers, and should have 4")
+    expect_shape(module(X, MEMORY, MEMORY, SEES_ALL), 2, 4, 8)
+    one = MEMORY[:, :1]  # of one key the weight is 1: dropout keeps or drops a head's numbers together
+    out, calls = trace(lambda: module.train()(X, one, one))
+    for x in [x for m, x, _ in calls if m is maps[3]]:
+        kept = x.unflatten(-1, (2, 4)) != 0
+        right = (kept.all(-1) == kept.any(-1)).all() and close(out, maps[3](x))
+        expect(right, "dropout acts on other numbers than the weights")
+
+
+@contract("04_feed_forward_and_embeddings", "feed_forward", "contract: PositionwiseFeedForward")
+def feed_forward(code: Code) -> None:
+    """(B, T, d_model) -> (B, T, d_model)."""
+    expect_shape(stub(code, "PositionwiseFeedForward")(8, 16)(X), 2, 4, 8)
+
+
+@contract("04_feed_forward_and_embeddings", "generator", "contract: Generator")
+def generator(code: Code) -> None:
+    """The exponentials of what it gives add up to 1."""
+    sums = stub(code, "Generator")(8, 5)(X).exp().sum(-1)
+    expect(close(sums, torch.ones(2, 4), 1e-3), "the exponentials do not add up to 1")
+
+
+@contract("05_positional_encoding", "positional_encoding", "contract: PositionalEncoding")
+def positional_encoding(code: Code) -> None:
+    """Sines and cosines take turns, are not learned, and dropout follows."""
+    module = stub(code, "PositionalEncoding")(8, 0.5).eval()
+    expect(not [*module.parameters()], "the encodings are learned")
+    in_turn = close(module(torch.zeros(1, 3, 8))[0, 1, :2], torch.tensor([0.841, 0.540]), 1e-2)
+    expect(in_turn, "columns stand in another order than in the trained weights")
+    expect((module.train()(torch.ones(1, 50, 8) * 3) == 0).any(), "dropout sets nothing to 0 in training")
+
+
+@contract(MODEL, "sublayer_connection", "contract: SublayerConnection")
+def sublayer_connection(code: Code) -> None:
+    """It is post-norm, as in the paper: LayerNorm(x + Dropout(Sublayer(x)))."""
+    module = stub(code, "SublayerConnection")(8, 0.0)
+    try:
+        got = module(X, lambda x: 2 * x)
+    except (TypeError, AttributeError):  # as in lesson 00: it takes what the sub-layer made of x
+        got = module(X, 2 * X)
+    pre_norm = X + 2 * F.layer_norm(X, (8,))
+    compare(got, F.layer_norm(3 * X, (8,)), "it is not LayerNorm(x + Sublayer(x))", pre_norm=pre_norm)
+
+
+@contract(MODEL, "EncoderLayer", "contract: EncoderLayer")
+def encoder_layer(code: Code) -> None:
+    """x (B, S, d_model) and mask (B, 1, S) -> (B, S, d_model); what is hidden changes nothing."""
+    module = stub(code, "EncoderLayer")(8, 16, 2, 0.0)
+    expect_order(module, ["self_attn", "feed_forward"], lambda: module(MEMORY, SEES_ALL))
+    reads_memory(lambda x: module(x, HIDES_LAST))
+
+
+@contract(MODEL, "Encoder", "contract: Encoder")
+def encoder(code: Code) -> None:
+    """N layers, one after the other."""
+    module = stub(code, "Encoder")(3, 8, 16, 2, 0.0)
+    expect_layers(module, lambda: module(MEMORY, SEES_ALL), 6)
+
+
+@contract(MODEL, "DecoderLayer", "contract: DecoderLayer")
+def decoder_layer(code: Code) -> None:
+    """x (B, T, d_model) asks, the memory (B, S, d_model) answers -> (B, T, d_model)."""
+    module = stub(code, "DecoderLayer")(8, 16, 2, 0.0)
+    try:
+        expect_shape(module(X, MEMORY, SEES_ALL, CAUSAL), 2, 4, 8)
+    except (RuntimeError, ValueError) as error:
+        raise Failure(f"4 target tokens and 6 source tokens do not go together: {error}") from None
+    names = ["self_attn", "src_attn", "feed_forward"]
+    expect_order(module, names, lambda: module(X, MEMORY, SEES_ALL, CAUSAL))
+    reads_memory(lambda memory: module(X, memory, HIDES_LAST, CAUSAL))
+    later = X.index_fill(1, torch.tensor([3]), 5.0)
+    one, other = module(X, MEMORY, SEES_ALL, CAUSAL), module(later, MEMORY, SEES_ALL, CAUSAL)
+    expect(close(one[:, :-1], other[:, :-1]), "a position sees a later one")
+
+
+@contract(MODEL, "Decoder", "contract: Decoder")
+def decoder(code: Code) -> None:
+    """N layers, one after the other."""
+    module = stub(code, "Decoder")(3, 8, 16, 2, 0.0)
+    expect_layers(module, lambda: module(X, MEMORY, SEES_ALL, CAUSAL), 4)
+
+
+def expect_layers(module: Any, run: Callable[[], Tensor], length: int) -> None:
+    """Raise Failure unless there are three layers, each with weights of its own, that read each other."""
+    out, calls = trace(run)
+    expect_shape(out, 2, length, 8)
+    layers = getattr(module, "layers", None)
+    three = isinstance(layers, nn.ModuleList) and len(layers) == 3
+    expect(three, "self.layers is no nn.ModuleList of N layers")
+    own = {id(layer) for layer in layers or ()}
+    expect(len(own) == 3, "the layers are one and the same object")
+    ran = [(x, out) for m, x, out in calls if id(m) in own]
+    expect(len(ran) == 3, f"{len(ran)} of 3 layers run")
+    chained = all(close(out, x) for (_, out), (x, _) in pairwise(ran))
+    expect(chained, "a layer does not read what the one before it gave")
+
+
+def expect_order(module: nn.Module, names: list[str], run: Callable[[], Tensor]) -> None:
+    """Raise Failure unless the sub-layers run once each, in the paper's order."""
+    of = {getattr(module, name, None): name for name in names}
+    ran = [of[m] for m, *_ in trace(run)[1] if m in of]
+    seen = f"the sub-layers run in the order {', '.join(ran)}"
+    expect(ran == names, seen, mistake=f"first {', then '.join(names)}")
+
+
+def reads_memory(run: Callable[[Tensor], Tensor]) -> None:
+    """Raise Failure unless the first source position counts, and the last, which is hidden, does not."""
+    out, first, last = run(MEMORY)[:, 1:4], torch.tensor([0]), torch.tensor([5])
+    same = close(out, run(MEMORY.index_fill(1, last, 5.0))[:, 1:4])
+    expect(same, "what the source mask hides changes the output")
+    same = close(out, run(MEMORY.index_fill(1, first, 5.0))[:, 1:4])
+    expect(not same, "it does not read what it should attend to")
+
+
+@contract(MODEL, "make_model", "contract: Transformer")
+def transformer(code: Code) -> None:
+    """One table serves three times, and starts with deviation d_model ** -0.5."""
+    model = stub(code, "Transformer")(vocab=500, N=1, d_model=64, d_ff=128, h=2, dropout=0.0)
+    table, *others = model.src_embed[0].lut.weight, model.tgt_embed[0].lut.weight, model.generator.proj.weight
+    one = all(other is table for other in others)
+    expect(one, "one matrix should serve three times, and does not")
+    deviation = float(table.std())
+    expect(0.11 < deviation < 0.14, f"the table's deviation is {deviation:.3g}, not 64 ** -0.5 = 0.125")
+
+
+@contract("07_batches_and_masks", "subsequent_mask", "contract: subsequent_mask")
+def subsequent_mask(code: Code) -> None:
+    """A bool tensor of shape (1, size, size)."""
+    mask = stub(code, "subsequent_mask")(4)
+    expect_shape(mask, 1, 4, 4)
+    expect(mask.dtype == torch.bool, f"the mask is {mask.dtype}, and should be torch.bool")
+
+
+@contract("08_training_recipe", "label_smoothing", "contract: LabelSmoothing")
+def label_smoothing(code: Code) -> None:
+    """The loss is a sum over tokens: the training loop divides by their number."""
+    loss, x = stub(code, "LabelSmoothing")(5, 0, 0.1), torch.full((4, 5), 0.2).log()
+    ratio = float(loss(x, torch.tensor([1, 2, 3, 4])) / loss(x[:2], torch.tensor([1, 2])))
+    expect(abs(ratio - 2) < 1e-3, f"the loss of 4 tokens is {ratio:.3g} times that of 2")
+
+
+@contract("08_training_recipe", "rate", "contract: rate")
+def rate(code: Code) -> None:
+    """The factor multiplies the rate, and step 0 counts as step 1."""
+    of = stub(code, "rate")
+    expect(abs(of(7, 64, 3.0, 10) / of(7, 64, 1.0, 10) - 3) < 1e-6, "the factor does not multiply the rate")
+    try:
+        of(0, 64, 1.0, 10)
+    except ZeroDivisionError:
+        raise Failure("step 0, which PyTorch's schedulers ask for first, divides by 0") from None
+
+
+@contract("11_search_and_averaging", "greedy_decode", "contract: greedy_decode")
+def greedy_decode(code: Code) -> None:
+    """(1, up to max_len), beginning with the start symbol."""
+    model = stub(code, "Transformer")(vocab=11, N=1, d_model=8, d_ff=16, h=2, dropout=0.0).eval()
+    got = stub(code, "greedy_decode")(model, torch.tensor([[4, 5, 6]]), None, 5, 1)
+    expect_shape(got, 1, 5)
+    expect(int(got[0, 0]) == 1, f"it begins with {int(got[0, 0])}, not with the start symbol 1")
+
+
+@contract("11_search_and_averaging", "beam_search", "contract: beam_search")
+def beam_search(code: Code) -> None:
+    """alpha decides between a short translation and a long one; start and end are left out."""
+    p = torch.full((8, 4), -9.0)  # from token to token: 1 is the start, 2 ends, and 3 repeats itself
+    p[1, 2], p[1, 3], p[3, 3], p[3, 2] = -0.9, -0.5, -0.2, -0.5
+
+    class Chain(nn.Module):
+        def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
+            return src
+
+        def decode(self, memory: Tensor, src_mask: Tensor | None, tgt: Tensor, tgt_mask: Tensor) -> Tensor:
+            return p[tgt]
+
+    search = partial(stub(code, "beam_search"), Chain(), torch.tensor([[3]]), None, 6, 1, 2, beam=3)
+    short, long = search(alpha=0.0), search(alpha=3.0)
+    expect(len(short) < len(long), "alpha does not change what is found")
+    expect({int(token) for token in long} == {3}, f"start (1) or end (2) is in the list {list(long)}")

@@ -3,10 +3,9 @@
 from argparse import Namespace
 from pathlib import Path
 
-from annotated.check import Report, run_file
+from annotated.check import Report, grade, grades_as_csv, run_file
 from annotated.check.adapt import Code
 from annotated.check.build import first_open_stub, hints, model_is_right, translate, write_stubs
-from annotated.check.grade import grade, grades_as_csv
 from annotated.check.report import junit
 
 
@@ -14,15 +13,19 @@ def check(args: Namespace) -> int:
     """Check files, or grade a folder; 1 where a law is broken or not written yet."""
     if bool(args.files) == (args.grade is not None):
         raise ValueError("name a file to check, or a folder with --grade")
+    for file in args.files:
+        if not file.is_file():
+            raise FileNotFoundError(f"{file} is not a file (a folder of files goes with --grade)")
+    for file in (args.json, args.junit, args.csv):
+        if file is not None and not file.parent.is_dir():
+            raise FileNotFoundError(f"{file.parent} is not a folder")
     reports = grade(args.grade, args.timeout, args.adapter) if args.grade is not None else []
     for report in reports:
         mistake = report.first_mistake()
         print(f"{report.name:20}  {report.summary()}{'; first ' + mistake if mistake else ''}")
     for file in args.files:
-        if not file.is_file():
-            raise FileNotFoundError(f"{file} is not a file (a folder of files goes with --grade)")
         reports.append(run_file(file, args.adapter))
-        print(reports[-1])
+        print(reports[-1].text(args.verbose))
         print_hints(reports[-1], args.hints)
         print_translation(reports[-1], file, args.adapter, args.translate)
     if args.json is not None:

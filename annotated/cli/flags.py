@@ -260,6 +260,7 @@ def check(command: ArgumentParser) -> None:
         "weights are loaded into it")  # fmt: skip
     add("--grade", type=Path, metavar="FOLDER", help="folder of submissions to check instead")
     add("--timeout", type=int, default=60, help="seconds for each submission (default: 60)")
+    add("--verbose", action="store_true", help="list the laws that do not apply, too")
     add("--json", type=Path, metavar="FILE", help="file for the findings too, as JSON")
     add("--junit", type=Path, metavar="FILE", help="file for the findings too, as JUnit XML")
     add("--csv", type=Path, metavar="FILE", help="file for a line a submission too, as CSV")

@@ -7,7 +7,18 @@ import torch
 from torch import Tensor, nn
 
 from annotated.check.adapt import Code, Missing, first, perturb, spied, takes, trace
-from annotated.check.law import Failure, close, compare, expect, expect_shape, explain, law, numbers
+from annotated.check.law import (
+    Failure,
+    close,
+    compare,
+    expect,
+    expect_shape,
+    explain,
+    law,
+    normalized,
+    numbers,
+    wrapping,
+)
 
 LOW = torch.finfo(torch.float).min
 
@@ -132,18 +143,24 @@ def heads(code: Code) -> nn.Module:
 
 
 @law(*HEADS, "heads: equation")
-def multi_head_equation(code: Code) -> None:
+def multi_head_equation(code: Code) -> str:
     """The heads are attentions over d_k numbers each, concatenated, then W^O."""
     module = heads(code)
     given = {name: torch.randn(3, n, D) for name, n in (("query", 5), ("key", 6), ("value", 6))}
     out, calls = trace(lambda: code.attend(module, *given.values()))
     expect_shape(out, 3, 5, D)
-    maps = [(m, code.flip(x), code.flip(y)) for m, x, y in calls if isinstance(m, nn.Linear)]
+    again = code.attend(module, *given.values())
+    expect(close(out, again), "the same input gives two outputs in evaluation mode")
+    for name in given:
+        other = code.attend(module, **given | {name: given[name] * 2})
+        expect(not close(out, other), f"the output does not depend on the {name}")
+    tensors = [(m, x, y) for m, x, y in calls if isinstance(x, Tensor) and isinstance(y, Tensor)]
+    calls = [(m, code.flip(x), code.flip(y)) for m, x, y in tensors]
+    maps = [call for call in calls if isinstance(call[0], nn.Linear)]
     narrow = any(linear.in_features == D // H for linear, _, _ in maps)
     expect(not narrow, f"a linear map reads {D // H} numbers of the query, not all {D}")
-    reads = {name: [c for c in maps if close(c[1], x)] for name, x in given.items()}
-    for name, found in reads.items():
-        expect(found or len(maps) < 3, f"no linear map reads the {name}")
+    entered = {name: (x, *normalized(x, calls)) for name, x in given.items()}
+    reads = {name: [c for c in maps if any(close(c[1], x) for x in xs)] for name, xs in entered.items()}
     if not all(len(found) == 1 for found in reads.values()):
         raise Missing("its linear maps of query, key and value are not one nn.Linear each")
     own = {found[0][0] for found in reads.values()}
@@ -174,9 +191,11 @@ def multi_head_equation(code: Code) -> None:
         seen = "what enters W^O is not the heads side by side"
         compare(joined, wanted, seen, Q=Q, K=K, V=V, h=H, root=root, **ways)
     expect(joined is not out, "there is no fourth linear map")
-    compare(
-        out, result, "something is done after W^O", law="heads: after W^O", result=result, q=given["query"]
-    )
+    query = given["query"]
+    if inside := wrapping(query, reads["query"][0][1], result, out, calls):
+        return inside
+    compare(out, result, "something is done after W^O", law="heads: after W^O", result=result, q=query)
+    return ""
 
 
 @law(*HEADS, "heads: each query alone")

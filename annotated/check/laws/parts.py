@@ -3,13 +3,25 @@
 import itertools
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from annotated.check.adapt import Code, Missing, call, first, trace
-from annotated.check.law import Failure, close, compare, expect, expect_shape, explain, law, numbers
+from annotated.check.law import (
+    Failure,
+    close,
+    compare,
+    expect,
+    expect_shape,
+    explain,
+    law,
+    normalized,
+    numbers,
+    wrapping,
+)
 
 VECTORS, POSITIONS = "04_feed_forward_and_embeddings", "05_positional_encoding"
 MODEL = "06_the_full_model"
@@ -21,15 +33,27 @@ def feed_forward_equation(code: Code) -> str | None:
     module, x = code.build("feed_forward", d_model=8, d_ff=24, dropout=0.0), torch.randn(2, 5, 8) * 3
     out, calls = trace(lambda: first(call(module, x=x)))
     expect_shape(out, *x.shape)
-    maps = [(m, y) for m, _, y in calls if isinstance(m, nn.Linear)]
+    maps = [call for call in calls if isinstance(call[0], nn.Linear)]
     if len(maps) != 2:
         raise Missing("it does not consist of two nn.Linear")
-    inner, w_2 = maps[0][1], maps[1][0]
+    (_, entered, inner), (w_2, active, left) = maps
     wide = inner.size(-1)
     expect(wide == 24, f"it is {wide} wide inside, and should be d_ff = 24")
-    for activation in (F.gelu, F.silu):
-        if close(out, w_2(activation(inner))):
-            return f"with {activation.__name__}, where the paper has ReLU"
+    inside = wrapping(x, entered, left, out, calls)
+    leak = float((active / inner)[inner < 0].median().clamp(0, 0.5))
+    activations = {
+        "ReLU": inner.relu(),
+        "GELU": F.gelu(inner),
+        "GELU by tanh": F.gelu(inner, approximate="tanh"),
+        "SiLU": F.silu(inner),
+        "ELU": F.elu(inner),
+        "Mish": F.mish(inner),
+        "squared ReLU": inner.relu() ** 2,
+        "LeakyReLU": F.leaky_relu(inner, leak),
+    }
+    for name, wanted in activations.items():
+        if close(left if inside else out, w_2(wanted)):
+            return inside if name == "ReLU" else f"{inside} with {name}, where the paper has ReLU".strip()
     compare(out, w_2(inner.relu()), w_2=w_2, inner=inner, x=x)
     return None
 
@@ -46,21 +70,39 @@ def positions_alone(code: Code) -> None:
 def layer_norm(code: Code) -> None:
     """Each vector is normalized by itself over its features: mean 0 and deviation 1, before gain and bias."""
     module, x = code.build("layer_norm", d_model=64), torch.randn(3, 5, 64) * 4 + 2
-    out, wanted = call(module, x=x), F.layer_norm(x, (64,))
-    if not close(out, wanted * math.sqrt(63 / 64), 1e-3):  # the unbiased deviation, the classic's, is as good
-        compare(out, wanted, "vectors are not normalized", x=x)
+    out = call(module, x=x)
+    if not any(close(out, wanted, 1e-3) for wanted in normalized(x)):
+        compare(out, normalized(x)[0], "vectors are not normalized", x=x)
 
 
 @law(VECTORS, "embeddings", "embeddings: scale")
-def embedding_scale(code: Code) -> None:
+def embedding_scale(code: Code) -> str | None:
     """A token's vector is its row of the table times sqrt(d_model)."""
     module, tokens = code.build("embeddings", d_model=16, vocab=11), torch.tensor([[3, 7, 3]])
     tables = {p.shape: p for p in module.parameters()}
     expect((16, 11) not in tables, "the table has shape (16, 11), and should be (11, 16)")
     if (11, 16) not in tables:
         raise Missing("its table (vocab, d_model) is not found")
-    rows = tables[torch.Size((11, 16))][tokens]
-    compare(call(module, tokens=tokens), rows * 4, "vectors have another scale", rows=rows)
+    out, rows = call(module, tokens=tokens), tables[torch.Size((11, 16))][tokens]
+    if close(out, rows) and type(module).forward is nn.Embedding.forward:
+        raise Missing("a table alone, whose factor sqrt(d_model) stands elsewhere")
+    if close(out, rows) and scaled_by_model(code):
+        return "the model multiplies by sqrt(d_model) later"
+    compare(out, rows * 4, "vectors have another scale", rows=rows)
+    return None
+
+
+def scaled_by_model(code: Code) -> bool:
+    """Whether something in the model has embeddings times sqrt(d_model), with positions or without."""
+    with suppress(Exception):
+        model, tgt = code.model(shake=0.0), torch.tensor([[3, 4]])
+        _, one = trace(lambda: model(torch.tensor([[5, 6]]), tgt))
+        _, other = trace(lambda: model(torch.tensor([[7, 6]]), tgt))
+        pairs = [pair for a, b in zip(one, other, strict=True) for pair in zip(a[1:], b[1:], strict=True)]
+        changes = [(x - y)[0, 0] for x, y in pairs if isinstance(x, Tensor) and x.is_floating_point()]
+        changes = [change for change in changes if change.shape == (24,) and change.any()]
+        return any(close(change, changes[0] * math.sqrt(24)) for change in changes)
+    return False
 
 
 def positions(code: Code, x: Tensor) -> Tensor:
@@ -119,19 +161,15 @@ def wrap(module: nn.Module, x: Tensor, function: Callable[[Tensor], Tensor]) -> 
 def sublayer_equation(code: Code) -> str:
     """A sub-layer's output is added to its input: LayerNorm(x + f(x)), or pre-norm x + f(LayerNorm(x))."""
     module, x = code.build("sublayer_connection", d_model=16, dropout=0.0), torch.randn(2, 5, 16) * 3 + 1
-    matrix, mistake = torch.randn(16, 16), ""
+    matrix = torch.randn(16, 16)
     got = wrap(module, x, lambda y: y @ matrix)
-    for c in (1.0, math.sqrt(15 / 16)):  # the classic's norm has the unbiased deviation
-
-        def norm(y: Tensor, c: float = c) -> Tensor:
-            return F.layer_norm(y, (16,)) * c
-
-        if close(got, norm(x + x @ matrix), 1e-3):
-            return "post-norm, as in the paper"
-        if close(got, x + norm(x) @ matrix, 1e-3):
-            return "pre-norm, where the paper has post-norm"
-        mistake = mistake or explain("residual and norm", got, x=x, norm=norm, f=lambda y: y @ matrix)
-    raise Failure("it is neither post-norm nor pre-norm", numbers(got), mistake=mistake)
+    if any(close(got, y, 1e-3) for y in normalized(x + x @ matrix)):
+        return "post-norm, as in the paper"
+    if any(close(got, x + y @ matrix, 1e-3) for y in normalized(x)):
+        return "pre-norm, where the paper has post-norm"
+    norms: list[Callable[[Tensor], Tensor]] = [lambda y: normalized(y)[0], lambda y: normalized(y)[1]]
+    mistakes = [explain("residual and norm", got, x=x, norm=norm, f=lambda y: y @ matrix) for norm in norms]
+    raise Failure("it is neither post-norm nor pre-norm", numbers(got), mistake=max(mistakes))
 
 
 @law(MODEL, "sublayer_connection", "dropout of sub-layers")
