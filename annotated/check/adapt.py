@@ -5,8 +5,8 @@ import math
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -16,9 +16,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.modules.module import register_module_forward_hook
-from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def plain(name: str) -> str:
@@ -43,8 +40,6 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
     Where it has a required parameter of an unknown name, the values are given in their order.
     """
     parameters = parameters_of(function)
-    if not parameters:
-        return function(*values.values())
     keys = {p.name: [key for key in values if plain(p.name) in ARGUMENTS[key]] for p in parameters}
     sure = {found[0] for found in keys.values() if len(found) == 1}
     known: dict[str, Any] = {}
@@ -60,11 +55,11 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
 
 
 def parameters_of(function: Any) -> list[inspect.Parameter]:
-    """Return the parameters of a function, class or module; nothing for C code, which does not tell."""
+    """Return the parameters of a function, class or module; of C code, which does not tell, any."""
     with suppress(TypeError, ValueError):  # a module's own call says nothing about its arguments
         spoken = function.forward if isinstance(function, nn.Module) else function
         return [*inspect.signature(spoken).parameters.values()]
-    return []
+    return [inspect.Parameter("values", inspect.Parameter.VAR_POSITIONAL)]
 
 
 def strange(function: Any, values: Iterable[str]) -> list[str]:
@@ -82,40 +77,6 @@ def takes(function: Any, *words: str) -> bool:
 def first(result: Any) -> Tensor:
     """Return the tensor, or the first of several that a call has returned."""
     return result[0] if isinstance(result, tuple | list) else result
-
-
-class Spy(TorchDispatchMode):
-    """Keep what every softmax inside gives, wherever it is computed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights: list[Tensor] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if re.fullmatch(r"_(safe_)?softmax\.default", func.__name__):
-            self.weights.append(result)
-        return result
-
-
-@contextmanager
-def spied() -> Iterator[list[Tensor]]:
-    """Collect the attention weights of everything that runs inside."""
-    with sdpa_kernel(SDPBackend.MATH), Spy() as spy:
-        yield spy.weights
-
-
-Calls = Sequence[tuple[nn.Module, Any, Any]]  # of modules: module, first input, output
-
-
-def trace(run: Callable[[], Any]) -> tuple[Any, Calls]:
-    """Return what a run gives, and each call of a module in it, in order."""
-    calls: list[tuple[nn.Module, Any, Any]] = []
-    handle = register_module_forward_hook(lambda m, args, out: calls.append((m, (*args, None)[0], out)))
-    try:
-        return run(), calls
-    finally:
-        handle.remove()
 
 
 def load(path: Path, before: Mapping[str, Any] | None = None) -> ModuleType:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import signal
 import threading
 import tomllib
@@ -14,12 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.module import register_module_forward_hook
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from annotated.check.adapt import Calls, Code, Missing
+from annotated.check.adapt import Code, Missing
 from annotated.check.report import Finding
 
+Calls = Sequence[tuple[nn.Module, Any, Any]]  # of modules: module, first input, output
 MISTAKES = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8"))
 
 
@@ -147,13 +152,10 @@ def wrapping(x: Tensor, entered: Tensor, left: Tensor, out: Tensor, calls: Calls
     return ""
 
 
-def softmax(x: Tensor, dim: int = -1) -> Tensor:
-    return x.softmax(dim)
-
-
 def explain(law: str, /, got: Any = None, **names: Any) -> str:
     """Name the mistake of `mistakes.toml` that would give exactly this; nothing if none does."""
-    names |= {"torch": torch, "F": F, "math": math, "softmax": softmax, "close": close, "got": got}
+    names |= {"torch": torch, "math": math, "close": close, "got": got}
+    names["softmax"] = lambda x, dim=-1: x.softmax(dim)
     for mistake, expression in MISTAKES.get(names.get("law", law), {}).items():
         with suppress(RuntimeError, IndexError, ValueError, NameError):  # where nobody can make this mistake
             told = torch.as_tensor(eval(expression, names))
@@ -166,6 +168,40 @@ def explain(law: str, /, got: Any = None, **names: Any) -> str:
 def usual_mistake(seen: str) -> str:
     """Name the mistake that most often stands behind what was seen."""
     return next((mistake for text, mistake in MISTAKES["seen"].items() if text in seen), "")
+
+
+# ---- looking into what runs
+
+
+class Spy(TorchDispatchMode):
+    """Keep what every softmax inside gives, wherever it is computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights: list[Tensor] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if re.fullmatch(r"_(safe_)?softmax\.default", func.__name__):
+            self.weights.append(result)
+        return result
+
+
+@contextmanager
+def spied() -> Iterator[list[Tensor]]:
+    """Collect the attention weights of everything that runs inside."""
+    with sdpa_kernel(SDPBackend.MATH), Spy() as spy:
+        yield spy.weights
+
+
+def trace(run: Callable[[], Any]) -> tuple[Any, Calls]:
+    """Return what a run gives, and each call of a module in it, in order."""
+    calls: list[tuple[nn.Module, Any, Any]] = []
+    handle = register_module_forward_hook(lambda m, args, out: calls.append((m, (*args, None)[0], out)))
+    try:
+        return run(), calls
+    finally:
+        handle.remove()
 
 
 # ---- code that hangs, ends the process, or crashes

@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from annotated.check.adapt import Code, Missing, first, perturb, spied, takes, trace
+from annotated.check.adapt import Code, Missing, first, perturb, takes
 from annotated.check.law import (
     Failure,
     close,
@@ -17,6 +17,8 @@ from annotated.check.law import (
     law,
     normalized,
     numbers,
+    spied,
+    trace,
     wrapping,
 )
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotated.check.adapt import Code, spied, trace
-from annotated.check.law import Failure, close, expect, law, numbers
+from annotated.check.adapt import Code
+from annotated.check.law import Failure, close, expect, law, numbers, spied, trace
 from annotated.check.laws.parts import check_log_probs
 
 SRC = torch.tensor([[5, 6, 7, 8, 9]])  # padding is appended where a law wants some

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotated.check.adapt import Code, Missing, call, first, trace
+from annotated.check.adapt import Code, Missing, call, first
 from annotated.check.law import (
     Failure,
     close,
@@ -20,6 +20,7 @@ from annotated.check.law import (
     law,
     normalized,
     numbers,
+    trace,
     wrapping,
 )
 

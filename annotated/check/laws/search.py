@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.check.adapt import Code, Missing, Model, call, first, perturb, spied, takes
-from annotated.check.law import Failure, expect, law
+from annotated.check.adapt import Code, Missing, Model, call, first, perturb, takes
+from annotated.check.law import Failure, expect, law, spied
 
 SRC, START, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 3, 22  # 22 is the end where none should come
 LESSON = "11_search_and_averaging"
