@@ -75,7 +75,8 @@ class Translator:
             raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
         if engine != "ctranslate2" and quantization != "float32":
             raise ValueError(f"quantization={quantization!r} is only for engine='ctranslate2'")
-        check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
+        if hasattr(model, "config"):  # a model that was put together by hand has none
+            check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
         self.model = model
         self.src_tokenizer = src_tokenizer
         self.tgt_tokenizer = tgt_tokenizer
@@ -153,8 +154,7 @@ class Translator:
         """Return the hypotheses of each sentence, best first; none for one without a visible character."""
         check_search(beam, n_best, alpha, penalty)
         if isinstance(sentences, str | bytes | Mapping) or getattr(sentences, "ndim", 1) != 1:
-            wrong = type(sentences).__name__  # which would give its letters, or the names of its columns
-            raise ValueError(f"give a list of sentences or one column of a table, not {wrong}")
+            raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
         sentences = list(sentences)
         for i, sentence in enumerate(sentences):
             if not isinstance(sentence, str):  # a cell of a table without text, for one

@@ -125,7 +125,7 @@ class Frame:
 
 @pytest.mark.parametrize("sentences", ["a dog", b"a dog", Frame(), {"en": "a dog"}], ids=type)
 def test_what_would_be_taken_for_a_list_is_refused(sentences, translator):
-    with pytest.raises(ValueError, match="a list of sentences or one column of a table"):
+    with pytest.raises(ValueError, match="a list of sentences or one column"):
         translator.translate(sentences)
 
 
@@ -214,6 +214,14 @@ def test_a_prefix_begins_every_translation(translator):
 def test_tokenizers_of_another_size_are_refused(translator):
     with pytest.raises(ValueError, match="for a model of"):
         Translator(translator.model, translator.src_tokenizer, WordTokenizer(["a"], None))
+
+
+def test_a_model_put_together_by_hand_translates(translator):
+    m = translator.model
+    by_hand = EncoderDecoder(m.encoder, m.decoder, m.src_embed, m.tgt_embed, m.generator)
+    assert Translator(by_hand, translator.src_tokenizer, translator.tgt_tokenizer)("the dog") == translator(
+        "the dog"
+    )
 
 
 def test_a_copy_of_a_translator_leaves_the_other_engine_behind(translator):
