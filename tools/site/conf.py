@@ -44,5 +44,6 @@ nitpick_ignore_regex = [
     ("py:class", r"annotated\.data\.grammar\.Tree.*"),
     ("py:class", r"annotated\.data\.packed\.\w+"),
     ("py:class", r"annotated\.check\.(adapt\.Model|Case)"),
-    ("py:class", r"annotated\.(fast|training\.distributed)\.(Item|Result)"),  # stand for any type
+    # These stand for any type.
+    ("py:class", r"annotated\.(fast|settings|training\.distributed)\.(Item|Result|Settings)"),
 ]

@@ -1,6 +1,6 @@
 """The aligned captions."""
 
-from annotated.data.captions import aligned_captions
+from annotated.data.aligned_captions import aligned_captions
 
 
 def test_the_links_name_words_of_both_sentences() -> None:

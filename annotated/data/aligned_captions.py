@@ -10,7 +10,7 @@ from typing import NamedTuple
 from annotated.data.grammar import surface
 from annotated.data.text_files import read_lines
 
-FILE = Path(__file__).with_name("captions.txt")
+FILE = Path(__file__).with_name("aligned_captions.txt")
 
 
 class AlignedCaption(NamedTuple):
