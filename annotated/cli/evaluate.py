@@ -53,13 +53,16 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
     columns = args.columns and args.columns.split(",")
     files = own_files(args.src, args.tgt, "")
     if files is not None:
+        for flag, value in {"corpus": args.corpus, "split": args.split}.items():
+            if value not in (None, "own"):
+                raise ValueError(f"give one of the two, --{flag} {value} or --src {args.src}, not both")
         return Corpus("own", *languages(pair), {"own": own_text(files, "own", columns)}), "own"
     if corpus == "own":
         needed = "give --src and --tgt, of text that it has not read, or --corpus"
         raise ValueError(f"{args.model} was trained on files of your own: {needed}")
     if corpus == trained.get("corpus", corpus):
         args.form = args.form or trained.get("form")
-    return load_corpus(corpus, pair or "en-de", args.form, columns), args.split
+    return load_corpus(corpus, pair or "en-de", args.form, columns), args.split or "val"
 
 
 def check_output(path: Path | None, others: list[Path | None]) -> None:
@@ -70,7 +73,6 @@ def check_output(path: Path | None, others: list[Path | None]) -> None:
     path.open("a").close()
     if new:
         path.unlink()
-    if any(
-        other == path or (other and not new and other.exists() and path.samefile(other)) for other in others
-    ):
-        raise ValueError(f"{path} would be replaced, another file of this command")
+    for other in filter(None, others):
+        if path.resolve() == other.resolve() or (not new and other.exists() and path.samefile(other)):
+            raise ValueError(f"{path} would be replaced, another file of this command")

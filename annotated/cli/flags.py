@@ -184,7 +184,7 @@ def evaluate(command: ArgumentParser) -> None:
     """
     add = command.add_argument
     add("--model", required=True, help=MODEL)
-    add("--split", default="val", help="part of the corpus (default: val)")
+    add("--split", help="part of the corpus (default: val)")
     add("--bleu-tokenize", metavar="NAME", help="sacreBLEU's tokenizer: 13a, zh, ... (default: by language)")
     add("--metric", action="append", default=[], choices=("wer", "cer", "exact", "ser"), help="a score in "
         "addition, again for another: edits per 100 words or tokens (wer) or characters (cer), percentage of "

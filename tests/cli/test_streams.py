@@ -237,9 +237,15 @@ def test_what_cannot_be_written_is_refused_before_the_work(model, files, tmp_pat
         for path in inputs:
             complains([*asked, flag, path], capfd, "would be replaced")
     both = tmp_path / "both"
-    complains([*asked, "--save", both, "--json", both], capfd, "would be replaced")
+    for spelled in (both, tmp_path / ".." / tmp_path.name / "both"):
+        complains([*asked, "--save", both, "--json", spelled], capfd, "would be replaced")
     complains(["evaluate", "--model", model, "--src", tmp_path / "none", "--save", both], capfd, "--src")
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("flags", [["--corpus", "multi30k"], ["--split", "val"]])
+def test_evaluate_takes_files_or_a_corpus_not_both(flags, model, files, capfd):
+    complains(["evaluate", "--model", model, *files, *flags], capfd, "not both", *flags)
 
 
 # ---- real processes, of which each imports torch anew
