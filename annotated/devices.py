@@ -5,6 +5,7 @@ import platform
 import sys
 
 import torch
+import torch.distributed as dist
 from tqdm import tqdm
 
 
@@ -16,7 +17,10 @@ def find_device(device: str | torch.device = "auto") -> torch.device:
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device == "auto":
         device = next(name for name, present in available.items() if present)
-    found = torch.device(device)
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"there is no device {device!r}; use auto, cpu, cuda, cuda:1 or mps") from None
     if not available.get(found.type, True):
         raise ValueError(f"there is no {found.type} device on this machine; use auto or cpu")
     if found.type == "cuda" and found.index is None:
@@ -31,6 +35,8 @@ def read_number(name: str, default: int) -> int:
 
 def is_first() -> bool:
     """Return whether this is the first process of the run, or the only one."""
+    if dist.is_available() and dist.is_initialized():  # by `torchrun`, or by a program of the user's own
+        return dist.get_rank() == 0
     return read_number("WORLD_SIZE", 1) == 1 or read_number("RANK", 0) == 0
 
 

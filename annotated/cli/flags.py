@@ -91,7 +91,7 @@ def add_search(command: ArgumentParser) -> None:
 def add_torch(command: ArgumentParser) -> None:
     """Add the flags of every command that computes with a model."""
     add = command.add_argument_group("every command").add_argument
-    add("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto", help="device to compute on")
+    add("--device", default="auto", help="device to compute on: auto, cpu, cuda, cuda:1, ... or mps")
     add("--threads", type=int, default=0, help="number of CPU threads; 0 lets PyTorch choose")
     add("--seed", type=int, default=SUPPRESS, help="random seed (default: 0, in reproduce the recipe's)")
     add("--variants", type=Path, metavar="FILE", help="Python file of your own that registers variants of "

@@ -62,6 +62,7 @@ def reproduce(args: argparse.Namespace) -> int:
     splits = read_toml(recipe).get("card", {}).get("splits", ["val"])
     run = args.out or Path("runs") / recipe.stem
     common = [f"--config={recipe}", f"--device={args.device}", f"--threads={args.threads}"]
+    common += ["--traceback"] if args.traceback else []
     seed = [f"--seed={args.seed}"] if "seed" in args else []
     status = main(["train", f"--out={run}", "--resume", *common, *seed])
     for split in splits if is_first() else ():

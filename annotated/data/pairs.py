@@ -94,14 +94,17 @@ class ParallelText(Pairs):
     @cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of the sentences."""
-        return digest_pairs(f"{src}\n{tgt}\n" for src, tgt in self)
+        return digest_pairs(self)
 
 
-def digest_pairs(pairs: Iterable[str]) -> str:
-    """Compute the SHA-256 of pairs, each in one string."""
+def digest_pairs(pairs: Iterable[tuple[str, ...]]) -> str:
+    """Compute the SHA-256 of pairs. Raises ValueError for a line break: other pairs would have the same sum."""
     digest = hashlib.sha256()
     for pair in pairs:
-        digest.update(pair.encode(errors="surrogatepass"))
+        text = "\n".join(pair) + "\n"
+        if text.count("\n") > len(pair):
+            raise ValueError(f"a sentence holds a line break: {pair!r:.60}")
+        digest.update(text.encode(errors="surrogatepass"))
     return digest.hexdigest()
 
 
@@ -140,9 +143,7 @@ class Corpus:
     def fingerprint(self) -> str:
         """The SHA-256 of the sentences to train and to validate on, wherever they were read from."""
         return digest_pairs(
-            f"{split}\n{src}\n{tgt}\n"
-            for split in ("train", "val")
-            for src, tgt in self.splits.get(split, ())
+            (split, src, tgt) for split in ("train", "val") for src, tgt in self.splits.get(split, ())
         )
 
     def save(self, folder: Path) -> None:

@@ -111,8 +111,8 @@ def read_tsv(path: Name, name: str | None = None) -> ParallelText:
     Raises as `read_parallel` does, and ValueError for a line without a tab, or a first column of numbers.
     """
     count, numbered, quoted = 0, 0, True
-    piped = [] if Path(path).is_file() else read_lines(path)  # a pipe cannot be read twice
-    for count, line in enumerate(piped or iterate_lines(path), start=1):
+    piped = None if Path(path).is_file() else read_lines(path)  # a pipe cannot be read twice
+    for count, line in enumerate(iterate_lines(path) if piped is None else piped, start=1):
         row = line.split("\t")[:3]
         if len(row) < 2 and line.strip():
             raise ValueError(f"{path}, line {count}: no tab; each line must be source<TAB>target")
@@ -125,7 +125,8 @@ def read_tsv(path: Name, name: str | None = None) -> ParallelText:
         match = QUOTED.fullmatch(side)
         return match[1].replace('""', '"') if match and (quoted or '""' in match[1]) else side
 
-    rows = (line.split("\t")[:2] if "\t" in line else ["", ""] for line in piped or iterate_lines(path))
+    read_again = iterate_lines(path) if piped is None else piped
+    rows = (line.split("\t")[:2] if "\t" in line else ["", ""] for line in read_again)
     pairs = ((i, unquote(src), unquote(tgt)) for i, (src, tgt) in enumerate(rows, start=1))
     return collect(pairs, name or Path(path).name, str(path))
 

@@ -106,7 +106,8 @@ def drop_faults(text: ParallelText, pair: str | None = None, keep_equal: bool = 
     Raises ValueError if most pairs have equal sides, or if the columns are in the other order than `pair`.
     """
     where = text.where or text.name
-    header, codes = tuple(map(str.casefold, next(iter(text)))), languages(pair)
+    header = tuple(side.casefold() for side in next(iter(text)))
+    codes = tuple(code and code.casefold() for code in languages(pair))
     if header[::-1] == codes != header:
         raise ValueError(f"{where}: the columns are {header[0]} and {header[1]}, but the pair is {pair}")
     named = text.lines[0] == 1 and (header == codes or HEADER.issuperset(header))

@@ -183,7 +183,8 @@ def run_beams(
     itself = torch.eye(k, dtype=torch.bool, device=src.device)
     visible = itself.expand(len(src), k, k)  # (B, k, k * length)
     # The k hypotheses of a sentence begin alike. All but the first count as impossible, or they stayed alike.
-    scores = memory.new_full((len(src), k), -torch.inf)  # (B, k) log-probabilities
+    exact = torch.promote_types(memory.dtype, torch.float32)  # sums of half precision lose what decides
+    scores = memory.new_full((len(src), k), -torch.inf, dtype=exact)  # (B, k) log-probabilities
     scores[:, 0] = 0
     while searches:
         length = tokens.size(-1)  # of a hypothesis after this step, without the start symbol

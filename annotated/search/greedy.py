@@ -45,9 +45,9 @@ def greedy_decode(
         while len(columns) < max_len and len(active):
             newest = columns[-1][active].unsqueeze(1)
             states = model.decode(memory, src_mask, newest, None, cache)  # (active, 1, d_model)
-            logits = model.generator.proj(states[:, -1])  # (active, V)
-            logits[:, list(forbidden)] = -torch.inf
-            token = logits.max(dim=-1).indices  # argmax is slower
+            log_probs = model.generator(states[:, -1])  # (active, V)
+            log_probs[:, list(forbidden)] = -torch.inf
+            token = log_probs.max(dim=-1).indices  # argmax is slower
             columns.append(torch.full_like(columns[0], end).index_copy(0, active, token))
             left = (token != end).nonzero().flatten()
             if len(left) < len(active):  # rows that have ended leave the batch

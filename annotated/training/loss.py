@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from annotated.transformer.model import EncoderDecoder
+from annotated.transformer.model import EncoderDecoder, Generator
 
 
 class LabelSmoothing(nn.Module):
@@ -166,6 +166,8 @@ class SummedLoss(nn.Module):
 
     def __init__(self, model: EncoderDecoder, smoothing: float, pad: int):
         super().__init__()
+        if type(model.generator).forward is not Generator.forward:
+            raise TypeError("the Trainer's loss is of the paper's generator; train another with run_epoch")
         self.model = model
         self.smoothing = smoothing
         self.pad = pad

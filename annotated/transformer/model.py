@@ -175,15 +175,17 @@ class EncoderDecoder(nn.Module):
             self_attn, src_attn = attention(), parts.cross_attention() or attention()
             return DecoderLayer(c.d_model, self_attn, src_attn, feed_forward(), c.dropout, **norm())
 
+        encoder_layers = [encoder_layer() for _ in range(c.N)]
+        decoder_layers = [decoder_layer() for _ in range(c.N)]
         model = cls(
-            Encoder(encoder_layer(), 1),
-            Decoder(decoder_layer(), 1),
+            Encoder(encoder_layers[0], 0),  # its norm; no layer is copied, a variant's may share a module
+            Decoder(decoder_layers[0], 0),
             EmbeddedPositions(Embeddings(c.d_model, c.src_vocab), parts.positions()),
             EmbeddedPositions(Embeddings(c.d_model, c.tgt_vocab), parts.positions()),
             Generator(c.d_model, c.tgt_vocab),
         )
-        model.encoder.layers.extend(encoder_layer() for _ in range(1, c.N))
-        model.decoder.layers.extend(decoder_layer() for _ in range(1, c.N))
+        model.encoder.layers.extend(encoder_layers)
+        model.decoder.layers.extend(decoder_layers)
         model.config = c
         model.tie_embeddings()
         model.reset_parameters()

@@ -163,8 +163,10 @@ def score_split(
     older = (found, references) if tokenized else None
     if not tokenized and moses_supports(language):
         older = moses_tokenized(found, language), moses_tokenized(references, language)
+    src_tokenizer, tgt_tokenizer = translator.src_tokenizer, translator.tgt_tokenizer
     room = translator.model.max_positions  # longer pairs have no perplexity
-    pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer, room and room - 1)
+    limit = room and room - max(1, len(src_tokenizer.before + src_tokenizer.after))
+    pairs = encode_corpus(text, src_tokenizer, tgt_tokenizer, limit)
     longest = int(max(pairs.src.lengths.max(), pairs.tgt.lengths.max()))
     batches = TokenBatches(pairs, max(4096, longest), shuffle=False)
     tokens = score_tokens(translator.model, batches.epoch(0))

@@ -102,6 +102,13 @@ def test_tsv_from_a_pipe_is_read_once(tmp_path):
     assert list(read_tsv(tmp_path / "pipe")) == [("a", "A"), ("b", "B")]
 
 
+def test_an_empty_pipe_is_an_error_rather_than_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    Thread(target=lambda: (tmp_path / "pipe").write_bytes(b""), daemon=True).start()
+    with pytest.raises(ValueError, match="no sentence pairs"):
+        read_tsv(tmp_path / "pipe")
+
+
 def test_the_last_suffix_tells_a_table():
     found = ["a.tsv", "a.csv.gz", "a.en.jsonl", "a.tsv.en", "a.json.gz.de", "tsv", "a.gz", "a"]
     assert [table_suffix(name) for name in found] == [".tsv", ".csv", ".jsonl", "", "", "", "", ""]

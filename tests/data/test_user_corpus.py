@@ -244,3 +244,12 @@ def test_a_fingerprint_tells_other_text_to_train_or_to_validate_on():
     corpora = [own_corpus(train, val) for train, val in parts]
     assert len({corpus.fingerprint for corpus in corpora}) == 3
     assert own_corpus(PAIRS[:30], PAIRS[30:]).fingerprint == corpora[0].fingerprint
+
+
+def test_names_of_columns_are_known_whatever_their_case():
+    assert list(drop_faults(text(("en", "zh_CN"), *PAIRS), "en-zh_CN")) == PAIRS
+
+
+def test_pairs_with_a_line_break_have_no_fingerprint():
+    with pytest.raises(ValueError, match="line break"):
+        _ = text(("a\nb", "c")).fingerprint

@@ -11,7 +11,7 @@ from annotated.search.beam import beam_search, best_continuations, length_penalt
 from annotated.search.cache import DecoderCache
 from annotated.search.greedy import greedy_decode
 from annotated.transformer.attention import MultiHeadedAttention, padding_mask, subsequent_mask
-from annotated.transformer.model import make_model
+from annotated.transformer.model import Generator, make_model
 
 START, END, PAD = 0, 1, 2
 
@@ -400,3 +400,14 @@ def test_the_best_continuations_are_those_of_all_sums(beams, vocab, count):
     best, origin, token = best_continuations(scores, log_probs, count)
     assert torch.equal(best, expected.values)
     assert torch.equal(origin * vocab + token, expected.indices)
+
+
+def test_a_generator_of_ones_own_decides_in_every_search():
+    class Reversed(Generator):
+        def forward(self, x):
+            return super().forward(-x)
+
+    model, (src, src_mask) = toy(), sources()
+    model.generator.__class__ = Reversed
+    greedy = greedy_decode(model, src, src_mask, 10, START)
+    assert torch.equal(greedy, greedy_without_cache(model, src, src_mask, 10))

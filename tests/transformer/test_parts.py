@@ -148,6 +148,22 @@ def test_what_a_variant_initializes_stays_and_the_rest_begins_as_the_papers():
     assert len(drawn) == len(gates) + len(maps)  # each by itself
 
 
+def test_a_module_that_a_variant_shares_among_layers_stays_one():
+    @variant("sharing")
+    class Sharing(Parts):
+        def __init__(self, config):
+            super().__init__(config)
+            self.shared = super().feed_forward()
+
+        def feed_forward(self):
+            return self.shared
+
+    model = make_model(9, 9, N=3, d_model=8, d_ff=8, h=2, parts="sharing")
+    layers = [*model.encoder.layers, *model.decoder.layers]
+    assert len(layers) == 6
+    assert len({id(layer.feed_forward) for layer in layers}) == 1
+
+
 def test_attention_that_leaves_its_cache_alone_is_refused():
     class Forgetful(MultiHeadedAttention):
         def forward(self, query, key, value, mask=None, cache=None):
