@@ -98,7 +98,7 @@ class ParallelText(Pairs):
 
 
 def digest_pairs(pairs: Iterable[tuple[str, ...]]) -> str:
-    """Compute the SHA-256 of pairs. Raises ValueError for a line break: other pairs would have the same sum."""
+    """Compute the SHA-256 of pairs. Raises ValueError for a line break, which makes other pairs as well."""
     digest = hashlib.sha256()
     for pair in pairs:
         text = "\n".join(pair) + "\n"
