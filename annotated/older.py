@@ -17,6 +17,7 @@ def current_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def current_progress(progress: Mapping[str, Any]) -> dict[str, Any]:
     """Translate the position of a checkpoint."""
-    values = {name: value for name, value in progress.items() if name != "log_bytes"}
+    names = {"epoch_batches": "batches_in_epoch", "text": "fingerprint"}
+    values = {names.get(name, name): value for name, value in progress.items() if name != "log_bytes"}
     rank = values.pop("validation_rank", values.get("validation_loss"))  # 0.2.0 went by the loss
     return {"badness": rank, **values}

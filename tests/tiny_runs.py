@@ -43,10 +43,10 @@ def pairs(count=60, seed=0):
 
 
 def make_trainer(
-    out, seed=0, dtype=torch.float32, count=60, notes=None, text="", model=None, device="cpu", **settings
+    out, seed=0, dtype=torch.float32, count=60, notes=None, fingerprint="", model=None, device="cpu", **more
 ):
     """A trainer of a fresh model; the same arguments give the same run."""
-    config = TrainingConfig(seed=seed, **{**SETTINGS, **settings})
+    config = TrainingConfig(seed=seed, **{**SETTINGS, **more})
     torch.manual_seed(seed)
     shape = {"N": 1, "d_model": 16, "d_ff": 16, "h": 2, "dropout": 0.1, **(model or {})}
     words = WordTokenizer(WORDS, None)
@@ -54,7 +54,7 @@ def make_trainer(
     train = TokenBatches(pairs(count), config.max_tokens, seed=seed)
     val = TokenBatches(pairs(10, seed=1), 60, shuffle=False)
     tokenizers = (words, words)
-    return Trainer(transformer, tokenizers, lambda epoch: train, val, config, out, device, notes, text)
+    return Trainer(transformer, tokenizers, lambda epoch: train, val, config, out, device, notes, fingerprint)
 
 
 def weights(out):

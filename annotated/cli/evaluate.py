@@ -12,7 +12,7 @@ from annotated.files import json_text
 from annotated.metrics import METRICS, bootstrap
 from annotated.tokenizers import normalize
 from annotated.translation.evaluate import score_split
-from annotated.translation.model_folder import find_model, training_settings
+from annotated.translation.model_folder import find_model, reads_tokenized, training_settings
 
 
 def evaluate(args: argparse.Namespace) -> None:
@@ -25,7 +25,7 @@ def evaluate(args: argparse.Namespace) -> None:
         translator = load_translator(args)
         corpus, split = scored_corpus(args)
         options = {**search_settings(args), "tokenize": args.bleu_tokenize, "progress": True}
-        results, translations = score_split(translator, corpus, split, args.form == "tok", **options)
+        results, translations = score_split(translator, corpus, split, reads_tokenized(vars(args)), **options)
         references = [normalize(line) for line in corpus[split].tgt]
         scores = {n: bootstrap(translations, references, metric=METRICS[n]()) for n in args.metric}
     try:

@@ -110,7 +110,7 @@ class TokenBatches:
         if not len(pairs):
             raise ValueError(f"{pairs.name}: no pairs to make batches of")
         self.pairs, self.max_tokens, self.pad, self.seed, self.shuffle = pairs, max_tokens, pad, seed, shuffle
-        self.dropout, self.current = dropout, 0
+        self.dropout, self.dropout_epoch = dropout, 0
         # How many positions each pair takes, (pairs, 2): the decoder does not read the target's last token.
         self._lengths = np.stack([pairs.src.lengths, pairs.tgt.lengths - 1], axis=1)
         widths = self._lengths.max(axis=1)
@@ -133,7 +133,7 @@ class TokenBatches:
     def __repr__(self) -> str:
         return f"TokenBatches({self.pairs.name}, {len(self):,} batches of at most {self.max_tokens:,} tokens)"
 
-    def batches(self, epoch: int) -> list[Any]:
+    def plan(self, epoch: int) -> list[Any]:
         """Return the batches of an epoch, arrays of indices of pairs; in random order if `shuffle`."""
         generator = torch.Generator().manual_seed(mixed_seed(self.seed, epoch))
         count = len(self.pairs)
@@ -147,19 +147,19 @@ class TokenBatches:
     def at(self, epoch: int) -> "TokenBatches":
         """Return the same batches with the subword dropout of an epoch."""
         other = copy(self)
-        other.current = epoch
+        other.dropout_epoch = epoch
         return other
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Iterate over the batches of an epoch as tensors, from batch number `start` on."""
-        return map(self.at(epoch).collate, self.batches(epoch)[start:])
+        return map(self.at(epoch).collate, self.plan(epoch)[start:])
 
     def collate(self, indices: Sequence[int]) -> Batch:
         """Make a batch of the pairs at `indices`: src (rows, src_len), tgt (rows, tgt_len - 1), int64."""
         indices = np.asarray(indices).tolist()
         src, tgt = ([rows[i] for i in indices] for rows in (self.pairs.src, self.pairs.tgt))
         if cut := self.dropout:
-            chances = [Random(mixed_seed(self.seed, self.current, i)) for i in indices]
+            chances = [Random(mixed_seed(self.seed, self.dropout_epoch, i)) for i in indices]
             src = [cut(row, cut.src_tokenizer, chance) for row, chance in zip(src, chances, strict=True)]
             tgt = [cut(row, cut.tgt_tokenizer, chance) for row, chance in zip(tgt, chances, strict=True)]
         lines = [self.pairs.lines[i] for i in indices]

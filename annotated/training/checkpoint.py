@@ -44,9 +44,9 @@ class Progress:
     step: int = 0  # updates made
     epoch: int = 0  # the current epoch, from 0
     batches: int = 0  # batches of it that were trained on
-    epoch_batches: int = 0  # its number of batches; at its start, that of the previous epoch
+    batches_in_epoch: int = 0  # its number of batches; at its start, that of the previous epoch
     update_batches: int = 1  # batches in an update, of all processes
-    text: str = ""  # checksum of the text to train and validate on; "" is unknown
+    fingerprint: str = ""  # checksum of the text to train and validate on; "" is unknown
     seconds: float = 0.0  # spent on updates, interruptions not counted
     loss: float = 0.0  # summed since the last line of the log
     tokens: int = 0  # target tokens since then
@@ -77,23 +77,23 @@ class Progress:
     def last_step(self, config: TrainingConfig) -> int:
         """Compute the update that ends the run, unless patience ends it earlier."""
         done = math.ceil(self.batches / self.update_batches)
-        whole = math.ceil(self.epoch_batches / self.update_batches)
+        whole = math.ceil(self.batches_in_epoch / self.update_batches)
         return min(config.max_steps, self.step - done + whole * (config.epochs - self.epoch))
 
     def begin_epoch(self, batches: int) -> None:
         """Set the number of batches of the current epoch. Raises ValueError where it changed in its midst."""
-        unchanged = batches == self.epoch_batches and self.batches < batches
+        unchanged = batches == self.batches_in_epoch and self.batches < batches
         if self.batches and not unchanged:
             raise ValueError(
-                f"the run is at batch {self.batches:,} of an epoch of {self.epoch_batches:,}, which now has "
-                f"{batches:,}; resume it with the data of its beginning"
+                f"the run is at batch {self.batches:,} of an epoch of {self.batches_in_epoch:,}, which now "
+                f"has {batches:,}; resume it with the data of its beginning"
             )
-        self.epoch_batches = batches
+        self.batches_in_epoch = batches
 
     def count_update(self, loss: float, ntokens: int) -> None:
         """Count an update, by the summed loss of so many target tokens."""
         self.step += 1
-        self.batches = min(self.batches + self.update_batches, self.epoch_batches)
+        self.batches = min(self.batches + self.update_batches, self.batches_in_epoch)
         self.validation_loss = self.badness = None
         self.loss += loss
         self.tokens += ntokens
@@ -178,7 +178,7 @@ def restore(
         say(f"an update keeps its {saved.update_batches} batches: accumulate is now {share}")
     load_weights(model, read_tensors(checkpoint / WEIGHTS), checkpoint / WEIGHTS)
     load_optimizer(optimizer, model, checkpoint)
-    return dataclasses.replace(saved, text=progress.text)
+    return dataclasses.replace(saved, fingerprint=progress.fingerprint)
 
 
 def check_settings(
@@ -190,7 +190,7 @@ def check_settings(
     free = {*CHANGEABLE, "notes"}
     if settings.get("average_of") == "best":
         free.discard("metric")  # by another one, the best of those that were kept are unknown
-    if progress.text and progress.text == saved.text:
+    if progress.fingerprint and progress.fingerprint == saved.fingerprint:
         free.update(PATHS, ["columns"])
     if progress.update_batches == saved.update_batches:
         free.add("accumulate")
@@ -200,7 +200,7 @@ def check_settings(
         new = settings.get(name, value)
         if new != value and name not in free:
             raise ValueError(f"{run} was begun with {name} = {value!r}, not {new!r}; {other}")
-    if saved.text not in ("", progress.text):
+    if saved.fingerprint not in ("", progress.fingerprint):
         raise ValueError(f"{run} was begun with other text to train or validate on; {other}")
 
 

@@ -67,6 +67,12 @@ class TrainingConfig:
         """For a small corpus on a laptop: a higher rate, for a narrower model."""
         return cls(**{"epochs": 30, "learning_rate": 0.002, **settings})
 
+    def check_without_validation(self) -> None:
+        """Raise ValueError where a setting goes by a validation score, for a run that has none."""
+        for name in ("average_of", "patience", "metric"):
+            if (value := getattr(self, name)) != getattr(TrainingConfig, name):
+                raise ValueError(f"{name}={value!r} needs validation data, and there is none")
+
     def warmup_in(self, updates: int) -> int:
         """Compute the updates until the peak in a run of so many: a quarter, or the paper's 4,000."""
         return self.warmup or max(1, min(4000, updates // 4))

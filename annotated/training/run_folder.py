@@ -124,7 +124,7 @@ class RunFolder:
 
     # ---- write
 
-    def start(self, settings: Mapping[str, object], progress: Progress) -> None:
+    def prepare(self, settings: Mapping[str, object], progress: Progress) -> None:
         """Prepare to go on from `progress`: remove what a killed process logged later or left half done."""
         (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
         for folder in (self.path, self.path / "checkpoints"):

@@ -26,12 +26,12 @@ from annotated.training.run_folder import LOG, RunFolder
 from annotated.training.trainer import Trainer
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.model_folder import find_model, load_model
+from annotated.translation.model_folder import find_model, load_model, reads_tokenized
 from annotated.translation.translator import Translator
 
 FEW_UPDATES = 20  # in an epoch, below which the settings do not fit the text
 Settings = dict[str, object]
-Start = tuple[EncoderDecoder, Tokenizer, Tokenizer]
+ModelAndTokenizers = tuple[EncoderDecoder, Tokenizer, Tokenizer]
 
 
 class Stopped(KeyboardInterrupt):
@@ -47,9 +47,9 @@ class Request:
     kinds: tuple[str, str]  # of the tokenizers of source and target
     vocab: int | None
     init_from: str | Path | None
-    shape: Settings  # of `TransformerConfig`, where they are not the preset's
+    model_settings: Settings  # of `TransformerConfig`, where they are not the preset's
     config: TrainingConfig
-    notes: Settings  # what training.json has besides
+    record: Settings  # what training.json has besides
     resume: bool
     cache: str | Path | None
 
@@ -122,7 +122,7 @@ def train(
         keep_equal = keeps_equal(*kinds)
     if init_from is not None and Path(init_from).expanduser().is_dir():
         init_from = Path(init_from).expanduser().absolute()
-    shape, config = split_settings(preset, current_settings(settings))
+    model_settings, config = split_settings(preset, current_settings(settings))
     record: Settings = {
         "tokenizer": tokenizer,
         "src_tokenizer": src_tokenizer,
@@ -131,13 +131,15 @@ def train(
         "preset": preset,
         "init_from": init_from and str(init_from),
         "keep_equal": keep_equal,
-        **shape,
+        **model_settings,
         **split_notes(notes or {}),
     }
-    read = (
-        corpus if callable(corpus) else partial(own_corpus, corpus, validation, pair, keep_equal, cache=cache)
-    )
-    request = Request(read, preset, kinds, vocab, init_from, shape, config, record, resume, cache)
+
+    def read() -> Corpus:
+        text = corpus() if callable(corpus) else corpus
+        return own_corpus(text, validation, pair, keep_equal, cache=cache)
+
+    request = Request(read, preset, kinds, vocab, init_from, model_settings, config, record, resume, cache)
     run, device = RunFolder(out), find_device(device)
     with process_group(device), default_torch_state(device), run.open(resume):
         # A function of its own: a process that leaves the group while it still holds the trainer may hang.
@@ -146,13 +148,13 @@ def train(
 
 def train_in_group(request: Request, run: RunFolder, device: torch.device) -> Translator:
     """Train as one of the processes that have joined: each needs the text, the first its arguments alone."""
-    config, notes = broadcast((request.config, request.notes))
+    config, record = broadcast((request.config, request.record))
     with raise_on_all_ranks("; every node needs the text, in the same place"):
         corpus = request.read()
     with raise_on_all_ranks():
-        model, *tokenizers = start(request, run, corpus) if is_first() else (None,)
-    shape, (src, tgt) = broadcast((model and model.config, tokenizers))
-    model = model or EncoderDecoder.from_config(cast(TransformerConfig, shape))
+        model, *tokenizers = load_or_build(request, run, corpus) if is_first() else (None,)
+    model_config, (src, tgt) = broadcast((model and model.config, tokenizers))
+    model = model or EncoderDecoder.from_config(cast(TransformerConfig, model_config))
     say(
         f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}; the log is {run.path / LOG}"
     )
@@ -171,10 +173,10 @@ def train_in_group(request: Request, run: RunFolder, device: torch.device) -> Tr
             held_out = encode_corpus(corpus["val"], src, tgt, limit, request.cache)
             say(held_out.report())
             validation = TokenBatches(held_out, config.max_tokens, shuffle=False)
-    notes |= {"corpus": corpus.name, "pair": corpus.pair}
-    text = corpus.fingerprint
-    trainer = Trainer(model, (src, tgt), batches.at, validation, config, run, device, notes, text)
-    translator = Translator(model, src, tgt, notes.get("form") == "tok", corpus.pair)
+    record |= {"corpus": corpus.name, "pair": corpus.pair}
+    data = batches.at, validation
+    trainer = Trainer(model, (src, tgt), *data, config, run, device, record, corpus.fingerprint)
+    translator = Translator(model, src, tgt, reads_tokenized(record), corpus.pair)
     trainer.run(request.resume)
     end = f"at step {trainer.progress.step}: the model is in {run.path}"
     if not trainer.progress.finished(config):
@@ -187,8 +189,8 @@ def train_in_group(request: Request, run: RunFolder, device: torch.device) -> Tr
 # ---- the model to start from
 
 
-def start(request: Request, run: RunFolder, corpus: Corpus) -> Start:
-    """Load the model to go on from, or build a new one. Raises ValueError where it has another shape."""
+def load_or_build(request: Request, run: RunFolder, corpus: Corpus) -> ModelAndTokenizers:
+    """Load the model to go on from, or build a new one. Raises ValueError where its settings are others."""
     torch.manual_seed(request.config.seed)
     folder = run.newest() if request.resume else None
     if folder is None and request.init_from is not None:
@@ -196,31 +198,31 @@ def start(request: Request, run: RunFolder, corpus: Corpus) -> Start:
     if folder is None:
         return new_model(request, corpus)
     model, src, tgt = load_model(folder)
-    for name, value in request.shape.items():
+    for name, value in request.model_settings.items():
         if value != (own := getattr(model.config, name)):
             raise ValueError(f"{name} is {own!r} in {folder}, not {value!r}: a model keeps its settings")
     return model, src, tgt
 
 
-def new_model(request: Request, corpus: Corpus) -> Start:
+def new_model(request: Request, corpus: Corpus) -> ModelAndTokenizers:
     """Build a new model and train its tokenizers on the training text.
 
     Unless all embeddings are tied, each side has a vocabulary of its own. Words are cut by the rules of their
     language, or in tokenized text at spaces.
     """
-    kinds, shape = request.kinds, request.shape
+    kinds, settings = request.kinds, request.model_settings
     if kinds != ("subwords", "subwords"):
-        shape = {"tied_embeddings": "target", **shape}
-    tokenized = request.notes.get("form") == "tok"
+        settings = {"tied_embeddings": "target", **settings}
+    tokenized = reads_tokenized(request.record)
     languages = (None, None) if tokenized else (corpus.src_language, corpus.tgt_language)
-    if shape.get("tied_embeddings", TransformerConfig.tied_embeddings) != "all":
+    if settings.get("tied_embeddings", TransformerConfig.tied_embeddings) != "all":
         src = new_tokenizer(request, corpus, kinds[0], languages[0], "src")
         tgt = new_tokenizer(request, corpus, kinds[1], languages[1], "tgt")
     elif kinds[0] != kinds[1] or (kinds[0] == "words" and languages[0] != languages[1]):
         raise ValueError("two tokenizers make two vocabularies: use --tied-embeddings target or none")
     else:
         src = tgt = new_tokenizer(request, corpus, kinds[0], languages[0], "src", "tgt")
-    config = getattr(TransformerConfig, request.preset)(len(src), len(tgt), **shape)
+    config = getattr(TransformerConfig, request.preset)(len(src), len(tgt), **settings)
     return EncoderDecoder.from_config(config), src, tgt
 
 
@@ -260,10 +262,10 @@ def split_settings(preset: str, settings: Settings) -> tuple[Settings, TrainingC
     """Split settings into those of the model and those of training; NumPy's numbers become Python's."""
     plain = {name: value.item() if hasattr(value, "item") else value for name, value in settings.items()}
     names = {field.name for field in fields(TransformerConfig)} - {"src_vocab", "tgt_vocab"}
-    shape = {name: plain.pop(name) for name in [*plain] if name in names}
+    model_settings = {name: plain.pop(name) for name in [*plain] if name in names}
     if unknown := plain.keys() - {field.name for field in fields(TrainingConfig)}:
         raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
-    return shape, getattr(TrainingConfig, preset)(**plain)
+    return model_settings, getattr(TrainingConfig, preset)(**plain)
 
 
 def split_notes(notes: Settings) -> Settings:

@@ -43,7 +43,7 @@ class TrainingError(distributed.DistributedError):
 
 
 class Trainer:
-    """Train `model` on the batches that `epoch_batches(epoch)` returns, into the run folder `out`.
+    """Train `model` on the batches that `batches_at(epoch)` returns, into the run folder `out`.
 
     Under `torchrun`, each process takes its share of every update, and only the first reads and writes `out`.
 
@@ -51,37 +51,37 @@ class Trainer:
         tokenizers: of source and target.
         validation: batches to validate on after each epoch.
         notes: further settings for training.json, such as the name of the corpus.
-        text: a checksum of the text. A resumed run must have the same, and the same settings and notes.
+        fingerprint: checksum of the text. A resumed run must have the same, and the same settings and notes.
     """
 
     def __init__(
         self,
         model: EncoderDecoder,
         tokenizers: Sequence[Tokenizer],
-        epoch_batches: Callable[[int], TokenBatches],
+        batches_at: Callable[[int], TokenBatches],
         validation: TokenBatches | None,
         config: TrainingConfig,
         out: str | Path | RunFolder,
         device: str | torch.device = "cpu",
         notes: dict[str, object] | None = None,
-        text: str = "",
+        fingerprint: str = "",
     ):
-        if config.average_of == "best" and validation is None:
-            raise ValueError("average_of='best' needs validation data to tell which checkpoints are best")
+        if validation is None:
+            config.check_without_validation()
         self.device = torch.device(device)
-        self.model, self.tokenizers, self.epoch_batches = model.to(self.device), tokenizers, epoch_batches
+        self.model, self.tokenizers, self.batches_at = model.to(self.device), tokenizers, batches_at
         notes = notes or {}
         self.validation = Validation(validation, tokenizers[1], notes, config.metric) if validation else None
         self.out = out if isinstance(out, RunFolder) else RunFolder(out)
         self.config, self.settings = config, {**notes, **dataclasses.asdict(config)}
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-        self.progress = Progress(update_batches=config.accumulate * self.world, text=text)
+        self.progress = Progress(update_batches=config.accumulate * self.world, fingerprint=fingerprint)
         betas = (config.beta_1, config.beta_2)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=1.0, betas=betas, eps=config.eps, fused=True)
         self.summed = SummedLoss(model, config.smoothing, tokenizers[1].pad)
         if config.compile:
             self.summed.compile()
-        self.loss: Any = distributed.data_parallel(self.summed, variant=model.config.parts != "paper")
+        self.parallel: Any = distributed.data_parallel(self.summed, variant=model.config.parts != "paper")
 
     def fit(self, resume: bool = False) -> Path:
         """Train to the end, or until Ctrl-C; returns the run's folder.
@@ -113,13 +113,13 @@ class Trainer:
 
     def begin(self, resume: bool) -> None:
         """Begin a new run, or restore the newest checkpoint; give the state to all processes."""
-        text = self.progress.text
+        fingerprint = self.progress.fingerprint
         with raise_on_all_ranks():
             if self.rank == 0:
                 checkpoint = self.out.newest() if resume else None
                 if resume and checkpoint is None:
                     say(f"there is no checkpoint in {self.out.path}: a new run begins")
-                self.progress.epoch_batches = len(self.epoch_batches(0))
+                self.progress.batches_in_epoch = len(self.batches_at(0))
                 warmup = self.config.warmup_in(self.progress.last_step(self.config))
                 if checkpoint is not None and not self.config.warmup:
                     warmup = training_settings(checkpoint)["warmup"]
@@ -128,11 +128,11 @@ class Trainer:
                 if checkpoint is not None:
                     parts = self.model, self.optimizer, self.progress, self.settings
                     self.progress = restore(checkpoint, *parts, self.world)
-                self.out.start(self.settings, self.progress)
+                self.out.prepare(self.settings, self.progress)
         if self.world > 1:
             self.config, self.progress = broadcast((self.config, self.progress))
             with raise_on_all_ranks("; copy the text of the first node"):
-                if self.progress.text != text:
+                if self.progress.fingerprint != fingerprint:
                     raise ValueError("the text to train or validate on differs from that of the first node")
             broadcast_state(self.model, self.optimizer)
 
@@ -153,8 +153,8 @@ class Trainer:
         c, p = self.config, self.progress
         self.summed.rdrop_weight = c.rdrop_weight if p.epoch + 1 >= c.rdrop_from else 0.0
         with raise_on_all_ranks():
-            batches = self.epoch_batches(p.epoch)
-            plan = batches.batches(p.epoch)
+            batches = self.batches_at(p.epoch)
+            plan = batches.plan(p.epoch)
             p.begin_epoch(len(plan))
         for start in range(p.batches, len(plan), p.update_batches):
             stop = self.update(batches, plan[start : start + p.update_batches], stop_asked, bar)
@@ -210,10 +210,10 @@ class Trainer:
         """Add the gradient of a batch's summed loss times `weight`; returns that loss."""
         batch.to(self.device)
         # Processes add up their gradients at the last batch of an update.
-        local = nullcontext() if last or self.world == 1 else self.loss.no_sync()
+        local = nullcontext() if last or self.world == 1 else self.parallel.no_sync()
         half = half_precision(self.device) if self.config.precision == "bf16" else nullcontext()
         with local, half, CpuKernels() if self.device.type == "cpu" else nullcontext():
-            loss = self.loss(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y) * weight
+            loss = self.parallel(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y) * weight
             loss.backward()
         return loss.item()
 
@@ -228,7 +228,7 @@ class Trainer:
         bar.set_postfix_str(f"loss={loss:.3f}, tokens_per_s={p.total_tokens / p.seconds:,.0f}", refresh=False)
         bar.total = p.last_step(self.config)
         bar.update(1)
-        if p.step % self.config.log_every == 0 or p.batches == p.epoch_batches:
+        if p.step % self.config.log_every == 0 or p.batches == p.batches_in_epoch:
             if self.rank == 0:
                 self.out.log({"loss": p.loss / p.tokens, "rate": self.rate(), "tokens": p.total_tokens}, p)
             p.loss, p.tokens = 0.0, 0

@@ -14,6 +14,7 @@ from annotated.tokenizers import Tokenizer
 from annotated.training.distributed import all_gather, all_reduce
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.evaluate import TokenScores, score_tokens, translate_greedily
+from annotated.translation.model_folder import reads_tokenized
 
 
 class Validation:
@@ -31,9 +32,9 @@ class Validation:
         metric: str = "loss",
     ):
         rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-        self.batches, self.plan, self.tokenizer = batches, batches.batches(0)[rank::world], tokenizer
+        self.batches, self.plan, self.tokenizer = batches, batches.plan(0)[rank::world], tokenizer
         language = languages(str(notes["pair"]) if notes.get("pair") else None)[1]
-        bleu = partial(bleu_metric, "none" if notes.get("form") == "tok" else bleu_tokenizer(language))
+        bleu = partial(bleu_metric, "none" if reads_tokenized(notes) else bleu_tokenizer(language))
         makers: dict[str, Callable[[], Metric | None]] = {**METRICS, "bleu": bleu, "loss": lambda: None}
         self.metric = makers[metric]()
 
@@ -67,7 +68,7 @@ class Validation:
     def rehearse(self, model: EncoderDecoder) -> None:
         """Raise now whatever would be raised after the first epoch; processes do not communicate."""
         with torch.random.fork_rng([]):
-            first = self.batches.batches(0)[0]
+            first = self.batches.plan(0)[0]
             score_tokens(model, [self.batches.collate(first)])
             if self.metric is not None:
                 self.metric(*translate_greedily(model, [self.batches.collate(first[:1])], self.tokenizer))

@@ -279,3 +279,8 @@ def training_settings(folder: Path) -> dict[str, Any]:
     if not path.exists() and checkpoints.name == "checkpoints":
         path = checkpoints.parent / SETTINGS
     return current_settings(read_json(path)) if path.exists() else {}
+
+
+def reads_tokenized(settings: Mapping[str, Any]) -> bool:
+    """Return whether a model's text is tokenized and lower-cased beforehand, as a run's settings say."""
+    return settings.get("form") == "tok"

@@ -26,6 +26,7 @@ from annotated.translation.model_folder import (
     check_vocabularies,
     find_model,
     load_model,
+    reads_tokenized,
     shipped_model,
     training_settings,
 )
@@ -94,10 +95,9 @@ class Translator:
     ) -> "Translator":
         """Load a model folder, or a shipped model by its name; device "auto" is the best there is."""
         folder = find_model(name_or_folder)
-        parts, settings = load_model(folder, find_device(device)), training_settings(folder)
-        lower_cased, pair = settings.get("form") == "tok", settings.get("pair")
-        options = {"lower_cased": lower_cased, "pair": pair, "cache": engine_cache(folder), **options}
-        return cls(*parts, **options)
+        settings, cache = training_settings(folder), engine_cache(folder)
+        known = {"lower_cased": reads_tokenized(settings), "pair": settings.get("pair"), "cache": cache}
+        return cls(*load_model(folder, find_device(device)), **{**known, **options})
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_ctranslate2": None}  # a copy converts again when it is used

@@ -17,7 +17,7 @@ def pairs_of(lengths):
 
 def plan(batches, epoch):
     """The batches of an epoch as lists."""
-    return [indices.tolist() for indices in batches.batches(epoch)]
+    return [indices.tolist() for indices in batches.plan(epoch)]
 
 
 def random_pairs(count, longest=40, seed=0):
@@ -34,7 +34,7 @@ LENGTHS = st.lists(st.tuples(st.integers(1, 12), st.integers(2, 13)), min_size=1
 @given(LENGTHS, st.integers(12, 80), st.booleans(), st.integers(0, 5))
 def test_every_pair_once_an_epoch_and_no_batch_too_large(lengths, max_tokens, shuffle, epoch):
     batches = TokenBatches(pairs_of(lengths), max_tokens, shuffle=shuffle)
-    plan = batches.batches(epoch)
+    plan = batches.plan(epoch)
     assert sorted(i for batch in plan for i in batch) == list(range(len(lengths)))
     assert len(plan) == len(batches)
     for indices in plan:
@@ -47,7 +47,7 @@ def test_every_pair_once_an_epoch_and_no_batch_too_large(lengths, max_tokens, sh
 def test_collate_pads_on_the_right_and_keeps_the_lines(lengths):
     pairs = pairs_of(lengths)
     batches = TokenBatches(pairs, 40)
-    for indices, batch in zip(batches.batches(3), batches.epoch(3), strict=True):
+    for indices, batch in zip(batches.plan(3), batches.epoch(3), strict=True):
         assert batch.lines == [1000 + i for i in indices]
         assert batch.src.dtype == batch.tgt.dtype == torch.int64
         for row, i in enumerate(indices):
@@ -68,7 +68,7 @@ def test_batches_are_tight():
 
 def test_long_and_short_batches_come_in_random_order():
     batches = TokenBatches(random_pairs(500), 200)
-    orders = [[len(batch) for batch in batches.batches(epoch)] for epoch in range(2)]
+    orders = [[len(batch) for batch in batches.plan(epoch)] for epoch in range(2)]
     assert sorted(orders[0]) == sorted(orders[1])
     assert orders[0] != orders[1]
     rises = sum(one < two for one, two in zip(orders[0], orders[0][1:], strict=False))

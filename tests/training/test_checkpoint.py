@@ -123,7 +123,7 @@ def test_the_log_covers_each_update_once(tmp_path):
     trainer.fit()
     lines = [line for line in log_of(tmp_path) if "loss" in line]
     assert [line["step"] for line in lines] == [3, 6, 8, 9, 12, 15, 16, 18, 21, 24]
-    epoch = sum(batch.ntokens for batch in trainer.epoch_batches(0).epoch(0))
+    epoch = sum(batch.ntokens for batch in trainer.batches_at(0).epoch(0))
     assert trainer.progress.total_tokens == 3 * epoch
     assert {line["step"]: line["tokens"] for line in lines if line["step"] % 8 == 0} == {
         8: epoch,
@@ -225,7 +225,7 @@ def test_a_validation_that_fails_leaves_the_epoch(tmp_path, monkeypatch):
 
 def poison(trainer, step):
     """Let the loss of an update be infinite; returns what the weights were before it, when it is made."""
-    loss, before = trainer.loss.forward, {}
+    loss, before = trainer.parallel.forward, {}
 
     def forward(*batch):
         found = loss(*batch)
@@ -234,14 +234,14 @@ def poison(trainer, step):
         before.update({name: p.detach().clone() for name, p in trainer.model.named_parameters()})
         return found * torch.inf
 
-    trainer.loss.forward = forward
+    trainer.parallel.forward = forward
     return before
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_weights_are_touched(tmp_path):
     trainer = make_trainer(tmp_path, save_every=2)
     before = poison(trainer, 6)
-    plan = trainer.epoch_batches(0).batches(0)
+    plan = trainer.batches_at(0).plan(0)
     lines = ", ".join(map(str, sorted(100 + i for i in plan[5])))
     with pytest.raises(TrainingError, match=f"not finite at step 6, in a batch of lines {lines}; "):
         trainer.fit()

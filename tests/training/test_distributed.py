@@ -67,7 +67,7 @@ def work(rank, port, outs, sent=None, at=None, resume=False, texts=("", ""), rui
 
 def train(out, text, resume, settings):
     """Train as far as it goes."""
-    trainer = make_trainer(out, text=text, **{**EXACT, **settings})
+    trainer = make_trainer(out, fingerprint=text, **{**EXACT, **settings})
     trainer.fit(resume)
     return 0 if trainer.progress.finished(trainer.config) else 7
 
@@ -101,7 +101,7 @@ def test_two_processes_are_one_with_twice_the_batches(accumulate, count, rest, t
     bleu = {"metric": "bleu", "metric_every": 3}
     alone = make_trainer(tmp_path / "alone", accumulate=2 * accumulate, count=count, **bleu, **EXACT)
     # The last update of an epoch has `rest` batches: one process has fewer than the other, or none.
-    assert len(alone.epoch_batches(0)) % (2 * accumulate) == rest
+    assert len(alone.batches_at(0)) % (2 * accumulate) == rest
     alone.fit()
     assert two_processes(tmp_path / "both", accumulate=accumulate, count=count, **bleu) == [0, 0]
     assert_close(tmp_path / "both", tmp_path / "alone")
@@ -173,7 +173,7 @@ def test_a_loss_that_is_not_finite_ends_both_with_one_message(tmp_path):
     assert first == second
     assert first.startswith("TrainingError: ")
     trainer = make_trainer("unused")
-    plan = trainer.epoch_batches(0).batches(0)
+    plan = trainer.batches_at(0).plan(0)
     lines = sorted(100 + i for batch in plan[2:4] for i in batch)
     assert f"not finite at step 2, in a batch of lines {', '.join(map(str, lines))};" in first
 

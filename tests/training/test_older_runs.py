@@ -54,11 +54,13 @@ def test_an_older_run_is_a_model_and_its_checkpoints_are_too(run):
 
 
 def of_0_2_0(progress):
-    return {**{k: v for k, v in progress.items() if k not in ("badness", "metric")}, "log_bytes": 9}
+    older = of_the_days_before_0_3_0(progress)
+    return {**{k: v for k, v in older.items() if k not in ("validation_rank", "metric")}, "log_bytes": 9}
 
 
 def of_the_days_before_0_3_0(progress):
-    return {**{k: v for k, v in progress.items() if k != "badness"}, "validation_rank": progress["badness"]}
+    older = {"badness": "validation_rank", "batches_in_epoch": "epoch_batches", "fingerprint": "text"}
+    return {older.get(name, name): value for name, value in progress.items()}
 
 
 @pytest.mark.parametrize("older", [of_0_2_0, of_the_days_before_0_3_0])

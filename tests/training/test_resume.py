@@ -159,23 +159,23 @@ def test_a_damaged_checkpoint_can_be_done_without(file, one_thread, tmp_path):
 
 
 def test_other_text_is_refused(tmp_path):
-    make_trainer(tmp_path, max_steps=4, text="a").fit()
+    make_trainer(tmp_path, max_steps=4, fingerprint="a").fit()
     before = read_json(tmp_path / "training.json")
     for text in ("b", ""):
         with pytest.raises(
             ValueError, match=f"^{tmp_path} was begun with other text .* --init-from {tmp_path}$"
         ):
-            make_trainer(tmp_path, text=text).fit(resume=True)
+            make_trainer(tmp_path, fingerprint=text).fit(resume=True)
     assert read_json(tmp_path / "training.json") == before
-    make_trainer(tmp_path, max_steps=6, text="a").fit(resume=True)
+    make_trainer(tmp_path, max_steps=6, fingerprint="a").fit(resume=True)
 
 
 def test_the_same_text_in_another_place_is_the_same(tmp_path):
     for text in ("", "a"):
-        make_trainer(tmp_path / text, max_steps=2, notes={"src": "/here"}, text=text).fit()
+        make_trainer(tmp_path / text, max_steps=2, notes={"src": "/here"}, fingerprint=text).fit()
     with pytest.raises(ValueError, match="src = '/here', not '/there'"):  # nobody knows what stood in it
         make_trainer(tmp_path, max_steps=3, notes={"src": "/there"}).fit(resume=True)
-    make_trainer(tmp_path / "a", max_steps=3, notes={"src": "/there"}, text="a").fit(resume=True)
+    make_trainer(tmp_path / "a", max_steps=3, notes={"src": "/there"}, fingerprint="a").fit(resume=True)
     assert read_json(tmp_path / "a" / "training.json")["src"] == "/there"
 
 

@@ -10,6 +10,7 @@ from tiny_runs import log_of, weights
 
 import annotated
 from annotated.cli.main import main
+from annotated.data import Corpus, own_text
 from annotated.files import read_json
 from annotated.training.run_folder import RunFolder
 from annotated.training.train import Stopped
@@ -129,6 +130,24 @@ def test_a_wrong_argument_leaves_nothing_in_the_way(settings, says, tmp_path):
     with pytest.raises(ValueError, match=says):
         annotated.train(PAIRS, tmp_path / "run", **{**SMALL, **settings})
     train(tmp_path / "run", max_steps=1)
+
+
+@pytest.mark.parametrize("settings", [{"pair": "fr-de"}, {"validation": PAIRS[:2]}])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_corpus_or_a_function_that_returns_one_is_given_alone(settings, late, tmp_path):
+    text = own_text(PAIRS, "train")
+    corpus = Corpus("mine", "en", "de", {"train": text, "val": text})
+    with pytest.raises(ValueError, match="mine has its own splits and the pair en-de"):
+        train(tmp_path / "run", (lambda: corpus) if late else corpus, **settings)
+
+
+@pytest.mark.parametrize("settings", [{"patience": 1}, {"metric": "bleu"}, {"average_of": "best"}])
+def test_what_goes_by_validation_needs_validation_data(settings, tmp_path):
+    corpus = Corpus("mine", None, None, {"train": own_text(PAIRS, "train")})
+    with pytest.raises(ValueError, match=f"{min(settings)}=.* needs validation data"):
+        train(tmp_path / "run", corpus, **settings)
+    assert not RunFolder(tmp_path / "run").checkpoints()
+    train(tmp_path / "run", corpus, max_steps=1)
 
 
 def test_the_state_of_pytorch_is_given_back(tmp_path, whole):

@@ -73,8 +73,8 @@ def test_in_half_precision_the_loss_itself_is_computed_in_float32(rdrop_weight, 
 
 def test_rdrop_begins_with_its_epoch(tmp_path):
     trainer = make_trainer(tmp_path, epochs=3, rdrop_weight=0.7, rdrop_from=2)
-    batches, seen = trainer.epoch_batches, []
-    trainer.epoch_batches = lambda epoch: seen.append(trainer.summed.rdrop_weight) or batches(epoch)
+    batches, seen = trainer.batches_at, []
+    trainer.batches_at = lambda epoch: seen.append(trainer.summed.rdrop_weight) or batches(epoch)
     trainer.fit()
     assert seen[-3:] == [0.0, 0.7, 0.7]
 
@@ -85,7 +85,7 @@ def plain_loop(trainer, epochs, accumulate, clip):
     adam = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
     criterion, losses = LabelSmoothing(16, 2, config.smoothing), []
     for epoch in range(epochs):
-        batches = list(trainer.epoch_batches(epoch).epoch(epoch))
+        batches = list(trainer.batches_at(epoch).epoch(epoch))
         for start in range(0, len(batches), accumulate):
             group = batches[start : start + accumulate]
             loss = 0
@@ -234,7 +234,7 @@ def test_the_best_checkpoint_and_patience_go_by_the_metric(metric, values, tmp_p
     trainer = make_trainer(tmp_path, epochs=9, patience=2, **settings)
     trainer.fit()
     assert trainer.progress.epoch == 4
-    second = tmp_path / "checkpoints" / f"step-{2 * trainer.progress.epoch_batches:08d}"
+    second = tmp_path / "checkpoints" / f"step-{2 * trainer.progress.batches_in_epoch:08d}"
     assert weights(tmp_path) == weights(second)
     found = [line[f"validation_{metric}"] for line in log_of(tmp_path) if "validation_loss" in line]
     assert found == values[:4]
@@ -277,7 +277,7 @@ def test_epochs_are_counted_from_1(tmp_path, capfd):
     """In messages and in the log, as `rdrop_from` counts them; a rest of an epoch is part of it."""
     trainer = make_trainer(tmp_path, epochs=3, log_every=1, max_steps=10)
     trainer.fit()
-    length = trainer.progress.epoch_batches
+    length = trainer.progress.batches_in_epoch
     assert length < 10 < 2 * length
     for line in log_of(tmp_path):
         assert line["epoch"] == (line["step"] - 1) // length + 1
