@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 
 from annotated import check
-from annotated.check.adapt import Code
+from annotated.check.adapt import Code, load
 from annotated.check.build import CONTRACT
-from annotated.check.law import MISTAKES
+from annotated.check.law import MISTAKES, Law
 
 HERE = Path(__file__).parent
 FAULTS = tomllib.loads((HERE / "faults.toml").read_text(encoding="utf-8"))
@@ -54,6 +54,24 @@ def test_fault_is_found_and_named(file: str, name: str) -> None:
     finding = LAWS[fault["law"]](Code.of(faulty(file, name)), seconds=5)
     assert finding.status == "failed"
     assert fault["mistake"] in finding.mistake
+
+
+def finds_nothing(model, src, src_mask, max_len, start_symbol, end_symbol, beam=4, alpha=0.6):
+    return []
+
+
+SEARCHES = [law for law in check.LAWS if law.part in ("greedy_decode", "beam_search")]
+
+
+@pytest.mark.parametrize("law", SEARCHES, ids=lambda law: law.name)
+@pytest.mark.parametrize("path", sorted((HERE / "right").glob("*.py")), ids=lambda path: path.stem)
+def test_a_search_that_finds_nothing_fails_with_every_model(path: Path, law: Law) -> None:
+    if path.stem == "decoder_alone":
+        pytest.skip("there is no model to search with")
+    code = Code.of(load(path), {"greedy_decode": finds_nothing, "beam_search": finds_nothing})
+    finding = law(code)
+    assert finding.status == "failed"
+    assert law(code) == finding
 
 
 def test_the_report_trusts_the_first_failed_law() -> None:

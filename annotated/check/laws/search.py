@@ -10,40 +10,50 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.check.adapt import Code, Missing, Model, call, first, perturb, takes
+from annotated.check.adapt import Code, Missing, Model, call, first, takes
 from annotated.check.law import Failure, expect, law, spied
 
 SRC, START, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 3, 22  # 22 is the end where none should come
 LESSON = "11_search_and_averaging"
 
 
-@lru_cache(maxsize=1)
-def searched(code: Code, **sizes: Any) -> Model:
-    """A model to search with: the code's own, or the package's where it has none."""
+def draw_model(code: Code, seed: int, **sizes: int) -> Model:
+    """A model of random weights: the code's own, or the package's where it has none."""
     try:
         code["make_model"]
     except Missing:
         from annotated.transformer.model import make_model
 
         code = Code({**code.names} | {"make_model": make_model})
-    models = []
-    for seed in range(15):
-        model = code.model(**{"shake": 0.0} | sizes)
-        model.pad = -1  # what a search has written is never padding
-        for module in model.modules(nn.Linear):  # not the last token again: the next
-            if module.out_features == model.vocab:
-                module.register_forward_hook(lambda *called: called[-1].roll(1, -1))
-        torch.manual_seed(seed)
-        for parameter in model.module.parameters():
-            if parameter.dim() > 1:  # large biases or layers would let one token win everywhere
-                alpha = 1.0 if model.vocab in parameter.shape else 0.1
-                parameter.add_(torch.randn_like(parameter), alpha=alpha)
-        if sizes:
-            return model
-        models.append((len(set(steps(model, 6))), -seed, model))
-        if models[-1][0] > 4:
+    model = code.model(shake=0.0, **sizes)
+    model.pad = -1  # what a search has written is never padding
+    for module in model.modules(nn.Linear):  # not the last token again: the next
+        if module.out_features == model.vocab:
+            module.register_forward_hook(lambda *called: called[-1].roll(1, -1))
+    torch.manual_seed(seed)
+    # which of these serves depends on the code
+    of_tokens, of_layers = [(1.0, 0.1), (1.0, 0.5), (0.3, 1.0)][seed % 3]
+    for parameter in model.module.parameters():
+        if parameter.dim() > 1:  # large biases would let one token win everywhere
+            alpha = of_tokens if model.vocab in parameter.shape else of_layers
+            parameter.add_(torch.randn_like(parameter), alpha=alpha)
+    return model
+
+
+@lru_cache(maxsize=1)
+def searched(code: Code) -> Model:
+    """A model that hardly repeats itself, which shows most. Raises Missing if none is found."""
+    most, best = 2, None
+    for seed in range(90):
+        model = draw_model(code, seed)
+        count = len(set(steps(model, 6)))
+        if count > most:
+            most, best = count, model
+        if most > 4 or (best and seed > 13):
             break
-    return max(models)[-1]  # a model that hardly repeats itself shows most
+    if best is None:
+        raise Missing("no model was found that writes more than two different tokens")
+    return best
 
 
 def steps(model: Model, count: int, src: Tensor = SRC, start: int = START) -> list[int]:
@@ -93,11 +103,11 @@ def flat_tokens(result: Any) -> list[int]:
 @law(LESSON, "greedy_decode", "greedy: likeliest token")
 def greedy_takes_the_likeliest(code: Code) -> None:
     """Greedy search takes the likeliest token at each step, with or without a cache."""
-    model = searched(code)
+    function, model = code["greedy_decode"], searched(code)
     wanted = steps(model, 7)
     end = next(t for t in range(22, 2, -1) if t not in wanted)
     with spied() as weights:
-        got = search(model, code["greedy_decode"], SRC, 7, end)[:7]
+        got = search(model, function, SRC, 7, end)[:7]
     expect(len(got) > 4, f"it stops after {len(got)} tokens of 7", str(got))
     at = next((i for i, token in enumerate(got) if token != wanted[i]), None)
     if at is not None:
@@ -116,9 +126,10 @@ def greedy_takes_the_likeliest(code: Code) -> None:
 @law(LESSON, "greedy_decode", "greedy: stops")
 def greedy_stops(code: Code) -> None:
     """It stops at the end symbol, and never goes beyond max_len."""
-    model, function = searched(code), code["greedy_decode"]
+    function, model = code["greedy_decode"], searched(code)
     wanted = steps(model, 9)
     long = search(model, function, SRC, 4, NO_END)
+    expect(long, "it finds nothing")
     expect(len(long) <= 4, f"{len(long)} tokens come where max_len is 4", str(long))
     if not takes(function, "end", "eos"):
         return
@@ -131,12 +142,12 @@ def greedy_stops(code: Code) -> None:
 @law(LESSON, "beam_search", "beam: one is greedy")
 def beam_of_one(code: Code) -> None:
     """A beam of one is greedy search."""
-    model = searched(code)
+    function, model = code["beam_search"], searched(code)
     wanted = steps(model, 6)
     end = wanted[next((i for i in range(2, 6) if wanted[i] not in wanted[:i]), 5)]
     wanted = until(wanted, end)
     with spied() as weights:
-        got = until(search(model, code["beam_search"], SRC, 20, end, beam=1, alpha=0.0), end)
+        got = until(search(model, function, SRC, 20, end, beam=1, alpha=0.0), end)
     unmasked = is_unmasked(weights, model)
     example = f"{got}, and should be {wanted}"
     expect(got == wanted, "a beam of one differs from greedy search", example, unmasked=unmasked)
@@ -146,12 +157,10 @@ def beam_of_one(code: Code) -> None:
 @law(LESSON, "beam_search", "beam: exact search")
 def beam_against_exact(code: Code) -> None:
     """A beam wide enough to keep everything finds the best translation there is."""
-    src, end = torch.tensor([[3, 4, 3]]), 2
+    function, src, end = code["beam_search"], torch.tensor([[3, 4, 3]]), 2
     every = list(itertools.product((0, 1, 3, 4), repeat=3))  # and their beginnings, by causality
-    for seed in range(30):
-        model = searched(code, src_vocab=5, tgt_vocab=5, shake=0.0)
-        torch.manual_seed(seed)
-        perturb(model.module, 0.4)
+    for seed in range(300):
+        model = draw_model(code, seed, src_vocab=5, tgt_vocab=5, N=1)
         rows = model(src.expand(len(every), -1), torch.tensor([[START, *tokens] for tokens in every]))
         scores = {
             tokens[:n]: float(sum(row[i, t] for i, t in enumerate((*tokens[:n], end))))
@@ -159,18 +168,21 @@ def beam_against_exact(code: Code) -> None:
             for n in range(4)
         }
         best, greedy = max(scores, key=scores.__getitem__), tuple(until(steps(model, 4, src), end))
-        if greedy != best and not {0, 1} & set(best) and len(best) > 0:
+        by_mean = max(scores, key=lambda tokens: scores[tokens] / (len(tokens) + 1))
+        others = max(scores[()], scores.get(greedy, -math.inf))  # what a search without a beam may find
+        plain = best[:1] == by_mean[:1] == (4,) and not {0, 1} & set(best)  # no special token
+        if plain and len(best) < 3 and scores[best] > others + 0.01:  # the start may count in max_len
             break
-    found = tuple(until(search(model, code["beam_search"], src, 4, end, beam=64, alpha=0.0), end))
+    else:
+        raise Missing("no model was found whose best translation greedy search misses")
+    found = tuple(until(search(model, function, src, 4, end, beam=64, alpha=0.0), end))
     score = scores.get(found, -math.inf)
-    by_mean = max(scores, key=lambda tokens: scores[tokens] / (len(tokens) + 1))
-    if found == by_mean != greedy and not takes(code["beam_search"], "alpha", "penalty"):
+    if found == by_mean != greedy and not takes(function, "alpha", "penalty"):
         return
     example = f"{found} with {score:.3f}; best {best} with {scores[best]:.3f}"
-    exact = score > max(s for t, s in scores.items() if len(t) < 3) - 1e-3  # start may count in max_len
     worst = min(scores, key=scores.__getitem__)
     facts = {"found": found, "greedy": greedy, "by_mean": by_mean, "worst": worst}
-    expect(exact, "exhaustive search finds a better one", example, **facts)
+    expect(score > scores[best] - 1e-3, "exhaustive search finds a better one", example, **facts)
 
 
 # ---- BLEU (section 6.1)
