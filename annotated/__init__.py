@@ -23,12 +23,15 @@ else:
 
     def __getattr__(name: str) -> Any:
         """Import a module of the package, or the public names, when one is first used."""
+        unknown = AttributeError(f"module 'annotated' has no attribute {name!r}")
         if name.startswith("_") and name != "__all__":
-            raise AttributeError(f"module 'annotated' has no attribute {name!r}")
+            raise unknown
         if find_spec(f"annotated.{name}"):
             return import_module(f"annotated.{name}")
-        value = globals()[name] = getattr(import_module("annotated.api"), name)
-        return value
+        api = import_module("annotated.api")
+        if not hasattr(api, name):
+            raise unknown
+        return globals().setdefault(name, getattr(api, name))
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *import_module("annotated.api").__all__})

@@ -47,6 +47,11 @@ def test_a_classic_name_takes_the_same_arguments(name: str) -> None:
     assert all(p.default is not p.empty or p.kind is p.VAR_KEYWORD for p in rest)
 
 
+def test_an_unknown_name_is_missing_from_the_module_that_the_user_wrote() -> None:
+    with pytest.raises(AttributeError, match="module 'annotated' has no attribute 'checks'"):
+        annotated.checks  # type: ignore[attr-defined]  # noqa: B018
+
+
 def test_a_module_of_the_package_is_there_when_it_is_used() -> None:
     code = "import sys, annotated; assert 'torch' not in sys.modules; annotated.plots.plot_mask"
     subprocess.run([sys.executable, "-c", code], check=True)

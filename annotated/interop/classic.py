@@ -62,7 +62,7 @@ def infer_config(state: Mapping[str, Tensor], h: int, dropout: float) -> Transfo
     return TransformerConfig(
         src_vocab=len(state[EMBEDDINGS[0]]),
         tgt_vocab=len(state[EMBEDDINGS[1]]),
-        N=1 + max(int(number[1]) for number in numbers if number),
+        N=1 + max((int(number[1]) for number in numbers if number), default=0),
         d_model=state[EMBEDDINGS[0]].size(-1),
         d_ff=len(state["encoder.layers.0.feed_forward.w_1.weight"]),
         h=h,

@@ -5,6 +5,7 @@ Nothing here imports PyTorch, which takes seconds: `annotated --help` reads it.
 
 import warnings
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Literal, get_args
 
 from annotated.settings import check_fields
@@ -19,6 +20,8 @@ QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")  # of the ma
 
 def check_search(beam: int, n_best: int, alpha: float, penalty: str) -> None:
     """Raise ValueError for a search that cannot be: a beam beyond 256, an alpha outside 0 to 10."""
+    if not (isinstance(beam, Integral) and isinstance(n_best, Integral)):
+        raise ValueError(f"beam and n_best must be whole numbers, not {beam!r} and {n_best!r}")
     if not 1 <= n_best <= beam <= MAX_BEAM:
         raise ValueError(f"1 <= n_best <= beam <= {MAX_BEAM} must hold, but n_best={n_best} and beam={beam}")
     if not 0 <= alpha <= MAX_ALPHA:

@@ -75,13 +75,11 @@ class Translator:
         if engine not in ENGINES:
             raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
         if engine != "ctranslate2" and quantization != "float32":
-            raise ValueError(f"quantization={quantization!r} is only for engine='ctranslate2'")
+            raise ValueError(f"{quantization} needs --engine ctranslate2, in Python engine='ctranslate2'")
         if hasattr(model, "config"):  # a model that was put together by hand has none
             check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
-        self.model = model
-        self.src_tokenizer = src_tokenizer
-        self.tgt_tokenizer = tgt_tokenizer
-        self.lower_cased = lower_cased
+        self.model, self.lower_cased = model, lower_cased
+        self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
         self.pair = pair
         self.engine = engine
         self.quantization = quantization
@@ -153,6 +151,8 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first; none for one without a visible character."""
         check_search(beam, n_best, alpha, penalty)
+        if max_tokens < 1:
+            raise ValueError(f"max_tokens must be 1 or more, not {max_tokens}")
         if isinstance(sentences, str | bytes | Mapping) or getattr(sentences, "ndim", 1) != 1:
             raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
         sentences = list(sentences)

@@ -112,6 +112,12 @@ def test_it_computes_what_that_model_does(state, h):
     torch.testing.assert_close(log_probs(model, *batch()), Formulas(state, h)(*batch()), atol=1e-4, rtol=0)
 
 
+def test_a_tensor_that_is_missing_is_named(state):
+    embeddings = {name: tensor for name, tensor in state.items() if "embed" in name}
+    with pytest.raises(KeyError, match=r"encoder\.layers\.0\."):
+        from_annotated(embeddings)
+
+
 def test_a_pickle_is_never_opened(tmp_path):
     torch.save({"weight": Bomb(tmp_path / "exploded")}, tmp_path / "bomb.pt")
     with pytest.raises(ValueError, match="is not a file of tensors"):

@@ -54,6 +54,15 @@ def test_a_measurement_that_no_record_has_is_named(missing: str) -> None:
         plot_learning_curves(records)
 
 
+def test_a_schedule_is_drawn_up_to_the_steps_asked_for() -> None:
+    ax = plot_schedules([(512, 4000), (512, 1000)], steps=1000)
+    assert [line.get_xdata()[-1] for line in ax.lines] == [
+        1000,
+        1000,
+        1000,
+    ]  # two curves, one of them with a dot
+
+
 def test_every_schedule_peaks_at_its_dot() -> None:
     ax = plot_schedules([(512, 4000), (128, 150)], steps=10000)
     curves, peaks = ax.lines[::2], ax.lines[1::2]

@@ -87,6 +87,12 @@ def test_order_is_kept_and_neighbours_change_nothing(translator):
     assert translator.translate([]) == []
 
 
+@pytest.mark.parametrize("wrong", [{"beam": 4.0}, {"beam": 2, "n_best": 2.0}, {"max_tokens": 0}])
+def test_a_search_that_cannot_be_is_refused(translator, wrong):
+    with pytest.raises(ValueError, match=f"{[*wrong][-1]}.* must be .*, not"):
+        translator.search(["a dog"], **wrong)
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_batches_side_by_side_give_what_they_give_in_turn(translator, one_thread, beam):
     sentences = [f"the dog sees a cat{' and a dog' * (i % 7)}" for i in range(40)]
