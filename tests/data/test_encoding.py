@@ -52,10 +52,10 @@ def test_packed_sentences_are_the_sentences(sentences):
 
 
 def test_encoding_adds_the_symbols_and_drops_long_pairs():
-    text = ParallelText(["a b", "a b c", "a"], ["x", "y", "x y z"], [1, 4, 9], "mine", {"an empty side": 2})
+    text = ParallelText(["a b", "a b c", "a"], ["x y", "y", "x y z"], [1, 4, 9], "mine", {"an empty side": 2})
     words = WordTokenizer(list("abcxyz"), None)
     pairs = encode_corpus(text, words, words, max_len=2)
-    assert (list(pairs.src), list(pairs.tgt), list(pairs.lines)) == ([[4, 5, 1]], [[0, 7, 1]], [1])
+    assert (list(pairs.src), list(pairs.tgt), list(pairs.lines)) == ([[4, 5, 1]], [[0, 7, 8, 1]], [1])
     why = "more than 2 tokens, first in line 4: 'a b c' | 'y'"
     assert pairs.report() == f"mine: 1 pair\n  dropped 2: an empty side\n  dropped 2: {why}"
     assert len(encode_corpus(text, words, words)) == 3

@@ -131,6 +131,17 @@ def test_the_same_limits(tokenizer):
         check_equal(ours.search(ENGLISH), found)
 
 
+def test_a_short_limit_beside_long_ones(learned):
+    """CTranslate2 has one limit for all sentences of a call, and would go beyond the shortest."""
+    _, theirs = learned
+    sources, engine = [theirs.encode(text) for text in ENGLISH], theirs.load_engine()
+    length = len(theirs.search(ENGLISH[:1])[0][0].tokens) + 1
+    for limit in (length // 2, length):  # ours makes every hypothesis end there
+        found, *others = engine.search(sources, [limit, 99, 99], 4, 0.6, "gnmt", 1)
+        assert found is None
+        assert None not in others
+
+
 def test_a_source_beyond_the_table_of_positions():
     words = WordTokenizer(["a", "dog", "runs"], None)
     model = toy(7, 7)

@@ -183,10 +183,12 @@ def test_transformers_loads_ours(name, transformers, tmp_path):
     src_tokenizer = subwords(ENGLISH, GERMAN) if joint else subwords(ENGLISH)
     tgt_tokenizer = src_tokenizer if joint else subwords(GERMAN)
     model = toy(len(src_tokenizer), len(tgt_tokenizer), **settings)
+    translator = Translator(model, src_tokenizer, tgt_tokenizer)
+    with torch.no_grad():
+        model.generator.proj.bias[list(translator.forbidden)] += 50  # never written, however likely
     to_marian(tmp_path / "out", model, src_tokenizer, tgt_tokenizer)
     theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "out").eval()
     hf = transformers.MarianTokenizer.from_pretrained(tmp_path / "out")
-    translator = Translator(model, src_tokenizer, tgt_tokenizer)
     sentences = [*ENGLISH, "a zebra, \u00e9t\u00e9!"]  # letters that only bytes can spell
     batch = hf(sentences, return_tensors="pt", padding=True)
     src = translator.batch([translator.encode(sentence) for sentence in sentences])
@@ -195,6 +197,11 @@ def test_transformers_loads_ours(name, transformers, tmp_path):
     with torch.no_grad():
         said = theirs(**batch, decoder_input_ids=tgt).logits
     torch.testing.assert_close(logits(model, src, tgt), said, atol=1e-4, rtol=0)
+    found = greedy_decode(model, src, padding_mask(src, 2), 8, 0, 1, translator.forbidden)
+    written = theirs.generate(**batch, num_beams=1, max_length=9)  # it ends the ninth by itself
+    for mine, other in zip(found.tolist(), written.tolist(), strict=True):
+        length = (mine.index(1) if 1 in mine else 7) + 1
+        assert mine[:length] == other[:length]
 
 
 def test_transformers_says_what_a_shipped_model_says(transformers, tmp_path):

@@ -147,6 +147,14 @@ def test_greedy_search_fills_up_with_the_end_symbol_and_stops_when_all_have_ende
     assert (endless != ended).any()  # left alone, one would have gone on after its end
 
 
+def test_rows_that_end_leave_the_batch_with_their_masks():
+    model, (src, src_mask) = toy(seed=1), (x.flip(0) for x in sources())  # the first two rows end first
+    endless, ended = (greedy_decode(model, src, src_mask, 30, START, end) for end in (None, END))
+    lengths = [len(until_end(row)) for row in endless]
+    assert lengths[0] < lengths[1] < lengths[2]
+    assert [until_end(row) for row in ended] == [until_end(row) for row in endless]
+
+
 @pytest.mark.parametrize(
     "search", [lambda *a: greedy_decode(*a, 6, START, END), lambda *a: beam_search(*a, 6)]
 )

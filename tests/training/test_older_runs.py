@@ -10,6 +10,7 @@ from tiny_runs import log_of, make_trainer, steps, weights
 import annotated
 from annotated.cli.main import main
 from annotated.files import read_json, write_json
+from annotated.older import current_settings
 from annotated.training.run_folder import RunFolder
 from annotated.training.validation import Validation
 from annotated.translation.evaluate import TokenScores
@@ -85,3 +86,12 @@ def test_tokenized_text_of_an_older_run_is_still_known(run):
     assert main(["train", *flags, "--form=raw"]) == 2
     assert main(["train", *flags]) == 0
     assert read_json(run / "training.json")["form"] == "tok"
+
+
+@pytest.mark.parametrize("by_loss", [{"average_of": "best"}, {"patience": 2}])
+def test_bleu_for_the_log_decides_nothing_that_the_loss_decided(by_loss):
+    """0.2.0 chose checkpoints and the end by the loss, however often BLEU was logged."""
+    logged = {"metric": "bleu", "metric_every": 2}
+    for chooses_nothing in ({}, {"average_of": "last", "patience": 0}):
+        assert current_settings({"bleu_every": 2, **chooses_nothing}) == {**logged, **chooses_nothing}
+    assert current_settings({"bleu_every": 2, **by_loss}) == by_loss
