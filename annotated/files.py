@@ -127,6 +127,19 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
 
 
+def check_output(path: Path | None, others: Iterable[Path | None]) -> None:
+    """Raise OSError or ValueError now for a file that cannot be written, or is one of `others`."""
+    if path is None:
+        return
+    new = not path.exists()
+    path.open("a").close()
+    if new:
+        path.unlink()
+    for other in filter(None, others):
+        if path.resolve() == other.resolve() or (not new and other.exists() and path.samefile(other)):
+            raise ValueError(f"{path} would be replaced, another file of this command")
+
+
 def require(module: str, extra: str) -> ModuleType:
     """Import a module of an optional library. Raises ModuleNotFoundError that says what to install."""
     try:

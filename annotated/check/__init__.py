@@ -107,19 +107,35 @@ def checker(part: str) -> Callable[..., Report]:
     return check
 
 
-(
-    attention, multi_head_attention, feed_forward, layer_norm, embeddings, positional_encoding,
-    sublayer_connection, generator, make_model, subsequent_mask, batch, label_smoothing, rate,
-    greedy_decode, beam_search, bleu,
-) = map(checker, PARTS)  # fmt: skip
+attention = checker("attention")
+multi_head_attention = checker("multi_head_attention")
+feed_forward = checker("feed_forward")
+layer_norm = checker("layer_norm")
+embeddings = checker("embeddings")
+positional_encoding = checker("positional_encoding")
+sublayer_connection = checker("sublayer_connection")
+generator = checker("generator")
+make_model = checker("make_model")
+subsequent_mask = checker("subsequent_mask")
+batch = checker("batch")
+label_smoothing = checker("label_smoothing")
+rate = checker("rate")
+greedy_decode = checker("greedy_decode")
+beam_search = checker("beam_search")
+bleu = checker("bleu")
 
 
 # ---- a folder of submissions
 
 
+def is_submission(path: Path) -> bool:
+    """Whether a Python file is graded: those whose names begin with `_` or `.` are not."""
+    return not path.name.startswith(("_", "."))
+
+
 def grade(folder: Path, seconds: float = 60, adapter: Path | None = None) -> list[Report]:
-    """Check every .py file below a folder, side by side, each in a process of its own with a time limit."""
-    files = sorted(p for p in folder.rglob("*.py") if not p.name.startswith(("_", ".")))
+    """Check each submission below a folder, side by side, each in a process of its own with a time limit."""
+    files = sorted(filter(is_submission, folder.rglob("*.py")))
     if not files:
         raise FileNotFoundError(f"{folder}: there is no .py file")
     context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")

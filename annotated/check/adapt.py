@@ -129,16 +129,18 @@ class Code:
 
     def __getitem__(self, part: str) -> Any:
         """Find a part by one of its names, the classic's first. Raises Missing if there is none."""
-        by_name = {plain(name): x for name, x in self.names.items() if callable(x)}
-        for name in map(plain, PARTS[part]):
-            if name in by_name:
-                return by_name[name]
+        by_name = {plain(name): x for name, x in sorted(self.names.items()) if callable(x)}
+        for name in PARTS[part]:  # as it is spelled, then whatever its case and underscores
+            for found in (self.names.get(name), by_name.get(plain(name))):
+                if callable(found):
+                    return found
         raise Missing(f"needs `{PARTS[part][0]}`")
 
     def is_stub(self, part: str) -> bool:
         """Whether a part is there, but not written yet."""
         with suppress(Missing, KeyError, OSError, TypeError):
-            return "raise NotImplementedError" in inspect.getsource(self[part])
+            lines = inspect.getsource(self[part]).splitlines()
+            return any(line.endswith("raise NotImplementedError") for line in lines)
         return False
 
     def build(self, part: str, **values: Any) -> nn.Module:

@@ -71,7 +71,9 @@ class Law:
             return finding("todo", "not written yet")
         except (Exception, SystemExit, TimeUp) as error:
             if not isinstance(error, TimeUp) and code.is_stub(self.part):  # a part that it uses has the error
-                return finding("todo", "not written yet")
+                told = crash(error)
+                seen = f"not written yet; what is written raises {told['seen']}"
+                return finding("todo", seen, traceback=told["traceback"])
             if code.guessed and isinstance(error, Exception):
                 return finding("missing", code.guessed)  # the arguments are the checker's, not the code's
             return finding("failed", **crash(error))

@@ -40,7 +40,7 @@ class Finding:
     def paragraphs(self) -> list[str]:
         """Return all that there is to read, for every form of a report."""
         if self.status != "failed":
-            return [self.seen] if self.seen else []
+            return [text for text in (self.seen, self.traceback.rstrip()) if text]
         texts = [
             f"The law: {self.says}",
             self.traceback.rstrip() or self.seen,
@@ -78,8 +78,14 @@ class Report:
     def text(self, verbose: bool = False) -> str:
         """Lay out what passed, what failed and why, and, if verbose, each law that does not apply."""
         lines = [f"✓ {f.law}: passed" + (f"  ({f.seen})" if f.seen else "") for f in self.of("passed")]
-        if todo := ", ".join(f.law for f in self.of("todo")):
-            lines += textwrap.wrap(f"· not written yet: {todo}", 100, subsequent_indent="    ")
+        todo: dict[str, list[str]] = {}
+        for f in self.of("todo"):
+            todo.setdefault(f.traceback.rstrip(), []).append(f.law)
+        for raised, laws in todo.items():
+            lines += textwrap.wrap(f"· not written yet: {', '.join(laws)}", 100, subsequent_indent="    ")
+            lines += (
+                [textwrap.indent(f"What is written raises an error:\n{raised}", "    ")] if raised else []
+            )
         seen: dict[str, str] = {}
         for f in self.of("failed"):
             frames = f.traceback.rpartition("    ")[0]  # without the message, which may name other sizes

@@ -3,10 +3,11 @@
 from argparse import Namespace
 from pathlib import Path
 
-from annotated.check import Report, grade, grades_as_csv, run_file
+from annotated.check import Report, grade, grades_as_csv, is_submission, run_file
 from annotated.check.adapt import Code
 from annotated.check.build import first_open_stub, hints, model_is_right, translate, write_stubs
-from annotated.check.report import junit
+from annotated.check.report import junit, printable
+from annotated.files import check_output
 
 
 def check(args: Namespace) -> int:
@@ -16,13 +17,19 @@ def check(args: Namespace) -> int:
     for file in args.files:
         if not file.is_file():
             raise FileNotFoundError(f"{file} is not a file (a folder of files goes with --grade)")
-    for file in (args.json, args.junit, args.csv):
-        if file is not None and not file.parent.is_dir():
-            raise FileNotFoundError(f"{file.parent} is not a folder")
+    if args.timeout < 1:
+        raise ValueError(f"--timeout {args.timeout}: a submission needs a second at least")
+    graded = sorted(args.grade.rglob("*.py")) if args.grade is not None else []
+    others = [*args.files, *graded, args.adapter]
+    for output in (args.json, args.junit, args.csv):
+        check_output(output, others)
+        others.append(output)
     reports = grade(args.grade, args.timeout, args.adapter) if args.grade is not None else []
     for report in reports:
         mistake = report.first_mistake()
         print(f"{report.name:20}  {report.summary()}{'; first ' + mistake if mistake else ''}")
+    if left_out := [str(file) for file in graded if not is_submission(file)]:
+        print(f"not graded, as their names begin with _ or a dot: {printable(', '.join(left_out))}")
     for file in args.files:
         reports.append(run_file(file, args.adapter))
         print(reports[-1].text(args.verbose))
@@ -30,7 +37,8 @@ def check(args: Namespace) -> int:
         print_translation(reports[-1], file, args.adapter, args.translate)
     if args.json is not None:
         texts = [report.to_json() for report in reports]
-        args.json.write_text(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]", encoding="utf-8")
+        one = len(args.files) == 1
+        args.json.write_text(texts[0] if one else f"[{', '.join(texts)}]", encoding="utf-8")
     if args.junit is not None:
         args.junit.write_text(junit(reports), encoding="utf-8")
     if args.csv is not None:

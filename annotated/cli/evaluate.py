@@ -2,13 +2,12 @@
 
 import argparse
 import dataclasses
-from pathlib import Path
 
 from annotated.cli.train import own_files
 from annotated.cli.translate import load_translator, located, search_settings
 from annotated.data import Corpus, load_corpus, own_text
 from annotated.data.pairs import languages
-from annotated.files import json_text
+from annotated.files import check_output, json_text
 from annotated.metrics import METRICS, bootstrap
 from annotated.tokenizers import normalize
 from annotated.translation.evaluate import score_split
@@ -63,16 +62,3 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
     if corpus == trained.get("corpus", corpus):
         args.form = args.form or trained.get("form")
     return load_corpus(corpus, pair or "en-de", args.form, columns), args.split or "val"
-
-
-def check_output(path: Path | None, others: list[Path | None]) -> None:
-    """Raise OSError or ValueError now for a file that cannot be written, or is one of `others`."""
-    if path is None:
-        return
-    new = not path.exists()
-    path.open("a").close()
-    if new:
-        path.unlink()
-    for other in filter(None, others):
-        if path.resolve() == other.resolve() or (not new and other.exists() and path.samefile(other)):
-            raise ValueError(f"{path} would be replaced, another file of this command")

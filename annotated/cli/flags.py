@@ -261,7 +261,8 @@ def check(command: ArgumentParser) -> None:
     add("--grade", type=Path, metavar="FOLDER", help="folder of submissions to check instead")
     add("--timeout", type=int, default=60, help="seconds for each submission (default: 60)")
     add("--verbose", action="store_true", help="list the laws that do not apply, too")
-    add("--json", type=Path, metavar="FILE", help="file for the findings too, as JSON")
+    add("--json", type=Path, metavar="FILE", help="file for the findings too, as JSON: an object for one "
+        "FILE.py, else a list")  # fmt: skip
     add("--junit", type=Path, metavar="FILE", help="file for the findings too, as JUnit XML")
     add("--csv", type=Path, metavar="FILE", help="file for a line a submission too, as CSV")
     add_files(command)

@@ -189,6 +189,43 @@ def test_what_hangs_or_crashes_is_a_finding_and_the_rest_goes_on(tmp_path: Path)
     assert findings["feed-forward: equation 2"].status == "missing"
 
 
+GENERATOR = """
+from torch import nn
+class Generator(nn.Module):
+    def __init__(self, d_model, vocab, tie=None):
+        super().__init__()
+        if tie is not None:
+            raise NotImplementedError{later}
+        self.proj = nn.Linear(d_model, vocab)
+    def forward(self, x):
+        return self.proj(x).log_sofmax(-1)
+"""
+
+
+@pytest.mark.parametrize(("later", "status"), [("('tying comes later')", "failed"), ("", "todo")])
+def test_a_crash_is_shown_in_a_part_that_is_written_and_in_one_that_is_half_written(
+    later: str, status: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(GENERATOR.replace("{later}", later))
+    report = run_file(path)
+    assert {f.status for f in report.findings if f.law.startswith("generator:")} == {status}
+    for text in (str(report), report._repr_html_(), junit([report])):
+        assert "log_sofmax" in text
+        assert "mine.py" in text
+
+
+def test_a_file_and_a_module_have_the_same_parts(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import annotated\n\ndef attention(query, key, value, mask=None):\n"
+        "    return annotated.attention(query, key, value, mask)\n\nclass Attention: pass\n"
+    )
+    report = run_file(path)
+    assert report.count("passed") > 3
+    assert report.findings == check.run(load(path)).findings
+
+
 @pytest.mark.parametrize(
     "text", ["def f(:", "import nothing_of_this_name", "exit()", "import os; os._exit(0)"]
 )
@@ -218,7 +255,28 @@ def test_exit_code_and_complaints(tmp_path: Path, capfd: pytest.CaptureFixture[s
     complains(["check"], capfd, "--grade")
     missing = tmp_path / "no/such/x.json"
     complains(["check", FOLDER / "functional.py", "--json", missing], capfd, str(missing.parent))
+    complains(["check", "--grade", FOLDER, "--timeout", 0], capfd, "--timeout 0")
     assert "passed" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["json", "junit", "csv"])
+def test_no_file_of_the_learner_is_replaced(form: str, tmp_path: Path, capfd) -> None:
+    mine, adapter, out = tmp_path / "mine.py", tmp_path / "adapter.py", tmp_path / "out"
+    mine.write_text("def rate(): pass\n")
+    adapter.write_text("PAD = 1\n")
+    for of in (["check", mine, "--adapter", adapter], ["check", "--grade", tmp_path]):
+        for file in (mine, adapter):
+            complains([*of, f"--{form}", file], capfd, "would be replaced")
+    complains(["check", mine, "--junit", out, "--csv", out], capfd, "would be replaced")
+    assert (mine.read_text(), adapter.read_text()) == ("def rate(): pass\n", "PAD = 1\n")
+
+
+def test_a_class_of_one_is_a_list_and_what_is_not_graded_is_said(tmp_path: Path, capsys) -> None:
+    (tmp_path / "ann.py").write_text("def rate(): pass\n")
+    (tmp_path / "_answer.py").write_text("")
+    assert ends(["check", "--grade", tmp_path, "--json", tmp_path / "out.json"]) == 1
+    assert [report["name"] for report in json.loads((tmp_path / "out.json").read_text())] == ["ann"]
+    assert "_answer.py" in capsys.readouterr().out
 
 
 def test_laws_that_do_not_apply_are_one_line_or_a_list() -> None:
