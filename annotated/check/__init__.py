@@ -127,15 +127,12 @@ bleu = checker("bleu")
 
 # ---- a folder of submissions
 
-
-def is_submission(path: Path) -> bool:
-    """Whether a Python file is graded: those whose names begin with `_` or `.` are not."""
-    return not path.name.startswith(("_", "."))
+NOT_GRADED = "_", "."  # what the names of other files begin with
 
 
 def grade(folder: Path, seconds: float = 60, adapter: Path | None = None) -> list[Report]:
     """Check each submission below a folder, side by side, each in a process of its own with a time limit."""
-    files = sorted(filter(is_submission, folder.rglob("*.py")))
+    files = sorted(p for p in folder.rglob("*.py") if not p.name.startswith(NOT_GRADED))
     if not files:
         raise FileNotFoundError(f"{folder}: there is no .py file")
     context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +81,6 @@ CONTRACT: list[Law] = []
 STUBS = Path(__file__).with_name("stubs.txt")
 NUMBERS = torch.randn(2, 10, 8, generator=torch.Generator().manual_seed(0))
 X, MEMORY, SEES_ALL = NUMBERS[:, :4], NUMBERS[:, 4:], torch.ones(2, 1, 6, dtype=torch.bool)
-HIDES_LAST = torch.tensor([True] * 5 + [False]).expand(2, 1, 6)
 CAUSAL = torch.ones(2, 4, 4, dtype=torch.bool).tril()
 contract = partial(law, laws=CONTRACT)
 
@@ -132,12 +130,6 @@ def multi_headed_attention(code: Code) -> None:
         expect(right, "dropout acts on other numbers than the weights")
 
 
-@contract("04_feed_forward_and_embeddings", "feed_forward", "contract: PositionwiseFeedForward")
-def feed_forward(code: Code) -> None:
-    """(B, T, d_model) -> (B, T, d_model)."""
-    expect_shape(stub(code, "PositionwiseFeedForward")(8, 16)(X), 2, 4, 8)
-
-
 @contract("04_feed_forward_and_embeddings", "generator", "contract: Generator")
 def generator(code: Code) -> None:
     """The exponentials of what it gives add up to 1."""
@@ -169,17 +161,16 @@ def sublayer_connection(code: Code) -> None:
 
 @contract(MODEL, "EncoderLayer", "contract: EncoderLayer")
 def encoder_layer(code: Code) -> None:
-    """x (B, S, d_model) and mask (B, 1, S) -> (B, S, d_model); what is hidden changes nothing."""
+    """x (B, S, d_model) and mask (B, 1, S): self-attention, then the feed-forward network."""
     module = stub(code, "EncoderLayer")(8, 16, 2, 0.0)
     expect_order(module, ["self_attn", "feed_forward"], lambda: module(MEMORY, SEES_ALL))
-    reads_memory(lambda x: module(x, HIDES_LAST))
 
 
 @contract(MODEL, "Encoder", "contract: Encoder")
 def encoder(code: Code) -> None:
     """N layers, one after the other."""
     module = stub(code, "Encoder")(3, 8, 16, 2, 0.0)
-    expect_layers(module, lambda: module(MEMORY, SEES_ALL), 6)
+    expect_layers(module, module(MEMORY, SEES_ALL), 6)
 
 
 @contract(MODEL, "DecoderLayer", "contract: DecoderLayer")
@@ -193,30 +184,21 @@ def decoder_layer(code: Code) -> None:
     expect_shape(out, 2, 4, 8)
     names = ["self_attn", "src_attn", "feed_forward"]
     expect_order(module, names, lambda: module(X, MEMORY, SEES_ALL, CAUSAL))
-    reads_memory(lambda memory: module(X, memory, HIDES_LAST, CAUSAL))
-    later = module(X.index_fill(1, torch.tensor([3]), 5.0), MEMORY, SEES_ALL, CAUSAL)
-    expect(close(out[:, :-1], later[:, :-1]), "a position sees a later one")
 
 
 @contract(MODEL, "Decoder", "contract: Decoder")
 def decoder(code: Code) -> None:
     """N layers, one after the other."""
     module = stub(code, "Decoder")(3, 8, 16, 2, 0.0)
-    expect_layers(module, lambda: module(X, MEMORY, SEES_ALL, CAUSAL), 4)
+    expect_layers(module, module(X, MEMORY, SEES_ALL, CAUSAL), 4)
 
 
-def expect_layers(module: Any, run: Callable[[], Tensor], length: int) -> None:
-    """Raise Failure unless there are three layers, each with weights of its own, that read each other."""
-    out, calls = trace(run)
-    expect_shape(out, 2, length, 8)
+def expect_layers(module: Any, out: Tensor, length: int) -> None:
+    """Raise Failure unless there are three layers, under the name that the trained weights have."""
     layers: Any = getattr(module, "layers", None)
     right = isinstance(layers, nn.ModuleList) and len(layers) == 3
     expect(right, "self.layers is no nn.ModuleList of N layers")
-    expect(len(set(layers)) == 3, "the layers are one and the same object")
-    ran = [(x, y) for m, x, y in calls if m in set(layers)]
-    expect(len(ran) == 3, f"{len(ran)} of 3 layers run")
-    chained = all(close(y, x) for (_, y), (x, _) in pairwise(ran))
-    expect(chained, "a layer does not read what the one before it gave")
+    expect_shape(out, 2, length, 8)
 
 
 def expect_order(module: nn.Module, names: list[str], run: Callable[[], Tensor]) -> None:
@@ -227,22 +209,12 @@ def expect_order(module: nn.Module, names: list[str], run: Callable[[], Tensor])
     expect(ran == names, f"the sub-layers run in the order {', '.join(ran)}", mistake=mistake)
 
 
-def reads_memory(run: Callable[[Tensor], Tensor]) -> None:
-    """Raise Failure unless the first source position counts, and the last, which is hidden, does not."""
-    first, last = (MEMORY.index_fill(1, torch.tensor([i]), 5.0) for i in (0, 5))
-    out = run(MEMORY)[:, 1:4]
-    expect(close(out, run(last)[:, 1:4]), "what the source mask hides changes the output")
-    expect(not close(out, run(first)[:, 1:4]), "it does not read what it should attend to")
-
-
 @contract(MODEL, "make_model", "contract: Transformer")
 def transformer(code: Code) -> None:
-    """One table serves three times, and starts with deviation d_model ** -0.5."""
+    """One table serves three times."""
     model = stub(code, "Transformer")(vocab=500, N=1, d_model=64, d_ff=128, h=2, dropout=0.0)
     one = model.src_embed[0].lut.weight is model.tgt_embed[0].lut.weight is model.generator.proj.weight
     expect(one, "one matrix should serve three times, and does not")
-    deviation = float(model.generator.proj.weight.std())
-    expect(0.11 < deviation < 0.14, f"the table's deviation is {deviation:.3g}, not 64 ** -0.5 = 0.125")
 
 
 @contract("07_batches_and_masks", "subsequent_mask", "contract: subsequent_mask")

@@ -72,8 +72,7 @@ class Law:
         except (Exception, SystemExit, TimeUp) as error:
             if not isinstance(error, TimeUp) and code.is_stub(self.part):  # a part that it uses has the error
                 told = crash(error)
-                seen = f"not written yet; what is written raises {told['seen']}"
-                return finding("todo", seen, traceback=told["traceback"])
+                return finding("todo", f"not written yet; raises {told['seen']}", traceback=told["traceback"])
             if code.guessed and isinstance(error, Exception):
                 return finding("missing", code.guessed)  # the arguments are the checker's, not the code's
             return finding("failed", **crash(error))

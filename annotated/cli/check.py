@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from annotated.check import Report, grade, grades_as_csv, is_submission, run_file
+from annotated.check import NOT_GRADED, Report, grade, grades_as_csv, run_file
 from annotated.check.adapt import Code
 from annotated.check.build import first_open_stub, hints, model_is_right, translate, write_stubs
 from annotated.check.report import junit, printable
@@ -28,7 +28,7 @@ def check(args: Namespace) -> int:
     for report in reports:
         mistake = report.first_mistake()
         print(f"{report.name:20}  {report.summary()}{'; first ' + mistake if mistake else ''}")
-    if left_out := [str(file) for file in graded if not is_submission(file)]:
+    if left_out := [str(file) for file in graded if file.name.startswith(NOT_GRADED)]:
         print(f"not graded, as their names begin with _ or a dot: {printable(', '.join(left_out))}")
     for file in args.files:
         reports.append(run_file(file, args.adapter))
