@@ -6,7 +6,6 @@ of the batches, follow from (seed, epoch) alone: training can be taken up again 
 
 import zlib
 from collections.abc import Iterator, Sequence
-from copy import copy
 from random import Random
 from typing import Any
 
@@ -110,7 +109,7 @@ class TokenBatches:
         if not len(pairs):
             raise ValueError(f"{pairs.name}: no pairs to make batches of")
         self.pairs, self.max_tokens, self.pad, self.seed, self.shuffle = pairs, max_tokens, pad, seed, shuffle
-        self.dropout, self.dropout_epoch = dropout, 0
+        self.dropout = dropout
         # How many positions each pair takes, (pairs, 2): the decoder does not read the target's last token.
         self._lengths = np.stack([pairs.src.lengths, pairs.tgt.lengths - 1], axis=1)
         widths = self._lengths.max(axis=1)
@@ -144,22 +143,16 @@ class TokenBatches:
             return batches
         return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
 
-    def at(self, epoch: int) -> "TokenBatches":
-        """Return the same batches with the subword dropout of an epoch."""
-        other = copy(self)
-        other.dropout_epoch = epoch
-        return other
-
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Iterate over the batches of an epoch as tensors, from batch number `start` on."""
-        return map(self.at(epoch).collate, self.plan(epoch)[start:])
+        return (self.collate(indices, epoch) for indices in self.plan(epoch)[start:])
 
-    def collate(self, indices: Sequence[int]) -> Batch:
-        """Make a batch of the pairs at `indices`: src (rows, src_len), tgt (rows, tgt_len - 1), int64."""
+    def collate(self, indices: Sequence[int], epoch: int = 0) -> Batch:
+        """Make a batch of the pairs at `indices`, with the subword dropout of an epoch."""
         indices = np.asarray(indices).tolist()
         src, tgt = ([rows[i] for i in indices] for rows in (self.pairs.src, self.pairs.tgt))
         if cut := self.dropout:
-            chances = [Random(mixed_seed(self.seed, self.dropout_epoch, i)) for i in indices]
+            chances = [Random(mixed_seed(self.seed, epoch, i)) for i in indices]
             src = [cut(row, cut.src_tokenizer, chance) for row, chance in zip(src, chances, strict=True)]
             tgt = [cut(row, cut.tgt_tokenizer, chance) for row, chance in zip(tgt, chances, strict=True)]
         lines = [self.pairs.lines[i] for i in indices]

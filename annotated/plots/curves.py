@@ -28,7 +28,8 @@ def plot_learning_curves(
     a dotted line. Returns both axes. Raises ValueError if no record has a `loss`, or none has a `rate`.
     """
     if isinstance(records, str | Path):
-        records = _read_log(Path(records, "log.jsonl") if Path(records).is_dir() else Path(records))
+        log = Path(records, "log.jsonl") if Path(records).is_dir() else Path(records)
+        records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line.strip()]
     trained, used = _curve(records, "loss"), _curve(records, "rate")
     if axes is None:
         axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")[1]
@@ -48,11 +49,6 @@ def plot_learning_curves(
         ax.xaxis.set_major_formatter("{x:,.0f}")
         ax.grid(True)
     return np.asarray(axes)
-
-
-def _read_log(log: Path) -> list[Record]:
-    """Read the records of a log, a JSON object a line."""
-    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 def _curve(records: Sequence[Record], name: str) -> tuple[list[float], list[float]]:

@@ -174,7 +174,7 @@ def train_in_group(request: Request, run: RunFolder, device: torch.device) -> Tr
             say(held_out.report())
             validation = TokenBatches(held_out, config.max_tokens, shuffle=False)
     record |= {"corpus": corpus.name, "pair": corpus.pair}
-    data = batches.at, validation
+    data = (lambda epoch: batches), validation
     trainer = Trainer(model, (src, tgt), *data, config, run, device, record, corpus.fingerprint)
     translator = Translator(model, src, tgt, reads_tokenized(record), corpus.pair)
     trainer.run(request.resume)

@@ -117,7 +117,7 @@ def test_dropout_cuts_the_same_text_anew_in_each_epoch(subwords):
     batches = TokenBatches(pairs, 200, seed=5, dropout=SubwordDropout(subwords, subwords, 0.3, 200))
     first, again, second = (epoch(batches, number) for number in (1, 1, 2))
     assert first == again
-    one, other = (batches.at(number).collate(range(30)) for number in (1, 2))  # the same rows
+    one, other = (batches.collate(range(30), number) for number in (1, 2))  # the same rows
     assert one.src.tolist() != other.src.tolist()
     assert one.tgt.tolist() != other.tgt.tolist()
     for rows in (first, second):
@@ -132,8 +132,8 @@ def test_dropout_of_a_pair_is_the_same_in_any_batch(subwords):
     """So it is with another number of processes, or where a run is taken up again."""
     pairs = encode_corpus(TEXT, subwords, subwords)
     dropout = SubwordDropout(subwords, subwords, 0.3, 200)
-    together = TokenBatches(pairs, 200, seed=5, dropout=dropout).at(3).collate(range(30))
-    alone = [TokenBatches(pairs, 200, seed=5, dropout=dropout).at(3).collate([i]) for i in range(30)]
+    together = TokenBatches(pairs, 200, seed=5, dropout=dropout).collate(range(30), 3)
+    alone = [TokenBatches(pairs, 200, seed=5, dropout=dropout).collate([i], 3) for i in range(30)]
     for i, batch in enumerate(alone):
         assert together.src[i, : batch.src.size(1)].tolist() == batch.src[0].tolist()
 
