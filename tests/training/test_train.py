@@ -12,6 +12,7 @@ import annotated
 from annotated.cli.main import main
 from annotated.data import Corpus, own_text
 from annotated.files import read_json
+from annotated.tokenizers import PAD
 from annotated.training.run_folder import RunFolder
 from annotated.training.train import Stopped
 from annotated.training.trainer import Trainer
@@ -112,6 +113,21 @@ def test_a_stopped_run_says_so_and_is_resumed(whole, tmp_path, monkeypatch):
     assert weights(tmp_path / "run") == weights(whole[0])
     with pytest.raises(ValueError, match="already holds a run"):
         train(tmp_path / "run")
+
+
+def test_subword_dropout_cuts_the_text_anew_in_each_epoch(tmp_path, monkeypatch):
+    backward, seen = Trainer.backward, [{}, {}]
+
+    def watched(self, batch, *inputs, **options):
+        for line, row in zip(batch.lines, batch.src.tolist(), strict=True):
+            seen[self.progress.epoch][line] = [token for token in row if token != PAD]
+        return backward(self, batch, *inputs, **options)
+
+    monkeypatch.setattr(Trainer, "backward", watched)
+    train(tmp_path / "run", subword_dropout=0.5)
+    first, second = seen
+    assert first.keys() == second.keys()
+    assert first != second
 
 
 @pytest.mark.parametrize(
