@@ -59,7 +59,9 @@ def reproduce(args: argparse.Namespace) -> int:
     recipe = recipes().get(args.name, Path(args.name))
     if recipe.suffix != ".toml":
         raise ValueError(f"{args.name!r} is not a recipe; they are: {', '.join(recipes())}")
-    splits = read_toml(recipe).get("card", {}).get("splits", ["val"])
+    tables = read_toml(recipe)
+    own = "src" in tables.get("evaluate", tables)  # the user's text, which has no splits
+    splits = ["own"] if own else tables.get("card", {}).get("splits", ["val"])
     run = args.out or Path("runs") / recipe.stem
     common = [f"--config={recipe}", f"--device={args.device}", f"--threads={args.threads}"]
     common += ["--traceback"] if args.traceback else []

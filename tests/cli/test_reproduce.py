@@ -52,6 +52,13 @@ def test_a_recipe_is_trained_and_scored_and_the_same_command_again_trains_no_fur
     assert (run / LOG).read_bytes() == log
 
 
+def test_a_recipe_is_scored_on_text_of_ones_own(recipe, tmp_path):
+    (tmp_path / "test.tsv").write_text("A dog.\tEin Hund.\n", encoding="utf-8")
+    recipe.write_text(TOY_TRAINING.replace("[evaluate]", f"[evaluate]\nsrc = '{tmp_path / 'test.tsv'}'"))
+    assert main(["reproduce", str(recipe), "--out", str(tmp_path / "run"), "--threads", "1"]) == 0
+    assert read_json(tmp_path / "run" / "own.json")["sentences"] == 1
+
+
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [
