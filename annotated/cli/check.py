@@ -3,9 +3,10 @@
 from argparse import Namespace
 from pathlib import Path
 
-from annotated.check import NOT_GRADED, Report, grade, grades_as_csv, run_file
+from annotated.check import Report, run_file
 from annotated.check.adapt import Code
 from annotated.check.build import first_open_stub, hints, model_is_right, translate, write_stubs
+from annotated.check.grade import NOT_GRADED, grade, grades_as_csv
 from annotated.check.report import junit, printable
 from annotated.files import check_output
 

@@ -20,9 +20,10 @@ from torch import nn
 
 import annotated
 from annotated import check
-from annotated.check import grade, grades_as_csv, run_file
+from annotated.check import run_file
 from annotated.check.adapt import PARTS, Code, load
 from annotated.check.build import hints, translate, write_stubs
+from annotated.check.grade import grade, grades_as_csv
 from annotated.check.report import junit
 
 FOLDER = Path(__file__).parent / "right"
