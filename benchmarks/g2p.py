@@ -3,10 +3,10 @@
     python benchmarks/g2p.py --json annotated/recorded/g2p.json             all languages, seed 0: hours
     python benchmarks/g2p.py fre --runs runs/g2p --json fre.json            one of them: ten minutes
 
-Each language has 3,600 words to train on. The recipe was chosen on development sets: sizes and rates on that
-of French, the way to cut a word on all of them. A language whose record stands in the file is left out, so a
-script that was stopped goes on where it was. The measure of the task is the percentage of words whose phones
-are not all right (word error rate), and beside it the edits for 100 phones.
+Each language has 3,600 words to train on. The recipe was chosen on development sets: sizes and rates on
+that of French, the way to cut a word on that of Korean. A language whose record stands in the file is left
+out, so a script that was stopped goes on where it was. The measure of the task is the percentage of words
+whose phones are not all right (word error rate), and beside it the edits for 100 phones.
 """
 
 import argparse

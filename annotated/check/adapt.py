@@ -70,7 +70,7 @@ def strange(function: Any, values: Iterable[str]) -> list[str]:
 
 
 def takes(function: Any, *words: str) -> bool:
-    """Whether a parameter's name has one of these words in it."""
+    """Tell whether a parameter's name has one of these words in it."""
     return any(word in p.name.lower() for word in words for p in parameters_of(function))
 
 
@@ -137,7 +137,7 @@ class Code:
         raise Missing(f"needs `{PARTS[part][0]}`")
 
     def is_stub(self, part: str) -> bool:
-        """Whether a part is there, but not written yet."""
+        """Tell whether a part is there, but not written yet."""
         with suppress(Missing, KeyError, OSError, TypeError):
             lines = inspect.getsource(self[part]).splitlines()
             return any(line.endswith("raise NotImplementedError") for line in lines)
@@ -286,7 +286,7 @@ def origin(x: object) -> str:
 
 
 def makes_4d_masks(x: object) -> bool:
-    """Whether a class or function writes masks of four dimensions, by the look of its source."""
+    """Tell whether a class or function writes masks of four dimensions, by the look of its source."""
     with suppress(OSError, TypeError):
         if inspect.isroutine(x) or inspect.isclass(x):
             return bool(re.search(FOUR_DIMENSIONS, inspect.getsource(x)))

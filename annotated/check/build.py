@@ -44,7 +44,7 @@ def first_open_stub(report: Report) -> str:
 
 
 def model_is_right(report: Report) -> bool:
-    """Whether there is a model, and it and its parts keep all their laws."""
+    """Tell whether there is a model, and it and its parts keep all their laws."""
     later = {law.name for law in (*LAWS, *CONTRACT) if law.part in AFTER_THE_MODEL}
     whole = {f.status for f in report.findings if f.law.startswith("model:")}
     return whole == {"passed"} and {f.law for f in report.of("failed")} <= later

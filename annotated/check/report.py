@@ -63,7 +63,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether at least one law applies and every one that applies is kept."""
+        """Tell whether at least one law applies and every one that applies is kept."""
         return self.count("passed") > 0 and not self.count("failed") and not self.count("todo")
 
     def of(self, status: Status) -> list[Finding]:

@@ -171,7 +171,7 @@ def gradients(code: Code) -> None:
 
 
 def is_tokens(x: object) -> bool:
-    """Whether this is what a table of embeddings reads, which may serve for both languages."""
+    """Tell whether this is what a table of embeddings reads, which may serve for both languages."""
     return isinstance(x, Tensor) and not x.is_floating_point()
 
 

@@ -94,7 +94,7 @@ def embedding_scale(code: Code) -> str | None:
 
 
 def scaled_by_model(code: Code) -> bool:
-    """Whether something in the model has embeddings times sqrt(d_model), with positions or without."""
+    """Tell whether something in the model has embeddings times sqrt(d_model), with positions or without."""
     with suppress(Exception):
         model, tgt = code.model(shake=0.0), torch.tensor([[3, 4]])
         _, one = trace(lambda: model(torch.tensor([[5, 6]]), tgt))

@@ -18,7 +18,7 @@ LESSON = "11_search_and_averaging"
 
 
 def draw_model(code: Code, seed: int, **sizes: int) -> Model:
-    """A model of random weights: the code's own, or the package's where it has none."""
+    """Draw a model of random weights: the code's own, or the package's where it has none."""
     try:
         code["make_model"]
     except Missing:
@@ -41,7 +41,7 @@ def draw_model(code: Code, seed: int, **sizes: int) -> Model:
 
 @lru_cache(maxsize=1)
 def searched(code: Code) -> Model:
-    """A model that hardly repeats itself, which shows most. Raises Missing if none is found."""
+    """Find a model that hardly repeats itself, which shows most. Raises Missing if none is found."""
     models = []
     for seed in range(90):
         model = draw_model(code, seed)
@@ -73,7 +73,7 @@ def search(model: Model, function: Any, src: Tensor, max_len: int, end: int, **m
 
 
 def is_unmasked(weights: list[Tensor], model: Model) -> bool:
-    """Whether tokens saw later ones in a search of SRC, and would not have with a target mask."""
+    """Tell whether tokens saw later ones in a search of SRC, and would not have with a target mask."""
 
     def sees_later(weights: list[Tensor]) -> bool:
         square = [w for w in weights if w.dim() > 2 and w.size(-1) == w.size(-2) != SRC.size(1)]
