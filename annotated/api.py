@@ -1,5 +1,6 @@
 """The public names: each of them comes from `annotated` itself, too."""
 
+from annotated.attention_maps import capture_attention
 from annotated.data import Batch, data_gen
 from annotated.fast import CpuKernels
 from annotated.inside import watch
@@ -13,9 +14,11 @@ from annotated.metrics import (
     tokenized_bleu,
 )
 from annotated.modes import evaluating
+from annotated.perplexity import score_tokens
 from annotated.search.beam import Hypothesis, beam_search, length_penalty
 from annotated.search.cache import DecoderCache, KeyValueCache
 from annotated.search.greedy import greedy_decode
+from annotated.storage.model_folder import load_model, save_model
 from annotated.tokenizers import CharacterTokenizer, SentencePieceTokenizer, WordTokenizer
 from annotated.training.checkpoint import average_checkpoints
 from annotated.training.config import TrainingConfig
@@ -44,10 +47,7 @@ from annotated.transformer.model import (
 )
 from annotated.transformer.parts import Parts, variant
 from annotated.transformer.positions import LearnedPositions, PositionalEncoding, sinusoids
-from annotated.translation.attention_maps import capture_attention
-from annotated.translation.evaluate import score_tokens
-from annotated.translation.model_folder import load_model, save_model
-from annotated.translation.translator import Translator, load_pretrained
+from annotated.translator import Translator, load_pretrained
 
 __all__ = [
     "Batch", "CharacterTokenizer", "CpuKernels", "Decoder", "DecoderCache", "DecoderLayer", "Embeddings",

@@ -25,7 +25,7 @@ from workload import CONFIGS, random_pairs
 
 from annotated.data import load_corpus
 from annotated.transformer.model import make_model
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 
 class Choice(NamedTuple):

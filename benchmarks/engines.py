@@ -21,7 +21,7 @@ from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import END, PAD, START
 from annotated.transformer.attention import padding_mask
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 OURS, MARIAN, CT2 = "annotated", "Hugging Face Marian", "CTranslate2"
 IN_TURN = f"{OURS} by single batches"

@@ -25,7 +25,7 @@ from timing import race
 from annotated.data import load_corpus
 from annotated.interop import to_ctranslate2
 from annotated.metrics import bleu, tokenized_bleu
-from annotated.translation.translator import load_pretrained
+from annotated.translator import load_pretrained
 
 # The shipped models: direction and form of their corpus, and their score.
 MODELS = {

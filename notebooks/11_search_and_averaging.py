@@ -654,7 +654,7 @@ assert 4 <= wide[0].index((tokenizer.end,)) < 20  # how many first words are lik
 # divides by the number of tokens:
 
 # %%
-from annotated.translation.evaluate import recorded
+from annotated.evaluation import recorded
 
 scores = recorded("search")["multi30k-en-de"]["test_2016_flickr"]
 for name in ("greedy", "beam 4, gnmt 0.6", "beam 5, length", "beam 50, none", "beam 50, length"):

@@ -59,7 +59,7 @@ def shipped() -> "Translator":  # noqa: F821
     """The shipped model as the page has it, with weights in half precision."""
     from page_models import with_half_weights
 
-    from annotated.translation.translator import load_pretrained
+    from annotated.translator import load_pretrained
 
     return with_half_weights(load_pretrained("multi30k-en-de"))
 

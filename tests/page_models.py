@@ -12,7 +12,7 @@ import torch
 from annotated import inside
 from annotated.tokenizers import SentencePieceTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 HERE = Path(__file__).parent
 SCRIPT = HERE.parent / "annotated/inside/watch.js"

@@ -3,9 +3,9 @@
 import torch
 
 from annotated.files import read_json, write_json
+from annotated.storage.model_folder import CONFIG
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translation.model_folder import CONFIG
 
 WORDS = WordTokenizer(["a", "b"], None)
 

@@ -24,11 +24,12 @@ from annotated.metrics import (
     resample,
     tokenized_bleu,
 )
+from annotated.perplexity import score_tokens
 from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import WordTokenizer
+from annotated.training.validation import translate_greedily
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import make_model
-from annotated.translation.evaluate import score_tokens, translate_greedily
 
 PAD = 2
 REFERENCES = [

@@ -11,11 +11,11 @@ from pathlib import Path
 import torch
 
 from annotated.data import EncodedPairs, TokenBatches, load_corpus
+from annotated.storage.model_folder import WEIGHTS
 from annotated.tokenizers import WordTokenizer
 from annotated.training.config import TrainingConfig
 from annotated.training.trainer import Trainer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translation.model_folder import WEIGHTS
 
 # New processes are forked from one that has imported already what takes long.
 FORKED = multiprocessing.get_context("forkserver")

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from annotated.data import load_corpus
+from annotated.evaluation import Results, read_scores, score_split
 from annotated.files import creating_folder, read_json, read_toml, write_json
+from annotated.storage.model_folder import SETTINGS, WEIGHTS, load_model, save_model, training_settings
+from annotated.storage.tensor_files import read_tensors
 from annotated.training.run_folder import LOG, RunFolder
-from annotated.translation.evaluate import Results, read_scores, score_split
-from annotated.translation.model_folder import SETTINGS, WEIGHTS, load_model, save_model, training_settings
-from annotated.translation.tensor_files import read_tensors
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 CARD = "README.md"
 MAX_BLEU_CHANGE = 0.05

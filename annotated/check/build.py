@@ -52,7 +52,7 @@ def model_is_right(report: Report) -> bool:
 
 def translate(code: Code, text: str) -> tuple[str, str]:
     """Load the shipped weights into the code's own model: its translation, and the package's."""
-    from annotated.translation.translator import load_pretrained
+    from annotated.translator import load_pretrained
 
     shipped = load_pretrained("multi30k-en-de", engine="pytorch")
     tokenizer = shipped.src_tokenizer

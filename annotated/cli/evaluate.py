@@ -7,11 +7,11 @@ from annotated.cli.train import own_files
 from annotated.cli.translate import load_translator, located, search_settings
 from annotated.data import Corpus, load_corpus, own_text
 from annotated.data.pairs import languages
+from annotated.evaluation import score_split
 from annotated.files import check_output, json_text
 from annotated.metrics import METRICS, bootstrap
+from annotated.storage.model_folder import find_model, reads_tokenized, training_settings
 from annotated.tokenizers import normalize
-from annotated.translation.evaluate import score_split
-from annotated.translation.model_folder import find_model, reads_tokenized, training_settings
 
 
 def evaluate(args: argparse.Namespace) -> None:

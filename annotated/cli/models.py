@@ -7,15 +7,15 @@ from annotated.cli.flags import recipes
 from annotated.cli.main import main
 from annotated.devices import is_first, say
 from annotated.files import creating_folder, read_toml, write_json
-from annotated.training.checkpoint import average_checkpoints
-from annotated.translation.model_folder import (
+from annotated.storage.model_folder import (
     SETTINGS,
     load_model,
     load_weights,
     save_model,
     training_settings,
 )
-from annotated.translation.translator import Translator
+from annotated.training.checkpoint import average_checkpoints
+from annotated.translator import Translator
 
 
 def average(args: argparse.Namespace) -> None:

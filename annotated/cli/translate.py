@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from annotated.devices import find_device, say
 from annotated.files import decode_lines
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 FEWEST, MOST = 16, 1000  # lines for each thread that are translated together: at first, and at most later
 READ_BYTES = 2**20  # read at a time, at most

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from annotated.storage.model_folder import weights
 from annotated.tokenizers import SentencePieceTokenizer, normalize
-from annotated.translation.model_folder import weights
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 if TYPE_CHECKING:
     from IPython.display import HTML

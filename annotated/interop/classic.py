@@ -14,8 +14,8 @@ from pathlib import Path
 from torch import Tensor
 
 from annotated.interop.tensors import check_sinusoids, load_tensors
+from annotated.storage.model_folder import model_with, wanted_weights
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translation.model_folder import model_with, wanted_weights
 
 EPS = 1e-12
 SINUSOIDS = "src_embed.1.pe", "tgt_embed.1.pe"

@@ -22,11 +22,11 @@ from annotated.files import creating_folder, require
 from annotated.interop.export import POSITIONS, check_exportable, vocabulary, write_readme
 from annotated.search.beam import Hypothesis, length_penalty
 from annotated.search.config import QUANTIZATIONS, Penalty
+from annotated.storage.model_folder import weights
+from annotated.storage.tensor_files import digest
 from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer, save_tokenizer
 from annotated.transformer.model import EncoderDecoder
 from annotated.transformer.positions import sinusoids
-from annotated.translation.model_folder import weights
-from annotated.translation.tensor_files import digest
 
 # What the shipped models lost, as benchmarks/quantization.py recorded it.
 INT8 = "int8 wants an x86 processor with VNNI: it cost the shipped models up to 1.1 BLEU without, 0.1 with it"

@@ -4,10 +4,10 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+from annotated.storage.model_folder import check_model
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.model_folder import check_model
 
 POSITIONS = 1024  # rows of an exported table of sinusoids; ours grows as needed
 

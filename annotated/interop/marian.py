@@ -17,10 +17,10 @@ from annotated.files import creating_folder, require, write_json
 from annotated.interop.export import POSITIONS, check_exportable, vocabulary, write_readme
 from annotated.interop.tensors import check_sinusoids
 from annotated.settings import settings_from_json
+from annotated.storage.model_folder import model_with, wanted_weights, weights
 from annotated.tokenizers import END, PAD, SPECIALS, START, UNK, MarianTokenizer, Tokenizer
 from annotated.tokenizers.subwords import Subwords
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translation.model_folder import model_with, wanted_weights, weights
 
 # Settings with one value that our model computes the same with.
 FIXED = {

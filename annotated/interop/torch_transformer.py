@@ -14,9 +14,9 @@ from torch.func import functional_call
 
 from annotated.interop.export import check_parts
 from annotated.modes import evaluating
+from annotated.storage.model_folder import check_can_be_saved, load_weights, weights
 from annotated.transformer.layers import ACTIVATIONS
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
-from annotated.translation.model_folder import check_can_be_saved, load_weights, weights
 
 # PyTorch's name of each attention of a layer, and ours.
 ATTENTIONS = {

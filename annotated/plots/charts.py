@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from annotated.attention_maps import AttentionMaps
 from annotated.plots.drawing import Look, Tokens, alt, check_tokens, pd
 from annotated.plots.heatmaps import ALLOWED, HIDDEN, mask_per_query
-from annotated.translation.attention_maps import AttentionMaps
 
 KINDS = ("encoder", "decoder", "cross")
 ATTENTION_CELL, MASK_CELL = 26, 30  # pixels

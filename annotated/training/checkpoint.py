@@ -19,11 +19,7 @@ from annotated.devices import say
 from annotated.files import read_json, sha256, write_json
 from annotated.older import current_progress
 from annotated.settings import settings_from_json
-from annotated.tokenizers import Tokenizer
-from annotated.training.config import CHANGEABLE, PATHS, TrainingConfig
-from annotated.training.distributed import broadcast
-from annotated.transformer.model import EncoderDecoder
-from annotated.translation.model_folder import (
+from annotated.storage.model_folder import (
     CONFIG,
     SETTINGS,
     WEIGHTS,
@@ -32,7 +28,11 @@ from annotated.translation.model_folder import (
     training_settings,
     write_model,
 )
-from annotated.translation.tensor_files import check_tensors, read_tensors, read_with_sums, write_tensors
+from annotated.storage.tensor_files import check_tensors, read_tensors, read_with_sums, write_tensors
+from annotated.tokenizers import Tokenizer
+from annotated.training.config import CHANGEABLE, PATHS, TrainingConfig
+from annotated.training.distributed import broadcast
+from annotated.transformer.model import EncoderDecoder
 
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
 

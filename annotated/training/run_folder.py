@@ -26,11 +26,11 @@ from torch.optim import Adam
 
 from annotated.devices import is_first
 from annotated.files import creating_folder, read_json, remove_folder, remove_partials, replacing, write_json
+from annotated.storage.model_folder import CONFIG, SETTINGS, WEIGHTS
 from annotated.tokenizers import Tokenizer
 from annotated.training.checkpoint import PROGRESS, Progress, check_checkpoint, save_checkpoint
 from annotated.training.distributed import raise_on_all_ranks
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.model_folder import CONFIG, SETTINGS, WEIGHTS
 
 LOG, LOCK = "log.jsonl", "run.lock"
 

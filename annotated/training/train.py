@@ -18,6 +18,7 @@ from annotated.devices import find_device, is_first, say
 from annotated.files import cached_folder
 from annotated.modes import default_torch_state
 from annotated.older import current_settings
+from annotated.storage.model_folder import find_model, load_model, reads_tokenized
 from annotated.tokenizers import KINDS, Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 from annotated.tokenizers.subwords import MOST_LINES
 from annotated.training.config import TEXT, Preset, TrainingConfig
@@ -26,8 +27,7 @@ from annotated.training.run_folder import LOG, RunFolder
 from annotated.training.trainer import Trainer
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.model_folder import find_model, load_model, reads_tokenized
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 FEW_UPDATES = 20  # in an epoch, below which the settings do not fit the text
 Settings = dict[str, object]

@@ -23,6 +23,7 @@ from annotated.data.batches import Batch, TokenBatches, mixed_seed
 from annotated.devices import say, silent
 from annotated.fast import CpuKernels
 from annotated.modes import default_torch_state, half_precision
+from annotated.storage.model_folder import load_weights, rehearse_saving, training_settings, write_model
 from annotated.tokenizers import Tokenizer
 from annotated.training import distributed
 from annotated.training.checkpoint import Progress, average_checkpoints, broadcast_state, restore
@@ -33,7 +34,6 @@ from annotated.training.run_folder import RunFolder
 from annotated.training.schedule import rate
 from annotated.training.validation import Validation
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.model_folder import load_weights, rehearse_saving, training_settings, write_model
 
 ADVICE = "begin another run, with a lower learning rate or with clip: resumed, this one would end here again"
 

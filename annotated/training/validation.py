@@ -1,6 +1,6 @@
 """Validation, which the processes of a run share."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import chain
 
@@ -10,11 +10,13 @@ from torch import distributed as dist
 from annotated.data.batches import Batch, TokenBatches
 from annotated.data.pairs import languages
 from annotated.metrics import METRICS, Metric, Score, bleu_metric, bleu_tokenizer
+from annotated.perplexity import TokenScores, score_tokens
+from annotated.search.config import EXTRA_TOKENS
+from annotated.search.greedy import greedy_decode
+from annotated.storage.model_folder import reads_tokenized
 from annotated.tokenizers import Tokenizer
 from annotated.training.distributed import all_gather, all_reduce
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.evaluate import TokenScores, score_tokens, translate_greedily
-from annotated.translation.model_folder import reads_tokenized
 
 
 class Validation:
@@ -72,3 +74,28 @@ class Validation:
             score_tokens(model, [self.batches.collate(first)])
             if self.metric is not None:
                 self.metric(*translate_greedily(model, [self.batches.collate(first[:1])], self.tokenizer))
+
+
+def translate_greedily(
+    model: EncoderDecoder, batches: Iterable[Batch], tokenizer: Tokenizer
+) -> tuple[list[str], list[str]]:
+    """Translate the batches' sources; returns that and the references, which are the targets decoded again.
+
+    Like any translation, one ends at its source's length + 50, whatever else is in the batch.
+    """
+    device = next(model.parameters()).device
+    # `<unk>` would be right wherever the reference has a word that is not in the vocabulary.
+    never = (tokenizer.start, tokenizer.pad, tokenizer.unk, *tokenizer.forbidden_ids)
+    hypotheses: list[str] = []
+    references: list[str] = []
+    for batch in batches:
+        batch.to(device)
+        limits = (batch.src_mask.sum(dim=(1, 2)) + EXTRA_TOKENS).tolist()
+        rows = greedy_decode(
+            model, batch.src, batch.src_mask, max(limits), tokenizer.start, tokenizer.end, never
+        )
+        hypotheses += [
+            tokenizer.decode(row[:limit]) for row, limit in zip(rows.tolist(), limits, strict=True)
+        ]
+        references += map(tokenizer.decode, batch.tgt_y.tolist())
+    return hypotheses, references

@@ -113,7 +113,7 @@ assert max(abs(gain) for gain in gains["fresh"][:5]) < gains["looked at"][4] / 2
 # that its recipe took at that test text, in order.
 
 # %%
-from annotated.translation.evaluate import recorded
+from annotated.evaluation import recorded
 
 looks = (
     (40.13, "the paper's length penalty", "then a penalty was tuned on val"),

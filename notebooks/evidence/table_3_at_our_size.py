@@ -33,7 +33,7 @@ if not find_spec("annotated"):
 import math
 from statistics import mean, stdev
 
-from annotated.translation.evaluate import recorded
+from annotated.evaluation import recorded
 
 record = recorded("variations")
 variations = record["variations"]

@@ -156,7 +156,7 @@ assert calibration_error(torch.tensor([0.75, 0.75]), torch.tensor([1.0, 0.5])) <
 # %%
 from statistics import mean
 
-from annotated.translation.evaluate import recorded
+from annotated.evaluation import recorded
 
 runs = recorded("smoothing")["runs"]
 plain, smooth = ([run for run in runs if run["smoothing"] == value] for value in (0.0, 0.1))

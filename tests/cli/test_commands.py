@@ -18,10 +18,10 @@ import annotated
 from annotated.cli.main import main
 from annotated.data import Corpus, ParallelText
 from annotated.files import read_json, write_json
+from annotated.storage.model_folder import WEIGHTS, load_model
+from annotated.storage.tensor_files import read_tensors
 from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer
 from annotated.training.checkpoint import average_checkpoints
-from annotated.translation.model_folder import WEIGHTS, load_model
-from annotated.translation.tensor_files import read_tensors
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,8 +10,8 @@ from command_line import SIZES, complains, ends, feed
 from annotated.cli.main import main
 from annotated.files import read_json
 from annotated.interop import to_torch
+from annotated.storage.model_folder import load_model
 from annotated.transformer.parts import VARIANTS
-from annotated.translation.model_folder import load_model
 
 PARTS = """
 from torch import nn

@@ -8,11 +8,11 @@ from tiny_runs import TOY_TRAINING, few_sentences
 
 from annotated.cli.flags import recipes
 from annotated.cli.main import main, parse
+from annotated.evaluation import Results
 from annotated.files import read_json, read_toml
+from annotated.storage.model_folder import SETTINGS
 from annotated.training.run_folder import LOG
-from annotated.translation.evaluate import Results
-from annotated.translation.model_folder import SETTINGS
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 RECIPE = (
     """

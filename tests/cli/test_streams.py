@@ -16,10 +16,10 @@ from command_line import complains, feed
 from annotated.cli import evaluate, translate
 from annotated.cli.main import main
 from annotated.files import read_json
+from annotated.storage.model_folder import save_model
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translation.model_folder import save_model
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 PYTHON = [sys.executable, "-m", "annotated"]
 

@@ -11,9 +11,9 @@ from command_line import TINY, complains
 
 from annotated.cli.main import main
 from annotated.files import read_json, write_json
+from annotated.storage.model_folder import load_model
 from annotated.tokenizers import SPECIALS
-from annotated.translation.model_folder import load_model
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 SMALL = [*TINY, "--max-steps", "1"]
 

@@ -20,11 +20,11 @@ from page_models import STRANGE, TEXTS, Ask, page_with, small_translator
 from annotated import inside
 from annotated.data import multi30k
 from annotated.search.beam import beam_search
+from annotated.storage.model_folder import save_model, weights
 from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer, normalize
 from annotated.transformer.attention import padding_mask
 from annotated.transformer.parts import VARIANTS, Parts
-from annotated.translation.model_folder import save_model, weights
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 from start_page import TRIES
 
 # What the page gets

@@ -9,13 +9,13 @@ import torch
 from page_models import STRANGE, TEXTS, Ask, page, small_translator
 from torch import Tensor, nn
 
+from annotated.attention_maps import capture_attention
 from annotated.modes import evaluating
 from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
 from annotated.transformer.layers import Embeddings, SublayerConnection
 from annotated.transformer.model import EncoderDecoder, Generator
 from annotated.transformer.positions import PositionalEncoding
-from annotated.translation.attention_maps import capture_attention
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 LOWEST = torch.finfo(torch.float32).min  # in the place of minus infinity, which JSON lacks
 

@@ -10,14 +10,14 @@ from interop_models import ENGLISH, GERMAN, MISSING, subwords, taught, toy
 from nasty_text import NASTY
 from torch import nn
 
+from annotated import translator as translating
+from annotated.attention_maps import capture_attention
 from annotated.data import load_corpus
 from annotated.interop import ctranslate2 as engine_module
+from annotated.storage.model_folder import load_model, save_model
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.parts import Parts, variant
-from annotated.translation import translator as translating
-from annotated.translation.attention_maps import capture_attention
-from annotated.translation.model_folder import load_model, save_model
-from annotated.translation.translator import Translator, load_pretrained
+from annotated.translator import Translator, load_pretrained
 
 pytest.importorskip("ctranslate2", reason=MISSING.format("ctranslate2"))
 
@@ -279,7 +279,7 @@ def test_where_nothing_can_be_written_the_copy_stays_in_memory(words, tmp_path):
 
 PROCESS = """
 import sys
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 sys.stdin.readline()
 for _ in range(3):
     print(Translator.load(sys.argv[1], engine="ctranslate2")("a dog runs"))

@@ -5,11 +5,11 @@ import torch
 from interop_models import ENGLISH, GERMAN, MISSING, logits, subwords, toy
 
 from annotated.data import load_corpus
+from annotated.evaluation import recorded
 from annotated.interop import to_ctranslate2
 from annotated.metrics import bleu
-from annotated.translation.evaluate import recorded
-from annotated.translation.model_folder import weights
-from annotated.translation.translator import load_pretrained
+from annotated.storage.model_folder import weights
+from annotated.translator import load_pretrained
 
 SETTINGS = {
     "the paper's": {"tied_embeddings": "all"},

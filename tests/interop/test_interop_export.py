@@ -11,9 +11,9 @@ from interop_models import ENGLISH, GERMAN, MISSING, logits, subwords, taught, t
 
 from annotated.cli.main import main
 from annotated.interop import load_marian, to_ctranslate2, to_marian
+from annotated.storage.model_folder import save_model
 from annotated.tokenizers import WordTokenizer
-from annotated.translation.model_folder import save_model
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 
 @pytest.fixture(scope="module")

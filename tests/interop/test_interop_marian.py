@@ -13,11 +13,11 @@ import annotated
 from annotated.files import read_json, write_json
 from annotated.interop import load_marian, to_marian
 from annotated.search.greedy import greedy_decode
+from annotated.storage.model_folder import weights
 from annotated.tokenizers import MarianTokenizer
 from annotated.transformer.attention import padding_mask
 from annotated.transformer.positions import sinusoids
-from annotated.translation.model_folder import weights
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 SENTENCES = ["the dog sees a cat", "a cat runs", "the house Ω runs", ">>de<< a dog"]
 CONFIGURATIONS = {

@@ -9,11 +9,11 @@ import torch
 from annotated.cli.main import main
 from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
+from annotated.storage.model_folder import load_model, save_model
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.attention import padding_mask
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translation.model_folder import load_model, save_model
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 WORDS = [f"w{i}" for i in range(8)]
 SHAPE = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2, "dropout": 0.0}

@@ -10,7 +10,7 @@ import pytest
 import torch
 from interop_models import ENGLISH, GERMAN, subwords, taught
 
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 

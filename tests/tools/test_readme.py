@@ -18,9 +18,9 @@ from torch.distributed.run import get_args_parser
 
 from annotated.cli.main import main, parse
 from annotated.data import Corpus, multi30k
+from annotated.storage.model_folder import save_model
 from annotated.tokenizers import SentencePieceTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translation.model_folder import save_model
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("README.md", "tools/site/pages/train.md", "tools/site/pages/python.md")

@@ -14,13 +14,10 @@ from annotated.cli.flags import recipes
 from annotated.cli.main import main, parse
 from annotated.cli.train import text_settings
 from annotated.data import TokenBatches, encode_corpus, load_corpus
+from annotated.evaluation import read_scores, score_split
 from annotated.files import read_json, read_toml
-from annotated.training.config import TrainingConfig
-from annotated.training.run_folder import LOG
-from annotated.training.schedule import rate
-from annotated.transformer.config import TransformerConfig
-from annotated.translation.evaluate import read_scores, score_split, score_tokens
-from annotated.translation.model_folder import (
+from annotated.perplexity import score_tokens
+from annotated.storage.model_folder import (
     CONFIG,
     SETTINGS,
     WEIGHTS,
@@ -28,8 +25,12 @@ from annotated.translation.model_folder import (
     shipped_model,
     training_settings,
 )
-from annotated.translation.tensor_files import read_tensors
-from annotated.translation.translator import Translator, load_pretrained
+from annotated.storage.tensor_files import read_tensors
+from annotated.training.config import TrainingConfig
+from annotated.training.run_folder import LOG
+from annotated.training.schedule import rate
+from annotated.transformer.config import TransformerConfig
+from annotated.translator import Translator, load_pretrained
 
 spec = importlib.util.spec_from_file_location("ship_model", Path(__file__).parents[2] / "tools/ship_model.py")
 ship_model = importlib.util.module_from_spec(spec)

@@ -12,13 +12,13 @@ import torch
 from tiny_runs import log_of, make_trainer, steps, weights
 
 import annotated
+from annotated.perplexity import TokenScores
+from annotated.storage.model_folder import WEIGHTS, load_model, save_model
+from annotated.storage.tensor_files import read_tensors
 from annotated.training.checkpoint import Progress, average_checkpoints, restore
 from annotated.training.run_folder import RunFolder
 from annotated.training.trainer import TrainingError
 from annotated.training.validation import Validation
-from annotated.translation.evaluate import TokenScores
-from annotated.translation.model_folder import WEIGHTS, load_model, save_model
-from annotated.translation.tensor_files import read_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -11,9 +11,9 @@ import annotated
 from annotated.cli.main import main
 from annotated.files import read_json, write_json
 from annotated.older import current_settings
+from annotated.perplexity import TokenScores
 from annotated.training.run_folder import RunFolder
 from annotated.training.validation import Validation
-from annotated.translation.evaluate import TokenScores
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = FIXTURES / "run-0.2.0.tsv"

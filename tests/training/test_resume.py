@@ -14,7 +14,7 @@ from tiny_runs import exit_code, log_of, make_trainer, start, steps, train_until
 from annotated.cli.main import main
 from annotated.data import Corpus, ParallelText
 from annotated.files import read_json, write_json
-from annotated.translation.model_folder import WEIGHTS, load_model
+from annotated.storage.model_folder import WEIGHTS, load_model
 
 DROPOUT = {"save_every": 7, "accumulate": 2}
 

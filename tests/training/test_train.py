@@ -12,11 +12,11 @@ import annotated
 from annotated.cli.main import main
 from annotated.data import Corpus, own_text
 from annotated.files import read_json
+from annotated.storage.model_folder import WEIGHTS, load_model
 from annotated.tokenizers import PAD
 from annotated.training.run_folder import RunFolder
 from annotated.training.train import Stopped
 from annotated.training.trainer import Trainer
-from annotated.translation.model_folder import WEIGHTS, load_model
 
 PAIRS = [(f"the cat number {i} sees a dog", f"die Katze {i} sieht einen Hund") for i in range(60)]
 SMALL = {"vocab": 320, "N": 1, "d_model": 16, "d_ff": 16, "h": 2, "max_tokens": 200, "epochs": 2}

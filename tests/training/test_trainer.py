@@ -12,16 +12,16 @@ from annotated.data.batches import Batch
 from annotated.devices import say
 from annotated.files import read_json
 from annotated.metrics import Score, bleu, tokenized_bleu
+from annotated.perplexity import TokenScores
+from annotated.storage.model_folder import WEIGHTS
+from annotated.storage.tensor_files import read_tensors
 from annotated.tokenizers import WordTokenizer
 from annotated.training import loss as loss_module
 from annotated.training.checkpoint import Progress
 from annotated.training.distributed import stop_on_interrupt
 from annotated.training.loss import LabelSmoothing, SummedLoss, symmetric_divergence
 from annotated.training.run_folder import RunFolder
-from annotated.training.validation import Validation
-from annotated.translation.evaluate import TokenScores, translate_greedily
-from annotated.translation.model_folder import WEIGHTS
-from annotated.translation.tensor_files import read_tensors
+from annotated.training.validation import Validation, translate_greedily
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

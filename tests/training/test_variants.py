@@ -5,10 +5,10 @@ import torch
 from tiny_runs import make_trainer, weights
 from torch import nn
 
+from annotated.storage.model_folder import load_model
 from annotated.transformer import parts
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.parts import VARIANTS, Parts, variant
-from annotated.translation.model_folder import load_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from annotated.attention_maps import capture_attention
 from annotated.fast import CpuKernels
 from annotated.transformer.attention import (
     MultiHeadedAttention,
@@ -15,7 +16,6 @@ from annotated.transformer.attention import (
     subsequent_mask,
 )
 from annotated.transformer.model import make_model
-from annotated.translation.attention_maps import capture_attention
 
 seeds = st.integers(0, 2**32)
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from annotated.cli.flags import recipes
+from annotated.evaluation import RECORDED, read_scores, recorded
 from annotated.files import read_toml
 from annotated.metrics import Score
-from annotated.translation.evaluate import RECORDED, read_scores, recorded
-from annotated.translation.model_folder import WEIGHTS, shipped_model, shipped_models
-from annotated.translation.tensor_files import read_tensors
+from annotated.storage.model_folder import WEIGHTS, shipped_model, shipped_models
+from annotated.storage.tensor_files import read_tensors
 
 ROOT = Path(__file__).resolve().parents[2]
 SPLIT = "test_2016_flickr"

@@ -8,7 +8,7 @@ from urllib.parse import quote_plus
 import torch
 
 from annotated import inside
-from annotated.translation.translator import Translator, load_pretrained
+from annotated.translator import Translator, load_pretrained
 from sources import evidence, fill, notebooks, title_of
 
 MODEL = "multi30k-en-de"

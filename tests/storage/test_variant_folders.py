@@ -9,10 +9,10 @@ from small_models import WORDS, make
 from torch import nn
 from torch.nn.utils import parametrizations
 
+from annotated.storage.model_folder import load_model, save_model
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.parts import VARIANTS, Parts, variant
 from annotated.transformer.positions import PositionalEncoding
-from annotated.translation.model_folder import load_model, save_model
 
 TOKENS = torch.tensor([[0, 4, 5, 4, 1]])
 

@@ -1,15 +1,10 @@
-"""Scores of a model: perplexity and accuracy of its predictions, BLEU and chrF of its translations."""
+"""Evaluate a model on a split of a corpus: BLEU and chrF of its translations, perplexity and accuracy."""
 
-import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch.nn import functional as F
-
 from annotated.data import Corpus, TokenBatches, encode_corpus
-from annotated.data.batches import Batch
 from annotated.files import read_json
 from annotated.metrics import (
     Score,
@@ -20,85 +15,17 @@ from annotated.metrics import (
     moses_supports,
     moses_tokenized,
 )
-from annotated.modes import evaluating
-from annotated.search.config import EXTRA_TOKENS, Penalty
-from annotated.search.greedy import greedy_decode
-from annotated.tokenizers import Tokenizer, normalize
-from annotated.transformer.model import EncoderDecoder
-from annotated.translation.translator import Translator
+from annotated.perplexity import score_tokens
+from annotated.search.config import Penalty
+from annotated.tokenizers import normalize
+from annotated.translator import Translator
 
-TOKENS_AT_ONCE = 1024  # whose predictions are in memory
-RECORDED = Path(__file__).parents[1] / "recorded"  # a JSON file each, shipped for the notebooks
+RECORDED = Path(__file__).parent / "recorded"  # a JSON file each, shipped for the notebooks
 
 
 def recorded(name: str) -> dict[str, Any]:
     """Read what a script of benchmarks/ measured, such as "variations", from `RECORDED`."""
     return read_json(RECORDED / f"{name}.json")
-
-
-@dataclass(frozen=True)
-class TokenScores:
-    """How well a model predicts reference tokens, each given those before it; padding is not counted."""
-
-    loss: float  # mean cross-entropy in nats a token, without label smoothing
-    accuracy: float  # share of tokens that were the model's first choice
-    ntokens: int  # tokens scored
-
-    @property
-    def perplexity(self) -> float:
-        """Return exp(loss): the choice is as hard as among so many equally likely tokens (Table 3)."""
-        return math.exp(self.loss)
-
-
-def score_tokens(model: EncoderDecoder, batches: Iterable[Batch]) -> TokenScores:
-    """Score every target token of the batches, in evaluation mode and without gradients.
-
-    Raises ValueError where there is no token to score.
-    """
-    device = next(model.parameters()).device
-    loss, correct, ntokens = 0.0, 0, 0
-    with evaluating(model):
-        for batch in batches:
-            batch.to(device)
-            states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-            real = batch.tgt_y != batch.pad
-            parts = (x[real].split(TOKENS_AT_ONCE) for x in (states, batch.tgt_y))
-            for rows, tgt_y in zip(*parts, strict=True):
-                log_probs = model.generator(rows)  # (TOKENS_AT_ONCE, vocab)
-                loss += F.nll_loss(log_probs, tgt_y, reduction="sum").item()
-                correct += int((log_probs.argmax(dim=-1) == tgt_y).sum())
-            ntokens += batch.ntokens
-    if not ntokens:
-        raise ValueError("there are no target tokens to score")
-    return TokenScores(loss / ntokens, correct / ntokens, ntokens)
-
-
-def translate_greedily(
-    model: EncoderDecoder, batches: Iterable[Batch], tokenizer: Tokenizer
-) -> tuple[list[str], list[str]]:
-    """Translate the batches' sources; returns that and the references, which are the targets decoded again.
-
-    Like any translation, one ends at its source's length + 50, whatever else is in the batch.
-    """
-    device = next(model.parameters()).device
-    # `<unk>` would be right wherever the reference has a word that is not in the vocabulary.
-    never = (tokenizer.start, tokenizer.pad, tokenizer.unk, *tokenizer.forbidden_ids)
-    hypotheses: list[str] = []
-    references: list[str] = []
-    for batch in batches:
-        batch.to(device)
-        limits = (batch.src_mask.sum(dim=(1, 2)) + EXTRA_TOKENS).tolist()
-        rows = greedy_decode(
-            model, batch.src, batch.src_mask, max(limits), tokenizer.start, tokenizer.end, never
-        )
-        hypotheses += [
-            tokenizer.decode(row[:limit]) for row, limit in zip(rows.tolist(), limits, strict=True)
-        ]
-        references += map(tokenizer.decode, batch.tgt_y.tolist())
-    return hypotheses, references
-
-
-# ---- a split of a corpus
 
 
 @dataclass(frozen=True)

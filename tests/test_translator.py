@@ -12,7 +12,7 @@ from nasty_text import NASTY
 
 from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer, normalize
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translation.translator import Translator, batch_by_length
+from annotated.translator import Translator, batch_by_length
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import save_file
 
 from annotated.files import read_json, write_json
+from annotated.storage.model_folder import CONFIG, WEIGHTS, save_model
+from annotated.storage.tensor_files import read_tensors
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.model import make_model
 from annotated.transformer.positions import sinusoids
-from annotated.translation.model_folder import CONFIG, WEIGHTS, save_model
-from annotated.translation.tensor_files import read_tensors
 
 MB = 2**20
 
@@ -23,7 +23,7 @@ MB = 2**20
 READER = """
 import json, resource, sys
 from pathlib import Path
-from annotated.translation.model_folder import load_model
+from annotated.storage.model_folder import load_model
 from annotated.interop import from_annotated
 
 load = {"load_model": load_model, "from_annotated": from_annotated}[sys.argv[1]]

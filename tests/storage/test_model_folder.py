@@ -13,10 +13,8 @@ from safetensors.torch import save_file
 from small_models import WORDS, change, make
 
 from annotated.files import read_json, write_json
-from annotated.tokenizers import WordTokenizer
-from annotated.training.checkpoint import average_checkpoints
-from annotated.translation import model_folder
-from annotated.translation.model_folder import (
+from annotated.storage import model_folder
+from annotated.storage.model_folder import (
     CONFIG,
     WEIGHTS,
     find_model,
@@ -25,8 +23,10 @@ from annotated.translation.model_folder import (
     save_model,
     weights,
 )
-from annotated.translation.tensor_files import read_tensors, write_tensors
-from annotated.translation.translator import load_pretrained
+from annotated.storage.tensor_files import read_tensors, write_tensors
+from annotated.tokenizers import WordTokenizer
+from annotated.training.checkpoint import average_checkpoints
+from annotated.translator import load_pretrained
 
 
 @pytest.fixture

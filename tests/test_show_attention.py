@@ -4,7 +4,7 @@ from charts import marks, texts
 
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.model import make_model
-from annotated.translation.translator import Translator
+from annotated.translator import Translator
 
 
 def test_a_sentence_is_drawn_in_one_line() -> None:

@@ -12,16 +12,13 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 
+from annotated.attention_maps import TranslationAttention, capture_attention
 from annotated.devices import find_device
 from annotated.fast import map_in_threads
 from annotated.modes import evaluating
 from annotated.search.beam import Hypothesis, beam_search
 from annotated.search.config import Limits, Penalty, check_search
-from annotated.tokenizers import Tokenizer, normalize
-from annotated.transformer.attention import padding_mask, subsequent_mask
-from annotated.transformer.model import EncoderDecoder
-from annotated.translation.attention_maps import TranslationAttention, capture_attention
-from annotated.translation.model_folder import (
+from annotated.storage.model_folder import (
     PRETRAINED,
     check_vocabularies,
     find_model,
@@ -30,6 +27,9 @@ from annotated.translation.model_folder import (
     shipped_model,
     training_settings,
 )
+from annotated.tokenizers import Tokenizer, normalize
+from annotated.transformer.attention import padding_mask, subsequent_mask
+from annotated.transformer.model import EncoderDecoder
 
 if TYPE_CHECKING:
     import altair as alt

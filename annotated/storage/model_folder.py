@@ -22,11 +22,11 @@ from annotated.files import read_json, write_json
 from annotated.modes import evaluating
 from annotated.older import current_settings
 from annotated.settings import settings_from_json
+from annotated.storage.tensor_files import check_tensors, read_with_sums, write_tensors
 from annotated.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.tensor_files import check_tensors, read_with_sums, write_tensors
 
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"

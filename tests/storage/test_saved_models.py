@@ -10,12 +10,12 @@ from small_models import WORDS, make
 from torch import nn
 from torch.nn import functional as F
 
+from annotated.attention_maps import capture_attention
 from annotated.interop import to_ctranslate2, to_marian, to_torch
+from annotated.storage.model_folder import load_model, save_model
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.attention_maps import capture_attention
-from annotated.translation.model_folder import load_model, save_model
 
 
 class Rotary(MultiHeadedAttention):

@@ -6,10 +6,10 @@ import pytest
 
 from annotated.cli.main import main
 from annotated.files import read_json, write_json
+from annotated.storage.model_folder import CONFIG, WEIGHTS, save_model
+from annotated.storage.tensor_files import read_tensors, write_tensors
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.model import make_model
-from annotated.translation.model_folder import CONFIG, WEIGHTS, save_model
-from annotated.translation.tensor_files import read_tensors, write_tensors
 
 BIAS = "generator.proj.bias"
 
