@@ -4,21 +4,18 @@ import ast
 import base64
 import inspect
 import json
-import os
-import re
 import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from annotated.plots.drawing import load, palette, plt
+from annotated.plots.drawing import load, palette
 
 # vl-convert draws 72 points an inch; twice that, shown at half size, is sharp on every screen.
 STILL_PPI = 144
 # Attention of every layer and head is one chart of some 50,000 rows; altair's own limit is 5,000.
 MOST_ROWS = 100_000
-MOST_PANELS = 6  # of a figure that its alternative text names
 FONT = "DejaVu Sans"
 FIGURE_STYLE = {
     "figure.figsize": (8.0, 4.5),
@@ -45,8 +42,7 @@ def setup_notebook() -> None:
     """Give matplotlib, seaborn and altair the look of the series, and altair the renderer `chart_bundle`.
 
     Whatever the reader's own settings are, figures come out the same. Colors are seaborn's color-blind-safe
-    palette, text can be read at half size; `axes.grid(True)` draws a grid. Where the environment variable
-    ANNOTATED_SVG is set, as the builder of the notebooks does, each also comes as SVG.
+    palette, text can be read at half size; `axes.grid(True)` draws a grid.
     """
     _style_figures()
     _style_charts()
@@ -60,26 +56,6 @@ def _style_figures() -> None:
     if shell := load("IPython").get_ipython():
         backend = load("matplotlib_inline.config").InlineBackend.instance(parent=shell)
         backend.figure_formats = {"retina"}
-        _add_words(shell.display_formatter.formatters["image/png"])
-
-
-def _add_words(formatter: Any) -> None:
-    """Let every figure's PNG carry an alternative text, in the output's metadata; the picture stays.
-
-    There the SVG goes too, where it is asked for: IPython would draw it before the PNG, and move that.
-    """
-    draw, print_figure = formatter.for_type(plt.Figure), load("IPython.core.pylabtools").print_figure
-
-    def draw_with_words(figure: Any) -> tuple[Any, dict[str, Any]] | None:
-        drawn = draw(figure)
-        if drawn is None:
-            return None
-        words = {"alt": describe_figure(figure)}
-        if "ANNOTATED_SVG" in os.environ:
-            words["svg"] = print_figure(figure, fmt="svg")
-        return drawn[0], {**drawn[1], **words}
-
-    formatter.for_type(plt.Figure, draw_with_words)
 
 
 def _style_charts() -> None:
@@ -160,21 +136,3 @@ def _without_docstrings(code: str) -> str:
             first, after = node.body[0].lineno - 1, node.body[0].end_lineno or 0
             dropped.update(range(first, after + (not lines[after].strip())))
     return "\n".join(line for i, line in enumerate(lines) if i not in dropped)
-
-
-def describe_figure(figure: "plt.Figure") -> str:
-    """Return alternative text: the figure's title, then what is drawn in its first panels."""
-    panels = dict.fromkeys(filter(None, map(_describe_axes, figure.axes[:MOST_PANELS])))
-    text = re.sub(r"[$\\{}]", "", "; ".join(filter(None, [figure.get_suptitle(), *panels])))
-    return " ".join(text.split()) or "Figure"
-
-
-def _describe_axes(axes: "plt.Axes") -> str:
-    """Return title, what is drawn over what, and the legend: `Loss: nats over update (train, val)`."""
-    if not axes.get_visible():
-        return ""
-    drawn = " over ".join(filter(None, (axes.get_ylabel(), axes.get_xlabel())))
-    if legend := axes.get_legend():
-        drawn += f" ({', '.join(text.get_text() for text in legend.get_texts())})"
-    title = axes.get_title() or axes.get_title("left") or axes.get_title("right")
-    return ": ".join(filter(None, (title, drawn)))

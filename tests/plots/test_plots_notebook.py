@@ -9,11 +9,9 @@ from pathlib import Path
 from types import ModuleType
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import pytest
 
-from annotated.plots import notebook
-from annotated.plots.notebook import chart_bundle, describe_figure, setup_notebook, show_source
+from annotated.plots.notebook import chart_bundle, setup_notebook, show_source
 from annotated.transformer import attention as masks
 
 alt = pytest.importorskip("altair")
@@ -115,7 +113,7 @@ def test_shown_source_is_the_source(shown: list[str]) -> None:
 
 
 def test_shown_source_without_docstrings_has_all_but_those(shown: list[str]) -> None:
-    items = [notebook.show_source, notebook.chart_bundle, masks.padding_mask, masks.subsequent_mask]
+    items = [show_source, chart_bundle, masks.padding_mask, masks.subsequent_mask]
     show_source(*items)
     show_source(*items, docstring=False)
     for whole, cut in zip(shown[:4], shown[4:], strict=True):
@@ -135,27 +133,3 @@ def test_a_method_is_shown_at_the_margin(shown: list[str]) -> None:
     show_source(Inner.method)
     assert "````python\ndef method(self) -> str:\n" in shown[0]
     assert shown[0].partition("\n")[0].endswith("test_plots_notebook.py`")
-
-
-formatters = pytest.importorskip("IPython.core.formatters")
-
-
-def test_title_axes_and_legend_are_named() -> None:
-    figure, (left, right) = plt.subplots(1, 2)
-    figure.suptitle("Two runs")
-    left.plot([1, 2], label="post-norm")
-    left.plot([2, 1], label="pre-norm")
-    left.set(title="Loss", xlabel="update", ylabel="nats")
-    left.legend()
-    right.set_ylabel(r"$d_{model}$")
-    assert describe_figure(figure) == "Two runs; Loss: nats over update (post-norm, pre-norm); d_model"
-
-
-def test_the_words_stand_beside_the_picture_which_stays_as_it_is() -> None:
-    formatter = formatters.PNGFormatter()
-    formatter.for_type(plt.Figure, lambda figure: (b"png", {"width": 3}) if figure.axes else None)
-    notebook._add_words(formatter)
-    figure = plt.figure()
-    assert formatter(figure) is None
-    figure.add_subplot().set_title("A mask")
-    assert formatter(figure) == (b"png", {"width": 3, "alt": "A mask"})

@@ -83,12 +83,14 @@ def execute(notebook: NotebookNode, source: Path) -> None:
         kernel_name="python3",
         timeout=SECONDS_PER_CELL,
         record_timing=False,
+        extra_arguments=["--ext=figure_words"],
         resources={"metadata": {"path": str(source.parent)}},
         on_cell_start=lambda cell, cell_index: started.append(cell_index),
     )
     try:
         # Without bars: a widget's number differs from run to run.
-        client.execute(env={**os.environ, "ANNOTATED_SVG": "1", "TQDM_DISABLE": "1"})
+        path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+        client.execute(env={**os.environ, "PYTHONPATH": path, "TQDM_DISABLE": "1"})
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         raise BuildError(explain(notebook, source, started[-1], error)) from error
     notebook.metadata = nbformat.from_dict(METADATA)
