@@ -16,7 +16,7 @@ from annotated.metrics import (
     moses_tokenized,
 )
 from annotated.perplexity import score_tokens
-from annotated.search.config import Penalty
+from annotated.search.config import Search
 from annotated.tokenizers import normalize
 from annotated.translator import Translator
 
@@ -68,9 +68,7 @@ def score_split(
     corpus: Corpus,
     split: str,
     tokenized: bool,
-    beam: int = 4,
-    alpha: float = 0.6,
-    penalty: Penalty = "gnmt",
+    search: Search,
     tokenize: str | None = None,
     progress: bool = False,
 ) -> tuple[Results, list[str]]:
@@ -84,7 +82,7 @@ def score_split(
         raise ValueError(f"this text is tokenized already: its BLEU takes no tokenizer {tokenize!r}")
     tokenize = tokenize or bleu_tokenizer(corpus.tgt_language)
     measure = bleu_metric(tokenize)
-    found = translator.translate(text.src, beam, alpha, penalty, progress=progress)
+    found = translator.translate(text.src, search.beam, search.alpha, search.penalty, progress=progress)
     references = [normalize(line) for line in text.tgt]
     language = corpus.tgt_language or ""
     older = (found, references) if tokenized else None
@@ -102,9 +100,9 @@ def score_split(
         corpus.pair,
         split,
         len(text),
-        beam,
-        alpha,
-        penalty,
+        search.beam,
+        search.alpha,
+        search.penalty,
         None if tokenized else bootstrap(found, references, metric=measure),
         bootstrap(*older, tokenize="none") if older else None,
         chrf(found, references),

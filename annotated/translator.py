@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from annotated.devices import find_device
 from annotated.fast import map_in_threads
 from annotated.modes import evaluating
 from annotated.search.beam import Hypothesis, beam_search
-from annotated.search.config import Limits, Penalty, check_search
+from annotated.search.config import ENGINES, Limits, Penalty, Search
 from annotated.storage.model_folder import (
     PRETRAINED,
     check_vocabularies,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     from annotated.interop.ctranslate2 import CTranslate2Engine
 
-ENGINES = "auto", "pytorch", "ctranslate2"
 MANY = 128  # sentences of a call that pay for converting a model and loading CTranslate2
 ENGINE_TOKENS = 2**16  # source tokens that CTranslate2 is given at a time, and batches by itself
 
@@ -150,7 +150,7 @@ class Translator:
         first_line: int = 1,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first; none for one without a visible character."""
-        check_search(beam, n_best, alpha, penalty)
+        settings = Search(beam, alpha, penalty, n_best)
         if max_tokens < 1:
             raise ValueError(f"max_tokens must be 1 or more, not {max_tokens}")
         if isinstance(sentences, str | bytes | Mapping) or getattr(sentences, "ndim", 1) != 1:
@@ -168,8 +168,8 @@ class Translator:
         def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
             src, tokenizer = self.batch([sources[i] for i in batch]), self.tgt_tokenizer
             mask, longest = padding_mask(src, self.src_tokenizer.pad), [limits[i] for i in batch]
-            options = tokenizer.start, tokenizer.end, beam, alpha, penalty, n_best
-            return beam_search(self.model, src, mask, longest, *options, [begun] * len(batch), self.forbidden)
+            options = {**asdict(settings), "prefixes": [begun] * len(batch), "forbidden": self.forbidden}
+            return beam_search(self.model, src, mask, longest, tokenizer.start, tokenizer.end, **options)
 
         with (
             evaluating(self.model),  # around all batches: the first to end must not switch dropout on again
@@ -179,7 +179,7 @@ class Translator:
             if engine is not None:
                 for batch in batch_by_length(sources, ENGINE_TOKENS):
                     some = [sources[i] for i in batch], [limits[i] for i in batch]
-                    found = engine.search(*some, beam, alpha, penalty, n_best)
+                    found = engine.search(*some, settings)
                     for i, known in zip(batch, found, strict=True):
                         results[i] = known or []  # where our own search might differ
                         bar.update(bool(known))

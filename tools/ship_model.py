@@ -16,6 +16,7 @@ from typing import Any
 from annotated.data import load_corpus
 from annotated.evaluation import Results, read_scores, score_split
 from annotated.files import creating_folder, read_json, read_toml, write_json
+from annotated.search.config import Search
 from annotated.storage.model_folder import SETTINGS, WEIGHTS, load_model, save_model, training_settings
 from annotated.storage.tensor_files import read_tensors
 from annotated.training.run_folder import LOG, RunFolder
@@ -32,10 +33,10 @@ def release(run: Path, recipe: Path, out: Path) -> None:
     tables = read_toml(recipe)
     settings = training_settings(run)
     corpus = load_corpus(settings["corpus"], settings["pair"], settings["form"])
-    search = {"tokenized": settings["form"] == "tok", **tables["evaluate"], "progress": True}
+    options = settings["form"] == "tok", Search(**tables["evaluate"])
 
     def score(model: Path, split: str) -> Results:
-        return score_split(Translator.load(model, "auto"), corpus, split, **search)[0]
+        return score_split(Translator.load(model, "auto"), corpus, split, *options, progress=True)[0]
 
     first, *others = tables["card"]["splits"]
     with RunFolder(run).locked(), creating_folder(out) as folder:

@@ -23,8 +23,8 @@ def evaluate(args: argparse.Namespace) -> None:
     with located():
         translator = load_translator(args)
         corpus, split = scored_corpus(args)
-        options = {**search_settings(args), "tokenize": args.bleu_tokenize, "progress": True}
-        results, translations = score_split(translator, corpus, split, reads_tokenized(vars(args)), **options)
+        options = reads_tokenized(vars(args)), search_settings(args), args.bleu_tokenize
+        results, translations = score_split(translator, corpus, split, *options, progress=True)
         references = [normalize(line) for line in corpus[split].tgt]
         scores = {n: bootstrap(translations, references, metric=METRICS[n]()) for n in args.metric}
     try:

@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from annotated.search.config import QUANTIZATIONS, Limits, Penalty
+from annotated.search.config import ENGINES, QUANTIZATIONS, Limits, Search
 from annotated.tokenizers import KINDS
 from annotated.training.config import Preset, TrainingConfig
 from annotated.transformer.config import TransformerConfig
@@ -30,7 +30,7 @@ def add_settings(group: _ActionsContainer, settings: type) -> None:
         source = ""
     comments = dict(re.findall(r"^    (\w+): .*?  # (.+)$", source, flags=re.MULTILINE))
     for field in fields(settings):
-        if field.default is MISSING or field.name == "seed":  # --seed belongs to every command
+        if field.default is MISSING or field.name in ("seed", "n_best"):  # flags of every command, and of one
             continue
         options: dict[str, Any] = {"type": field.type}
         if field.type is bool:
@@ -76,13 +76,11 @@ def add_data(group: _ActionsContainer) -> None:
 
 def add_search(command: ArgumentParser) -> None:
     """Add the flags of a search, and of what computes it."""
-    add = command.add_argument_group("search").add_argument
-    add("--beam", type=int, default=4, help="hypotheses kept at each step; 1 searches greedily (default: 4)")
-    add("--alpha", type=float, default=0.6, help="exponent of the length penalty; 0 for none (default: 0.6)")
-    add("--penalty", choices=get_args(Penalty), default="gnmt", help="length penalty (default: gnmt): "
-        "((5 + length) / 6)^alpha (gnmt, section 6.1), or length^alpha (power)")  # fmt: skip
-    add("--engine", choices=("auto", "pytorch", "ctranslate2"), default="auto", help="library that searches "
-        "(default: auto): CTranslate2 is faster on a CPU, and auto takes it for many sentences")  # fmt: skip
+    group = command.add_argument_group("search")
+    add_settings(group, Search)
+    add = group.add_argument
+    add("--engine", choices=ENGINES, default="auto", help="library that searches (default: auto): "
+        "CTranslate2 is faster on a CPU, and auto takes it for many sentences")  # fmt: skip
     add("--quantization", choices=QUANTIZATIONS, default="float32", help="number format of the matrices in "
         "CTranslate2 (default: float32)")  # fmt: skip
     add_settings(command.add_argument_group("limits"), Limits)
@@ -165,8 +163,8 @@ def translate(command: ArgumentParser) -> None:
     add("files", type=Path, nargs="*", default=[Path("-")], metavar="FILE", help="text to translate, a "
         "sentence a line; standard input if none is named, or for -")  # fmt: skip
     add("--model", required=True, help=MODEL)
-    add("--n-best", type=int, help="number of translations of each line, best first, in three columns with "
-        "tabs between them: number of the line, score, translation")  # fmt: skip
+    add("--n-best", type=int, default=SUPPRESS, help="number of translations of each line, best first, in "
+        "three columns with tabs between them: number of the line, score, translation")  # fmt: skip
     add_search(command)
     add_torch(command)
 

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +17,7 @@ from tqdm import tqdm
 
 from annotated.devices import find_device, say
 from annotated.files import decode_lines
+from annotated.search.config import Search
 from annotated.translator import Translator
 
 FEWEST, MOST = 16, 1000  # lines for each thread that are translated together: at first, and at most later
@@ -48,12 +50,12 @@ def translate_lines(
     translator: Translator, lines: list[str], args: argparse.Namespace, first_line: int, number: int
 ) -> list[str]:
     """Translate lines to what is printed; with --n-best, rows whose lines count from `number` on."""
-    search = search_settings(args)
-    if args.n_best is None:
-        return translator.translate(lines, **search, first_line=first_line)
-    found = translator.search(lines, **search, n_best=args.n_best, first_line=first_line)
+    found = translator.search(lines, **asdict(search_settings(args)), first_line=first_line)
+    decode = translator.tgt_tokenizer.decode
+    if "n_best" not in args:
+        return [decode(best[0].tokens) if best else "" for best in found]
     return [
-        f"{number + i}\t{hypothesis.score:.4f}\t{translator.tgt_tokenizer.decode(hypothesis.tokens)}"
+        f"{number + i}\t{hypothesis.score:.4f}\t{decode(hypothesis.tokens)}"
         for i, best in enumerate(found)
         for hypothesis in best
     ]
@@ -66,9 +68,9 @@ def load_translator(args: argparse.Namespace) -> Translator:
     return Translator.load(args.model, find_device(args.device), **options)
 
 
-def search_settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the flags of a search."""
-    return {name: getattr(args, name) for name in ("beam", "alpha", "penalty")}
+def search_settings(args: argparse.Namespace) -> Search:
+    """Return what the flags say of the search."""
+    return Search(**{field.name: getattr(args, field.name) for field in fields(Search) if field.name in args})
 
 
 @contextmanager

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from annotated.files import creating_folder, require
 from annotated.interop.export import POSITIONS, check_exportable, vocabulary, write_readme
-from annotated.search.beam import Hypothesis, length_penalty
-from annotated.search.config import QUANTIZATIONS, Penalty
+from annotated.search.beam import Hypothesis
+from annotated.search.config import QUANTIZATIONS, Search
 from annotated.storage.model_folder import weights
 from annotated.storage.tensor_files import digest
 from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer, save_tokenizer
@@ -154,21 +154,16 @@ class CTranslate2Engine:
         )
 
     def search(
-        self,
-        sources: list[list[int]],
-        limits: list[int],
-        beam: int,
-        alpha: float,
-        penalty: Penalty,
-        n_best: int,
+        self, sources: list[list[int]], limits: list[int], settings: Search
     ) -> list[list[Hypothesis] | None]:
         """Return the hypotheses of each source as `beam_search` finds them; None where they might differ.
 
         Sources include their symbols, which CTranslate2 adds itself; limits count the end symbol.
         """
         hypotheses: list[list[Hypothesis] | None] = [None] * len(sources)
-        exact = alpha == 0 and beam > 1  # ours goes on until no other hypothesis can be better
-        if exact and n_best > 1:
+        beam = settings.beam
+        exact = settings.alpha == 0 and beam > 1  # ours goes on until no other hypothesis can be better
+        if exact and settings.n_best > 1:
             return hypotheses
         # With alpha 0 a result does not show when its search stopped, so a call has one limit to stop it.
         groups: dict[int, list[int]] = {}
@@ -192,24 +187,22 @@ class CTranslate2Engine:
                 return_end_token=True,
             )
             for i, result in zip(group, results, strict=True):
-                hypotheses[i] = self.rank(result, limits[i], alpha, penalty, n_best)
+                hypotheses[i] = self.rank(result, limits[i], settings)
         return hypotheses
 
-    def rank(
-        self, result: Any, limit: int, alpha: float, penalty: Penalty, n_best: int
-    ) -> list[Hypothesis] | None:
+    def rank(self, result: Any, limit: int, settings: Search) -> list[Hypothesis] | None:
         """Return the best hypotheses of a sentence; None where ours might be others."""
         ended = []
         for (*pieces, last), log_prob in zip(result.hypotheses, result.scores, strict=True):
             if last != SPECIALS[END] or not self.never.isdisjoint(pieces):
                 return None
-            score = log_prob / length_penalty(len(pieces) + 1, alpha, penalty)
+            score = settings.score(log_prob, len(pieces) + 1)
             ended.append(Hypothesis(tuple(self.tgt_ids[piece] for piece in pieces), log_prob, score))
         longest = 1 + max(len(hypothesis.tokens) for hypothesis in ended)  # the step that ended the search
         # What ended but was not returned is no likelier than all that was, and no longer than the longest.
-        least = min(hypothesis.log_prob for hypothesis in ended) / length_penalty(longest, alpha, penalty)
-        best = sorted(ended, key=lambda hypothesis: -hypothesis.score)[:n_best]
-        known = longest < limit and len(best) == n_best and best[-1].score >= least
+        least = settings.score(min(hypothesis.log_prob for hypothesis in ended), longest)
+        best = sorted(ended, key=lambda hypothesis: -hypothesis.score)[: settings.n_best]
+        known = longest < limit and len(best) == settings.n_best and best[-1].score >= least
         return best if known else None
 
 

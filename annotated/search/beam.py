@@ -13,7 +13,7 @@ from torch import Tensor
 
 from annotated.modes import evaluating
 from annotated.search.cache import DecoderCache
-from annotated.search.config import EXTRA_TOKENS, Penalty, check_search
+from annotated.search.config import EXTRA_TOKENS, Penalty, Search
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.model import EncoderDecoder
 
@@ -37,16 +37,6 @@ class Candidate:
     tokens: tuple[int, ...]  # all generated so far, the newest last
     log_prob: float
     fate: Fate
-
-
-def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> float:
-    """Compute the divisor of the log-probability of `length` tokens, the end symbol counted.
-
-    "gnmt" is ((5 + length) / 6)^alpha, of Wu et al. 2016, which section 6.1 uses with alpha 0.6; "power" is
-    length^alpha, as in Hugging Face and CTranslate2.
-    """
-    base = {"gnmt": (5 + length) / 6, "power": float(length)}
-    return base[penalty] ** alpha
 
 
 def beam_search(
@@ -83,10 +73,12 @@ def beam_search(
         watch: called after each step for each sentence with its index in the batch and its candidates,
             likeliest first; `plots.plot_beam` draws them as a tree.
 
-    Raises ValueError as `check_search` does, for a limit below 1, and for prefixes with the end symbol or
-    forbidden tokens.
+    Raises ValueError as `Search` does, for a limit below 1, and for prefixes with the end symbol or forbidden
+    tokens.
     """
-    check_search(beam, n_best, alpha, penalty)
+    settings = Search(beam, alpha, penalty, n_best)
+    if not len(src):
+        return []
     if src_mask is None:
         src_mask = src.new_ones(1, 1, src.size(1), dtype=torch.bool)
     src_mask = src_mask.expand(len(src), 1, src.size(1))
@@ -103,9 +95,9 @@ def beam_search(
             )
         limit = max(min(limit, model.max_positions or limit), len(prefix) + 1)
         watcher = None if watch is None else partial(watch, i)
-        searches.append(SentenceSearch(limit, beam, n_best, alpha, penalty, tuple(prefix), watcher))
+        searches.append(SentenceSearch(settings, limit, tuple(prefix), end_symbol, watcher))
     with evaluating(model):
-        run_beams(model, src, src_mask, searches, beam, start_symbol, end_symbol, forbidden)
+        run_beams(model, src, src_mask, searches, start_symbol, forbidden)
     return [search.best() for search in searches]
 
 
@@ -113,42 +105,54 @@ def beam_search(
 class SentenceSearch:
     """The search of one sentence: its rules and its finished hypotheses."""
 
+    settings: Search
     limit: int  # of tokens, the end symbol counted
-    beam: int
-    n_best: int
-    alpha: float
-    penalty: Penalty
     prefix: tuple[int, ...]
+    end_symbol: int
     watch: Callable[[list[Candidate]], None] | None = None
     finished: list[Hypothesis] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.largest_penalty = length_penalty(self.limit, self.alpha, self.penalty)
-
-    def forced_token(self, length: int, end_symbol: int) -> int | None:
+    def forced_token(self, length: int) -> int | None:
         """Return the only token allowed after `length` tokens; None if all are."""
         if length < len(self.prefix):
             return self.prefix[length]
-        return end_symbol if length + 1 >= self.limit else None
+        return self.end_symbol if length + 1 >= self.limit else None
 
     def finish(self, tokens: Sequence[int], log_prob: float) -> None:
         """Add a finished hypothesis; `log_prob` includes the end symbol, `tokens` do not."""
-        score = log_prob / length_penalty(len(tokens) + 1, self.alpha, self.penalty)
+        score = self.settings.score(log_prob, len(tokens) + 1)
         self.finished.append(Hypothesis(tuple(tokens), log_prob, score))
 
     def best(self) -> list[Hypothesis]:
         """Return the `n_best` finished hypotheses, best first."""
-        return sorted(self.finished, key=lambda hypothesis: -hypothesis.score)[: self.n_best]
+        return sorted(self.finished, key=lambda hypothesis: -hypothesis.score)[: self.settings.n_best]
 
     def is_done(self, length: int, log_prob: float) -> bool:
         """Decide whether to stop, from the length and log-probability of the best unfinished hypothesis."""
         if length >= self.limit or log_prob == -torch.inf:
             return True
-        if self.alpha > 0 and len(self.finished) >= self.beam:
+        if self.settings.alpha > 0 and len(self.finished) >= self.settings.beam:
             return True
         # At best it grows to the limit, and every further token has probability 1.
-        best_possible = log_prob / self.largest_penalty
-        return len(self.finished) >= self.n_best and self.best()[-1].score >= best_possible
+        best_possible = self.settings.score(log_prob, self.limit)
+        return len(self.finished) >= self.settings.n_best and self.best()[-1].score >= best_possible
+
+    def candidates(self, begun: Tensor, token: Tensor, log_probs: Tensor) -> list[Candidate]:
+        """List the possible continuations for `watch`.
+
+        `begun` (2k, length) are the hypotheses continued, by `token` (2k,); `log_probs` (2k,) fall.
+        """
+        found, kept, k = [], 0, self.settings.beam
+        steps = zip(begun.tolist(), token.tolist(), log_probs.tolist(), strict=True)
+        for rank, (row, new, log_prob) in enumerate(steps):
+            if new == self.end_symbol:
+                fate: Fate = "ended" if rank < k else "dropped"
+            else:
+                fate = "kept" if kept < k else "dropped"
+                kept += 1
+            if log_prob > -torch.inf:
+                found.append(Candidate((*row, new), log_prob, fate))
+        return found
 
 
 def run_beams(
@@ -156,9 +160,7 @@ def run_beams(
     src: Tensor,
     src_mask: Tensor,
     searches: list[SentenceSearch],
-    k: int,
     start_symbol: int,
-    end_symbol: int,
     forbidden: Sequence[int],
 ) -> None:
     """Search all sentences side by side until each is done.
@@ -174,6 +176,7 @@ def run_beams(
     The attention of a variant may go by where a token stands in the cache, as rotary positions do. There each
     hypothesis has a row of its own, which is copied when it branches.
     """
+    k, end_symbol = searches[0].settings.beam, searches[0].end_symbol
     memory = model.encode(src, src_mask)  # (B, src_len, d_model)
     tree = all(type(layer.self_attn) is MultiHeadedAttention for layer in model.decoder.layers)
     if not tree:
@@ -192,7 +195,7 @@ def run_beams(
         log_probs = next_log_probs(model, memory, src_mask, tokens, mask, cache)  # (B, k, V)
         log_probs[..., list(forbidden)] = -torch.inf
         for i, search in enumerate(searches):
-            if (forced := search.forced_token(length - 1, end_symbol)) is not None:
+            if (forced := search.forced_token(length - 1)) is not None:
                 only = log_probs[i, :, forced].clone()
                 log_probs[i] = -torch.inf
                 log_probs[i, :, forced] = only
@@ -204,7 +207,7 @@ def run_beams(
             searches[i].finish(tokens[i, origin[i, j], 1:].tolist(), best[i, j].item())
         for i, search in enumerate(searches):
             if search.watch is not None:
-                search.watch(list_candidates(tokens[i, origin[i], 1:], token[i], best[i], end_symbol, k))
+                search.watch(search.candidates(tokens[i, origin[i], 1:], token[i], best[i]))
         scores, slot = best.masked_fill(token == end_symbol, -torch.inf).topk(k)  # (B, k)
         origin, token = origin.gather(1, slot), token.gather(1, slot)
 
@@ -252,23 +255,3 @@ def best_continuations(scores: Tensor, log_probs: Tensor, count: int) -> tuple[T
     totals = (scores.unsqueeze(-1) + top).flatten(1)  # (B, k * count)
     best, index = totals.topk(min(count, totals.size(1)))  # (B, count)
     return best, index // top.size(-1), token.flatten(1).gather(1, index)
-
-
-def list_candidates(
-    begun: Tensor, token: Tensor, log_probs: Tensor, end_symbol: int, k: int
-) -> list[Candidate]:
-    """List a sentence's possible continuations for `watch`.
-
-    `begun` (2k, length) are the hypotheses continued, `token` (2k,) the tokens, `log_probs` (2k,) falling.
-    """
-    found, kept = [], 0
-    steps = zip(begun.tolist(), token.tolist(), log_probs.tolist(), strict=True)
-    for rank, (row, new, log_prob) in enumerate(steps):
-        if new == end_symbol:
-            fate: Fate = "ended" if rank < k else "dropped"
-        else:
-            fate = "kept" if kept < k else "dropped"
-            kept += 1
-        if log_prob > -torch.inf:
-            found.append(Candidate((*row, new), log_prob, fate))
-    return found

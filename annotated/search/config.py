@@ -15,19 +15,42 @@ MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses
 MAX_ALPHA = 10  # a penalty of any length is then a finite number
 
 Penalty = Literal["gnmt", "power"]
+ENGINES = ("auto", "pytorch", "ctranslate2")
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")  # of the matrices in CTranslate2
 
 
-def check_search(beam: int, n_best: int, alpha: float, penalty: str) -> None:
-    """Raise ValueError for a search that cannot be: a beam beyond 256, an alpha outside 0 to 10."""
-    if not (isinstance(beam, Integral) and isinstance(n_best, Integral)):
-        raise ValueError(f"beam and n_best must be whole numbers, not {beam!r} and {n_best!r}")
-    if not 1 <= n_best <= beam <= MAX_BEAM:
-        raise ValueError(f"1 <= n_best <= beam <= {MAX_BEAM} must hold, but n_best={n_best} and beam={beam}")
-    if not 0 <= alpha <= MAX_ALPHA:
-        raise ValueError(f"alpha must be from 0 to {MAX_ALPHA}, not {alpha}")
-    if penalty not in get_args(Penalty):
-        raise ValueError(f"penalty must be one of {', '.join(get_args(Penalty))}, not {penalty!r}")
+def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> float:
+    """Compute the divisor of the log-probability of `length` tokens, the end symbol counted.
+
+    "gnmt" is ((5 + length) / 6)^alpha, of Wu et al. 2016, which section 6.1 uses with alpha 0.6; "power" is
+    length^alpha, as in Hugging Face and CTranslate2.
+    """
+    base = {"gnmt": (5 + length) / 6, "power": float(length)}
+    return base[penalty] ** alpha
+
+
+@dataclass(frozen=True)
+class Search:
+    """The settings of a beam search. Raises ValueError for those that cannot be."""
+
+    beam: int = 4  # hypotheses kept at each step; 1 searches greedily
+    alpha: float = 0.6  # exponent of the length penalty; 0 for none
+    penalty: Penalty = "gnmt"  # ((5 + length) / 6)^alpha (gnmt, section 6.1), or length^alpha (power)
+    n_best: int = 1  # hypotheses returned of each sentence
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.beam, Integral) and isinstance(self.n_best, Integral)):
+            raise ValueError(f"beam and n_best must be whole numbers, not {self.beam!r} and {self.n_best!r}")
+        if not 1 <= self.n_best <= self.beam <= MAX_BEAM:
+            raise ValueError(f"1 <= n_best <= beam <= {MAX_BEAM} must hold for {self}")
+        if not 0 <= self.alpha <= MAX_ALPHA:
+            raise ValueError(f"alpha must be from 0 to {MAX_ALPHA}, not {self.alpha}")
+        if self.penalty not in get_args(Penalty):
+            raise ValueError(f"penalty must be one of {', '.join(get_args(Penalty))}, not {self.penalty!r}")
+
+    def score(self, log_prob: float, length: int) -> float:
+        """Divide the log-probability of `length` tokens by the length penalty."""
+        return log_prob / length_penalty(length, self.alpha, self.penalty)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from annotated import translator as translating
 from annotated.attention_maps import capture_attention
 from annotated.data import load_corpus
 from annotated.interop import ctranslate2 as engine_module
+from annotated.search.config import Search
 from annotated.storage.model_folder import load_model, save_model
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.parts import Parts, variant
@@ -137,7 +138,7 @@ def test_a_short_limit_beside_long_ones(learned):
     sources, engine = [theirs.encode(text) for text in ENGLISH], theirs.load_engine()
     length = len(theirs.search(ENGLISH[:1])[0][0].tokens) + 1
     for limit in (length // 2, length):  # ours makes every hypothesis end there
-        found, *others = engine.search(sources, [limit, 99, 99], 4, 0.6, "gnmt", 1)
+        found, *others = engine.search(sources, [limit, 99, 99], Search())
         assert found is None
         assert None not in others
 

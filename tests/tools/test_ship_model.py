@@ -17,6 +17,7 @@ from annotated.data import TokenBatches, encode_corpus, load_corpus
 from annotated.evaluation import read_scores, score_split
 from annotated.files import read_json, read_toml
 from annotated.perplexity import score_tokens
+from annotated.search.config import Search
 from annotated.storage.model_folder import (
     CONFIG,
     SETTINGS,
@@ -71,7 +72,7 @@ def test_what_is_shipped_is_what_was_scored(keep_float32, few, tmp_path, monkeyp
         monkeypatch.setattr(ship_model, "MAX_BLEU_CHANGE", -1.0)
     ship_model.release(run, recipe, made)
     scores = read_scores(made)
-    again, _ = score_split(Translator.load(made), few, "val", tokenized=False, beam=1)
+    again, _ = score_split(Translator.load(made), few, "val", False, Search(beam=1))
     assert scores == {"val": again}
     kind = torch.float32 if keep_float32 else torch.float16
     assert {tensor.dtype for tensor in read_tensors(made / WEIGHTS).values()} == {kind}
@@ -152,8 +153,8 @@ def test_a_shipped_model_scores_what_its_card_says(multi30k_folder):
     name = "multi30k-en-de"
     settings, said = training_settings(shipped_model(name)), read_scores(shipped_model(name))[SPLIT]
     corpus = load_corpus(settings["corpus"], settings["pair"], settings["form"])
-    search = {"beam": said.beam, "alpha": said.alpha, "penalty": said.penalty}
-    found, _ = score_split(load_pretrained(name), corpus, SPLIT, tokenized=False, **search)
+    search = Search(said.beam, said.alpha, said.penalty)
+    found, _ = score_split(load_pretrained(name), corpus, SPLIT, False, search)
     for score in ("bleu", "tokenized_bleu"):
         assert getattr(found, score).value == pytest.approx(getattr(said, score).value, abs=0.05)
         assert f"{getattr(said, score)}" in (shipped_model(name) / ship_model.CARD).read_text(
