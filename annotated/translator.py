@@ -248,8 +248,8 @@ class Translator:
 
     @property
     def forbidden(self) -> tuple[int, ...]:
-        """List the tokens that no translation contains: start, padding, and whatever would break the line."""
-        return (self.tgt_tokenizer.start, self.tgt_tokenizer.pad, *self.tgt_tokenizer.forbidden_ids)
+        """List the tokens that no translation contains."""
+        return self.tgt_tokenizer.never_generated
 
     # ---- attention
 

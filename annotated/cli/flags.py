@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from annotated.search.config import ENGINES, QUANTIZATIONS, Limits, Search
-from annotated.tokenizers import KINDS
-from annotated.training.config import Preset, TrainingConfig
+from annotated.tokenizers import KINDS, SUBWORDS
+from annotated.training.config import ErrorRate, Preset, TrainingConfig
 from annotated.transformer.config import TransformerConfig
 
 MODEL = "model folder, or name of a shipped model"
@@ -131,7 +131,7 @@ def train(command: ArgumentParser) -> None:
     add("--src-tokenizer", choices=KINDS, help="units of the source, if not those of --tokenizer")
     add("--tgt-tokenizer", choices=KINDS, help="units of the target, if not those of --tokenizer")
     add("--vocab", type=int, help="number of tokens at most, shared by both sides if all embeddings are tied "
-        "(default: 8000 subwords; all words that occur twice; all chars and spaces)")  # fmt: skip
+        f"(default: {SUBWORDS} subwords; all words that occur twice; all chars and spaces)")  # fmt: skip
     add("--cache", type=Path, metavar="FOLDER", help="folder for the encoded text, shared by processes and "
         "later runs; without it, each process keeps it in memory")  # fmt: skip
     data = command.add_argument_group("data")
@@ -184,7 +184,7 @@ def evaluate(command: ArgumentParser) -> None:
     add("--model", required=True, help=MODEL)
     add("--split", help="part of the corpus (default: val)")
     add("--bleu-tokenize", metavar="NAME", help="sacreBLEU's tokenizer: 13a, zh, ... (default: by language)")
-    add("--metric", action="append", default=[], choices=("wer", "cer", "exact", "ser"), help="a score in "
+    add("--metric", action="append", default=[], choices=get_args(ErrorRate), help="a score in "
         "addition, again for another: edits per 100 words or tokens (wer) or characters (cer), percentage of "
         "sentences that are right (exact) or wrong (ser)")  # fmt: skip
     add("--save", type=Path, metavar="FILE", help="file for the translations too")

@@ -118,7 +118,7 @@ class TokenBatches:
         if widths[longest] > max_tokens:
             raise ValueError(
                 f"{pairs.name}, line {pairs.lines[longest]}: {widths[longest]:,} tokens do not fit into a "
-                f"batch of max_tokens={max_tokens:,}; raise it, or drop long pairs with max_len"
+                f"batch of max_tokens={max_tokens:,}; raise it, or drop long pairs with max_sentence"
             )
         descending, end = -np.sort(-widths), 0
         self._ends: list[int] = []  # of each batch, in pairs sorted from long to short

@@ -29,10 +29,10 @@ def encode_corpus(
     text: ParallelText,
     src_tokenizer: Tokenizer,
     tgt_tokenizer: Tokenizer,
-    max_len: int | None = None,
+    max_sentence: int | None = None,
     cache: str | Path | None = None,
 ) -> EncodedPairs:
-    """Encode `text`, and drop and count the pairs with more than `max_len` tokens on a side.
+    """Encode `text`, and drop and count the pairs with more than `max_sentence` tokens on a side.
 
     `<s>` and `</s>` are not counted. With a folder `cache`, ids are kept there under a checksum of text and
     tokenizers, and memory-mapped by all processes. Raises ValueError if no pair is left.
@@ -46,15 +46,15 @@ def encode_corpus(
         write = partial(save_rows, name="ids", packed=PackedTokens, src=src, tgt=tgt, lines=text.lines)
         src, tgt, _ = load_rows(cached_folder(cache, "ids", key, write), "ids", PackedTokens)
     pairs = EncodedPairs(src, tgt, text.lines, text.name, text.dropped)
-    if max_len is None:
+    if max_sentence is None:
         return pairs
     symbols = len(src_tokenizer.before + src_tokenizer.after)
-    kept = np.maximum(pairs.src.lengths - symbols, pairs.tgt.lengths - 2) <= max_len
+    kept = np.maximum(pairs.src.lengths - symbols, pairs.tgt.lengths - 2) <= max_sentence
     if kept.all():
         return pairs
     if not kept.any():
-        raise ValueError(f"{text.name}: none of {len(text):,} pairs has at most {max_len} tokens a side")
-    dropped = text.without({f"more than {max_len} tokens": np.flatnonzero(~kept).tolist()}).dropped
+        raise ValueError(f"{text.name}: none of {len(text):,} pairs has at most {max_sentence} tokens a side")
+    dropped = text.without({f"more than {max_sentence} tokens": np.flatnonzero(~kept).tolist()}).dropped
     return replace(pairs.take(np.flatnonzero(kept)), dropped=dropped)
 
 
@@ -86,7 +86,7 @@ class SubwordDropout:
     src_tokenizer: Tokenizer
     tgt_tokenizer: Tokenizer
     rate: float
-    max_len: int  # tokens; what would have more stays as it is
+    max_sentence: int  # tokens; what would have more stays as it is
 
     def __post_init__(self) -> None:
         for tokenizer in (self.src_tokenizer, self.tgt_tokenizer):
@@ -97,4 +97,4 @@ class SubwordDropout:
         first = next((i for i, token in enumerate(ids) if token > UNK), len(ids))
         last = len(ids) - next((i for i, token in enumerate(reversed(ids)) if token > UNK), 0)
         cut = tokenizer.encode(tokenizer.decode(ids), self.rate, random)
-        return [*ids[:first], *cut, *ids[last:]] if len(cut) <= self.max_len else ids
+        return [*ids[:first], *cut, *ids[last:]] if len(cut) <= self.max_sentence else ids

@@ -24,7 +24,7 @@ from annotated.search.beam import Hypothesis
 from annotated.search.config import QUANTIZATIONS, Search
 from annotated.storage.model_folder import weights
 from annotated.storage.tensor_files import digest
-from annotated.tokenizers import END, PAD, SPECIALS, START, Tokenizer, save_tokenizer
+from annotated.tokenizers import END, SPECIALS, START, Tokenizer, save_tokenizer
 from annotated.transformer.model import EncoderDecoder
 from annotated.transformer.positions import sinusoids
 
@@ -130,7 +130,7 @@ class CTranslate2Engine:
             raise ValueError(f"engine='ctranslate2' computes on the CPU, but the model is on {device}")
         self.src_pieces, self.tgt_pieces = vocabulary(src_tokenizer), vocabulary(tgt_tokenizer)
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
-        self.never = {self.tgt_pieces[i] for i in (START, PAD, *tgt_tokenizer.forbidden_ids)}
+        self.never = {self.tgt_pieces[i] for i in tgt_tokenizer.never_generated}
         self.before, self.after = len(src_tokenizer.before), len(src_tokenizer.after)
         self.positions = model.max_positions or POSITIONS
         self.tensors, self.attributes = contents(model)

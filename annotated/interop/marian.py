@@ -195,7 +195,7 @@ def to_marian(
             raise ValueError(f"{name} is {ours!r}; Marian's models have {value!r}")
     src, tgt = vocabulary(src_tokenizer), vocabulary(tgt_tokenizer)
     symbols = dict(zip(SYMBOLS, (START, END, PAD), strict=True)) | {"forced_eos_token_id": END}
-    never = [[token] for token in (START, PAD, *tgt_tokenizer.forbidden_ids)]
+    never = [[token] for token in tgt_tokenizer.never_generated]
     tokenizer_settings = {
         "tokenizer_class": "MarianTokenizer",
         "eos_token": SPECIALS[END],

@@ -18,6 +18,7 @@ __all__ = [
     "PAD",
     "SPECIALS",
     "START",
+    "SUBWORDS",
     "UNK",
     "CharacterTokenizer",
     "MarianTokenizer",
@@ -33,6 +34,7 @@ __all__ = [
 
 # What can be learned. In a file, "kind" names the class that reads it, as it did in every version.
 KINDS = ("subwords", "words", "chars", "spaces")
+SUBWORDS = 8000  # learned where no number is asked for
 
 
 def train_tokenizer(
@@ -44,7 +46,7 @@ def train_tokenizer(
     Raises ValueError for another kind, and as each tokenizer's `train` does.
     """
     if kind == "subwords":
-        return SentencePieceTokenizer.train(sentences, 8000 if vocab_size is None else vocab_size)
+        return SentencePieceTokenizer.train(sentences, SUBWORDS if vocab_size is None else vocab_size)
     if kind == "chars":
         return CharacterTokenizer.train(sentences, vocab_size)
     if kind == "words":

@@ -55,20 +55,21 @@ class Tokenizer(ABC):
 
     Attributes:
         before, after: ids that the encoder reads before and after a sentence.
-        forbidden_ids: ids that search must not generate, because they would break the line.
+        never_generated: ids that no translation contains: `<s>`, padding, and what would break the line.
     """
 
     kind: ClassVar[str]
     start, end, pad, unk = START, END, PAD, UNK
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = (END,)
-    forbidden_ids: tuple[int, ...] = ()
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         """Number the tokens in order. Raises ValueError for one twice, or other symbols than the four."""
         if tuple(vocabulary[:4]) != SPECIALS:
             raise ValueError(f"a vocabulary must begin with {SPECIALS}, not {tuple(vocabulary[:4])}")
         self.vocabulary = list(vocabulary)
+        breaks = (i for i, piece in enumerate(self.vocabulary) if re.search("[\r\n]|^<0x0[AD]>$", piece))
+        self.never_generated = (START, PAD, *breaks)
         # Without the symbols: text that spells them out must not produce them.
         self._ids = {piece: i for i, piece in enumerate(self.vocabulary) if i > UNK}
         if len(self._ids) + len(SPECIALS) < len(self.vocabulary):

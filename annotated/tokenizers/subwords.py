@@ -63,9 +63,6 @@ class Subwords(Tokenizer):
             vocabulary = [self._processor.id_to_piece(i) for i in range(len(self._processor))]
         super().__init__(vocabulary)
         self.model = model
-        self.forbidden_ids = tuple(
-            i for i, piece in enumerate(vocabulary) if re.search("[\r\n]|^<0x0[AD]>$", piece)
-        )
 
     def _save(self, folder: Path, name: str, **settings: Any) -> None:
         """Write `name.model`, and `name.json` with the kind, the settings and the model's checksum."""

@@ -1,6 +1,5 @@
 """Words as tokens, cut by spaCy's rules or at white space, and characters for spelling."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -106,7 +105,6 @@ class CharacterTokenizer(Tokenizer):
     def __init__(self, characters: Sequence[str]) -> None:
         """Number the `characters` in order, from 4 on."""
         super().__init__([*SPECIALS, *characters])
-        self.forbidden_ids = tuple(i for i, token in enumerate(self.vocabulary) if re.search("[\r\n]", token))
 
     @classmethod
     def train(cls, sentences: Iterable[str], vocab_size: int | None = None) -> Self:

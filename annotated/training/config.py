@@ -6,7 +6,8 @@ from typing import Any, Literal
 from annotated.settings import check_fields
 
 Preset = Literal["tiny", "base", "big"]
-MetricName = Literal["loss", "bleu", "chrf", "wer", "cer", "exact", "ser"]
+ErrorRate = Literal["wer", "cer", "exact", "ser"]
+MetricName = Literal["loss", "bleu", "chrf", ErrorRate]
 
 CAN_BE_0 = ("warmup", "patience", "save_every", "average", "seed")
 

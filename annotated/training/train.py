@@ -19,7 +19,7 @@ from annotated.files import cached_folder
 from annotated.modes import default_torch_state
 from annotated.older import current_settings
 from annotated.storage.model_folder import find_model, load_model, reads_tokenized
-from annotated.tokenizers import KINDS, Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
+from annotated.tokenizers import KINDS, SUBWORDS, Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 from annotated.tokenizers.subwords import MOST_LINES
 from annotated.training.config import TEXT, Preset, TrainingConfig
 from annotated.training.distributed import broadcast, process_group, raise_on_all_ranks
@@ -127,7 +127,7 @@ def train(
         "tokenizer": tokenizer,
         "src_tokenizer": src_tokenizer,
         "tgt_tokenizer": tgt_tokenizer,
-        "vocab": 8000 if vocab is None and {*kinds} == {"subwords"} else vocab,  # its default
+        "vocab": SUBWORDS if vocab is None and {*kinds} == {"subwords"} else vocab,  # its default
         "preset": preset,
         "init_from": init_from and str(init_from),
         "keep_equal": keep_equal,

@@ -85,7 +85,7 @@ def translate_greedily(
     """
     device = next(model.parameters()).device
     # `<unk>` would be right wherever the reference has a word that is not in the vocabulary.
-    never = (tokenizer.start, tokenizer.pad, tokenizer.unk, *tokenizer.forbidden_ids)
+    never = (*tokenizer.never_generated, tokenizer.unk)
     hypotheses: list[str] = []
     references: list[str] = []
     for batch in batches:

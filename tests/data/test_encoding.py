@@ -54,13 +54,13 @@ def test_packed_sentences_are_the_sentences(sentences):
 def test_encoding_adds_the_symbols_and_drops_long_pairs():
     text = ParallelText(["a b", "a b c", "a"], ["x y", "y", "x y z"], [1, 4, 9], "mine", {"an empty side": 2})
     words = WordTokenizer(list("abcxyz"), None)
-    pairs = encode_corpus(text, words, words, max_len=2)
+    pairs = encode_corpus(text, words, words, max_sentence=2)
     assert (list(pairs.src), list(pairs.tgt), list(pairs.lines)) == ([[4, 5, 1]], [[0, 7, 8, 1]], [1])
     why = "more than 2 tokens, first in line 4: 'a b c' | 'y'"
     assert pairs.report() == f"mine: 1 pair\n  dropped 2: an empty side\n  dropped 2: {why}"
     assert len(encode_corpus(text, words, words)) == 3
     with pytest.raises(ValueError, match="none of 3 pairs has at most 0 tokens"):
-        encode_corpus(text, words, words, max_len=0)
+        encode_corpus(text, words, words, max_sentence=0)
 
 
 def test_each_side_has_its_own_tokenizer(subwords, monkeypatch):
@@ -74,7 +74,7 @@ def test_each_side_has_its_own_tokenizer(subwords, monkeypatch):
 
 def test_cached_pairs_are_those_that_were_encoded(subwords, tmp_path, monkeypatch):
     characters = CharacterTokenizer.train(TEXT.tgt)
-    plain = encode_corpus(TEXT, subwords, characters, max_len=40)
+    plain = encode_corpus(TEXT, subwords, characters, max_sentence=40)
     assert encode_corpus(TEXT, subwords, characters, 40, tmp_path) == plain
     with monkeypatch.context() as patch:  # now nothing is encoded
         patch.setattr(SentencePieceTokenizer, "encode_batch", None)

@@ -53,7 +53,7 @@ def test_a_new_character_is_unknown(tokenizer):
 
 def test_a_line_break_is_never_generated():
     tokenizer = CharacterTokenizer.train(["a\r\nb\n"])
-    assert {tokenizer.vocabulary[i] for i in tokenizer.forbidden_ids} == {"\r\n", "\n"}
+    assert {tokenizer.vocabulary[i] for i in tokenizer.never_generated} == {"<s>", "<blank>", "\r\n", "\n"}
 
 
 @pytest.mark.parametrize("form", ["saved", "pickled"])

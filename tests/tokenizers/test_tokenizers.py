@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotated.tokenizers import (
+    PAD,
     SPECIALS,
+    START,
     SentencePieceTokenizer,
     WordTokenizer,
     load_tokenizer,
@@ -77,16 +79,16 @@ def test_lone_surrogates_become_replacement_characters(tokenizer, text):
     assert tokenizer.decode(tokenizer.encode(text)) == expected
 
 
-def test_forbidden_ids_are_those_that_break_the_line(tokenizer):
+def test_what_breaks_the_line_is_never_generated(tokenizer):
     breaking = [i for i in range(len(tokenizer)) if set("\r\n") & set(tokenizer.decode([i]))]
     assert breaking
-    assert list(tokenizer.forbidden_ids) == breaking
+    assert list(tokenizer.never_generated) == [START, PAD, *breaking]
 
 
 def test_no_piece_holds_a_line_break_even_if_the_text_is_full_of_them():
     with pytest.warns(UserWarning, match="fewer than the 500"):
         tokenizer = SentencePieceTokenizer.train(["one\rtwo\nthree\r\n"] * 50, 500)
-    assert [tokenizer.decode([i]) for i in tokenizer.forbidden_ids] == ["\n", "\r"]
+    assert [tokenizer.decode([i]) for i in tokenizer.never_generated] == ["", "", "\n", "\r"]
     assert tokenizer.decode(tokenizer.encode("one\rtwo\nthree\r\n")) == "one\rtwo\nthree\r\n"
 
 
@@ -167,7 +169,7 @@ def test_words_are_ordered_by_frequency_and_rare_ones_are_unknown():
     assert tokenizer.pieces(range(len(tokenizer))) == [*SPECIALS, "b", "a"]
     assert tokenizer.encode("a b rare new <s> <blank>") == [5, 4, 3, 3, 3, 3]
     assert tokenizer.decode([0, 5, 4, 3, 1, 2]) == "a b <unk>"
-    assert tokenizer.forbidden_ids == ()
+    assert tokenizer.never_generated == (START, PAD)
 
 
 def test_words_in_lower_case():
