@@ -24,8 +24,10 @@ def explore_attention(maps: AttentionMaps, src_tokens: Tokens, tgt_tokens: Token
     tokens are those that the decoder read. Menus and caption count layers and heads from 1; the parameters
     `kind`, `layer` and `head` count from 0. The last layer's cross-attention is shown first.
 
-    Raises ValueError where a map's size is not that of its tokens.
+    Raises ValueError where there is no map, or a map's size is not that of its tokens.
     """
+    if not maps:
+        raise ValueError("there is no map to explore")
     for (kind, _), weights in maps.items():
         queries = src_tokens if kind == "encoder" else tgt_tokens
         keys = tgt_tokens if kind == "decoder" else src_tokens

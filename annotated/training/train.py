@@ -122,7 +122,7 @@ def train(
         keep_equal = keeps_equal(*kinds)
     if init_from is not None and Path(init_from).expanduser().is_dir():
         init_from = Path(init_from).expanduser().absolute()
-    model_settings, config = split_settings(preset, current_settings(settings))
+    model_settings, config = split_settings(preset, settings)
     record: Settings = {
         "tokenizer": tokenizer,
         "src_tokenizer": src_tokenizer,
@@ -263,9 +263,9 @@ def split_settings(preset: str, settings: Settings) -> tuple[Settings, TrainingC
     plain = {name: value.item() if hasattr(value, "item") else value for name, value in settings.items()}
     names = {field.name for field in fields(TransformerConfig)} - {"src_vocab", "tgt_vocab"}
     model_settings = {name: plain.pop(name) for name in [*plain] if name in names}
-    if unknown := plain.keys() - {field.name for field in fields(TrainingConfig)}:
+    if unknown := plain.keys() - {field.name for field in fields(TrainingConfig)} - {"bleu_every"}:
         raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
-    return model_settings, getattr(TrainingConfig, preset)(**plain)
+    return model_settings, getattr(TrainingConfig, preset)(**current_settings(plain))
 
 
 def split_notes(notes: Settings) -> Settings:

@@ -130,6 +130,7 @@ def test_the_menus_offer_what_there_is(maps) -> None:
     [
         ({("cross", 0): torch.rand(2, 3, 2)}, r"2 queries \(down\) and 3 keys"),  # the two sides swapped
         ({("encoder", 0): torch.rand(2, 2, 2)}, "3 queries"),
+        ({}, "no map"),
     ],
 )
 def test_maps_that_cannot_be_explored_are_refused(maps, message: str) -> None:

@@ -54,6 +54,12 @@ def test_an_older_run_is_a_model_and_its_checkpoints_are_too(run):
     assert annotated.Translator.load(checkpoint).model.config == translate.model.config
 
 
+@pytest.mark.parametrize("name", ["tensorboard", "variant"])
+def test_a_setting_of_an_older_version_is_unknown_in_python(name, tmp_path):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+        annotated.train(TEXT, tmp_path / "run", **{name: True})
+
+
 def of_0_2_0(progress):
     older = of_the_days_before_0_3_0(progress)
     return {**{k: v for k, v in older.items() if k not in ("validation_rank", "metric")}, "log_bytes": 9}
