@@ -10,6 +10,7 @@ from annotated.data.pairs import languages
 from annotated.evaluation import score_split
 from annotated.files import check_output, json_text
 from annotated.metrics import METRICS, bootstrap
+from annotated.search.config import Search
 from annotated.storage.model_folder import find_model, reads_tokenized, training_settings
 from annotated.tokenizers import normalize
 
@@ -23,7 +24,7 @@ def evaluate(args: argparse.Namespace) -> None:
     with located():
         translator = load_translator(args)
         corpus, split = scored_corpus(args)
-        options = reads_tokenized(vars(args)), search_settings(args), args.bleu_tokenize
+        options = reads_tokenized(vars(args)), Search(**search_settings(args)), args.bleu_tokenize
         results, translations = score_split(translator, corpus, split, *options, progress=True)
         references = [normalize(line) for line in corpus[split].tgt]
         scores = {n: bootstrap(translations, references, metric=METRICS[n]()) for n in args.metric}

@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -50,10 +50,10 @@ def translate_lines(
     translator: Translator, lines: list[str], args: argparse.Namespace, first_line: int, number: int
 ) -> list[str]:
     """Translate lines to what is printed; with --n-best, rows whose lines count from `number` on."""
-    found = translator.search(lines, **asdict(search_settings(args)), first_line=first_line)
-    decode = translator.tgt_tokenizer.decode
+    options = {**search_settings(args), "first_line": first_line}
     if "n_best" not in args:
-        return [decode(best[0].tokens) if best else "" for best in found]
+        return translator.translate(lines, **options)
+    found, decode = translator.search(lines, **options), translator.tgt_tokenizer.decode
     return [
         f"{number + i}\t{hypothesis.score:.4f}\t{decode(hypothesis.tokens)}"
         for i, best in enumerate(found)
@@ -68,9 +68,9 @@ def load_translator(args: argparse.Namespace) -> Translator:
     return Translator.load(args.model, find_device(args.device), **options)
 
 
-def search_settings(args: argparse.Namespace) -> Search:
-    """Return what the flags say of the search."""
-    return Search(**{field.name: getattr(args, field.name) for field in fields(Search) if field.name in args})
+def search_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of `Search` that the flags give."""
+    return {field.name: getattr(args, field.name) for field in fields(Search) if field.name in args}
 
 
 @contextmanager
