@@ -105,7 +105,8 @@ def train(
         settings: fields of `TrainingConfig` and `TransformerConfig`.
 
     Messages and a progress bar go to standard error. PyTorch's global state (random numbers, threads, default
-    dtype, gradient mode) is restored afterwards; it is the process's, so train in one thread at a time.
+    dtype, gradient mode) is restored afterwards; it is the process's, so train in one thread at a time. A
+    variant that draws random numbers must draw PyTorch's, or a resumed run is not the one that was stopped.
 
     Raises:
         ValueError: for settings that contradict each other, and for text that was not read as it was meant.

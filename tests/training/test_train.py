@@ -173,7 +173,7 @@ def test_the_state_of_pytorch_is_given_back(tmp_path, whole):
     before = torch.get_rng_state()
     torch.set_default_dtype(torch.float64)
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
             train(tmp_path / "run", pair="en-de")
             assert not torch.is_grad_enabled()
         assert torch.get_default_dtype() == torch.float64
