@@ -1,6 +1,5 @@
 """Text in, text out: a trained model with its tokenizers and its search."""
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -93,7 +92,9 @@ class Translator:
     ) -> "Translator":
         """Load a model folder, or a shipped model by its name; device "auto" is the best there is."""
         folder = find_model(name_or_folder)
-        settings, cache = training_settings(folder), engine_cache(folder)
+        settings, cache = training_settings(folder), folder / "ctranslate2"
+        if folder.parent == PRETRAINED:
+            cache = platformdirs.user_cache_path("annotated") / "ctranslate2" / folder.name
         known = {"lower_cased": reads_tokenized(settings), "pair": settings.get("pair"), "cache": cache}
         return cls(*load_model(folder, find_device(device)), **{**known, **options})
 
@@ -151,8 +152,6 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first; none for one without a visible character."""
         settings = Search(beam, alpha, penalty, n_best)
-        if max_tokens < 1:
-            raise ValueError(f"max_tokens must be 1 or more, not {max_tokens}")
         if isinstance(sentences, str | bytes | Mapping) or getattr(sentences, "ndim", 1) != 1:
             raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
         sentences = list(sentences)
@@ -163,7 +162,7 @@ class Translator:
         sources = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
         limits = {i: self.limits.longest(len(source)) for i, source in sources.items()}
         begun = self.tgt_tokenizer.encode(normalize(prefix))
-        results: list[list[Hypothesis]] = [[] for _ in texts]
+        results: dict[int, list[Hypothesis]] = {}
 
         def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
             src, tokenizer = self.batch([sources[i] for i in batch]), self.tgt_tokenizer
@@ -175,25 +174,21 @@ class Translator:
             evaluating(self.model),  # around all batches: the first to end must not switch dropout on again
             tqdm(total=len(sources), unit="line", disable=None if progress else True) as bar,
         ):
-            engine = None if begun else self.engine_for(len(sources))
-            if engine is not None:
+            if engine := None if begun else self.engine_for(len(sources)):
                 for batch in batch_by_length(sources, ENGINE_TOKENS):
-                    some = [sources[i] for i in batch], [limits[i] for i in batch]
-                    found = engine.search(*some, settings)
-                    for i, known in zip(batch, found, strict=True):
-                        results[i] = known or []  # where our own search might differ
-                        bar.update(bool(known))
-            rest = {i: source for i, source in sources.items() if not results[i]}
+                    found = engine.search([sources[i] for i in batch], [limits[i] for i in batch], settings)
+                    results |= {i: best for i, best in zip(batch, found, strict=True) if best is not None}
+                    bar.update(len(results) - bar.n)
+            rest = {i: source for i, source in sources.items() if i not in results}
             batches = list(batch_by_length(rest, max(1, max_tokens // beam)))
             run = map_in_threads if self.device.type == "cpu" else map
             for batch, searched in zip(batches, run(search_batch, batches), strict=True):
-                for i, best in zip(batch, searched, strict=True):
-                    results[i] = best
+                results |= zip(batch, searched, strict=True)
                 bar.update(len(batch))
         for i in sources:
             if not results[i]:  # each comparison with NaN was false
                 raise ValueError(f"line {first_line + i} has no translation: the scores are not finite")
-        return results
+        return [results.get(i, []) for i in range(len(texts))]
 
     # ---- CTranslate2
 
@@ -286,13 +281,6 @@ def batch_by_length(encoded: dict[int, list[int]], max_tokens: int) -> Iterator[
         batch.append(i)
     if batch:
         yield batch
-
-
-def engine_cache(folder: Path) -> Path | None:
-    """Choose where a model's copy for CTranslate2 is kept: beside it, or in the user's cache if shipped."""
-    if folder.parent == PRETRAINED:
-        return platformdirs.user_cache_path("annotated") / "ctranslate2" / folder.name
-    return folder / "ctranslate2" if os.access(folder, os.W_OK) else None
 
 
 def load_pretrained(name: str, device: str | torch.device = "cpu", **options: Any) -> Translator:

@@ -5,8 +5,7 @@ Nothing here imports PyTorch, which takes seconds: `annotated --help` reads it.
 
 import warnings
 from dataclasses import dataclass, replace
-from numbers import Integral
-from typing import Literal, get_args
+from typing import Literal
 
 from annotated.settings import check_fields
 
@@ -39,14 +38,9 @@ class Search:
     n_best: int = 1  # hypotheses returned of each sentence
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.beam, Integral) and isinstance(self.n_best, Integral)):
-            raise ValueError(f"beam and n_best must be whole numbers, not {self.beam!r} and {self.n_best!r}")
-        if not 1 <= self.n_best <= self.beam <= MAX_BEAM:
-            raise ValueError(f"1 <= n_best <= beam <= {MAX_BEAM} must hold for {self}")
-        if not 0 <= self.alpha <= MAX_ALPHA:
-            raise ValueError(f"alpha must be from 0 to {MAX_ALPHA}, not {self.alpha}")
-        if self.penalty not in get_args(Penalty):
-            raise ValueError(f"penalty must be one of {', '.join(get_args(Penalty))}, not {self.penalty!r}")
+        check_fields(self, unbounded=("alpha",))
+        if not self.n_best <= self.beam <= MAX_BEAM or self.alpha > MAX_ALPHA:
+            raise ValueError(f"n_best <= beam <= {MAX_BEAM} and alpha <= {MAX_ALPHA} must hold, not {self}")
 
     def score(self, log_prob: float, length: int) -> float:
         """Divide the log-probability of `length` tokens by the length penalty."""
