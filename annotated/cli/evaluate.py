@@ -1,8 +1,10 @@
 """`annotated evaluate`: score a model on a corpus."""
 
 import argparse
-import dataclasses
+from contextlib import ExitStack
+from dataclasses import asdict
 
+from annotated.cli.flags import CORPUS, PAIR
 from annotated.cli.train import own_files
 from annotated.cli.translate import load_translator, located, search_settings
 from annotated.data import Corpus, load_corpus, own_text
@@ -28,16 +30,14 @@ def evaluate(args: argparse.Namespace) -> None:
         results, translations = score_split(translator, corpus, split, *options, progress=True)
         references = [normalize(line) for line in corpus[split].tgt]
         scores = {n: bootstrap(translations, references, metric=METRICS[n]()) for n in args.metric}
-    try:
-        print(results, *scores.values(), sep="\n", flush=True)
-    finally:  # each is written, whatever becomes of the others
-        try:
-            if args.save is not None:
-                args.save.write_text("".join(line + "\n" for line in translations), "utf-8", newline="\n")
-        finally:
-            if args.json is not None:
-                values = {name: dataclasses.asdict(score) for name, score in scores.items()}
-                args.json.write_text(json_text({**dataclasses.asdict(results), **values}), "utf-8")
+    with ExitStack() as outputs:  # the last is written first, and each whatever becomes of the others
+        if args.json is not None:
+            values = asdict(results) | {name: asdict(score) for name, score in scores.items()}
+            outputs.callback(args.json.write_text, json_text(values), "utf-8")
+        if args.save is not None:
+            text = "".join(line + "\n" for line in translations)
+            outputs.callback(args.save.write_text, text, "utf-8", newline="\n")
+        outputs.callback(print, results, *scores.values(), sep="\n", flush=True)
 
 
 def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
@@ -46,7 +46,7 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
     Where no flag says otherwise, the text is that of the training, as the model's folder tells it.
     """
     trained = training_settings(find_model(args.model))
-    pair, corpus = trained.get("pair"), args.corpus or trained.get("corpus") or "multi30k"
+    pair, corpus = trained.get("pair"), args.corpus or trained.get("corpus") or CORPUS
     if pair and args.pair not in (None, pair):
         raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
     pair = args.pair or pair
@@ -62,4 +62,4 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
         raise ValueError(f"{args.model} was trained on files of your own: {needed}")
     if corpus == trained.get("corpus", corpus):
         args.form = args.form or trained.get("form")
-    return load_corpus(corpus, pair or "en-de", args.form, columns), args.split or "val"
+    return load_corpus(corpus, pair or PAIR, args.form, columns), args.split or "val"

@@ -15,6 +15,7 @@ from annotated.training.config import ErrorRate, Preset, TrainingConfig
 from annotated.transformer.config import TransformerConfig
 
 MODEL = "model folder, or name of a shipped model"
+CORPUS, PAIR = "multi30k", "en-de"  # where nothing says otherwise
 
 
 def recipes() -> dict[str, Path]:
@@ -29,6 +30,8 @@ def add_settings(group: _ActionsContainer, settings: type) -> None:
     except OSError:  # only the byte code is installed
         source = ""
     comments = dict(re.findall(r"^    (\w+): .*?  # (.+)$", source, flags=re.MULTILINE))
+    sizes = [1 for field in fields(settings) if field.default is MISSING]  # of the vocabularies
+    presets = {preset: getattr(settings, preset, settings)(*sizes) for preset in get_args(Preset)}
     for field in fields(settings):
         if field.default is MISSING or field.name in ("seed", "n_best"):  # flags of every command, and of one
             continue
@@ -37,7 +40,7 @@ def add_settings(group: _ActionsContainer, settings: type) -> None:
             options = {"action": BooleanOptionalAction}
         elif choices := get_args(field.type):
             options = {"choices": choices}
-        defaults = {preset: default_of(settings, field.name, preset) for preset in get_args(Preset)}
+        defaults = {preset: getattr(values, field.name) for preset, values in presets.items()}
         if len(set(defaults.values())) == 1:
             defaults = {"default": defaults["base"]}
         note = ", ".join(f"{preset}: {value}" for preset, value in defaults.items())
@@ -50,20 +53,12 @@ def flag_name(setting: str) -> str:
     return "--" + setting.replace("_", "-")
 
 
-def default_of(settings: type, name: str, preset: str) -> Any:
-    """Return the default of a setting in a preset."""
-    if not hasattr(settings, preset):
-        return getattr(settings, name)
-    sizes = [1 for field in fields(settings) if field.default is MISSING]  # of the vocabularies
-    return getattr(getattr(settings, preset)(*sizes), name)
-
-
 def add_data(group: _ActionsContainer) -> None:
     """Add the flags of a corpus or of the user's own text."""
     add = group.add_argument
     add("--corpus", metavar="NAME", help="source of the sentences: multi30k, wmt14, sigmorphon2020, "
         "grammar, own, or hf:NAME or hf:NAME:CONFIG, a dataset of the Hugging Face Hub "
-        "(default: multi30k, or with --src own)")  # fmt: skip
+        f"(default: {CORPUS}, or with --src own)")  # fmt: skip
     add("--pair", help="source and target language, such as en-de; of sigmorphon2020 one, such as fre")
     add("--form", choices=("raw", "tok"), help="form of multi30k: raw, or tokenized and "
         "lower-cased")  # fmt: skip

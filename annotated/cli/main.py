@@ -35,7 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(args, "variants", None):
             register_variants(args.variants)
         if "threads" in args:
-            prepare_torch(args)
+            import torch
+
+            if args.threads:
+                torch.set_num_threads(args.threads)
+            torch.manual_seed(getattr(args, "seed", 0))
         module, _, function = COMMANDS[args.command][1].partition(":")
         return getattr(import_module(module), function)(args) or 0
     except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
@@ -49,17 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("annotated: stopped", file=sys.stderr)
         return 130
-
-
-def prepare_torch(args: Namespace) -> None:
-    """Set the number of threads and the random seed."""
-    import torch
-
-    if not 0 <= args.threads <= 1024:
-        raise ValueError(f"--threads must be from 0 to 1024, not {args.threads}")
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    torch.manual_seed(getattr(args, "seed", 0))
 
 
 def make_parser() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:

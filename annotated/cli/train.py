@@ -1,30 +1,26 @@
 """`annotated train`, and the user's own text, which evaluate reads too."""
 
 import argparse
-import inspect
 import os
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
 import annotated
+from annotated.cli.flags import CORPUS, PAIR
 from annotated.data import Corpus, load_corpus, own_corpus
 from annotated.data.text_files import TABLES, table_suffix
 from annotated.data.user_corpus import Text
 from annotated.devices import say
-from annotated.training.config import TEXT, TrainingConfig
+from annotated.training.config import TEXT
 from annotated.training.distributed import DistributedError, broadcast
 from annotated.training.train import Stopped, keeps_equal
-from annotated.transformer.config import TransformerConfig
 
 
 def train(args: argparse.Namespace) -> int:
     """Train a model; see `annotated train --help`. Returns the exit code, 130 after Ctrl-C."""
     name_corpus(args)
-    known = {*inspect.signature(annotated.train).parameters} - {*TEXT}
-    known |= {field.name for kind in (TransformerConfig, TrainingConfig) for field in fields(kind)}
-    known.add("bleu_every")
-    settings = {name: value for name, value in vars(args).items() if name in known}
+    apart = (*TEXT, "command", "config", "threads", "traceback", "variants")
+    settings = {name: value for name, value in vars(args).items() if name not in apart}
     try:
         annotated.train(partial(training_corpus, args), notes=text_settings(args), **settings)
     except Stopped as stopped:
@@ -51,9 +47,7 @@ def name_corpus(args: argparse.Namespace) -> None:
     if args.src is None and args.tgt is None:
         if args.val_src is not None or args.val_tgt is not None:
             raise ValueError("--val-src goes with --src, which is missing")
-        if args.corpus == "own":
-            raise ValueError("--corpus own needs --src, and --tgt if that does not hold both sides")
-        args.corpus, args.pair = args.corpus or "multi30k", args.pair or "en-de"
+        args.corpus, args.pair = args.corpus or CORPUS, args.pair or PAIR
     elif args.corpus not in (None, "own"):
         raise ValueError(f"give one of the two, --corpus {args.corpus} or --src {args.src}, not both")
     else:
@@ -73,14 +67,9 @@ def training_corpus(args: argparse.Namespace) -> Corpus:
 
 def own_files(src: Path | None, tgt: Path | None, flag: str) -> Text | None:
     """Return the user's pair of files, or one file that holds both sides; None if none is given."""
-    if src is None and tgt is None:
-        return None
-    tables = [path for path in (src, tgt) if path is not None and table_suffix(path)]
-    if tables == [src] and tgt is None:
+    if tgt is None and (src is None or table_suffix(src)):
         return src
-    if src is None or tgt is None or tables or src.resolve() == tgt.resolve():
-        raise ValueError(
-            f"--{flag}src and --{flag}tgt must name two files, a sentence a line, or --{flag}src alone a "
-            f"table of both sides ({', '.join(TABLES)}), not {src} and {tgt}"
-        )
+    if src is None or tgt is None or table_suffix(src) or table_suffix(tgt) or src.resolve() == tgt.resolve():
+        files = f"two files, a sentence a line, or --{flag}src alone a table ({', '.join(TABLES)})"
+        raise ValueError(f"--{flag}src and --{flag}tgt must name {files}, not {src} and {tgt}")
     return src, tgt

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from annotated.devices import find_device, say
 from annotated.files import decode_lines
-from annotated.search.config import Search
+from annotated.search.config import Limits, Search
 from annotated.translator import Translator
 
 FEWEST, MOST = 16, 1000  # lines for each thread that are translated together: at first, and at most later
@@ -63,7 +63,7 @@ def translate_lines(
 
 def load_translator(args: argparse.Namespace) -> Translator:
     """Load the translator that the flags name, with the engine and the limits that they set."""
-    names = ("engine", "quantization", "max_source", "max_length", "too_long")
+    names = "engine", "quantization", *(field.name for field in fields(Limits))
     options = {name: getattr(args, name) for name in names if name in args}
     return Translator.load(args.model, find_device(args.device), **options)
 
@@ -92,10 +92,6 @@ def open_input(path: Path, stack: ExitStack) -> BinaryIO:
 
     Raises ValueError for the file that standard output goes to: it would grow as long as it is read.
     """
-    if " " in str(path) and not path.exists():
-        raise FileNotFoundError(
-            f"no file {str(path)!r}; to translate a sentence, pipe it in: echo ... | annotated"
-        )
     file: BinaryIO = sys.stdin.buffer if path == Path("-") else stack.enter_context(path.open("rb"))
     with suppress(OSError):  # a notebook or a test may give what is not a file
         os.set_blocking(file.fileno(), True)  # else a pause of the writer would look like the end

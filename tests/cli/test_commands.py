@@ -110,7 +110,6 @@ def test_wrong_flags(capfd, tmp_path):
     complains(["train", "--out", tmp_path, "--max-step", "1"], capfd, "unrecognized arguments: --max-step")
     complains(["train", "--out", tmp_path, "--epochs", "many"], capfd, "--epochs", "'many'")
     complains(["train", "--out", tmp_path, "--preset", "huge"], capfd, "'huge'", "tiny", "big")
-    complains(["train", "--out", tmp_path, "--threads", "-1"], capfd, "--threads")
     complains(["train", "--out", tmp_path, "--dropout", "1.5", "--precision", "int8"], capfd, "int8")
 
 

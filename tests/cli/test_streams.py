@@ -142,7 +142,6 @@ def test_what_is_wrong_with_a_file_is_told_by_its_name(model, tmp_path, monkeypa
     feed(monkeypatch, b"")
     asked = ["translate", "--model", model, "--beam", "1"]
     complains([*asked, tmp_path / "none"], capfd, "No such file", str(tmp_path / "none"))
-    complains([*asked, "A dog runs."], capfd, "no file 'A dog runs.'", "echo")
     complains([*asked, tmp_path], capfd, "Is a directory", str(tmp_path))
     (tmp_path / "bad").write_bytes(b"\xff\n")
     complains([*asked, tmp_path / "bad"], capfd, f"annotated: {tmp_path / 'bad'}, line 1: ")
