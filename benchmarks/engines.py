@@ -16,7 +16,7 @@ from annotated.data import pad_rows
 from annotated.fast import map_in_threads
 from annotated.files import require
 from annotated.interop import to_ctranslate2, to_marian
-from annotated.interop.export import vocabulary
+from annotated.interop.common import vocabulary
 from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
 from annotated.tokenizers import END, PAD, START

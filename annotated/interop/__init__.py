@@ -16,11 +16,4 @@ from annotated.interop.ctranslate2 import to_ctranslate2
 from annotated.interop.marian import load_marian, to_marian
 from annotated.interop.torch_transformer import from_torch, to_torch
 
-__all__ = [
-    "from_annotated",
-    "from_torch",
-    "load_marian",
-    "to_ctranslate2",
-    "to_marian",
-    "to_torch",
-]
+__all__ = ["from_annotated", "from_torch", "load_marian", "to_ctranslate2", "to_marian", "to_torch"]

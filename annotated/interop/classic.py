@@ -10,10 +10,13 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+from zipfile import ZipFile, is_zipfile
 
+import torch
 from torch import Tensor
 
-from annotated.interop.tensors import check_sinusoids, load_tensors
+from annotated.interop.common import check_sinusoids
 from annotated.storage.model_folder import model_with, wanted_weights
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 
@@ -54,6 +57,30 @@ def from_annotated(
     if state:
         raise ValueError(f"{name}: tensor {min(state)!r} has no place in our model")
     return model_with(config, tensors, name).eval()
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """Load tensors by name from a `torch.save` file; nothing else is unpickled.
+
+    Raises ValueError for a damaged file, for anything but tensors by name, and for tensors that claim more
+    memory than the file holds.
+    """
+    if is_zipfile(path):  # not before PyTorch 1.6; `torch.load` compares no checksums
+        with ZipFile(path) as archive:
+            if archive.testzip():
+                raise ValueError(f"{path} is damaged: its content does not match its checksums")
+    try:
+        state: Any = torch.load(path, map_location="cpu", weights_only=True)
+        claimed = sum(state[name].nbytes for name in state)
+    except FileNotFoundError:
+        raise
+    except Exception:  # other files raise errors of every kind
+        raise ValueError(
+            f"{path} is not a file of tensors by name, as torch.save(model.state_dict(), 'weights.pt') writes"
+        ) from None
+    if claimed > 4 * path.stat().st_size:  # one matrix may have several names
+        raise ValueError(f"{path}: its tensors claim {claimed:,} bytes, more than the file holds")
+    return dict(state)
 
 
 def infer_config(state: Mapping[str, Tensor], h: int, dropout: float) -> TransformerConfig:

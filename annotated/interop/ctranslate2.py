@@ -19,7 +19,7 @@ from filelock import FileLock
 from torch import Tensor
 
 from annotated.files import creating_folder, require
-from annotated.interop.export import POSITIONS, check_exportable, vocabulary, write_readme
+from annotated.interop.common import POSITIONS, check_exportable, vocabulary, write_readme
 from annotated.search.beam import Hypothesis
 from annotated.search.config import QUANTIZATIONS, Search
 from annotated.storage.model_folder import weights
@@ -139,10 +139,10 @@ class CTranslate2Engine:
         computed = self.translator.compute_type
         if not computed.startswith(quantization):
             warnings.warn(f"{quantization} is computed as {computed} on this processor", stacklevel=4)
-        self.name = f"CTranslate2 {require('ctranslate2', extra='interop').__version__}, {computed}"
 
     def __repr__(self) -> str:
-        return self.name
+        library = require("ctranslate2", extra="interop")
+        return f"CTranslate2 {library.__version__}, {self.translator.compute_type}"
 
     def fits(self, model: EncoderDecoder) -> bool:
         """Tell whether each tensor and each attribute of the model is still the one that was copied."""
@@ -150,7 +150,7 @@ class CTranslate2Engine:
         return (
             (len(tensors), len(attributes)) == (len(self.tensors), len(self.attributes))
             and all(map(operator.is_, attributes, self.attributes))
-            and all(map(same, tensors, self.tensors))
+            and all(map(torch.equal, tensors, self.tensors))
         )
 
     def search(
@@ -218,7 +218,8 @@ def load_copy(
     check_exportable(model, src, tgt)
     library = require("ctranslate2", extra="interop")
     sides = [(t.vocabulary, t.before, t.after) for t in (src, tgt)]
-    made_from = json.dumps([digest_weights(model), repr(model.config), sides, library.__version__])
+    own = {name: tensor.detach().contiguous() for name, tensor in weights(model).items()}
+    made_from = json.dumps([digest(own), repr(model.config), sides, library.__version__])
     key = hashlib.sha256(made_from.encode()).hexdigest()
 
     def load(folder: Path) -> Any:
@@ -240,17 +241,7 @@ def load_copy(
         return load(Path(temporary) / "model")
 
 
-def digest_weights(model: EncoderDecoder) -> str:
-    """Compute the SHA-256 of all weights."""
-    return digest({name: tensor.detach().contiguous() for name, tensor in weights(model).items()})
-
-
 def contents(model: EncoderDecoder) -> tuple[list[Tensor], list[Any]]:
     """List what decides what a model computes: its tensors, and the attributes of its modules."""
     attributes = [v for module in model.modules() for k, v in vars(module).items() if k != "training"]
     return [tensor.detach() for tensor in (*model.parameters(), *model.buffers())], attributes
-
-
-def same(one: Tensor, other: Tensor) -> bool:
-    """Tell whether two tensors are equal, with their types and places."""
-    return (one.dtype, one.device) == (other.dtype, other.device) and one.equal(other)

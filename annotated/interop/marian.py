@@ -14,8 +14,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from annotated.files import creating_folder, require, write_json
-from annotated.interop.export import POSITIONS, check_exportable, vocabulary, write_readme
-from annotated.interop.tensors import check_sinusoids
+from annotated.interop.common import POSITIONS, check_exportable, check_sinusoids, vocabulary, write_readme
 from annotated.settings import settings_from_json
 from annotated.storage.model_folder import model_with, wanted_weights, weights
 from annotated.tokenizers import END, PAD, SPECIALS, START, UNK, MarianTokenizer, Tokenizer

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from annotated.interop.export import check_parts
+from annotated.interop.common import check_parts
 from annotated.modes import evaluating
 from annotated.storage.model_folder import check_can_be_saved, load_weights, weights
 from annotated.transformer.layers import ACTIVATIONS

@@ -13,24 +13,10 @@ from annotated.tokenizers.subwords import MarianTokenizer, SentencePieceTokenize
 from annotated.tokenizers.words import CharacterTokenizer, WordTokenizer, word_splitter
 
 __all__ = [
-    "END",
-    "KINDS",
-    "PAD",
-    "SPECIALS",
-    "START",
-    "SUBWORDS",
-    "UNK",
-    "CharacterTokenizer",
-    "MarianTokenizer",
-    "SentencePieceTokenizer",
-    "Tokenizer",
-    "WordTokenizer",
-    "load_tokenizer",
-    "normalize",
-    "save_tokenizer",
-    "train_tokenizer",
-    "word_splitter",
-]
+    "END", "KINDS", "PAD", "SPECIALS", "START", "SUBWORDS", "UNK", "CharacterTokenizer", "MarianTokenizer",
+    "SentencePieceTokenizer", "Tokenizer", "WordTokenizer", "load_tokenizer", "normalize", "save_tokenizer",
+    "train_tokenizer", "word_splitter",
+]  # fmt: skip
 
 # What can be learned. In a file, "kind" names the class that reads it, as it did in every version.
 KINDS = ("subwords", "words", "chars", "spaces")

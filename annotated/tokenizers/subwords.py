@@ -90,10 +90,6 @@ class SentencePieceTokenizer(Subwords):
 
     kind: ClassVar[str] = "sentencepiece"
 
-    def __init__(self, model: bytes) -> None:
-        """Read the content of a SentencePiece file. Raises ValueError if it is not one with our symbols."""
-        super().__init__(model)
-
     @classmethod
     def train(cls, sentences: Iterable[str], vocab_size: int) -> Self:
         """Learn `vocab_size` pieces from `sentences`; give it both languages for a shared vocabulary.
@@ -216,11 +212,7 @@ def _train(sentences: Iterable[str], vocab_size: int) -> bytes:
             sentence_iterator=iter(usable), model_writer=model, vocab_size=vocab_size, **_TRAINING
         )
     except RuntimeError as error:
-        need = re.search(r"required_chars\. -?\d+ vs (\d+)", str(error))
-        if not need:
-            raise ValueError(f"SentencePiece cannot learn from this text: {error}") from None
-        least = f"the symbols, 256 bytes and the characters of this text need {need[1]}"
-        raise ValueError(f"vocab_size is {vocab_size}, but {least}") from None
+        raise ValueError(f"SentencePiece cannot learn from this text: {error}") from None
     return model.getvalue()
 
 

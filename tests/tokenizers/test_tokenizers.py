@@ -107,9 +107,9 @@ def test_a_small_text_gives_a_small_vocabulary_with_a_warning():
 
 
 def test_too_small_a_vocabulary_names_the_least():
-    with pytest.raises(ValueError, match=r"vocab_size is 260, but .* need (\d+)") as error:
+    with pytest.raises(ValueError, match="smaller than required_chars") as error:
         SentencePieceTokenizer.train(SENTENCES, 260)
-    least = int(str(error.value).rsplit(" ", 1)[-1])
+    least = int(str(error.value).partition(" 260 vs ")[2].partition(".")[0])
     assert len(SentencePieceTokenizer.train(SENTENCES, least)) == least
     for none in (-5, 0, 1, 259):
         with pytest.raises(ValueError, match=rf"^vocab_size must be from 260 to 1,000,000, not {none}$"):

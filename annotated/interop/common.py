@@ -1,13 +1,16 @@
-"""What the exports check before they write, and the README that they leave."""
+"""What several converters share: checks, the tokens by number, and the README of an exported folder."""
 
 import shutil
-from collections import Counter
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from annotated.storage.model_folder import check_model
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
+from annotated.transformer.positions import sinusoids
 
 POSITIONS = 1024  # rows of an exported table of sinusoids; ours grows as needed
 
@@ -27,9 +30,19 @@ def check_exportable(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokeni
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
     """Return the tokens by number, as strings. Raises ValueError where two are spelled alike."""
     tokens = tokenizer.vocabulary
-    if duplicates := [token for token, count in Counter(tokens).items() if count > 1]:
-        raise ValueError(f"the token {duplicates[0]!r} is in the vocabulary twice")
+    if len(set(tokens)) < len(tokens):
+        raise ValueError("a token is in the vocabulary twice")
     return tokens
+
+
+def check_sinusoids(
+    table: Tensor, d_model: int, name: str, atol: float, order: Tensor | slice = slice(None)
+) -> None:
+    """Raise ValueError unless `table` (positions, d_model) is sinusoids, dimensions in this `order`."""
+    table = torch.atleast_1d(table)[: TransformerConfig.max_len].float().cpu()  # further rows are not used
+    expected = sinusoids(len(table), d_model)[:, order]
+    if table.shape != expected.shape or not torch.allclose(table, expected, atol=atol):
+        raise ValueError(f"{name} does not hold the sinusoids of section 3.5")
 
 
 def write_readme(folder: Path) -> None:
