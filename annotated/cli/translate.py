@@ -17,7 +17,9 @@ from tqdm import tqdm
 
 from annotated.devices import find_device, say
 from annotated.files import decode_lines
+from annotated.search.beam import Hypothesis
 from annotated.search.config import Limits, Search
+from annotated.tokenizers import Tokenizer
 from annotated.translator import Translator
 
 FEWEST, MOST = 16, 1000  # lines for each thread that are translated together: at first, and at most later
@@ -28,7 +30,7 @@ def translate(args: argparse.Namespace) -> None:
     """Translate files or standard input; see `annotated translate --help`."""
     with ExitStack() as stack:
         files = [open_input(path, stack) for path in args.files]
-        translator = load_translator(args)
+        translator, search = load_translator(args), search_settings(args)
         if isinstance(sys.stdout, io.TextIOWrapper):  # not where a notebook or a test collects it
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         visible = sys.stdout.isatty() or any(file.isatty() for file in files)  # the lines show the progress
@@ -36,29 +38,23 @@ def translate(args: argparse.Namespace) -> None:
         number = 1  # of the next line, counted over all files
         for path, file in zip(args.files, files, strict=True):
             name = "standard input" if path == Path("-") else str(path)
-            first = 1
-            for lines in stream_lines(file, name):
+            for first, lines in stream_lines(file, name):
                 with located("" if path == Path("-") else f"{name}: "):
-                    printed = translate_lines(translator, lines, args, first, number)
+                    if "n_best" in args:
+                        found = translator.search(lines, **search, first_line=first)
+                        printed = list(list_best(found, translator.tgt_tokenizer, number))
+                    else:
+                        printed = translator.translate(lines, **search, first_line=first)
                 print("".join(line + "\n" for line in printed), end="", flush=True)
-                first += len(lines)
                 number += len(lines)
                 bar.update(len(lines))
 
 
-def translate_lines(
-    translator: Translator, lines: list[str], args: argparse.Namespace, first_line: int, number: int
-) -> list[str]:
-    """Translate lines to what is printed; with --n-best, rows whose lines count from `number` on."""
-    options = {**search_settings(args), "first_line": first_line}
-    if "n_best" not in args:
-        return translator.translate(lines, **options)
-    found, decode = translator.search(lines, **options), translator.tgt_tokenizer.decode
-    return [
-        f"{number + i}\t{hypothesis.score:.4f}\t{decode(hypothesis.tokens)}"
-        for i, best in enumerate(found)
-        for hypothesis in best
-    ]
+def list_best(found: list[list[Hypothesis]], tokenizer: Tokenizer, number: int) -> Iterator[str]:
+    """List the hypotheses of each line, whose numbers begin with `number`, with their scores."""
+    for i, best in enumerate(found, start=number):
+        for hypothesis in best:
+            yield f"{i}\t{hypothesis.score:.4f}\t{tokenizer.decode(hypothesis.tokens)}"
 
 
 def load_translator(args: argparse.Namespace) -> Translator:
@@ -101,8 +97,8 @@ def open_input(path: Path, stack: ExitStack) -> BinaryIO:
     return file
 
 
-def stream_lines(file: Any, name: str) -> Iterator[list[str]]:
-    """Read lines as they come, without waiting for more; each group is at most twice as large as the last.
+def stream_lines(file: Any, name: str) -> Iterator[tuple[int, list[str]]]:
+    """Read lines as they come, numbered by the first; each group is at most twice as large as the last.
 
     So what is typed, or comes slowly, is translated line by line, and the first lines of a large file soon.
     Raises ValueError naming the line that is not UTF-8.
@@ -118,6 +114,6 @@ def stream_lines(file: Any, name: str) -> Iterator[list[str]]:
         lines = io.BytesIO(whole + newline + (rest if ended else b"")).readlines()
         while lines:
             group, lines = lines[:size], lines[size:]
-            yield list(decode_lines(group, name, after=count))
+            yield count + 1, list(decode_lines(group, name, after=count))
             count += len(group)
             size = min(2 * size, MOST * threads)
