@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import platformdirs
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -19,7 +18,6 @@ from annotated.modes import evaluating
 from annotated.search.beam import Hypothesis, beam_search
 from annotated.search.config import ENGINES, Limits, Penalty, Search
 from annotated.storage.model_folder import (
-    PRETRAINED,
     check_vocabularies,
     find_model,
     load_model,
@@ -53,7 +51,6 @@ class Translator:
             "auto" takes CTranslate2 for calls of at least 128 sentences where it is installed and the model
             is the paper's, in float32 on a CPU. Calls with a prefix, and models with hooks, are ours.
         quantization: type of the matrices in CTranslate2.
-        cache: folder for the copy of the model that CTranslate2 reads; converted anew if weights change.
         limits: fields of `Limits`, the greatest lengths of sources and translations.
 
     Raises ImportError where CTranslate2 is asked for and missing, ValueError for parts that do not fit.
@@ -68,7 +65,6 @@ class Translator:
         pair: str | None = None,
         engine: str = "auto",
         quantization: str = "float32",
-        cache: Path | None = None,
         **limits: Any,
     ):
         if engine not in ENGINES:
@@ -82,7 +78,6 @@ class Translator:
         self.pair = pair
         self.engine = engine
         self.quantization = quantization
-        self.cache = cache
         self.limits = Limits(**limits).within(model.max_positions)
         self._ctranslate2 = self.load_engine() if engine == "ctranslate2" else None
 
@@ -92,10 +87,8 @@ class Translator:
     ) -> "Translator":
         """Load a model folder, or a shipped model by its name; device "auto" is the best there is."""
         folder = find_model(name_or_folder)
-        settings, cache = training_settings(folder), folder / "ctranslate2"
-        if folder.parent == PRETRAINED:
-            cache = platformdirs.user_cache_path("annotated") / "ctranslate2" / folder.name
-        known = {"lower_cased": reads_tokenized(settings), "pair": settings.get("pair"), "cache": cache}
+        settings = training_settings(folder)
+        known = {"lower_cased": reads_tokenized(settings), "pair": settings.get("pair")}
         return cls(*load_model(folder, find_device(device)), **{**known, **options})
 
     def __getstate__(self) -> dict[str, Any]:
@@ -214,8 +207,7 @@ class Translator:
         """Load CTranslate2 with the weights as they are now."""
         from annotated.interop.ctranslate2 import CTranslate2Engine  # belongs to an extra
 
-        parts = self.model, self.src_tokenizer, self.tgt_tokenizer
-        return CTranslate2Engine(*parts, self.quantization, self.cache)
+        return CTranslate2Engine(self.model, self.src_tokenizer, self.tgt_tokenizer, self.quantization)
 
     # ---- tokens
 

@@ -37,12 +37,11 @@ SPLITS = ("val", "test_2016_flickr")
 FORMS = ("float32", "int8")
 
 
-def measure(folder: Path, options: argparse.Namespace) -> dict[str, list[dict[str, object]]]:
-    """Translate in this process: BLEU of each model in `folder` on each split, and the forms' speeds."""
+def measure(options: argparse.Namespace) -> dict[str, list[dict[str, object]]]:
+    """Translate in this process: BLEU of each model on each split, and the forms' speeds."""
     scores, speeds = [], []
     for model, (pair, text_form, score) in MODELS.items():
-        options = {"engine": "ctranslate2", "cache": folder / model}
-        engines = {form: load_pretrained(model, quantization=form, **options) for form in FORMS}
+        engines = {form: load_pretrained(model, engine="ctranslate2", quantization=form) for form in FORMS}
         for split in SPLITS:
             text = load_corpus("multi30k", pair, form=text_form)[split]
             src, tgt = text.src[: options.sentences], text.tgt[: options.sentences]
@@ -71,11 +70,11 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     options.add_argument("--minutes", type=float, default=10, help="of the races (default %(default)s)")
     options.add_argument("--sentences", type=int, help="the first of each split (default: all)")
-    options.add_argument("--one", type=Path, metavar="FOLDER", help="measure the models in it, here")
+    options.add_argument("--one", action="store_true", help="measure in this process")
     options.add_argument("--json", type=Path, metavar="FILE", help="also write the record here")
     options = options.parse_args(arguments)
     if options.one:
-        print(json.dumps(measure(options.one, options)))
+        print(json.dumps(measure(options)))
         return None
     if not torch.cpu.get_capabilities().get("avx512_vnni"):
         raise ValueError("this processor has no VNNI, so there is nothing to compare with")
@@ -88,12 +87,12 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
                 folder = Path(temporary) / model / form
                 to_ctranslate2(folder, ours.model, ours.src_tokenizer, ours.tgt_tokenizer, form)
                 sizes.setdefault(model, {})[form] = sum(file.stat().st_size for file in folder.iterdir())
-        flags = ["--minutes", options.minutes]
-        flags += ["--sentences", options.sentences] if options.sentences else []
-        environments = {"VNNI": dict(os.environ), "AVX2": kept_to("avx2")}
-        for name, environment in environments.items():
-            for what, rows in apart(environment, ["--one", temporary, *flags]).items():
-                found[what] += [{"instructions": name, **each} for each in rows]
+    flags = ["--one", "--minutes", options.minutes]
+    flags += ["--sentences", options.sentences] if options.sentences else []
+    environments = {"VNNI": dict(os.environ), "AVX2": kept_to("avx2")}
+    for name, environment in environments.items():
+        for what, rows in apart(environment, flags).items():
+            found[what] += [{"instructions": name, **each} for each in rows]
     show(found)
     return write("quantization", options, {}, [], bytes=sizes, **found)
 

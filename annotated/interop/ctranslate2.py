@@ -4,33 +4,25 @@ Its own converter of Marian models gives other translations: it begins each with
 embedding of `<s>`; and Marian has no pre-norm, no learned positions and no words.
 """
 
-import hashlib
-import json
 import operator
-import shutil
 import warnings
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from filelock import FileLock
 from torch import Tensor
 
 from annotated.files import creating_folder, require
 from annotated.interop.common import POSITIONS, check_exportable, vocabulary, write_readme
 from annotated.search.beam import Hypothesis
-from annotated.search.config import QUANTIZATIONS, Search
-from annotated.storage.model_folder import weights
-from annotated.storage.tensor_files import digest
+from annotated.search.config import Search
 from annotated.tokenizers import END, SPECIALS, START, Tokenizer, save_tokenizer
 from annotated.transformer.model import EncoderDecoder
 from annotated.transformer.positions import sinusoids
 
 # What the shipped models lost, as benchmarks/quantization.py recorded it.
 INT8 = "int8 wants an x86 processor with VNNI: it cost the shipped models up to 1.1 BLEU without, 0.1 with it"
-KEY = "made_from.sha256"  # of a kept copy, written last
 # A length penalty that divides by 1 in float32, so that scores are log-probabilities. With 0 in its place, a
 # search ends when its likeliest hypothesis does, however few have ended.
 NEARLY_NONE = 1e-12
@@ -113,8 +105,6 @@ class CTranslate2Engine:
     sentence reaches its limit, at which ours makes it end; where a token turns up that ours never generates;
     and where more hypotheses have ended than CTranslate2 returns. What it returns shows all this, and such
     sentences are left to our own search.
-
-    The copy is kept in the folder `cache` until the weights change; without a `cache`, in memory only.
     """
 
     def __init__(
@@ -123,7 +113,6 @@ class CTranslate2Engine:
         src_tokenizer: Tokenizer,
         tgt_tokenizer: Tokenizer,
         quantization: str = "float32",
-        cache: Path | None = None,
     ):
         device = next(model.parameters()).device
         if device.type != "cpu":
@@ -135,7 +124,12 @@ class CTranslate2Engine:
         self.positions = model.max_positions or POSITIONS
         self.tensors, self.attributes = contents(model)
         self.tensors = [tensor.clone() for tensor in self.tensors]
-        self.translator = load_copy(cache, model, src_tokenizer, tgt_tokenizer, quantization)
+        with TemporaryDirectory() as folder:
+            copy = Path(folder) / "model"
+            to_ctranslate2(copy, model, src_tokenizer, tgt_tokenizer, quantization)
+            # As many batches are computed side by side as PyTorch has threads.
+            threads = {"inter_threads": torch.get_num_threads(), "intra_threads": 1}
+            self.translator = require("ctranslate2", extra="interop").Translator(str(copy), **threads)
         computed = self.translator.compute_type
         if not computed.startswith(quantization):
             warnings.warn(f"{quantization} is computed as {computed} on this processor", stacklevel=4)
@@ -204,41 +198,6 @@ class CTranslate2Engine:
         best = sorted(ended, key=lambda hypothesis: -hypothesis.score)[: settings.n_best]
         known = longest < limit and len(best) == settings.n_best and best[-1].score >= least
         return best if known else None
-
-
-def load_copy(
-    cache: Path | None, model: EncoderDecoder, src: Tokenizer, tgt: Tokenizer, quantization: str
-) -> Any:
-    """Load the copy in the folder `cache`, made anew if weights, settings, tokenizers or CTranslate2 changed.
-
-    Where nothing can be written there, the copy is only in memory.
-    """
-    if quantization not in QUANTIZATIONS:  # it becomes a folder's name
-        raise ValueError(f"quantization must be one of {', '.join(QUANTIZATIONS)}, not {quantization!r}")
-    check_exportable(model, src, tgt)
-    library = require("ctranslate2", extra="interop")
-    sides = [(t.vocabulary, t.before, t.after) for t in (src, tgt)]
-    own = {name: tensor.detach().contiguous() for name, tensor in weights(model).items()}
-    made_from = json.dumps([digest(own), repr(model.config), sides, library.__version__])
-    key = hashlib.sha256(made_from.encode()).hexdigest()
-
-    def load(folder: Path) -> Any:
-        """Load a folder; as many batches are computed side by side as PyTorch has threads."""
-        return library.Translator(str(folder), inter_threads=torch.get_num_threads(), intra_threads=1)
-
-    if cache is not None:
-        with suppress(OSError):
-            cache.mkdir(parents=True, exist_ok=True)
-            with FileLock(cache / "lock"):
-                folder = cache / quantization
-                if not (folder / KEY).exists() or (folder / KEY).read_text() != key:
-                    shutil.rmtree(folder, ignore_errors=True)
-                    to_ctranslate2(folder, model, src, tgt, quantization)
-                    (folder / KEY).write_text(key)
-                return load(folder)
-    with TemporaryDirectory() as temporary:
-        to_ctranslate2(Path(temporary) / "model", model, src, tgt, quantization)
-        return load(Path(temporary) / "model")
 
 
 def contents(model: EncoderDecoder) -> tuple[list[Tensor], list[Any]]:

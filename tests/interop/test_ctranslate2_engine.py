@@ -15,7 +15,7 @@ from annotated.attention_maps import capture_attention
 from annotated.data import load_corpus
 from annotated.interop import ctranslate2 as engine_module
 from annotated.search.config import Search
-from annotated.storage.model_folder import load_model, save_model
+from annotated.storage.model_folder import save_model
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.parts import Parts, variant
 from annotated.translator import Translator, load_pretrained
@@ -112,7 +112,6 @@ def test_ctranslate2_does_it_where_sentences_end(search, learned, searched):
 def test_multi30k_is_translated_alike(beam, multi30k_folder, searched):
     """All of it: what is called equal may take the place of our own search in silence."""
     ours, auto = load_pretrained("multi30k-en-de", engine="pytorch"), load_pretrained("multi30k-en-de")
-    auto.cache = None
     text = load_corpus("multi30k", "en-de")["test_2016_flickr"].src
     assert len(text) == 1000
     found = auto.translate(text, beam)
@@ -184,58 +183,6 @@ def words():
     return WordTokenizer(["a", "dog", "runs"], None)
 
 
-@pytest.fixture
-def folder(tmp_path, words):
-    save_model(tmp_path / "m", toy(7, 7), words, words)
-    return tmp_path / "m"
-
-
-@pytest.fixture
-def converted(monkeypatch):
-    """A list with an entry for each conversion."""
-    calls, convert = [], engine_module.to_ctranslate2
-    monkeypatch.setattr(engine_module, "to_ctranslate2", lambda *args: calls.append(args) or convert(*args))
-    return calls
-
-
-def entries(cache):
-    """What is in the cache: nothing half-written."""
-    names = sorted(path.name for path in cache.iterdir())
-    assert not [name for name in names if name.startswith(".")]
-    return names
-
-
-def test_a_folder_keeps_one_copy_of_each_kind(folder, converted):
-    for _ in range(2):
-        Translator.load(folder, engine="ctranslate2")
-    assert len(converted) == 1
-    Translator.load(folder, engine="ctranslate2", quantization="int8")
-    assert entries(folder / "ctranslate2") == ["float32", "int8", "lock"]
-    for step in range(3):
-        model = toy(7, 7)
-        with torch.no_grad():
-            model.generator.proj.bias[5] += step + 1
-        save_model(folder, model, *load_model(folder)[1:])
-        Translator.load(folder, engine="ctranslate2")
-        assert len(converted) == 3 + step
-    assert entries(folder / "ctranslate2") == ["float32", "int8", "lock"]
-
-
-def test_other_settings_or_words_are_converted_anew(words, tmp_path, converted):
-    others = WordTokenizer(["a", "dog", "walks"], None)
-    framed = WordTokenizer(["a", "dog", "runs"], None, before=(0,))
-    options = {"engine": "ctranslate2", "cache": tmp_path}
-    for parts in (
-        (toy(7, 7), words, words),
-        (toy(7, 7), words, others),
-        (toy(7, 7), framed, words),
-        (toy(7, 7, layer_norm_eps=0.1), words, words),
-    ):
-        for _ in range(2):
-            Translator(*parts, **options)
-    assert len(converted) == 4
-
-
 @pytest.mark.parametrize("change", ["rows swapped", "through .data", "fused Adam", "a part", "a buffer"])
 def test_changed_models_are_converted_anew(change, words, monkeypatch):
     monkeypatch.setattr(translating, "MANY", 2)
@@ -269,35 +216,6 @@ def test_changed_models_are_converted_anew(change, words, monkeypatch):
             asked.search(texts)
     else:
         check_equal(after, asked.search(texts))
-
-
-def test_where_nothing_can_be_written_the_copy_stays_in_memory(words, tmp_path):
-    (tmp_path / "file").write_text("")
-    found = Translator(toy(7, 7), words, words, engine="ctranslate2", cache=tmp_path / "file" / "x")
-    assert found("a dog") == Translator(toy(7, 7), words, words)("a dog")
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-PROCESS = """
-import sys
-from annotated.translator import Translator
-sys.stdin.readline()
-for _ in range(3):
-    print(Translator.load(sys.argv[1], engine="ctranslate2")("a dog runs"))
-"""
-
-
-def test_processes_that_convert_at_once_do_not_mix(folder):
-    expected = Translator.load(folder)("a dog runs")
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    processes = [subprocess.Popen([sys.executable, "-c", PROCESS, folder], **pipes) for _ in range(3)]
-    for process in processes:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    for process in processes:
-        out, _ = process.communicate(timeout=300)
-        assert out.splitlines() == [expected] * 3
-        assert process.returncode == 0
 
 
 # ---- the engine that nobody asked for
