@@ -58,5 +58,5 @@ def print_translation(report: Report, file: Path, adapter: Path | None, text: st
 def build(args: Namespace) -> int:
     """Write the stubs of a Transformer to fill in."""
     path = write_stubs(args.folder)
-    print(f"{path}: stubs in the order of the lessons. Fill them in; at any time annotated check {path}")
+    print(f"{path}: stubs in the order of the lessons; annotated check {path} says what is open")
     return 0

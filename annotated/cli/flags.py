@@ -4,7 +4,6 @@ import inspect
 import re
 import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, _ActionsContainer
-from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args
@@ -274,14 +273,8 @@ def build(command: ArgumentParser) -> None:
     add_files(command)
 
 
-# What adds the flags of each command, and the function that runs it, which is imported only then.
-COMMANDS: dict[str, tuple[Callable[[ArgumentParser], None], str]] = {
-    "train": (train, "annotated.cli.train:train"),
-    "translate": (translate, "annotated.cli.translate:translate"),
-    "evaluate": (evaluate, "annotated.cli.evaluate:evaluate"),
-    "average": (average, "annotated.cli.models:average"),
-    "export": (export, "annotated.cli.models:export"),
-    "reproduce": (reproduce, "annotated.cli.models:reproduce"),
-    "check": (check, "annotated.cli.check:check"),
-    "build": (build, "annotated.cli.check:build"),
-}
+# What adds the flags of a command, and the module of `annotated.cli` that has the function of the same name.
+COMMANDS = {
+    train: "train", translate: "translate", evaluate: "evaluate", average: "models", export: "models",
+    reproduce: "models", check: "check", build: "check",
+}  # fmt: skip

@@ -9,11 +9,11 @@ import sys
 import traceback
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
-from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from inspect import cleandoc
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from annotated import __version__
@@ -40,8 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if args.threads:
                 torch.set_num_threads(args.threads)
             torch.manual_seed(getattr(args, "seed", 0))
-        module, _, function = COMMANDS[args.command][1].partition(":")
-        return getattr(import_module(module), function)(args) or 0
+        return resolve_name(f"annotated.cli.{args.command}")(args) or 0
     except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
@@ -62,7 +61,8 @@ def make_parser() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
     version = {"action": "version", "version": f"annotated {__version__}"}
     parser.add_argument("--version", **version)  # type: ignore[arg-type]
     commands = parser.add_subparsers(required=True, title="commands", metavar="COMMAND ...")
-    for name, (add_flags, _) in COMMANDS.items():
+    for add_flags, module in COMMANDS.items():
+        name = add_flags.__name__
         summary, _, text = cleandoc(add_flags.__doc__ or "").partition("\n\n")
         description, examples, closing = text.partition("example")
         command = commands.add_parser(
@@ -78,7 +78,7 @@ def make_parser() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
         command.add_argument("--version", **version)  # type: ignore[arg-type]
         needed = [a.metavar or a.dest for a in command._actions if not a.option_strings]
         command.usage = " ".join([command.prog, *map(str, needed), "[FLAG ...]"])
-        command.set_defaults(command=name)
+        command.set_defaults(command=f"{module}:{name}")
     return parser, commands.choices
 
 

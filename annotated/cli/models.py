@@ -7,13 +7,7 @@ from annotated.cli.flags import recipes
 from annotated.cli.main import main
 from annotated.devices import is_first, say
 from annotated.files import creating_folder, read_toml, write_json
-from annotated.storage.model_folder import (
-    SETTINGS,
-    load_model,
-    load_weights,
-    save_model,
-    training_settings,
-)
+from annotated.storage.model_folder import SETTINGS, load_model, load_weights, save_model, training_settings
 from annotated.training.checkpoint import average_checkpoints
 from annotated.translator import Translator
 

@@ -98,10 +98,25 @@ class SentencePieceTokenizer(Subwords):
         text too small for `vocab_size` gives as many pieces as it can, with a warning. Raises ValueError if
         there is no text, or if `vocab_size` has no room for the symbols, 256 bytes and the text's characters.
         """
+        import sentencepiece
+
         least = len(SPECIALS) + 256
         if not least <= vocab_size <= _MOST_PIECES:
             raise ValueError(f"vocab_size must be from {least} to {_MOST_PIECES:,}, not {vocab_size}")
-        tokenizer = cls(_train(sentences, vocab_size))
+        if isinstance(sentences, str):
+            raise TypeError("sentences must be an iterable of strings, not one string")
+        lines = (line.translate(_TRAINABLE) for sentence in sentences for line in sentence.split("\n"))
+        usable = [line for line in lines if line.strip()]
+        usable = usable[:: math.ceil(len(usable) / MOST_LINES) or 1]
+        if not usable:
+            raise ValueError("a tokenizer cannot be trained on no text")
+        model, options = io.BytesIO(), {"vocab_size": vocab_size, **_TRAINING}
+        options |= {"sentence_iterator": iter(usable), "model_writer": model}
+        try:
+            sentencepiece.SentencePieceTrainer.train(**options)
+        except RuntimeError as error:
+            raise ValueError(f"SentencePiece cannot learn from this text: {error}") from None
+        tokenizer = cls(model.getvalue())
         if len(tokenizer) < vocab_size:
             message = f"the text yields {len(tokenizer):,} pieces, fewer than the {vocab_size:,} asked for"
             warnings.warn(message, stacklevel=2)
@@ -192,28 +207,6 @@ class MarianTokenizer(Subwords):
     def load(cls, folder: Path, name: str) -> Self:
         model, saved = cls._read(folder, name)
         return cls(model, saved["vocabulary"])
-
-
-def _train(sentences: Iterable[str], vocab_size: int) -> bytes:
-    """Have SentencePiece learn from `sentences`; returns the content of its file."""
-    import sentencepiece
-
-    if isinstance(sentences, str):
-        raise TypeError("sentences must be an iterable of strings, not one string")
-
-    model = io.BytesIO()
-    lines = (line.translate(_TRAINABLE) for sentence in sentences for line in sentence.split("\n"))
-    usable = [line for line in lines if line.strip()]
-    usable = usable[:: math.ceil(len(usable) / MOST_LINES) or 1]
-    if not usable:
-        raise ValueError("a tokenizer cannot be trained on no text")
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(usable), model_writer=model, vocab_size=vocab_size, **_TRAINING
-        )
-    except RuntimeError as error:
-        raise ValueError(f"SentencePiece cannot learn from this text: {error}") from None
-    return model.getvalue()
 
 
 def merge_pieces(

@@ -22,7 +22,7 @@ sys.exit(main(sys.argv[1:]))
 ASKED = [
     ["--help"],
     ["--version"],
-    *([name, "--help"] for name in COMMANDS),
+    *([command.__name__, "--help"] for command in COMMANDS),
 ]
 
 
