@@ -79,7 +79,9 @@ class Translator:
         self.engine = engine
         self.quantization = quantization
         self.limits = Limits(**limits).within(model.max_positions)
-        self._ctranslate2 = self.load_engine() if engine == "ctranslate2" else None
+        self._ctranslate2: CTranslate2Engine | None = None
+        if engine == "ctranslate2":
+            self.engine_for(1)
 
     @classmethod
     def load(
@@ -147,10 +149,6 @@ class Translator:
         settings = Search(beam, alpha, penalty, n_best)
         if isinstance(sentences, str | bytes | Mapping) or getattr(sentences, "ndim", 1) != 1:
             raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
-        sentences = list(sentences)
-        for i, sentence in enumerate(sentences):
-            if not isinstance(sentence, str):  # a cell of a table without text, for one
-                raise TypeError(f"sentences[{i}] must be a string, not {sentence!r:.40}")
         texts = [normalize(sentence) for sentence in sentences]
         sources = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
         limits = {i: self.limits.longest(len(source)) for i, source in sources.items()}
@@ -195,19 +193,16 @@ class Translator:
         if auto and (sentences < MANY or not plain or find_spec("ctranslate2") is None):
             return None
         if self._ctranslate2 is None or not self._ctranslate2.fits(self.model):
+            from annotated.interop.ctranslate2 import CTranslate2Engine  # belongs to an extra
+
+            parts = self.model, self.src_tokenizer, self.tgt_tokenizer
             try:
-                self._ctranslate2 = self.load_engine()
+                self._ctranslate2 = CTranslate2Engine(*parts, self.quantization)
             except ValueError:  # a variant, which it cannot compute
                 if auto:
                     return None
                 raise
         return self._ctranslate2
-
-    def load_engine(self) -> "CTranslate2Engine":
-        """Load CTranslate2 with the weights as they are now."""
-        from annotated.interop.ctranslate2 import CTranslate2Engine  # belongs to an extra
-
-        return CTranslate2Engine(self.model, self.src_tokenizer, self.tgt_tokenizer, self.quantization)
 
     # ---- tokens
 

@@ -57,9 +57,6 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
             if value not in (None, "own"):
                 raise ValueError(f"give one of the two, --{flag} {value} or --src {args.src}, not both")
         return Corpus("own", *languages(pair), {"own": own_text(files, "own", columns)}), "own"
-    if corpus == "own":
-        needed = "give --src and --tgt, of text that it has not read, or --corpus"
-        raise ValueError(f"{args.model} was trained on files of your own: {needed}")
     if corpus == trained.get("corpus", corpus):
         args.form = args.form or trained.get("form")
     return load_corpus(corpus, pair or PAIR, args.form, columns), args.split or "val"

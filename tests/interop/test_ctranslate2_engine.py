@@ -134,7 +134,7 @@ def test_the_same_limits(tokenizer):
 def test_a_short_limit_beside_long_ones(learned):
     """CTranslate2 has one limit for all sentences of a call, and would go beyond the shortest."""
     _, theirs = learned
-    sources, engine = [theirs.encode(text) for text in ENGLISH], theirs.load_engine()
+    sources, engine = [theirs.encode(text) for text in ENGLISH], theirs.engine_for(1)
     length = len(theirs.search(ENGLISH[:1])[0][0].tokens) + 1
     for limit in (length // 2, length):  # ours makes every hypothesis end there
         found, *others = engine.search(sources, [limit, 99, 99], Search())
