@@ -59,8 +59,7 @@ def add_data(group: _ActionsContainer) -> None:
         "grammar, own, or hf:NAME or hf:NAME:CONFIG, a dataset of the Hugging Face Hub "
         f"(default: {CORPUS}, or with --src own)")  # fmt: skip
     add("--pair", help="source and target language, such as en-de; of sigmorphon2020 one, such as fre")
-    add("--form", choices=("raw", "tok"), help="form of multi30k: raw, or tokenized and "
-        "lower-cased")  # fmt: skip
+    add("--form", choices=("raw", "tok"), help="form of multi30k: raw, or tokenized and lower-cased")
     add("--variant", dest="form", choices=("raw", "tok"), help=SUPPRESS)  # as 0.2.0 called it
     add("--src", type=Path, metavar="FILE", help="text of your own instead: a sentence a line, or both "
         "sides in a .tsv, .csv, .jsonl or .parquet file")  # fmt: skip

@@ -90,9 +90,7 @@ def beam_search(
         if limit < 1:
             raise ValueError(f"max_len must be at least 1, not {limit}")
         if end_symbol in prefix or not {end_symbol, *prefix}.isdisjoint(forbidden):
-            raise ValueError(
-                f"prefix {prefix} contains the end symbol {end_symbol}, or one of them is forbidden"
-            )
+            raise ValueError(f"prefix {prefix} contains the end symbol, or one of them is forbidden")
         limit = max(min(limit, model.max_positions or limit), len(prefix) + 1)
         watcher = None if watch is None else partial(watch, i)
         searches.append(SentenceSearch(settings, limit, tuple(prefix), end_symbol, watcher))
