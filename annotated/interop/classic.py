@@ -65,6 +65,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     Raises ValueError for a damaged file, for anything but tensors by name, and for tensors that claim more
     memory than the file holds.
     """
+    size = path.stat().st_size
     if is_zipfile(path):  # not before PyTorch 1.6; `torch.load` compares no checksums
         with ZipFile(path) as archive:
             if archive.testzip():
@@ -72,13 +73,11 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     try:
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
         claimed = sum(state[name].nbytes for name in state)
-    except FileNotFoundError:
-        raise
     except Exception:  # other files raise errors of every kind
         raise ValueError(
             f"{path} is not a file of tensors by name, as torch.save(model.state_dict(), 'weights.pt') writes"
         ) from None
-    if claimed > 4 * path.stat().st_size:  # one matrix may have several names
+    if claimed > 4 * size:  # one matrix may have several names
         raise ValueError(f"{path}: its tensors claim {claimed:,} bytes, more than the file holds")
     return dict(state)
 

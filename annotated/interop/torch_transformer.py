@@ -46,10 +46,8 @@ def to_torch(model: EncoderDecoder) -> nn.Transformer:
     check_parts(model.config)
     check_can_be_saved(model)
     own, transformer = weights(model), build_stacks(model.config).to(next(model.parameters()))
-    parts_of = torch_names(model.config)
-    transformer.load_state_dict(
-        {name: torch.cat([own[p] for p in parts]) for name, parts in parts_of.items()}
-    )
+    names = torch_names(model.config)
+    transformer.load_state_dict({name: torch.cat([own[p] for p in parts]) for name, parts in names.items()})
     return transformer.train(model.training)
 
 

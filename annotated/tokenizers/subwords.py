@@ -59,26 +59,25 @@ class Subwords(Tokenizer):
             self._processor: Any = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
             raise ValueError(f"not a SentencePiece model: {error}") from None
+        self._settings = {} if vocabulary is None else {"vocabulary": list(vocabulary)}
         if vocabulary is None:
             vocabulary = [self._processor.id_to_piece(i) for i in range(len(self._processor))]
         super().__init__(vocabulary)
         self.model = model
 
-    def _save(self, folder: Path, name: str, **settings: Any) -> None:
-        """Write `name.model`, and `name.json` with the kind, the settings and the model's checksum."""
+    def save(self, folder: Path, name: str) -> None:
         with replacing(folder / f"{name}.model") as partial:
             partial.write_bytes(self.model)
         digest = hashlib.sha256(self.model).hexdigest()
-        write_json(folder / f"{name}.json", {"kind": self.kind, **settings, "sha256": digest})
+        write_json(folder / f"{name}.json", {"kind": self.kind, **self._settings, "sha256": digest})
 
-    @staticmethod
-    def _read(folder: Path, name: str) -> tuple[bytes, dict[str, Any]]:
-        """Read both. Raises FileNotFoundError, or ValueError if they do not belong together."""
+    @classmethod
+    def load(cls, folder: Path, name: str) -> Self:
         path = folder / f"{name}.model"
         saved, model = read_json(folder / f"{name}.json"), path.read_bytes()
         if hashlib.sha256(model).hexdigest() != saved.get("sha256"):
             raise ValueError(f"{path} is not the file that was saved with {name}.json: its checksum differs")
-        return model, saved
+        return cls(model, saved.get("vocabulary"))
 
 
 class SentencePieceTokenizer(Subwords):
@@ -158,13 +157,6 @@ class SentencePieceTokenizer(Subwords):
         """Return each piece as SentencePiece holds it, with its score; None for symbols and bytes."""
         return [(piece, self._scores.get(piece)) for piece in self.vocabulary]
 
-    def save(self, folder: Path, name: str) -> None:
-        self._save(folder, name)
-
-    @classmethod
-    def load(cls, folder: Path, name: str) -> Self:
-        return cls(cls._read(folder, name)[0])
-
     def _escaped(self, text: str) -> str:
         text = without_surrogates(text)
         return text.replace(_ESCAPE, _ESCAPE + "e").replace(_SPACE_MARK, _ESCAPE + "m")
@@ -199,14 +191,6 @@ class MarianTokenizer(Subwords):
     def decode(self, ids: Sequence[int]) -> str:
         pieces = [self.vocabulary[i] for i in ids if i > UNK]
         return self._processor.decode_pieces(pieces).replace(_SPACE_MARK, " ").strip()
-
-    def save(self, folder: Path, name: str) -> None:
-        self._save(folder, name, vocabulary=self.vocabulary)
-
-    @classmethod
-    def load(cls, folder: Path, name: str) -> Self:
-        model, saved = cls._read(folder, name)
-        return cls(model, saved["vocabulary"])
 
 
 def merge_pieces(
