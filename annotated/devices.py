@@ -33,11 +33,16 @@ def read_number(name: str, default: int) -> int:
     return int(os.environ.get(name) or default)
 
 
+def rank_and_world() -> tuple[int, int]:
+    """Return the number of this process, from 0, and how many there are that exchange gradients."""
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+
+
 def is_first() -> bool:
-    """Return whether this is the first process of the run, or the only one."""
-    if dist.is_available() and dist.is_initialized():  # by `torchrun`, or by a program of the user's own
-        return dist.get_rank() == 0
-    return read_number("WORLD_SIZE", 1) == 1 or read_number("RANK", 0) == 0
+    """Return whether this is the first process, of those that have joined or that `torchrun` started."""
+    if dist.is_initialized() or read_number("WORLD_SIZE", 1) == 1:
+        return rank_and_world()[0] == 0
+    return read_number("RANK", 0) == 0
 
 
 def node() -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from annotated import __version__
 from annotated.cli.flags import COMMANDS, flag_name
 from annotated.files import read_json, read_toml
-from annotated.older import current_settings
+from annotated.settings import current_settings
 
 # A file must not name a file to execute, nor give what only the hand at the keyboard can mean.
 BY_HAND = ("help", "version", "config", "traceback", "resume", "variants", "adapter")

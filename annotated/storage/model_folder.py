@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from annotated.files import read_json, write_json
 from annotated.modes import evaluating
-from annotated.older import current_settings
-from annotated.settings import settings_from_json
+from annotated.settings import current_settings, settings_from_json
 from annotated.storage.tensor_files import check_tensors, read_with_sums, write_tensors
 from annotated.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
 from annotated.transformer.attention import subsequent_mask

@@ -17,8 +17,7 @@ from torch.optim import Adam
 
 from annotated.devices import say
 from annotated.files import read_json, sha256, write_json
-from annotated.older import current_progress
-from annotated.settings import settings_from_json
+from annotated.settings import current_progress, settings_from_json
 from annotated.storage.model_folder import (
     CONFIG,
     SETTINGS,
@@ -32,13 +31,14 @@ from annotated.storage.tensor_files import check_tensors, read_tensors, read_wit
 from annotated.tokenizers import Tokenizer
 from annotated.training.config import CHANGEABLE, PATHS, TrainingConfig
 from annotated.training.distributed import broadcast
+from annotated.training.early_stopping import EarlyStopping
 from annotated.transformer.model import EncoderDecoder
 
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
 
 
 @dataclass
-class Progress:
+class Progress(EarlyStopping):
     """The position of a run: all that a checkpoint must hold besides weights and the optimizer's state."""
 
     step: int = 0  # updates made
@@ -52,10 +52,6 @@ class Progress:
     tokens: int = 0  # target tokens since then
     total_tokens: int = 0  # target tokens since the start
     validation_loss: float | None = None  # of exactly these weights, if they were validated
-    badness: float | None = None  # by the metric, the lower the better, if they were scored by it
-    metric: str = "loss"  # that metric
-    best: float | None = None  # lowest badness at the end of an epoch
-    stale: int = 0  # epochs scored since then
     off_schedule: bool = False  # saved because the run stopped here, not because a checkpoint was due
 
     @classmethod
@@ -70,9 +66,9 @@ class Progress:
         return self.epoch + (self.batches > 0)
 
     def finished(self, config: TrainingConfig) -> bool:
-        """Return whether the run has come to its end, perhaps early, after epochs without a better loss."""
-        stale = self.metric == config.metric and 0 < config.patience <= self.stale
-        return self.step >= config.max_steps or self.epoch >= config.epochs or stale
+        """Return whether the run has come to its end, perhaps by early stopping."""
+        stops_early = self.out_of_patience(config.metric, config.patience)
+        return self.step >= config.max_steps or self.epoch >= config.epochs or stops_early
 
     def last_step(self, config: TrainingConfig) -> int:
         """Compute the update that ends the run, unless patience ends it earlier."""
@@ -98,16 +94,6 @@ class Progress:
         self.loss += loss
         self.tokens += ntokens
         self.total_tokens += ntokens
-
-    def count_validation(self, loss: float, badness: float | None, metric: str) -> None:
-        """Keep the validation loss and, if scored, the badness; count the epochs since the best one."""
-        if metric != self.metric:
-            self.metric, self.best, self.stale = metric, None, 0
-        self.validation_loss, self.badness = loss, badness
-        # At the end of an epoch, not of a run that may yet go on from here.
-        if self.batches == 0 and badness is not None:
-            self.stale = 0 if self.best is None or badness < self.best else self.stale + 1
-            self.best = badness if self.stale == 0 else self.best
 
 
 # ---- save
@@ -205,16 +191,9 @@ def check_settings(
 
 
 def load_optimizer(optimizer: Adam, model: EncoderDecoder, checkpoint: Path) -> None:
-    """Load Adam's step and moments. Raises ValueError that names the tensor that does not fit the model."""
-    tensors, parameters = read_tensors(checkpoint / OPTIMIZER), dict(model.named_parameters())
-    expected = {
-        f"{name}.{part}": like
-        for name, parameter in parameters.items()
-        if f"{name}.step" in tensors  # else it had no gradient
-        for part, like in (("step", torch.zeros(())), ("exp_avg", parameter), ("exp_avg_sq", parameter))
-    }
-    check_tensors(tensors, expected.items(), checkpoint / OPTIMIZER)
-    for name, tensor in tensors.items():
+    """Load Adam's step and moments."""
+    parameters = dict(model.named_parameters())
+    for name, tensor in read_tensors(checkpoint / OPTIMIZER).items():
         whose, _, part = name.rpartition(".")
         optimizer.state[parameters[whose]][part] = tensor.to(parameters[whose].device, copy=True)
 
@@ -225,13 +204,12 @@ def broadcast_state(model: EncoderDecoder, optimizer: Adam | None = None) -> Non
         return
     tensors = dict(model.named_parameters()) | dict(model.named_buffers())
     if optimizer is not None:
-        names = broadcast(list(optimizer_tensors(model, optimizer)))
-        for name in names if dist.get_rank() else ():
+        for name in broadcast(list(optimizer_tensors(model, optimizer))):
             whose, _, part = name.rpartition(".")
-            like = tensors[whose]
-            zeros = torch.zeros((), device=like.device) if part == "step" else torch.zeros_like(like)
-            optimizer.state[like][part] = zeros.detach()
-        tensors |= {name: optimizer_tensors(model, optimizer)[name] for name in names}
+            like = tensors[whose].detach()
+            zeros = like.new_zeros((), dtype=torch.float32) if part == "step" else torch.zeros_like(like)
+            optimizer.state[tensors[whose]].setdefault(part, zeros)
+        tensors |= optimizer_tensors(model, optimizer)
     for name in sorted(tensors):
         dist.broadcast(tensors[name].detach(), 0)
 

@@ -12,7 +12,6 @@ It is a model folder (the newest weights, or their average at the end) that also
 """
 
 import dataclasses
-import errno
 import json
 import os
 import shutil
@@ -84,17 +83,6 @@ class RunFolder:
             except (ValueError, FileNotFoundError) as error:
                 raise ValueError(f"{error}; delete the folder {checkpoint} to go on without it") from None
 
-    def check_space(self, model: EncoderDecoder, keep: int) -> None:
-        """Raise OSError where the disk has no room for the checkpoints that the run will keep."""
-        model_size = sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])
-        count = max(1, keep + 2 - len(self.checkpoints()))  # with the newest, and one that is being written
-        needed, free = 3 * model_size * count, shutil.disk_usage(self.path).free
-        if needed > free:
-            sizes = f"{needed / 1e9:.1f} GB for {count} checkpoints, {free / 1e9:.1f} GB are free"
-            raise OSError(
-                errno.ENOSPC, f"not enough space: {sizes}; see --keep and --average", str(self.path)
-            )
-
     # ---- read
 
     def checkpoints(self) -> list[Path]:
@@ -164,7 +152,7 @@ class RunFolder:
             save_checkpoint(folder, model, tokenizers, optimizer, progress, settings)
         for name in (CONFIG, *(path.name for path in checkpoint.glob("*tokenizer.*")), WEIGHTS):
             with replacing(self.path / name) as partial:
-                link_or_copy(checkpoint / name, partial)
+                shutil.copyfile(checkpoint / name, partial)
         self.prune(settings)
 
     def record_validation(self, progress: Progress, settings: Mapping[str, Any]) -> None:
@@ -188,11 +176,3 @@ class RunFolder:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
-
-
-def link_or_copy(source: Path, target: Path) -> None:
-    """Give a file a second name, or where the file system has no links, copy it."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)

@@ -17,7 +17,7 @@ from annotated.data.user_corpus import Text, own_corpus
 from annotated.devices import find_device, is_first, say
 from annotated.files import cached_folder
 from annotated.modes import default_torch_state
-from annotated.older import current_settings
+from annotated.settings import current_settings
 from annotated.storage.model_folder import find_model, load_model, reads_tokenized
 from annotated.tokenizers import KINDS, SUBWORDS, Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 from annotated.tokenizers.subwords import MOST_LINES

@@ -15,12 +15,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import distributed as dist
 from torch import nn
 from tqdm.auto import tqdm
 
 from annotated.data.batches import Batch, TokenBatches, mixed_seed
-from annotated.devices import say, silent
+from annotated.devices import rank_and_world, say, silent
 from annotated.fast import CpuKernels
 from annotated.modes import default_torch_state, half_precision
 from annotated.storage.model_folder import load_weights, rehearse_saving, training_settings, write_model
@@ -74,7 +73,7 @@ class Trainer:
         self.validation = Validation(validation, tokenizers[1], notes, config.metric) if validation else None
         self.out = out if isinstance(out, RunFolder) else RunFolder(out)
         self.config, self.settings = config, {**notes, **dataclasses.asdict(config)}
-        self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        self.rank, self.world = rank_and_world()
         self.progress = Progress(update_batches=config.accumulate * self.world, fingerprint=fingerprint)
         betas = (config.beta_1, config.beta_2)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=1.0, betas=betas, eps=config.eps, fused=True)
@@ -137,12 +136,11 @@ class Trainer:
             broadcast_state(self.model, self.optimizer)
 
     def rehearse(self) -> None:
-        """Try what the run will need later: scoring, space on the disk, saving and loading the model."""
+        """Try what the run will need later: scoring, saving and loading the model."""
         with raise_on_all_ranks():
             if self.validation is not None:
                 self.validation.rehearse(self.model)
             if self.rank == 0:
-                self.out.check_space(self.model, max(self.config.keep, self.config.average))
                 with TemporaryDirectory(prefix=".rehearsal.", suffix=".partial", dir=self.out.path) as folder:
                     rehearse_saving(Path(folder), self.model, *self.tokenizers)
 
@@ -194,10 +192,7 @@ class Trainer:
                 parameter.grad *= self.world / ntokens  # DistributedDataParallel averages over processes
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), c.clip or math.inf)
         if not (math.isfinite(loss) and norm.isfinite()):
-            parts = distributed.all_gather([line for batch in share for line in batch.lines or ()])
-            lines = ", ".join(map(str, sorted({line for part in parts for line in part})))
-            where = f"at step {p.step + 1}" + (f", in a batch of lines {lines}" if lines else "")
-            raise TrainingError(f"the loss or its gradient is not finite {where}; {ADVICE}")
+            raise TrainingError(f"the loss or its gradient is not finite at step {p.step + 1}; {ADVICE}")
         p.count_update(loss, int(ntokens))
         self.optimizer.param_groups[0]["lr"] = self.rate()
         self.optimizer.step()
@@ -257,7 +252,9 @@ class Trainer:
             badness = metric.badness(score.value)
             found[f"validation_{c.metric}"] = score.value
             line += f", greedy {score.name} {score.value:.1f}"
-        p.count_validation(scores.loss, badness, c.metric)
+        p.validation_loss = scores.loss
+        # At the end of an epoch, not of a run that may yet go on from here.
+        p.count_score(badness, c.metric, epoch_ends=p.batches == 0)
         if self.rank == 0:
             self.out.log({**found, "tokens": p.total_tokens}, p)
             self.out.record_validation(p, self.settings)

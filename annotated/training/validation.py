@@ -5,10 +5,10 @@ from functools import partial
 from itertools import chain
 
 import torch
-from torch import distributed as dist
 
 from annotated.data.batches import Batch, TokenBatches
 from annotated.data.pairs import languages
+from annotated.devices import rank_and_world
 from annotated.metrics import METRICS, Metric, Score, bleu_metric, bleu_tokenizer
 from annotated.perplexity import TokenScores, score_tokens
 from annotated.search.config import EXTRA_TOKENS
@@ -33,7 +33,7 @@ class Validation:
         notes: Mapping[str, object],
         metric: str = "loss",
     ):
-        rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        rank, world = rank_and_world()
         self.batches, self.plan, self.tokenizer = batches, batches.plan(0)[rank::world], tokenizer
         language = languages(str(notes["pair"]) if notes.get("pair") else None)[1]
         bleu = partial(bleu_metric, "none" if reads_tokenized(notes) else bleu_tokenizer(language))
@@ -48,8 +48,6 @@ class Validation:
         """Compute the cross-entropy and the accuracy of the model's predictions."""
         batches, device = self.share(), next(model.parameters()).device
         scores = score_tokens(model, batches) if batches else TokenScores(0.0, 0.0, 0)
-        if not dist.is_initialized():
-            return scores
         n = scores.ntokens
         loss, correct, ntokens = all_reduce([scores.loss * n, scores.accuracy * n, n], device)
         return TokenScores(loss / ntokens, correct / ntokens, int(ntokens))

@@ -241,9 +241,7 @@ def poison(trainer, step):
 def test_a_loss_that_is_not_finite_stops_before_the_weights_are_touched(tmp_path):
     trainer = make_trainer(tmp_path, save_every=2)
     before = poison(trainer, 6)
-    plan = trainer.batches_at(0).plan(0)
-    lines = ", ".join(map(str, sorted(100 + i for i in plan[5])))
-    with pytest.raises(TrainingError, match=f"not finite at step 6, in a batch of lines {lines}; "):
+    with pytest.raises(TrainingError, match="not finite at step 6; "):
         trainer.fit()
     for name, parameter in trainer.model.named_parameters():
         assert torch.equal(parameter, before[name])
@@ -257,7 +255,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_are_touched(tmp_path
 def test_weights_that_cannot_be_validated_are_not_called_good(tmp_path):
     trainer = make_trainer(tmp_path, save_every=1)
     trainer.rate = lambda: 1e36
-    with pytest.raises(TrainingError, match="not finite at step 2, "):
+    with pytest.raises(TrainingError, match="not finite at step 2; "):
         trainer.fit()
     assert steps(tmp_path) == [1]
     trainer = make_trainer(tmp_path / "validated", max_steps=1)
@@ -270,7 +268,7 @@ def test_a_gradient_that_is_not_finite_stops_too(tmp_path):
     trainer = make_trainer(tmp_path)
     trainer.model.generator.proj.bias.register_hook(lambda gradient: gradient * torch.nan)
     before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
-    with pytest.raises(TrainingError, match="not finite at step 1, "):
+    with pytest.raises(TrainingError, match="not finite at step 1; "):
         trainer.fit()
     assert all(map(torch.equal, trainer.model.parameters(), before))
 

@@ -172,10 +172,7 @@ def test_a_loss_that_is_not_finite_ends_both_with_one_message(tmp_path):
     first, second = ((tmp_path / f"error-{rank}").read_text(encoding="utf-8") for rank in range(2))
     assert first == second
     assert first.startswith("TrainingError: ")
-    trainer = make_trainer("unused")
-    plan = trainer.batches_at(0).plan(0)
-    lines = sorted(100 + i for batch in plan[2:4] for i in batch)
-    assert f"not finite at step 2, in a batch of lines {', '.join(map(str, lines))};" in first
+    assert "not finite at step 2;" in first
 
 
 # ---- the command

@@ -10,8 +10,8 @@ from tiny_runs import log_of, make_trainer, steps, weights
 import annotated
 from annotated.cli.main import main
 from annotated.files import read_json, write_json
-from annotated.older import current_settings
 from annotated.perplexity import TokenScores
+from annotated.settings import current_settings
 from annotated.training.run_folder import RunFolder
 from annotated.training.validation import Validation
 
