@@ -8,8 +8,8 @@ from pathlib import Path
 import annotated
 from annotated.cli.flags import CORPUS, PAIR
 from annotated.data import Corpus, load_corpus, own_corpus
+from annotated.data.corpora import Text
 from annotated.data.text_files import TABLES, table_suffix
-from annotated.data.user_corpus import Text
 from annotated.devices import say
 from annotated.training.config import TEXT
 from annotated.training.distributed import DistributedError, broadcast

@@ -28,7 +28,6 @@ class Batch:
         src: source tokens (batch, src_len), int64, padded with `pad`.
         tgt: target tokens (batch, tgt_len), from `<s>` to `</s>`, padded likewise; None at inference.
         pad: the padding symbol's number.
-        lines: for each row its line in the corpus, for error messages.
 
     Attributes:
         src_mask: bool (batch, 1, src_len).
@@ -37,8 +36,8 @@ class Batch:
         ntokens: number of target tokens to predict, without padding.
     """
 
-    def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = 2, lines: list[int] | None = None):
-        self.src, self.src_mask, self.pad, self.lines = src, padding_mask(src, pad), pad, lines
+    def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = 2):
+        self.src, self.src_mask, self.pad = src, padding_mask(src, pad), pad
         if tgt is not None:
             if len(tgt) != len(src):
                 raise ValueError(f"a batch needs as many targets as sources, not {len(tgt)} for {len(src)}")
@@ -143,9 +142,9 @@ class TokenBatches:
             return batches
         return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
 
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Iterate over the batches of an epoch as tensors, from batch number `start` on."""
-        return (self.collate(indices, epoch) for indices in self.plan(epoch)[start:])
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Iterate over the batches of an epoch as tensors."""
+        return (self.collate(indices, epoch) for indices in self.plan(epoch))
 
     def collate(self, indices: Sequence[int], epoch: int = 0) -> Batch:
         """Make a batch of the pairs at `indices`, with the subword dropout of an epoch."""
@@ -155,8 +154,7 @@ class TokenBatches:
             chances = [Random(mixed_seed(self.seed, epoch, i)) for i in indices]
             src = [cut(row, cut.src_tokenizer, chance) for row, chance in zip(src, chances, strict=True)]
             tgt = [cut(row, cut.tgt_tokenizer, chance) for row, chance in zip(tgt, chances, strict=True)]
-        lines = [self.pairs.lines[i] for i in indices]
-        return Batch(pad_rows(src, self.pad), pad_rows(tgt, self.pad), self.pad, lines)
+        return Batch(pad_rows(src, self.pad), pad_rows(tgt, self.pad), self.pad)
 
 
 def mixed_seed(*numbers: int) -> int:

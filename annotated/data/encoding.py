@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from annotated.data.packed import CHUNK, PackedTokens, progress
+from annotated.data.packed import CHUNK, TOKENS, PackedRows, progress
 from annotated.data.pairs import FORMAT, Pairs, ParallelText, load_rows, save_rows
 from annotated.files import cached_folder, sha256
 from annotated.tokenizers import UNK, Tokenizer
@@ -20,9 +20,8 @@ from annotated.tokenizers import UNK, Tokenizer
 class EncodedPairs(Pairs):
     """Sentence pairs as token ids, the source ending with `</s>`, the target between `<s>` and `</s>`."""
 
-    packed = PackedTokens
-    src: PackedTokens
-    tgt: PackedTokens
+    src: PackedRows
+    tgt: PackedRows
 
 
 def encode_corpus(
@@ -43,8 +42,8 @@ def encode_corpus(
     tgt: Any = encode_sentences(text.tgt, tgt_tokenizer, *around)
     if cache is not None:
         key = json.dumps([FORMAT, text.fingerprint, *map(tokenizer_sums, (src_tokenizer, tgt_tokenizer))])
-        write = partial(save_rows, name="ids", packed=PackedTokens, src=src, tgt=tgt, lines=text.lines)
-        src, tgt, _ = load_rows(cached_folder(cache, "ids", key, write), "ids", PackedTokens)
+        write = partial(save_rows, name="ids", src=src, tgt=tgt, lines=text.lines)
+        src, tgt, _ = load_rows(cached_folder(cache, "ids", key, write), "ids", TOKENS)
     pairs = EncodedPairs(src, tgt, text.lines, text.name, text.dropped)
     if max_sentence is None:
         return pairs

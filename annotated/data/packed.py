@@ -1,27 +1,27 @@
 """Sentences or token ids, packed into one array that processes can share."""
 
 import mmap
+import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from operator import eq
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 CHUNK = 10_000  # rows that are worked on together
+TEXT, TOKENS = "B", "i"  # types of an entry, in `array` and NumPy
 
 
 class PackedRows(Sequence[Any]):
     """Rows in one array: a few bytes more than their content, and shared where that is memory-mapped.
 
     Attributes:
-        data: the content of all rows.
+        data: the content of all rows: sentences in UTF-8, uint8, or token ids, int32.
         lengths, starts: for each row, its size and its place in `data`, int64 (rows,).
     """
-
-    typecode: ClassVar[str]  # of an entry, as in `array.array`
 
     def __init__(self, data: Any, lengths: Any, starts: Any = None) -> None:
         """Wrap rows in `data`: each begins at its place in `starts`, by default where the last one ends."""
@@ -29,45 +29,22 @@ class PackedRows(Sequence[Any]):
         self.starts = np.cumsum(self.lengths) - self.lengths if starts is None else starts
 
     @classmethod
-    def of(cls, rows: Iterable[Any]) -> Self:
+    def of(cls, rows: Iterable[Any]) -> "PackedRows":
         """Pack rows; returns those that are packed already as they are."""
         if isinstance(rows, cls):
             return rows
-        data, lengths = array(cls.typecode), array("q")
+        data, lengths = array(TEXT), array("q")
         for row in rows:
-            encoded = cls.encode(row)
-            data.frombytes(encoded)
-            lengths.append(len(encoded) // data.itemsize)
+            entries = encode_row(row)
+            if not lengths:
+                data = array(entries.typecode)
+            data.extend(entries)
+            lengths.append(len(entries))
         return cls(data, lengths)
 
-    @staticmethod
-    def encode(row: Any) -> bytes:
-        """Return the entries of a row."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decode(entries: np.ndarray) -> Any:
-        """Return a row as a Python object."""
-        raise NotImplementedError
-
-    def take(self, indices: np.ndarray) -> Self:
+    def take(self, indices: np.ndarray) -> "PackedRows":
         """Select rows by their numbers; their content is not copied."""
-        return type(self)(self.data, self.lengths[indices], self.starts[indices])
-
-    @classmethod
-    def write(cls, path: Path, rows: Iterable[Any]) -> np.ndarray:
-        """Write the content of rows, one after the other; returns their lengths."""
-        lengths, size = array("q"), array(cls.typecode).itemsize
-        with path.open("wb") as file:
-            for row in rows:
-                lengths.append(file.write(cls.encode(row)) // size)
-        return np.asarray(lengths)
-
-    @classmethod
-    def load(cls, path: Path, lengths: np.ndarray) -> Self:
-        """Memory-map what `write` wrote."""
-        with path.open("rb") as file:
-            return cls(map_file(file, cls.typecode), lengths)
+        return PackedRows(self.data, self.lengths[indices], self.starts[indices])
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -75,10 +52,10 @@ class PackedRows(Sequence[Any]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             places = zip(self.starts[index].tolist(), self.lengths[index].tolist(), strict=True)
-            rows = [self.decode(self.data[start : start + length]) for start, length in places]
+            rows = [decode_row(self.data[start : start + length]) for start, length in places]
             release(self.data)
             return rows
-        return self.decode(self.data[self.starts[index] :][: self.lengths[index]])
+        return decode_row(self.data[self.starts[index] :][: self.lengths[index]])
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, len(self), CHUNK):
@@ -91,32 +68,31 @@ class PackedRows(Sequence[Any]):
         return [*self, *other]
 
 
-class PackedTokens(PackedRows):
-    """Rows of token ids, int32."""
-
-    typecode = "i"
-
-    @staticmethod
-    def encode(row: Sequence[int]) -> bytes:
-        return array("i", row).tobytes()
-
-    @staticmethod
-    def decode(entries: np.ndarray) -> list[int]:
-        return entries.tolist()
+def encode_row(row: Any) -> "array[int]":
+    """Return a sentence's bytes, or a row of token ids as it is."""
+    return array(TEXT, row.encode(errors="surrogatepass")) if isinstance(row, str) else array(TOKENS, row)
 
 
-class PackedText(PackedRows):
-    """Sentences in UTF-8, uint8."""
+def decode_row(entries: np.ndarray) -> Any:
+    """Return the sentence or the list of token ids that `encode_row` was given."""
+    return entries.tobytes().decode(errors="surrogatepass") if entries.dtype == TEXT else entries.tolist()
 
-    typecode = "B"
 
-    @staticmethod
-    def encode(row: str) -> bytes:
-        return row.encode(errors="surrogatepass")
+def write_rows(path: Path, rows: Iterable[Any]) -> np.ndarray:
+    """Write the content of rows, one after the other; returns their lengths."""
+    lengths = array("q")
+    with path.open("wb") as file:
+        for row in rows:
+            entries = encode_row(row)
+            entries.tofile(file)
+            lengths.append(len(entries))
+    return np.asarray(lengths)
 
-    @staticmethod
-    def decode(entries: np.ndarray) -> str:
-        return entries.tobytes().decode(errors="surrogatepass")
+
+def map_rows(path: Path, dtype: str, lengths: np.ndarray) -> PackedRows:
+    """Memory-map what `write_rows` wrote."""
+    with path.open("rb") as file:
+        return PackedRows(map_file(file, dtype), lengths)
 
 
 def progress(text: str, unit: str, total: int | None = None, items: Any = None) -> tqdm:
@@ -125,8 +101,9 @@ def progress(text: str, unit: str, total: int | None = None, items: Any = None) 
 
 
 def map_file(file: Any, dtype: Any) -> np.ndarray:
-    """Memory-map the content of a file."""
-    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype)
+    """Memory-map the content of an open file."""
+    empty = file.seek(0, os.SEEK_END) == 0  # which cannot be mapped
+    return np.frombuffer(b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype)
 
 
 def release(data: np.ndarray) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
-from annotated.data.packed import PackedRows, PackedText
+from annotated.data.packed import TEXT, PackedRows, map_rows, write_rows
 from annotated.files import cached_folder, read_json, write_json
 
 FORMAT = 3  # of what is cached: another number, whenever text is read or cut otherwise than before
@@ -35,11 +35,10 @@ class Pairs:
     name: str
     dropped: dict[str, int] = field(default_factory=dict)
     where: str = ""
-    packed: ClassVar[type[PackedRows]]
 
     def __post_init__(self) -> None:
         for side in ("src", "tgt"):
-            object.__setattr__(self, side, self.packed.of(getattr(self, side)))
+            object.__setattr__(self, side, PackedRows.of(getattr(self, side)))
         object.__setattr__(self, "lines", array("q", self.lines))
         if not len(self.src) == len(self.tgt) == len(self.lines):
             raise ValueError(
@@ -71,8 +70,6 @@ class Pairs:
 
 class ParallelText(Pairs):
     """Sentence pairs as text."""
-
-    packed = PackedText
 
     def without(self, faults: Mapping[str, Sequence[int]]) -> "ParallelText":
         """Drop and count the pairs at the indices of each fault, with the first of them as an example.
@@ -150,7 +147,7 @@ class Corpus:
         """Write the splits as text, a file a side, and what else there is to know of them."""
         splits = {}
         for split, text in self.splits.items():
-            save_rows(folder, split, PackedText, text.src, text.tgt, text.lines)
+            save_rows(folder, split, text.src, text.tgt, text.lines)
             splits[split] = {
                 name: getattr(text, name) for name in ("name", "dropped", "where", "fingerprint")
             }
@@ -165,7 +162,7 @@ class Corpus:
         about, splits = read_json(folder / "corpus.json"), {}
         for split, text in about.pop("splits").items():
             fingerprint = text.pop("fingerprint")
-            splits[split] = ParallelText(*load_rows(folder, split, PackedText), **text)
+            splits[split] = ParallelText(*load_rows(folder, split, TEXT), **text)
             vars(splits[split])["fingerprint"] = fingerprint  # known without reading the text
         fingerprint = about.pop("fingerprint")
         corpus = cls(**about, splits=splits)
@@ -217,23 +214,14 @@ def cached_corpus(cache: str | Path, key: Callable[[], object], read: Callable[[
     return Corpus.load(cached_folder(cache, "text", name, fill))
 
 
-def save_rows(
-    folder: Path,
-    name: str,
-    packed: type[PackedRows],
-    src: Iterable[Any],
-    tgt: Iterable[Any],
-    lines: Sequence[int],
-) -> None:
+def save_rows(folder: Path, name: str, src: Iterable[Any], tgt: Iterable[Any], lines: Sequence[int]) -> None:
     """Write both sides of pairs, the rows' lengths, and the line numbers."""
-    lengths = packed.write(folder / f"{name}.src", src), packed.write(folder / f"{name}.tgt", tgt)
+    lengths = write_rows(folder / f"{name}.src", src), write_rows(folder / f"{name}.tgt", tgt)
     np.save(folder / f"{name}.npy", np.stack([*lengths, np.asarray(lines)]))
 
 
-def load_rows(
-    folder: Path, name: str, packed: type[PackedRows]
-) -> tuple[PackedRows, PackedRows, Sequence[int]]:
+def load_rows(folder: Path, name: str, dtype: str) -> tuple[PackedRows, PackedRows, Sequence[int]]:
     """Memory-map what `save_rows` wrote: the sides, and the line numbers."""
     src, tgt, lines = np.load(folder / f"{name}.npy")
-    paths = folder / f"{name}.src", folder / f"{name}.tgt"
-    return packed.load(paths[0], src), packed.load(paths[1], tgt), array("q", lines.tobytes())
+    sides = (map_rows(folder / f"{name}.src", dtype, src), map_rows(folder / f"{name}.tgt", dtype, tgt))
+    return *sides, array("q", lines.tobytes())

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
-from tempfile import SpooledTemporaryFile, TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import numpy as np
 
-from annotated.data.packed import PackedText, map_file, progress
+from annotated.data.packed import TEXT, PackedRows, map_file, progress
 from annotated.data.pairs import ParallelText
 from annotated.files import decode_lines, require
 from annotated.tokenizers import normalize
@@ -30,7 +30,6 @@ Row = tuple[int, str | None, str | None]  # line number, source, target
 GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
 # Suffixes of files that hold both sides, and the loaders of `datasets` that read them.
 TABLES = {".tsv": None, ".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
-IN_MEMORY = 2**28  # bytes of a side of a text above which it goes to the disk
 QUOTED = re.compile('"((?:[^"]|"")*)"')
 ENDED: Any = object()  # stands for the lines that one of two files lacks
 
@@ -141,31 +140,18 @@ def align(src: Iterable[str | None], tgt: Iterable[str | None], where: str) -> I
 
 
 def collect(pairs: Iterable[Row], name: str, where: str) -> ParallelText:
-    """Normalize pairs, and drop and count those with an empty side; a large text waits in temporary files."""
+    """Normalize pairs, and drop and count those with an empty side; the text stays on the disk."""
     lines, sizes = array("q"), (array("q"), array("q"))
-    with SpooledTemporaryFile(IN_MEMORY) as src, SpooledTemporaryFile(IN_MEMORY) as tgt:
+    with TemporaryFile() as src, TemporaryFile() as tgt:
         for line, *pair in progress(f"reading {name}", "pairs", items=pairs):
             lines.append(line)
             for sentence, file, lengths in zip(pair, (src, tgt), sizes, strict=True):
-                lengths.append(file.write(PackedText.encode(normalize(sentence or ""))))
+                lengths.append(file.write(normalize(sentence or "").encode(errors="surrogatepass")))
         if not lines:
             raise ValueError(f"{where}: no sentence pairs (an iterator gives its pairs only once)")
-        packed_src, packed_tgt = (
-            PackedText(read_or_map(src), sizes[0]),
-            PackedText(read_or_map(tgt), sizes[1]),
-        )
-    text = ParallelText(packed_src, packed_tgt, lines, name, where=where)
-    empty = (packed_src.lengths == 0) | (packed_tgt.lengths == 0)
-    return text.without({"an empty side": np.flatnonzero(empty).tolist()})
-
-
-def read_or_map(file: SpooledTemporaryFile[bytes]) -> np.ndarray:
-    """Return the bytes of a file: in memory if they are few, else memory-mapped."""
-    if file.tell() <= IN_MEMORY:
-        file.seek(0)
-        return np.frombuffer(file.read(), np.uint8)
-    file.flush()
-    return map_file(file, np.uint8)
+        rows = PackedRows(map_file(src, TEXT), sizes[0]), PackedRows(map_file(tgt, TEXT), sizes[1])
+    empty = np.flatnonzero(np.minimum(*sizes) == 0).tolist()
+    return ParallelText(rows[0], rows[1], lines, name, where=where).without({"an empty side": empty})
 
 
 # ---- lines

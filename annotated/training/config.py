@@ -85,15 +85,6 @@ TEXT = ("corpus", "pair", "form", *PATHS, "columns")
 
 # What a resumed run may change: when it ends, and what is kept of it. All else decides the weights.
 CHANGEABLE = (
-    "epochs",
-    "max_steps",
-    "patience",
-    "keep",
-    "average",
-    "average_of",
-    "save_every",
-    "log_every",
-    "metric",
-    "metric_every",
-    "compile",
-)
+    "epochs", "max_steps", "patience", "keep", "average", "average_of", "save_every", "log_every", "metric",
+    "metric_every", "compile",
+)  # fmt: skip

@@ -11,9 +11,9 @@ from typing import cast, get_args
 import torch
 
 from annotated.data.batches import TokenBatches
+from annotated.data.corpora import Text, own_corpus
 from annotated.data.encoding import SubwordDropout, encode_corpus
 from annotated.data.pairs import FORMAT, Corpus, shortened
-from annotated.data.user_corpus import Text, own_corpus
 from annotated.devices import find_device, is_first, say
 from annotated.files import cached_folder
 from annotated.modes import default_torch_state

@@ -7,7 +7,6 @@ from itertools import chain
 import torch
 
 from annotated.data.batches import Batch, TokenBatches
-from annotated.data.pairs import languages
 from annotated.devices import rank_and_world
 from annotated.metrics import METRICS, Metric, Score, bleu_metric, bleu_tokenizer
 from annotated.perplexity import TokenScores, score_tokens
@@ -35,7 +34,7 @@ class Validation:
     ):
         rank, world = rank_and_world()
         self.batches, self.plan, self.tokenizer = batches, batches.plan(0)[rank::world], tokenizer
-        language = languages(str(notes["pair"]) if notes.get("pair") else None)[1]
+        language = str(notes.get("pair") or "").partition("-")[2]
         bleu = partial(bleu_metric, "none" if reads_tokenized(notes) else bleu_tokenizer(language))
         makers: dict[str, Callable[[], Metric | None]] = {**METRICS, "bleu": bleu, "loss": lambda: None}
         self.metric = makers[metric]()

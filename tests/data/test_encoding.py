@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from annotated.data import ParallelText, SubwordDropout, TokenBatches, encode_corpus
 from annotated.data import encoding as module
-from annotated.data.packed import PackedText, PackedTokens
+from annotated.data.packed import PackedRows
 from annotated.tokenizers import CharacterTokenizer, SentencePieceTokenizer, WordTokenizer
 
 TEXT = ParallelText(
@@ -33,7 +33,7 @@ def subwords():
 
 @given(st.lists(st.lists(st.integers(0, 2**31 - 1))))
 def test_packed_rows_are_the_rows(rows):
-    packed = PackedTokens.of(rows)
+    packed = PackedRows.of(rows)
     assert list(packed) == rows == packed
     assert packed.lengths.tolist() == list(map(len, rows))
     kept = np.arange(len(rows))[::-2].copy()
@@ -45,7 +45,7 @@ def test_packed_rows_are_the_rows(rows):
 
 @given(st.lists(st.text()))
 def test_packed_sentences_are_the_sentences(sentences):
-    packed = PackedText.of(sentences)
+    packed = PackedRows.of(sentences)
     assert list(packed) == sentences == packed
     assert packed + sentences == sentences + sentences
     assert list(packed.take(np.arange(len(sentences))[::-1])) == sentences[::-1]
@@ -104,11 +104,11 @@ def test_processes_that_encode_at_one_time_share_one_copy(tmp_path):
 
 
 def epoch(batches, number):
-    """The rows of an epoch by line: source, and target without its end."""
+    """The rows of an epoch by pair: source, and target without its end."""
     return {
-        line: (src, tgt)
-        for batch in batches.epoch(number)
-        for line, src, tgt in zip(batch.lines, batch.src.tolist(), batch.tgt.tolist(), strict=True)
+        i: (src, tgt)
+        for plan, batch in zip(batches.plan(number), batches.epoch(number), strict=True)
+        for i, src, tgt in zip(plan.tolist(), batch.src.tolist(), batch.tgt.tolist(), strict=True)
     }
 
 
@@ -121,9 +121,9 @@ def test_dropout_cuts_the_same_text_anew_in_each_epoch(subwords):
     assert one.src.tolist() != other.src.tolist()
     assert one.tgt.tolist() != other.tgt.tolist()
     for rows in (first, second):
-        for line, (src, tgt) in rows.items():
-            assert subwords.decode(src) == TEXT.src[line - 1]
-            assert subwords.decode(tgt) == TEXT.tgt[line - 1]
+        for i, (src, tgt) in rows.items():
+            assert subwords.decode(src) == TEXT.src[i]
+            assert subwords.decode(tgt) == TEXT.tgt[i]
             assert 1 in src
             assert tgt[0] == 0
 

@@ -195,7 +195,6 @@ from annotated.data import text_files
 def resident(name):
     return int(re.search(rf"{name}:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1000
 
-text_files.IN_MEMORY = 2**20
 rows = ((i, f"{i} " + "dog " * 50, f"{i} " + "Hund " * 50) for i in range(200_000))
 before = resident("VmRSS")
 text = text_files.collect(rows, "large", "large")

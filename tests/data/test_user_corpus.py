@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.data import Corpus, ParallelText, own_corpus, own_text, user_corpus
-from annotated.data.user_corpus import check_sides, drop_faults
+from annotated.data import Corpus, ParallelText, corpora, own_corpus, own_text
+from annotated.data.corpora import check_sides, drop_faults
 
 PAIRS = [(f"the cat sees {i} dogs", f"die Katze sieht {i} Hunde") for i in range(40)]
 
@@ -154,7 +154,7 @@ def test_cached_text_is_the_text_and_is_read_once(files, tmp_path, monkeypatch):
         plain = own_corpus(*given)
         assert own_corpus(*given, cache=tmp_path / "cache") == plain
         with monkeypatch.context() as patch:
-            patch.setattr(user_corpus, "own_text", None)
+            patch.setattr(corpora, "own_text", None)
             cached = own_corpus(*given, cache=tmp_path / "cache")
         assert cached == plain
         assert cached.fingerprint == plain.fingerprint
@@ -193,14 +193,14 @@ def test_text_that_has_changed_is_read_again(files, tmp_path):
 
 
 def test_text_that_changes_while_it_is_read_is_refused(files, tmp_path, monkeypatch):
-    read = user_corpus.own_text
+    read = corpora.own_text
 
     def meddled(path, *arguments):
         text = read(path, *arguments)
         path.write_text("a cat\teine Katze\n", encoding="utf-8")
         return text
 
-    monkeypatch.setattr(user_corpus, "own_text", meddled)
+    monkeypatch.setattr(corpora, "own_text", meddled)
     with pytest.raises(ValueError, match="changed while"):
         own_corpus(files / "both.tsv", cache=tmp_path / "cache")
     assert not list((tmp_path / "cache").glob("text-*/corpus.json"))

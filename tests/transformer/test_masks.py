@@ -35,14 +35,13 @@ def test_a_target_position_sees_just_the_real_tokens_up_to_itself(rows):
 def test_a_batch_shifts_the_target_by_one():
     src = torch.tensor([[5, 6, 1], [7, 1, PAD]])
     tgt = torch.tensor([[0, 8, 9, 1], [0, 9, 1, PAD]])
-    batch = Batch(src, tgt, PAD, lines=[4, 9])
+    batch = Batch(src, tgt, PAD)
     assert batch.src is src
     assert batch.src_mask.tolist() == [[[True, True, True]], [[True, True, False]]]
     assert batch.tgt.tolist() == [[0, 8, 9], [0, 9, 1]]
     assert batch.tgt_y.tolist() == [[8, 9, 1], [9, 1, PAD]]
     assert batch.tgt_mask.shape == (2, 3, 3)
     assert batch.ntokens == 5
-    assert batch.lines == [4, 9]
 
 
 def test_every_source_needs_its_target():
