@@ -1,16 +1,14 @@
 """Files and folders that appear under their names only when they are whole; lines, JSON, TOML, libraries."""
 
-import glob
 import hashlib
 import io
 import json
 import os
 import shutil
 import tempfile
-import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -19,18 +17,12 @@ from typing import Any
 from filelock import FileLock
 
 _PARTIAL = ".partial"
-_STALE = 24 * 3600.0  # seconds
 
 
 @contextmanager
 def partial_path(path: Path) -> Iterator[Path]:
-    """Yield a path of the same name in a new hidden folder, which is deleted after the block.
-
-    What a killed process left of the same file is deleted once it is a day old: until then, somebody may
-    still be writing it.
-    """
+    """Yield a path of the same name in a new hidden folder, which is deleted after the block."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_partials(path.parent, glob.escape(path.name), older=_STALE)
     folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_PARTIAL, dir=path.parent))
     try:
         yield folder / path.name
@@ -38,12 +30,10 @@ def partial_path(path: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove_partials(folder: Path, name: str = "*", older: float = 0.0) -> None:
-    """Delete what killed processes left in a folder under hidden names, `older` seconds old or more."""
+def remove_partials(folder: Path, name: str = "*") -> None:
+    """Delete what killed processes left in a folder under hidden names. Nobody may be writing there."""
     for partial in folder.glob(f".{name}.*{_PARTIAL}"):
-        with suppress(FileNotFoundError):  # another process deletes it too
-            if time.time() - partial.stat().st_mtime >= older:
-                shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextmanager
@@ -86,6 +76,7 @@ def cached_folder(cache: str | Path, kind: str, key: str, fill: Callable[[Path],
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
         if not folder.exists():
+            remove_partials(folder.parent, folder.name)
             with creating_folder(folder) as partial:
                 fill(partial)
     return folder

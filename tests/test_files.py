@@ -1,8 +1,5 @@
 """A file or folder under its final name is whole, whatever happens while it is written."""
 
-import os
-import time
-
 import pytest
 
 from annotated.files import (
@@ -12,7 +9,6 @@ from annotated.files import (
     remove_folder,
     remove_partials,
     replacing,
-    write_json,
 )
 from annotated.settings import settings_from_json
 from annotated.transformer.config import TransformerConfig
@@ -95,19 +91,16 @@ def test_two_writers_at_a_time_do_not_mix(tmp_path):
     assert names(tmp_path) == ["file", "folder"]
 
 
-def test_what_a_killed_process_left_goes_when_nobody_can_still_write_it(tmp_path):
-    left, young = tmp_path / ".file.aaaa.partial", tmp_path / ".file.bbbb.partial"
+def test_what_a_killed_process_left_goes(tmp_path):
+    for name in (".file.aaaa.partial", ".other.bbbb.partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("half")
     mine = tmp_path / ".file.partial"
-    for partial in (left, young):
-        partial.mkdir()
-        (partial / "file").write_text("half")
     mine.write_text("of the user's")
-    two_days_ago = time.time() - 48 * 3600
-    os.utime(left, (two_days_ago, two_days_ago))
-    write_json(tmp_path / "file", {})
-    assert names(tmp_path) == [young.name, mine.name, "file"]
+    remove_partials(tmp_path, "file")
+    assert names(tmp_path) == [mine.name, ".other.bbbb.partial"]
     remove_partials(tmp_path)
-    assert names(tmp_path) == [mine.name, "file"]
+    assert names(tmp_path) == [mine.name]
 
 
 def test_a_byte_order_mark_before_settings_is_dropped(tmp_path):

@@ -59,11 +59,9 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """Move every tensor to `device`, in place; returns the batch itself."""
-        # Copies from a GPU must block: nothing waits for them.
-        non_blocking = torch.device(device).type != "cpu"
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
-                setattr(self, name, value.to(device, non_blocking=non_blocking))
+                setattr(self, name, value.to(device))
         return self
 
 

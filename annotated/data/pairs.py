@@ -145,26 +145,22 @@ class Corpus:
 
     def save(self, folder: Path) -> None:
         """Write the splits as text, a file a side, and what else there is to know of them."""
+        about = {name: getattr(self, name) for name in ("name", "src_language", "tgt_language")}
         splits = {}
         for split, text in self.splits.items():
             save_rows(folder, split, text.src, text.tgt, text.lines)
-            splits[split] = {
-                name: getattr(text, name) for name in ("name", "dropped", "where", "fingerprint")
-            }
-        about = {
-            name: getattr(self, name) for name in ("name", "src_language", "tgt_language", "fingerprint")
-        }
-        write_json(folder / "corpus.json", {**about, "splits": splits})
+            known = {name: getattr(text, name) for name in ("name", "dropped", "where")}
+            splits[split] = [text.fingerprint, known]
+        write_json(folder / "corpus.json", {"splits": splits, "corpus": [self.fingerprint, about]})
 
     @classmethod
     def load(cls, folder: Path) -> "Corpus":
         """Read what `save` wrote; the text stays on the disk until it is needed."""
-        about, splits = read_json(folder / "corpus.json"), {}
-        for split, text in about.pop("splits").items():
-            fingerprint = text.pop("fingerprint")
-            splits[split] = ParallelText(*load_rows(folder, split, TEXT), **text)
+        saved, splits = read_json(folder / "corpus.json"), {}
+        for split, (fingerprint, known) in saved["splits"].items():
+            splits[split] = ParallelText(*load_rows(folder, split, TEXT), **known)
             vars(splits[split])["fingerprint"] = fingerprint  # known without reading the text
-        fingerprint = about.pop("fingerprint")
+        fingerprint, about = saved["corpus"]
         corpus = cls(**about, splits=splits)
         vars(corpus)["fingerprint"] = fingerprint
         return corpus

@@ -124,19 +124,16 @@ class RunFolder:
         """Drop the lines that were logged after `progress`, and a line that was cut off."""
 
         def is_older(line: bytes) -> bool:
-            try:
-                record = json.loads(line)
-            except ValueError:
-                return False
+            record = json.loads(line)
             validated = progress.validation_loss is not None or "validation_loss" not in record
-            older = record["step"] < progress.step or (record["step"] == progress.step and validated)
-            return older and line.endswith(b"\n")
+            return record["step"] < progress.step or (record["step"] == progress.step and validated)
 
         log = self.path / LOG
         lines = log.read_bytes().splitlines(keepends=True) if log.exists() else []
-        if not all(map(is_older, lines)):
+        kept = [line for line in lines if line.endswith(b"\n") and is_older(line)]
+        if kept != lines:
             with replacing(log) as partial:
-                partial.write_bytes(b"".join(line for line in lines if is_older(line)))
+                partial.write_bytes(b"".join(kept))
 
     def save(
         self,

@@ -95,7 +95,10 @@ class Trainer:
     def run(self, resume: bool) -> None:
         """Train in the run's folder, which is open."""
         self.begin(resume)
-        self.rehearse()
+        with raise_on_all_ranks():
+            if self.rank == 0:
+                with TemporaryDirectory(prefix=".rehearsal.", suffix=".partial", dir=self.out.path) as folder:
+                    rehearse_saving(Path(folder), self.model, *self.tokenizers)
         c, p = self.config, self.progress
         # With None, a bar is shown on a terminal or in a notebook.
         bar = tqdm(initial=p.step, total=p.last_step(c), unit="update", disable=silent() or None)
@@ -134,15 +137,6 @@ class Trainer:
                 if self.progress.fingerprint != fingerprint:
                     raise ValueError("the text to train or validate on differs from that of the first node")
             broadcast_state(self.model, self.optimizer)
-
-    def rehearse(self) -> None:
-        """Try what the run will need later: scoring, saving and loading the model."""
-        with raise_on_all_ranks():
-            if self.validation is not None:
-                self.validation.rehearse(self.model)
-            if self.rank == 0:
-                with TemporaryDirectory(prefix=".rehearsal.", suffix=".partial", dir=self.out.path) as folder:
-                    rehearse_saving(Path(folder), self.model, *self.tokenizers)
 
     # ---- updates
 

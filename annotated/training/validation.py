@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import chain
 
-import torch
-
 from annotated.data.batches import Batch, TokenBatches
 from annotated.devices import rank_and_world
 from annotated.metrics import METRICS, Metric, Score, bleu_metric, bleu_tokenizer
@@ -63,14 +61,6 @@ class Validation:
         if self.metric is None:
             return self.score(model).loss
         return self.metric.badness(self.measure(model).value)
-
-    def rehearse(self, model: EncoderDecoder) -> None:
-        """Raise now whatever would be raised after the first epoch; processes do not communicate."""
-        with torch.random.fork_rng([]):
-            first = self.batches.plan(0)[0]
-            score_tokens(model, [self.batches.collate(first)])
-            if self.metric is not None:
-                self.metric(*translate_greedily(model, [self.batches.collate(first[:1])], self.tokenizer))
 
 
 def translate_greedily(
