@@ -53,7 +53,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def creating_folder(path: Path) -> Iterator[Path]:
     """Yield a folder to fill; it takes `path`'s name, whole, only if the block succeeds.
 
-    Raises FileExistsError if there is something at `path`.
+    Raises FileExistsError if there is something at `path`, or an OSError if that came meanwhile.
     """
     path = Path(path).expanduser()
     if os.path.lexists(path):  # a link to nowhere cannot become a folder
@@ -61,12 +61,7 @@ def creating_folder(path: Path) -> Iterator[Path]:
     with partial_path(path) as new:
         new.mkdir()
         yield new
-        try:
-            new.rename(path)
-        except OSError:
-            if path.exists():  # another process was faster
-                raise FileExistsError(f"{path} exists already") from None
-            raise
+        new.rename(path)
 
 
 def cached_folder(cache: str | Path, kind: str, key: str, fill: Callable[[Path], None]) -> Path:

@@ -70,18 +70,11 @@ def data_gen(V: int, batch_size: int, nbatches: int, length: int = 10) -> Iterat
 
     Each row has `length` symbols from 1 to V - 1, from torch's global generator; the first is always 1, as a
     start symbol, and nothing is padding (0).
-
-    Raises ValueError if V leaves no symbol, or length none to predict.
     """
-    if V < 2 or length < 2:
-        raise ValueError(f"the copy task needs V and length of 2 or more, not {V} and {length}")
-
-    def batch() -> Batch:
+    for _ in range(nbatches):
         data = torch.randint(1, V, (batch_size, length))
         data[:, 0] = 1
-        return Batch(data, data.clone(), pad=0)
-
-    return (batch() for _ in range(nbatches))
+        yield Batch(data, data.clone(), pad=0)
 
 
 class TokenBatches:

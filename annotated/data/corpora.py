@@ -22,14 +22,13 @@ from annotated.data.pairs import Corpus, ParallelText, cached_corpus, hold_out, 
 from annotated.data.text_files import (
     Name,
     collect,
-    import_datasets,
     read_lines,
     read_pairs,
     read_parallel,
     read_tsv,
     table_pairs,
 )
-from annotated.files import sha256
+from annotated.files import require, sha256
 
 NAMES = ("multi30k", "wmt14", "sigmorphon2020", "grammar")
 HUB = "hf:"
@@ -75,7 +74,7 @@ def from_datasets(
 
     Its split validation becomes val, and without one `hold_out` makes it.
     """
-    datasets = import_datasets()
+    datasets = require("datasets", extra="data")
     dataset, _, config = name.removeprefix(HUB).partition(":")
     try:
         tables = datasets.load_dataset(dataset, config or None)

@@ -7,7 +7,6 @@ returns, spaces and byte order marks neither reach a model nor hide that two sen
 
 import gzip
 import re
-import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -59,9 +58,7 @@ def read_pairs(path: Name, columns: Sequence[str] | None = None, name: str | Non
         if columns:
             raise ValueError(f"{path} has no names of columns; .csv, .jsonl and .parquet files have")
         return read_tsv(path, name)
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    datasets = import_datasets()
+    datasets = require("datasets", extra="data")
     with TemporaryDirectory() as cache:
         try:
             table = datasets.load_dataset(loader, data_files=str(path), split="train", cache_dir=cache)
@@ -74,14 +71,6 @@ def table_suffix(path: Name) -> str:
     """Return the suffix, without .gz, by which a file holds both sides, such as .csv; "" for other files."""
     suffix = Path(Path(path).name.removesuffix(".gz")).suffix
     return suffix if suffix in TABLES else ""
-
-
-def import_datasets() -> Any:
-    """Import `datasets`; its progress bars are for terminals."""
-    datasets = require("datasets", extra="data")
-    if sys.stderr is None or not sys.stderr.isatty():
-        datasets.disable_progress_bars()
-    return datasets
 
 
 def table_pairs(table: Any, columns: Sequence[str] | None, name: str, where: str) -> ParallelText:

@@ -6,8 +6,8 @@
     schedule        the learning rate (section 5.3)
     validation      scores on the validation data
     early_stopping  the best score so far, and for how long it has stood
-    checkpoint      saving and resuming; the mean of several checkpoints
-    run_folder      the folder of a run: checkpoints, the log, the lock
+    checkpoint      the position of a run; resuming; the mean of several checkpoints
+    run_folder      the folder of a run: saving checkpoints, the log, the lock
     distributed     the processes of a run
     config          the settings
     loop            the classic training loop, to read

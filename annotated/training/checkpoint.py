@@ -1,6 +1,6 @@
 """Checkpoints: model folders that also hold the optimizer's state and the position of the run.
 
-`restore` goes on from one, exactly as if the run had not stopped.
+`RunFolder.save` writes one; `restore` goes on from it, exactly as if the run had not stopped.
 """
 
 import dataclasses
@@ -16,19 +16,16 @@ from torch import distributed as dist
 from torch.optim import Adam
 
 from annotated.devices import say
-from annotated.files import read_json, sha256, write_json
+from annotated.files import read_json, sha256
 from annotated.settings import current_progress, settings_from_json
 from annotated.storage.model_folder import (
     CONFIG,
-    SETTINGS,
     WEIGHTS,
     load_weights,
     read_config,
     training_settings,
-    write_model,
 )
-from annotated.storage.tensor_files import check_tensors, read_tensors, read_with_sums, write_tensors
-from annotated.tokenizers import Tokenizer
+from annotated.storage.tensor_files import check_tensors, read_tensors, read_with_sums
 from annotated.training.config import CHANGEABLE, PATHS, TrainingConfig
 from annotated.training.distributed import broadcast
 from annotated.training.early_stopping import EarlyStopping
@@ -94,25 +91,6 @@ class Progress(EarlyStopping):
         self.loss += loss
         self.tokens += ntokens
         self.total_tokens += ntokens
-
-
-# ---- save
-
-
-def save_checkpoint(
-    folder: Path,
-    model: EncoderDecoder,
-    tokenizers: Sequence[Tokenizer],
-    optimizer: Adam,
-    progress: Progress,
-    settings: Mapping[str, Any],
-) -> None:
-    """Write a checkpoint; the optimizer's file names the weights that it belongs to."""
-    write_model(folder, model, *tokenizers)
-    sums = {WEIGHTS: sha256(folder / WEIGHTS)}
-    write_tensors(folder / OPTIMIZER, optimizer_tensors(model, optimizer), sums)
-    write_json(folder / PROGRESS, dataclasses.asdict(progress))
-    write_json(folder / SETTINGS, settings)
 
 
 def optimizer_tensors(model: EncoderDecoder, optimizer: Adam) -> dict[str, Tensor]:

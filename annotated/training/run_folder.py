@@ -24,10 +24,19 @@ from filelock import FileLock
 from torch.optim import Adam
 
 from annotated.devices import is_first
-from annotated.files import creating_folder, read_json, remove_folder, remove_partials, replacing, write_json
-from annotated.storage.model_folder import CONFIG, SETTINGS, WEIGHTS
+from annotated.files import (
+    creating_folder,
+    read_json,
+    remove_folder,
+    remove_partials,
+    replacing,
+    sha256,
+    write_json,
+)
+from annotated.storage.model_folder import CONFIG, SETTINGS, WEIGHTS, write_model
+from annotated.storage.tensor_files import write_tensors
 from annotated.tokenizers import Tokenizer
-from annotated.training.checkpoint import PROGRESS, Progress, check_checkpoint, save_checkpoint
+from annotated.training.checkpoint import OPTIMIZER, PROGRESS, Progress, check_checkpoint, optimizer_tensors
 from annotated.training.distributed import raise_on_all_ranks
 from annotated.transformer.model import EncoderDecoder
 
@@ -146,7 +155,11 @@ class RunFolder:
         """Write a checkpoint, make its weights the run's, and remove the checkpoints not to be kept."""
         checkpoint = self.path / "checkpoints" / f"step-{progress.step:08d}"
         with creating_folder(checkpoint) as folder:
-            save_checkpoint(folder, model, tokenizers, optimizer, progress, settings)
+            write_model(folder, model, *tokenizers)
+            sums = {WEIGHTS: sha256(folder / WEIGHTS)}  # to know the weights that the optimizer belongs to
+            write_tensors(folder / OPTIMIZER, optimizer_tensors(model, optimizer), sums)
+            write_json(folder / PROGRESS, dataclasses.asdict(progress))
+            write_json(folder / SETTINGS, settings)
         for name in (CONFIG, *(path.name for path in checkpoint.glob("*tokenizer.*")), WEIGHTS):
             with replacing(self.path / name) as partial:
                 shutil.copyfile(checkpoint / name, partial)

@@ -9,10 +9,7 @@ def rate(step: int, model_size: int, factor: float, warmup: int) -> float:
 
     Steps count from 1; step 0, which schedulers ask for before the first update, is taken as 1.
     The peak, at step = warmup, is factor / sqrt(model_size * warmup).
-    Raises ValueError unless model_size and warmup are positive.
     """
-    if model_size < 1 or warmup < 1:
-        raise ValueError(f"model_size and warmup must be at least 1, not {model_size} and {warmup}")
     step = max(step, 1)
     return factor * model_size**-0.5 * min(step**-0.5, step * warmup**-1.5)
 

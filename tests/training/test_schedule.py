@@ -28,12 +28,6 @@ def test_the_papers_base_model_peaks_at_7e_4():
     assert rate(4000, 512, 1.0, 4000) == pytest.approx(6.99e-4, rel=1e-3)
 
 
-@pytest.mark.parametrize(("model_size", "warmup"), [(0, 10), (-1, 10), (8, 0), (8, -5)])
-def test_sizes_below_1_are_refused(model_size, warmup):
-    with pytest.raises(ValueError, match=f"{model_size} and {warmup}"):
-        rate(1, model_size, 1.0, warmup)
-
-
 def test_the_nth_update_moves_by_the_rate_of_step_n():
     weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
     optimizer = torch.optim.SGD([weight], lr=1.0)
