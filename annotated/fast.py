@@ -5,9 +5,8 @@ map_in_threads   independent batches, one in each of PyTorch's threads
 """
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,7 +21,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 UNFUSED_UP_TO = 48  # positions up to which `attention` beats the fused kernel (benchmarks/attention.py)
-AHEAD = 4  # items per thread that `map_in_threads` starts ahead, so that a slow one does not stop the others
 LOCK = threading.Lock()
 RUNNING: list[int] = []  # for each `map_in_threads` that is running, PyTorch's threads before the first began
 
@@ -71,7 +69,7 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Ite
 
     For batches on a CPU. All threads on one small batch wait for each other at the end of each of its
     operations; with a batch for each thread, they need not (benchmarks/decode.py). Fewer items than threads
-    share these out evenly. At most `AHEAD` items a thread are begun before their results are taken.
+    share these out evenly.
 
     `work` runs in other threads: it must not change what the others use, and what the caller has switched on
     for itself, such as `torch.no_grad`, does not hold there. An error comes out when its item's turn comes;
@@ -86,14 +84,8 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Ite
         yield from map(work, items)
         return
     pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,))
-    begun: deque[Future[Result]] = deque()
     try:
-        for item in items:
-            if len(begun) == AHEAD * workers:
-                yield begun.popleft().result()
-            begun.append(pool.submit(work, item))
-        while begun:
-            yield begun.popleft().result()
+        yield from pool.map(work, items)
     finally:
         pool.shutdown(cancel_futures=True)
         with LOCK:

@@ -79,12 +79,6 @@ class GrammarPair:
     german_tree: Tree
     english_tree: Tree
 
-    @classmethod
-    def of(cls, german: Tree, english: Tree, alignment: frozenset[tuple[int, int]]) -> "GrammarPair":
-        """Make the pair of two trees: their leaves are its words."""
-        left, right = tuple(german.leaves()), tuple(english.leaves())
-        return cls(surface(left), surface(right), left, right, alignment, german, english)
-
 
 def sample(count: int) -> list[GrammarPair]:
     """Return the first `count` pairs in the order in which they were drawn, whatever their split.
@@ -95,9 +89,11 @@ def sample(count: int) -> list[GrammarPair]:
     if not 0 <= count <= len(rows):
         raise ValueError(f"count must be from 0 to {len(rows)}, as many pairs as there are, not {count}")
     pairs = []
-    for _, german, english, links in rows[:count]:
+    for _, *bracketed, links in rows[:count]:
         alignment = frozenset((int(left), int(right)) for left, right in re.findall(r"(\d+)-(\d+)", links))
-        pairs.append(GrammarPair.of(Tree.parse(german), Tree.parse(english), alignment))
+        german, english = map(Tree.parse, bracketed)
+        left, right = tuple(german.leaves()), tuple(english.leaves())
+        pairs.append(GrammarPair(surface(left), surface(right), left, right, alignment, german, english))
     return pairs
 
 

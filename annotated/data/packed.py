@@ -52,9 +52,7 @@ class PackedRows(Sequence[Any]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             places = zip(self.starts[index].tolist(), self.lengths[index].tolist(), strict=True)
-            rows = [decode_row(self.data[start : start + length]) for start, length in places]
-            release(self.data)
-            return rows
+            return [decode_row(self.data[start : start + length]) for start, length in places]
         return decode_row(self.data[self.starts[index] :][: self.lengths[index]])
 
     def __iter__(self) -> Iterator[Any]:
@@ -104,10 +102,3 @@ def map_file(file: Any, dtype: Any) -> np.ndarray:
     """Memory-map the content of an open file."""
     empty = file.seek(0, os.SEEK_END) == 0  # which cannot be mapped
     return np.frombuffer(b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype)
-
-
-def release(data: np.ndarray) -> None:
-    """Give the memory of what was read of a memory-mapped file back to the system, where that is possible."""
-    mapped = getattr(data.base, "obj", None)  # what the memory view of `map_file` looks at
-    if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)

@@ -196,11 +196,11 @@ def resident(name):
     return int(re.search(rf"{name}:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1000
 
 rows = ((i, f"{i} " + "dog " * 50, f"{i} " + "Hund " * 50) for i in range(200_000))
-before = resident("VmRSS")
+before = resident("RssAnon")
 text = text_files.collect(rows, "large", "large")
 assert sum(len(src) + len(tgt) for src, tgt in text) > 90e6
 assert text.src[150_000] == "150000 " + " ".join(["dog"] * 50)
-print(resident("VmHWM") - before)
+print(resident("RssAnon") - before)
 """
 
 
