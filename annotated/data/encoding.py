@@ -36,7 +36,6 @@ def encode_corpus(
     `<s>` and `</s>` are not counted. With a folder `cache`, ids are kept there under a checksum of text and
     tokenizers, and memory-mapped by all processes. Raises ValueError if no pair is left.
     """
-
     around = (tgt_tokenizer.start,), (tgt_tokenizer.end,)
     src: Any = encode_sentences(text.src, src_tokenizer, src_tokenizer.before, src_tokenizer.after)
     tgt: Any = encode_sentences(text.tgt, tgt_tokenizer, *around)
@@ -49,10 +48,6 @@ def encode_corpus(
         return pairs
     symbols = len(src_tokenizer.before + src_tokenizer.after)
     kept = np.maximum(pairs.src.lengths - symbols, pairs.tgt.lengths - 2) <= max_sentence
-    if kept.all():
-        return pairs
-    if not kept.any():
-        raise ValueError(f"{text.name}: none of {len(text):,} pairs has at most {max_sentence} tokens a side")
     dropped = text.without({f"more than {max_sentence} tokens": np.flatnonzero(~kept).tolist()}).dropped
     return replace(pairs.take(np.flatnonzero(kept)), dropped=dropped)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from annotated.storage.model_folder import check_model
+from annotated.storage.model_folder import check_can_be_saved, check_vocabularies
 from annotated.tokenizers import Tokenizer
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
@@ -24,7 +24,8 @@ def check_parts(config: TransformerConfig) -> None:
 def check_exportable(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:
     """Raise ValueError for a variant, or tokenizers that do not fit the model."""
     check_parts(model.config)
-    check_model(model, src_tokenizer, tgt_tokenizer)
+    check_can_be_saved(model)
+    check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:

@@ -151,12 +151,6 @@ def check_vocabularies(
             raise ValueError(f"{source}: a tokenizer of {len(tokenizer)} tokens for a model of {size}")
 
 
-def check_model(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:
-    """Raise ValueError for a model that would come back as another, or tokenizers that do not fit it."""
-    check_can_be_saved(model)
-    check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
-
-
 # ---- folders
 
 
@@ -166,8 +160,9 @@ def save_model(
     src_tokenizer: Tokenizer,
     tgt_tokenizer: Tokenizer,
 ) -> None:
-    """Write a model folder. Raises ValueError as `check_model` does, and then writes nothing."""
-    check_model(model, src_tokenizer, tgt_tokenizer)
+    """Write a model folder. Raises ValueError for one that would come back as another, and writes nothing."""
+    check_can_be_saved(model)
+    check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
     write_model(Path(folder).expanduser(), model, src_tokenizer, tgt_tokenizer)
 
 
