@@ -6,7 +6,7 @@ word alignment in the Pharaoh format (`0-0 1-2`). Each sentence has one translat
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -35,12 +35,6 @@ class Tree:
         """Return the words, left to right."""
         words = ([child] if isinstance(child, str) else child.leaves() for child in self.children)
         return [*chain.from_iterable(words)]
-
-    def subtrees(self) -> Iterator["Tree"]:
-        """Yield this constituent and every one inside it, parents before children."""
-        yield self
-        for child in self.inside():
-            yield from child.subtrees()
 
     @classmethod
     def parse(cls, text: str) -> "Tree":

@@ -41,10 +41,8 @@ class Pairs:
             object.__setattr__(self, side, PackedRows.of(getattr(self, side)))
         object.__setattr__(self, "lines", array("q", self.lines))
         if not len(self.src) == len(self.tgt) == len(self.lines):
-            raise ValueError(
-                f"{self.name}: {len(self.src):,} source sentences, {len(self.tgt):,} target sentences and "
-                f"{len(self.lines):,} line numbers; there must be as many of each"
-            )
+            sizes = f"{len(self.src):,} sources, {len(self.tgt):,} targets and {len(self.lines):,} lines"
+            raise ValueError(f"{self.name}: {sizes}; there must be as many of each")
 
     def __len__(self) -> int:
         return len(self.src)
