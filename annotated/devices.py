@@ -58,4 +58,5 @@ def silent() -> bool:
 def say(text: str) -> None:
     """Print a message on standard error, from the first process only, without breaking a progress bar."""
     if not silent():
-        tqdm.write(text, file=sys.stderr)
+        encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+        tqdm.write(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)

@@ -17,9 +17,9 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
-from annotated.data.packed import TEXT, PackedRows, map_file, progress
-from annotated.data.pairs import ParallelText
+from annotated.data.pairs import TEXT, PackedRows, ParallelText, map_file
 from annotated.files import decode_lines, require
 from annotated.tokenizers import normalize
 
@@ -141,6 +141,11 @@ def collect(pairs: Iterable[Row], name: str, where: str) -> ParallelText:
         rows = PackedRows(map_file(src, TEXT), sizes[0]), PackedRows(map_file(tgt, TEXT), sizes[1])
     empty = np.flatnonzero(np.minimum(*sizes) == 0).tolist()
     return ParallelText(rows[0], rows[1], lines, name, where=where).without({"an empty side": empty})
+
+
+def progress(text: str, unit: str, total: int | None = None, items: Any = None) -> tqdm:
+    """Open a bar for work of more than two seconds, on a terminal."""
+    return tqdm(items, text, total, unit=f" {unit}", leave=False, delay=2, disable=None)
 
 
 # ---- lines

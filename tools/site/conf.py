@@ -42,7 +42,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!annotated\.).*"),
     ("py:obj", r"annotated\.tokenizers\.[A-Z]+"),
     ("py:class", r"annotated\.data\.grammar\.Tree.*"),
-    ("py:class", r"annotated\.data\.packed\.\w+"),
+    ("py:class", r"annotated\.data\.pairs\.PackedRows"),
     ("py:class", r"annotated\.check\.(adapt\.Model|Case)"),
     # These stand for any type.
     ("py:class", r"annotated\.(fast|settings|training\.distributed)\.(Item|Result|Settings)"),
