@@ -75,9 +75,7 @@ class Translator:
             check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
         self.model, self.lower_cased = model, lower_cased
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
-        self.pair = pair
-        self.engine = engine
-        self.quantization = quantization
+        self.pair, self.engine, self.quantization = pair, engine, quantization
         self.limits = Limits(**limits).within(model.max_positions)
         self._ctranslate2: CTranslate2Engine | None = None
         if engine == "ctranslate2":

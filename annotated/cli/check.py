@@ -32,13 +32,11 @@ def check(args: Namespace) -> int:
         if args.hints and (stub := first_open_stub(reports[-1])):
             print(f"\nHints for {stub}:", hints(stub, args.hints), sep="\n")
         print_translation(reports[-1], file, args.adapter, args.translate)
-    if args.json is not None:
-        text = ", ".join(report.to_json() for report in reports)
-        args.json.write_text(text if len(args.files) == 1 else f"[{text}]", encoding="utf-8")
-    if args.junit is not None:
-        args.junit.write_text(junit(reports), encoding="utf-8")
-    if args.csv is not None:
-        args.csv.write_text(grades_as_csv(reports), encoding="utf-8", newline="")
+    text = ", ".join(report.to_json() for report in reports)
+    forms = text if len(args.files) == 1 else f"[{text}]", junit(reports), grades_as_csv(reports)
+    for path, form in zip((args.json, args.junit, args.csv), forms, strict=True):
+        if path is not None:
+            path.write_text(form, encoding="utf-8", newline="")
     return 0 if all(report.passed for report in reports) else 1
 
 

@@ -72,8 +72,7 @@ def add_search(command: ArgumentParser) -> None:
     group = command.add_argument_group("search")
     add_settings(group, Search)
     add = group.add_argument
-    add("--engine", choices=ENGINES, default="auto", help="library that searches (default: auto): "
-        "CTranslate2 is faster on a CPU, and auto takes it for many sentences")  # fmt: skip
+    add("--engine", choices=ENGINES, default="auto", help="library that searches (default: auto)")
     add("--quantization", choices=QUANTIZATIONS, default="float32", help="number format of the matrices in "
         "CTranslate2 (default: float32)")  # fmt: skip
     add_settings(command.add_argument_group("limits"), Limits)
@@ -85,8 +84,7 @@ def add_torch(command: ArgumentParser) -> None:
     add("--device", default="auto", help="device to compute on: auto, cpu, cuda, cuda:1, ... or mps")
     add("--threads", type=int, default=0, help="number of CPU threads; 0 lets PyTorch choose")
     add("--seed", type=int, default=SUPPRESS, help="random seed (default: 0, in reproduce the recipe's)")
-    add("--variants", type=Path, metavar="FILE", help="Python file of your own that registers variants of "
-        "the model; it is executed")  # fmt: skip
+    add("--variants", type=Path, metavar="FILE", help="Python file that registers variants; it is executed")
     add_files(command)
 
 

@@ -44,8 +44,7 @@ def export(args: argparse.Namespace) -> None:
         say(f"{args.model} reads lower-cased, tokenized text; the other engine does not check")
     if args.quantization == "int8":
         say(interop.ctranslate2.INT8)
-    size = sum(file.stat().st_size for file in args.out.iterdir())
-    say(f"{args.out}: {size / 1e6:.1f} MB for {args.to}")
+    say(f"{args.out} is for {args.to}")
 
 
 def reproduce(args: argparse.Namespace) -> int:

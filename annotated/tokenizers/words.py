@@ -50,9 +50,8 @@ class WordTokenizer(Tokenizer):
 
         `vocab_size` limits their number, the four symbols included.
         """
-        return cls(
-            count_tokens(sentences, cls([], language, lower).split, min_freq, vocab_size), language, lower
-        )
+        words = count_tokens(sentences, cls([], language, lower).split, min_freq, vocab_size)
+        return cls(words, language, lower)
 
     def split(self, text: str) -> list[str]:
         """Cut text into words, lower-cased if `lower`; a lone surrogate becomes U+FFFD."""
@@ -124,9 +123,8 @@ class CharacterTokenizer(Tokenizer):
         return ["\u2423" if piece == " " else piece for piece in super().pieces(ids)]
 
     def save(self, folder: Path, name: str) -> None:
-        write_json(
-            folder / f"{name}.json", {"kind": self.kind, "characters": self.vocabulary[len(SPECIALS) :]}
-        )
+        characters = self.vocabulary[len(SPECIALS) :]
+        write_json(folder / f"{name}.json", {"kind": self.kind, "characters": characters})
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Self:
