@@ -12,17 +12,11 @@ from types import ModuleType
 from typing import Any
 
 from annotated.check.adapt import CONVENTIONS, PARTS, Code
-from annotated.check.build import CONTRACT
 from annotated.check.law import Failure, Law, TimeUp, crash, guard
 from annotated.check.laws import LAWS
 from annotated.check.report import Finding, Report
 
 __all__ = ["LAWS", "Code", "Failure", "Finding", "Law", "Report", "cases", "run", "run_file", *PARTS]
-
-
-def laws_for(code: Code) -> list[Law]:
-    """Return the laws, and those of the stubs' texts where `annotated build` wrote the file."""
-    return [*LAWS, *(CONTRACT if code.names.get("CONTRACT") else [])]
 
 
 def run(
@@ -41,8 +35,7 @@ def run(
         name: what the report is of.
     """
     code = Code.of(source, adapter)
-    findings = tuple(law(code, seconds) for law in laws_for(code))
-    return Report(findings, name or getattr(source, "__name__", ""))
+    return Report(tuple(law(code, seconds) for law in LAWS), name or getattr(source, "__name__", ""))
 
 
 def run_file(path: Path, adapter: Path | None = None, seconds: float = 20) -> Report:
@@ -56,7 +49,7 @@ def run_file(path: Path, adapter: Path | None = None, seconds: float = 20) -> Re
     except (Exception, SystemExit, TimeUp) as error:
         finding = Finding("file", "The file can be executed.", "", "failed", **crash(error))
         return Report((finding,), path.stem)
-    return Report(tuple(law(code, seconds) for law in laws_for(code)), path.stem)
+    return Report(tuple(law(code, seconds) for law in LAWS), path.stem)
 
 
 def cases(
@@ -77,14 +70,16 @@ def cases(
         test.__name__ = law.name
         return test
 
-    return [case(law) for law in laws_for(code)]
+    return [case(law) for law in LAWS]
 
 
 # ---- one part
 
 
-def checker(part: str) -> Callable[..., Report]:
-    """Make the function that holds one part to its laws."""
+def __getattr__(part: str) -> Callable[..., Report]:
+    """Return the function that holds one part to its laws: `attention`, or any other of PARTS."""
+    if part not in PARTS:
+        raise AttributeError(f"module 'annotated.check' has no attribute {part!r}")
 
     def check(candidate: Any, **others: Any) -> Report:
         conventions = {k.upper(): v for k, v in others.items() if k in CONVENTIONS}
@@ -98,19 +93,5 @@ def checker(part: str) -> Callable[..., Report]:
     return check
 
 
-attention = checker("attention")
-multi_head_attention = checker("multi_head_attention")
-feed_forward = checker("feed_forward")
-layer_norm = checker("layer_norm")
-embeddings = checker("embeddings")
-positional_encoding = checker("positional_encoding")
-sublayer_connection = checker("sublayer_connection")
-generator = checker("generator")
-make_model = checker("make_model")
-subsequent_mask = checker("subsequent_mask")
-batch = checker("batch")
-label_smoothing = checker("label_smoothing")
-rate = checker("rate")
-greedy_decode = checker("greedy_decode")
-beam_search = checker("beam_search")
-bleu = checker("bleu")
+def __dir__() -> list[str]:
+    return __all__

@@ -25,7 +25,7 @@ def plain(name: str) -> str:
 NAMES = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
 PARTS: dict[str, list[str]] = {part: names.split() for part, names in NAMES["parts"].items()}
 ARGUMENTS = {key: {plain(name) for name in names.split()} for key, names in NAMES["arguments"].items()}
-CONVENTIONS = ("true_hides", "batch_first", "mask_dims", "pad")
+CONVENTIONS = ("true_hides", "batch_first", "mask_dims", "pad", "not_applicable")
 LIBRARIES = {"torch", "math", "copy", "typing", "numpy"}
 FOUR_DIMENSIONS = r"unsqueeze\(1\)\.unsqueeze\([12]\)|\[:, None, None|unsqueeze\(-2\)\.unsqueeze\(1\)"
 
@@ -111,8 +111,7 @@ class Code:
         """Read a module or a dictionary; names and conventions (in capitals) of an adapter win."""
         names = dict(source) if isinstance(source, Mapping) else {n: getattr(source, n) for n in dir(source)}
         names = {name: x for name, x in names.items() if origin(x) not in LIBRARIES} | dict(adapter or {})
-        settings = (*CONVENTIONS, "not_applicable")
-        code = cls(names, **{s: names[s.upper()] for s in settings if s.upper() in names})
+        code = cls(names, **{s: names[s.upper()] for s in CONVENTIONS if s.upper() in names})
         if "MASK_DIMS" not in names and any(map(makes_4d_masks, names.values())):
             code.mask_dims = 4
         return code
@@ -139,8 +138,7 @@ class Code:
     def is_stub(self, part: str) -> bool:
         """Tell whether a part is there, but not written yet."""
         with suppress(Missing, KeyError, OSError, TypeError):
-            lines = inspect.getsource(self[part]).splitlines()
-            return any(line.endswith("raise NotImplementedError") for line in lines)
+            return "raise NotImplementedError\n" in inspect.getsource(self[part])
         return False
 
     def build(self, part: str, **values: Any) -> nn.Module:

@@ -62,12 +62,10 @@ def check_in_child(sender: Connection, path: Path, adapter: Path | None, seconds
 
 def grades_as_csv(reports: list[Report]) -> str:
     """Lay out grades as CSV: a line for each submission, a column for each law."""
-    laws, columns = [law.name for law in LAWS], get_args(Status)
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(["submission", *columns, "first mistake", *laws])
+    columns = ["submission", *get_args(Status), "first mistake", *(law.name for law in LAWS)]
+    writer = csv.DictWriter(out := io.StringIO(), columns, extrasaction="ignore")
+    writer.writeheader()
     for report in reports:
-        statuses = {f.law: f.status for f in report.findings}
-        counts = [report.count(status) for status in columns]
-        writer.writerow([report.name, *counts, report.first_mistake(), *(statuses.get(n, "") for n in laws)])
+        row = {"submission": report.name, "first mistake": report.first_mistake()}
+        writer.writerow(row | report.counts() | {f.law: f.status for f in report.findings})
     return out.getvalue()

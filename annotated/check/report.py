@@ -39,15 +39,11 @@ class Finding:
 
     def paragraphs(self) -> list[str]:
         """Return all that there is to read, for every form of a report."""
-        if self.status != "failed":
-            return [text for text in (self.seen, self.traceback.rstrip()) if text]
-        texts = [
-            f"The law: {self.says}",
-            self.traceback.rstrip() or self.seen,
-            self.example,
-            self.mistake and f"Likely mistake: {self.mistake}",
-            self.lesson and f"Explained in notebooks/{self.lesson}.ipynb",
-        ]
+        texts = [self.seen, self.traceback.rstrip()]
+        if self.status == "failed":
+            texts = [f"The law: {self.says}", self.traceback.rstrip() or self.seen, self.example]
+            texts += [self.mistake and f"Likely mistake: {self.mistake}"]
+            texts += [self.lesson and f"Explained in notebooks/{self.lesson}.ipynb"]
         return [text for text in texts if text]
 
 
@@ -72,6 +68,9 @@ class Report:
     def count(self, status: Status) -> int:
         return len(self.of(status))
 
+    def counts(self) -> dict[str, int]:
+        return {status: self.count(status) for status in get_args(Status)}
+
     def __str__(self) -> str:
         return self.text()
 
@@ -83,9 +82,8 @@ class Report:
             todo.setdefault(f.traceback.rstrip(), []).append(f.law)
         for raised, laws in todo.items():
             lines += textwrap.wrap(f"· not written yet: {', '.join(laws)}", 100, subsequent_indent="    ")
-            lines += (
-                [textwrap.indent(f"What is written raises an error:\n{raised}", "    ")] if raised else []
-            )
+            if raised:
+                lines.append(textwrap.indent(f"What is written raises an error:\n{raised}", "    "))
         seen: dict[str, str] = {}
         for f in self.of("failed"):
             frames = f.traceback.rpartition("    ")[0]  # without the message, which may name other sizes
@@ -97,8 +95,8 @@ class Report:
             shown = f.seen if verbose or "adapter" in f.seen else "--verbose says why"
             reasons.setdefault(shown, []).append(f.law)
         for reason, laws in sorted(reasons.items()):
-            told = ", ".join(laws) if verbose else f"laws that do not apply: {len(laws)}"
-            lines += textwrap.wrap(f"- {reason}: {told}" if verbose else f"- {told} ({reason})", 100)
+            short = f"- laws that do not apply: {len(laws)} ({reason})"
+            lines += textwrap.wrap(f"- {reason}: {', '.join(laws)}" if verbose else short, 100)
         return "\n".join([*lines, *self.summary_and_advice()])
 
     def summary(self) -> str:
@@ -118,15 +116,14 @@ class Report:
         for f in self.findings:
             tagged = [("pre" if "\n" in text else "div", html.escape(text)) for text in f.paragraphs()]
             texts = "".join(f"<{tag}>{text}</{tag}>" for tag, text in tagged)
-            cells = f"<td>{SIGNS[f.status]}</td><td>{f.law}</td><td>{WORDS[f.status]}</td>"
-            rows.append(f'<tr>{cells}<td style="text-align:left">{texts}</td></tr>')
+            cells = f'<td>{WORDS[f.status]}</td><td style="text-align:left">{texts}</td>'
+            rows.append(f"<tr><td>{SIGNS[f.status]}</td><td>{f.law}</td>{cells}</tr>")
         told = "".join(f"<p>{html.escape(line)}</p>" for line in self.summary_and_advice())
         return f"<table>{''.join(rows)}</table>{told}"
 
     def to_json(self) -> str:
-        counts = {status: self.count(status) for status in get_args(Status)}
-        findings = [asdict(finding) for finding in self.findings]
-        whole = {"name": self.name, "passed": self.passed, "counts": counts, "findings": findings}
+        whole = {"name": self.name, "passed": self.passed, "counts": self.counts()}
+        whole["findings"] = [asdict(finding) for finding in self.findings]
         return json.dumps(whole, indent=1, ensure_ascii=False)
 
 

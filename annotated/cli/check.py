@@ -29,7 +29,7 @@ def check(args: Namespace) -> int:
     for file in args.files:
         reports.append(run_file(file, args.adapter))
         print(reports[-1].text(args.verbose))
-        if args.hints and (stub := first_open_stub(reports[-1])):
+        if args.hints and (stub := first_open_stub(reports[-1], file)):
             print(f"\nHints for {stub}:", hints(stub, args.hints), sep="\n")
         print_translation(reports[-1], file, args.adapter, args.translate)
     text = ", ".join(report.to_json() for report in reports)
@@ -48,9 +48,11 @@ def print_translation(report: Report, file: Path, adapter: Path | None, text: st
     elif text is None:
         print('\nThe model itself keeps its laws. Let it translate: --translate "A dog runs."')
     else:
-        own, theirs = translate(Code.load(file, adapter), text)
-        same = "as the package's model does" if own == theirs else f"the package's model writes: {theirs}"
-        print("\nThe shipped weights fit into your classes.", f"  {text}", f"  {own}", f"({same})", sep="\n")
+        own, theirs, other = translate(Code.load(file, adapter), text)
+        print("\nThe shipped weights fit into your classes.", f"  {text}", f"  {own}", sep="\n")
+        print("(as the package's model does)" if own == theirs else f"(the package's model writes: {theirs})")
+        if other:
+            print(f"The first part that computes something else than the package's: {other}")
 
 
 def build(args: Namespace) -> int:

@@ -260,7 +260,7 @@ def check(command: ArgumentParser) -> None:
 def build(command: ArgumentParser) -> None:
     """write stubs of a Transformer to fill in
 
-    Write transformer.py: the parts of a Transformer in the order of the lessons, with contracts.
+    Write transformer.py: the parts of a Transformer in the order of the lessons, each with its shapes.
 
     example:
       annotated build mine

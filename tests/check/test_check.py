@@ -36,11 +36,11 @@ def classic() -> ModuleType:
 
 
 def changed(folder: Path, old: str, new: str, file: str = "lessons.py") -> Path:
-    """Write a right file with one change, and without its contract."""
+    """Write a right file with one change."""
     right = (FOLDER / file).read_text(encoding="utf-8")
     assert old in right
     path = folder / "mine.py"
-    path.write_text(right.replace(old, new).replace("CONTRACT = True", ""), encoding="utf-8")
+    path.write_text(right.replace(old, new), encoding="utf-8")
     return path
 
 
@@ -164,7 +164,7 @@ import os, time
 def attention(query, key, value, mask=None):
     while True: pass
 def subsequent_mask(size):
-    os._exit(0)
+    exit()
 def rate(step, model_size, factor, warmup):
     raise KeyError("no such thing")
 class Generator:
@@ -183,9 +183,9 @@ def test_what_hangs_or_crashes_is_a_finding_and_the_rest_goes_on(tmp_path: Path)
     findings = {f.law: f for f in run_file(path, seconds=0.3).findings}
     assert "still running" in findings["attention: equation 1"].seen
     assert "still running" in findings["BLEU: sacreBLEU's number"].seen
-    assert "os._exit(0)" in findings["causal mask"].seen
-    assert "no such thing" in findings["rate: peak"].traceback
-    assert "hostile.py" in findings["rate: peak"].traceback
+    assert "SystemExit" in findings["causal mask"].seen
+    assert "no such thing" in findings["rate: equation 3"].traceback
+    assert "hostile.py" in findings["rate: equation 3"].traceback
     assert findings["generator: log-probabilities"].status == "todo"
     assert findings["feed-forward: equation 2"].status == "missing"
 
@@ -227,9 +227,7 @@ def test_a_file_and_a_module_have_the_same_parts(tmp_path: Path) -> None:
     assert report.findings == check.run(load(path)).findings
 
 
-@pytest.mark.parametrize(
-    "text", ["def f(:", "import nothing_of_this_name", "exit()", "import os; os._exit(0)"]
-)
+@pytest.mark.parametrize("text", ["def f(:", "import nothing_of_this_name", "exit()"])
 def test_a_file_that_cannot_be_executed_is_a_failure(text: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text(text)
@@ -290,8 +288,7 @@ def test_stubs_have_hints_and_are_never_replaced(tmp_path: Path, capfd: pytest.C
     path = tmp_path / "mine/transformer.py"
     report = run_file(path)
     assert not report.count("failed"), str(report)
-    assert [f.law for f in report.findings if f.status == "passed"] == ["contract: stubs"]
-    assert report.count("todo") > 40
+    assert report.count("todo") == len(check.LAWS) - 1  # a layer norm is PyTorch's
     assert "\n#1" not in path.read_text()
     stubs = re.findall(r"^(?:def|class) (\w+)", path.read_text(), flags=re.MULTILINE)
     for stub in stubs[: stubs.index("bleu") + 1]:
@@ -311,16 +308,37 @@ def test_an_error_in_one_part_is_shown_once_with_its_line(tmp_path: Path) -> Non
     assert "site-packages" not in text
 
 
-def test_a_schedule_that_begins_with_step_one_is_told_and_does_not_stop_a_translation(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_schedule_that_begins_with_step_one_is_told() -> None:
+    report = check.rate(lambda step, d, warmup: d**-0.5 * min(step**-0.5, step * warmup**-1.5))
+    assert report.passed
+    assert "step 0" in str(report)
+
+
+FITS = {
+    "": ("", ""),
+    "src_embed.1.dropout": (
+        "stack([angle.sin(), angle.cos()], dim=-1)",
+        "cat([angle.sin(), angle.cos()], 1)",
+    ),
+    "encoder.layers.0.sublayer.0.norm": (
+        "self.norm(x + self.dropout(sublayer(x)))",
+        "x + sublayer(self.norm(x))",
+    ),
+    "encoder.layers.0.feed_forward.w_1": (
+        "self.sublayer[0](x, lambda y: self.self_attn(y, y, y, mask))",
+        "x",
+    ),
+}
+
+
+@pytest.mark.parametrize("differs", FITS)
+def test_shipped_weights_load_and_the_first_module_that_differs_is_named(
+    differs: str, tmp_path: Path
 ) -> None:
-    assert ends(["check", changed(tmp_path, "max(step, 1)", "step")]) == 0
-    assert "step 0" in capsys.readouterr().out
-
-
-def test_the_shipped_weights_load_into_a_model_built_from_the_stubs() -> None:
-    code = Code.of(load(FOLDER / "lessons.py"))
-    assert translate(code, "A dog runs across the grass.") == ("Ein Hund rennt über das Gras.",) * 2
+    code, right = Code.load(changed(tmp_path, *FITS[differs])), "Ein Hund rennt über das Gras."
+    own, theirs, named = translate(code, "A dog runs across the grass.")
+    assert (theirs, named) == (right, differs)
+    assert own == right or differs
 
 
 def test_weights_that_find_no_place_are_named(classic: ModuleType) -> None:
@@ -347,13 +365,6 @@ def test_a_folder_is_graded_side_by_side(tmp_path: Path) -> None:
 def test_what_is_imported_from_the_package_is_nobodys_own(tmp_path: Path) -> None:
     (tmp_path / "short.py").write_text("from annotated import *\n")
     assert not run_file(tmp_path / "short.py").passed
-
-
-def test_a_stub_that_was_deleted_is_no_stub_that_passes(tmp_path: Path) -> None:
-    right = (FOLDER / "lessons.py").read_text(encoding="utf-8")
-    assert not check.run({"CONTRACT": True}).passed
-    (tmp_path / "mine.py").write_text(right + "\n\ndel beam_search\n", encoding="utf-8")
-    assert "`beam_search` is not in the file" in str(run_file(tmp_path / "mine.py"))
 
 
 def test_a_submission_cannot_spoil_the_grades_of_the_others(tmp_path: Path) -> None:

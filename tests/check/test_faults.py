@@ -12,12 +12,11 @@ import pytest
 
 from annotated import check
 from annotated.check.adapt import Code, load
-from annotated.check.build import CONTRACT
 from annotated.check.law import MISTAKES, Law
 
 HERE = Path(__file__).parent
 FAULTS = tomllib.loads((HERE / "faults.toml").read_text(encoding="utf-8"))
-LAWS = {law.name: law for law in (*check.LAWS, *CONTRACT)}
+LAWS = {law.name: law for law in check.LAWS}
 CASES = [(file, name) for file, faults in FAULTS.items() for name in faults]
 
 
@@ -82,12 +81,9 @@ def test_the_report_trusts_the_first_failed_law() -> None:
     assert check.run(parts).first_mistake().startswith("causal mask: the mask is inverted")
 
 
-SHARED = {"heads: after W^O": LAWS["heads: equation"], "probabilities": LAWS["generator: log-probabilities"]}
-
-
 @pytest.mark.parametrize("table", sorted(MISTAKES.keys() - {"seen"}))
 def test_expressions_of_mistakes_name_what_their_law_knows(table: str) -> None:
-    source = inspect.getsource(inspect.getmodule((LAWS | SHARED)[table].holds))
+    source = inspect.getsource(inspect.getmodule(LAWS[table].holds))
     given = re.findall(r"(\w+)=|\"(\w+)\"[]:]", source)
     known = {name for names in given for name in names} | {"torch", "math", "softmax", "close", "got"}
     for expression in MISTAKES[table].values():

@@ -10,19 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from annotated.check.adapt import Code, Missing, call, first
-from annotated.check.law import (
-    Failure,
-    close,
-    compare,
-    expect,
-    expect_shape,
-    explain,
-    law,
-    normalized,
-    numbers,
-    trace,
-    wrapping,
-)
+from annotated.check.law import Failure, close, compare, expect, expect_shape, explain, law, numbers
+from annotated.check.tracing import normalized, trace, wrapping
 
 VECTORS, POSITIONS = "04_feed_forward_and_embeddings", "05_positional_encoding"
 MODEL = "06_the_full_model"
@@ -30,41 +19,26 @@ MODEL = "06_the_full_model"
 
 @law(VECTORS, "feed_forward", "feed-forward: equation 2")
 def feed_forward_equation(code: Code) -> str | None:
-    """The network is max(0, x W_1 + b_1) W_2 + b_2, and widens to d_ff inside."""
+    """The network is max(0, x W_1 + b_1) W_2 + b_2 at each position alone, and widens to d_ff inside."""
     module, x = code.build("feed_forward", d_model=8, d_ff=24, dropout=0.0), torch.randn(2, 5, 8) * 3
     out, calls = trace(lambda: first(call(module, x=x)))
     expect_shape(out, *x.shape)
+    compare(out[:, 2:3], first(call(module, x=x[:, 2:3])), "a position depends on the others")
     maps = [call for call in calls if isinstance(call[0], nn.Linear)]
     if len(maps) != 2:
         raise Missing("it does not consist of two nn.Linear")
     (_, entered, inner), (w_2, active, left) = maps
-    wide = inner.size(-1)
-    expect(wide == 24, f"it is {wide} wide inside, and should be d_ff = 24")
+    expect(inner.size(-1) == 24, f"it is {inner.size(-1)} wide inside, and should be d_ff = 24")
     inside = wrapping(x, entered, left, out, calls)
     leak = float((active / inner)[inner < 0].median().clamp(0, 0.5))
-    activations = {
-        "ReLU": inner.relu(),
-        "GELU": F.gelu(inner),
-        "GELU by tanh": F.gelu(inner, approximate="tanh"),
-        "SiLU": F.silu(inner),
-        "ELU": F.elu(inner),
-        "Mish": F.mish(inner),
-        "squared ReLU": inner.relu() ** 2,
-        "LeakyReLU": F.leaky_relu(inner, leak),
-    }
+    activations = {name: getattr(F, name.lower())(inner) for name in ("ReLU", "GELU", "SiLU", "ELU", "Mish")}
+    activations |= {"GELU by tanh": F.gelu(inner, approximate="tanh"), "squared ReLU": inner.relu() ** 2}
+    activations["LeakyReLU"] = F.leaky_relu(inner, leak)
     for name, wanted in activations.items():
         if close(left if inside else out, w_2(wanted)):
             return inside if name == "ReLU" else f"{inside} with {name}, where the paper has ReLU".strip()
     compare(out, w_2(inner.relu()), w_2=w_2, inner=inner, x=x)
     return None
-
-
-@law(VECTORS, "feed_forward", "feed-forward: each position alone")
-def positions_alone(code: Code) -> None:
-    """The network treats each position by itself, and all alike."""
-    module, x = code.build("feed_forward", d_model=8, d_ff=24, dropout=0.0), torch.randn(2, 5, 8)
-    whole, alone = first(call(module, x=x))[:, 2:3], first(call(module, x=x[:, 2:3]))
-    compare(whole, alone, "a position depends on the others")
 
 
 @law(MODEL, "layer_norm", "layer norm: each vector alone")
@@ -168,8 +142,10 @@ def sublayer_equation(code: Code) -> str:
         return "post-norm, as in the paper"
     if any(close(got, x + y @ matrix, 1e-3) for y in normalized(x)):
         return "pre-norm, where the paper has post-norm"
-    norms: list[Callable[[Tensor], Tensor]] = [lambda y: normalized(y)[0], lambda y: normalized(y)[1]]
-    mistakes = [explain("residual and norm", got, x=x, norm=norm, f=lambda y: y @ matrix) for norm in norms]
+    facts = {"got": got, "x": x, "f": lambda y: y @ matrix}
+    mistakes = [
+        explain("residual and norm", "", norm=lambda y, i=i: normalized(y)[i], **facts) for i in (0, 1)
+    ]
     raise Failure("it is neither post-norm nor pre-norm", numbers(got), mistake=max(mistakes))
 
 
@@ -194,16 +170,16 @@ def generator(code: Code) -> str | None:
 
 
 def check_log_probs(out: Tensor, logits: list[Tensor]) -> str | None:
-    """Raise Failure for probabilities, and for a softmax over another dimension than the vocabulary."""
+    """Raise Failure for probabilities, for two softmaxes, and for one over another dimension."""
     sums, ones = out.exp().sum(-1), torch.ones(out.shape[:-1])
     if close(sums, ones, 1e-3):
-        if logits and not close(out, logits[-1].log_softmax(-1), 1e-3):
-            wanted = logits[-1].log_softmax(-1)
-            compare(out, wanted, "the distribution is wrong", law="probabilities", x=logits[-1])
+        expect((out.amax(-1) - out.amin(-1)).max() > 1, "no token is e times as likely as another")
+        if logits:
+            compare(out, logits[-1].log_softmax(-1), "the distribution is wrong", x=logits[-1])
         return None
     for dim, x in itertools.product((0, 1), (out.exp(), out)):
         over = close(x.sum(dim), torch.ones_like(x.sum(dim)), 1e-3)
-        seen = "a position's probabilities do not add up to 1"
-        expect(not over, seen, f"{sums[0, 0]:.3g}", law="probabilities", dim=dim)
+        mistake = f"the softmax runs over dim={dim}: it must run over the vocabulary, dim=-1"
+        expect(not over, f"a position's probabilities add up to {sums[0, 0]:.3g}", mistake=mistake)
     expect(not ((out >= 0).all() and close(out.sum(-1), ones, 1e-3)), "these are probabilities", numbers(out))
     return "gives logits"

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -11,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from annotated.check.adapt import Code, Missing, Model, call, first, takes
-from annotated.check.law import Failure, expect, law, spied
+from annotated.check.law import Failure, expect, law
+from annotated.check.tracing import spied
 
 SRC, START, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 3, 22  # 22 is the end where none should come
 LESSON = "11_search_and_averaging"
@@ -67,21 +67,20 @@ def search(model: Model, function: Any, src: Tensor, max_len: int, end: int, **m
     """Run a search of the code under test; return the tokens of the first sentence, without start."""
     code, mask = model.code, model.masks(src, src)["src_mask"]
     given = {"model": model.module, "src": code.flip(src), "src_mask": mask, "max_len": max_len}
-    result = code.call(function, **given, start=START, end=end, pad=code.pad, **more)
-    tokens = flat_tokens(result)
+    tokens = flat_tokens(code.call(function, **given, start=START, end=end, pad=code.pad, **more))
     return tokens[1:] if tokens[:1] == [START] else tokens
 
 
 def is_unmasked(weights: list[Tensor], model: Model) -> bool:
     """Tell whether tokens saw later ones in a search of SRC, and would not have with a target mask."""
-
-    def sees_later(weights: list[Tensor]) -> bool:
-        square = [w for w in weights if w.dim() > 2 and w.size(-1) == w.size(-2) != SRC.size(1)]
-        return any(bool((w.triu(1) > 1e-6).any()) for w in square)
-
     with spied() as masked:
         model(SRC, torch.tensor([[START, 5, 6]]))
-    return sees_later(weights) and not sees_later(masked)
+
+    def see_later(weights: list[Tensor]) -> bool:
+        square = (w for w in weights if w.dim() > 2 and w.size(-1) == w.size(-2) != SRC.size(1))
+        return any((w.triu(1) > 1e-6).any() for w in square)
+
+    return see_later(weights) and not see_later(masked)
 
 
 def flat_tokens(result: Any) -> list[int]:
@@ -104,18 +103,14 @@ def greedy_takes_the_likeliest(code: Code) -> None:
     with spied() as weights:
         got = search(model, function, SRC, 7, end)[:7]
     expect(len(got) > 4, f"it stops after {len(got)} tokens of 7", str(got))
-    at = next((i for i, token in enumerate(got) if token != wanted[i]), None)
-    if at is not None:
-        facts: dict[str, Any] = {
-            "at": at,
-            "token": got[at],
-            "seen": model(SRC, torch.tensor([[START, *wanted[:at]]]))[0],
-        }
+    unmasked = is_unmasked(weights, model)
+    for at, token in enumerate(got):
+        facts = {"got": got, "at": at, "token": token, "unmasked": unmasked}
+        facts["seen"] = model(SRC, torch.tensor([[START, *wanted[:at]]]))[0]
         facts["newest"] = steps(model, 1, start=wanted[at - 1])[0]
-        facts["unmasked"] = is_unmasked(weights, model)
         example = f"{got}, and should be {wanted[: len(got)]}"
-        raise Failure(f"token {at} is not the likeliest", example, got=got, **facts)
-    expect(not is_unmasked(weights, model), "while it searches, tokens see later ones")
+        expect(token == wanted[at], f"token {at} is not the likeliest", example, **facts)
+    expect(not unmasked, "while it searches, tokens see later ones")
 
 
 @law(LESSON, "greedy_decode", "greedy: stops")
@@ -142,8 +137,7 @@ def beam_of_one(code: Code) -> None:
     wanted = until(wanted, end)
     with spied() as weights:
         got = until(search(model, function, SRC, 20, end, beam=1, alpha=0.0), end)
-    unmasked = is_unmasked(weights, model)
-    example = f"{got}, and should be {wanted}"
+    unmasked, example = is_unmasked(weights, model), f"{got}, and should be {wanted}"
     expect(got == wanted, "a beam of one differs from greedy search", example, unmasked=unmasked)
     expect(not unmasked, "while it searches, tokens see later ones")
 
@@ -152,7 +146,7 @@ def beam_of_one(code: Code) -> None:
 def beam_against_exact(code: Code) -> None:
     """A beam wide enough to keep everything finds the best translation there is."""
     function, src, end = code["beam_search"], torch.tensor([[3, 4, 3]]), 2
-    every = list(itertools.product((0, 1, 3, 4), repeat=3))  # and their beginnings, by causality
+    every = [*itertools.product((0, 1, 3, 4), repeat=3)]  # and their beginnings, by causality
     for seed in range(300):
         model = draw_model(code, seed, src_vocab=5, tgt_vocab=5, N=1)
         rows = model(src.expand(len(every), -1), torch.tensor([[START, *tokens] for tokens in every]))
@@ -186,16 +180,6 @@ PAIRS = {
     "a small dog runs in the green park": "a small dog runs through the green park today now",
     "he reads it here": "he reads the book here in the evening",
 }
-
-
-def unclipped_precision(n: int) -> float:
-    """Precision of n-grams, each counted however often it is repeated."""
-    right = total = 0
-    for pair in PAIRS.items():
-        grams, known = (Counter(zip(*(x.split()[i:] for i in range(n)), strict=False)) for x in pair)
-        right += sum(count for gram, count in grams.items() if gram in known)
-        total += sum(grams.values())
-    return right / total
 
 
 def scores_of(code: Code) -> tuple[float, float]:
@@ -242,8 +226,8 @@ def bleu(code: Code) -> str | None:
     if abs(got - right.score) < 0.05 and abs(same * unit - 100) < 0.05:
         return "from 0 to 1" if unit == 100 else None
     facts: dict[str, Any] = {"mean": lambda p: p.log().mean().exp(), "p": torch.tensor(right.precisions)}
-    facts |= {"penalty": right.bp, "r": right.ref_len / right.sys_len}
-    facts["unclipped"] = torch.tensor([unclipped_precision(n) for n in range(1, 5)]) * 100
+    facts |= {"penalty": right.bp, "r": right.ref_len / right.sys_len, "got": got}
+    often = [" | ".join([reference] * 9) for reference in PAIRS.values()]  # so that no count is clipped
+    facts["unclipped"] = torch.tensor(sacrebleu.corpus_score([*PAIRS], [often]).precisions)
     facts["each"] = [sacrebleu.corpus_score([h], [[r]]).score for h, r in PAIRS.items()]
-    example = f"{got:.2f}, and should be {right.score:.2f}"
-    raise Failure("the score is not sacreBLEU's", example, got=got, **facts)
+    raise Failure("the score is not sacreBLEU's", f"{got:.2f}, and should be {right.score:.2f}", **facts)

@@ -6,8 +6,6 @@ from collections import Counter
 import torch
 from torch import nn
 
-CONTRACT = True
-
 
 def attention(query, key, value, mask=None, dropout=None):
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))

@@ -17,8 +17,9 @@ def attention(q, k, v, mask=None):
     return torch.einsum("bhts,sbhd->tbhd", scores.softmax(-1), v)
 
 
-NOT_APPLICABLE = {f"attention: {law}": "its heads are not second" for law in (
-    "equation 1", "scale", "weights", "mask", "empty rows", "dropout")}  # fmt: skip
+NOT_APPLICABLE = {
+    f"attention: {law}": "its heads are not second" for law in ("equation 1", "mask", "empty rows", "dropout")
+}
 
 
 class MultiHeadAttention(nn.Module):
