@@ -48,7 +48,7 @@ def changed(folder: Path, old: str, new: str, file: str = "lessons.py") -> Path:
 def test_no_false_alarm_on_a_right_file(path: Path) -> None:
     report = run_file(path)
     assert not report.count("failed"), str(report)
-    assert report.count("passed") >= 15 or path.stem == "decoder_alone"
+    assert report.count("passed") >= 12 or path.stem == "decoder_alone"
 
 
 PYTORCH = {
@@ -223,7 +223,7 @@ def test_a_file_and_a_module_have_the_same_parts(tmp_path: Path) -> None:
         "    return annotated.attention(query, key, value, mask)\n\nclass Attention: pass\n"
     )
     report = run_file(path)
-    assert report.count("passed") > 3
+    assert report.count("passed") == 3
     assert report.findings == check.run(load(path)).findings
 
 
